@@ -1,4 +1,6 @@
-"""bin/bench --against COMMIT: measures this checkout and another commit in turn, and says whether a task costs more."""
+"""bin/bench --against COMMIT: measures this checkout and another commit in turn, and says whether a
+task costs more.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,9 @@ from bench.setting import Outcome
 from bench.sides import BASE, THIS, NoSide, both
 
 ROUNDS = 15
-SLOWER = 1.03                                          # of the processor time for each task
-WIDE = 0.06                                            # of an interval: one that does not tell much
-NOT_SLOWER, IS_SLOWER, NOT_MEASURED = 0, 1, 2          # exit codes
+SLOWER = 1.03  # of the processor time for each task
+WIDE = 0.06  # of an interval: one that does not tell much
+NOT_SLOWER, IS_SLOWER, NOT_MEASURED = 0, 1, 2  # exit codes
 PROCESSES = ["producer", "listener", "tasks", "redis", "all"]
 
 TAIL = """\
@@ -41,7 +43,11 @@ def compare(commit: str, cases: Sequence[str], rounds: int, scale: float, patien
         plan = Plan(sides, rounds, scale, Quiet(patience))
         for case in COMPARISONS:
             if case.name in cases:
-                print(f"measuring {case.name} ({time.monotonic() - began:.0f} s)", file=sys.stderr, flush=True)
+                print(
+                    f"measuring {case.name} ({time.monotonic() - began:.0f} s)",
+                    file=sys.stderr,
+                    flush=True,
+                )
                 outcome = measured(case, plan)
                 print("\n".join([*lines_of(case, outcome, sides[1].name), ""]), flush=True)
                 codes.append(code_of(outcome))
@@ -53,10 +59,15 @@ def lines_of(case: Comparison, outcome: Outcome, base: str) -> list[str]:
     """Return the table of a case, with its verdict, in at most 80 columns."""
     head = [case.title, f"  {'':26}{base[:10]:>10}{'here':>10}{'ratio':>9}   95 % interval"]
     if outcome.failed:
-        return [head[0], *(f"  Not measured: {side}: {why}"[:80] for side, why in outcome.failed.items())]
+        return [
+            head[0],
+            *(f"  Not measured: {side}: {why}"[:80] for side, why in outcome.failed.items()),
+        ]
     ours, theirs = outcome.rows[THIS], outcome.rows[BASE]
     processes = [f"  {case.unit}"]
-    processes += [_line(f"  {name}", ours[name], theirs[name]) for name in PROCESSES if name in ours]
+    processes += [
+        _line(f"  {name}", ours[name], theirs[name]) for name in PROCESSES if name in ours
+    ]
     others = [_line(words, ours[metric], theirs[metric]) for metric, words in case.metrics.items()]
     return [*head, *processes, *others, f"  {verdict(_ratios(outcome))}"]
 
@@ -72,7 +83,9 @@ def verdict(found: Sequence[float]) -> str:
     words = f"Not slower: the interval of CPU begins at {low:.3f}; up to {SLOWER} is allowed."
     if high < 1:
         words = f"Faster: a task costs at most {high:.3f} times the CPU."
-    return words + ("\n  But the interval is wide: more rounds would tell more." if high - low > WIDE else "")
+    return words + (
+        "\n  But the interval is wide: more rounds would tell more." if high - low > WIDE else ""
+    )
 
 
 def code_of(outcome: Outcome) -> int:
@@ -99,5 +112,9 @@ def _line(words: str, ours: list[float], theirs: list[float]) -> str:
 def _circumstances(plan: Plan) -> str:
     load, cores = 100 * median(plan.quiet.seen or [0.0]), len(os.sched_getaffinity(0))
     return TAIL.format(
-        base=plan.sides[1].name, cores=cores, python=platform.python_version(), rounds=plan.rounds, load=load
+        base=plan.sides[1].name,
+        cores=cores,
+        python=platform.python_version(),
+        rounds=plan.rounds,
+        load=load,
     )

@@ -1,4 +1,6 @@
-"""The case of the backlog: what a waiting task takes in Redis, and whether calls slow down as it grows."""
+"""The case of the backlog: what a waiting task takes in Redis, and whether calls slow down as it
+grows.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from bench.stage import Stage
 
 SIZES = [1000, 10_000, 100_000, 1_000_000]
 TEXT = "x" * 100
-BLOCK, BLOCKS = 100, 15                                # calls of each kind in a row; blocks for each size in a round
+BLOCK, BLOCKS = 100, 15  # calls of each kind in a row; blocks for each size in a round
 QUEUE = "backlog"
 
 
@@ -27,7 +29,7 @@ def backlog(bench: Bench) -> Outcome:
             outcome.add(str(size), {"tasks": float(count), "bytes_1_0_0": _fill_1_0_0(count)})
             line = lines[str(size)] = _Line(stack.enter_context(open_stage()))
             outcome.add(str(size), {"bytes": line.fill(count) / count})
-            line.block(20)                             # what happens once on a connection
+            line.block(20)  # what happens once on a connection
             line.times()
         for _ in range(bench.rounds):
             bench.quiet.wait()
@@ -73,7 +75,10 @@ class _Line:
 
     def times(self) -> Values:
         """Return the median microseconds of each call since the last time."""
-        values = {"enqueue_us": 1e6 * median(self._enqueued), "reserve_us": 1e6 * median(self._reserved)}
+        values = {
+            "enqueue_us": 1e6 * median(self._enqueued),
+            "reserve_us": 1e6 * median(self._reserved),
+        }
         self._enqueued, self._reserved = [], []
         return values
 

@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 from bench.setting import Bench, Outcome
 
-Place = tuple[str, str]                                # row and metric
+Place = tuple[str, str]  # row and metric
 
 
 class Target(NamedTuple):
-    """A number that was promised: ours, or ours to theirs in the same round, must not be below or above a bound.
+    """A number that was promised: ours, or ours to theirs in the same round, must not be below or
+    above a bound.
 
     bound: None when the number shall only be told.
     """
@@ -28,7 +29,7 @@ class Target(NamedTuple):
 class Lines(NamedTuple):
     """A plot of lines: what is on its axes, and a line for each metric."""
 
-    along: str                                         # a metric
+    along: str  # a metric
     along_words: str
     words: str
     metrics: list[tuple[str, str]]
@@ -40,7 +41,8 @@ class Case(NamedTuple):
 
     columns: metric and heading. headline: the metric that ratios and plots show, None: no ratios.
     rows: names of rows that are not systems. plot: bars, steps, lines or none.
-    lines: what a plot of lines shows: the metric of its x axis with its words, that of the y axis, and the metrics.
+    lines: what a plot of lines shows: the metric of its x axis with its words, that of the y axis,
+        and the metrics.
     """
 
     name: str
@@ -50,7 +52,7 @@ class Case(NamedTuple):
     columns: list[tuple[str, str]]
     headline: str | None
     targets: list[Target]
-    rows: dict[str, str] = {}                          # noqa: RUF012  # a NamedTuple's default is never changed
+    rows: dict[str, str] = {}  # noqa: RUF012  # a NamedTuple's default is never changed
     plot: str = "bars"
     axis: str = ""
     lines: Lines | None = None

@@ -8,198 +8,383 @@ from bench.pipeline_cases import PIPELINE_CASES
 
 CASES = [
     Case(
-        "enqueue", "Enqueue, one by one",
+        "enqueue",
+        "Enqueue, one by one",
         "One producer enqueues 4,000 tasks of 100 bytes, one call after the other, each waiting for its answer. The raw "
         "limit sends the transaction of this version over one socket, packed before the clock starts, and waits for "
         "its answers, too. The bytes are what Redis uses more after than before, for each task.",
-        producing.enqueue, [("rate", "tasks/s"), ("bytes", "bytes in Redis per task")], "rate",
+        producing.enqueue,
+        [("rate", "tasks/s"), ("bytes", "bytes in Redis per task")],
+        "rate",
         [
-            Target("enqueue one by one", "1.0 x blueque 1.0.0", 1.0, True, ("blueque", "rate"), ("blueque_1_0_0", "rate")),
+            Target(
+                "enqueue one by one",
+                "1.0 x blueque 1.0.0",
+                1.0,
+                True,
+                ("blueque", "rate"),
+                ("blueque_1_0_0", "rate"),
+            )
         ],
-        {"raw": "*raw limit*"}, axis="tasks/s",
-    ),
-    Case(
-        "bulk", "Enqueue, in bulk",
-        "One producer enqueues as fast as its library lets it. Ours: an iterable of dicts given to `enqueue_many`, JSON "
-        "and ids made inside the clock, 1,000 per transaction, index and wake-up included. The raw limit: the same "
-        "transactions over one socket, packed before the clock starts, one sent ahead of the answer to the one before.",
-        producing.bulk, [("rate", "tasks/s")], "rate",
-        [
-            Target("bulk enqueue", "8 x RQ `enqueue_many`", 8.0, True, ("blueque", "rate"), ("rq", "rate")),
-            Target("bulk enqueue", "0.5 x the raw limit (aim 0.75)", 0.5, True, ("blueque", "rate"), ("raw", "rate")),
-        ],
-        {"raw": "*raw limit*"}, axis="tasks/s",
-    ),
-    Case(
-        "put_many", "A hundred producers at once",
-        "A hundred producers in four processes, each with a connection of its own, enqueue 50 tasks of 1 KiB each, one "
-        "call after the other (Kestrel's put-many). On two cores this measures how much work a call is.",
-        producing.put_many, [("rate", "tasks/s"), ("p50", "p50 ms of a call"), ("p99", "p99 ms of a call")], "rate", [],
+        {"raw": "*raw limit*"},
         axis="tasks/s",
     ),
     Case(
-        "drain", "Drain a line, two tasks at a time",
+        "bulk",
+        "Enqueue, in bulk",
+        "One producer enqueues as fast as its library lets it. Ours: an iterable of dicts given to `enqueue_many`, JSON "
+        "and ids made inside the clock, 1,000 per transaction, index and wake-up included. The raw limit: the same "
+        "transactions over one socket, packed before the clock starts, one sent ahead of the answer to the one before.",
+        producing.bulk,
+        [("rate", "tasks/s")],
+        "rate",
+        [
+            Target(
+                "bulk enqueue",
+                "8 x RQ `enqueue_many`",
+                8.0,
+                True,
+                ("blueque", "rate"),
+                ("rq", "rate"),
+            ),
+            Target(
+                "bulk enqueue",
+                "0.5 x the raw limit (aim 0.75)",
+                0.5,
+                True,
+                ("blueque", "rate"),
+                ("raw", "rate"),
+            ),
+        ],
+        {"raw": "*raw limit*"},
+        axis="tasks/s",
+    ),
+    Case(
+        "put_many",
+        "A hundred producers at once",
+        "A hundred producers in four processes, each with a connection of its own, enqueue 50 tasks of 1 KiB each, one "
+        "call after the other (Kestrel's put-many). On two cores this measures how much work a call is.",
+        producing.put_many,
+        [("rate", "tasks/s"), ("p50", "p50 ms of a call"), ("p99", "p99 ms of a call")],
+        "rate",
+        [],
+        axis="tasks/s",
+    ),
+    Case(
+        "drain",
+        "Drain a line, two tasks at a time",
         "Tasks that do nothing but append 18 bytes to a file wait already when the workers start; the clock starts when "
         "the first are done. Blueque, 1.0.0 and RQ run a process per task, ours with an exit record synced to the "
         "disk; the others have pools, which is less work and less shelter. The fork limit: two bare Python processes "
         "that fork, exit and wait.",
-        working.drain, [("rate", "tasks/s")], "rate",
+        working.drain,
+        [("rate", "tasks/s")],
+        "rate",
         [
             Target(
-                "drain, process per task, 2 slots", "1.1 x blueque 1.0.0", 1.1, True, ("blueque", "rate"),
+                "drain, process per task, 2 slots",
+                "1.1 x blueque 1.0.0",
+                1.1,
+                True,
+                ("blueque", "rate"),
                 ("blueque_1_0_0", "rate"),
             ),
-            Target("drain, process per task, 2 slots", "2.5 x RQ", 2.5, True, ("blueque", "rate"), ("rq", "rate")),
             Target(
-                "drain, process per task, 2 slots", "the share of the fork limit", None, True, ("blueque", "rate"),
+                "drain, process per task, 2 slots",
+                "2.5 x RQ",
+                2.5,
+                True,
+                ("blueque", "rate"),
+                ("rq", "rate"),
+            ),
+            Target(
+                "drain, process per task, 2 slots",
+                "the share of the fork limit",
+                None,
+                True,
+                ("blueque", "rate"),
                 ("forks", "rate"),
             ),
         ],
-        {"forks": "*fork limit*"}, axis="tasks/s",
+        {"forks": "*fork limit*"},
+        axis="tasks/s",
     ),
     Case(
-        "pickup", "Pick up a task when idle",
+        "pickup",
+        "Pick up a task when idle",
         "From the call of enqueue to the first line of the handler, one worker that has nothing else to do, one task at "
         "a time with a pause between; for 1.0.0 and Dramatiq, which poll, a longer and random one. Huey has its "
         "threads here. p95 and p99 are of all rounds together.",
-        working.pickup, [("p50", "p50 ms"), ("p95", "p95 ms"), ("p99", "p99 ms"), ("count", "tasks")], "p50",
+        working.pickup,
+        [("p50", "p50 ms"), ("p95", "p95 ms"), ("p99", "p99 ms"), ("count", "tasks")],
+        "p50",
         [
-            Target("pick-up p50, idle, warm", "3 x Huey's threads", 3.0, False, ("blueque", "p50"), ("huey", "p50")),
-            Target("pick-up p50, idle, warm", "1/4 of RQ", 0.25, False, ("blueque", "p50"), ("rq", "p50")),
+            Target(
+                "pick-up p50, idle, warm",
+                "3 x Huey's threads",
+                3.0,
+                False,
+                ("blueque", "p50"),
+                ("huey", "p50"),
+            ),
+            Target(
+                "pick-up p50, idle, warm",
+                "1/4 of RQ",
+                0.25,
+                False,
+                ("blueque", "p50"),
+                ("rq", "p50"),
+            ),
         ],
-        plot="steps", axis="ms from the call to the handler's first line",
+        plot="steps",
+        axis="ms from the call to the handler's first line",
     ),
     Case(
-        "listeners", "500 waiting listeners and a trickle",
+        "listeners",
+        "500 waiting listeners and a trickle",
         "500 processes, each in `Listener.listen`, wait on one queue while a producer enqueues about 65 tasks a second, "
         "one at a time (Kestrel's many-clients). Wake-ups are the calls that listeners got from Redis, those for "
         "nothing included; the latency is from the call of enqueue until `listen` returns the task. Then all idle, and "
         "their commands are counted.",
         waiting.many_listeners,
-        [("wakeups", "wake-ups per task"), ("p50", "p50 ms"), ("p99", "p99 ms"), ("commands", "idle commands/s each")], None,
         [
-            Target("500 waiting listeners", "1.1 wake-ups per task", 1.1, False, ("blueque", "wakeups")),
-            Target("500 waiting listeners", "p99 50 ms", 50.0, False, ("blueque", "p99"), unit=" ms"),
-            Target("500 waiting listeners", "2 idle commands/s each", 2.0, False, ("blueque", "commands")),
+            ("wakeups", "wake-ups per task"),
+            ("p50", "p50 ms"),
+            ("p99", "p99 ms"),
+            ("commands", "idle commands/s each"),
         ],
-        plot="steps", axis="ms until a listener has the task",
+        None,
+        [
+            Target(
+                "500 waiting listeners", "1.1 wake-ups per task", 1.1, False, ("blueque", "wakeups")
+            ),
+            Target(
+                "500 waiting listeners", "p99 50 ms", 50.0, False, ("blueque", "p99"), unit=" ms"
+            ),
+            Target(
+                "500 waiting listeners",
+                "2 idle commands/s each",
+                2.0,
+                False,
+                ("blueque", "commands"),
+            ),
+        ],
+        plot="steps",
+        axis="ms until a listener has the task",
     ),
     Case(
-        "backlog", "A backlog of a million tasks",
+        "backlog",
+        "A backlog of a million tasks",
         "A Redis for each length of the line, filled with the transactions of enqueue. In each round, 1,500 calls of "
         "enqueue and as many of reserve (`Listener.take`: pop and reserve), a hundred of each in a row, on one Redis after "
         "the other, each waiting for its answer; their medians. Bytes are those that Redis uses for each waiting task, "
         "ours with the index of all tasks; 1.0.0 keeps none.",
         backlog.backlog,
         [
-            ("tasks", "tasks in line"), ("enqueue_us", "enqueue, us"), ("reserve_us", "reserve, us"),
-            ("bytes", "bytes per task"), ("bytes_1_0_0", "bytes per task, 1.0.0"),
+            ("tasks", "tasks in line"),
+            ("enqueue_us", "enqueue, us"),
+            ("reserve_us", "reserve, us"),
+            ("bytes", "bytes per task"),
+            ("bytes_1_0_0", "bytes per task, 1.0.0"),
         ],
         None,
         [
             Target(
-                "reserve at 1M pending", "1.2 x the time at 1,000", 1.2, False, ("1000000", "reserve_us"),
+                "reserve at 1M pending",
+                "1.2 x the time at 1,000",
+                1.2,
+                False,
+                ("1000000", "reserve_us"),
                 ("1000", "reserve_us"),
             ),
             Target(
-                "Redis memory per pending task", "1.25 x blueque 1.0.0", 1.25, False, ("1000000", "bytes"),
+                "Redis memory per pending task",
+                "1.25 x blueque 1.0.0",
+                1.25,
+                False,
+                ("1000000", "bytes"),
                 ("1000000", "bytes_1_0_0"),
             ),
         ],
-        {"1000": "1,000", "10000": "10,000", "100000": "100,000", "1000000": "1,000,000"}, plot="lines",
-        lines=Lines("tasks", "tasks in line", "us per call", [("enqueue_us", "enqueue"), ("reserve_us", "reserve")]),
+        {"1000": "1,000", "10000": "10,000", "100000": "100,000", "1000000": "1,000,000"},
+        plot="lines",
+        lines=Lines(
+            "tasks",
+            "tasks in line",
+            "us per call",
+            [("enqueue_us", "enqueue"), ("reserve_us", "reserve")],
+        ),
     ),
     Case(
-        "idle", "What an idle worker costs",
+        "idle",
+        "What an idle worker costs",
         "A worker that has nothing to do: commands it sends to Redis, its share of a core, and the memory that is its "
         "alone (USS), all its processes together. Ours: a listener, the master over it and a scheduler beside it; "
-        "\"listener\" is the listener with its warm child, without those two. All at the same time, each on a Redis of "
+        '"listener" is the listener with its warm child, without those two. All at the same time, each on a Redis of '
         "its own, in windows of 10 s, which is the time between two beats.",
         waiting.idle,
         [
-            ("commands", "commands/s"), ("cpu", "% of a core"), ("uss", "USS MiB"),
+            ("commands", "commands/s"),
+            ("cpu", "% of a core"),
+            ("uss", "USS MiB"),
             ("listener_uss", "USS MiB, listener"),
         ],
         "commands",
         [
-            Target("one idle listener and a scheduler", "2 commands/s (aim 1)", 2.0, False, ("blueque", "commands")),
             Target(
-                "one idle listener with its warm child", "20 MiB USS", 20.0, False, ("blueque", "listener_uss"), unit=" MiB",
+                "one idle listener and a scheduler",
+                "2 commands/s (aim 1)",
+                2.0,
+                False,
+                ("blueque", "commands"),
+            ),
+            Target(
+                "one idle listener with its warm child",
+                "20 MiB USS",
+                20.0,
+                False,
+                ("blueque", "listener_uss"),
+                unit=" MiB",
             ),
         ],
         axis="commands/s",
     ),
     Case(
-        "queues", "A listener of a hundred queues",
+        "queues",
+        "A listener of a hundred queues",
         "One slot that listens to one queue and one that listens to a hundred, in turn: from the call of enqueue, into "
         "any of its queues, to the first line of the handler; and the commands that it sends while nothing comes.",
-        waiting.hundred_queues, [("p50", "p50 ms"), ("p99", "p99 ms"), ("commands", "idle commands/s")], None, [],
-        {"1": "1 queue", "100": "100 queues"}, plot="steps", axis="ms from the call to the handler's first line",
+        waiting.hundred_queues,
+        [("p50", "p50 ms"), ("p99", "p99 ms"), ("commands", "idle commands/s")],
+        None,
+        [],
+        {"1": "1 queue", "100": "100 queues"},
+        plot="steps",
+        axis="ms from the call to the handler's first line",
     ),
     Case(
-        "printing", "A task that prints a lot",
+        "printing",
+        "A task that prints a lot",
         "A Python program prints 500,000 lines of some 60 bytes, and works between them so that it prints 50,000 a second "
         "with its output in a file; the same with `python -u`, which writes what it prints at once; the same function "
         "as the handler of a listener, which writes line by line; and the program as a task, which is given "
         "`PYTHONUNBUFFERED`. The listener reads the lines meanwhile, and sends Redis the first and the last of them.",
-        telling.printing, [("seconds", "s"), ("rate", "lines/s")], None,
+        telling.printing,
+        [("seconds", "s"), ("rate", "lines/s")],
+        None,
         [
             Target(
-                "a handler that prints 50,000 lines/s", "1.05 x the time with its output in a file", 1.05, False,
-                ("handler", "seconds"), ("plain", "seconds"),
+                "a handler that prints 50,000 lines/s",
+                "1.05 x the time with its output in a file",
+                1.05,
+                False,
+                ("handler", "seconds"),
+                ("plain", "seconds"),
             ),
             Target(
-                "a program that prints 50,000 lines/s", "1.05 x the time with `python -u`", 1.05, False,
-                ("program", "seconds"), ("lines", "seconds"),
+                "a program that prints 50,000 lines/s",
+                "1.05 x the time with `python -u`",
+                1.05,
+                False,
+                ("program", "seconds"),
+                ("lines", "seconds"),
             ),
         ],
         {
-            "plain": "into a file", "lines": "into a file, `python -u`", "handler": "as a handler", "program": "as a task",
+            "plain": "into a file",
+            "lines": "into a file, `python -u`",
+            "handler": "as a handler",
+            "program": "as a task",
         },
         plot="none",
     ),
     Case(
-        "reporting", "A thousand running tasks that tell how far they are",
+        "reporting",
+        "A thousand running tasks that tell how far they are",
         "What the listeners of a thousand started tasks write, evenly over 10 s, by one program: each a beat in the 10 s; "
         "each task's progress once a second besides; and a line that each has printed as well. A look at what is watched is "
         "part of each. What is measured is the processor time of Redis.",
-        telling.reporting, [("core", "% of a core of Redis"), ("commands", "commands/s")], None,
+        telling.reporting,
+        [("core", "% of a core of Redis"), ("commands", "commands/s")],
+        None,
         [
             Target(
-                "1,000 tasks that tell progress each second", "10 % of a core of Redis", 10.0, False, ("progress", "core"),
+                "1,000 tasks that tell progress each second",
+                "10 % of a core of Redis",
+                10.0,
+                False,
+                ("progress", "core"),
                 unit=" %",
-            ),
+            )
         ],
-        {"beats": "beats", "progress": "progress, too", "both": "and a line"}, plot="none",
+        {"beats": "beats", "progress": "progress, too", "both": "and a line"},
+        plot="none",
     ),
     Case(
-        "status", "What status takes",
+        "status",
+        "What status takes",
         "200 queues with two listeners and six running tasks each, and 10,000 tasks in all, or a million: the look of "
         "`blueque status` in a program that runs already, and the whole program, from its start to its end, with its "
         "output into a pipe. Neither may grow with the tasks.",
         looking.overview,
-        [("p50", "the look, p50 ms"), ("p95", "the look, p95 ms"), ("whole", "whole program, p50 ms")], None,
         [
-            Target("status, 200 queues, a million tasks", "300 ms", 300.0, False, ("many", "whole"), unit=" ms"),
+            ("p50", "the look, p50 ms"),
+            ("p95", "the look, p95 ms"),
+            ("whole", "whole program, p50 ms"),
+        ],
+        None,
+        [
             Target(
-                "status, 200 queues, a million tasks", "1.2 x the time with 10,000", 1.2, False, ("many", "whole"),
+                "status, 200 queues, a million tasks",
+                "300 ms",
+                300.0,
+                False,
+                ("many", "whole"),
+                unit=" ms",
+            ),
+            Target(
+                "status, 200 queues, a million tasks",
+                "1.2 x the time with 10,000",
+                1.2,
+                False,
+                ("many", "whole"),
                 ("few", "whole"),
             ),
         ],
-        {"few": "10,000 tasks", "many": "1,000,000 tasks"}, plot="none",
+        {"few": "10,000 tasks", "many": "1,000,000 tasks"},
+        plot="none",
     ),
     Case(
-        "help", "What help takes",
+        "help",
+        "What help takes",
         "A program from its start to its end: Python alone, Python that imports click, `blueque --help`, and the help of "
         "that verb which takes longest.",
-        looking.help_of_verbs, [("p50", "p50 ms")], None,
+        looking.help_of_verbs,
+        [("p50", "p50 ms")],
+        None,
         [
             Target("help of the slowest verb", "150 ms", 150.0, False, ("verb", "p50"), unit=" ms"),
-            Target("help of the slowest verb", "2.5 x `import click`", 2.5, False, ("verb", "p50"), ("click", "p50")),
-            Target("help of the slowest verb", "times `python -c pass`", None, False, ("verb", "p50"), ("pass", "p50")),
+            Target(
+                "help of the slowest verb",
+                "2.5 x `import click`",
+                2.5,
+                False,
+                ("verb", "p50"),
+                ("click", "p50"),
+            ),
+            Target(
+                "help of the slowest verb",
+                "times `python -c pass`",
+                None,
+                False,
+                ("verb", "p50"),
+                ("pass", "p50"),
+            ),
         ],
         {
-            "pass": "`python -c pass`", "click": '`python -c "import click"`', "help": "`blueque --help`",
+            "pass": "`python -c pass`",
+            "click": '`python -c "import click"`',
+            "help": "`blueque --help`",
             "verb": "`blueque VERB --help`",
         },
         plot="none",

@@ -1,9 +1,12 @@
-"""Cases of a comparison: what a task costs in processor time under two versions, and how fast it goes.
+"""Cases of a comparison: what a task costs in processor time under two versions, and how fast it
+goes.
 
-In each round both sides start anew, each on a Redis of its own, and then take turns in blocks of a fraction of a second, in
-the order A B B A A B B A: other load on the machine slows both alike. The processor time of a side is read when it has
-nothing to do, before its first block and after its last: no task is half counted, and no start of a program is counted.
-Producers and their Redis are read before and after each block, and the median block counts.
+In each round both sides start anew, each on a Redis of its own, and then take turns in blocks of a
+fraction of a second, in
+the order A B B A A B B A: other load on the machine slows both alike. The processor time of a side
+is read when it has nothing to do, before its first block and after its last: no task is half
+counted, and no start of a program is counted. Producers and their Redis are read before and after
+each block, and the median block counts.
 """
 
 from __future__ import annotations
@@ -25,12 +28,12 @@ from bench.systems import System
 from bench.working import AT_A_TIME
 
 MICRO = 1e6
-REST = 0.08                                            # seconds in which a listener that has nothing to do uses no time
-STILL = 0.0002                                         # seconds of processor time that do not count as use
-SETTLE_TIMEOUT = 20.0                                  # seconds
-WARM_UP = 40                                           # tasks
-PAIRS = 4                                              # listeners of each side that idle at the same time
-IDLE_WINDOW = 20.0                                     # seconds: two beats
+REST = 0.08  # seconds in which a listener that has nothing to do uses no time
+STILL = 0.0002  # seconds of processor time that do not count as use
+SETTLE_TIMEOUT = 20.0  # seconds
+WARM_UP = 40  # tasks
+PAIRS = 4  # listeners of each side that idle at the same time
+IDLE_WINDOW = 20.0  # seconds: two beats
 
 Answer = dict[str, Any]
 
@@ -48,7 +51,9 @@ class Plan(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """A case. metrics: those beside the processor time, with their words. unit: of the processor time."""
+    """A case. metrics: those beside the processor time, with their words. unit: of the processor
+    time.
+    """
 
     name: str
     title: str
@@ -60,7 +65,9 @@ class Comparison(NamedTuple):
 class Seat:
     """A side in a round: its Redis, its driver, and its listener if it has one."""
 
-    def __init__(self, side: System, stage: Stage, driver: Program, listener: Program | None) -> None:
+    def __init__(
+        self, side: System, stage: Stage, driver: Program, listener: Program | None
+    ) -> None:
         self.side, self.stage, self.driver, self.listener = side, stage, driver, listener
         self.answers: list[Answer] = []
 
@@ -68,7 +75,7 @@ class Seat:
         """Have the driver do so many, and their tasks run if there is a listener."""
         assert self.driver.stdin is not None and self.driver.stdout is not None
         before, used = self.stage.done(), self.stage.cpu_seconds()
-        with contextlib.suppress(BrokenPipeError):     # it has ended, and gives no answer
+        with contextlib.suppress(BrokenPipeError):  # it has ended, and gives no answer
             self.driver.stdin.write(b"%d\n" % count)
             self.driver.stdin.flush()
         if not select.select([self.driver.stdout], [], [], DRIVER_TIMEOUT)[0]:
@@ -85,7 +92,9 @@ class Seat:
         return answer
 
     def stay_on_core(self, number: int) -> None:
-        """Have the driver and Redis share a core: where the kernel puts two that take turns changes what each call costs."""
+        """Have the driver and Redis share a core: where the kernel puts two that take turns changes
+        what each call costs.
+        """
         cores = sorted(os.sched_getaffinity(0))
         for pid in (self.driver.pid, self.stage.server.pid):
             os.sched_setaffinity(pid, {cores[number % len(cores)]})
@@ -100,18 +109,26 @@ class Seat:
         return {**cpu.of_listener(self.listener.pid), **redis}
 
     def settle(self) -> None:
-        """Wait until every task has ended, and the listener has reaped its process and forked the next one."""
+        """Wait until every task has ended, and the listener has reaped its process and forked the
+        next one.
+        """
         if self.listener is None:
             return
         deadline, inspector = time.monotonic() + SETTLE_TIMEOUT, self.stage.client.get_inspector()
         is_busy, used = True, self.used()
         while is_busy:
             if time.monotonic() > deadline:
-                raise RunFailed(f"the listener did not come to rest within {SETTLE_TIMEOUT:.0f} s: {self.stage.complaint()}")
+                raise RunFailed(
+                    f"the listener did not come to rest within {SETTLE_TIMEOUT:.0f} s: {self.stage.complaint()}"
+                )
             time.sleep(REST)
-            is_busy = any(line.pending or line.reserved or line.started for line in inspector.overview().lines)
+            is_busy = any(
+                line.pending or line.reserved or line.started for line in inspector.overview().lines
+            )
             before, used = used, self.used()
-            is_busy |= used["listener"] + used["tasks"] - before["listener"] - before["tasks"] > STILL
+            is_busy |= (
+                used["listener"] + used["tasks"] - before["listener"] - before["tasks"] > STILL
+            )
 
 
 def enqueue(plan: Plan) -> Outcome:
@@ -134,7 +151,11 @@ def idle(plan: Plan) -> Outcome:
     """Four listeners of each side at the same time, each on a Redis of its own, in windows of 20 s."""
     outcome, window = Outcome(), max(plan.scale, 0.05) * IDLE_WINDOW
     with contextlib.ExitStack() as stack:
-        seats = [stack.enter_context(_seat(side, "one", 1, "--hz", "1")) for _ in range(PAIRS) for side in plan.sides]
+        seats = [
+            stack.enter_context(_seat(side, "one", 1, "--hz", "1"))
+            for _ in range(PAIRS)
+            for side in plan.sides
+        ]
         for seat in seats:
             seat.block(WARM_UP)
         for _ in range(-(-plan.rounds // PAIRS)):
@@ -149,10 +170,20 @@ def idle(plan: Plan) -> Outcome:
 
 
 COMPARISONS = [
-    Comparison("enqueue", "enqueue: one by one, producer and Redis on one core", enqueue, {"rate": "tasks/s"}),
+    Comparison(
+        "enqueue",
+        "enqueue: one by one, producer and Redis on one core",
+        enqueue,
+        {"rate": "tasks/s"},
+    ),
     Comparison("bulk", "bulk: enqueue_many", bulk, {"rate": "tasks/s"}),
     Comparison("drain", "drain: tasks that do nothing, two slots", drain, {"rate": "tasks/s"}),
-    Comparison("pickup", "pickup: one task at a time, one idle slot", pickup, {"p50": "p50 ms until it runs"}),
+    Comparison(
+        "pickup",
+        "pickup: one task at a time, one idle slot",
+        pickup,
+        {"p50": "p50 ms until it runs"},
+    ),
     Comparison("idle", "idle: an empty listener, one slot", idle, {}, "us of CPU per minute"),
 ]
 
@@ -192,12 +223,18 @@ def _seat(side: System, command: str, slots: int, *options: str) -> Iterator[Sea
     """Start a Redis, a driver, and a listener of so many slots, if any; they are gone at the end."""
     with contextlib.ExitStack() as stack:
         stage = stack.enter_context(open_stage(*options))
-        listener = stack.enter_context(stage.workers(side, side.workers(stage.place, slots)))[0] if slots else None
+        listener = (
+            stack.enter_context(stage.workers(side, side.workers(stage.place, slots)))[0]
+            if slots
+            else None
+        )
         yield Seat(side, stage, stack.enter_context(stage.driver(side, "serve", command)), listener)
 
 
 def _values(seat: Seat, before: Values) -> Values:
-    """Return what the blocks of a round have brought. The processor time of a producer counts where no listener works."""
+    """Return what the blocks of a round have brought. The processor time of a producer counts where
+    no listener works.
+    """
     tasks = sum(answer["tasks"] for answer in seat.answers)
     if seat.listener is None:
         used = {"producer": _median_block(seat, "cpu"), "redis": _median_block(seat, "redis")}
@@ -216,5 +253,7 @@ def _median_block(seat: Seat, what: str) -> float:
 
 def _costs(before: Values, after: Values, units: float) -> Values:
     """Return microseconds for each task or minute."""
-    costs = {process: MICRO * (after[process] - seconds) / units for process, seconds in before.items()}
+    costs = {
+        process: MICRO * (after[process] - seconds) / units for process, seconds in before.items()
+    }
     return {**costs, "all": sum(costs.values())}

@@ -1,4 +1,5 @@
-"""What happens to a long task when something is killed, beside RQ with Retry and Celery with acks_late, in one run.
+"""What happens to a long task when something is killed, beside RQ with Retry and Celery with
+acks_late, in one run.
 
     .venv/bin/python bench/crash.py [process] [worker] [node] [cycle] [sweep]
 
@@ -8,9 +9,10 @@ node      everything on one node is killed, another node idles: how long until t
 cycle     round trips and time of reserve, start and complete, beside 1.0.0
 sweep     one look of a judge at 10,000 listeners with a started task each
 
-Each task writes a tick into a ledger ten times a second: two runs of one task whose ticks overlap were two copies at the
-same time. Nothing is waited for longer than 30 s. Needs root, for our second node is in a pid namespace of its own. It
-starts a Redis of its own; the peers come from the package index into environments of their own.
+Each task writes a tick into a ledger ten times a second: two runs of one task whose ticks overlap
+were two copies at the same time. Nothing is waited for longer than 30 s. Needs root, for our second
+node is in a pid namespace of its own. It starts a Redis of its own; the peers come from the package
+index into environments of their own.
 """
 
 from __future__ import annotations
@@ -38,8 +40,8 @@ from blueque import Client, Retry, protocol  # noqa: E402
 from blueque.system.embedded_redis import running_server  # noqa: E402
 
 ROUNDS = 3
-LONGEST = 30.0                                         # seconds after which we wait no longer
-TASK = 12.0                                            # seconds that a task takes
+LONGEST = 30.0  # seconds after which we wait no longer
+TASK = 12.0  # seconds that a task takes
 PEERS = {"rq": ["rq"], "celery": ["celery[redis]"]}
 
 WORK = """\
@@ -92,14 +94,22 @@ class Peer:
         self.url, self.directory = url, directory
         self.ledger = directory / "ledger"
         (directory / "crash_work.py").write_text(WORK)
-        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        self.environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("PYTHON")
+        }
         self.environment |= {"LEDGER": str(self.ledger), "URL": url, "PYTHONPATH": str(directory)}
         self.started: list[subprocess.Popen[bytes]] = []
         self.key = os.urandom(4).hex()
 
     def start(self, command: list[str]) -> subprocess.Popen[bytes]:
-        program = subprocess.Popen(command, cwd=self.directory, env=self.environment, start_new_session=True,
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        program = subprocess.Popen(
+            command,
+            cwd=self.directory,
+            env=self.environment,
+            start_new_session=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         self.started.append(program)
         return program
 
@@ -116,7 +126,10 @@ class Peer:
     def copies(self) -> int:
         """Return how many runs went on at the same time, at most."""
         runs = self.runs()
-        return max((sum(one.first <= run.last and run.first <= one.last for one in runs) for run in runs), default=0)
+        return max(
+            (sum(one.first <= run.last and run.first <= one.last for one in runs) for run in runs),
+            default=0,
+        )
 
     def wait(self, is_true: Callable[[], object]) -> float | None:
         """Return how long it took until it was true; None when it took too long."""
@@ -156,17 +169,34 @@ class Blueque(Peer):
     def worker(self, node: int) -> subprocess.Popen[bytes]:
         self.environment["PYTHONPATH"] = f"{self.directory}:{ROOT}"
         own_pids = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"] if node else []
-        program = self.start([
-            *own_pids, sys.executable, "-m", "blueque.cli.listener", "crash", "--run", "crash_work:handler",
-            "--redis-url", self.url, "--spool", str(self.directory / f"spool{node}"), "--beat", "1s", "--lost-after", "5s",
-        ])
+        program = self.start(
+            [
+                *own_pids,
+                sys.executable,
+                "-m",
+                "blueque.cli.listener",
+                "crash",
+                "--run",
+                "crash_work:handler",
+                "--redis-url",
+                self.url,
+                "--spool",
+                str(self.directory / f"spool{node}"),
+                "--beat",
+                "1s",
+                "--lost-after",
+                "5s",
+            ]
+        )
         self.client = Client(self.url)
         before = len(self.client.get_inspector().listeners("crash"))
         self.wait(lambda: len(self.client.get_inspector().listeners("crash")) > before)
         return program
 
     def enqueue(self) -> None:
-        self.id = self.client.get_queue("crash").enqueue({"key": self.key, "seconds": TASK}, retry=Retry(max=3, backoff=0.1))
+        self.id = self.client.get_queue("crash").enqueue(
+            {"key": self.key, "seconds": TASK}, retry=Retry(max=3, backoff=0.1)
+        )
 
     def is_running(self) -> bool:
         return self.client.get_task(self.id).status == "started"
@@ -183,11 +213,19 @@ class Rq(Peer):
 
     def python(self, code: str) -> str:
         program = f"import os, redis, rq\nq = rq.Queue('crash', connection=redis.Redis.from_url(os.environ['URL']))\n{code}"
-        return subprocess.run([str(python_of("rq")), "-c", program], env=self.environment, cwd=self.directory,
-                              capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(
+            [str(python_of("rq")), "-c", program],
+            env=self.environment,
+            cwd=self.directory,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
 
     def worker(self, node: int) -> subprocess.Popen[bytes]:
-        return self.start([str(python_of("rq").parent / "rq"), "worker", "crash", "--url", self.url])
+        return self.start(
+            [str(python_of("rq").parent / "rq"), "worker", "crash", "--url", self.url]
+        )
 
     def enqueue(self) -> None:
         self.id = self.python(
@@ -208,20 +246,37 @@ class Celery(Peer):
     name = "Celery, acks_late"
 
     def python(self, code: str) -> str:
-        return subprocess.run([str(python_of("celery")), "-c", f"import crash_app\n{code}"], env=self.environment,
-                              cwd=self.directory, capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(
+            [str(python_of("celery")), "-c", f"import crash_app\n{code}"],
+            env=self.environment,
+            cwd=self.directory,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
 
     def worker(self, node: int) -> subprocess.Popen[bytes]:
         (self.directory / "crash_app.py").write_text(CELERY)
-        return self.start([
-            str(python_of("celery").parent / "celery"), "-A", "crash_app", "worker", "-n", f"node{node}", "-c", "1",
-        ])
+        return self.start(
+            [
+                str(python_of("celery").parent / "celery"),
+                "-A",
+                "crash_app",
+                "worker",
+                "-n",
+                f"node{node}",
+                "-c",
+                "1",
+            ]
+        )
 
     def enqueue(self) -> None:
         self.id = self.python(f"print(crash_app.task.delay('{self.key}', {TASK}).id)")
 
     def is_running(self) -> bool:
-        """It has no status for it: it is taken to run until its outcome is known, or it has run anew."""
+        """It has no status for it: it is taken to run until its outcome is known, or it has run
+        anew.
+        """
         return self.status() == "PENDING" and len(self.runs()) < 2
 
     def status(self) -> str:
@@ -251,7 +306,7 @@ def peer(kind: type[Peer], nodes: int) -> Iterator[tuple[Peer, list[subprocess.P
         try:
             workers = [one.worker(0)]
             if kind is not Blueque:
-                time.sleep(3)                          # they tell nobody when they are ready
+                time.sleep(3)  # they tell nobody when they are ready
             one.enqueue()
             if one.wait(one.runs) is None:
                 raise SystemExit(f"{one.name}: its task did not start")
@@ -275,7 +330,7 @@ def worker_killed(one: Peer, workers: list[subprocess.Popen[bytes]]) -> float | 
     if isinstance(one, Blueque):
         return one.wait(lambda: one.client.get_task(one.id).node.rpartition("_")[2] != str(watcher))
     time.sleep(1.0)
-    one.worker(1)                                      # as an init system would
+    one.worker(1)  # as an init system would
     return one.wait(one.is_complete)
 
 
@@ -284,13 +339,15 @@ def node_killed(one: Peer, workers: list[subprocess.Popen[bytes]]) -> float | No
     return one.wait(lambda: len(one.runs()) > 1)
 
 
-def compare(title: str, strike: Callable[[Peer, list[subprocess.Popen[bytes]]], float | None], nodes: int) -> None:
+def compare(
+    title: str, strike: Callable[[Peer, list[subprocess.Popen[bytes]]], float | None], nodes: int
+) -> None:
     seconds: dict[str, list[float | None]] = defaultdict(list)
     copies: dict[str, list[int]] = defaultdict(list)
     for _ in range(ROUNDS):
         for kind in (Blueque, Rq, Celery):
             if len(seconds[kind.name]) and seconds[kind.name][-1] is None:
-                continue                               # it has not done so within 30 s before; once is enough
+                continue  # it has not done so within 30 s before; once is enough
             with peer(kind, nodes) as (one, workers):
                 seconds[kind.name].append(strike(one, workers))
                 if kind is Blueque:
@@ -338,8 +395,11 @@ def cycle(count: int = 2000) -> None:
         trips = count_round_trips(client)
     ratio = statistics.median(mine / theirs for theirs, mine in pairs)
     print("cycle of reserve, start, complete on loopback")
-    print(f"    {trips} round trips; {ratio:.2f} times the time of 1.0.0 ({min(b / a for a, b in pairs):.2f} - "
-          f"{max(b / a for a, b in pairs):.2f})", flush=True)
+    print(
+        f"    {trips} round trips; {ratio:.2f} times the time of 1.0.0 ({min(b / a for a, b in pairs):.2f} - "
+        f"{max(b / a for a, b in pairs):.2f})",
+        flush=True,
+    )
 
 
 def count_round_trips(client: Client) -> float:
@@ -354,7 +414,7 @@ def count_round_trips(client: Client) -> float:
         processor.start(1)
         processor.complete("")
 
-    one()                                              # what happens once on a connection
+    one()  # what happens once on a connection
     connection = client._redis.connection()
     send, sent = connection.send, []
     connection.send = lambda commands: sent.append(1) or send(commands)
@@ -368,7 +428,15 @@ def sweep(count: int = 10_000) -> None:
     with running_server() as server:
         client = Client(server.url, patience=0)
         redis = client._redis
-        facts = {"beat_every": 10, "lease": 60, "lost_after": 600, "boot": "elsewhere", "ns": "1", "pid": 1, "pid_start": 1}
+        facts = {
+            "beat_every": 10,
+            "lease": 60,
+            "lost_after": 600,
+            "boot": "elsewhere",
+            "ns": "1",
+            "pid": 1,
+            "pid_start": 1,
+        }
         for number in range(count):
             node, task = f"far_{number}", f"task-{number}"
             protocol.register(redis, "sweep", node, "i", facts, time.time())
@@ -383,7 +451,9 @@ def sweep(count: int = 10_000) -> None:
             judge.step()
             times.append(time.perf_counter() - began)
     print(f"one look of a judge at {count:,} listeners with a started task each")
-    print(f"    the first {times[0]:.2f} s, the next {statistics.median(times[1:]):.3f} s", flush=True)
+    print(
+        f"    the first {times[0]:.2f} s, the next {statistics.median(times[1:]):.3f} s", flush=True
+    )
 
 
 def kill_tree(pid: int) -> None:
@@ -392,10 +462,16 @@ def kill_tree(pid: int) -> None:
     for parent in found:
         try:
             for thread in os.listdir(f"/proc/{parent}/task"):
-                found += map(int, Path(f"/proc/{parent}/task/{thread}/children").read_text().split())
+                found += map(
+                    int, Path(f"/proc/{parent}/task/{thread}/children").read_text().split()
+                )
         except OSError:
             continue
-    sessions = [int(name) for name in os.listdir("/proc") if name.isdecimal() and session_of(int(name)) in found]
+    sessions = [
+        int(name)
+        for name in os.listdir("/proc")
+        if name.isdecimal() and session_of(int(name)) in found
+    ]
     for one in dict.fromkeys([*found, *sessions]):
         try:
             os.kill(one, signal.SIGKILL)
@@ -412,7 +488,9 @@ def session_of(pid: int) -> int:
 
 CASES: dict[str, Callable[[], None]] = {
     "process": lambda: compare("the task's process is killed: known after", process_killed, 1),
-    "worker": lambda: compare("the watching process is killed: adopted, or complete by a new one, after", worker_killed, 1),
+    "worker": lambda: compare(
+        "the watching process is killed: adopted, or complete by a new one, after", worker_killed, 1
+    ),
     "node": lambda: compare("the whole node is killed: running on another after", node_killed, 2),
     "cycle": cycle,
     "sweep": sweep,

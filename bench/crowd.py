@@ -1,10 +1,12 @@
-"""Many waiting listeners: a process each, forked from one parent, in the library's own `Listener.listen`.
+"""Many waiting listeners: a process each, forked from one parent, in the library's own
+`Listener.listen`.
 
     python -m bench.crowd URL COUNT FILE
 
-Writes into the file a line "ready" when all are registered; then one for each task, "LATENCY WAKE-UPS": seconds from the
-time in its parameters until `listen` returned it, and how often that listener has been woken since its last task. A line
-"0 1" tells of one that was woken and found nothing. It ends, with all of them, at SIGTERM.
+Writes into the file a line "ready" when all are registered; then one for each task, "LATENCY
+WAKE-UPS": seconds from the time in its parameters until `listen` returned it, and how often that
+listener has been woken since its last task. A line "0 1" tells of one that was woken and found
+nothing. It ends, with all of them, at SIGTERM.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from blueque import Client, protocol
 from blueque.errors import BluequeError
 
 QUEUE = "crowd"
-STAGGER = 0.002                                        # seconds between two forks
+STAGGER = 0.002  # seconds between two forks
 
 
 def main() -> None:
@@ -37,7 +39,7 @@ def main() -> None:
         inspector = Client(url).get_inspector()
         while len(inspector.listeners(QUEUE)) < count:
             time.sleep(0.05)
-        time.sleep(1.0)                                # so that the last has begun to wait
+        time.sleep(1.0)  # so that the last has begun to wait
         os.write(heard, b"ready\n")
         while True:
             signal.pause()
@@ -66,7 +68,7 @@ def _listen(url: str, heard: int) -> None:
 
     def counted(*arguments: Any, **named: Any) -> str | None:
         nonlocal woken
-        if woken:                                      # it waits again: that call was for nothing
+        if woken:  # it waits again: that call was for nothing
             os.write(heard, b"0 %d\n" % woken)
             woken = 0
         marker: str | None = wait(*arguments, **named)

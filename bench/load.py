@@ -7,9 +7,9 @@ import platform
 import time
 from pathlib import Path
 
-SAMPLE = 0.3                                           # seconds over which the load is measured
-CALM = 0.05                                            # share of all cores that others may use
-CHECK_AGAIN = 0.7                                      # seconds
+SAMPLE = 0.3  # seconds over which the load is measured
+CALM = 0.05  # share of all cores that others may use
+CHECK_AGAIN = 0.7  # seconds
 
 
 def busy_ticks() -> tuple[int, int]:
@@ -19,7 +19,9 @@ def busy_ticks() -> tuple[int, int]:
 
 
 def busy_share(seconds: float = SAMPLE) -> float:
-    """Return the share of all cores that is in use just now, 0 to 1. Ours: the benchmark itself sleeps meanwhile."""
+    """Return the share of all cores that is in use just now, 0 to 1. Ours: the benchmark itself
+    sleeps meanwhile.
+    """
     busy, whole = busy_ticks()
     time.sleep(seconds)
     busy_after, whole_after = busy_ticks()
@@ -27,7 +29,9 @@ def busy_share(seconds: float = SAMPLE) -> float:
 
 
 class Quiet:
-    """Waits before a run until others are quiet, but never longer than `patience` seconds in all; keeps what it saw."""
+    """Waits before a run until others are quiet, but never longer than `patience` seconds in all;
+    keeps what it saw.
+    """
 
     def __init__(self, patience: float) -> None:
         self.patience = patience
@@ -45,8 +49,11 @@ class Quiet:
 
 def machine() -> dict[str, str]:
     """Return what a reader must know of this machine; nothing that names it."""
-    model = [line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
-             if line.startswith("model name")]
+    model = [
+        line.partition(":")[2].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
+    ]
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     cores = len(os.sched_getaffinity(0))
     return {

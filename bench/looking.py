@@ -1,4 +1,6 @@
-"""Cases of looking: `blueque status` with few tasks in Redis and with many, and the help of verbs, which needs none."""
+"""Cases of looking: `blueque status` with few tasks in Redis and with many, and the help of verbs,
+which needs none.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +21,23 @@ from blueque.cli.main import _VERBS
 from blueque.connection.redis import Command
 from blueque.model import keys
 
-QUEUES, LISTENERS, RUNNING = 200, 2, 6                 # listeners and running tasks are of each queue
-LOOKS = 20                                             # and as many starts of a program
-STARTS = 5                                             # of each verb, to find the slowest
-AT_ONCE = 4000                                         # commands in one write
+QUEUES, LISTENERS, RUNNING = 200, 2, 6  # listeners and running tasks are of each queue
+LOOKS = 20  # and as many starts of a program
+STARTS = 5  # of each verb, to find the slowest
+AT_ONCE = 4000  # commands in one write
 
 
 def overview(bench: Bench) -> Outcome:
-    """The same look at two servers, in turn: in a program that runs already, and the program as a whole."""
+    """The same look at two servers, in turn: in a program that runs already, and the program as a
+    whole.
+    """
     outcome, looks = Outcome(), bench.scaled(LOOKS, 2)
     with contextlib.ExitStack() as stack:
         runs = {}
-        for row, count in {"few": bench.scaled(10_000, QUEUES), "many": bench.scaled(1_000_000, QUEUES)}.items():
+        for row, count in {
+            "few": bench.scaled(10_000, QUEUES),
+            "many": bench.scaled(1_000_000, QUEUES),
+        }.items():
             stage = stack.enter_context(open_stage())
             _fill(stage, max(count // QUEUES, 1))
             runs[row] = functools.partial(_look, stage, looks)
@@ -39,19 +46,27 @@ def overview(bench: Bench) -> Outcome:
 
 
 def help_of_verbs(bench: Bench, verbs: Iterable[str] = tuple(_VERBS)) -> Outcome:
-    """The help of the verb that takes longest, beside that of `blueque`, and what Python and click take without us."""
+    """The help of the verb that takes longest, beside that of `blueque`, and what Python and click
+    take without us.
+    """
     outcome, starts = Outcome(), bench.scaled(LOOKS, 2)
-    took = {verb: min(_starts([*_PROGRAM, verb, "--help"], bench.scaled(STARTS, 1))) for verb in verbs}
+    took = {
+        verb: min(_starts([*_PROGRAM, verb, "--help"], bench.scaled(STARTS, 1))) for verb in verbs
+    }
     outcome.facts["slowest"] = slowest = max(took, key=lambda verb: took[verb])
     commands = {
-        "pass": [sys.executable, "-c", "pass"], "click": [sys.executable, "-c", "import click"],
-        "help": [*_PROGRAM, "--help"], "verb": [*_PROGRAM, slowest, "--help"],
+        "pass": [sys.executable, "-c", "pass"],
+        "click": [sys.executable, "-c", "import click"],
+        "help": [*_PROGRAM, "--help"],
+        "verb": [*_PROGRAM, slowest, "--help"],
     }
 
     def run(command: list[str]) -> Values:
         return {"p50": median(_starts(command, starts))}
 
-    bench.in_turn(outcome, {row: functools.partial(run, command) for row, command in commands.items()})
+    bench.in_turn(
+        outcome, {row: functools.partial(run, command) for row, command in commands.items()}
+    )
     return outcome
 
 
@@ -61,36 +76,63 @@ _PROGRAM = [sys.executable, "-P", "-m", "blueque.cli.main"]
 
 def _look(stage: Stage, looks: int) -> Values:
     inspector = stage.client.get_inspector()
-    inspector.overview()                               # the first one connects
+    inspector.overview()  # the first one connects
     took = []
     for _ in range(looks):
         began = time.perf_counter()
         inspector.overview()
         took.append(1000 * (time.perf_counter() - began))
     whole = _starts([*_PROGRAM, "status"], looks, BLUEQUE_REDIS_URL=stage.url)
-    return {"p50": percentile(took, 50), "p95": percentile(took, 95), "whole": percentile(whole, 50)}
+    return {
+        "p50": percentile(took, 50),
+        "p95": percentile(took, 95),
+        "whole": percentile(whole, 50),
+    }
 
 
 def _starts(command: list[str], times: int, **more: str) -> list[float]:
-    """Run a program so often, with its output into a pipe, and return how many milliseconds each run has taken."""
+    """Run a program so often, with its output into a pipe, and return how many milliseconds each
+    run has taken.
+    """
     environment = {**clean_environment(), "PYTHONPATH": str(ROOT), **more}
     took = []
     for _ in range(times):
         began = time.perf_counter()
-        done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         took.append(1000 * (time.perf_counter() - began))
         if done.returncode:
-            raise RunFailed(f"{' '.join(command[-2:])}: exit {done.returncode}: {done.stderr.strip()[-200:]}")
+            raise RunFailed(
+                f"{' '.join(command[-2:])}: exit {done.returncode}: {done.stderr.strip()[-200:]}"
+            )
     return took
 
 
 def _fill(stage: Stage, each: int) -> None:
-    """Put so many tasks into each queue: three fifths complete, one failed, one pending; and some that run."""
+    """Put so many tasks into each queue: three fifths complete, one failed, one pending; and some
+    that run.
+    """
     now = time.time()
     for number in range(QUEUES):
-        queue, nodes = f"queue.{number}", [f"host-{number % 20}_{number * LISTENERS + one}" for one in range(LISTENERS)]
+        queue, nodes = (
+            f"queue.{number}",
+            [f"host-{number % 20}_{number * LISTENERS + one}" for one in range(LISTENERS)],
+        )
         for node in nodes:
-            protocol.register(stage.redis, queue, node, "i", {"beat_every": 10, "lease": 86400, "version": "2"}, now)
+            protocol.register(
+                stage.redis,
+                queue,
+                node,
+                "i",
+                {"beat_every": 10, "lease": 86400, "version": "2"},
+                now,
+            )
         commands: list[Command] = []
         for command in _tasks(queue, nodes[0], each, now):
             commands.append(command)
@@ -101,13 +143,33 @@ def _fill(stage: Stage, each: int) -> None:
 
 
 def _tasks(queue: str, node: str, each: int, now: float) -> Iterator[Command]:
-    usual = ("queue", queue, "parameters", '{"input": "a.mov"}', "created", now - 90000, "updated", now - 80000)
+    usual = (
+        "queue",
+        queue,
+        "parameters",
+        '{"input": "a.mov"}',
+        "created",
+        now - 90000,
+        "updated",
+        now - 80000,
+    )
     ended = ("node", node, "pid", 77, "attempt", 1, "started", now - 7200, "finished", now - 7200)
-    lists = {"complete": keys.complete(queue), "failed": keys.failed(queue), "pending": keys.pending(queue)}
+    lists = {
+        "complete": keys.complete(queue),
+        "failed": keys.failed(queue),
+        "pending": keys.pending(queue),
+    }
     for number in range(each):
         status = ("complete", "complete", "complete", "failed", "pending")[number % 5]
         task = str(uuid.uuid4())
-        yield ("HSET", keys.task(task), "status", status, *usual, *(() if status == "pending" else ended))
+        yield (
+            "HSET",
+            keys.task(task),
+            "status",
+            status,
+            *usual,
+            *(() if status == "pending" else ended),
+        )
         yield ("LPUSH", lists[status], task)
     for _ in range(RUNNING):
         task = str(uuid.uuid4())

@@ -1,4 +1,6 @@
-"""bin/bench: its arguments; runs the cases one after the other, keeps the numbers, and writes the page."""
+"""bin/bench: its arguments; runs the cases one after the other, keeps the numbers, and writes the
+page.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ from bench.venvs import ROOT, InstallFailed, clean_environment, install, python_
 from blueque.system.process import become_subreaper
 from blueque.version import __version__
 
-PATIENCE = 60.0                                        # seconds that all runs together wait for others to be quiet
+PATIENCE = 60.0  # seconds that all runs together wait for others to be quiet
 ROUNDS = 5
 ABOUT = """\
 Measure Blueque beside its peers, and write docs/benchmarks.md.
@@ -35,12 +37,12 @@ new files included) and COMMIT in turn, and print the processor time of a task b
 process, with the 95 % interval of the ratio. "Not slower" means that the interval
 includes 1.03 or less. Exit codes: 0 no case is slower, 1 one is slower, 2 one
 could not be measured."""
-NOTES = ROOT / "bench" / "notes.md"                    # what a person has to say to the numbers; part of the page
+NOTES = ROOT / "bench" / "notes.md"  # what a person has to say to the numbers; part of the page
 
 
 def main() -> None:
     arguments = _arguments()
-    signal.signal(signal.SIGTERM, _stop)               # so that whatever was started is ended
+    signal.signal(signal.SIGTERM, _stop)  # so that whatever was started is ended
     become_subreaper()
     if arguments.against:
         sys.exit(_compare(arguments))
@@ -63,16 +65,26 @@ def main() -> None:
 
 def _compare(arguments: argparse.Namespace) -> int:
     rounds = arguments.rounds or against.ROUNDS
-    return against.compare(arguments.against, arguments.cases, rounds, arguments.scale, arguments.patience)
+    return against.compare(
+        arguments.against, arguments.cases, rounds, arguments.scale, arguments.patience
+    )
 
 
 def _run(arguments: argparse.Namespace, known: dict[str, Any], kept: Path) -> None:
     began = time.monotonic()
-    systems, versions, missing = _install([one for one in SYSTEMS if one.key in ("blueque", *arguments.peers)])
+    systems, versions, missing = _install(
+        [one for one in SYSTEMS if one.key in ("blueque", *arguments.peers)]
+    )
     with open_stage() as stage:
-        bench = Bench(stage, systems, arguments.rounds or ROUNDS, arguments.scale, Quiet(arguments.patience))
+        bench = Bench(
+            stage, systems, arguments.rounds or ROUNDS, arguments.scale, Quiet(arguments.patience)
+        )
         bench.not_installed = missing
-        known["facts"] = {**machine(), "Redis": stage.version(), "spool on": _file_system(stage.directory)}
+        known["facts"] = {
+            **machine(),
+            "Redis": stage.version(),
+            "spool on": _file_system(stage.directory),
+        }
         known["versions"] = versions
         for case in CASES:
             if case.name not in arguments.cases:
@@ -94,14 +106,22 @@ def _numbers(outcome: Outcome, bench: Bench) -> report.Numbers:
         return [float(f"{value:.5g}") for value in values]
 
     return {
-        "rounds": bench.rounds, "scale": bench.scale, "load": exact(bench.quiet.seen), "failed": outcome.failed,
-        "rows": {row: {metric: exact(values) for metric, values in its.items()} for row, its in outcome.rows.items()},
+        "rounds": bench.rounds,
+        "scale": bench.scale,
+        "load": exact(bench.quiet.seen),
+        "failed": outcome.failed,
+        "rows": {
+            row: {metric: exact(values) for metric, values in its.items()}
+            for row, its in outcome.rows.items()
+        },
         "samples": {row: exact(values) for row, values in outcome.samples.items()},
     }
 
 
 def _as_text(known: dict[str, Any]) -> str:
-    """Return it as JSON, a line for each row: a file that can be read, and compared with the one before."""
+    """Return it as JSON, a line for each row: a file that can be read, and compared with the one
+    before.
+    """
     text = json.dumps(known, indent=1)
     return re.sub(r"\[[^][{}]*\]", lambda found: " ".join(found[0].split()), text) + "\n"
 
@@ -127,7 +147,9 @@ def _install(systems: list[System]) -> tuple[list[System], dict[str, str], dict[
         except InstallFailed as error:
             missing[system.key] = reason(error)
             continue
-        versions[system.name] = f"{found.get(system.package, '?')}, with redis-py {found.get('redis', '?')}"
+        versions[system.name] = (
+            f"{found.get(system.package, '?')}, with redis-py {found.get('redis', '?')}"
+        )
         there.append(system)
     return there, versions, missing
 
@@ -136,8 +158,12 @@ def _draw(drawings: list[report.Drawing], directory: Path) -> None:
     try:
         install("plot", ["matplotlib"])
         subprocess.run(
-            [str(python_of("plot")), str(ROOT / "bench" / "plots.py"), str(directory)], input=json.dumps(drawings),
-            env=clean_environment(), text=True, check=True, timeout=120,
+            [str(python_of("plot")), str(ROOT / "bench" / "plots.py"), str(directory)],
+            input=json.dumps(drawings),
+            env=clean_environment(),
+            text=True,
+            check=True,
+            timeout=120,
         )
     except (InstallFailed, OSError, subprocess.SubprocessError) as error:
         print(f"no pictures: {error}", file=sys.stderr)
@@ -145,25 +171,57 @@ def _draw(drawings: list[report.Drawing], directory: Path) -> None:
 
 def _file_system(directory: Path) -> str:
     mounts = {mount.mountpoint: mount.fstype for mount in psutil.disk_partitions(all=True)}
-    return next((mounts[str(place)] for place in [directory, *directory.parents] if str(place) in mounts), "?")
+    return next(
+        (mounts[str(place)] for place in [directory, *directory.parents] if str(place) in mounts),
+        "?",
+    )
 
 
 def _arguments() -> argparse.Namespace:
     as_written = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(prog="bin/bench", description=ABOUT, formatter_class=as_written)
-    cases, peers = [case.name for case in CASES], [system.key for system in SYSTEMS if system.key != "blueque"]
+    parser = argparse.ArgumentParser(
+        prog="bin/bench", description=ABOUT, formatter_class=as_written
+    )
+    cases, peers = (
+        [case.name for case in CASES],
+        [system.key for system in SYSTEMS if system.key != "blueque"],
+    )
     compared = [case.name for case in COMPARISONS]
-    parser.add_argument("--against", metavar="COMMIT", help="compare this checkout with COMMIT; write no page")
     parser.add_argument(
-        "--cases", nargs="+", choices=cases, metavar="CASE",
+        "--against", metavar="COMMIT", help="compare this checkout with COMMIT; write no page"
+    )
+    parser.add_argument(
+        "--cases",
+        nargs="+",
+        choices=cases,
+        metavar="CASE",
         help=f"{', '.join(cases)}; with --against only {', '.join(compared)}",
     )
-    parser.add_argument("--peers", nargs="*", choices=peers, default=peers, metavar="PEER", help=", ".join(peers))
-    parser.add_argument("--rounds", type=int, metavar="N", help=f"{ROUNDS}, or {against.ROUNDS} with --against")
-    parser.add_argument("--scale", type=float, default=1.0, help="sizes times this; 1 is what the page is made with")
-    parser.add_argument("--patience", type=float, default=PATIENCE, help="seconds to wait for others to be quiet, in all")
-    parser.add_argument("--output", default=str(ROOT / "docs"), help="where benchmarks.md and benchmarks/ are written")
-    parser.add_argument("--write-only", action="store_true", help="measure nothing; write the page from the numbers kept")
+    parser.add_argument(
+        "--peers", nargs="*", choices=peers, default=peers, metavar="PEER", help=", ".join(peers)
+    )
+    parser.add_argument(
+        "--rounds", type=int, metavar="N", help=f"{ROUNDS}, or {against.ROUNDS} with --against"
+    )
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="sizes times this; 1 is what the page is made with"
+    )
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=PATIENCE,
+        help="seconds to wait for others to be quiet, in all",
+    )
+    parser.add_argument(
+        "--output",
+        default=str(ROOT / "docs"),
+        help="where benchmarks.md and benchmarks/ are written",
+    )
+    parser.add_argument(
+        "--write-only",
+        action="store_true",
+        help="measure nothing; write the page from the numbers kept",
+    )
     arguments = parser.parse_args()
     known = compared if arguments.against else cases
     arguments.cases = arguments.cases or known

@@ -1,4 +1,6 @@
-"""Cases of pipelines: from Spark into a queue, from a queue into Spark and into files, and backlogs larger than Redis."""
+"""Cases of pipelines: from Spark into a queue, from a queue into Spark and into files, and backlogs
+larger than Redis.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,24 @@ from blueque.model.ids import random_ids
 
 JSON = '{"scene":"scene-00000000","camera":"left","frames":240,"quality":"draft"}'
 ROWS = 500_000
-TASKS = 400_000                                        # that are read, or archived
+TASKS = 400_000  # that are read, or archived
 PARTITIONS = [1, 2, 4, 8]
 FIELDS = [
-    "status", "queue", "parameters", "result", "error", "node", "pid", "attempt", "created", "updated", "started",
-    "finished", "eta",
+    "status",
+    "queue",
+    "parameters",
+    "result",
+    "error",
+    "node",
+    "pid",
+    "attempt",
+    "created",
+    "updated",
+    "started",
+    "finished",
+    "eta",
 ]
-AT_ONCE = 1000                                         # tasks that the raw reading asks for in one write
+AT_ONCE = 1000  # tasks that the raw reading asks for in one write
 WINDOW = 20_000
 ANSWER_TIMEOUT = 300.0
 
@@ -60,7 +73,10 @@ class Spark:
         finally:
             timer.cancel()
         if not line:
-            raise RunFailed(last_line((self._stage.directory / "spark.log").read_bytes()) or "Spark gave no answer")
+            raise RunFailed(
+                last_line((self._stage.directory / "spark.log").read_bytes())
+                or "Spark gave no answer"
+            )
         return json.loads(line)
 
     def rate(self, count: int, verb: str, *arguments: object) -> Values:
@@ -76,8 +92,13 @@ def warm_spark(stage: Stage) -> Iterator[Spark]:
     command = [sys.executable, str(PEERS / "drive_spark.py"), str(stage.directory)]
     with (stage.directory / "spark.log").open("wb") as log:
         program = subprocess.Popen(
-            command, cwd=stage.directory, env=stage.environment(OURS), start_new_session=True, stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=log,
+            command,
+            cwd=stage.directory,
+            env=stage.environment(OURS),
+            start_new_session=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
         )
         stage.watch(program)
         try:
@@ -92,6 +113,7 @@ def into(bench: Bench) -> Outcome:
     """From Spark, and from plain Python, into a queue."""
     outcome, stage, count = bench.outcome_of_ours(), bench.stage, bench.scaled(ROWS)
     with warm_spark(stage) as spark:
+
         def ask(verb: str) -> Values:
             stage.clear()
             return spark.rate(count, verb, count, 2)
@@ -113,6 +135,7 @@ def partitions(bench: Bench) -> Outcome:
     """The same by the number of partitions."""
     outcome, stage, count = bench.outcome_of_ours(), bench.stage, bench.scaled(ROWS)
     with warm_spark(stage) as spark:
+
         def run(number: int) -> Values:
             found: Values = {"size": float(number)}
             for verb in ("keyed", "written", "naive"):
@@ -149,6 +172,7 @@ def out_of(bench: Bench) -> Outcome:
         return {"rate": count / (time.perf_counter() - began)}
 
     with warm_spark(stage) as spark:
+
         def ask(verb: str, *arguments: object) -> Values:
             fill()
             return spark.rate(count, verb, *arguments)
@@ -175,41 +199,87 @@ def stats(bench: Bench) -> Outcome:
 
 
 def feeding(bench: Bench) -> Outcome:
-    """A backlog in Parquet, fed through a window while a consumer empties it; and ten times as much, once."""
+    """A backlog in Parquet, fed through a window while a consumer empties it; and ten times as
+    much, once.
+    """
     outcome, stage = bench.outcome_of_ours(), bench.stage
     sizes = {"fed": bench.scaled(1_000_000), "fed_10": bench.scaled(10_000_000)}
     for row, count in sizes.items():
         _backlog(stage.directory / row, count)
-    bench.in_turn(outcome, {
-        "raw": functools.partial(_raw_in, stage, sizes["fed"]),
-        "fed": functools.partial(_feed, stage, stage.directory / "fed", sizes["fed"]),
-    })
-    bench.one(outcome, "fed_10", functools.partial(_feed, stage, stage.directory / "fed_10", sizes["fed_10"]))
+    bench.in_turn(
+        outcome,
+        {
+            "raw": functools.partial(_raw_in, stage, sizes["fed"]),
+            "fed": functools.partial(_feed, stage, stage.directory / "fed", sizes["fed"]),
+        },
+    )
+    bench.one(
+        outcome,
+        "fed_10",
+        functools.partial(_feed, stage, stage.directory / "fed_10", sizes["fed_10"]),
+    )
     return outcome
 
 
 def finished(queue: str, count: int) -> Iterator[raw.Block]:
     """Yield what puts so many complete tasks into Redis, as this version leaves them."""
     now = time.time()
-    made: list[str | float] = ["status", "complete", "queue", queue, "parameters", JSON, "parameters_encoding", "json"]
-    made += ["created", now - 3600, "updated", now - 60, "attempt", 1, "node", "node.example_4711", "pid", 4712]
-    made += ["started", now - 3000, "finished", now - 60, "result", '{"frames":240}', "result_encoding", "json"]
+    made: list[str | float] = [
+        "status",
+        "complete",
+        "queue",
+        queue,
+        "parameters",
+        JSON,
+        "parameters_encoding",
+        "json",
+    ]
+    made += [
+        "created",
+        now - 3600,
+        "updated",
+        now - 60,
+        "attempt",
+        1,
+        "node",
+        "node.example_4711",
+        "pid",
+        4712,
+    ]
+    made += [
+        "started",
+        now - 3000,
+        "finished",
+        now - 60,
+        "result",
+        '{"frames":240}',
+        "result_encoding",
+        "json",
+    ]
     for first in range(0, count, raw.BATCH):
         chosen = [task.decode() for task in random_ids(min(raw.BATCH, count - first))]
         commands = [raw.command("HSET", keys.task(task), *made) for task in chosen]
         commands += [
-            raw.command("ZINCRBY", keys.QUEUES, 0, queue), raw.command("LPUSH", keys.complete(queue), *chosen),
-            raw.command("ZADD", keys.tasks(queue), *[word for task in chosen for word in (now - 3600, task)]),
+            raw.command("ZINCRBY", keys.QUEUES, 0, queue),
+            raw.command("LPUSH", keys.complete(queue), *chosen),
+            raw.command(
+                "ZADD", keys.tasks(queue), *[word for task in chosen for word in (now - 3600, task)]
+            ),
         ]
         yield raw.transaction(commands)
 
 
 def read_raw(stage: Stage, queue: str) -> float:
-    """Return the seconds that it takes to have 13 fields of each complete task sent, and to parse the replies."""
+    """Return the seconds that it takes to have 13 fields of each complete task sent, and to parse
+    the replies.
+    """
     (ids,) = stage.redis.read(("LRANGE", keys.complete(queue), 0, -1))
     template = raw.command("HMGET", keys.task("?" * 36), *FIELDS).replace(b"?" * 36, b"%b")
     blocks = [
-        (b"".join(template % task.encode() for task in ids[first : first + AT_ONCE]), len(ids[first : first + AT_ONCE]))
+        (
+            b"".join(template % task.encode() for task in ids[first : first + AT_ONCE]),
+            len(ids[first : first + AT_ONCE]),
+        )
         for first in range(0, len(ids), AT_ONCE)
     ]
     return raw.send(stage.url, iter(blocks), 2)
@@ -224,7 +294,7 @@ def _core(stage: Stage, count: int, is_keyed: bool) -> Values:
     stage.clear()
     rows = [json.loads(JSON.replace("00000000", f"{number:08}")) for number in range(count)]
     queue = stage.client.get_queue(QUEUE)
-    gc.freeze()                                        # a pipeline reads its rows as it goes, and does not hold them all
+    gc.freeze()  # a pipeline reads its rows as it goes, and does not hold them all
     began = time.perf_counter()
     if is_keyed:
         queue.enqueue_many(rows, keys="scene", run="bench")
@@ -238,7 +308,7 @@ def _core(stage: Stage, count: int, is_keyed: bool) -> Values:
 def _warm(runs: Mapping[str, Callable[[], Values]]) -> None:
     """Have each done once: what Spark does for the first time takes it seconds."""
     for run in runs.values():
-        with contextlib.suppress(RunFailed):           # it will say so again when it counts
+        with contextlib.suppress(RunFailed):  # it will say so again when it counts
             run()
 
 
@@ -251,19 +321,39 @@ def _backlog(directory: Path, count: int) -> None:
     for first in range(0, count, each):
         names = [f"scene-{number:08}" for number in range(first, min(first + each, count))]
         bodies = [JSON.replace("scene-00000000", name) for name in names]
-        parquet.write_table(pa.table({"body": bodies}), directory / f"{first:09}.parquet", row_group_size=50_000)
+        parquet.write_table(
+            pa.table({"body": bodies}), directory / f"{first:09}.parquet", row_group_size=50_000
+        )
 
 
 def _feed(stage: Stage, source: Path, count: int) -> Values:
     stage.clear()
     drain = _Drain(stage, count)
     command = [
-        sys.executable, "-m", "blueque.cli.main", "feed", str(source), QUEUE, "--name", "bench", "--window", str(WINDOW),
-        "--params", "body", "--quiet", "--redis-url", stage.url,
+        sys.executable,
+        "-m",
+        "blueque.cli.main",
+        "feed",
+        str(source),
+        QUEUE,
+        "--name",
+        "bench",
+        "--window",
+        str(WINDOW),
+        "--params",
+        "body",
+        "--quiet",
+        "--redis-url",
+        stage.url,
     ]
     program = subprocess.Popen(
-        command, cwd=stage.directory, env=stage.environment(OURS), start_new_session=True, stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        command,
+        cwd=stage.directory,
+        env=stage.environment(OURS),
+        start_new_session=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
     )
     stage.watch(program)
     try:
@@ -271,13 +361,17 @@ def _feed(stage: Stage, source: Path, count: int) -> Values:
     finally:
         stage.end([program], patience=0.0)
     return {
-        "rate": count / drain.seconds, "waiting": float(drain.most), "memory": drain.feeder / 2**20,
+        "rate": count / drain.seconds,
+        "waiting": float(drain.most),
+        "memory": drain.feeder / 2**20,
         "redis": drain.redis / 2**20,
     }
 
 
 class _Drain:
-    """Takes what waits, oldest first, and throws it away, until so many were there; notes what there was of everything."""
+    """Takes what waits, oldest first, and throws it away, until so many were there; notes what
+    there was of everything.
+    """
 
     def __init__(self, stage: Stage, count: int) -> None:
         self._stage, self._count = stage, count
@@ -293,13 +387,16 @@ class _Drain:
             )
             if not ids:
                 if time.monotonic() - last > 60 or program.poll() not in (None, 0):
-                    raise RunFailed(f"only {taken} of {self._count} came: {last_line(_said(program))}")
+                    raise RunFailed(
+                        f"only {taken} of {self._count} came: {last_line(_said(program))}"
+                    )
                 time.sleep(0.001)
                 continue
             last = time.monotonic()
             began = began or last
             self._stage.redis.read(
-                ("LTRIM", keys.pending(QUEUE), 0, -len(ids) - 1), ("UNLINK", *map(keys.task, ids)),
+                ("LTRIM", keys.pending(QUEUE), 0, -len(ids) - 1),
+                ("UNLINK", *map(keys.task, ids)),
                 ("ZREM", keys.tasks(QUEUE), *ids),
             )
             taken += len(ids)

@@ -1,4 +1,6 @@
-"""Draws the pictures of the page, in the environment that has matplotlib: `python plots.py DIRECTORY < drawings.json`."""
+"""Draws the pictures of the page, in the environment that has matplotlib: `python plots.py
+DIRECTORY < drawings.json`.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,21 @@ LINES = ["#1463b8", "#c8553d", "#5a9e6f", "#8a63b3", "#c79a2b", "#3f9aa8", "#6b6
 
 def main() -> None:
     directory = Path(sys.argv[1])
-    plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.titlelocation": "left"})
+    plt.rcParams.update(
+        {
+            "font.size": 9,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.titlelocation": "left",
+        }
+    )
     for drawing in json.load(sys.stdin):
-        figure, axes = plt.subplots(figsize=(7.2, max(1.2 + 0.34 * len(drawing["series"]), 3.0)), layout="constrained")
-        {"bars": bars, "steps": steps, "lines": functools.partial(lines, drawing)}[drawing["kind"]](axes, drawing["series"])
+        figure, axes = plt.subplots(
+            figsize=(7.2, max(1.2 + 0.34 * len(drawing["series"]), 3.0)), layout="constrained"
+        )
+        {"bars": bars, "steps": steps, "lines": functools.partial(lines, drawing)}[drawing["kind"]](
+            axes, drawing["series"]
+        )
         axes.set_title(drawing["title"], fontweight="bold")
         if drawing["axis"]:
             axes.set_xlabel(drawing["axis"])
@@ -37,18 +50,34 @@ def bars(axes: Any, series: list[Any]) -> None:
     middles = [statistics.median(values) for _, values in series]
     below = [middle - min(values) for middle, (_, values) in zip(middles, series, strict=True)]
     above = [max(values) - middle for middle, (_, values) in zip(middles, series, strict=True)]
-    colours = [OURS if name == "Blueque" else LIMIT if "limit" in name else OTHERS for name in names]
-    axes.barh(names, middles, xerr=[below, above], color=colours, error_kw={"lw": 1, "capsize": 2, "ecolor": "#333333"})
+    colours = [
+        OURS if name == "Blueque" else LIMIT if "limit" in name else OTHERS for name in names
+    ]
+    axes.barh(
+        names,
+        middles,
+        xerr=[below, above],
+        color=colours,
+        error_kw={"lw": 1, "capsize": 2, "ecolor": "#333333"},
+    )
     axes.invert_yaxis()
     axes.margins(x=0.14)
     positive = [middle for middle in middles if middle > 0]
     if positive and max(positive) > 40 * min(positive):
         axes.set_xscale("log")
     else:
-        axes.xaxis.set_major_formatter(lambda value, place: f"{value:,.0f}" if max(middles) >= 10 else f"{value:g}")
+        axes.xaxis.set_major_formatter(
+            lambda value, place: f"{value:,.0f}" if max(middles) >= 10 else f"{value:g}"
+        )
     for place, (middle, more) in enumerate(zip(middles, above, strict=True)):
-        axes.annotate(f"{middle:,.0f}" if middle >= 100 else f"{middle:.2f}", (middle + more, place), xytext=(5, 0),
-                      textcoords="offset points", va="center", fontsize=8)
+        axes.annotate(
+            f"{middle:,.0f}" if middle >= 100 else f"{middle:.2f}",
+            (middle + more, place),
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+        )
 
 
 def steps(axes: Any, series: list[Any]) -> None:
@@ -56,12 +85,19 @@ def steps(axes: Any, series: list[Any]) -> None:
     for number, (name, values) in enumerate(series):
         ordered = sorted(values)
         shares = [100 * (place + 1) / len(ordered) for place in range(len(ordered))]
-        axes.step(ordered, shares, where="post", label=name, color=LINES[number % len(LINES)],
-                  lw=2.2 if name == "Blueque" else 1.2)
+        axes.step(
+            ordered,
+            shares,
+            where="post",
+            label=name,
+            color=LINES[number % len(LINES)],
+            lw=2.2 if name == "Blueque" else 1.2,
+        )
     axes.set_xscale("log")
     axes.set_ylabel("% of tasks")
     axes.grid(alpha=0.25, which="both")
-    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))    # no line is hidden by it
+    # no line is hidden by it
+    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
 def lines(drawing: dict[str, Any], axes: Any, series: list[Any]) -> None:
@@ -72,17 +108,25 @@ def lines(drawing: dict[str, Any], axes: Any, series: list[Any]) -> None:
         middles = [statistics.median(values) for _, values in points]
         highest = max([highest, *(max(values) for _, values in points)])
         axes.plot(sizes, middles, "o-", label=name, color=LINES[number % len(LINES)])
-        axes.fill_between(sizes, [min(values) for _, values in points], [max(values) for _, values in points],
-                          color=LINES[number % len(LINES)], alpha=0.15)
+        axes.fill_between(
+            sizes,
+            [min(values) for _, values in points],
+            [max(values) for _, values in points],
+            color=LINES[number % len(LINES)],
+            alpha=0.15,
+        )
     if drawing["is_log"]:
         axes.set_xscale("log")
     else:
         axes.set_xticks(sorted({size for _, points in series for size, _ in points}))
-    axes.yaxis.set_major_formatter(lambda value, place: f"{value:,.0f}" if highest >= 100 else f"{value:g}")
+    axes.yaxis.set_major_formatter(
+        lambda value, place: f"{value:,.0f}" if highest >= 100 else f"{value:g}"
+    )
     axes.set_ylim(0, highest * 1.15)
     axes.set_ylabel(drawing["words"])
     axes.grid(alpha=0.25)
-    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))    # no line is hidden by it
+    # no line is hidden by it
+    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from bench.systems import QUEUE, System
 
 TEXT = "x" * 100
 JSON = '{"text": "%s"}' % ("x" * 88)
-DRIVERS, THREADS = 4, 25                               # processes, and producers in each
+DRIVERS, THREADS = 4, 25  # processes, and producers in each
 
 
 def enqueue(bench: Bench) -> Outcome:
@@ -26,13 +26,18 @@ def enqueue(bench: Bench) -> Outcome:
         stage.clear()
         before = stage.memory()
         answer = stage.drive(system, "one", count)
-        return {"rate": count / answer["seconds"], "bytes": (stage.memory() - before) / answer["tasks"]}
+        return {
+            "rate": count / answer["seconds"],
+            "bytes": (stage.memory() - before) / answer["tasks"],
+        }
 
     def run_raw() -> Values:
         stage.clear()
         return {"rate": count / raw.send(stage.url, raw.ours(QUEUE, count, 1, TEXT), 1)}
 
-    bench.in_turn(outcome, {**{one.key: functools.partial(run, one) for one in bench.systems}, "raw": run_raw})
+    bench.in_turn(
+        outcome, {**{one.key: functools.partial(run, one) for one in bench.systems}, "raw": run_raw}
+    )
     return outcome
 
 
@@ -49,9 +54,13 @@ def bulk(bench: Bench) -> Outcome:
     def run_raw() -> Values:
         stage.clear()
         count = bench.scaled(counts["blueque"])
-        return {"rate": count / raw.send(stage.url, raw.ours(QUEUE, count, raw.BATCH, JSON, "json"), 2)}
+        return {
+            "rate": count / raw.send(stage.url, raw.ours(QUEUE, count, raw.BATCH, JSON, "json"), 2)
+        }
 
-    bench.in_turn(outcome, {**{one.key: functools.partial(run, one) for one in bench.systems}, "raw": run_raw})
+    bench.in_turn(
+        outcome, {**{one.key: functools.partial(run, one) for one in bench.systems}, "raw": run_raw}
+    )
     return outcome
 
 
@@ -62,7 +71,9 @@ def put_many(bench: Bench) -> Outcome:
     def run(system: System) -> Values:
         stage.clear()
         answers = _together(bench, system, each)
-        seconds = max(answer["ended"] for answer in answers) - min(answer["began"] for answer in answers)
+        seconds = max(answer["ended"] for answer in answers) - min(
+            answer["began"] for answer in answers
+        )
         latencies = [1000 * latency for answer in answers for latency in answer["latencies"]]
         return {
             "rate": len(latencies) / seconds,
@@ -78,7 +89,9 @@ def _together(bench: Bench, system: System, each: int) -> list[dict[str, Any]]:
     """Start the drivers, let them go when all are ready, and return their answers."""
     stage = bench.stage
     with contextlib.ExitStack() as stack:
-        drivers = [stack.enter_context(stage.driver(system, "many", THREADS, each)) for _ in range(DRIVERS)]
+        drivers = [
+            stack.enter_context(stage.driver(system, "many", THREADS, each)) for _ in range(DRIVERS)
+        ]
         for program in drivers:
             _wait_ready(program)
         for program in drivers:

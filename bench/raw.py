@@ -1,4 +1,6 @@
-"""The raw limit: what one socket and Redis could do, the transaction of enqueue packed by hand before the clock starts."""
+"""The raw limit: what one socket and Redis could do, the transaction of enqueue packed by hand
+before the clock starts.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +14,25 @@ import hiredis
 
 from blueque.model import keys
 
-BATCH = 1000                                           # tasks in one transaction of a bulk
-AHEAD = 200                                            # transactions that are packed before the clock goes on
+BATCH = 1000  # tasks in one transaction of a bulk
+AHEAD = 200  # transactions that are packed before the clock goes on
 
-Block = tuple[bytes, int]                              # commands, and how many replies they bring
+Block = tuple[bytes, int]  # commands, and how many replies they bring
 
 
 def command(*parts: str | int | float) -> bytes:
     packed = [part.encode() if isinstance(part, str) else str(part).encode() for part in parts]
-    return b"*%d\r\n" % len(packed) + b"".join(b"$%d\r\n%b\r\n" % (len(part), part) for part in packed)
+    return b"*%d\r\n" % len(packed) + b"".join(
+        b"$%d\r\n%b\r\n" % (len(part), part) for part in packed
+    )
 
 
-def ours(queue: str, count: int, size: int, text: str, encoding: str | None = None) -> Iterator[Block]:
-    """Yield transactions of so many tasks each, as this version enqueues: hash, index of all tasks, line and wake-up."""
+def ours(
+    queue: str, count: int, size: int, text: str, encoding: str | None = None
+) -> Iterator[Block]:
+    """Yield transactions of so many tasks each, as this version enqueues: hash, index of all tasks,
+    line and wake-up.
+    """
     now = time.time()
     tail: list[str | float] = ["queue", queue, "parameters", text, "created", now, "updated", now]
     tail += ["parameters_encoding", encoding] if encoding else []
@@ -47,16 +55,32 @@ def of_1_0_0(queue: str, count: int, size: int, text: str) -> Iterator[Block]:
     for first in range(0, count, size):
         ids = [str(uuid.uuid4()) for _ in range(min(size, count - first))]
         commands = [
-            command("HSET", keys.task(task), "status", "pending", "queue", queue, "parameters", text,
-                    "created", now, "updated", now)
+            command(
+                "HSET",
+                keys.task(task),
+                "status",
+                "pending",
+                "queue",
+                queue,
+                "parameters",
+                text,
+                "created",
+                now,
+                "updated",
+                now,
+            )
             for task in ids
         ]
-        commands += [command("ZINCRBY", keys.QUEUES, 0, queue), command("LPUSH", keys.pending(queue), *ids)]
+        commands += [
+            command("ZINCRBY", keys.QUEUES, 0, queue),
+            command("LPUSH", keys.pending(queue), *ids),
+        ]
         yield transaction(commands)
 
 
 def send(url: str, blocks: Iterator[Block], in_flight: int) -> float:
-    """Send them over one socket, so many ahead of their answers, and return the seconds that it took.
+    """Send them over one socket, so many ahead of their answers, and return the seconds that it
+    took.
 
     The clock stands still while the next ones are made, 200 at a time, so that any number fits.
     """
@@ -71,7 +95,7 @@ def send(url: str, blocks: Iterator[Block], in_flight: int) -> float:
                 connection.sendall(block)
                 if number + 1 >= in_flight:
                     _receive(connection, reader, packed[number + 1 - in_flight][1])
-            for _, replies in packed[len(packed) - min(in_flight - 1, len(packed)):]:
+            for _, replies in packed[len(packed) - min(in_flight - 1, len(packed)) :]:
                 _receive(connection, reader, replies)
             seconds += time.perf_counter() - began
     return seconds

@@ -16,10 +16,10 @@ IDLE_KINDS = {system.key: system.idle_kind or system.kind for system in SYSTEMS}
 BULKS = {system.key: system.bulk for system in SYSTEMS}
 IDLERS = {**IDLE_KINDS, "blueque": "its master and a scheduler"}
 HOW = {"drain": KINDS, "pickup": IDLE_KINDS, "idle": IDLERS, "bulk": BULKS}
-WHOLE = {"count", "tasks"}                             # metrics that are counted, not measured
+WHOLE = {"count", "tasks"}  # metrics that are counted, not measured
 WIDTH = 125
 
-Numbers = dict[str, Any]                               # of one case, as Outcome has them, with rounds, scale and load
+Numbers = dict[str, Any]  # of one case, as Outcome has them, with rounds, scale and load
 Drawing = dict[str, Any]
 
 HEAD = """\
@@ -67,7 +67,11 @@ exit code is 0 if no case is slower, 1 if one is, and 2 if one could not be meas
 
 
 def page(
-    facts: dict[str, str], versions: dict[str, str], cases: Sequence[Case], results: dict[str, Numbers], notes: str
+    facts: dict[str, str],
+    versions: dict[str, str],
+    cases: Sequence[Case],
+    results: dict[str, Numbers],
+    notes: str,
 ) -> str:
     """Return the page. results: by the name of the case; a case without any is left out."""
     measured = [case for case in cases if case.name in results]
@@ -80,12 +84,16 @@ def page(
 
 def drawings(cases: Sequence[Case], results: dict[str, Numbers]) -> list[Drawing]:
     """Return what is to be drawn, for `plots`."""
-    drawn = [case for case in cases if case.plot != "none" and results.get(case.name, {}).get("rows")]
+    drawn = [
+        case for case in cases if case.plot != "none" and results.get(case.name, {}).get("rows")
+    ]
     return [_drawing(case, results[case.name]) for case in drawn]
 
 
 def judge(target: Target, numbers: Numbers) -> tuple[list[float], str] | None:
-    """Return the values, one per round, and whether their median is as promised, in words; None when there are none."""
+    """Return the values, one per round, and whether their median is as promised, in words; None
+    when there are none.
+    """
     ours = _values(numbers, target.ours)
     if target.theirs is not None:
         ours = ratios(ours, _values(numbers, target.theirs))
@@ -116,7 +124,9 @@ def _targets(cases: Sequence[Case], results: dict[str, Numbers]) -> str:
                 continue
             values, words = verdict
             lines.append([target.name, wanted, _measured(target, values), words])
-    return "## What was promised, and what came out\n\n" + table(["case", "promised", "measured", ""], lines)
+    return "## What was promised, and what came out\n\n" + table(
+        ["case", "promised", "measured", ""], lines
+    )
 
 
 def _measured(target: Target, values: list[float]) -> str:
@@ -140,18 +150,27 @@ def _case(case: Case, numbers: Numbers) -> str:
 
 def rows_table(case: Case, numbers: Numbers) -> str:
     rows, how = numbers["rows"], HOW.get(case.name, {})
-    columns = [(metric, heading) for metric, heading in case.columns if any(metric in row for row in rows.values())]
+    columns = [
+        (metric, heading)
+        for metric, heading in case.columns
+        if any(metric in row for row in rows.values())
+    ]
     has_ratio = case.headline is not None and "blueque" in rows and len(rows) > 1
     lines = []
     for row in _ordered(case, rows):
         name = _name(case, row) + (f", {how[row]}" if row in how else "")
         line = [name, *(_cell(metric, rows[row].get(metric, [])) for metric, _ in columns)]
         if has_ratio:
-            own, its = rows.get("blueque", {}).get(case.headline, []), rows[row].get(case.headline, [])
+            own, its = (
+                rows.get("blueque", {}).get(case.headline, []),
+                rows[row].get(case.headline, []),
+            )
             found = ratios(own, its) if row != "blueque" else []
             line.append(spread(found) if found else "")
         lines.append(line)
-    return table(["", *(heading for _, heading in columns), *(["Blueque to it"] if has_ratio else [])], lines)
+    return table(
+        ["", *(heading for _, heading in columns), *(["Blueque to it"] if has_ratio else [])], lines
+    )
 
 
 def _cell(metric: str, values: list[float]) -> str:
@@ -171,7 +190,12 @@ def _circumstances(numbers: Numbers) -> str:
 
 def _drawing(case: Case, numbers: Numbers) -> Drawing:
     rows = numbers["rows"]
-    drawing = {"file": f"{case.name}.png", "kind": case.plot, "title": case.title, "axis": case.axis}
+    drawing = {
+        "file": f"{case.name}.png",
+        "kind": case.plot,
+        "title": case.title,
+        "axis": case.axis,
+    }
     names = {row: _name(case, row).strip("*") for row in rows}
     if case.plot == "bars":
         found = [(names[row], rows[row].get(case.headline, [])) for row in _ordered(case, rows)]
@@ -181,9 +205,19 @@ def _drawing(case: Case, numbers: Numbers) -> Drawing:
         return drawing | {"series": [[name, values] for name, values in found if values]}
     plan = case.lines
     assert plan is not None, f"{case.name} does not say what its lines are"
-    lines = [[name, [[rows[row][plan.along][0], rows[row][metric]] for row in rows if metric in rows[row]]]
-             for metric, name in plan.metrics]
-    return drawing | {"series": lines, "axis": plan.along_words, "words": plan.words, "is_log": plan.is_log}
+    lines = [
+        [
+            name,
+            [[rows[row][plan.along][0], rows[row][metric]] for row in rows if metric in rows[row]],
+        ]
+        for metric, name in plan.metrics
+    ]
+    return drawing | {
+        "series": lines,
+        "axis": plan.along_words,
+        "words": plan.words,
+        "is_log": plan.is_log,
+    }
 
 
 def _ordered(case: Case, rows: dict[str, Any]) -> list[str]:

@@ -11,7 +11,9 @@ T = TypeVar("T")
 
 
 def rotated(things: Sequence[T], number: int) -> list[T]:
-    """Return them in the order of that round: each is first in turn, so that none is always behind the same other."""
+    """Return them in the order of that round: each is first in turn, so that none is always behind
+    the same other.
+    """
     if not things:
         return []
     start = number % len(things)
@@ -21,7 +23,7 @@ def rotated(things: Sequence[T], number: int) -> list[T]:
 def percentile(values: Sequence[float], percent: float) -> float:
     """Return the smallest value that so many percent of them do not exceed."""
     ordered = sorted(values)
-    place = -(-len(ordered) * percent // 100)          # rounded up
+    place = -(-len(ordered) * percent // 100)  # rounded up
     return ordered[max(int(place), 1) - 1]
 
 
@@ -57,10 +59,12 @@ def spread(values: Sequence[float]) -> str:
 
 
 def interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
-    """Return the confidence interval of the median: two of the values, whatever their distribution; None: too few values.
+    """Return the confidence interval of the median: two of the values, whatever their distribution;
+    None: too few values.
 
-    Made of order statistics: without the k smallest and the k largest of n values it misses the median with the probability
-    2 P(B < k + 1), where B is binomial (n, 1/2). So 95 % need six values, and then leave out none.
+    Made of order statistics: without the k smallest and the k largest of n values it misses the
+    median with the probability 2 P(B < k + 1), where B is binomial (n, 1/2). So 95 % need six
+    values, and then leave out none.
     """
     ordered, left_out, tail = sorted(values), 0, 0.0
     while True:

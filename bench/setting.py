@@ -21,17 +21,26 @@ from bench.venvs import InstallFailed
 from blueque.errors import BluequeError
 from blueque.system.embedded_redis import running_server
 
-Values = dict[str, float]                              # of one run, by metric
+Values = dict[str, float]  # of one run, by metric
 
 # What may go wrong with others' programs, and shall not keep us from running the rest.
 FAILURES = (
-    RunFailed, InstallFailed, BluequeError, psutil.Error, subprocess.SubprocessError, OSError, ValueError, LookupError,
+    RunFailed,
+    InstallFailed,
+    BluequeError,
+    psutil.Error,
+    subprocess.SubprocessError,
+    OSError,
+    ValueError,
+    LookupError,
 )
 
 
 @dataclass
 class Outcome:
-    """What a case has brought: for each row and metric a value per round; which rows failed, and why."""
+    """What a case has brought: for each row and metric a value per round; which rows failed, and
+    why.
+    """
 
     rows: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
@@ -44,8 +53,16 @@ class Outcome:
 
 
 class Bench:
-    def __init__(self, stage: Stage, systems: list[System], rounds: int, scale: float, quiet: Quiet) -> None:
-        self.stage, self.systems, self.rounds, self.scale, self.quiet = stage, systems, rounds, scale, quiet
+    def __init__(
+        self, stage: Stage, systems: list[System], rounds: int, scale: float, quiet: Quiet
+    ) -> None:
+        self.stage, self.systems, self.rounds, self.scale, self.quiet = (
+            stage,
+            systems,
+            rounds,
+            scale,
+            quiet,
+        )
         self.not_installed: dict[str, str] = {}
 
     def scaled(self, count: int, least: int = 20) -> int:
@@ -59,7 +76,9 @@ class Bench:
         return Outcome()
 
     def in_turn(self, outcome: Outcome, runs: Mapping[str, Callable[[], Values]]) -> None:
-        """Have each run once in each round, in rotating order; one that fails is not tried again, and says why."""
+        """Have each run once in each round, in rotating order; one that fails is not tried again,
+        and says why.
+        """
         for number in range(self.rounds):
             for row in rotated(list(runs), number):
                 if row in outcome.failed:
@@ -87,7 +106,9 @@ def reason(error: BaseException) -> str:
 def open_stage(*options: str) -> Iterator[Stage]:
     """A stage with a Redis and a directory of its own; both are gone at the end."""
     with (
-        tempfile.TemporaryDirectory(prefix="blueque-bench-", ignore_cleanup_errors=True) as directory,
+        tempfile.TemporaryDirectory(
+            prefix="blueque-bench-", ignore_cleanup_errors=True
+        ) as directory,
         running_server(*options) as server,
     ):
         stage = Stage(server, Path(directory))

@@ -1,4 +1,6 @@
-"""The stage of a run: a Redis, the programs on it, and the ledger. Whatever is started here is stopped here."""
+"""The stage of a run: a Redis, the programs on it, and the ledger. Whatever is started here is
+stopped here.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,11 @@ from blueque import Client
 from blueque.connection.redis import Redis
 from blueque.system.embedded_redis import Server
 
-LINE = 18                                              # bytes of a line in the ledger
+LINE = 18  # bytes of a line in the ledger
 PEERS = ROOT / "bench" / "peers"
-DRIVER_TIMEOUT = 120.0                                 # seconds
-STALL = 20.0                                           # seconds without any task done, after which we give up
-LEAVE = 8.0                                            # seconds that a worker has to leave after SIGTERM
+DRIVER_TIMEOUT = 120.0  # seconds
+STALL = 20.0  # seconds without any task done, after which we give up
+LEAVE = 8.0  # seconds that a worker has to leave after SIGTERM
 
 Program = subprocess.Popen[bytes]
 
@@ -42,7 +44,8 @@ class Stage:
         self.client = Client(server.url)
         self.redis: Redis = self.client._redis
         self.place = Place(server.url, directory)
-        self._programs: dict[int, Program] = {}        # those that we have started and not ended yet, by pid
+        # those that we have started and not ended yet, by pid
+        self._programs: dict[int, Program] = {}
 
     def clear(self) -> None:
         self.redis.read(("FLUSHALL",))
@@ -52,7 +55,12 @@ class Stage:
 
     def environment(self, system: System) -> dict[str, str]:
         path = f"{PEERS}:{system.checkout}" if system.checkout else str(PEERS)
-        return {**clean_environment(), "PYTHONPATH": path, "BENCH_URL": self.url, "BENCH_LEDGER": str(self.ledger)}
+        return {
+            **clean_environment(),
+            "PYTHONPATH": path,
+            "BENCH_URL": self.url,
+            "BENCH_LEDGER": str(self.ledger),
+        }
 
     # Producing
 
@@ -66,8 +74,13 @@ class Stage:
         """Start the system's driver; it is gone at the end."""
         command = [system.python, system.driver, *(str(word) for word in words)]
         program = subprocess.Popen(
-            command, cwd=self.directory, env=self.environment(system), start_new_session=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            command,
+            cwd=self.directory,
+            env=self.environment(system),
+            start_new_session=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         self._programs[program.pid] = program
         try:
@@ -98,10 +111,17 @@ class Stage:
         with (self.directory / "worker.log").open("wb") as log:
             try:
                 for command in commands:
-                    programs.append(subprocess.Popen(
-                        command, cwd=self.directory, env=self.environment(system), start_new_session=True,
-                        stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                    ))
+                    programs.append(
+                        subprocess.Popen(
+                            command,
+                            cwd=self.directory,
+                            env=self.environment(system),
+                            start_new_session=True,
+                            stdin=subprocess.DEVNULL,
+                            stdout=log,
+                            stderr=log,
+                        )
+                    )
                     self._programs[programs[-1].pid] = programs[-1]
                 yield programs
             finally:
@@ -113,7 +133,7 @@ class Stage:
 
     def times(self, first: int) -> list[float]:
         """Return when tasks have run, Unix seconds, those from number `first` on."""
-        return [float(line) for line in self.ledger.read_bytes()[first * LINE:].splitlines()]
+        return [float(line) for line in self.ledger.read_bytes()[first * LINE :].splitlines()]
 
     def wait_done(self, count: int, programs: list[Program]) -> None:
         """Wait until so many tasks have run. Raises RunFailed when it does not go on."""
@@ -121,7 +141,9 @@ class Stage:
         while (done := self.done()) < count:
             if done != last:
                 last, moved = done, time.monotonic()
-            if time.monotonic() - moved > STALL or any(program.poll() is not None for program in programs):
+            if time.monotonic() - moved > STALL or any(
+                program.poll() is not None for program in programs
+            ):
                 raise RunFailed(f"only {done} of {count} tasks have run: {self.complaint()}")
             time.sleep(0.004)
 
@@ -129,7 +151,9 @@ class Stage:
         return last_line((self.directory / "worker.log").read_bytes()) or "its worker said nothing"
 
     def end(self, programs: list[Program], patience: float = LEAVE) -> None:
-        """End what we have started: SIGTERM to the programs, and SIGKILL to all that is left of them after a while."""
+        """End what we have started: SIGTERM to the programs, and SIGKILL to all that is left of
+        them after a while.
+        """
         members = family(programs)
         try:
             for program in programs:
@@ -138,7 +162,7 @@ class Stage:
             for program in programs:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     program.wait(max(deadline - time.monotonic(), 0))
-        finally:                                       # after a Ctrl-C, too
+        finally:  # after a Ctrl-C, too
             for member in {*members, *family(programs)}:
                 kill(member)
             for program in programs:
@@ -148,10 +172,14 @@ class Stage:
             self._end_orphans()
 
     def _end_orphans(self) -> None:
-        """End what programs of ours have left behind, which is a child of ours now: we are the subreaper."""
+        """End what programs of ours have left behind, which is a child of ours now: we are the
+        subreaper.
+        """
         for child in psutil.Process().children():
             with contextlib.suppress(psutil.Error):
-                if child.pid not in self._programs and child.environ().get("BENCH_LEDGER") == str(self.ledger):
+                if child.pid not in self._programs and child.environ().get("BENCH_LEDGER") == str(
+                    self.ledger
+                ):
                     kill(child)
                     child.wait(5)
 
@@ -191,14 +219,15 @@ def family(programs: list[Program]) -> list[psutil.Process]:
 
 
 def kill(member: psutil.Process) -> None:
-    with contextlib.suppress(psutil.NoSuchProcess):    # psutil knows a process by its start too, not by its pid alone
+    # psutil knows a process by its start too, not by its pid alone
+    with contextlib.suppress(psutil.NoSuchProcess):
         member.kill()
 
 
 def close_pipes(program: Program) -> None:
     for pipe in (program.stdin, program.stdout, program.stderr):
         if pipe is not None:
-            with contextlib.suppress(OSError):         # what was to be written to one who is gone
+            with contextlib.suppress(OSError):  # what was to be written to one who is gone
                 pipe.close()
 
 

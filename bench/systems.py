@@ -1,4 +1,6 @@
-"""Blueque and its peers: what is installed, how workers are started, and what else a reader should know of them."""
+"""Blueque and its peers: what is installed, how workers are started, and what else a reader should
+know of them.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ class System(NamedTuple):
 
     key: of its environment, its driver `peers/drive_[key].py` and its rows.
     workers: (place, how many tasks at a time) -> the commands of its workers, for draining.
-    idle_workers: the same for picking up, where that is another kind of worker; else `workers`, one at a time.
+    idle_workers: the same for picking up, where that is another kind of worker; else `workers`, one
+        at a time.
     package: whose version is shown. kind: what runs a task.
     checkout: of Blueque 2, the directory whose package `blueque` runs, in our environment.
     """
@@ -49,17 +52,31 @@ class System(NamedTuple):
 
     @property
     def driver(self) -> str:
-        return str(ROOT / "bench" / "peers" / f"drive_{'blueque' if self.checkout else self.key}.py")
+        return str(
+            ROOT / "bench" / "peers" / f"drive_{'blueque' if self.checkout else self.key}.py"
+        )
 
     def idle(self, place: Place) -> Commands:
         return self.idle_workers(place) if self.idle_workers else self.workers(place, 1)
 
 
 def listener(place: Place, slots: int, *queues: str, program: Sequence[str] = PROGRAM) -> list[str]:
-    """Return the command of a blueque-listener. program: what starts it, else that of this checkout."""
+    """Return the command of a blueque-listener. program: what starts it, else that of this
+    checkout.
+    """
     return [
-        *program, *(queues or [QUEUE]), "--run", "work:handle", "--slots", str(slots),
-        "--redis-url", place.url, "--spool", str(place.directory / "spool"), "--on-term", "drain",
+        *program,
+        *(queues or [QUEUE]),
+        "--run",
+        "work:handle",
+        "--slots",
+        str(slots),
+        "--redis-url",
+        place.url,
+        "--spool",
+        str(place.directory / "spool"),
+        "--on-term",
+        "drain",
     ]
 
 
@@ -69,38 +86,93 @@ def _program(key: str, name: str) -> str:
 
 SYSTEMS = [
     System(
-        "blueque", "Blueque", "blueque", [], "a process per task, exit record synced to the disk",
-        lambda place, count: [listener(place, count)], "a process per task, the next one forked ahead",
-        bulk="`queue.enqueue_many`", checkout=ROOT,
+        "blueque",
+        "Blueque",
+        "blueque",
+        [],
+        "a process per task, exit record synced to the disk",
+        lambda place, count: [listener(place, count)],
+        "a process per task, the next one forked ahead",
+        bulk="`queue.enqueue_many`",
+        checkout=ROOT,
     ),
     System(
-        "blueque_1_0_0", "Blueque 1.0.0", "blueque", ["blueque==1.0.0", "redis>=5,<6"], "a process per task",
-        lambda place, count: [[str(python_of("blueque_1_0_0")), "-c", "import drive_blueque_1_0_0 as d; d.work()"]] * count,
+        "blueque_1_0_0",
+        "Blueque 1.0.0",
+        "blueque",
+        ["blueque==1.0.0", "redis>=5,<6"],
+        "a process per task",
+        lambda place, count: (
+            [[str(python_of("blueque_1_0_0")), "-c", "import drive_blueque_1_0_0 as d; d.work()"]]
+            * count
+        ),
     ),
     System(
-        "rq", "RQ", "rq", ["rq"], "a process per task",
-        lambda place, count: [[_program("rq", "rq"), "worker", QUEUE, "--quiet", "--url", place.url]] * count,
+        "rq",
+        "RQ",
+        "rq",
+        ["rq"],
+        "a process per task",
+        lambda place, count: (
+            [[_program("rq", "rq"), "worker", QUEUE, "--quiet", "--url", place.url]] * count
+        ),
         bulk="`queue.enqueue_many`, 1,000 at a time",
     ),
     System(
-        "celery", "Celery", "celery", ["celery[redis]"], "a pool of processes",
+        "celery",
+        "Celery",
+        "celery",
+        ["celery[redis]"],
+        "a pool of processes",
         lambda place, count: [
-            [_program("celery", "celery"), "-A", "drive_celery", "worker", "-P", "prefork", "-c", str(count), "-l", "ERROR"]
+            [
+                _program("celery", "celery"),
+                "-A",
+                "drive_celery",
+                "worker",
+                "-P",
+                "prefork",
+                "-c",
+                str(count),
+                "-l",
+                "ERROR",
+            ]
         ],
         bulk="a loop over one producer",
     ),
     System(
-        "dramatiq", "Dramatiq", "dramatiq", ["dramatiq[redis]"], "processes of one thread",
+        "dramatiq",
+        "Dramatiq",
+        "dramatiq",
+        ["dramatiq[redis]"],
+        "processes of one thread",
         lambda place, count: [
-            [_program("dramatiq", "dramatiq"), "drive_dramatiq", "--processes", str(count), "--threads", "1"]
+            [
+                _program("dramatiq", "dramatiq"),
+                "drive_dramatiq",
+                "--processes",
+                str(count),
+                "--threads",
+                "1",
+            ]
         ],
     ),
     System(
-        "huey", "Huey", "huey", ["huey[redis]"], "a pool of processes",
-        lambda place, count: [_huey("process", count)], "a pool of threads", lambda place: [_huey("thread", 1)],
+        "huey",
+        "Huey",
+        "huey",
+        ["huey[redis]"],
+        "a pool of processes",
+        lambda place, count: [_huey("process", count)],
+        "a pool of threads",
+        lambda place: [_huey("thread", 1)],
     ),
     System(
-        "saq", "SAQ", "saq", ["saq[redis]", "typing_extensions"], "coroutines of one process",
+        "saq",
+        "SAQ",
+        "saq",
+        ["saq[redis]", "typing_extensions"],
+        "coroutines of one process",
         lambda place, count: [[str(python_of("saq")), "-m", "saq", "drive_saq.settings"]],
         bulk="100 calls at a time, for it has no bulk call",
     ),
@@ -111,4 +183,12 @@ OURS = SYSTEMS[0]
 
 
 def _huey(kind: str, count: int) -> list[str]:
-    return [_program("huey", "huey_consumer"), "drive_huey.huey", "-k", kind, "-w", str(count), "-q"]
+    return [
+        _program("huey", "huey_consumer"),
+        "drive_huey.huey",
+        "-k",
+        kind,
+        "-w",
+        str(count),
+        "-q",
+    ]

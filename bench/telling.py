@@ -21,10 +21,10 @@ from blueque import protocol
 from blueque.spool.log_tail import Line
 
 LINES = 500_000
-PER_SECOND = 50_000                                    # lines, of the program alone
-LONGEST = 120.0                                        # seconds that a task may take
-RUNNING = 1000                                         # tasks
-SECONDS = 10                                           # for which they tell; a listener beats once in it
+PER_SECOND = 50_000  # lines, of the program alone
+LONGEST = 120.0  # seconds that a task may take
+RUNNING = 1000  # tasks
+SECONDS = 10  # for which they tell; a listener beats once in it
 QUEUE = "telling"
 
 # It works between two lines, so that alone it prints as many in a second as it is to print.
@@ -64,15 +64,24 @@ def printing(bench: Bench) -> Outcome:
         handler = [*ours, "handler", "--run", "printer:handle", *common]
         program = [*ours, "program", *common, "--exec", sys.executable, str(script)]
         with stage.workers(OURS, [handler, program]):
-            bench.in_turn(outcome, {
-                "plain": plain, "lines": functools.partial(plain, "-u"),
-                **{row: functools.partial(_print_as_task, stage, row, work, lines) for row in ("handler", "program")},
-            })
+            bench.in_turn(
+                outcome,
+                {
+                    "plain": plain,
+                    "lines": functools.partial(plain, "-u"),
+                    **{
+                        row: functools.partial(_print_as_task, stage, row, work, lines)
+                        for row in ("handler", "program")
+                    },
+                },
+            )
     return outcome
 
 
 def _work(stage: Stage, script: Path) -> int:
-    """Return how many turns of its loop the program makes between two lines to print as many as it is to."""
+    """Return how many turns of its loop the program makes between two lines to print as many as it
+    is to.
+    """
     turns = 1000
     seconds = median([_print_alone(stage, script, turns, 5000)["seconds"] for _ in range(3)])
     return max(int(turns * 5000 / PER_SECOND / seconds), 1)
@@ -83,7 +92,11 @@ def _print_alone(stage: Stage, script: Path, work: int, lines: int, *options: st
     asked = json.dumps({"work": work, "lines": lines, "path": str(path)})
     with (stage.directory / "printed").open("wb") as file:
         subprocess.run(
-            [sys.executable, *options, str(script)], input=asked.encode(), stdout=file, env=clean_environment(), check=True,
+            [sys.executable, *options, str(script)],
+            input=asked.encode(),
+            stdout=file,
+            env=clean_environment(),
+            check=True,
             timeout=LONGEST,
         )
     return _rate(path, lines)
@@ -120,38 +133,68 @@ def reporting(bench: Bench) -> Outcome:
         running = [_start(stage, number) for number in range(count)]
 
         def progress(one: _Running, second: int) -> None:
-            protocol.progress(stage.redis, QUEUE, one.task, one.token, one.node, f"{second}/1000 frames", time.time())
+            protocol.progress(
+                stage.redis,
+                QUEUE,
+                one.task,
+                one.token,
+                one.node,
+                f"{second}/1000 frames",
+                time.time(),
+            )
 
         def line(one: _Running, second: int) -> None:
-            said = Line(second, time.time(), "stdout", f"frame {second} of the scene is done, and looks as it should")
+            said = Line(
+                second,
+                time.time(),
+                "stdout",
+                f"frame {second} of the scene is done, and looks as it should",
+            )
             protocol.log(stage.redis, QUEUE, one.task, one.token, one.node, 1, [said])
 
         beats = {one.node: 0 for one in running}
-        bench.in_turn(outcome, {
-            "beats": lambda: _tell(stage, running, beats, seconds, []),
-            "progress": lambda: _tell(stage, running, beats, seconds, [progress]),
-            "both": lambda: _tell(stage, running, beats, seconds, [progress, line]),
-        })
+        bench.in_turn(
+            outcome,
+            {
+                "beats": lambda: _tell(stage, running, beats, seconds, []),
+                "progress": lambda: _tell(stage, running, beats, seconds, [progress]),
+                "both": lambda: _tell(stage, running, beats, seconds, [progress, line]),
+            },
+        )
     return outcome
 
 
 def _start(stage: Stage, number: int) -> _Running:
-    node, token, instance, now = f"host-{number}_{number + 1}", os.urandom(16).hex(), os.urandom(16).hex(), time.time()
+    node, token, instance, now = (
+        f"host-{number}_{number + 1}",
+        os.urandom(16).hex(),
+        os.urandom(16).hex(),
+        time.time(),
+    )
     stage.client.get_queue(QUEUE).enqueue({"scene": number})
-    protocol.register(stage.redis, QUEUE, node, instance, {"beat_every": 10, "lease": 60, "version": "2"}, now)
+    protocol.register(
+        stage.redis, QUEUE, node, instance, {"beat_every": 10, "lease": 60, "version": "2"}, now
+    )
     popped = protocol.pop(stage.redis, QUEUE, node, instance)
-    if popped.task is None or protocol.reserve(stage.redis, QUEUE, popped.task, token, node, instance, now) is None:
+    if (
+        popped.task is None
+        or protocol.reserve(stage.redis, QUEUE, popped.task, token, node, instance, now) is None
+    ):
         raise RunFailed("a task could not be reserved")
     protocol.start(stage.redis, QUEUE, popped.task, token, node, number + 1, now)
     return _Running(popped.task, token, node, instance)
 
 
 def _tell(
-    stage: Stage, running: list[_Running], beats: dict[str, int], seconds: int, tell: list[Callable[[_Running, int], None]]
+    stage: Stage,
+    running: list[_Running],
+    beats: dict[str, int],
+    seconds: int,
+    tell: list[Callable[[_Running, int], None]],
 ) -> Values:
     """Have each task tell once a second, evenly; a tenth of the listeners beat in each."""
     before, commands, began = stage.cpu_seconds(), stage.commands(), time.monotonic()
-    first = int(time.time()) % 1_000_000               # so that lines of later rounds are new ones
+    first = int(time.time()) % 1_000_000  # so that lines of later rounds are new ones
     for second in range(seconds):
         for place, one in enumerate(running):
             ahead = began + second + place / len(running) - time.monotonic()
@@ -161,10 +204,19 @@ def _tell(
                 action(one, first + second)
             if place % SECONDS == second:
                 beats[one.node] += 1
-                protocol.beat(stage.redis, QUEUE, one.node, one.instance, beats[one.node], time.time(), one.task)
+                protocol.beat(
+                    stage.redis,
+                    QUEUE,
+                    one.node,
+                    one.instance,
+                    beats[one.node],
+                    time.time(),
+                    one.task,
+                )
     passed = time.monotonic() - began
     if passed > 1.1 * seconds + 1:
         raise RunFailed(f"one program could not write that much: {seconds} s took {passed:.1f} s")
     return {
-        "core": 100 * (stage.cpu_seconds() - before) / passed, "commands": (stage.commands() - commands - 1) / passed,
+        "core": 100 * (stage.cpu_seconds() - before) / passed,
+        "commands": (stage.commands() - commands - 1) / passed,
     }

@@ -16,9 +16,9 @@ from bench.rounds import percentile
 from bench.setting import Bench, Outcome, Values, open_stage, reason
 from bench.stage import LINE, Program, RunFailed, Stage, family
 
-READY_TIMEOUT = 60.0                                   # seconds
-SETTLE = 3.0                                           # seconds after which everything that happens once has happened
-WINDOW = 10.0                                          # seconds of idling; a listener beats once in it
+READY_TIMEOUT = 60.0  # seconds
+SETTLE = 3.0  # seconds after which everything that happens once has happened
+WINDOW = 10.0  # seconds of idling; a listener beats once in it
 MIB = 2**20
 
 
@@ -41,12 +41,21 @@ def many_listeners(bench: Bench) -> Outcome:
 
 @contextlib.contextmanager
 def _crowd(stage: Stage, count: int) -> Iterator[Program]:
-    command = [sys.executable, "-m", "bench.crowd", stage.url, str(count), str(stage.directory / "crowd")]
+    command = [
+        sys.executable,
+        "-m",
+        "bench.crowd",
+        stage.url,
+        str(count),
+        str(stage.directory / "crowd"),
+    ]
     with stage.workers(systems.OURS, [command]) as programs:
         deadline = time.monotonic() + READY_TIMEOUT
         while not _said(stage):
             if time.monotonic() > deadline or programs[0].poll() is not None:
-                raise RunFailed(f"{count} listeners were not ready within {READY_TIMEOUT:.0f} s: {stage.complaint()}")
+                raise RunFailed(
+                    f"{count} listeners were not ready within {READY_TIMEOUT:.0f} s: {stage.complaint()}"
+                )
             time.sleep(0.05)
         yield programs[0]
 
@@ -68,7 +77,7 @@ def _trickle(stage: Stage, program: Program, count: int, samples: dict[str, list
         if time.monotonic() > deadline or program.poll() is not None:
             raise RunFailed(f"only {len(taken)} of {count} tasks were taken")
         time.sleep(0.05)
-    time.sleep(0.5)                                    # who was woken for nothing tells a little later
+    time.sleep(0.5)  # who was woken for nothing tells a little later
     woken = sum(int(line.split()[1]) for line in _said(stage)[heard:])
     samples.setdefault("blueque", []).extend(taken)
     return {"wakeups": woken / count, "p50": percentile(taken, 50)}
@@ -80,7 +89,9 @@ def _taken(lines: list[str]) -> list[float]:
 
 
 def idle(bench: Bench) -> Outcome:
-    """All at once, each on a Redis of its own: one window is as long for all, and there is nothing to disturb."""
+    """All at once, each on a Redis of its own: one window is as long for all, and there is nothing
+    to disturb.
+    """
     outcome = bench.outcome()
     window = WINDOW if bench.scale >= 1 else max(WINDOW * bench.scale, 1.0)
     with contextlib.ExitStack() as stack:
@@ -89,7 +100,10 @@ def idle(bench: Bench) -> Outcome:
             stage = stack.enter_context(open_stage())
             commands = system.idle(stage.place)
             if system.key == "blueque":
-                commands = [*commands, [sys.executable, "-m", "blueque.cli.scheduler", "--redis-url", stage.url]]
+                commands = [
+                    *commands,
+                    [sys.executable, "-m", "blueque.cli.scheduler", "--redis-url", stage.url],
+                ]
             try:
                 waiting[system.key] = stage, stack.enter_context(stage.workers(system, commands))
             except OSError as error:
@@ -109,7 +123,11 @@ class _Look:
 
     def __init__(self, stage: Stage, programs: list[Program]) -> None:
         self.stage, self.programs = stage, programs
-        self.commands, self.seconds, self.at = stage.commands(), _cpu_seconds(programs), time.monotonic()
+        self.commands, self.seconds, self.at = (
+            stage.commands(),
+            _cpu_seconds(programs),
+            time.monotonic(),
+        )
 
     def cost(self, is_ours: bool) -> Values:
         """Return what they have cost since then, a second, and the memory that is theirs alone."""
@@ -121,9 +139,11 @@ class _Look:
             "cpu": 100 * (_cpu_seconds(self.programs) - self.seconds) / passed,
             "uss": sum(_uss(member) for member in family(self.programs)) / MIB,
         }
-        if is_ours:                                    # the listener is a child of the master, its warm child one of it
+        if is_ours:  # the listener is a child of the master, its warm child one of it
             slots = psutil.Process(self.programs[0].pid).children()
-            members = [member for slot in slots for member in (slot, *slot.children(recursive=True))]
+            members = [
+                member for slot in slots for member in (slot, *slot.children(recursive=True))
+            ]
             values["listener_uss"] = sum(_uss(member) for member in members) / MIB
             values["processes"] = float(len(members))
         return values
@@ -149,8 +169,12 @@ def hundred_queues(bench: Bench) -> Outcome:
         runs: dict[str, Callable[[], Values]] = {}
         for row, queues in names.items():
             stage = stages[row] = stack.enter_context(open_stage())
-            programs = stack.enter_context(stage.workers(systems.OURS, [systems.listener(stage.place, 1, *queues)]))
-            runs[row] = functools.partial(_pick_up, outcome, row, stage, programs, queues, bench.scaled(20, 3))
+            programs = stack.enter_context(
+                stage.workers(systems.OURS, [systems.listener(stage.place, 1, *queues)])
+            )
+            runs[row] = functools.partial(
+                _pick_up, outcome, row, stage, programs, queues, bench.scaled(20, 3)
+            )
         bench.in_turn(outcome, runs)
         before = {row: stage.commands() for row, stage in stages.items()}
         began = time.monotonic()
@@ -176,4 +200,3 @@ def _pick_up(
         delays.append(1000 * (float(stage.ledger.read_bytes()[-LINE:]) - called))
     outcome.samples.setdefault(row, []).extend(delays[2:])
     return {"p50": percentile(delays[2:], 50)}
-

@@ -13,9 +13,17 @@ from bench.stage import RunFailed
 from bench.systems import System
 
 AT_A_TIME = 2
-FEW = 20                                               # tasks of a drain that are not counted: the programs start meanwhile
-DRAINED = {"blueque": 700, "blueque_1_0_0": 500, "rq": 220, "celery": 2500, "dramatiq": 1200, "huey": 6000, "saq": 3000}
-SLOW = {"blueque_1_0_0", "dramatiq"}                   # they poll, more and more rarely: fewer samples take as long
+FEW = 20  # tasks of a drain that are not counted: the programs start meanwhile
+DRAINED = {
+    "blueque": 700,
+    "blueque_1_0_0": 500,
+    "rq": 220,
+    "celery": 2500,
+    "dramatiq": 1200,
+    "huey": 6000,
+    "saq": 3000,
+}
+SLOW = {"blueque_1_0_0", "dramatiq"}  # they poll, more and more rarely: fewer samples take as long
 
 FORKS = """\
 import os, sys, time
@@ -58,7 +66,9 @@ def drain(bench: Bench) -> Outcome:
                 forker.kill()
                 forker.wait()
 
-    bench.in_turn(outcome, {**{one.key: functools.partial(run, one) for one in bench.systems}, "forks": forks})
+    bench.in_turn(
+        outcome, {**{one.key: functools.partial(run, one) for one in bench.systems}, "forks": forks}
+    )
     return outcome
 
 

@@ -7,7 +7,8 @@ Which room answers which question; each imports only from those above it:
     protocol/ queries/ tables/          every change in Redis; every read; tasks as Arrow tables
     producer/ backlog/ listener/        Queue; feeding files; Listener and Processor
     recovery/ audit/ metrics/           dead listeners; doctor; Prometheus
-    client.py                           Client, which builds Queue, Listener, Processor (here) and Task (in model/)
+    client.py                           Client, which builds Queue, Listener, Processor (here) and
+    Task (in model/)
     task_process/ node/ scheduler.py    what runs a task; the daemon on a node; tasks that are due
     report/ archives/ spark/ cli/ demo/ pipelines and commands
 """
@@ -138,8 +139,8 @@ __all__ = [
     "feed",
 ]
 
-# Each is imported when it is asked for: the help of a command comes in half the time, and no fork of a listener copies
-# what it does not use. What is not in this table is in blueque.errors.
+# Each is imported when it is asked for: the help of a command comes in half the time, and no fork
+# of a listener copies what it does not use. What is not in this table is in blueque.errors.
 _LAZY = {
     **dict.fromkeys((name for name in __all__ if name != "__version__"), "blueque.errors"),
     "Client": "blueque.client",
@@ -168,7 +169,7 @@ _LAZY = {
 }
 
 
-if not _typing.TYPE_CHECKING:                          # a type checker would take any name for known
+if not _typing.TYPE_CHECKING:  # a type checker would take any name for known
 
     def __getattr__(name: str) -> _typing.Any:
         if name not in _LAZY:

@@ -23,8 +23,8 @@ from blueque.queries import runs
 from blueque.queries.inspector import Inspector
 from blueque.queries.tasks import load
 
-# What a client hands out is imported when it is asked for: one verb of the command line needs little of it, and what a
-# listener imports, each of its forks copies.
+# What a client hands out is imported when it is asked for: one verb of the command line needs
+# little of it, and what a listener imports, each of its forks copies.
 if TYPE_CHECKING:
     import pyarrow
     import redis as redis_py
@@ -55,13 +55,15 @@ if TYPE_CHECKING:
 class Client:
     """The way into one Redis. Making one neither connects nor checks anything.
 
-    url: redis://, rediss:// or unix://. When left out: in a task, the Redis of its listener (see `task_redis` in
-        docs/configuration.md); else BLUEQUE_REDIS_URL, else REDIS_URL, else redis://localhost:6379/0.
+    url: redis://, rediss:// or unix://. When left out: in a task, the Redis of its listener (see
+        `task_redis` in docs/configuration.md); else BLUEQUE_REDIS_URL, else REDIS_URL, else
+        redis://localhost:6379/0.
     redis: a ready redis-py client instead. Its settings are used, not its connections.
     patience: how long, in seconds, a call tries again when Redis does not answer.
     max_bytes: how much parameters or a result may take; BLUEQUE_MAX_BYTES, else 1 MiB.
-    config: a blueque.toml, or `blueque.config.load()` for the one that is found: its address and its limit go before the
-        defaults, and tasks get what it says of their queue: retry, limits, resources.
+    config: a blueque.toml, or `blueque.config.load()` for the one that is found: its address and
+        its limit go before the defaults, and tasks get what it says of their queue: retry, limits,
+        resources.
     options: whatever else redis-py's `from_url` takes.
     """
 
@@ -77,20 +79,30 @@ class Client:
     ) -> None:
         if redis is not None and (url is not None or options):
             raise InvalidInput("give an address or a ready client, not both")
-        known = config if isinstance(config, Config) else Config() if config is None else load_config(config)
+        known = (
+            config
+            if isinstance(config, Config)
+            else Config()
+            if config is None
+            else load_config(config)
+        )
         said = (known.redis_url, known.path or "") if known.redis_url else None
         self._config = known
         self._url = url if url is not None else units.redis_url(otherwise=said)[0]
         self._address = Address(self._url) if redis is None else None
         self._client = redis
         self._options = options
-        self.max_bytes = units.max_bytes(otherwise=known.max_bytes) if max_bytes is None else max_bytes
+        self.max_bytes = (
+            units.max_bytes(otherwise=known.max_bytes) if max_bytes is None else max_bytes
+        )
         self._redis = Redis(self._connect, patience)
         self._redis.days_kept = units.statistics_keep(otherwise=known.statistics_keep)
 
     @property
     def url(self) -> str | None:
-        """The address, its password included; None: it was made of a ready client, or with options beside the address."""
+        """The address, its password included; None: it was made of a ready client, or with options
+        beside the address.
+        """
         return self._url if self._client is None and not self._options else None
 
     @property
@@ -101,11 +113,14 @@ class Client:
     def get_queue(self, name: str, retry: Retry | int | None = None) -> Queue:
         """Return the queue of that name, be there tasks in it or not.
 
-        retry: the policy of tasks that are enqueued through this object without one of their own; False: none.
+        retry: the policy of tasks that are enqueued through this object without one of their own;
+            False: none.
         """
         from blueque.producer.queue import Queue
 
-        return Queue(self._redis, require_queue_name(name), self.max_bytes, retry, self._config.queue(name))
+        return Queue(
+            self._redis, require_queue_name(name), self.max_bytes, retry, self._config.queue(name)
+        )
 
     def get_task(self, task_id: str) -> Task:
         """Return a snapshot of the task. An unknown id gives one whose attributes are all None."""
@@ -119,17 +134,21 @@ class Client:
     ) -> Task: ...
 
     @overload
-    def wait(self, ids: Iterable[str], timeout: float | None = None, at_least: int | None = None) -> list[Task]: ...
+    def wait(
+        self, ids: Iterable[str], timeout: float | None = None, at_least: int | None = None
+    ) -> list[Task]: ...
 
     def wait(
         self, ids: str | Iterable[str], timeout: float | None = None, at_least: int | None = None
     ) -> Task | list[Task]:
-        """Block until a task, or each of several, is complete, failed or cancelled, and return what they are then.
+        """Block until a task, or each of several, is complete, failed or cancelled, and return what
+        they are then.
 
-        timeout: in seconds; None: no limit. at_least: so many of them are enough; those that have ended are returned, in
-        the order of `ids`.
-        It asks nobody all the time: Redis says what has changed. Where it cannot (TLS, a ready redis-py client, an ACL
-        without +client|tracking), it looks each second. When Redis goes away meanwhile, it waits for that, too.
+        timeout: in seconds; None: no limit. at_least: so many of them are enough; those that have
+        ended are returned, in the order of `ids`.
+        It asks nobody all the time: Redis says what has changed. Where it cannot (TLS, a ready
+        redis-py client, an ACL without +client|tracking), it looks each second. When Redis goes
+        away meanwhile, it waits for that, too.
         Raises NoSuchTask when one is not there, or is deleted meanwhile; WaitTimedOut.
         """
         if isinstance(ids, str):
@@ -145,7 +164,7 @@ class Client:
 
     def as_ended(self, ids: Iterable[str], timeout: float | None = None) -> Iterator[Task]:
         """Yield each of the tasks as it ends; as `wait`, but with something to do meanwhile."""
-        if timeout is not None and not timeout >= 0:   # nor what is no number
+        if timeout is not None and not timeout >= 0:  # nor what is no number
             raise InvalidInput(f"timeout is {timeout!r}; it has to be 0 or more seconds")
         wanted = list(ids)
         for task_id in wanted:
@@ -163,13 +182,17 @@ class Client:
         self, queue_name: str, second: str, /, *more: str, select: Select | None = None
     ) -> ListenerGroup: ...
 
-    def get_listener(self, queue_name: str, *more: str, select: Select | None = None) -> Listener | ListenerGroup:
-        """Return a listener of the queue, or of several. It registers when it listens for the first time.
+    def get_listener(
+        self, queue_name: str, *more: str, select: Select | None = None
+    ) -> Listener | ListenerGroup:
+        """Return a listener of the queue, or of several. It registers when it listens for the first
+        time.
 
         A queue that is named twice counts once.
-        select: from which of several queues it takes: `blueque.RoundRobin()`, `blueque.ReducedLottery({"a": 3})`, or a
-        callable of your own, see selection.py; else from the first that has work. What a blueque.toml says of it, and of
-        weights, is for the program blueque-listener only.
+        select: from which of several queues it takes: `blueque.RoundRobin()`,
+        `blueque.ReducedLottery({"a": 3})`, or a callable of your own, see selection.py; else from
+        the first that has work. What a blueque.toml says of it, and of weights, is for the program
+        blueque-listener only.
         """
         if not more:
             require_select(select)
@@ -178,14 +201,19 @@ class Client:
             return Listener(self._redis, require_queue_name(queue_name))
         return self.get_listener_group([queue_name, *more], select)
 
-    def get_listener_group(self, queue_names: Sequence[str], select: Select | None = None) -> ListenerGroup:
+    def get_listener_group(
+        self, queue_names: Sequence[str], select: Select | None = None
+    ) -> ListenerGroup:
         """Return a listener of any number of queues."""
         from blueque.listener.group import ListenerGroup
 
-        return ListenerGroup(self._redis, [require_queue_name(name) for name in queue_names], select)
+        return ListenerGroup(
+            self._redis, [require_queue_name(name) for name in queue_names], select
+        )
 
     def get_run(self, queue_name: str, name: str) -> dict[str, Any] | None:
-        """Return what is known of a run of a queue, by the names in docs/protocol/bulk.md, "Runs"; None: nothing is.
+        """Return what is known of a run of a queue, by the names in docs/protocol/bulk.md, "Runs";
+        None: nothing is.
 
         staged, unpublished: how many chunks are undecided, and decided but not yet in line.
         """
@@ -208,7 +236,9 @@ class Client:
         return Feeding(self._redis, job, units.timing(), tell)
 
     def get_feeds(self, queue_name: str) -> list[dict[str, str]]:
-        """Return the records of all feeds of a queue, as in docs/protocol/feeds.md, "Feeds", those that are open last."""
+        """Return the records of all feeds of a queue, as in docs/protocol/feeds.md, "Feeds", those
+        that are open last.
+        """
         from blueque.queries import feeds
 
         return feeds.load_all(self._redis, require_queue_name(queue_name))
@@ -220,10 +250,13 @@ class Client:
         """
         from blueque import protocol
 
-        return protocol.forget_feed(self._redis, require_queue_name(queue_name), require_feed_name(name))
+        return protocol.forget_feed(
+            self._redis, require_queue_name(queue_name), require_feed_name(name)
+        )
 
     def forget_queue(self, name: str) -> dict[str, int]:
-        """Remove all that there is of a queue that has no task, listener, run, feed or batch; settings and numbers, too.
+        """Remove all that there is of a queue that has no task, listener, run, feed or batch;
+        settings and numbers, too.
 
         Returns how many of each it has, by kind; none at all: it is gone.
         Source: docs/protocol/operator.md, "forget_queue".
@@ -233,9 +266,11 @@ class Client:
         return protocol.forget_queue(self._redis, require_queue_name(name), time.time())
 
     def get_log(self, task_id: str) -> tuple[list[LogLine], Place]:
-        """Return the lines that Redis has of what a task has printed, in order, and the place behind them.
+        """Return the lines that Redis has of what a task has printed, in order, and the place
+        behind them.
 
-        Redis has the first 64 KB of its last attempt, and the last 1,000 lines: numbers tell where some are missing.
+        Redis has the first 64 KB of its last attempt, and the last 1,000 lines: numbers tell where
+        some are missing.
         """
         from blueque.queries import task_log
 
@@ -266,9 +301,10 @@ class Client:
     def events(self, *queue_names: str, after: Mapping[str, str] | None = None) -> Iterator[Event]:
         """Yield what happens in these queues from now on, as it happens; it never ends by itself.
 
-        after: where to begin instead, by the name of the queue: what `get_event_places` has returned, or the `place` of the
-        last event that was seen. A queue keeps about 10,000 events; what is older is gone. That a task is enqueued, or due,
-        is none. Raises RedisAway when Redis does not answer for longer than `patience`; to miss nothing, go on with `after`.
+        after: where to begin instead, by the name of the queue: what `get_event_places` has
+        returned, or the `place` of the last event that was seen. A queue keeps about 10,000 events;
+        what is older is gone. That a task is enqueued, or due, is none. Raises RedisAway when Redis
+        does not answer for longer than `patience`; to miss nothing, go on with `after`.
         """
         from blueque.queries import history
 
@@ -285,19 +321,25 @@ class Client:
             redis.close()
 
     def get_timeline(self, queue_names: Sequence[str], seconds: float) -> Timeline:
-        """Return what ran in these queues in the last so many seconds, and what runs now, a thousand tasks at most.
+        """Return what ran in these queues in the last so many seconds, and what runs now, a
+        thousand tasks at most.
 
-        A queue keeps about 10,000 events, three or four for each run. Source: docs/protocol.md, "Events".
+        A queue keeps about 10,000 events, three or four for each run. Source: docs/protocol.md,
+        "Events".
         """
         from blueque.queries import timeline
 
-        return timeline.load(self._redis, [require_queue_name(name) for name in queue_names], seconds)
+        return timeline.load(
+            self._redis, [require_queue_name(name) for name in queue_names], seconds
+        )
 
     def get_statistics(self, queue_name: str, days: int = 7) -> Statistics:
-        """Return how many tasks of a queue waited, ran and failed within so many days, today included, and for how long.
+        """Return how many tasks of a queue waited, ran and failed within so many days, today
+        included, and for how long.
 
-        days: in UTC, by the clock of Redis, 1 to 3,660; of those longer ago than they are kept, nothing is known.
-        Counts, means and deviations are exact, quantiles right to the width of a bucket: see `blueque.queries.statistics`.
+        days: in UTC, by the clock of Redis, 1 to 3,660; of those longer ago than they are kept,
+        nothing is known. Counts, means and deviations are exact, quantiles right to the width of a
+        bucket: see `blueque.queries.statistics`.
         Source: docs/protocol.md, "Events".
         """
         return self.get_inspector().statistics([require_queue_name(queue_name)], days)[0]
@@ -334,7 +376,9 @@ class Client:
         return Recoveries(self._redis, [require_queue_name(name) for name in queue_names])
 
     def get_retention(self, rules: Mapping[str, Mapping[str, units.Keep]]) -> Retention:
-        """Return what deletes finished tasks that have stayed long enough, by rules for each queue and each status."""
+        """Return what deletes finished tasks that have stayed long enough, by rules for each queue
+        and each status.
+        """
         from blueque.recovery.retention import Retention
 
         return Retention(self._redis, rules)
@@ -344,7 +388,9 @@ class Client:
         return {name: self._config.retention_of(name) for name in queue_names}
 
     def get_recovery(self, queue_name: str) -> Recovery:
-        """Return a judge of the queue's listeners, who sees to what the dead have left; for a client without patience."""
+        """Return a judge of the queue's listeners, who sees to what the dead have left; for a
+        client without patience.
+        """
         from blueque.recovery.judge import Recovery
 
         return Recovery(self._redis, require_queue_name(queue_name))
@@ -358,22 +404,29 @@ class Client:
     def freeze(
         self, queues: str | Iterable[str], statuses: str | Iterable[str], keep: float = 3600
     ) -> Snapshot:
-        """Take a snapshot: which tasks of one queue, or of several, have these statuses, all at this instant.
+        """Take a snapshot: which tasks of one queue, or of several, have these statuses, all at
+        this instant.
 
-        keep: how many seconds Redis holds it. Read it with `read`, one slice after the other or anywhere at once.
+        keep: how many seconds Redis holds it. Read it with `read`, one slice after the other or
+            anywhere at once.
         Source: docs/protocol/archive.md, "freeze".
         """
         from blueque import protocol
         from blueque.model.snapshot import Snapshot, require_keep, require_queues, require_statuses
 
-        names, wanted, seconds = require_queues(queues), require_statuses(statuses), require_keep(keep)
+        names, wanted, seconds = (
+            require_queues(queues),
+            require_statuses(statuses),
+            require_keep(keep),
+        )
         name, now = os.urandom(8).hex(), time.time()
         parts = protocol.freeze(self._redis, name, names, wanted, seconds, now)
         parts.sort(key=lambda part: (names.index(part.queue), wanted.index(part.listed_as)))
         return Snapshot(name, now, seconds, tuple(parts))
 
     def tasks_of(self, snapshot: Snapshot) -> Iterator[Task]:
-        """Yield the tasks of a snapshot that are still there, as they are when they are read, oldest first in each part.
+        """Yield the tasks of a snapshot that are still there, as they are when they are read,
+        oldest first in each part.
 
         Never more of them are held than a few MiB. Raises SnapshotGone.
         """
@@ -382,8 +435,8 @@ class Client:
         return snapshot_reader.tasks(self._redis, snapshot)
 
     def purge(self, snapshot: Snapshot) -> Iterator[int]:
-        """Delete those tasks of a snapshot that still are in a state by which they were found, other than reserved and
-        started; yield how many are gone so far. Raises SnapshotGone.
+        """Delete those tasks of a snapshot that still are in a state by which they were found,
+        other than reserved and started; yield how many are gone so far. Raises SnapshotGone.
         Source: docs/protocol/operator.md, "purge"; docs/protocol/archive.md, "prune".
         """
         from blueque.recovery.purge import purge
@@ -394,12 +447,19 @@ class Client:
         """Remove a snapshot before its time; False: it was gone already."""
         from blueque import protocol
 
-        return protocol.thaw(self._redis, snapshot.name, [part.key for part in snapshot.parts if part.key])
+        return protocol.thaw(
+            self._redis, snapshot.name, [part.key for part in snapshot.parts if part.key]
+        )
 
     def read(
-        self, piece: Slice, fields: Sequence[str] | None = None, missing: Literal["drop", "null"] = "drop"
+        self,
+        piece: Slice,
+        fields: Sequence[str] | None = None,
+        missing: Literal["drop", "null"] = "drop",
     ) -> Iterator[pyarrow.RecordBatch]:
-        """Yield the tasks of a slice of a snapshot as record batches; see `blueque.tables.reader.read`."""
+        """Yield the tasks of a slice of a snapshot as record batches; see
+        `blueque.tables.reader.read`.
+        """
         from blueque.tables.reader import read
 
         return read(self._redis, piece, fields, missing)
@@ -408,15 +468,22 @@ class Client:
         """Return a client of the same Redis that tries for so long when it does not answer."""
         other = copy.copy(self)
         other._redis = Redis(other._connect, seconds)
-        other._redis.days_kept, other._redis.wrong_types = self._redis.days_kept, self._redis.wrong_types
+        other._redis.days_kept, other._redis.wrong_types = (
+            self._redis.days_kept,
+            self._redis.wrong_types,
+        )
         return other
 
     def read_wrong_types_as_empty(self, found: WrongTypes) -> None:
-        """Have looks take a key of a wrong type for empty, and note it in `found`; changes refuse it as before."""
+        """Have looks take a key of a wrong type for empty, and note it in `found`; changes refuse
+        it as before.
+        """
         self._redis.wrong_types = found
 
     def require_rights_of_listener(self, queues: Iterable[str]) -> None:
-        """Raise RedisRefused, which names them, if this user lacks rights that a listener of these queues needs."""
+        """Raise RedisRefused, which names them, if this user lacks rights that a listener of these
+        queues needs.
+        """
         from blueque.protocol import permissions
 
         permissions.require_rights(self._redis, permissions.LISTENER, queues)
@@ -428,7 +495,9 @@ class Client:
         permissions.require_rights(self._redis, permissions.SCHEDULER, ["q"])
 
     def wait_with(self, has_answer: Callable[[Connection], bool]) -> None:
-        """Have a function wait for each answer of Redis in place of a blocking read; it may give up by returning False."""
+        """Have a function wait for each answer of Redis in place of a blocking read; it may give up
+        by returning False.
+        """
         self._redis.has_answer = has_answer
 
     def get_lookout(self) -> Lookout:
@@ -450,5 +519,7 @@ class Client:
             try:
                 self._client = redis.Redis.from_url(self._url, **self._options)
             except (TypeError, ValueError) as error:
-                raise InvalidInput(f"{hide_password(self._url)!r} is not an address for redis-py: {error}") from None
+                raise InvalidInput(
+                    f"{hide_password(self._url)!r} is not an address for redis-py: {error}"
+                ) from None
         return ClientConnection(self._client)

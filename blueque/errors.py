@@ -1,41 +1,58 @@
 """Everything Blueque raises.
 
-    BluequeError
-    |-- InvalidInput (ValueError)       refused before anything was written; mend the value and call again
-    |   |-- InvalidType (TypeError)     ... it is of a type that cannot be stored
-    |   |-- TooLarge                    ... it is larger than the limit
-    |   |-- WrongQueue                  the task belongs to another queue
-    |   |-- NotFinished                 only complete, failed and cancelled tasks can be deleted
-    |   |-- NotCancellable              it has ended, or a listener of 1.0.0 has it
-    |   |-- NotWaiting                  only pending and scheduled tasks can be put elsewhere
-    |   |-- WrongRun                    the run is of another kind, or shares its keys with one of another queue
-    |   |-- OldBatch                    the stream has committed a later batch; a new checkpoint needs a new name
-    |   |-- BacklogRefused              a file of a backlog, or a row of it, cannot be fed; it names both
-    |   |-- ConfigRefused               blueque.toml says something that cannot be meant; it names the line
-    |   `-- NotFailed                   only failed and cancelled tasks can be put in line again
-    |-- NoSuchTask (LookupError)        there is no task of that id, or not any more; nothing to wait for
-    |-- WaitTimedOut (TimeoutError)     what was waited for has not ended yet; it goes on; wait again
-    |-- NotOwner                        the attempt is no longer ours; nothing was written; stop working on it
-    |-- FeedTaken                       another feeder has the feed; this one wrote nothing more; leave it to that one
-    |-- NotFree                         what the task needs is taken; it is back in its line; it will be free again
-    |-- NotRegistered                   the listener is not (or no longer) registered; register again
-    |-- NodeTaken                       another listener uses this node id; choose another name
-    |-- RedisAway (ConnectionError)     no answer; nothing was written; try again later
-    |   `-- OutcomeUnknown              no answer after sending: it may have been written; the same call settles it
-    |-- BatchFailed                     one batch of many tasks failed; it says which, and what is certain
-    |-- JobFailed                       a job of Spark failed; it says what is certain, and what to do
-    |-- RunDropped                      somebody dropped the run, or what was staged; nothing of it comes; run it again
-    |-- RedisRefused                    Redis answered with an error; trying again does not help
-    |-- Contended                       too many others changed the same keys at the same time; try again
-    |-- SnapshotGone                    the snapshot has expired while it was read; take another, keep it longer
-    |-- BatchTaken                      another archiver goes on with our batch; stop, and wait for it
-    |-- ArchiveRefused                  the directory cannot be an archive, or not this one; it says which could
-    |-- SpoolRefused                    the spool directory cannot be used; choose another
-    |-- NoServer                        there is no Redis server program on this machine
-    |-- NoJava                          there is no Java on this machine, which Spark needs
-    |-- NotInstalled (ImportError)      a package is missing that only some of Blueque needs; pip install what it says
-    |-- SparkEnded                      the Spark of this process has ended; another one needs another process
-    `-- SubmitFailed                    the program that was given to spark-submit has failed
+BluequeError
+|-- InvalidInput (ValueError)       refused before anything was written; mend the value and call
+|                                   again
+|   |-- InvalidType (TypeError)     ... it is of a type that cannot be stored
+|   |-- TooLarge                    ... it is larger than the limit
+|   |-- WrongQueue                  the task belongs to another queue
+|   |-- NotFinished                 only complete, failed and cancelled tasks can be deleted
+|   |-- NotCancellable              it has ended, or a listener of 1.0.0 has it
+|   |-- NotWaiting                  only pending and scheduled tasks can be put elsewhere
+|   |-- WrongRun                    the run is of another kind, or shares its keys with one of
+|                                   another queue
+|   |-- OldBatch                    the stream has committed a later batch; a new checkpoint needs
+|                                   a new name
+|   |-- BacklogRefused              a file of a backlog, or a row of it, cannot be fed; it names
+|                                   both
+|   |-- ConfigRefused               blueque.toml says something that cannot be meant; it names the
+|                                   line
+|   `-- NotFailed                   only failed and cancelled tasks can be put in line again
+|-- NoSuchTask (LookupError)        there is no task of that id, or not any more; nothing to wait
+|                                   for
+|-- WaitTimedOut (TimeoutError)     what was waited for has not ended yet; it goes on; wait again
+|-- NotOwner                        the attempt is no longer ours; nothing was written; stop
+|                                   working on it
+|-- FeedTaken                       another feeder has the feed; this one wrote nothing more;
+|                                   leave it to that one
+|-- NotFree                         what the task needs is taken; it is back in its line; it will
+|                                   be free again
+|-- NotRegistered                   the listener is not (or no longer) registered; register again
+|-- NodeTaken                       another listener uses this node id; choose another name
+|-- RedisAway (ConnectionError)     no answer; nothing was written; try again later
+|   `-- OutcomeUnknown              no answer after sending: it may have been written; the same
+|                                   call settles it
+|-- BatchFailed                     one batch of many tasks failed; it says which, and what is
+|                                   certain
+|-- JobFailed                       a job of Spark failed; it says what is certain, and what to do
+|-- RunDropped                      somebody dropped the run, or what was staged; nothing of it
+|                                   comes; run it again
+|-- RedisRefused                    Redis answered with an error; trying again does not help
+|-- Contended                       too many others changed the same keys at the same time; try
+|                                   again
+|-- SnapshotGone                    the snapshot has expired while it was read; take another, keep
+|                                   it longer
+|-- BatchTaken                      another archiver goes on with our batch; stop, and wait for it
+|-- ArchiveRefused                  the directory cannot be an archive, or not this one; it says
+|                                   which could
+|-- SpoolRefused                    the spool directory cannot be used; choose another
+|-- NoServer                        there is no Redis server program on this machine
+|-- NoJava                          there is no Java on this machine, which Spark needs
+|-- NotInstalled (ImportError)      a package is missing that only some of Blueque needs; pip
+|                                   install what it says
+|-- SparkEnded                      the Spark of this process has ended; another one needs another
+|                                   process
+`-- SubmitFailed                    the program that was given to spark-submit has failed
 """
 
 from __future__ import annotations
@@ -48,13 +65,14 @@ class BluequeError(Exception):
     """Anything that Blueque raises."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Python would call the class with the sentence alone, in the process that gets the error from another.
+        # Python would call the class with the sentence alone, in the process that gets the error
+        # from another.
         return _as_it_was, (type(self), self.args), vars(self)
 
 
 def _as_it_was(kind: type[BluequeError], args: tuple[object, ...]) -> BluequeError:
     error = kind.__new__(kind, *args)
-    error.args = args                                  # an OSError takes them in its __init__ only
+    error.args = args  # an OSError takes them in its __init__ only
     return error
 
 
@@ -100,10 +118,14 @@ class NotCancellable(InvalidInput):
 
 
 class NotFailed(InvalidInput):
-    """The task has not failed and was not cancelled, so it cannot be put in line again. Nothing was written."""
+    """The task has not failed and was not cancelled, so it cannot be put in line again. Nothing was
+    written.
+    """
 
     def __init__(self, task_id: str, status: str | None) -> None:
-        super().__init__(f"task {task_id} cannot be put in line again while it is {status or 'unknown'}")
+        super().__init__(
+            f"task {task_id} cannot be put in line again while it is {status or 'unknown'}"
+        )
         self.task_id, self.status = task_id, status
 
 
@@ -141,11 +163,16 @@ class OldBatch(InvalidInput):
 class NoSuchTask(BluequeError, LookupError):
     """There is no task of that id.
 
-    status: what it was when it was last seen, if it was deleted while somebody waited for it; None: it was not seen.
+    status: what it was when it was last seen, if it was deleted while somebody waited for it; None:
+        it was not seen.
     """
 
     def __init__(self, task_id: str, status: str | None = None) -> None:
-        what = "does not exist" if status is None else f"was deleted while it was waited for; before, it was {status}"
+        what = (
+            "does not exist"
+            if status is None
+            else f"was deleted while it was waited for; before, it was {status}"
+        )
         super().__init__(f"task {task_id} {what}")
         self.task_id, self.status = task_id, status
 
@@ -187,9 +214,11 @@ class ConfigRefused(InvalidInput):
 
 
 class BacklogRefused(InvalidInput):
-    """A file of a backlog cannot be fed: it cannot be read, it has changed, or a row of it can be no task.
+    """A file of a backlog cannot be fed: it cannot be read, it has changed, or a row of it can be
+    no task.
 
-    file: its name in the backlog. row: which of its rows, or lines, counted from 1; None: it is about the whole file.
+    file: its name in the backlog. row: which of its rows, or lines, counted from 1; None: it is
+        about the whole file.
     """
 
     def __init__(self, file: str, row: int | None, reason: str, unit: str = "row") -> None:
@@ -205,8 +234,10 @@ class FeedTaken(BluequeError):
 
     def __init__(self, feed: str, queue: str, node: str | None, was_ours: bool = True) -> None:
         why = (
-            f"was taken over by {node}; this feeder has written nothing since" if node and was_ours
-            else f"is fed by {node}" if node
+            f"was taken over by {node}; this feeder has written nothing since"
+            if node and was_ours
+            else f"is fed by {node}"
+            if node
             else "is no more: somebody has forgotten it, or Redis has lost it; nothing was written since"
         )
         super().__init__(f"feed {feed!r} of queue {queue!r} {why}")
@@ -222,7 +253,9 @@ class NotOwner(BluequeError):
 
 
 class NotRegistered(BluequeError):
-    """The registration of this listener is gone or belongs to another instance. Nothing was written."""
+    """The registration of this listener is gone or belongs to another instance. Nothing was
+    written.
+    """
 
     def __init__(self, node: str, queue: str) -> None:
         super().__init__(f"listener {node} is not registered on queue {queue!r}")
@@ -256,17 +289,24 @@ class OutcomeUnknown(RedisAway):
 
 
 class BatchFailed(BluequeError):
-    """One batch of many tasks could not be put into Redis. Why not is its `__cause__`: RedisAway, RedisRefused, Contended.
+    """One batch of many tasks could not be put into Redis. Why not is its `__cause__`: RedisAway,
+    RedisRefused, Contended.
 
-    batch, position: the number of the batch, and the place of its first task in what was given; both from 0.
+    batch, position: the number of the batch, and the place of its first task in what was given;
+        both from 0.
     done: how many tasks before it are in Redis for certain. ids: those of the batch.
-    is_unknown: it may be in Redis, as a whole; `Client.get_task` of any of its ids tells, once Redis is back. If this is
-    False, nothing of it is there. With keys, the same call again settles it.
+    is_unknown: it may be in Redis, as a whole; `Client.get_task` of any of its ids tells, once
+    Redis is back. If this is False, nothing of it is there. With keys, the same call again settles
+    it.
     """
 
-    def __init__(self, batch: int, position: int, ids: list[str], is_unknown: bool, why: BluequeError) -> None:
+    def __init__(
+        self, batch: int, position: int, ids: list[str], is_unknown: bool, why: BluequeError
+    ) -> None:
         fate = "may or may not be there" if is_unknown else "is not there"
-        super().__init__(f"batch {batch}, of {len(ids)} tasks from position {position} on, {fate}: {why}")
+        super().__init__(
+            f"batch {batch}, of {len(ids)} tasks from position {position} on, {fate}: {why}"
+        )
         self.batch, self.position, self.done = batch, position, position
         self.ids, self.is_unknown = ids, is_unknown
 
@@ -274,8 +314,10 @@ class BatchFailed(BluequeError):
 class JobFailed(BluequeError):
     """A job of Spark that enqueues, archives or compacts has failed.
 
-    Its `__cause__` is the error of ours that stopped it, such as TooLarge, or else what Spark said, at length.
-    queue: None: it was for several. run: under which the same can be tried again; None: it has none.
+    Its `__cause__` is the error of ours that stopped it, such as TooLarge, or else what Spark said,
+    at length.
+    queue: None: it was for several. run: under which the same can be tried again; None: it has
+        none.
     reason: one sentence of what Spark said.
     """
 
@@ -287,28 +329,35 @@ class JobFailed(BluequeError):
 
 
 class RunDropped(BluequeError):
-    """The run has no record any more, or chunks that were staged for it are gone. Nothing was written.
+    """The run has no record any more, or chunks that were staged for it are gone. Nothing was
+    written.
 
     chunks: how many are gone; 0: the record is.
     """
 
     def __init__(self, run: str, queue: str, chunks: int = 0) -> None:
-        what = "it has no record: it was dropped, or never opened" if not chunks else (
-            f"{chunks} of the chunks that were staged for it are gone: somebody discarded them"
+        what = (
+            "it has no record: it was dropped, or never opened"
+            if not chunks
+            else (
+                f"{chunks} of the chunks that were staged for it are gone: somebody discarded them"
+            )
         )
         super().__init__(f"run {run!r} of queue {queue!r}: {what}; run the whole again")
         self.run, self.queue, self.chunks = run, queue, chunks
 
 
-CLUSTER = {"CROSSSLOT", "MOVED", "ASK"}                # codes that only a node of a cluster answers with
+CLUSTER = {"CROSSSLOT", "MOVED", "ASK"}  # codes that only a node of a cluster answers with
 
 
 class RedisRefused(BluequeError):
     """Redis answered with an error.
 
-    code: the first word of its answer, as OOM, NOAUTH, NOPERM, READONLY, WRONGTYPE. Of a transaction that was discarded
-        it is the first word of the reason, if Redis gave one: NOPERM, not EXECABORT.
-    command: the refused command and its first argument, which mostly is a key; "" when that is not known.
+    code: the first word of its answer, as OOM, NOAUTH, NOPERM, READONLY, WRONGTYPE. Of a
+        transaction that was discarded it is the first word of the reason, if Redis gave one:
+        NOPERM, not EXECABORT.
+    command: the refused command and its first argument, which mostly is a key; "" when that is not
+        known.
     """
 
     def __init__(self, answer: str) -> None:
@@ -336,7 +385,9 @@ class SnapshotGone(BluequeError):
     """What a snapshot held has expired, or was removed, before it was read to the end."""
 
     def __init__(self, key: str) -> None:
-        super().__init__(f"the snapshot {key} is gone: it has expired, or was removed; take another one and keep it longer")
+        super().__init__(
+            f"the snapshot {key} is gone: it has expired, or was removed; take another one and keep it longer"
+        )
         self.key = key
 
 
@@ -364,24 +415,32 @@ class NoServer(BluequeError):
     """There is no Redis server program on this machine."""
 
     def __init__(self) -> None:
-        super().__init__("no redis-server or valkey-server here: apt install redis-server (or set BLUEQUE_REDIS_SERVER)")
+        super().__init__(
+            "no redis-server or valkey-server here: apt install redis-server (or set BLUEQUE_REDIS_SERVER)"
+        )
 
 
 class NoJava(BluequeError):
     """There is no Java on this machine, which Spark needs."""
 
     def __init__(self, where: str = "here") -> None:
-        super().__init__(f"Spark needs Java 17 or newer, and there is none {where}: apt install default-jre-headless")
+        super().__init__(
+            f"Spark needs Java 17 or newer, and there is none {where}: apt install default-jre-headless"
+        )
 
 
 class NotInstalled(BluequeError, ImportError):
     """A package that only a part of Blueque needs is not installed, or is too old.
 
-    what: the part of Blueque that needs it. package: what it needs. extra: the extra of blueque that brings it.
-    oldest, installed: of a package that is too old, the oldest version that will do, and the version found; else empty.
+    what: the part of Blueque that needs it. package: what it needs. extra: the extra of blueque
+        that brings it.
+    oldest, installed: of a package that is too old, the oldest version that will do, and the
+        version found; else empty.
     """
 
-    def __init__(self, what: str, package: str, extra: str, oldest: str = "", installed: str = "") -> None:
+    def __init__(
+        self, what: str, package: str, extra: str, oldest: str = "", installed: str = ""
+    ) -> None:
         missing = f"{what} needs {package}, which is not installed: pip install 'blueque[{extra}]'"
         too_old = (
             f"{what} needs {package} {oldest} or newer, and {package} {installed} is installed. On a cluster, "
@@ -393,7 +452,8 @@ class NotInstalled(BluequeError, ImportError):
 
 
 class SparkEnded(BluequeError):
-    """The Java process of this process's Spark session has ended. Spark starts no second one in the same process.
+    """The Java process of this process's Spark session has ended. Spark starts no second one in the
+    same process.
 
     pid: of the Java process. ending: how that ended, in words.
     """
@@ -408,7 +468,8 @@ class SparkEnded(BluequeError):
 class SubmitFailed(BluequeError):
     """The program that was given to spark-submit has failed.
 
-    code: its exit code, or minus the signal that ended spark-submit. said: the last lines that it has printed.
+    code: its exit code, or minus the signal that ended spark-submit. said: the last lines that it
+        has printed.
     """
 
     def __init__(self, code: int, said: str) -> None:

@@ -22,9 +22,9 @@ MAX_WINDOW = 10_000_000
 class FeedOutcome(NamedTuple):
     """What came of a feed.
 
-    is_finished: the whole backlog is in the queue, or was. rows: how many are done since the feed began, bad and blank ones
-    included. fed: how many rows this call has made tasks of, those included whose key had one; skipped: how many bad ones
-    it has left out. seconds: that it took.
+    is_finished: the whole backlog is in the queue, or was. rows: how many are done since the feed
+    began, bad and blank ones included. fed: how many rows this call has made tasks of, those
+    included whose key had one; skipped: how many bad ones it has left out. seconds: that it took.
     """
 
     feed: str
@@ -53,45 +53,73 @@ def feed(
     stop: threading.Event | None = None,
     **options: Unpack[Common],
 ) -> FeedOutcome:
-    """Make a task of each row of a backlog, once and in order, and never have more than `window` tasks wait for it.
+    """Make a task of each row of a backlog, once and in order, and never have more than `window`
+    tasks wait for it.
 
-    source: a directory, a file, a pattern, or a list of them: Parquet (needs blueque[arrow]), or JSON lines, also .gz.
-        Files are fed in the order of their names: their places in the directory, or in that of the pattern,
-        or the last part of a path to a file. They must appear whole, and may be removed once they are fed. What comes
-        behind the rows that are fed may be repaired in JSON lines; a Parquet file counts as a whole.
-    name: of the feed. Started again with it, after whatever end, a feed goes on where it was; a second one at a time waits.
-    params: the columns that make the dict of parameters, all if left out; or one name: the value of that column alone.
-    key: the column of which the id of the task is made: no second one is made as long as the first is in Redis.
-    skip_bad: leave out rows that can be no task; else the first one ends the feed, until it is repaired.
-    follow: wait for more files, whose names must sort after the others. wait: for another feeder of that name to end.
-    stop: set it from anywhere to have it return between two chunks. progress: called often, with a FeedProgress.
+    source: a directory, a file, a pattern, or a list of them: Parquet (needs blueque[arrow]), or
+        JSON lines, also .gz. Files are fed in the order of their names: their places in the
+        directory, or in that of the pattern, or the last part of a path to a file. They must appear
+        whole, and may be removed once they are fed. What comes behind the rows that are fed may be
+        repaired in JSON lines; a Parquet file counts as a whole.
+    name: of the feed. Started again with it, after whatever end, a feed goes on where it was; a
+        second one at a time waits.
+    params: the columns that make the dict of parameters, all if left out; or one name: the value of
+        that column alone.
+    key: the column of which the id of the task is made: no second one is made as long as the first
+        is in Redis.
+    skip_bad: leave out rows that can be no task; else the first one ends the feed, until it is
+        repaired.
+    follow: wait for more files, whose names must sort after the others. wait: for another feeder of
+        that name to end.
+    stop: set it from anywhere to have it return between two chunks. progress: called often, with a
+        FeedProgress.
     options: as for `Queue.enqueue`: priority, resources, lock, retry and limits, for all tasks.
-    Once it has begun, it waits while Redis is away, and says so. Raises BacklogRefused, which names file and row; FeedTaken;
-    RedisRefused; RedisAway when Redis does not answer at the start, for as long as the client has patience.
+    Once it has begun, it waits while Redis is away, and says so. Raises BacklogRefused, which names
+    file and row; FeedTaken; RedisRefused; RedisAway when Redis does not answer at the start, for as
+    long as the client has patience.
     Source: docs/protocol/feeds.md, "Feeds".
     """
     if url is not None and client is not None:
         raise InvalidInput("give an address or a client, not both")
     for option in options.keys() - Common.__annotations__.keys():
         known = ", ".join(Common.__annotations__)
-        raise TypeError(f"feed() got an unexpected keyword argument {option!r}; for tasks there are {known}")
+        raise TypeError(
+            f"feed() got an unexpected keyword argument {option!r}; for tasks there are {known}"
+        )
     given = client or Client(url)
-    own = given.with_patience(0)                       # so that `stop` is heeded while Redis is away
+    own = given.with_patience(0)  # so that `stop` is heeded while Redis is away
     job = Job(
-        queue, require_feed_name(name), Backlog(source), Shape(_params(params), key, own.max_bytes, skip_bad),
-        own.get_queue(queue).fields_of(**options), require_whole(window, "window", 1, MAX_WINDOW), follow, wait,
-        stop or threading.Event(), given.patience,
+        queue,
+        require_feed_name(name),
+        Backlog(source),
+        Shape(_params(params), key, own.max_bytes, skip_bad),
+        own.get_queue(queue).fields_of(**options),
+        require_whole(window, "window", 1, MAX_WINDOW),
+        follow,
+        wait,
+        stop or threading.Event(),
+        given.patience,
     )
     began, feeding = time.monotonic(), own.get_feeding(job, progress)
     try:
         is_finished = feeding.run()
     except BluequeError as error:
         if feeding.has_begun:
-            error.add_note(f"blueque: {feeding.rows} rows of feed {name!r} are done; the same call goes on there")
+            error.add_note(
+                f"blueque: {feeding.rows} rows of feed {name!r} are done; the same call goes on there"
+            )
         raise
     finally:
         own.close()
-    return FeedOutcome(name, queue, is_finished, feeding.rows, feeding.fed, feeding.skipped, time.monotonic() - began)
+    return FeedOutcome(
+        name,
+        queue,
+        is_finished,
+        feeding.rows,
+        feeding.fed,
+        feeding.skipped,
+        time.monotonic() - began,
+    )
 
 
 def _params(params: Sequence[str] | str | None) -> tuple[str, ...] | str | None:

@@ -1,5 +1,5 @@
-"""The scheduler: puts scheduled tasks in line when they are due, wakes listeners for what 1.0.0 enqueues, judges listeners,
-deletes finished tasks that have been kept long enough.
+"""The scheduler: puts scheduled tasks in line when they are due, wakes listeners for what 1.0.0
+enqueues, judges listeners, deletes finished tasks that have been kept long enough.
 
 Any number may run: each move is guarded, so the first one wins and the others find nothing to do.
 """
@@ -25,14 +25,14 @@ from blueque.version import __version__
 
 log = logging.getLogger("blueque")
 
-POLL = 1.0                                             # between two looks where Redis does not tell of changes
-LOOK_AT_ALL = 60.0                                     # between two looks at everything where it does
-CLOCK_CHECK = 1.0                                      # a wall clock may be set while we wait for an eta
-COALESCE = 0.05                                        # changes that come closer than this are looked at together
-LONGEST_PAUSE = 1.0                                    # while Redis is away: tasks may be due when it is back
-PRUNE_EVERY = 60.0                                     # between two looks at what has been kept long enough
-SIGNS = 3                                              # that we give in the time in which systemd wants one
-REFUSED_PAUSE = 5.0                                    # before a queue that Redis refuses to serve is tried again
+POLL = 1.0  # between two looks where Redis does not tell of changes
+LOOK_AT_ALL = 60.0  # between two looks at everything where it does
+CLOCK_CHECK = 1.0  # a wall clock may be set while we wait for an eta
+COALESCE = 0.05  # changes that come closer than this are looked at together
+LONGEST_PAUSE = 1.0  # while Redis is away: tasks may be due when it is back
+PRUNE_EVERY = 60.0  # between two looks at what has been kept long enough
+SIGNS = 3  # that we give in the time in which systemd wants one
+REFUSED_PAUSE = 5.0  # before a queue that Redis refuses to serve is tried again
 
 _NOT_ALLOWED = {"NOAUTH", "WRONGPASS", "NOPERM", *CLUSTER}
 
@@ -49,33 +49,42 @@ class Scheduler:
     """
 
     def __init__(
-        self, client: Client, address: tuple[str, str] = ("", ""), reread: Callable[[], Client | None] | None = None,
+        self,
+        client: Client,
+        address: tuple[str, str] = ("", ""),
+        reread: Callable[[], Client | None] | None = None,
         notifier: Notifier | None = None,
     ) -> None:
         self._client, self._address, self._reread = client, address, reread
         self._rules = client.retention_rules
         self._notifier = notifier or Notifier({})
         self._has_rights = False
-        self._sign_at = 0.0                            # when systemd is to see that we are not stuck
+        self._sign_at = 0.0  # when systemd is to see that we are not stuck
         self._signals: signals.Signals | None = None
         self._lookout = client.get_lookout()
         self._trouble = Trouble("Redis answers again")
         self._look_at_all = 0.0
-        self._left_alone: dict[str, float] = {}        # queue -> when to try it again, on the monotonic clock
-        # A look that is tried again by itself would hide that Redis was away, so these have no patience.
+        # queue -> when to try it again, on the monotonic clock
+        self._left_alone: dict[str, float] = {}
+        # A look that is tried again by itself would hide that Redis was away, so these have no
+        # patience.
         self._judging = client.with_patience(0)
         self._retention = self._judging.get_retention({})
-        self._prune_at = time.monotonic() + PRUNE_EVERY     # at the start there is other work
+        self._prune_at = time.monotonic() + PRUNE_EVERY  # at the start there is other work
         self._judges: dict[str, Recovery] = {}
-        self._judge_at: dict[str, float] = {}          # queue -> when to look at its listeners again
-        self._judged: dict[str, float] = {}            # queue -> how many it had at the last look
+        self._judge_at: dict[str, float] = {}  # queue -> when to look at its listeners again
+        self._judged: dict[str, float] = {}  # queue -> how many it had at the last look
 
     def step(self) -> float:
-        """Do what is due now; return for how many seconds there is nothing to do, if nothing changes. Raises RedisAway."""
+        """Do what is due now; return for how many seconds there is nothing to do, if nothing
+        changes. Raises RedisAway.
+        """
         is_whole = time.monotonic() >= self._look_at_all
         looked_at = self._lookout.refresh(is_whole)
         if is_whole:
-            self._look_at_all = time.monotonic() + (LOOK_AT_ALL if self._lookout.is_tracking else POLL)
+            self._look_at_all = time.monotonic() + (
+                LOOK_AT_ALL if self._lookout.is_tracking else POLL
+            )
         for name in sorted(looked_at):
             if self._lookout.views[name].is_pending:
                 self._try(name, lambda queue: queue.wake_listener())
@@ -84,21 +93,31 @@ class Scheduler:
         self._judge()
         now = time.time()
         etas = {
-            name: view.next_eta for name, view in self._lookout.views.items()
+            name: view.next_eta
+            for name, view in self._lookout.views.items()
             if view.next_eta is not None and not self._is_left_alone(name)
         }
-        due = sorted([name for name, eta in etas.items() if eta <= now], key=lambda name: etas[name])
+        due = sorted(
+            [name for name, eta in etas.items() if eta <= now], key=lambda name: etas[name]
+        )
         for name in due:
             self._try(name, lambda queue: queue.enqueue_due_tasks())
             self._lookout.look_again_at(name)
         if due:
-            return 0.0                                 # see what comes next
+            return 0.0  # see what comes next
         self._prune()
         if self._lookout.has_news():
             return COALESCE
         waits = [eta - now for eta in etas.values()]
-        waits += [at - time.monotonic() for name, at in self._left_alone.items() if self._is_left_alone(name)]
-        duties = [at - time.monotonic() for at in (self._look_at_all, self._prune_at, *self._judge_at.values())]
+        waits += [
+            at - time.monotonic()
+            for name, at in self._left_alone.items()
+            if self._is_left_alone(name)
+        ]
+        duties = [
+            at - time.monotonic()
+            for at in (self._look_at_all, self._prune_at, *self._judge_at.values())
+        ]
         return max(0.0, min([*duties, *waits, *([CLOCK_CHECK] if waits else [])]))
 
     def _prune(self) -> None:
@@ -111,7 +130,7 @@ class Scheduler:
         try:
             if self._retention.step():
                 self._prune_at = time.monotonic() + self._retention.rest
-        except Contended as error:                     # others do the same
+        except Contended as error:  # others do the same
             log.debug("prune: %s", error)
 
     def _judge(self) -> None:
@@ -129,16 +148,26 @@ class Scheduler:
         if name not in self._judges:
             self._judges[name] = self._judging.get_recovery(name)
         self._judged[name] = self._lookout.listeners.get(name, 0.0)
-        self._judge_at[name] = time.monotonic() + LONGEST_PAUSE     # should the look fail
+        self._judge_at[name] = time.monotonic() + LONGEST_PAUSE  # should the look fail
         self._judges[name].step()
         self._judge_at[name] = time.monotonic() + self._judges[name].rest
 
     def run(self) -> int:
-        """Serve until SIGTERM or Ctrl-C; return the exit status. Raises RedisRefused when we are not allowed to."""
+        """Serve until SIGTERM or Ctrl-C; return the exit status. Raises RedisRefused when we are
+        not allowed to.
+        """
         url, source = self._address
         import_for_daemon()
-        log.info("blueque-scheduler %s: %s (%s), pid %d", __version__, hide_password(url), source, os.getpid())
-        before = {number: signal.signal(number, _stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        log.info(
+            "blueque-scheduler %s: %s (%s), pid %d",
+            __version__,
+            hide_password(url),
+            source,
+            os.getpid(),
+        )
+        before = {
+            number: signal.signal(number, _stop) for number in (signal.SIGTERM, signal.SIGINT)
+        }
         self._signals = signals.Signals([signal.SIGUSR1, signal.SIGHUP])
         signals.show_stacks_on(signal.SIGUSR1)
         try:
@@ -157,7 +186,9 @@ class Scheduler:
             self._lookout.close()
 
     def _notify(self, seconds: float) -> float:
-        """Tell systemd how we are, if it wants to know; return for how many of the seconds it may go without a sign."""
+        """Tell systemd how we are, if it wants to know; return for how many of the seconds it may
+        go without a sign.
+        """
         if not self._notifier.is_wanted:
             return seconds
         state = "waiting for Redis" if self._trouble.is_on else f"{len(self._lookout.views)} queues"
@@ -186,9 +217,14 @@ class Scheduler:
                 self._has_rights = True
             delay = self.step()
         except (RedisAway, RedisRefused, Contended) as error:
-            if isinstance(error, RedisRefused) and error.code in _NOT_ALLOWED and not self._has_rights:
-                raise                                  # at the start: a person is there to read it
-            # Its own connection has most likely broken too, and need not be found out about separately.
+            if (
+                isinstance(error, RedisRefused)
+                and error.code in _NOT_ALLOWED
+                and not self._has_rights
+            ):
+                raise  # at the start: a person is there to read it
+            # Its own connection has most likely broken too, and need not be found out about
+            # separately.
             self._client.close()
             self._judging.close()
             self._trouble.tell(error, "waiting")
@@ -198,7 +234,7 @@ class Scheduler:
 
     def _try(self, name: str, action: Callable[[Queue], object]) -> None:
         """Do something for a queue; what is wrong with one must not keep the others waiting."""
-        self._give_sign()                              # there may be many, with much to do
+        self._give_sign()  # there may be many, with much to do
         try:
             action(self._client.get_queue(name))
         except (RedisRefused, InvalidInput) as error:  # InvalidInput: a name of another program's
@@ -224,6 +260,6 @@ class Scheduler:
 
 
 def _stop(number: int, frame: object) -> None:
-    for other in (signal.SIGTERM, signal.SIGINT):      # a second one shall not disturb our leaving
+    for other in (signal.SIGTERM, signal.SIGINT):  # a second one shall not disturb our leaving
         signal.signal(other, signal.SIG_IGN)
     raise _Stop

@@ -1,4 +1,6 @@
-"""Write docs/commands.md, the reference of all commands, from their --help: `.venv/bin/python docs/commands.py`."""
+"""Write docs/commands.md, the reference of all commands, from their --help: `.venv/bin/python
+docs/commands.py`.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,18 @@ HEAD = """# Commands
 
 What `--help` says of every command. `docs/commands.py` writes this page. For a guide by task see the [index](README.md).
 """
-PROGRAMS = {"blueque": main.blueque, "blueque-listener": listener.command, "blueque-scheduler": scheduler.command}
+PROGRAMS = {
+    "blueque": main.blueque,
+    "blueque-listener": listener.command,
+    "blueque-scheduler": scheduler.command,
+}
 
 
 def page() -> str:
     """Return the text of the page."""
-    sections = (section for name, program in PROGRAMS.items() for section in describe(program, name, None))
+    sections = (
+        section for name, program in PROGRAMS.items() for section in describe(program, name, None)
+    )
     return "\n".join([HEAD, *sections])
 
 

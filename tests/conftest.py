@@ -18,22 +18,48 @@ from blueque.protocol import transaction
 from blueque.system import hosts
 from blueque.system.embedded_redis import Server, running_server
 
-process_state.reset_signals()                          # `nohup setsid bin/test` is like bin/test
+process_state.reset_signals()  # `nohup setsid bin/test` is like bin/test
 State = Callable[[], dict[str, Any]]
 # What takes long comes first, longest first: at the end all but one process would wait for it.
 LONG = (
-    "spark 1", "spark 2", "test_explorer.py", "test_interop.py", "test_signals.py", "test_model.py", "test_readme.py",
-    "test_adoption.py", "test_bad_days.py", "test_mutants.py", "test_audit.py", "test_resources_run.py", "test_feeder.py",
-    "test_spoiled_files.py", "test_scheduler.py", "test_warm.py", "test_leaving.py", "test_demo.py", "test_limits_run.py",
-    "test_chaos.py", "test_logs.py", "test_daemon_signals.py",
+    "spark 1",
+    "spark 2",
+    "test_explorer.py",
+    "test_interop.py",
+    "test_signals.py",
+    "test_model.py",
+    "test_readme.py",
+    "test_adoption.py",
+    "test_bad_days.py",
+    "test_mutants.py",
+    "test_audit.py",
+    "test_resources_run.py",
+    "test_feeder.py",
+    "test_spoiled_files.py",
+    "test_scheduler.py",
+    "test_warm.py",
+    "test_leaving.py",
+    "test_demo.py",
+    "test_limits_run.py",
+    "test_chaos.py",
+    "test_logs.py",
+    "test_daemon_signals.py",
 )
 # Each process has a Java process of its own for them, so they are divided in two and no further.
-SPARK_2 = ("test_enqueue.py", "test_stream.py", "test_write.py", "test_killed.py", "test_session.py", "test_submit.py")
+SPARK_2 = (
+    "test_enqueue.py",
+    "test_stream.py",
+    "test_write.py",
+    "test_killed.py",
+    "test_session.py",
+    "test_submit.py",
+)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Have one process run a file, as with --dist loadfile, but half of tests/spark: its files share a Java process.
+    """Have one process run a file, as with --dist loadfile, but half of tests/spark: its files
+    share a Java process.
 
     What takes long comes first.
     """
@@ -69,7 +95,9 @@ def no_traces() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def legacy_name() -> Iterator[str]:
-    """The name that 1.0.0 has for this machine, for us too: it may be localhost, and then we would take another."""
+    """The name that 1.0.0 has for this machine, for us too: it may be localhost, and then we would
+    take another.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(hosts.VARIABLE, socket.getfqdn())
         yield socket.getfqdn()
@@ -150,7 +178,9 @@ def proxy(url: str) -> Iterator[FaultProxy]:
 def cli(url: str) -> Iterator[redis_py.Redis]:
     """Redis as anybody else sees it, through redis-py."""
     # The ids in the ledger of a run are no text.
-    with redis_py.Redis.from_url(url, decode_responses=True, encoding_errors="surrogateescape") as client:
+    with redis_py.Redis.from_url(
+        url, decode_responses=True, encoding_errors="surrogateescape"
+    ) as client:
         yield client
 
 
@@ -164,7 +194,11 @@ def everything(cli: redis_py.Redis) -> State:
             for key in found:
                 pipeline.type(key)
             # A key that has gone meanwhile has no type.
-            types = {key: kind for key, kind in zip(found, pipeline.execute(), strict=True) if kind != "none"}
+            types = {
+                key: kind
+                for key, kind in zip(found, pipeline.execute(), strict=True)
+                if kind != "none"
+            }
         with cli.pipeline() as pipeline:
             readers: dict[str, Callable[[str], Any]] = {
                 "hash": pipeline.hgetall,
@@ -185,7 +219,9 @@ def everything(cli: redis_py.Redis) -> State:
 
 @pytest.fixture
 def state(everything: State) -> State:
-    """Return everything in Redis, every key with its whole value, but for what events leave: see test_events.py."""
+    """Return everything in Redis, every key with its whole value, but for what events leave: see
+    test_events.py.
+    """
 
     def read() -> dict[str, Any]:
         found = {key: value for key, value in everything().items() if not key.startswith(EVENTS)}

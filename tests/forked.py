@@ -20,17 +20,31 @@ from blueque.cli import listener, main, scheduler
 
 for module, _ in main._VERBS.values():
     importlib.import_module(module)
-MAINS: dict[str, Callable[[], None]] = {"main": main.main, "listener": listener.main, "scheduler": scheduler.main}
+MAINS: dict[str, Callable[[], None]] = {
+    "main": main.main,
+    "listener": listener.main,
+    "scheduler": scheduler.main,
+}
 
 
 def run(
-    arguments: Sequence[str], environ: Mapping[str, str], stdin: str = "", program: str = "main", cwd: Path | None = None
+    arguments: Sequence[str],
+    environ: Mapping[str, str],
+    stdin: str = "",
+    program: str = "main",
+    cwd: Path | None = None,
 ) -> SimpleNamespace:
     """Run a program without a terminal, to its end, and return what subprocess.run would."""
-    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as told:
+    with (
+        tempfile.TemporaryFile() as given,
+        tempfile.TemporaryFile() as printed,
+        tempfile.TemporaryFile() as told,
+    ):
         given.write(stdin.encode())
         given.seek(0)
-        code = wait(start(arguments, environ, given.fileno(), printed.fileno(), told.fileno(), program, cwd))
+        code = wait(
+            start(arguments, environ, given.fileno(), printed.fileno(), told.fileno(), program, cwd)
+        )
         texts = []
         for file in (printed, told):
             file.seek(0)
@@ -52,10 +66,18 @@ def on_terminal(arguments: Sequence[str], environ: Mapping[str, str]) -> list[st
 
 
 def start(
-    arguments: Sequence[str], environ: Mapping[str, str], stdin: int, stdout: int, stderr: int, program: str = "main",
-    cwd: Path | None = None, is_apart: bool = False,
+    arguments: Sequence[str],
+    environ: Mapping[str, str],
+    stdin: int,
+    stdout: int,
+    stderr: int,
+    program: str = "main",
+    cwd: Path | None = None,
+    is_apart: bool = False,
 ) -> int:
-    """Start a program and return its pid. stdin, stdout, stderr: descriptors. is_apart: in a process group of its own."""
+    """Start a program and return its pid. stdin, stdout, stderr: descriptors. is_apart: in a
+    process group of its own.
+    """
     pid = os.fork()
     if pid == 0:
         try:
@@ -106,13 +128,15 @@ class Forked:
         return self._code
 
 
-def _become(arguments: Sequence[str], environ: Mapping[str, str], act: Callable[[], None], cwd: Path | None) -> NoReturn:
+def _become(
+    arguments: Sequence[str], environ: Mapping[str, str], act: Callable[[], None], cwd: Path | None
+) -> NoReturn:
     os.environ.clear()
     os.environ.update(environ)
     time.tzset()
     if cwd is not None:
         os.chdir(cwd)
-    logging.getLogger().handlers.clear()               # pytest has some there
+    logging.getLogger().handlers.clear()  # pytest has some there
     encoding = os.environ.get("PYTHONIOENCODING", "utf-8")
     sys.stdin = open(0, encoding=encoding)  # noqa: SIM115  # these end with the process
     sys.stdout = open(1, "w", encoding=encoding)  # noqa: SIM115
@@ -134,5 +158,5 @@ def _become(arguments: Sequence[str], environ: Mapping[str, str], act: Callable[
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 65536)
-    except OSError:                                    # the other end is closed
+    except OSError:  # the other end is closed
         return b""

@@ -1,4 +1,6 @@
-"""What tasks do in tests of listeners that die, of limits and of cancelling, and the proof that they were doing it."""
+"""What tasks do in tests of listeners that die, of limits and of cancelling, and the proof that
+they were doing it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from blueque.audit.audit import audit
 from blueque.model import keys
 from blueque.spool.attempt import Attempt
 
-# The parameters say what to do, in words. Each task notes in the ledger when it is in the midst of it.
+# The parameters say what to do, in words. Each task notes in the ledger when it is in the midst of
+# it.
 WORK = """
     import os, signal, subprocess, sys, time
     from pathlib import Path
@@ -202,7 +205,9 @@ def ledger(programs: Programs, task_id: str | None = None) -> list[Run]:
     """Return which attempts have been in the midst of their work."""
     path = programs.directory / "ledger"
     lines = path.read_text().splitlines() if path.exists() else []
-    runs = [Run(task, int(attempt), int(pid)) for task, attempt, pid in (line.split() for line in lines)]
+    runs = [
+        Run(task, int(attempt), int(pid)) for task, attempt, pid in (line.split() for line in lines)
+    ]
     return [run for run in runs if task_id in (None, run.task)]
 
 
@@ -212,7 +217,10 @@ def begin(programs: Programs, how: str = "wait", queue: str = "work", **options:
 
 
 def running(programs: Programs, task_id: str, attempt: int = 1) -> Task:
-    """Return the task when it is in the midst of this attempt: it says so itself, Redis says so, its process is there."""
+    """Return the task when it is in the midst of this attempt: it says so itself, Redis says so,
+    its process is there.
+    """
+
     def said() -> list[Run]:
         return [run for run in ledger(programs, task_id) if run.attempt == attempt]
 
@@ -224,7 +232,9 @@ def running(programs: Programs, task_id: str, attempt: int = 1) -> Task:
 
 
 def children_of_task(task_id: str) -> set[int]:
-    """Return the processes that the task has started, wherever they have gone: they have its environment."""
+    """Return the processes that the task has started, wherever they have gone: they have its
+    environment.
+    """
     mark = f"BLUEQUE_TASK_ID={task_id}".encode()
     found = set()
     for name in filter(str.isdecimal, os.listdir("/proc")):
@@ -241,6 +251,7 @@ def let_go(programs: Programs, task_id: str | None = None) -> None:
 
 def ended(client: Client, task_id: str, seconds: float = PATIENCE) -> Task:
     """Wait until the task has ended, in whatever way, and return it."""
+
     def look() -> Task | None:
         task = client.get_task(task_id)
         return task if task.status in ("complete", "failed", "cancelled") else None
@@ -249,16 +260,24 @@ def ended(client: Client, task_id: str, seconds: float = PATIENCE) -> Task:
 
 
 def owner(client: Client, task_id: str) -> str:
-    """Return the node that has the started task; the reserved lists, the started set and the hash must agree on it."""
+    """Return the node that has the started task; the reserved lists, the started set and the hash
+    must agree on it.
+    """
     task = client.get_task(task_id)
     assert task.status == "started", task.fields
     queue = task.queue or ""
-    (lists, members) = client._redis.read(("KEYS", keys.reserved(queue, "*")), ("SMEMBERS", keys.started(queue)))
+    (lists, members) = client._redis.read(
+        ("KEYS", keys.reserved(queue, "*")), ("SMEMBERS", keys.started(queue))
+    )
     held = client._redis.read(*[("LRANGE", key, 0, -1) for key in sorted(lists)]) if lists else []
-    having = [key for key, ids in zip(sorted(lists), held, strict=True) for each in ids if each == task_id]
+    having = [
+        key for key, ids in zip(sorted(lists), held, strict=True) for each in ids if each == task_id
+    ]
     assert having == [keys.reserved(queue, task.node or "")], "not in the one list of its node"
     mentioned = [member for member in members if member.endswith(f" {task_id}")]
-    assert mentioned == [keys.started_member(task.node or "", task.pid or 0, task_id)], "not once in the started set"
+    assert mentioned == [keys.started_member(task.node or "", task.pid or 0, task_id)], (
+        "not once in the started set"
+    )
     return task.node or ""
 
 
@@ -268,7 +287,9 @@ def pid_of(node: str) -> int:
 
 def has_moved(client: Client, task: Task, seconds: float = PATIENCE) -> str:
     """Wait until another listener than that of the snapshot has the task, and return its node."""
-    until(lambda: client.get_task(task.id).node not in (None, task.node), seconds, "another listener")
+    until(
+        lambda: client.get_task(task.id).node not in (None, task.node), seconds, "another listener"
+    )
     return owner(client, task.id)
 
 
@@ -294,6 +315,8 @@ ELSEWHERE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
 
 def is_sound(client: Client, settle: float = 0.3) -> bool:
     """Tell whether an audit finds nothing wrong; what it has found is the failure."""
-    findings = [finding.sentence for finding in audit(client._redis, settle) if not finding.is_warning]
+    findings = [
+        finding.sentence for finding in audit(client._redis, settle) if not finding.is_warning
+    ]
     assert findings == []
     return True

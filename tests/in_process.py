@@ -1,4 +1,6 @@
-"""The program `blueque` in the process of the test: the same arguments, exit codes and output, without a new interpreter."""
+"""The program `blueque` in the process of the test: the same arguments, exit codes and output,
+without a new interpreter.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,11 @@ def run(environ, monkeypatch):
     def run(*arguments, stdin="", **more):
         with monkeypatch.context() as patch:
             patch.setattr("sys.argv", ["blueque", *arguments])
-            result = CliRunner().invoke(click.Command("blueque", callback=main), [], input=stdin, env=environ | more)
-        return SimpleNamespace(returncode=result.exit_code, stdout=result.stdout, stderr=result.stderr)
+            result = CliRunner().invoke(
+                click.Command("blueque", callback=main), [], input=stdin, env=environ | more
+            )
+        return SimpleNamespace(
+            returncode=result.exit_code, stdout=result.stdout, stderr=result.stderr
+        )
 
     return run

@@ -1,4 +1,6 @@
-"""What a test shares with the tests after it in one process: signals, descriptors, threads, children, environment."""
+"""What a test shares with the tests after it in one process: signals, descriptors, threads,
+children, environment.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +18,21 @@ from typing import Any, NamedTuple
 
 from blueque.system import process
 
-PATIENCE = 5.0                                         # seconds for threads and programs that are about to end
+PATIENCE = 5.0  # seconds for threads and programs that are about to end
 NUMBERS = sorted(int(number) for number in signal.valid_signals())
 LOGGERS = [logging.getLogger(), logging.getLogger("blueque")]
 OF_THE_KERNEL = (b"Umask:", b"SigBlk:", b"SigIgn:", b"SigCgt:")
 # Python itself ignores them; what it starts gets their default actions from subprocess.
 IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
-KEPT_BY_PYTHON = "/dev/shm/pym-"                       # what multiprocessing shares, for as long as the process lives
-INTERNAL = 1 << 31 | 1 << 32                           # the bits of signals 32 and 33
-PYTEST = b"PYTEST_CURRENT_TEST"                        # an environment variable that pytest changes during a test
+KEPT_BY_PYTHON = "/dev/shm/pym-"  # what multiprocessing shares, for as long as the process lives
+INTERNAL = 1 << 31 | 1 << 32  # the bits of signals 32 and 33
+PYTEST = b"PYTEST_CURRENT_TEST"  # an environment variable that pytest changes during a test
 
 
 class ProcessState(NamedTuple):
-    """Each field but `threads`, by name and value: what to compare, and what to say of a difference."""
+    """Each field but `threads`, by name and value: what to compare, and what to say of a
+    difference.
+    """
 
     signals: Mapping[str, object]
     descriptors: Mapping[str, object]
@@ -42,10 +46,21 @@ def take() -> ProcessState:
     """Look at this process. It takes about 0.1 ms, as it is done before and after each test."""
     kernel = _kernel()
     # _signal, not signal: that makes an enum of each handler, which takes longer than all the rest.
-    handlers: dict[str, object] = {f"handler of signal {number}": _signal.getsignal(number) for number in NUMBERS}
-    settings: dict[str, object] = {"umask": kernel.pop("Umask"), "working directory": _directory(), "sys.path": [*sys.path]}
+    handlers: dict[str, object] = {
+        f"handler of signal {number}": _signal.getsignal(number) for number in NUMBERS
+    }
+    settings: dict[str, object] = {
+        "umask": kernel.pop("Umask"),
+        "working directory": _directory(),
+        "sys.path": [*sys.path],
+    }
     for logger in LOGGERS:
-        settings[f"logger {logger.name}"] = (logger.level, logger.disabled, logger.propagate, [*logger.handlers])
+        settings[f"logger {logger.name}"] = (
+            logger.level,
+            logger.disabled,
+            logger.propagate,
+            [*logger.handlers],
+        )
     return ProcessState(
         signals={**handlers, **kernel, "wakeup descriptor": _wakeup()},
         descriptors=_descriptors(),
@@ -57,15 +72,19 @@ def take() -> ProcessState:
 
 
 def differences(before: ProcessState, apart_from: tuple[str, ...] = ()) -> list[str]:
-    """Return a sentence for each difference, after a wait for what is about to end and for the garbage collection.
+    """Return a sentence for each difference, after a wait for what is about to end and for the
+    garbage collection.
 
     apart_from: fields of which nothing is said.
     """
+
     def look() -> list[tuple[str, str]]:
-        return [(kind, sentence) for kind, sentence in _differences(before) if kind not in apart_from]
+        return [
+            (kind, sentence) for kind, sentence in _differences(before) if kind not in apart_from
+        ]
 
     found = look()
-    for generation in range(3):                        # the last one takes long
+    for generation in range(3):  # the last one takes long
         if found:
             gc.collect(generation)
             found = look()
@@ -78,7 +97,9 @@ def differences(before: ProcessState, apart_from: tuple[str, ...] = ()) -> list[
 
 
 def reset_signals() -> None:
-    """Have signals act as in a process that nobody has told otherwise: what the shell ignores is inherited."""
+    """Have signals act as in a process that nobody has told otherwise: what the shell ignores is
+    inherited.
+    """
     for number in NUMBERS:
         if number not in IGNORED_BY_PYTHON and _signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
@@ -100,19 +121,28 @@ def _differences(before: ProcessState) -> list[tuple[str, str]]:
     ]
     # A descriptor that has been closed may be one that the garbage collection has closed.
     descriptors = [
-        (name, target) for name, target in after.descriptors.items() - before.descriptors.items()
+        (name, target)
+        for name, target in after.descriptors.items() - before.descriptors.items()
         if not _is_connected_again(before.descriptors.get(name), target)
     ]
-    found += [("descriptors", f"{name} is still there: {target}") for name, target in sorted(descriptors)]
+    found += [
+        ("descriptors", f"{name} is still there: {target}") for name, target in sorted(descriptors)
+    ]
     # A child from before may have become another program, or have ended.
     children = after.children.keys() - before.children.keys()
-    found += [("children", f"{name} is still there: {after.children[name]}") for name in sorted(children)]
-    found += [("threads", f"thread {thread.name} still runs") for thread in after.threads - before.threads]
+    found += [
+        ("children", f"{name} is still there: {after.children[name]}") for name in sorted(children)
+    ]
+    found += [
+        ("threads", f"thread {thread.name} still runs") for thread in after.threads - before.threads
+    ]
     return found
 
 
 def _is_connected_again(before: object, after: object) -> bool:
-    """Tell whether a descriptor is a socket as it was before: a connection of the whole run that was made again."""
+    """Tell whether a descriptor is a socket as it was before: a connection of the whole run that
+    was made again.
+    """
     return str(before).startswith("socket:") and str(after).startswith("socket:")
 
 
@@ -125,11 +155,20 @@ def _shown(values: Mapping[str, Any], name: str) -> str:
 
 
 def _kernel() -> dict[str, object]:
-    """Return the umask, the signals that this thread blocks, and those for which C code may have set something."""
+    """Return the umask, the signals that this thread blocks, and those for which C code may have
+    set something.
+    """
     with open("/proc/thread-self/status", "rb", buffering=0) as file:
-        fields = dict(line.split(b":\t", 1) for line in file.read().splitlines() if line.startswith(OF_THE_KERNEL))
+        fields = dict(
+            line.split(b":\t", 1)
+            for line in file.read().splitlines()
+            if line.startswith(OF_THE_KERNEL)
+        )
     values = {name.decode(): value.decode() for name, value in fields.items()}
-    return {name: value if name == "Umask" else _without_internal(value) for name, value in values.items()}
+    return {
+        name: value if name == "Umask" else _without_internal(value)
+        for name, value in values.items()
+    }
 
 
 def _without_internal(signals: str) -> str:
@@ -160,7 +199,7 @@ def _directory() -> str:
 def _descriptors() -> dict[str, object]:
     found: dict[str, object] = {}
     for number in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(FileNotFoundError):   # that of the directory itself
+        with contextlib.suppress(FileNotFoundError):  # that of the directory itself
             target = os.readlink(f"/proc/self/fd/{number}")
             if not target.startswith(KEPT_BY_PYTHON):
                 found[f"descriptor {number}"] = target
@@ -170,6 +209,9 @@ def _descriptors() -> dict[str, object]:
 def _command(pid: int) -> str:
     try:
         with open(f"/proc/{pid}/cmdline", "rb", buffering=0) as file:
-            return file.read().replace(b"\0", b" ").decode(errors="backslashreplace").strip() or "a zombie"
+            return (
+                file.read().replace(b"\0", b" ").decode(errors="backslashreplace").strip()
+                or "a zombie"
+            )
     except OSError:
         return "a zombie"

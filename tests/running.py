@@ -1,4 +1,6 @@
-"""Programs under test as real processes: start them with handlers written on the spot, follow them, leave none behind."""
+"""Programs under test as real processes: start them with handlers written on the spot, follow them,
+leave none behind.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +30,20 @@ from blueque.system.signals import ECHO
 if TYPE_CHECKING:
     from forked import Forked
 
-PATIENCE = 15.0                                        # seconds after which something awaited will never come
-TEST_PATHS = [str(Path(__file__).parent / part) for part in ("", "machinery", "legacy")]      # as in pyproject.toml
-ROOT = Path(__file__).parent.parent                    # where the package lies: programs here run in another directory
-MARK = "RUN_BY_TEST"                                   # an environment variable by which a test's processes are known
+PATIENCE = 15.0  # seconds after which something awaited will never come
+# as in pyproject.toml
+TEST_PATHS = [str(Path(__file__).parent / part) for part in ("", "machinery", "legacy")]
+# where the package lies: programs here run in another directory
+ROOT = Path(__file__).parent.parent
+MARK = "RUN_BY_TEST"  # an environment variable by which a test's processes are known
 
 T = TypeVar("T")
 
 
 def until(look: Callable[[], T], seconds: float = PATIENCE, what: str = "it") -> T:
-    """Look until there is something to see, and return it. For what another process does, and tells nobody."""
+    """Look until there is something to see, and return it. For what another process does, and tells
+    nobody.
+    """
     deadline = time.monotonic() + seconds
     pause = 0.005
     while True:
@@ -46,11 +52,13 @@ def until(look: Callable[[], T], seconds: float = PATIENCE, what: str = "it") ->
             return seen
         assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
         time.sleep(pause)
-        pause = min(1.2 * pause, 0.02)                 # or the looks would take the processor from what they wait for
+        # or the looks would take the processor from what they wait for
+        pause = min(1.2 * pause, 0.02)
 
 
 def outcome(client: Client, task_id: str, seconds: float = PATIENCE) -> Task:
     """Wait until the task has ended and return it."""
+
     def ended() -> Task | None:
         task = client.get_task(task_id)
         return task if task.status in ("complete", "failed") else None
@@ -80,7 +88,9 @@ def children_of(pid: int) -> set[int]:
 
 def memory_of(pid: int) -> int:
     """Return how many bytes of memory the process uses."""
-    return int((Path("/proc") / str(pid) / "statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+    return int((Path("/proc") / str(pid) / "statm").read_text().split()[1]) * os.sysconf(
+        "SC_PAGESIZE"
+    )
 
 
 class Program:
@@ -103,7 +113,11 @@ class Program:
 
     def said(self) -> list[Any]:
         """Return the values that it has printed: JSON, one in each line."""
-        return [json.loads(line) for line in self.printed.splitlines(keepends=True) if line.endswith("\n")]
+        return [
+            json.loads(line)
+            for line in self.printed.splitlines(keepends=True)
+            if line.endswith("\n")
+        ]
 
     def lines(self, text: str) -> list[str]:
         """Return the lines of the log that hold the text."""
@@ -122,7 +136,7 @@ class Program:
         return self._popen.poll() is None
 
     def send(self, number: int) -> None:
-        self._popen.send_signal(number)                # not os.kill: its pid may be another's by now
+        self._popen.send_signal(number)  # not os.kill: its pid may be another's by now
 
     def send_again(self, number: int) -> None:
         """Send a signal that came before, when it is not taken for the same one any more."""
@@ -146,7 +160,12 @@ class Listener(Program):
     """A blueque-listener: its pid is the master's."""
 
     def __init__(
-        self, popen: subprocess.Popen[bytes] | Forked, printed: Path, log: Path, client: Client, queue: str
+        self,
+        popen: subprocess.Popen[bytes] | Forked,
+        printed: Path,
+        log: Path,
+        client: Client,
+        queue: str,
     ) -> None:
         super().__init__(popen, printed, log)
         self._client, self.queue = client, queue
@@ -160,7 +179,9 @@ class Listener(Program):
 
     def ready(self, slots: int = 1) -> Listener:
         """Wait until so many listeners are registered."""
-        until(lambda: len(self.slots()) == slots or not self.is_running, what="a registered listener")
+        until(
+            lambda: len(self.slots()) == slots or not self.is_running, what="a registered listener"
+        )
         assert self.is_running, self.log
         return self
 
@@ -170,7 +191,7 @@ class Programs:
 
     def __init__(self, url: str, directory: Path, environ: Mapping[str, str] | None = None) -> None:
         self.url, self.directory = url, directory
-        self._environ = environ or {}                  # of all of them
+        self._environ = environ or {}  # of all of them
         self.client = Client(url, patience=PATIENCE)
         self._mark = uuid.uuid4().hex
         self._started: list[subprocess.Popen[bytes] | Forked] = []
@@ -180,9 +201,9 @@ class Programs:
 
     def __exit__(self, *_: object) -> None:
         deadline = time.monotonic() + PATIENCE
-        for popen in self._started:                    # it may not have its mark yet
+        for popen in self._started:  # it may not have its mark yet
             popen.send_signal(signal.SIGKILL)
-        while left := self.left():                     # again: what one of them was just starting
+        while left := self.left():  # again: what one of them was just starting
             for pid in left:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -197,7 +218,10 @@ class Programs:
         mark = f"{MARK}={self._mark}".encode()
         found = []
         for pid in _pids():
-            with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
+            with (
+                contextlib.suppress(OSError),
+                open(f"/proc/{pid}/environ", "rb", buffering=0) as file,
+            ):
                 if mark in file.read().split(b"\0"):
                     found.append(pid)
         return [pid for pid in found if is_there(pid)]
@@ -210,8 +234,16 @@ class Programs:
         return path
 
     def listener(
-        self, *work: str, queue: str = "work", slots: int = 1, grace: str = "30s", spool: str = "spool",
-        on_term: str = "drain", is_awaited: bool = True, before: tuple[str, ...] = (), **options: Any,
+        self,
+        *work: str,
+        queue: str = "work",
+        slots: int = 1,
+        grace: str = "30s",
+        spool: str = "spool",
+        on_term: str = "drain",
+        is_awaited: bool = True,
+        before: tuple[str, ...] = (),
+        **options: Any,
     ) -> Listener:
         """Start a blueque-listener and wait until it listens.
 
@@ -222,20 +254,43 @@ class Programs:
         """
         kind = () if "--exec" in work else ("--run",)
         arguments = [
-            queue, "--slots", str(slots), "--redis-url", self.url, "--spool", str(self.directory / spool),
-            "--grace", grace, "--on-term", on_term, *kind, *work,
+            queue,
+            "--slots",
+            str(slots),
+            "--redis-url",
+            self.url,
+            "--spool",
+            str(self.directory / spool),
+            "--grace",
+            grace,
+            "--on-term",
+            on_term,
+            *kind,
+            *work,
         ]
-        # A fork may inherit what another thread has locked, and has our modules, whatever a path in its environment says.
+        # A fork may inherit what another thread has locked, and has our modules, whatever a path in
+        # its environment says.
         if before or options or self._environ or threading.active_count() > 1:
-            started = self._start([*before, sys.executable, "-m", "blueque.cli.listener", *arguments], **options)
+            started = self._start(
+                [*before, sys.executable, "-m", "blueque.cli.listener", *arguments], **options
+            )
         else:
             started = self._fork_listener(arguments)
         listener = Listener(*started, self.client, queue)
         return listener.ready(slots) if is_awaited else listener
 
-    def scheduler(self, url: str | None = None, before: tuple[str, ...] = (), **options: Any) -> Program:
+    def scheduler(
+        self, url: str | None = None, before: tuple[str, ...] = (), **options: Any
+    ) -> Program:
         """Start a blueque-scheduler. before: a command that becomes it by exec."""
-        command = [*before, sys.executable, "-m", "blueque.cli.scheduler", "--redis-url", url or self.url]
+        command = [
+            *before,
+            sys.executable,
+            "-m",
+            "blueque.cli.scheduler",
+            "--redis-url",
+            url or self.url,
+        ]
         return self.start(command, **options)
 
     def script(self, text: str, **options: Any) -> Program:
@@ -247,22 +302,34 @@ class Programs:
         return Program(*self._start(command, **options))
 
     def _fork_listener(self, arguments: list[str]) -> tuple[Forked, Path, Path]:
-        """Have a fork of ours read the arguments. It becomes the listener by exec, as any blueque-listener does.
+        """Have a fork of ours read the arguments. It becomes the listener by exec, as any
+        blueque-listener does.
 
         An interpreter for the arguments alone takes as long as all the rest.
         """
         import forked  # here: it imports all verbs of the command line
 
         printed, log = self._files()
-        with open(os.devnull, "rb") as stdin, printed.open("ab") as stdout, log.open("ab") as stderr:
+        with (
+            open(os.devnull, "rb") as stdin,
+            printed.open("ab") as stdout,
+            log.open("ab") as stderr,
+        ):
             files = (stdin.fileno(), stdout.fileno(), stderr.fileno())
-            pid = forked.start(arguments, self._environment(), *files, "listener", self.directory, is_apart=True)
+            pid = forked.start(
+                arguments, self._environment(), *files, "listener", self.directory, is_apart=True
+            )
         self._started.append(forked.Forked(pid))
         return self._started[-1], printed, log
 
     def _environment(self, environ: Mapping[str, str] | None = None) -> dict[str, str]:
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-        return clean_environment() | {"PYTHONPATH": path, MARK: self._mark, **self._environ, **(environ or {})}
+        return clean_environment() | {
+            "PYTHONPATH": path,
+            MARK: self._mark,
+            **self._environ,
+            **(environ or {}),
+        }
 
     def _files(self) -> tuple[Path, Path]:
         """Return where the outputs of the next program go."""
@@ -274,11 +341,19 @@ class Programs:
     ) -> tuple[subprocess.Popen[bytes], Path, Path]:
         printed, log = self._files()
         with printed.open("ab") as stdout, log.open("ab") as stderr:
-            popen = subprocess.Popen(command, cwd=self.directory, env=self._environment(environ), **{
-                "stdin": subprocess.DEVNULL, "stdout": stdout, "stderr": stderr,
-                "process_group": 0,                    # a Ctrl-C is for the tests, which then end what they have started
-                **options,
-            })
+            popen = subprocess.Popen(
+                command,
+                cwd=self.directory,
+                env=self._environment(environ),
+                **{
+                    "stdin": subprocess.DEVNULL,
+                    "stdout": stdout,
+                    "stderr": stderr,
+                    # a Ctrl-C is for the tests, which then end what they have started
+                    "process_group": 0,
+                    **options,
+                },
+            )
         self._started.append(popen)
         return popen, printed, log
 
@@ -294,7 +369,12 @@ class Terminal:
         def take() -> None:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
-        return {"stdin": self._theirs, "process_group": None, "start_new_session": True, "preexec_fn": take}
+        return {
+            "stdin": self._theirs,
+            "process_group": None,
+            "start_new_session": True,
+            "preexec_fn": take,
+        }
 
     def press_ctrl_c(self) -> None:
         os.write(self._ours, b"\x03")
@@ -318,7 +398,9 @@ def patched(constants: Mapping[str, Any]) -> dict[str, str]:
 
     constants: by their places in the package: `{"node.reporter.PACE": 0.05}`.
     """
-    path = os.pathsep.join(filter(None, [str(ROOT / "tests" / "patched"), str(ROOT), os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join(
+        filter(None, [str(ROOT / "tests" / "patched"), str(ROOT), os.environ.get("PYTHONPATH")])
+    )
     values: dict[str, dict[str, Any]] = {}
     for place, value in constants.items():
         module, _, constant = f"blueque.{place}".rpartition(".")
@@ -328,7 +410,8 @@ def patched(constants: Mapping[str, Any]) -> dict[str, str]:
 
 
 def clean_environment() -> dict[str, str]:
-    """Return our environment without what a user may have set for Python, for Blueque or for a virtual environment.
+    """Return our environment without what a user may have set for Python, for Blueque or for a
+    virtual environment.
 
     This machine has the name that 1.0.0 has for it; see `conftest.legacy_name`.
     """
@@ -341,7 +424,14 @@ def write_hint(client: Client, queue: str, task_id: str, **fields: str) -> None:
     """Put a task in line as another program might: with an id of its own choice."""
     redis = client._redis
     now = str(time.time())
-    known = {"status": "pending", "queue": queue, "parameters": "", "created": now, "updated": now, **fields}
+    known = {
+        "status": "pending",
+        "queue": queue,
+        "parameters": "",
+        "created": now,
+        "updated": now,
+        **fields,
+    }
     redis.read(
         ("HSET", keys.task(task_id), *[item for field in known.items() for item in field]),
         ("LPUSH", keys.pending(queue), task_id),
@@ -356,7 +446,8 @@ def _pids() -> list[int]:
 def _stat(pid: int) -> list[str]:
     """Return the state and what follows it, see proc(5)."""
     try:
-        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:     # of every process, again and again: so it is quick
+        # of every process, again and again: so it is quick
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             data = file.read()
     except OSError:
         return [""] * 40

@@ -1,4 +1,6 @@
-"""What a task can leave under the name of a file: in the tests, and copied beside the handlers of listeners."""
+"""What a task can leave under the name of a file: in the tests, and copied beside the handlers of
+listeners.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,31 @@ from collections.abc import Callable
 from pathlib import Path
 
 FILES = (
-    "task", "parameters", "stdout", "stderr", "times", "progress.live", "progress", "checkpoint.json", "checkpoint",
-    "checkpoint.known", "stop", "stop.new", "asked", "result", "exit", "exit.new", "status", "status.new", "reported",
-    "wanted", "stack",
+    "task",
+    "parameters",
+    "stdout",
+    "stderr",
+    "times",
+    "progress.live",
+    "progress",
+    "checkpoint.json",
+    "checkpoint",
+    "checkpoint.known",
+    "stop",
+    "stop.new",
+    "asked",
+    "result",
+    "exit",
+    "exit.new",
+    "status",
+    "status.new",
+    "reported",
+    "wanted",
+    "stack",
 )
-HUGE = 2**40                                           # bytes, with next to none of them on the disk
-DEPTH = 1200                                           # of directories: more than calls may nest in Python
-HALF_A_PAIR = "\\" + "ud800"                           # in JSON: a character that is none, and cannot be sent to Redis
+HUGE = 2**40  # bytes, with next to none of them on the disk
+DEPTH = 1200  # of directories: more than calls may nest in Python
+HALF_A_PAIR = "\\" + "ud800"  # in JSON: a character that is none, and cannot be sent to Redis
 
 
 def _directory(path: Path) -> None:
@@ -53,7 +73,7 @@ def _forge(path: Path) -> None:
 
 def _longer(path: Path) -> None:
     with path.open("ab") as file:
-        file.write(b"x" * 5000)                        # and no line end
+        file.write(b"x" * 5000)  # and no line end
 
 
 def _link(path: Path) -> None:
@@ -81,7 +101,9 @@ KINDS: dict[str, Callable[[Path], object]] = {
     "empty": lambda path: path.write_bytes(b""),
     "short": lambda path: path.write_bytes(b"{"),
     "garbage": lambda path: path.write_bytes(bytes(range(256)) * 20),
-    "numbers": lambda path: path.write_bytes(b"-5 -5 -5 -5\nnan 1 1 1\n1e999 " + b"9" * 400 + b" 7 7\n"),
+    "numbers": lambda path: path.write_bytes(
+        b"-5 -5 -5 -5\nnan 1 1 1\n1e999 " + b"9" * 400 + b" 7 7\n"
+    ),
     "nested": lambda path: path.write_bytes(b"[" * 200_000),
     "fields": lambda path: path.write_text(
         '{"status": "failed", "error": {}, "code": "x", "id": 5, "path": [], "fields": {"token": 1}, "finished": NaN}'
@@ -93,7 +115,18 @@ KINDS: dict[str, Callable[[Path], object]] = {
     "huge": _huge,
     "longer": _longer,
 }
-IN_PLACE = ("empty", "short", "garbage", "numbers", "nested", "fields", "record", "forged", "huge", "longer")
+IN_PLACE = (
+    "empty",
+    "short",
+    "garbage",
+    "numbers",
+    "nested",
+    "fields",
+    "record",
+    "forged",
+    "huge",
+    "longer",
+)
 
 
 def spoil(path: Path, kind: str) -> None:

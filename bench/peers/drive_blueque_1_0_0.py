@@ -8,7 +8,7 @@ import driver
 
 from blueque.client import Client
 
-CALM = 0.2, 1.2                                        # seconds; it polls each second, which shorter ones would follow
+CALM = 0.2, 1.2  # seconds; it polls each second, which shorter ones would follow
 
 
 def make() -> Callable[[str], object]:

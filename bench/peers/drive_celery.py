@@ -9,7 +9,9 @@ import driver
 import work
 
 app = celery.Celery("bench", broker=driver.URL)
-app.conf.update(task_ignore_result=True, broker_pool_limit=200, broker_connection_retry_on_startup=True)
+app.conf.update(
+    task_ignore_result=True, broker_pool_limit=200, broker_connection_retry_on_startup=True
+)
 task = app.task(name="note")(work.note)
 
 

@@ -12,7 +12,7 @@ from dramatiq.brokers.redis import RedisBroker
 dramatiq.set_broker(RedisBroker(url=driver.URL))
 note = dramatiq.actor(actor_name="note", queue_name=driver.QUEUE)(work.note)
 
-CALM = 0.2, 1.2                                        # seconds; it polls, and more rarely after a while of nothing
+CALM = 0.2, 1.2  # seconds; it polls, and more rarely after a while of nothing
 
 
 def make() -> Callable[[str], object]:

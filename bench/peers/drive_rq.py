@@ -21,7 +21,9 @@ def bulk(count: int) -> driver.Answer:
     clock = driver.Clock()
     for first in range(0, count, 1000):
         size = min(1000, count - first)
-        queue.enqueue_many([rq.Queue.prepare_data(work.note, args=(driver.TEXT,)) for _ in range(size)])
+        queue.enqueue_many(
+            [rq.Queue.prepare_data(work.note, args=(driver.TEXT,)) for _ in range(size)]
+        )
     return clock.read()
 
 

@@ -10,7 +10,7 @@ import driver
 import saq
 import work
 
-AT_A_TIME = 100                                        # calls under way of a bulk
+AT_A_TIME = 100  # calls under way of a bulk
 
 
 async def note(context: Any, *, text: str) -> None:

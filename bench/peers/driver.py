@@ -1,11 +1,13 @@
-"""What every driver does on the producing side, in the interpreter of its peer. The answer is a line of JSON.
+"""What every driver does on the producing side, in the interpreter of its peer. The answer is a
+line of JSON.
 
     python drive_PEER.py one COUNT | bulk COUNT | many THREADS COUNT | pickup COUNT SECONDS
     python drive_PEER.py serve one|bulk|pickup
 
-`serve` does the same for each number on its standard input, which it answers with a line; nothing is left uncounted.
-A driver has `make()`, which returns a producer with a connection of its own: a callable that enqueues a text; and, if its
-peer can do better than a loop, `bulk(count)`. The address of Redis is in BENCH_URL. Coroutines may take their places.
+`serve` does the same for each number on its standard input, which it answers with a line; nothing
+is left uncounted. A driver has `make()`, which returns a producer with a connection of its own: a
+callable that enqueues a text; and, if its peer can do better than a loop, `bulk(count)`. The
+address of Redis is in BENCH_URL. Coroutines may take their places.
 """
 
 from __future__ import annotations
@@ -25,9 +27,9 @@ URL = os.environ.get("BENCH_URL", "")
 QUEUE = "bench"
 TEXT = "x" * 100
 BIG_TEXT = "x" * 1024
-WARM_UP = 100                                          # calls before the clock starts
-CALM = 0.05, 0.12                                      # seconds between two tasks of a pick-up, so that all idle again
-FIRST = 2                                              # tasks of a pick-up that are not counted: the worker starts
+WARM_UP = 100  # calls before the clock starts
+CALM = 0.05, 0.12  # seconds between two tasks of a pick-up, so that all idle again
+FIRST = 2  # tasks of a pick-up that are not counted: the worker starts
 
 Answer = dict[str, Any]
 
@@ -39,7 +41,10 @@ class Clock:
         self._began, self._used = time.perf_counter(), time.process_time()
 
     def read(self) -> Answer:
-        return {"seconds": time.perf_counter() - self._began, "cpu": time.process_time() - self._used}
+        return {
+            "seconds": time.perf_counter() - self._began,
+            "cpu": time.process_time() - self._used,
+        }
 
 
 def main(name: str) -> None:
@@ -50,8 +55,12 @@ def main(name: str) -> None:
         serve(peer, *numbers)
         return
     is_async = inspect.iscoroutinefunction(peer.make)
-    commands = {"one": one_async if is_async else one, "bulk": bulk, "many": many_async if is_async else many,
-                "pickup": pickup}
+    commands = {
+        "one": one_async if is_async else one,
+        "bulk": bulk,
+        "many": many_async if is_async else many,
+        "pickup": pickup,
+    }
     print(json.dumps(commands[command](peer, *(float(number) for number in numbers))), flush=True)
 
 
@@ -140,11 +149,17 @@ def many_async(peer: Any, threads: float, count: float) -> Answer:
 
 
 def pickup(peer: Any, count: float, seconds: float) -> Answer:
-    """Enqueue one task at a time for an idle worker; return the delays from the call to the handler's first line."""
+    """Enqueue one task at a time for an idle worker; return the delays from the call to the
+    handler's first line.
+    """
     delays: list[float] = []
     ledger = Ledger()
     loop = asyncio.new_event_loop()
-    enqueue = loop.run_until_complete(peer.make()) if inspect.iscoroutinefunction(peer.make) else peer.make()
+    enqueue = (
+        loop.run_until_complete(peer.make())
+        if inspect.iscoroutinefunction(peer.make)
+        else peer.make()
+    )
     deadline = float("inf")
     while len(delays) < FIRST + count and time.monotonic() < deadline:
         if len(delays) == FIRST:
@@ -155,7 +170,9 @@ def pickup(peer: Any, count: float, seconds: float) -> Answer:
 
 
 def delay(enqueue: Any, loop: asyncio.AbstractEventLoop, ledger: Ledger) -> float:
-    """Enqueue a task, wait until it has run, and return the seconds from the call to the handler's first line."""
+    """Enqueue a task, wait until it has run, and return the seconds from the call to the handler's
+    first line.
+    """
     before = ledger.count()
     called = time.time()
     outcome = enqueue(TEXT)

@@ -1,4 +1,6 @@
-"""What every task does, everywhere: append the time of its first line to the ledger. A line for each that has run."""
+"""What every task does, everywhere: append the time of its first line to the ledger. A line for
+each that has run.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Who archives a queue: one at a time. A dead one is succeeded by whoever comes next, a living one is waited for."""
+"""Who archives a queue: one at a time. A dead one is succeeded by whoever comes next, a living one
+is waited for.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,9 @@ from blueque.errors import ArchiveRefused, BatchTaken, BluequeError
 from blueque.model import keys
 from blueque.system import process
 
-BEAT = 5.0                                             # seconds between two signs of life
-LEASE = 60.0                                           # seconds without one: it is dead
-POLL = 0.5                                             # seconds between two looks at a living one
+BEAT = 5.0  # seconds between two signs of life
+LEASE = 60.0  # seconds without one: it is dead
+POLL = 0.5  # seconds between two looks at a living one
 
 log = logging.getLogger("blueque")
 
@@ -30,10 +32,11 @@ class Claim:
 
     def __init__(self, redis: Redis, record: Record, is_old: bool) -> None:
         self._redis = redis
-        self.is_old = is_old                           # another one has begun it
+        self.is_old = is_old  # another one has begun it
         self.queue, self.batch, self.writer = record["queue"], record["batch"], record["writer"]
         self.state = record["state"]
-        self.staging = record.get("staging", self.writer)      # whose files count: of whom has written them
+        # whose files count: of whom has written them
+        self.staging = record.get("staging", self.writer)
         self.rows, self.deleted = int(record.get("rows", 0)), int(record.get("deleted", 0))
         self._is_lost = False
 
@@ -48,7 +51,9 @@ class Claim:
 
     def mark(self, state: str, **facts: str | int) -> None:
         """Record that it has come so far. Raises BatchTaken."""
-        self.deleted = protocol.mark_batch(self._redis, self.queue, self.batch, self.writer, state, facts, time.time())
+        self.deleted = protocol.mark_batch(
+            self._redis, self.queue, self.batch, self.writer, state, facts, time.time()
+        )
         self.state = state
         log.info("archive queue=%s batch=%s: %s", self.queue, self.batch, state)
 
@@ -56,7 +61,9 @@ class Claim:
         protocol.finish_batch(self._redis, self.queue, self.batch, self.writer)
 
     def leave(self) -> None:
-        """Have the next one who comes go on with it at once; if Redis is away, he has to find out that we are gone."""
+        """Have the next one who comes go on with it at once; if Redis is away, he has to find out
+        that we are gone.
+        """
         try:
             protocol.leave_batch(self._redis, self.queue, self.batch, self.writer)
         except BluequeError as error:
@@ -66,7 +73,9 @@ class Claim:
     def beating(self) -> Iterator[None]:
         """Show that we live, from a thread of its own."""
         is_over = threading.Event()
-        thread = threading.Thread(target=self._beat, args=(is_over,), name="blueque-archive-beat", daemon=True)
+        thread = threading.Thread(
+            target=self._beat, args=(is_over,), name="blueque-archive-beat", daemon=True
+        )
         thread.start()
         try:
             yield
@@ -82,14 +91,16 @@ class Claim:
                 except BatchTaken:
                     self._is_lost = True
                     return
-                except BluequeError as error:          # if Redis is away, whoever judges us cannot reach it, either
+                except BluequeError as error:
+                    # if Redis is away, whoever judges us cannot reach it, either
                     log.warning("archive queue=%s batch=%s: %s", self.queue, self.batch, error)
         finally:
-            self._redis.close()                        # this thread's connection
+            self._redis.close()  # this thread's connection
 
 
 def take(redis: Redis, directory: Directory, queue: str, wait: Callable[[Record], object]) -> Claim:
-    """Return the open batch of the queue, or a new one; as long as another archiver is at work on it, wait.
+    """Return the open batch of the queue, or a new one; as long as another archiver is at work on
+    it, wait.
 
     wait: is called with the record of the other one, twice a second; it may raise to give up.
     Raises ArchiveRefused when the open batch belongs to another directory.
@@ -132,7 +143,7 @@ class _Judge:
     def is_dead(self, record: Record, now: float) -> bool:
         pid = record.get("pid", "")
         if not record.get("writer"):
-            return True                                # it has left
+            return True  # it has left
         if pid.isdecimal() and not process.is_alive(int(pid), record):
             return True
         if record != self._record:

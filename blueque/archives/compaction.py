@@ -1,8 +1,10 @@
-"""Many small files of a day become few large ones; killed at any point, it loses and doubles nothing.
+"""Many small files of a day become few large ones; killed at any point, it loses and doubles
+nothing.
 
-A compaction is decided by the rename of its record, `_compact/[id].json`: `add`, the file it has made, and `remove`, those
-that this one stands for. Whoever comes next applies it to the end. Readers who know of the record, as `reading` does, see
-each row once at every moment; others may see rows twice for as long as it takes to remove the old files.
+A compaction is decided by the rename of its record, `_compact/[id].json`: `add`, the file it has
+made, and `remove`, those that this one stands for. Whoever comes next applies it to the end.
+Readers who know of the record, as `reading` does, see each row once at every moment; others may see
+rows twice for as long as it takes to remove the old files.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ from blueque.tables import arrow
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MIN_FILES = 8                                          # of a day, before it is worth the trouble
-TARGET = 128 * 2**20                                   # bytes of a file
+MIN_FILES = 8  # of a day, before it is worth the trouble
+TARGET = 128 * 2**20  # bytes of a file
 
 _RECORD, _LOCK = ".json", "lock"
 
@@ -42,7 +44,9 @@ class Compacted(NamedTuple):
 
 
 class Pending(NamedTuple):
-    """A compaction that is decided. made: where its file was written. add: where it is to be. remove: what it stands for."""
+    """A compaction that is decided. made: where its file was written. add: where it is to be.
+    remove: what it stands for.
+    """
 
     record: str
     made: str
@@ -51,13 +55,20 @@ class Pending(NamedTuple):
 
 
 def compact(
-    directory: str | os.PathLike[str], *, min_files: int = MIN_FILES, target: int = TARGET,
-    engine: Merge | None = None, tell: Callable[[int, int], object] = lambda done, total: None,
+    directory: str | os.PathLike[str],
+    *,
+    min_files: int = MIN_FILES,
+    target: int = TARGET,
+    engine: Merge | None = None,
+    tell: Callable[[int, int], object] = lambda done, total: None,
 ) -> Compacted:
-    """Merge the small files of each queue and day, where there are `min_files` or more, into files of about `target` bytes.
+    """Merge the small files of each queue and day, where there are `min_files` or more, into files
+    of about `target` bytes.
 
-    One at a time does this to an archive; a second one waits. Files of a batch that is not finished are left alone.
-    engine: what does as `merge` for each of some groups of files, in their order; else this process does.
+    One at a time does this to an archive; a second one waits. Files of a batch that is not finished
+    are left alone.
+    engine: what does as `merge` for each of some groups of files, in their order; else this process
+        does.
     tell: is called with how many files are merged, and of how many.
     Raises ArchiveRefused, NotInstalled.
     """
@@ -100,13 +111,16 @@ def plan(directory: Directory, min_files: int, target: int) -> list[list[File]]:
     days: dict[tuple[str, str | None], list[File]] = {}
     for file in directory.files():
         days.setdefault((file.queue, file.day), []).append(file)
-    # After the files: a batch that begins only now has none among them, and one that is finished can be touched.
+    # After the files: a batch that begins only now has none among them, and one that is finished
+    # can be touched.
     groups = []
     for (queue, _), files in days.items():
         open_batches = tuple(directory.open_batches(queue))
         free = [file for file in files if not os.path.basename(file.path).startswith(open_batches)]
         small = [(file, size) for file in free if (size := os.path.getsize(file.path)) < target / 2]
-        groups += [group for group in _bins(small, target) if len(small) >= min_files and len(group) > 1]
+        groups += [
+            group for group in _bins(small, target) if len(small) >= min_files and len(group) > 1
+        ]
     return groups
 
 
@@ -131,14 +145,20 @@ def _merge_all(directory: Directory, groups: Sequence[Sequence[File]]) -> Iterat
 
 
 def as_written(table: pa.Table, schema: pa.Schema, file: File) -> pa.Table:
-    """Return a table in the schema that our files have: another engine may have written it a little differently."""
+    """Return a table in the schema that our files have: another engine may have written it a little
+    differently.
+    """
     pa = arrow.pyarrow()
     unknown = set(table.column_names) - set(schema.names)
     if unknown:
-        raise ArchiveRefused(file.path, f"has a column {min(unknown)!r}, which no file of an archive has")
+        raise ArchiveRefused(
+            file.path, f"has a column {min(unknown)!r}, which no file of an archive has"
+        )
     columns = [
-        table[field.name].cast(field.type) if field.name in table.column_names
-        else pa.nulls(table.num_rows, field.type) for field in schema
+        table[field.name].cast(field.type)
+        if field.name in table.column_names
+        else pa.nulls(table.num_rows, field.type)
+        for field in schema
     ]
     return pa.Table.from_arrays(columns, schema=schema)
 
@@ -147,13 +167,20 @@ def commit(directory: Directory, group: Sequence[File], made: str) -> Pending:
     """Decide that a file stands for those of a group from now on."""
     name = os.path.splitext(os.path.basename(made))[0]
     first = group[0]
-    add = first._replace(path=os.path.join(os.path.dirname(first.path), f"compacted-{name}{layout.SUFFIX}"))
+    add = first._replace(
+        path=os.path.join(os.path.dirname(first.path), f"compacted-{name}{layout.SUFFIX}")
+    )
     rows = parquet.count_rows(group)
     if parquet.count_rows([add._replace(path=made)]) != rows:
-        raise ArchiveRefused(directory.root, f"the files of {first.queue!r}, {first.day}, changed while they were compacted")
+        raise ArchiveRefused(
+            directory.root,
+            f"the files of {first.queue!r}, {first.day}, changed while they were compacted",
+        )
     record = os.path.join(directory.compactions, name + _RECORD)
     said = {
-        "queue": first.queue, "day": first.day, "made": os.path.relpath(made, directory.root),
+        "queue": first.queue,
+        "day": first.day,
+        "made": os.path.relpath(made, directory.root),
         "add": os.path.relpath(add.path, directory.root),
         "remove": [os.path.relpath(file.path, directory.root) for file in group],
     }
@@ -162,13 +189,17 @@ def commit(directory: Directory, group: Sequence[File], made: str) -> Pending:
 
 
 def _apply(directory: Directory, one: Pending) -> None:
-    """Bring the new file in, then remove the old ones. It may have been done before, up to any point."""
+    """Bring the new file in, then remove the old ones. It may have been done before, up to any
+    point.
+    """
     _count(directory)
     if not os.path.exists(one.add.path):
         durable.move(one.made, one.add.path)
         durable.sync(os.path.dirname(one.add.path))
     if not os.path.exists(one.add.path):
-        raise ArchiveRefused(one.record, "says of a file that is there no more: was something removed by hand?")
+        raise ArchiveRefused(
+            one.record, "says of a file that is there no more: was something removed by hand?"
+        )
     durable.remove(one.remove)
     durable.remove([one.record])
 
@@ -189,7 +220,9 @@ def _count(directory: Directory) -> None:
 def _clear(directory: Directory) -> None:
     """Remove what a compaction has left that was never decided."""
     durable.remove(
-        os.path.join(directory.compactions, name) for name in layout.names(directory.compactions) if name != _LOCK
+        os.path.join(directory.compactions, name)
+        for name in layout.names(directory.compactions)
+        if name != _LOCK
     )
 
 

@@ -1,4 +1,6 @@
-"""Files that are to outlive a power cut: what is named here is on the disk before anybody is told of it."""
+"""Files that are to outlive a power cut: what is named here is on the disk before anybody is told
+of it.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def make_folder(path: str) -> None:
 
 
 def move(source: str, target: str) -> bool:
-    """Rename a file within the file system; False: it was moved before. Its folders have to be synced then."""
+    """Rename a file within the file system; False: it was moved before. Its folders have to be
+    synced then.
+    """
     try:
         os.rename(source, target)
     except FileNotFoundError:

@@ -1,8 +1,11 @@
-"""Where things lie in an archive: what readers see, by queue and day, and what they do not, for its name begins with _.
+"""Where things lie in an archive: what readers see, by queue and day, and what they do not, for its
+name begins with _.
 
     queue=video.encode/day=2026-11-21/[batch]-[name].parquet      published
-    _staging/queue=video.encode/[batch]-[writer]/day=.../[name].parquet     being written by that writer
-    _compact/[id].json, [id].parquet                              a compaction, decided once the first is there
+    _staging/queue=video.encode/[batch]-[writer]/day=.../[name].parquet     being written by that
+    writer
+    _compact/[id].json, [id].parquet                              a compaction, decided once the
+    first is there
     _archive.json                                                 which archive this is
 """
 
@@ -18,14 +21,15 @@ from urllib.parse import unquote
 from blueque.archives import durable
 from blueque.errors import ArchiveRefused, InvalidInput
 
-NO_DAY = "__HIVE_DEFAULT_PARTITION__"                  # as Hive and Spark write it
+NO_DAY = "__HIVE_DEFAULT_PARTITION__"  # as Hive and Spark write it
 SUFFIX = ".parquet"
 
 _MARK, _STAGING, _COMPACT = "_archive.json", "_staging", "_compact"
 # What Hive, and so Spark, does not leave as it is in the name of a partition.
 _ESCAPED = {chr(code) for code in range(1, 32)} | {*"\"#%'*/:=?\\{[]^\x7f"}
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")      # of a URL, also without slashes behind it: dbfs:/x
-_MAX_NAME = 255                                        # bytes, on every common file system
+# of a URL, also without slashes behind it: dbfs:/x
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_MAX_NAME = 255  # bytes, on every common file system
 
 
 class File(NamedTuple):
@@ -38,7 +42,11 @@ class File(NamedTuple):
 
 def partition(name: str, value: str | None) -> str:
     """Return the name of the folder of a partition."""
-    text = NO_DAY if value is None else "".join(f"%{ord(char):02X}" if char in _ESCAPED else char for char in value)
+    text = (
+        NO_DAY
+        if value is None
+        else "".join(f"%{ord(char):02X}" if char in _ESCAPED else char for char in value)
+    )
     folder = f"{name}={text}"
     if len(os.fsencode(folder)) > _MAX_NAME:
         raise InvalidInput(f"the {name} {value!r} makes too long a name for a folder")
@@ -56,7 +64,8 @@ def parse_partition(folder: str, name: str) -> tuple[str | None] | None:
 class Directory:
     """One archive on a file system on which a rename is atomic.
 
-    root: its absolute path. identity: what tells it from another one of the same path, on another machine perhaps.
+    root: its absolute path. identity: what tells it from another one of the same path, on another
+        machine perhaps.
     """
 
     def __init__(self, root: str, identity: str) -> None:
@@ -70,7 +79,9 @@ class Directory:
         return os.path.join(self.root, _STAGING, partition("queue", queue))
 
     def open_batches(self, queue: str) -> list[str]:
-        """Return the beginnings of the names of files that somebody may still want to find under that name."""
+        """Return the beginnings of the names of files that somebody may still want to find under
+        that name.
+        """
         return [name.rpartition("-")[0] + "-" for name in names(self.stagings(queue))]
 
     @property
@@ -84,7 +95,11 @@ class Directory:
         """Yield the files that are there for all to see, sorted; those of all queues, or of one."""
         for folder in [partition("queue", queue)] if queue is not None else names(self.root):
             of = parse_partition(folder, "queue")
-            for inner in names(os.path.join(self.root, folder)) if of is not None and of[0] is not None else ():
+            for inner in (
+                names(os.path.join(self.root, folder))
+                if of is not None and of[0] is not None
+                else ()
+            ):
                 day = parse_partition(inner, "day")
                 path = os.path.join(self.root, folder, inner)
                 for name in names(path) if day is not None else ():
@@ -93,7 +108,11 @@ class Directory:
 
     def published(self, queue: str, batch: str) -> list[File]:
         """Return the files of a batch."""
-        return [file for file in self.files(queue) if os.path.basename(file.path).startswith(f"{batch}-")]
+        return [
+            file
+            for file in self.files(queue)
+            if os.path.basename(file.path).startswith(f"{batch}-")
+        ]
 
 
 def staged(staging: str) -> Iterator[tuple[str, str | None]]:
@@ -115,13 +134,16 @@ def create(path: str | os.PathLike[str]) -> Directory:
     try:
         if durable.read_json(mark) is None:
             temporary = f"{mark}.{uuid.uuid4().hex}"
-            durable.write_json(temporary, {"archive": uuid.uuid4().hex, "version": 1}, temporary + "~")
+            durable.write_json(
+                temporary, {"archive": uuid.uuid4().hex, "version": 1}, temporary + "~"
+            )
             try:
-                os.link(temporary, mark)               # unlike a rename, it leaves alone what another has made meanwhile
+                # unlike a rename, it leaves alone what another has made meanwhile
+                os.link(temporary, mark)
                 os.unlink(temporary)
             except FileExistsError:
                 os.unlink(temporary)
-            except OSError:                            # a file system without hard links
+            except OSError:  # a file system without hard links
                 os.rename(temporary, mark)
             durable.sync(root)
     except OSError as error:

@@ -15,17 +15,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 CODEC = "zstd"
-ROWS = 65_536                                          # of a row group, at most
-GROUP_BYTES = 16 * 2**20                               # of a row group before it is packed, about
-OPEN_DAYS = 8                                          # files that are written at a time
+ROWS = 65_536  # of a row group, at most
+GROUP_BYTES = 16 * 2**20  # of a row group before it is packed, about
+OPEN_DAYS = 8  # files that are written at a time
 
 
 class Files:
-    """The files of one writer in a folder: one for each day, or several if its rows come in disorder."""
+    """The files of one writer in a folder: one for each day, or several if its rows come in
+    disorder.
+    """
 
     def __init__(self, folder: str, prefix: str = "") -> None:
         self._folder, self._prefix = folder, prefix
-        self._open: dict[str | None, _Open] = {}       # the one written last at the end
+        self._open: dict[str | None, _Open] = {}  # the one written last at the end
         self._count = 0
         self.rows = 0
 
@@ -55,7 +57,9 @@ class _Open:
     def __init__(self, path: str) -> None:
         from pyarrow import parquet  # here: pyarrow is imported when it is needed, see arrow.py
 
-        self._writer = parquet.ParquetWriter(path, arrow.schema(picking.FILE_FIELDS), compression=CODEC)
+        self._writer = parquet.ParquetWriter(
+            path, arrow.schema(picking.FILE_FIELDS), compression=CODEC
+        )
         self._held: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
 
@@ -72,7 +76,9 @@ class _Open:
 
     def _flush(self) -> None:
         if self._held:
-            self._writer.write_table(arrow.pyarrow().Table.from_batches(self._held), row_group_size=ROWS)
+            self._writer.write_table(
+                arrow.pyarrow().Table.from_batches(self._held), row_group_size=ROWS
+            )
         self._held, self._rows, self._bytes = [], 0, 0
 
 
@@ -91,13 +97,17 @@ def sync_staged(staging: str) -> int:
 
 
 def written(files: Iterable[File]) -> Iterator[list[Written]]:
-    """Yield what the files say of their tasks that tells whether these have changed since, some at a time, in order."""
+    """Yield what the files say of their tasks that tells whether these have changed since, some at
+    a time, in order.
+    """
     from pyarrow import parquet
 
     pa = arrow.pyarrow()
     for file in files:
         with parquet.ParquetFile(file.path) as source:
-            for batch in source.iter_batches(10_000, columns=["task_id", "status", "updated", "attempts"]):
+            for batch in source.iter_batches(
+                10_000, columns=["task_id", "status", "updated", "attempts"]
+            ):
                 updated = batch["updated"].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
                 columns = [batch["task_id"], batch["status"], updated, batch["attempts"]]
                 yield list(map(Written, *[column.to_pylist() for column in columns]))

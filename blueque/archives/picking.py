@@ -11,24 +11,29 @@ from blueque.tables import arrow
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# What a file holds. The queue is in the name of its folder, and listed_as was the status, or it is not in the archive.
+# What a file holds. The queue is in the name of its folder, and listed_as was the status, or it is
+# not in the archive.
 FILE_FIELDS = tuple(name for name in ARCHIVE_FIELDS if name not in ("queue", LISTED_AS))
 
 
 def pick(batch: pa.RecordBatch, queue: str, before: float | None, seen: set[str]) -> pa.RecordBatch:
     """Return those rows of a batch with ARCHIVE_FIELDS that are to be archived, with FILE_FIELDS.
 
-    They have the status by whose list they were found, and have ended before that time, if there is one, by `finished` or
-    else `updated`. seen: the ids of this run; a list may hold one twice, and it is added to.
+    They have the status by whose list they were found, and have ended before that time, if there is
+    one, by `finished` or else `updated`. seen: the ids of this run; a list may hold one twice, and
+    it is added to.
     """
     compute = arrow.pyarrow().compute
     is_ours = compute.and_(
-        compute.equal(batch["status"], batch[LISTED_AS]), compute.fill_null(compute.equal(batch["queue"], queue), True)
+        compute.equal(batch["status"], batch[LISTED_AS]),
+        compute.fill_null(compute.equal(batch["queue"], queue), True),
     )
     if before is not None:
         limit = arrow.pyarrow().scalar(int(before * 1e6)).cast(arrow.types()["timestamp"])
-        is_ours = compute.and_(is_ours, compute.less(compute.coalesce(batch["finished"], batch["updated"]), limit))
-    chosen = batch.filter(is_ours).select(FILE_FIELDS)       # what is null here is not chosen
+        is_ours = compute.and_(
+            is_ours, compute.less(compute.coalesce(batch["finished"], batch["updated"]), limit)
+        )
+    chosen = batch.filter(is_ours).select(FILE_FIELDS)  # what is null here is not chosen
     ids = chosen["task_id"].to_pylist()
     if len({*ids}) == len(ids) and seen.isdisjoint(ids):
         seen.update(ids)
@@ -41,10 +46,16 @@ def pick(batch: pa.RecordBatch, queue: str, before: float | None, seen: set[str]
 
 
 def by_day(batch: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:
-    """Yield the days, in UTC, and the rows of each: when the task ended, else when it changed last, or was made."""
+    """Yield the days, in UTC, and the rows of each: when the task ended, else when it changed last,
+    or was made.
+    """
     pa = arrow.pyarrow()
     compute = pa.compute
     days = compute.coalesce(batch["finished"], batch["updated"], batch["created"]).cast(pa.date32())
     for day in compute.unique(days).to_pylist():
-        is_then = compute.is_null(days) if day is None else compute.fill_null(compute.equal(days, pa.scalar(day)), False)
+        is_then = (
+            compute.is_null(days)
+            if day is None
+            else compute.fill_null(compute.equal(days, pa.scalar(day)), False)
+        )
         yield None if day is None else day.isoformat(), batch.filter(is_then)

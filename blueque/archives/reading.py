@@ -1,4 +1,6 @@
-"""Reads an archive: every row that is published, each once, also while somebody archives or compacts."""
+"""Reads an archive: every row that is published, each once, also while somebody archives or
+compacts.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +26,19 @@ _TRIES = 100
 
 
 def read(
-    directory: str | os.PathLike[str], *, queue: str | None = None, days: tuple[date | str, date | str] | None = None,
-    fields: tuple[str, ...] | list[str] | None = None, latest: bool = True,
+    directory: str | os.PathLike[str],
+    *,
+    queue: str | None = None,
+    days: tuple[date | str, date | str] | None = None,
+    fields: tuple[str, ...] | list[str] | None = None,
+    latest: bool = True,
 ) -> pa.Table:
     """Return the tasks in an archive as one table of Arrow, in memory as a whole.
 
     queue, days: only those of that queue, and of the days from the first to the last of the two.
     fields: names of columns: those of `FIELDS`, all if left out.
-    latest: only the newest state of each task that was archived more than once, as one that was put in line again is.
+    latest: only the newest state of each task that was archived more than once, as one that was put
+        in line again is.
     Raises ArchiveRefused, InvalidInput, NotInstalled.
     """
     wanted = _require_fields(fields)
@@ -40,7 +47,7 @@ def read(
         files = [file for file in view(place, queue) if days is None or is_within(file.day, *days)]
         try:
             table = _table(files, wanted, latest)
-        except FileNotFoundError:                      # compacted since
+        except FileNotFoundError:  # compacted since
             continue
         return _latest(table).select(wanted) if latest else table.select(wanted)
     raise Contended("read", _TRIES)
@@ -54,7 +61,8 @@ def view(directory: Directory, queue: str | None = None) -> list[File]:
         old = {path for one in decided for path in one.remove}
         new = [
             one.add if os.path.exists(one.add.path) else one.add._replace(path=one.made)
-            for one in decided if queue in (None, one.add.queue)
+            for one in decided
+            if queue in (None, one.add.queue)
         ]
         hidden = old | {one.add.path for one in decided}
         files = [file for file in directory.files(queue) if file.path not in hidden]
@@ -66,7 +74,11 @@ def view(directory: Directory, queue: str | None = None) -> list[File]:
 def _require_fields(fields: tuple[str, ...] | list[str] | None) -> list[str]:
     if fields is None:
         return list(FIELDS)
-    names = list(columns.require_fields([name for name in fields if name != DAY])) if [*fields] != [DAY] else []
+    names = (
+        list(columns.require_fields([name for name in fields if name != DAY]))
+        if [*fields] != [DAY]
+        else []
+    )
     if LISTED_AS in names:
         raise InvalidInput(f"an archive has no column {LISTED_AS!r}: it is the status")
     return list(fields)
@@ -82,15 +94,25 @@ def _table(files: list[File], wanted: list[str], latest: bool) -> pa.Table:
     pa = arrow.pyarrow()
     needed = [*wanted, *(name for name in ("task_id", "updated") if latest and name not in wanted)]
     inside = [name for name in needed if name in FILE_FIELDS]
-    schema = pa.schema([pa.field(DAY, pa.date32()) if name == DAY else arrow.schema([name]).field(0) for name in needed])
+    schema = pa.schema(
+        [
+            pa.field(DAY, pa.date32()) if name == DAY else arrow.schema([name]).field(0)
+            for name in needed
+        ]
+    )
     found = [schema.empty_table()]
     for file in files:
         with parquet.ParquetFile(file.path) as source:
             rows = source.read([name for name in inside if name in source.schema_arrow.names])
         rows = compaction.as_written(rows, arrow.schema(inside), file)
-        told = {"queue": file.queue, DAY: None if file.day is None else date.fromisoformat(file.day)}
+        told = {
+            "queue": file.queue,
+            DAY: None if file.day is None else date.fromisoformat(file.day),
+        }
         arrays = [
-            rows[field.name] if field.name in inside else pa.repeat(pa.scalar(told[field.name], field.type), rows.num_rows)
+            rows[field.name]
+            if field.name in inside
+            else pa.repeat(pa.scalar(told[field.name], field.type), rows.num_rows)
             for field in schema
         ]
         found.append(pa.Table.from_arrays(arrays, schema=schema))
@@ -104,6 +126,8 @@ def _latest(table: pa.Table) -> pa.Table:
         return table
     changed = pa.compute.fill_null(table["updated"].cast(pa.int64()), -(2**63))
     order = pa.compute.sort_indices(changed)
-    places = pa.table({"task_id": table["task_id"].take(order), "place": pa.array(range(table.num_rows))})
+    places = pa.table(
+        {"task_id": table["task_id"].take(order), "place": pa.array(range(table.num_rows))}
+    )
     last = places.group_by("task_id").aggregate([("place", "max")])["place_max"]
     return table.take(order.take(last))

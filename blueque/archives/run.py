@@ -1,4 +1,6 @@
-"""The archive of a queue: its finished tasks go to Parquet files by day, then out of Redis, batch by batch."""
+"""The archive of a queue: its finished tasks go to Parquet files by day, then out of Redis, batch
+by batch.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ from blueque.archives.layout import Directory
 from blueque.archives.window import ended_before, window
 from blueque.client import Client
 from blueque.connection.redis import Redis
-from blueque.errors import ArchiveRefused, BatchTaken, BluequeError, InvalidInput, RedisAway, RedisRefused
+from blueque.errors import (
+    ArchiveRefused,
+    BatchTaken,
+    BluequeError,
+    InvalidInput,
+    RedisAway,
+    RedisRefused,
+)
 from blueque.model.columns import ARCHIVE_FIELDS
 from blueque.model.encoding import require_number, require_queue_name, require_whole
 from blueque.model.snapshot import Slice, Snapshot, require_statuses
@@ -23,8 +32,8 @@ from blueque.model.states import FINISHED
 from blueque.model.units import parse_duration
 from blueque.tables import reader
 
-BATCH = 250_000                                        # tasks
-KEEP = 3600                                            # seconds that a snapshot is held; a newer one is taken in time
+BATCH = 250_000  # tasks
+KEEP = 3600  # seconds that a snapshot is held; a newer one is taken in time
 
 log = logging.getLogger("blueque")
 
@@ -32,7 +41,8 @@ log = logging.getLogger("blueque")
 class Progress(NamedTuple):
     """How far the archive of a queue is.
 
-    stage: wait, write, publish or delete. done, total: tasks of this batch; of `wait` it is the record of the other one.
+    stage: wait, write, publish or delete. done, total: tasks of this batch; of `wait` it is the
+        record of the other one.
     """
 
     stage: str
@@ -43,10 +53,13 @@ class Progress(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What an engine has to write: the tasks of these slices that `picking.pick` picks, into files below `staging`.
+    """What an engine has to write: the tasks of these slices that `picking.pick` picks, into files
+    below `staging`.
 
-    A file lies in the folder of its day and has picking.FILE_FIELDS: `[staging]/day=2026-11-21/[name].parquet`.
-    before: only what has ended before, in Unix seconds; None: all. total: how many ids the slices hold.
+    A file lies in the folder of its day and has picking.FILE_FIELDS:
+    `[staging]/day=2026-11-21/[name].parquet`.
+    before: only what has ended before, in Unix seconds; None: all. total: how many ids the slices
+        hold.
     tell: takes how many are written so far, and raises BatchTaken when another has taken over.
     """
 
@@ -62,7 +75,8 @@ class Work(NamedTuple):
 class Archived(NamedTuple):
     """What has come of an archive run.
 
-    written: tasks now in the archive. deleted: of these, gone from Redis by it; the others were changed, or deleted, since.
+    written: tasks now in the archive. deleted: of these, gone from Redis by it; the others were
+        changed, or deleted, since.
     resumed: batches that another run had left unfinished.
     """
 
@@ -97,12 +111,16 @@ def archive(
     engine: Engine | None = None,
     tell: Tell = lambda progress: None,
 ) -> Archived:
-    """Move the finished tasks of a queue into Parquet files by queue and day, and delete from Redis what is there then.
+    """Move the finished tasks of a queue into Parquet files by queue and day, and delete from Redis
+    what is there then.
 
-    directory: an archive, made if need be; several queues share one. older_than: seconds since their end, or as "7d".
-    limit: how many tasks at most; batch: how many at a time. engine: what writes the files; else pyarrow does.
+    directory: an archive, made if need be; several queues share one. older_than: seconds since
+        their end, or as "7d".
+    limit: how many tasks at most; batch: how many at a time. engine: what writes the files; else
+        pyarrow does.
     tell: is called with a Progress, often.
-    A run that was killed is continued by the next one, wherever it was; one that is at work is waited for.
+    A run that was killed is continued by the next one, wherever it was; one that is at work is
+    waited for.
     Raises ArchiveRefused, NotInstalled, RedisAway. Source: docs/protocol/archive.md, "claim_batch".
     """
     if client is not None and url is not None:
@@ -112,7 +130,7 @@ def archive(
     seconds = None if age is None else require_number(age, "older_than")
     most = None if limit is None else require_whole(limit, "limit", 1, 2**62)
     size = require_whole(batch, "batch", 1, 10_000_000)
-    reader.schema()                                    # is pyarrow there, before anything is begun?
+    reader.schema()  # is pyarrow there, before anything is begun?
     own = Client(url) if client is None else client
     name, place = require_queue_name(queue), layout.create(directory)
     try:
@@ -122,7 +140,9 @@ def archive(
     except OSError as error:
         if isinstance(error, BluequeError):
             raise
-        raise ArchiveRefused(place.root, f"{error.strerror}: {error.filename or ''}".rstrip(": ")) from error
+        raise ArchiveRefused(
+            place.root, f"{error.strerror}: {error.filename or ''}".rstrip(": ")
+        ) from error
     finally:
         if client is None:
             own.close()
@@ -140,13 +160,31 @@ def write(redis: Redis, work: Work) -> None:
 
 class _Run:
     def __init__(
-        self, client: Client, queue: str, directory: Directory, statuses: list[str], before: float | None, size: int,
-        engine: Engine, tell: Tell,
+        self,
+        client: Client,
+        queue: str,
+        directory: Directory,
+        statuses: list[str],
+        before: float | None,
+        size: int,
+        engine: Engine,
+        tell: Tell,
     ) -> None:
-        self._client, self._redis, self._queue, self._directory = client, client._redis, queue, directory
-        self._statuses, self._before, self._size, self._engine, self._tell = statuses, before, size, engine, tell
+        self._client, self._redis, self._queue, self._directory = (
+            client,
+            client._redis,
+            queue,
+            directory,
+        )
+        self._statuses, self._before, self._size, self._engine, self._tell = (
+            statuses,
+            before,
+            size,
+            engine,
+            tell,
+        )
         self._snapshot: Snapshot | None = None
-        self._position = 0                             # in the snapshot, up to which it is archived
+        self._position = 0  # in the snapshot, up to which it is archived
         self._batches: list[str] = []
         self._resumed: list[str] = []
         self._written = self._deleted = 0
@@ -165,14 +203,19 @@ class _Run:
         finally:
             self._thaw()
         return Archived(
-            self._queue, self._directory.root, tuple(self._batches), tuple(self._resumed), self._written, self._deleted,
+            self._queue,
+            self._directory.root,
+            tuple(self._batches),
+            tuple(self._resumed),
+            self._written,
+            self._deleted,
             time.monotonic() - began,
         )
 
     def _carry(self, claim: Claim, size: int) -> None:
         try:
             self._carry_on(claim, size)
-        except BatchTaken as error:                    # we were taken for dead; that one goes on, and we wait for it
+        except BatchTaken as error:  # we were taken for dead; that one goes on, and we wait for it
             log.warning("archive queue=%s: %s", self._queue, error)
         except BaseException:
             claim.leave()
@@ -187,7 +230,12 @@ class _Run:
         if claim.state == "written":
             steps.publish(self._directory, claim)
         if claim.state == "published":
-            steps.delete(self._redis, self._directory, claim, lambda done: self._say("delete", claim, done, claim.rows))
+            steps.delete(
+                self._redis,
+                self._directory,
+                claim,
+                lambda done: self._say("delete", claim, done, claim.rows),
+            )
         steps.finish(self._directory, claim)
         if claim.rows:
             self._batches.append(claim.batch)
@@ -204,11 +252,14 @@ class _Run:
             self._say("write", claim, done, total)
 
         try:
-            self._engine(self._redis, Work(self._queue, claim.batch, pieces, self._before, staging, total, tell))
+            self._engine(
+                self._redis,
+                Work(self._queue, claim.batch, pieces, self._before, staging, total, tell),
+            )
             steps.write_down(self._directory, claim)
         except Exception:
-            with suppress(RedisAway, RedisRefused):    # then the first error says more
-                claim.make_sure()                      # or has another one removed what we have written?
+            with suppress(RedisAway, RedisRefused):  # then the first error says more
+                claim.make_sure()  # or has another one removed what we have written?
             raise
         self._position += size
 
@@ -232,7 +283,7 @@ class _Run:
 
     def _thaw(self) -> None:
         if self._snapshot is not None:
-            with suppress(BluequeError):               # it expires by itself
+            with suppress(BluequeError):  # it expires by itself
                 self._client.thaw(self._snapshot)
             self._snapshot = None
 

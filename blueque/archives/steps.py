@@ -1,6 +1,8 @@
-"""The way of a batch: written, published, deleted. Each step can be done again from its beginning, by anybody.
+"""The way of a batch: written, published, deleted. Each step can be done again from its beginning,
+by anybody.
 
-Files are on the disk before the record says so, and a task is deleted only if it is what a published file says.
+Files are on the disk before the record says so, and a task is deleted only if it is what a
+published file says.
 """
 
 from __future__ import annotations
@@ -19,12 +21,17 @@ from blueque.errors import ArchiveRefused
 from blueque.model import keys
 from blueque.protocol.archiving import MOST
 
-Tell = Callable[[int], object]                         # how many tasks so far
+Tell = Callable[[int], object]  # how many tasks so far
 
 
 def prepare(directory: Directory, claim: Claim) -> str:
-    """Return the folder for the files of a batch that nobody has written; what others have begun is removed."""
-    folder, ours = directory.stagings(claim.queue), directory.staging(claim.queue, claim.batch, claim.writer)
+    """Return the folder for the files of a batch that nobody has written; what others have begun is
+    removed.
+    """
+    folder, ours = (
+        directory.stagings(claim.queue),
+        directory.staging(claim.queue, claim.batch, claim.writer),
+    )
     durable.make_folder(folder)
     for name in os.listdir(folder):
         durable.remove_tree(os.path.join(folder, name))
@@ -81,7 +88,7 @@ def _require_all(directory: Directory, claim: Claim) -> None:
     """Raise ArchiveRefused if files are missing: then somebody has removed them."""
     rows = parquet.count_rows(directory.published(claim.queue, claim.batch))
     if rows != claim.rows:
-        claim.make_sure()                              # or is it that another has gone on, and compacted them?
+        claim.make_sure()  # or is it that another has gone on, and compacted them?
         raise ArchiveRefused(
             directory.root,
             f"batch {claim.batch} of queue {claim.queue!r} has {rows} rows in its files, and {claim.rows} were written: put "

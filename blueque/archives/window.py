@@ -1,4 +1,6 @@
-"""What of a snapshot goes into the next batch: from the oldest on, and no more than has ended before some time."""
+"""What of a snapshot goes into the next batch: from the oldest on, and no more than has ended
+before some time.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,12 @@ from blueque.connection.redis import Redis
 from blueque.model.snapshot import Slice, Snapshot
 from blueque.tables import reader
 
-_PROBE = 8                                             # entries in a row of which one will be a task with a time
+_PROBE = 8  # entries in a row of which one will be a task with a time
 
 
 def ended_before(redis: Redis, snapshot: Snapshot, before: float) -> Snapshot:
-    """Return the part of a snapshot that has ended before that time, if its lists are in the order of their ends.
+    """Return the part of a snapshot that has ended before that time, if its lists are in the order
+    of their ends.
 
     They are, but for the clocks of the hosts; so whoever reads it looks at each task again.
     """

@@ -1,4 +1,6 @@
-"""Doctor: what `blueque doctor` asks: is the server in order, is everything in it as it must be, and can it be mended?"""
+"""Doctor: what `blueque doctor` asks: is the server in order, is everything in it as it must be,
+and can it be mended?
+"""
 
 from __future__ import annotations
 
@@ -32,14 +34,15 @@ class Doctor:
         self._redis = redis
 
     def check(self, settle: float = 0.0) -> list[Check]:
-        """Look at the server itself, at whether somebody puts in line what is due, and for what nobody has ended.
+        """Look at the server itself, at whether somebody puts in line what is due, and for what
+        nobody has ended.
 
         settle: for how many seconds a process has to be gone and its task still started.
         """
         checks = server_check.check(self._redis)
         try:
             seen = overview.overview(self._redis)
-        except RedisRefused:                           # a key is of a wrong type: the audit says so
+        except RedisRefused:  # a key is of a wrong type: the audit says so
             return checks
         queues = [line.queue for line in seen.lines]
         left = Leftovers(self._redis).find(queues, server_check.FORGOTTEN)
@@ -54,18 +57,24 @@ class Doctor:
             return
         time.sleep(settle)
         again = self._started_without_process(sorted({task.queue or "" for task in first.values()}))
-        living = {(one.id, one.queue) for one in nodes if one.state not in ("dead", "gone") and not is_process_gone(one)}
+        living = {
+            (one.id, one.queue)
+            for one in nodes
+            if one.state not in ("dead", "gone") and not is_process_gone(one)
+        }
         for key in first.keys() & again.keys():
             yield _of_gone(again[key], (again[key].node, again[key].queue) in living)
 
     def _started_without_process(self, queues: list[str]) -> dict[tuple[str, str | None], Task]:
         return {
-            (task.id, task.token): task for task in Inspector(self._redis).started(queues)
+            (task.id, task.token): task
+            for task in Inspector(self._redis).started(queues)
             if process.is_gone(task.pid or 0, task.fields)
         }
 
     def audit(self, settle: float) -> Report:
-        """Look at every key, and after `settle` seconds again at what is not as it must be; report what has stayed so.
+        """Look at every key, and after `settle` seconds again at what is not as it must be; report
+        what has stayed so.
 
         Source: docs/protocol/audit.md, "Invariants".
         """
@@ -75,21 +84,28 @@ class Doctor:
         """Repair one finding. False: there is no repair, or it is not as it was found any more."""
         is_repaired = audit.repair(self._redis, finding, time.time())
         if is_repaired:
-            log.info("%s code=%s key=%s task=%s", finding.fix, finding.code, finding.key, finding.task)
+            log.info(
+                "%s code=%s key=%s task=%s", finding.fix, finding.code, finding.key, finding.task
+            )
         return is_repaired
-
 
     def _archives(self, queues: list[str]) -> Iterator[Check]:
         """Yield the batches that were left on their way into an archive."""
         inspector = Inspector(self._redis)
         now = inspector.now()
-        for queue, record in zip(queues, inspector.archiving(queues) if queues else (), strict=True):
+        for queue, record in zip(
+            queues, inspector.archiving(queues) if queues else (), strict=True
+        ):
             age = now - (to_microseconds(record.get("beat_at", "")) or 0) / 1e6
             if record and age > server_check.FORGOTTEN:
-                way_out = hints.of_queue("archive", queue, shlex.quote(record.get("directory", "DIRECTORY")))
+                way_out = hints.of_queue(
+                    "archive", queue, shlex.quote(record.get("directory", "DIRECTORY"))
+                )
                 what = f"queue {queue}: batch {record.get('batch')} of its archive is {record.get('state')}"
                 who = record.get("by", "somebody")
-                sentence = f"{what}, and {who} has not gone on with it for {span(age)}: {way_out} does."
+                sentence = (
+                    f"{what}, and {who} has not gone on with it for {span(age)}: {way_out} does."
+                )
                 yield Check("archives", "warn", sentence)
 
 
@@ -109,7 +125,9 @@ def _of_run(left: Leftover) -> Check:
     way_out = hints.of_queue("gc", left.queue)
     if left.way == "finish":
         chunks = count(left.record["unpublished"], "chunk")
-        sentence = f"{what} has been decided {since}, and {chunks} of its tasks are not in line: {way_out}"
+        sentence = (
+            f"{what} has been decided {since}, and {chunks} of its tasks are not in line: {way_out}"
+        )
         return Check("runs", "warn", f"{sentence} puts them there.")
     chunks = count(len(left.chunks), "chunk")
     if left.way == "discard":
@@ -117,4 +135,6 @@ def _of_run(left: Leftover) -> Check:
         return Check("runs", "ok", f"{sentence}: {way_out} discards them.")
     staged = f", with {chunks} of tasks that are not in line" if left.chunks else ""
     way_out = hints.drop_run(left.queue, left.run)
-    return Check("runs", "ok", f"{what} has been open {since}{staged}. If nobody will end it: {way_out}.")
+    return Check(
+        "runs", "ok", f"{what} has been open {since}{staged}. If nobody will end it: {way_out}."
+    )

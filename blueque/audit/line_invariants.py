@@ -13,7 +13,7 @@ from blueque.model.states import Place
 from blueque.queries.waiting_lines import lacking
 from blueque.text import hints
 
-MANY = 100                                             # lines that a listener looks at in one go
+MANY = 100  # lines that a listener looks at in one go
 
 _PRIORITY = re.compile(r"(0|-?[1-9][0-9]{0,2})(,.+)?")
 
@@ -23,7 +23,9 @@ def judge_lines(picture: Picture) -> Iterator[Finding]:
     living: dict[str, dict[str, dict[str, int]]] = {}
     for (queue, node), standing in picture.listeners.items():
         if standing.state == "alive":
-            living.setdefault(queue, {})[node] = dict((parse_needs(standing.resources) or Needs()).resources)
+            living.setdefault(queue, {})[node] = dict(
+                (parse_needs(standing.resources) or Needs()).resources
+            )
     work = {queue for queue, length in picture.in_line.items() if length}
     empty: Counter[str] = Counter()
     for (queue, name), seen in picture.lines.items():
@@ -33,35 +35,57 @@ def judge_lines(picture: Picture) -> Iterator[Finding]:
         if not {key, keys.lines(queue)} & picture.oddities.keys():
             yield from _line(queue, name, seen, living.get(queue, {}))
     for queue, number in empty.items():
-        # A few are no matter: a listener drops them when it looks, and until then they cost nothing.
+        # A few are no matter: a listener drops them when it looks, and until then they cost
+        # nothing.
         if number > MANY:
-            sentence = f"{keys.lines(queue)} has {number} lines of queue {queue} in which nobody stands."
+            sentence = (
+                f"{keys.lines(queue)} has {number} lines of queue {queue} in which nobody stands."
+            )
             yield Finding("empty_line", keys.lines(queue), None, queue, sentence, "drop_line")
     for queue, (max_concurrency, paused) in picture.settings.items():
         yield from _settings(queue, max_concurrency, paused, queue in work)
 
 
 def judge_locks(picture: Picture) -> Iterator[Finding]:
-    """Yield the locks that more tasks hold than any of them allows; `judge_task` has looked at all of these."""
+    """Yield the locks that more tasks hold than any of them allows; `judge_task` has looked at all
+    of these.
+    """
     for lock, count in picture.holders.items():
         limit = picture.limits[lock]
         if count > limit:
-            sentence = f"{count} tasks hold lock {lock}, which {limit} may: those that run now run on."
+            sentence = (
+                f"{count} tasks hold lock {lock}, which {limit} may: those that run now run on."
+            )
             place = Place("lock", "", line=lock)
             yield Finding("overfull", place.key, None, None, sentence, None, text=lock, place=place)
 
 
-def _line(queue: str, name: str, seen: LineSeen, living: dict[str, dict[str, int]]) -> Iterator[Finding]:
-    key, place, what = keys.line(queue, name), Place("line", queue, line=name), f"line {name} of queue {queue}"
+def _line(
+    queue: str, name: str, seen: LineSeen, living: dict[str, dict[str, int]]
+) -> Iterator[Finding]:
+    key, place, what = (
+        keys.line(queue, name),
+        Place("line", queue, line=name),
+        f"line {name} of queue {queue}",
+    )
 
-    def found(code: str, key: str, sentence: str, fix: str | None, task: str | None = None) -> Finding:
+    def found(
+        code: str, key: str, sentence: str, fix: str | None, task: str | None = None
+    ) -> Finding:
         return Finding(code, key, task, queue, sentence, fix, text=name, place=place)
 
     needs = needs_of(name)
-    if needs is None or name == DEFAULT or not _PRIORITY.fullmatch(name) or abs(priority_of(name)) > HIGHEST:
+    if (
+        needs is None
+        or name == DEFAULT
+        or not _PRIORITY.fullmatch(name)
+        or abs(priority_of(name)) > HIGHEST
+    ):
         sentence = f"{what} has a name that makes no sense"
         if seen.length:
-            yield found("bad_line", key, f"{sentence}, and nobody takes its {seen.length} tasks.", None)
+            yield found(
+                "bad_line", key, f"{sentence}, and nobody takes its {seen.length} tasks.", None
+            )
         elif seen.score is not None:
             yield found("bad_line", keys.lines(queue), f"{sentence}.", "drop_line")
         return
@@ -88,7 +112,9 @@ def _line(queue: str, name: str, seen: LineSeen, living: dict[str, dict[str, int
 
 
 def _lacking(needs: Needs, lack: str, living: dict[str, dict[str, int]]) -> str:
-    """Return what the listeners of a queue have not; lack: the name of a resource that one of them has too little of."""
+    """Return what the listeners of a queue have not; lack: the name of a resource that one of them
+    has too little of.
+    """
     best = max(sorted(living), key=lambda node: living[node].get(lack, 0))
     most = living[best].get(lack, 0)
     if most >= dict(needs.resources)[lack]:
@@ -98,20 +124,27 @@ def _lacking(needs: Needs, lack: str, living: dict[str, dict[str, int]]) -> str:
     return f"the most {lack} that a listener of that queue has is {hints.amount(most)}, {best}."
 
 
-def _settings(queue: str, max_concurrency: str | None, paused: str | None, has_work: bool) -> Iterator[Finding]:
+def _settings(
+    queue: str, max_concurrency: str | None, paused: str | None, has_work: bool
+) -> Iterator[Finding]:
     key = keys.settings(queue)
 
     def found(code: str, sentence: str) -> Finding:
         return Finding(code, key, None, queue, sentence, None, text=max_concurrency)
 
     if max_concurrency is not None and not max_concurrency.isdecimal():
-        yield found("settings", f"the max_concurrency of queue {queue} is {max_concurrency!r}, no number: it has no effect.")
+        yield found(
+            "settings",
+            f"the max_concurrency of queue {queue} is {max_concurrency!r}, no number: it has no effect.",
+        )
     elif max_concurrency is not None and int(max_concurrency) == 0 and has_work:
         command = hints.of_queue("limit", queue, "N")
         yield found("stuck", f"queue {queue} has work, and may run 0 tasks: {command}, or none.")
     if paused is not None and not _is_time(paused):
         command = hints.of_queue("resume", queue)
-        yield found("settings", f"queue {queue} is paused since {paused!r}, which is no time: {command}")
+        yield found(
+            "settings", f"queue {queue} is paused since {paused!r}, which is no time: {command}"
+        )
 
 
 def _is_time(text: str) -> bool:

@@ -1,4 +1,6 @@
-"""A picture of Redis, or of a part of it, as an audit has seen it, and what a finding is. Nothing here talks to Redis."""
+"""A picture of Redis, or of a part of it, as an audit has seen it, and what a finding is. Nothing
+here talks to Redis.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,27 @@ from typing import Any, NamedTuple
 from blueque.model.states import Entry, Place, Whereabouts
 
 # What costs order and time, but neither loses a task nor runs one twice.
-WARNINGS = frozenset({
-    "dead_listener", "double", "empty_line", "garbage", "kept", "left_behind", "leftover", "line_score", "node", "orders",
-    "overfull", "popped", "score", "settings", "stuck", "unknown_key", "waiting",
-})
+WARNINGS = frozenset(
+    {
+        "dead_listener",
+        "double",
+        "empty_line",
+        "garbage",
+        "kept",
+        "left_behind",
+        "leftover",
+        "line_score",
+        "node",
+        "orders",
+        "overfull",
+        "popped",
+        "score",
+        "settings",
+        "stuck",
+        "unknown_key",
+        "waiting",
+    }
+)
 
 
 class Finding(NamedTuple):
@@ -69,7 +88,14 @@ class Hash(NamedTuple):
     def whereabouts(self) -> Whereabouts:
         """What says where it has to be."""
         return Whereabouts(
-            self.status, self.queue, self.node, self.pid, self.priority, self.needs, self.lock, self.counted
+            self.status,
+            self.queue,
+            self.node,
+            self.pid,
+            self.priority,
+            self.needs,
+            self.lock,
+            self.counted,
         )
 
     @property
@@ -81,20 +107,23 @@ class Hash(NamedTuple):
 class Standing(NamedTuple):
     """What Redis knows of a listener.
 
-    state: of its registration; None: it has none, and is of 1.0.0 if it is a member of the listeners.
+    state: of its registration; None: it has none, and is of 1.0.0 if it is a member of the
+        listeners.
     """
 
     state: str | None = None
     instance: str | None = None
     is_member: bool = False
-    is_noted: bool = False                             # among the nodes, which have their last beat
+    is_noted: bool = False  # among the nodes, which have their last beat
     has_orders: bool = False
     holds: int = 0
-    resources: str = ""                                # what its node has, as text of `lines.write_needs`
+    resources: str = ""  # what its node has, as text of `lines.write_needs`
 
     @property
     def lives(self) -> bool:
-        """Tell whether it is taken to live: it is registered so, or a member and not registered, as 1.0.0's are."""
+        """Tell whether it is taken to live: it is registered so, or a member and not registered, as
+        1.0.0's are.
+        """
         return self.is_member if self.state is None else self.state != "dead"
 
     @property
@@ -123,7 +152,8 @@ class Picture:
     oddities: the keys that should not be, or not as they are, with the sentence that says why.
     lines: by queue and name. settings: of a queue, `max_concurrency` and `paused`.
     in_line: how many tasks are in the default line of a queue.
-    holders: how many of the tasks that were judged hold a lock. limits: the most that one of those allows.
+    holders: how many of the tasks that were judged hold a lock. limits: the most that one of those
+        allows.
     """
 
     scores: dict[str, float | None] = field(default_factory=dict)

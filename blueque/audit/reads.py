@@ -1,4 +1,6 @@
-"""What the two looks of an audit ask, and where the answers go: into a picture of Redis, as `invariants` wants it."""
+"""What the two looks of an audit ask, and where the answers go: into a picture of Redis, as
+`invariants` wants it.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +13,26 @@ from blueque.model import keys
 from blueque.model.lines import needs_of
 from blueque.model.states import MARK, Entry, Place
 
-BATCH = 1000                                           # keys or entries in one round trip
+BATCH = 1000  # keys or entries in one round trip
 
 T = TypeVar("T")
-Pair = tuple[str, str]                                 # queue, node
-Question = tuple[Command, Callable[[Any], object]]     # and what to do with the answer
+Pair = tuple[str, str]  # queue, node
+Question = tuple[Command, Callable[[Any], object]]  # and what to do with the answer
 
 _FIELDS = (
-    "status", "queue", "node", "pid", "token", "attempt", "reclaimed_node", "updated", "priority", "needs", "lock",
-    "counted", "run",
+    "status",
+    "queue",
+    "node",
+    "pid",
+    "token",
+    "attempt",
+    "reclaimed_node",
+    "updated",
+    "priority",
+    "needs",
+    "lock",
+    "counted",
+    "run",
 )
 
 
@@ -36,14 +49,16 @@ class Rolls:
     def __init__(self) -> None:
         self.members: set[str] = set()
         self.noted: set[str] = set()
-        self.running: set[str] = set()                 # nodes of started tasks
+        self.running: set[str] = set()  # nodes of started tasks
         self.registrations: dict[str, Sequence[str | None]] = {}
         self.held: dict[str, int] = {}
         self.orders: set[str] = set()
 
     @property
     def nodes(self) -> set[str]:
-        return self.members | self.noted | self.registrations.keys() | self.held.keys() | self.orders
+        return (
+            self.members | self.noted | self.registrations.keys() | self.held.keys() | self.orders
+        )
 
 
 def conclude(picture: Picture, rolls: dict[str, Rolls]) -> None:
@@ -55,13 +70,22 @@ def conclude(picture: Picture, rolls: dict[str, Rolls]) -> None:
             if node in roll.registrations and state is None:
                 state = "?"
             picture.listeners[queue, node] = Standing(
-                state, instance, node in roll.members, node in roll.noted, node in roll.orders, roll.held.get(node, 0),
+                state,
+                instance,
+                node in roll.members,
+                node in roll.noted,
+                node in roll.orders,
+                roll.held.get(node, 0),
                 resources or "",
             )
 
 
 def note(
-    picture: Picture, place: Place, texts: Iterable[str], roll: Rolls, only: Iterable[str] | None = None
+    picture: Picture,
+    place: Place,
+    texts: Iterable[str],
+    roll: Rolls,
+    only: Iterable[str] | None = None,
 ) -> None:
     """Remember what a place holds; of tasks only these, if told which."""
     for text in texts:
@@ -80,7 +104,9 @@ def note(
             picture.note(task, place, text)
 
 
-def note_staged(picture: Picture, chunk: str, texts: Iterable[str], only: Iterable[str] | None = None) -> None:
+def note_staged(
+    picture: Picture, chunk: str, texts: Iterable[str], only: Iterable[str] | None = None
+) -> None:
     """Remember the tasks of a chunk, without what stands before them; only these, if told which."""
     for text in texts:
         task = text.partition(" ")[0]
@@ -89,7 +115,9 @@ def note_staged(picture: Picture, chunk: str, texts: Iterable[str], only: Iterab
 
 
 def note_waiting(picture: Picture, lock: str, members: Iterable[str]) -> Iterator[Pair]:
-    """Remember what cannot mean anything among the lines that wait for a lock; yield the others, and their queues."""
+    """Remember what cannot mean anything among the lines that wait for a lock; yield the others,
+    and their queues.
+    """
     for member in members:
         line, is_there, queue = member.partition("_")
         needs = needs_of(line)
@@ -102,7 +130,7 @@ def note_waiting(picture: Picture, lock: str, members: Iterable[str]) -> Iterato
 def _task_of(member: str) -> str | None:
     try:
         return keys.parse_started_member(member)[2]
-    except ValueError:                                 # another program's
+    except ValueError:  # another program's
         return None
 
 
@@ -112,11 +140,17 @@ def about_task(task: str, found: dict[str, Hash]) -> list[Question]:
     def take_fields(values: Sequence[str | None]) -> None:
         found[task] = Hash(frozenset(names), *values)
 
-    return [(("HKEYS", keys.task(task)), names.extend), (("HMGET", keys.task(task), *_FIELDS), take_fields)]
+    return [
+        (("HKEYS", keys.task(task)), names.extend),
+        (("HMGET", keys.task(task), *_FIELDS), take_fields),
+    ]
 
 
 def about_listeners(
-    picture: Picture, rolls: dict[str, Rolls], pairs: Iterable[Pair], only: Iterable[str] | None = None
+    picture: Picture,
+    rolls: dict[str, Rolls],
+    pairs: Iterable[Pair],
+    only: Iterable[str] | None = None,
 ) -> list[Question]:
     questions: list[Question] = []
     for queue, node in pairs:
@@ -126,23 +160,32 @@ def about_listeners(
             if exists:
                 roll.registrations[node] = (None, None, None)
 
-        def take_registration(values: Sequence[str | None], roll: Rolls = roll, node: str = node) -> None:
+        def take_registration(
+            values: Sequence[str | None], roll: Rolls = roll, node: str = node
+        ) -> None:
             if node in roll.registrations:
                 roll.registrations[node] = values
 
-        def take_held(held: Sequence[str], roll: Rolls = roll, queue: str = queue, node: str = node) -> None:
+        def take_held(
+            held: Sequence[str], roll: Rolls = roll, queue: str = queue, node: str = node
+        ) -> None:
             if held:
                 roll.held[node] = len(held)
             note(picture, Place("reserved", queue, node), held, roll, only)
 
-        def take_orders(marks: Sequence[str], roll: Rolls = roll, queue: str = queue, node: str = node) -> None:
+        def take_orders(
+            marks: Sequence[str], roll: Rolls = roll, queue: str = queue, node: str = node
+        ) -> None:
             if marks:
                 roll.orders.add(node)
             note(picture, Place("orders", queue, node), marks, roll)
 
         questions += [
             (("EXISTS", keys.listener(queue, node)), take_existence),
-            (("HMGET", keys.listener(queue, node), "instance", "state", "resources"), take_registration),
+            (
+                ("HMGET", keys.listener(queue, node), "instance", "state", "resources"),
+                take_registration,
+            ),
             (("LRANGE", keys.reserved(queue, node), 0, -1), take_held),
             (("ZRANGE", keys.orders(queue, node), 0, -1), take_orders),
         ]
@@ -154,12 +197,16 @@ def about_line(picture: Picture, queue: str, line: str) -> list[Question]:
     questions: list[Question] = [
         (("LLEN", key), lambda length: picture.see(queue, line, length=length)),
         (("LINDEX", key, -1), lambda task: picture.see(queue, line, first=task)),
-        (("ZSCORE", keys.lines(queue), line),
-         lambda score: picture.see(queue, line, score=None if score is None else float(score))),
+        (
+            ("ZSCORE", keys.lines(queue), line),
+            lambda score: picture.see(queue, line, score=None if score is None else float(score)),
+        ),
     ]
     if needs is not None and needs.lock is not None:
         command = ("SISMEMBER", keys.waiting(needs.lock), f"{line}_{queue}")
-        questions += [(command, lambda is_waited: picture.see(queue, line, is_waited=bool(is_waited)))]
+        questions += [
+            (command, lambda is_waited: picture.see(queue, line, is_waited=bool(is_waited)))
+        ]
     return questions
 
 
@@ -186,7 +233,7 @@ def ask(redis: Redis, questions: Sequence[Question]) -> None:
 
 def ask_at_once(redis: Redis, questions: Sequence[Question]) -> None:
     connection = redis.connection()
-    connection.ahead = None                            # our EXEC ends the watch of what was looked at ahead
+    connection.ahead = None  # our EXEC ends the watch of what was looked at ahead
     replies = redis.read(("MULTI",), *[command for command, _ in questions], ("EXEC",))
     for (_, take_reply), reply in zip(questions, replies[-1], strict=True):
         if isinstance(reply, Exception):

@@ -14,10 +14,12 @@ TYPES = {"run": "hash", "ledger": "set", "staging": "zset", "manifest": "list"}
 
 Expect = Callable[[Picture, dict[str, str], str, str, str | None], bool]
 
-_SOME = 100                                            # chunks in one round trip: each has up to 1000 tasks
+_SOME = 100  # chunks in one round trip: each has up to 1000 tasks
 
 
-def read(redis: Redis, picture: Picture, types: dict[str, str], queues: Iterable[str], expect: Expect) -> None:
+def read(
+    redis: Redis, picture: Picture, types: dict[str, str], queues: Iterable[str], expect: Expect
+) -> None:
     """Note what is staged, of all keys and their types. What no run knows of is an oddity."""
     runs = set[str]()
     for queue in queues:
@@ -30,13 +32,23 @@ def read(redis: Redis, picture: Picture, types: dict[str, str], queues: Iterable
         if parsed is None or not expect(picture, types, key, TYPES[parsed[0]], None):
             continue
         if parsed[1] not in runs:
-            _leave_over(picture, key, types[key], "is of no run that is listed: DEL it if nobody works on that run.")
+            _leave_over(
+                picture,
+                key,
+                types[key],
+                "is of no run that is listed: DEL it if nobody works on that run.",
+            )
         elif parsed[0] in lists:
             lists[parsed[0]].append(key)
-    # Those that are staged first: what is decided in between is then found at one of the two, or twice.
+    # Those that are staged first: what is decided in between is then found at one of the two, or
+    # twice.
     named = _named(redis, [("ZRANGE", key, 0, -1) for key in lists["staging"]])
     named |= _named(redis, [("LRANGE", key, 0, -1) for key in lists["manifest"]])
-    chunks = [key for key in types if key.startswith(keys.staged("")) and expect(picture, types, key, "list", None)]
+    chunks = [
+        key
+        for key in types
+        if key.startswith(keys.staged("")) and expect(picture, types, key, "list", None)
+    ]
     for some in batches(chunks, _SOME):
         for key, (_, *texts) in zip(some, _contents(redis, some), strict=True):
             chunk = key.removeprefix(keys.staged(""))
@@ -48,7 +60,11 @@ def read(redis: Redis, picture: Picture, types: dict[str, str], queues: Iterable
 
 def chunks_of(redis: Redis, suspects: Mapping[str, Hash | None]) -> dict[str, set[Entry]]:
     """Return the entries in staged chunks of those tasks that are of a run."""
-    runs = {(seen.queue, seen.run) for seen in suspects.values() if seen is not None and seen.queue and seen.run}
+    runs = {
+        (seen.queue, seen.run)
+        for seen in suspects.values()
+        if seen is not None and seen.queue and seen.run
+    }
     picture = Picture()
     for queue, run in sorted(runs):
         chunks = _named(redis, [("ZRANGE", keys.staging(queue, run), 0, -1)])
@@ -61,7 +77,9 @@ def chunks_of(redis: Redis, suspects: Mapping[str, Hash | None]) -> dict[str, se
 
 
 def _named(redis: Redis, commands: list[Command]) -> set[str]:
-    return {name for some in batches(commands, BATCH) for names in redis.read(*some) for name in names}
+    return {
+        name for some in batches(commands, BATCH) for names in redis.read(*some) for name in names
+    }
 
 
 def _contents(redis: Redis, lists: Iterable[str]) -> list[list[str]]:

@@ -1,7 +1,7 @@
 """The census: the first look of an audit, at everything that Blueque has in Redis, piece by piece.
 
-Here, and nowhere else, SCAN is allowed: what nobody remembers can be found in no other way. It is for a person or a test
-that asks for an audit, never for a program that runs all the time.
+Here, and nowhere else, SCAN is allowed: what nobody remembers can be found in no other way. It is
+for a person or a test that asks for an audit, never for a program that runs all the time.
 """
 
 from __future__ import annotations
@@ -30,23 +30,36 @@ from blueque.model import keys
 from blueque.model.states import TYPES, Place
 
 _OF_A_QUEUE = {
-    **{kind: TYPES[kind] for kind in TYPES if kind not in ("reserved", "orders", "line", "lock", "waiting", "staged")},
-    "listeners": "set", "nodes": "zset", "lines": "zset", "settings": "hash", "runs": "zset", "feeds": "zset",
+    **{
+        kind: TYPES[kind]
+        for kind in TYPES
+        if kind not in ("reserved", "orders", "line", "lock", "waiting", "staged")
+    },
+    "listeners": "set",
+    "nodes": "zset",
+    "lines": "zset",
+    "settings": "hash",
+    "runs": "zset",
+    "feeds": "zset",
 }
 _FEEDS = tuple(name("", "")[:-1] for name in (keys.feed, keys.fed))
-_HASHES = (*_FEEDS, keys.archive(""))                  # of which an audit knows no more
+_HASHES = (*_FEEDS, keys.archive(""))  # of which an audit knows no more
 _OF_A_TASK = {
-    keys.log(""): "stream", keys.log_head(""): "stream", keys.history(""): "list", keys.recent(""): "list",
+    keys.log(""): "stream",
+    keys.log_head(""): "stream",
+    keys.history(""): "list",
+    keys.recent(""): "list",
     keys.checkpoint(""): "hash",
 }
 _NUMBERS = {keys.events(""): "stream", keys.stats("", "")[:-1]: "hash", keys.totals(""): "hash"}
-_UNREAD = ("lines", "settings", "runs", "feeds")       # with the queue
-_BEFORE_TASKS = ("wake", "settings")                   # a queue may be paused before it has had any
+_UNREAD = ("lines", "settings", "runs", "feeds")  # with the queue
+_BEFORE_TASKS = ("wake", "settings")  # a queue may be paused before it has had any
 _OF_A_LISTENER = {keys.reserved: "list", keys.listener: "hash", keys.orders: "zset"}
 
 
 class Census(NamedTuple):
-    """Redis as one look has seen it, with the ids of all tasks of which there is a hash or an entry.
+    """Redis as one look has seen it, with the ids of all tasks of which there is a hash or an
+    entry.
 
     hashes: how many of these have a hash.
     """
@@ -81,10 +94,17 @@ def take(redis: Redis) -> Census:
             _expect(picture, types, name(queue, node), kind, queue)
     for some in batches(pairs, BATCH):
         questions = about_listeners(picture, rolls, some)
-        ask(redis, [question for question in readable(questions, picture) if question[0][1] in types])
+        ask(
+            redis,
+            [question for question in readable(questions, picture) if question[0][1] in types],
+        )
     conclude(picture, rolls)
     known = set(tasks)
-    others = [task for task in picture.entries if task not in known and keys.task(task) not in picture.oddities]
+    others = [
+        task
+        for task in picture.entries
+        if task not in known and keys.task(task) not in picture.oddities
+    ]
     return Census(picture, tasks + others, len(tasks))
 
 
@@ -92,14 +112,18 @@ def _scan(redis: Redis) -> Iterator[tuple[str, str]]:
     """Yield every key of ours and its type."""
     cursor = "0"
     while True:
-        ((cursor, found),) = redis.read(("SCAN", cursor, "MATCH", f"{keys.PREFIX}*", "COUNT", BATCH))
+        ((cursor, found),) = redis.read(
+            ("SCAN", cursor, "MATCH", f"{keys.PREFIX}*", "COUNT", BATCH)
+        )
         types = redis.read(*[("TYPE", key) for key in found]) if found else []
         yield from ((key, kind) for key, kind in zip(found, types, strict=True) if kind != "none")
         if cursor == "0":
             return
 
 
-def _expect(picture: Picture, types: dict[str, str], key: str, kind: str, queue: str | None) -> bool:
+def _expect(
+    picture: Picture, types: dict[str, str], key: str, kind: str, queue: str | None
+) -> bool:
     """Tell whether the key is there and of this type; one of another type is an oddity."""
     found = types.get(key)
     if found not in (None, kind):
@@ -112,11 +136,17 @@ def _queues(redis: Redis, picture: Picture, types: dict[str, str]) -> list[str]:
     """Return the names of all queues that are registered or have a key of their own."""
     if _expect(picture, types, keys.QUEUES, "zset", None):
         (reply,) = redis.read(("ZRANGE", keys.QUEUES, 0, -1, "WITHSCORES"))
-        picture.scores = {name: float(score) for name, score in zip(reply[::2], reply[1::2], strict=True)}
+        picture.scores = {
+            name: float(score) for name, score in zip(reply[::2], reply[1::2], strict=True)
+        }
     named, others = set(picture.scores), set[str]()
     for kind, wanted in _OF_A_QUEUE.items():
         prefix = _key(kind, "")
-        some = {key.removeprefix(prefix) for key, its in types.items() if key.startswith(prefix) and its == wanted}
+        some = {
+            key.removeprefix(prefix)
+            for key, its in types.items()
+            if key.startswith(prefix) and its == wanted
+        }
         named, others = (named, others | some) if kind in _BEFORE_TASKS else (named | some, others)
     named |= {line[0] for key in types if (line := keys.parse_line(key)) is not None}
     if keys.QUEUES not in picture.oddities:
@@ -124,7 +154,9 @@ def _queues(redis: Redis, picture: Picture, types: dict[str, str]) -> list[str]:
     return sorted(named | others)
 
 
-def _read_queue(redis: Redis, picture: Picture, types: dict[str, str], queue: str, roll: Rolls) -> None:
+def _read_queue(
+    redis: Redis, picture: Picture, types: dict[str, str], queue: str, roll: Rolls
+) -> None:
     for kind, wanted in _OF_A_QUEUE.items():
         key = _key(kind, queue)
         if not _expect(picture, types, key, wanted, queue) or kind in _UNREAD:
@@ -138,7 +170,9 @@ def _read_queue(redis: Redis, picture: Picture, types: dict[str, str], queue: st
                 note(picture, Place(kind, queue), texts, roll)
 
 
-def _read_lines(redis: Redis, picture: Picture, types: dict[str, str], rolls: dict[str, Rolls]) -> None:
+def _read_lines(
+    redis: Redis, picture: Picture, types: dict[str, str], rolls: dict[str, Rolls]
+) -> None:
     """Read the lines of all queues, how they are listed, and how each queue is set."""
     found: dict[Pair, None] = {}
     for key in types:
@@ -149,7 +183,11 @@ def _read_lines(redis: Redis, picture: Picture, types: dict[str, str], rolls: di
                 note(picture, Place("line", pair[0], line=pair[1]), texts, rolls[pair[0]])
     for queue in rolls:
         if types.get(keys.lines(queue)) == "zset":
-            found |= dict.fromkeys((queue, name) for names in _read_sorted_set(redis, keys.lines(queue)) for name in names)
+            found |= dict.fromkeys(
+                (queue, name)
+                for names in _read_sorted_set(redis, keys.lines(queue))
+                for name in names
+            )
     prefix = keys.waiting("")
     for key in types:
         if key.startswith(prefix) and _expect(picture, types, key, "set", None):
@@ -173,57 +211,99 @@ def _read_locks(redis: Redis, picture: Picture, types: dict[str, str]) -> None:
 def _read_kept(redis: Redis, picture: Picture, types: dict[str, str]) -> None:
     """Look at the keys that outlive their tasks for a while: each has to have an end."""
     prefix = keys.key_kept("")
-    kept = [key for key in types if key.startswith(prefix) and _expect(picture, types, key, "string", None)]
+    kept = [
+        key
+        for key in types
+        if key.startswith(prefix) and _expect(picture, types, key, "string", None)
+    ]
     for some in batches(kept, BATCH):
         for key, seconds in zip(some, redis.read(*[("TTL", key) for key in some]), strict=True):
             if seconds == -1:
                 sentence = f"{key} never expires: delete it, or a new task with that key is taken for the old one for ever."
-                picture.oddities[key] = Finding("kept", key, None, None, sentence, None, text="string")
+                picture.oddities[key] = Finding(
+                    "kept", key, None, None, sentence, None, text="string"
+                )
 
 
 def _read_belongings(picture: Picture, types: dict[str, str]) -> None:
-    """Look at what belongs to tasks, and what counts events: of which an audit knows no more than whose they are."""
+    """Look at what belongs to tasks, and what counts events: of which an audit knows no more than
+    whose they are.
+    """
     for prefix, kind in _OF_A_TASK.items():
         for key in types:
             if key.startswith(prefix) and _expect(picture, types, key, kind, None):
                 task = key.removeprefix(prefix)
                 if keys.task(task) not in types:
                     sentence = f"{key} belongs to a task that is gone."
-                    picture.oddities[key] = Finding("left_behind", key, task, None, sentence, "mend", text=kind)
+                    picture.oddities[key] = Finding(
+                        "left_behind", key, task, None, sentence, "mend", text=kind
+                    )
     for prefix, kind in _NUMBERS.items():
         for key in types:
             if key.startswith(prefix):
                 _expect(picture, types, key, kind, None)
 
 
-def _pairs(redis: Redis, picture: Picture, types: dict[str, str], rolls: dict[str, Rolls]) -> list[Pair]:
-    """Return every queue and listener that has a key of its own, or is known; a key that is nobody's is an oddity."""
-    known = [(queue, node) for queue, roll in rolls.items() for node in roll.members | roll.noted | roll.running]
+def _pairs(
+    redis: Redis, picture: Picture, types: dict[str, str], rolls: dict[str, Rolls]
+) -> list[Pair]:
+    """Return every queue and listener that has a key of its own, or is known; a key that is
+    nobody's is an oddity.
+    """
+    known = [
+        (queue, node)
+        for queue, roll in rolls.items()
+        for node in roll.members | roll.noted | roll.running
+    ]
     pairs = dict.fromkeys(known)
     owners: dict[str, list[Pair]] = {}
     for pair in pairs:
         for name in _OF_A_LISTENER:
             owners.setdefault(name(*pair), []).append(pair)
-    others = (keys.task(""), keys.lock(""), keys.waiting(""), keys.key_kept(""), keys.staged(""), keys.snapshot(""),
-              *_HASHES, *_OF_A_TASK, *_NUMBERS, *[_key(kind, "") for kind in _OF_A_QUEUE])
+    others = (
+        keys.task(""),
+        keys.lock(""),
+        keys.waiting(""),
+        keys.key_kept(""),
+        keys.staged(""),
+        keys.snapshot(""),
+        *_HASHES,
+        *_OF_A_TASK,
+        *_NUMBERS,
+        *[_key(kind, "") for kind in _OF_A_QUEUE],
+    )
     for key in types:
-        if key == keys.QUEUES or key.startswith(others) or (keys.parse_line(key) or keys.parse_run(key)) is not None:
+        if (
+            key == keys.QUEUES
+            or key.startswith(others)
+            or (keys.parse_line(key) or keys.parse_run(key)) is not None
+        ):
             continue
         its = owners.get(key) or _owners(redis, types, key, rolls)
         if len(its) == 1:
             pairs[its[0]] = None
         else:
-            why = f"may be of {' or '.join(queue for queue, _ in its)}" if its else "is none that Blueque knows"
+            why = (
+                f"may be of {' or '.join(queue for queue, _ in its)}"
+                if its
+                else "is none that Blueque knows"
+            )
             sentence = f"the key {key} {why}."
-            picture.oddities[key] = Finding("unknown_key", key, None, None, sentence, None, text=types[key])
+            picture.oddities[key] = Finding(
+                "unknown_key", key, None, None, sentence, None, text=types[key]
+            )
     return list(pairs)
 
 
 def _owners(redis: Redis, types: dict[str, str], key: str, rolls: dict[str, Rolls]) -> list[Pair]:
-    """Return to which queue and listener a key may belong. It cannot be taken apart: both names may hold a `_`."""
+    """Return to which queue and listener a key may belong. It cannot be taken apart: both names may
+    hold a `_`.
+    """
     found = [
         (queue, key.removeprefix(name(queue, "")))
-        for name in _OF_A_LISTENER for queue in rolls if key.startswith(name(queue, ""))
+        for name in _OF_A_LISTENER
+        for queue in rolls
+        if key.startswith(name(queue, ""))
     ]
     if len(found) > 1 and types[key] == "list":
         # The tasks in it know.
@@ -254,14 +334,16 @@ def _read_set(redis: Redis, key: str) -> Iterator[set[str]]:
     cursor, seen = "0", set[str]()
     while True:
         ((cursor, some),) = redis.read(("SSCAN", key, cursor, "COUNT", BATCH))
-        yield set(some) - seen                         # it may return one twice
+        yield set(some) - seen  # it may return one twice
         seen.update(some)
         if cursor == "0":
             return
 
 
 _READERS: dict[str, Callable[[Redis, str], Iterator[Iterable[str]]]] = {
-    "list": _read_list, "set": _read_set, "zset": _read_sorted_set
+    "list": _read_list,
+    "set": _read_set,
+    "zset": _read_sorted_set,
 }
 
 
@@ -270,6 +352,10 @@ def _key(kind: str, queue: str) -> str:
 
 
 _NAMES = {
-    "listeners": keys.listeners, "nodes": keys.nodes, "lines": keys.lines, "settings": keys.settings, "runs": keys.runs,
+    "listeners": keys.listeners,
+    "nodes": keys.nodes,
+    "lines": keys.lines,
+    "settings": keys.settings,
+    "runs": keys.runs,
     "feeds": keys.feeds,
 }

@@ -1,4 +1,6 @@
-"""The checkup of the server: will it keep what it is given, and can Blueque do there what it has to?"""
+"""The checkup of the server: will it keep what it is given, and can Blueque do there what it has
+to?
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,10 @@ if TYPE_CHECKING:
     from blueque.queries.overview import Line
 
 OLDEST = (6, 2)
-FULL = 0.8                                             # of the memory that it may use
-FORGOTTEN = 86400.0                                    # seconds after which a run may have been forgotten
-MOST_BOOTS = 4                                         # boot ids that are named
-SKEW = 2.0                                             # seconds between two clocks that are no matter
+FULL = 0.8  # of the memory that it may use
+FORGOTTEN = 86400.0  # seconds after which a run may have been forgotten
+MOST_BOOTS = 4  # boot ids that are named
+SKEW = 2.0  # seconds between two clocks that are no matter
 
 
 class Check(NamedTuple):
@@ -40,7 +42,12 @@ def check(redis: Redis, clock: Callable[[], float] = time.time) -> list[Check]:
     if facts is None:
         unknown = f"{speed}; this user may not ask for INFO about its version, memory and files."
         return [Check("info", "unknown", unknown), _transactions(redis), _clock(redis, clock)]
-    return [*judge(facts, speed), *_replicas(facts, _settings(redis)), _transactions(redis), _clock(redis, clock)]
+    return [
+        *judge(facts, speed),
+        *_replicas(facts, _settings(redis)),
+        _transactions(redis),
+        _clock(redis, clock),
+    ]
 
 
 def judge(facts: Mapping[str, str], speed: str) -> Iterator[Check]:
@@ -52,7 +59,8 @@ def judge(facts: Mapping[str, str], speed: str) -> Iterator[Check]:
 
 
 def concerns(facts: Mapping[str, str]) -> Iterator[Check]:
-    """Yield what of that somebody should look at, whoever set it up like that: what may lose tasks, or soon stops all.
+    """Yield what of that somebody should look at, whoever set it up like that: what may lose tasks,
+    or soon stops all.
 
     facts: may have `save` besides, when the server takes snapshots by itself.
     """
@@ -68,10 +76,20 @@ def judge_due(lines: Iterable[Line]) -> Iterator[Check]:
     """Yield the queues with scheduled tasks that should have been put in line by now."""
     for line in lines:
         if line.overdue:
-            late = "1 task is overdue by" if line.overdue == 1 else f"{line.overdue} tasks are overdue by up to"
-            who = "nobody puts" if line.is_minded else "no listener serves it, and no scheduler has put"
+            late = (
+                "1 task is overdue by"
+                if line.overdue == 1
+                else f"{line.overdue} tasks are overdue by up to"
+            )
+            who = (
+                "nobody puts"
+                if line.is_minded
+                else "no listener serves it, and no scheduler has put"
+            )
             what = "it" if line.overdue == 1 else "them"
-            sentence = f"queue {line.queue}: {late} {line.overdue_for or 0:.0f} s; {who} {what} in line: "
+            sentence = (
+                f"queue {line.queue}: {late} {line.overdue_for or 0:.0f} s; {who} {what} in line: "
+            )
             yield Check("due", "warn", f"{sentence}start blueque-scheduler.")
 
 
@@ -80,12 +98,14 @@ def judge_hosts(nodes: Iterable[Node]) -> Iterator[Check]:
     for host, boots in shared_hosts(nodes).items():
         ids = ", ".join(boot[:8] for boot in boots[:MOST_BOOTS])
         sentence = f"{len(boots)} machines are called {host} (boot ids {ids}{', ...' if len(boots) > MOST_BOOTS else ''}): "
-        yield Check("hosts", "warn", f"{sentence}give each a name of its own with --host or BLUEQUE_HOST.")
+        yield Check(
+            "hosts", "warn", f"{sentence}give each a name of its own with --host or BLUEQUE_HOST."
+        )
 
 
 def _facts(redis: Redis) -> tuple[dict[str, str] | None, float]:
     """Return what INFO says, and how many seconds a round trip takes."""
-    redis.read(("PING",))                              # so that it is no connecting that is measured
+    redis.read(("PING",))  # so that it is no connecting that is measured
     began = time.perf_counter()
     redis.read(("PING",))
     latency = time.perf_counter() - began
@@ -104,11 +124,15 @@ def _settings(redis: Redis) -> dict[str, str]:
 
 def _transactions(redis: Redis) -> Check:
     connection = redis.connection()
-    connection.ahead = None                            # our EXEC ends the watch of what was looked at ahead
+    connection.ahead = None  # our EXEC ends the watch of what was looked at ahead
     try:
         raise_refusal(exchange(connection, [("MULTI",), ("EXEC",)]))
     except RedisRefused as error:
-        return Check("transactions", "fail", f"it takes no MULTI ({error.answer}): nothing can be changed safely.")
+        return Check(
+            "transactions",
+            "fail",
+            f"it takes no MULTI ({error.answer}): nothing can be changed safely.",
+        )
     return Check("transactions", "ok", "it takes MULTI and EXEC.")
 
 
@@ -124,9 +148,17 @@ def _version(facts: Mapping[str, str], speed: str) -> Iterator[Check]:
 
 def _role(facts: Mapping[str, str]) -> Iterator[Check]:
     if facts.get("role") == "slave":
-        yield Check("role", "fail", "it is a replica, which takes no changes: use the address of its primary.")
+        yield Check(
+            "role",
+            "fail",
+            "it is a replica, which takes no changes: use the address of its primary.",
+        )
     if facts.get("cluster_enabled") == "1":
-        yield Check("cluster", "fail", "it is part of a cluster, where one transaction cannot reach all keys.")
+        yield Check(
+            "cluster",
+            "fail",
+            "it is part of a cluster, where one transaction cannot reach all keys.",
+        )
 
 
 def _memory(facts: Mapping[str, str]) -> Iterator[Check]:
@@ -153,11 +185,16 @@ def _persistence(facts: Mapping[str, str]) -> Iterator[Check]:
         yield Check("appendonly", "ok", "appendonly is on.")
     else:
         yield Check("appendonly", "unknown", "whether it writes an append-only file.")
-    writes = {"aof_last_write_status": "append-only file", "aof_last_bgrewrite_status": "rewrite of the append-only file",
-              "rdb_last_bgsave_status": "snapshot"}
+    writes = {
+        "aof_last_write_status": "append-only file",
+        "aof_last_bgrewrite_status": "rewrite of the append-only file",
+        "rdb_last_bgsave_status": "snapshot",
+    }
     for name, what in writes.items():
         if facts.get(name, "ok") != "ok":
-            sentence = f"its last {what} could not be written ({name} is {facts[name]}): see its log."
+            sentence = (
+                f"its last {what} could not be written ({name} is {facts[name]}): see its log."
+            )
             yield Check(name.replace("_", "-"), "fail", sentence)
 
 
@@ -167,7 +204,9 @@ def _replicas(facts: Mapping[str, str], settings: Mapping[str, str]) -> Iterator
     if facts.get("role") == "master" and replicas and settings.get("min-replicas-to-write") == "0":
         has = "it has 1 replica" if replicas == 1 else f"it has {replicas} replicas"
         sentence = f"{has}, and min-replicas-to-write is 0: a failover may lose tasks that were accepted seconds before."
-        yield Check("replicas", "ok", f"{sentence} Set min-replicas-to-write 1 and min-replicas-max-lag.")
+        yield Check(
+            "replicas", "ok", f"{sentence} Set min-replicas-to-write 1 and min-replicas-max-lag."
+        )
 
 
 def _clock(redis: Redis, clock: Callable[[], float]) -> Check:

@@ -1,4 +1,5 @@
 """Feeding a backlog of files that is larger than Redis into a queue.
 
-May import: producer/ and what is below it. Begin with job.py; the public function is `blueque.feed`, in feeder.py.
+May import: producer/ and what is below it. Begin with job.py; the public function is
+    `blueque.feed`, in feeder.py.
 """

@@ -1,4 +1,6 @@
-"""The chunks of a backlog, in order, from wherever a feed has come to: each is what one transaction makes tasks of."""
+"""The chunks of a backlog, in order, from wherever a feed has come to: each is what one transaction
+makes tasks of.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,8 @@ from blueque.protocol.feeding import Cursor, FeedChunk
 from blueque.protocol.submit import Options
 from blueque.text.format import count
 
-MAX_BYTES = 4 << 20                                    # of parameters in a chunk: Redis does nothing else meanwhile
-COUNTED = 1000                                         # files whose rows are counted beforehand, for the progress
+MAX_BYTES = 4 << 20  # of parameters in a chunk: Redis does nothing else meanwhile
+COUNTED = 1000  # files whose rows are counted beforehand, for the progress
 
 
 class Aim(NamedTuple):
@@ -35,29 +37,47 @@ class Aim(NamedTuple):
 class FeedChunks:
     """Makes one chunk after the other, and never holds more than the rows of one.
 
-    size: how many rows make a chunk. start: where to begin. done: the files that are fed, and their marks.
+    size: how many rows make a chunk. start: where to begin. done: the files that are fed, and their
+        marks.
     """
 
     def __init__(
-        self, backlog: Backlog, shape: Shape, aim: Aim, size: int, start: Cursor, done: Mapping[str, str]
+        self,
+        backlog: Backlog,
+        shape: Shape,
+        aim: Aim,
+        size: int,
+        start: Cursor,
+        done: Mapping[str, str],
     ) -> None:
         self.done = dict(done)
-        self.news: dict[str, str] = {}                 # files that are done, and whose marks no chunk has taken along
-        self.ahead: deque[BacklogFile] = deque()       # the files that are not done
-        self._backlog, self._shape, self._aim, self._size, self._cursor = backlog, shape, aim, size, start
-        self._rows: Rows | None = None                 # of the first file ahead
-        self._mark = ""                                # of that file
+        # files that are done, and whose marks no chunk has taken along
+        self.news: dict[str, str] = {}
+        self.ahead: deque[BacklogFile] = deque()  # the files that are not done
+        self._backlog, self._shape, self._aim, self._size, self._cursor = (
+            backlog,
+            shape,
+            aim,
+            size,
+            start,
+        )
+        self._rows: Rows | None = None  # of the first file ahead
+        self._mark = ""  # of that file
         self._refusal: BacklogRefused | None = None
         self._bad: list[BacklogRefused] = []
-        self._behind = self._all = 0                   # bytes of files that are done, and of all
+        self._behind = self._all = 0  # bytes of files that are done, and of all
         self._checked: set[str] = set()
 
     def look(self) -> None:
-        """Look which files there are. Raises BacklogRefused when what is fed, or half of it, is not what it was."""
+        """Look which files there are. Raises BacklogRefused when what is fed, or half of it, is not
+        what it was.
+        """
         last = self._cursor.file
         files = self._backlog.files({*self.done, last} - {""})
         if last and last not in self.done and last not in {one.name for one in files}:
-            raise BacklogRefused(last, None, f"it is gone, and only {self._cursor.row:,} of its rows are fed")
+            raise BacklogRefused(
+                last, None, f"it is gone, and only {self._cursor.row:,} of its rows are fed"
+            )
         for one in files:
             if one.name in self.done:
                 if one.name not in self._checked or one.name == last:
@@ -65,7 +85,11 @@ class FeedChunks:
             elif one.name == last:
                 self._cursor = self._cursor._replace(mark=self._require_same_rows(one))
             elif last and one.order < last.split("/"):
-                raise BacklogRefused(one.name, None, f"it comes too late: files are fed in order, and {last} had its turn")
+                raise BacklogRefused(
+                    one.name,
+                    None,
+                    f"it comes too late: files are fed in order, and {last} had its turn",
+                )
         self.ahead = deque(one for one in files if one.name not in self.done)
         self._behind = sum(map(size_of, self.done.values()))
         self._all = self._behind + sum(map(_size, self.ahead))
@@ -79,7 +103,11 @@ class FeedChunks:
             raise self._refusal
         before, portion = self._cursor.rows, Portion()
         try:
-            while portion.rows < self._size and portion.size < MAX_BYTES and (self._rows or self._open()):
+            while (
+                portion.rows < self._size
+                and portion.size < MAX_BYTES
+                and (self._rows or self._open())
+            ):
                 self._take(portion, before)
         except BacklogRefused as error:
             if not portion.rows:
@@ -113,8 +141,8 @@ class FeedChunks:
         rows, file = self._rows, self.ahead[0]
         try:
             is_over = not rows.take(portion, self._size, MAX_BYTES)
-        finally:                                       # a bad row, too, comes after good ones
-            if rows.row:                               # else nothing of the file is fed, and it may still be changed
+        finally:  # a bad row, too, comes after good ones
+            if rows.row:  # else nothing of the file is fed, and it may still be changed
                 done = before + portion.rows
                 self._cursor = Cursor(file.name, self._mark, rows.row, rows.offset, rows.crc, done)
         if is_over:
@@ -156,33 +184,54 @@ class FeedChunks:
         return FeedChunk(before, after, batch, len(portion.bad), news, len(portion.parameters))
 
     def _batch(self, tasks: NewTasks) -> Batch:
-        return Batch(self._aim.queue, tasks, time.time(), {**(self._aim.options or {}), "run": self._aim.feed})
+        return Batch(
+            self._aim.queue,
+            tasks,
+            time.time(),
+            {**(self._aim.options or {}), "run": self._aim.feed},
+        )
 
     def _require_same(self, file: BacklogFile, mark: str) -> None:
         if mark_of(file, mark) != mark:
-            raise BacklogRefused(file.name, None, "it has changed since it was fed, or while it was")
+            raise BacklogRefused(
+                file.name, None, "it has changed since it was fed, or while it was"
+            )
         self._checked.add(file.name)
 
     def _require_same_rows(self, file: BacklogFile) -> str:
-        """Return the mark of a file that was begun: the one that is known, or, if it changed behind its rows that are fed,
-        that of now.
+        """Return the mark of a file that was begun: the one that is known, or, if it changed behind
+        its rows that are fed, that of now.
         """
         last = self._cursor
         mark = mark_of(file, last.mark)
         if mark != last.mark:
             if file.is_parquet:
-                raise BacklogRefused(file.name, None, f"it has changed, and {last.row:,} of its rows are fed already")
+                raise BacklogRefused(
+                    file.name, None, f"it has changed, and {last.row:,} of its rows are fed already"
+                )
             rows = JsonRows(file, self._shape, last.row)
             rows.close()
             if (rows.offset, rows.crc) != (last.offset, last.crc):
-                raise BacklogRefused(file.name, None, f"its first {count(last.row, 'line')} were fed, and have changed")
+                raise BacklogRefused(
+                    file.name,
+                    None,
+                    f"its first {count(last.row, 'line')} were fed, and have changed",
+                )
         return mark
 
 
 def cursor(record: Mapping[str, str]) -> Cursor:
     """Return how far a feed is."""
     row, offset, crc, rows = (int(record.get(name, 0)) for name in ("row", "offset", "crc", "rows"))
-    return Cursor(record.get("file", ""), record.get("mark", ""), row, offset, crc, rows, float(record.get("share", 0)))
+    return Cursor(
+        record.get("file", ""),
+        record.get("mark", ""),
+        row,
+        offset,
+        crc,
+        rows,
+        float(record.get("share", 0)),
+    )
 
 
 def _size(file: BacklogFile) -> int:

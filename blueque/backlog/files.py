@@ -1,4 +1,6 @@
-"""The files of a backlog: which there are, in which order, and what tells one from another of the same name."""
+"""The files of a backlog: which there are, in which order, and what tells one from another of the
+same name.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 PARQUET = (".parquet", ".pq")
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 _ENDS = (*PARQUET, *JSON_LINES, *(f"{end}.gz" for end in JSON_LINES))
-_SAMPLE = 1 << 16                                      # bytes of each end of a file that its mark is made of
+_SAMPLE = 1 << 16  # bytes of each end of a file that its mark is made of
 _WILDCARD = re.compile(r"[*?[]")
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
@@ -45,18 +47,22 @@ class BacklogFile(NamedTuple):
 
 
 class Backlog:
-    """Files to be fed: a directory and all below it, one file, a pattern as `backlog/*.parquet`, or several of these.
+    """Files to be fed: a directory and all below it, one file, a pattern as `backlog/*.parquet`, or
+    several of these.
 
-    A file is known by its place in the directory that was given, or in the last directory of a pattern before its wildcards;
-    one that was given itself, by its last name. So `backlog`, `backlog/*.jsonl` and what a shell makes of that are the same,
-    however many files there are, and wherever the directory is mounted.
-    In a directory, names that begin with `_` or `.` are left out, as are those that end like neither Parquet nor JSON lines.
+    A file is known by its place in the directory that was given, or in the last directory of a
+    pattern before its wildcards; one that was given itself, by its last name. So `backlog`,
+    `backlog/*.jsonl` and what a shell makes of that are the same, however many files there are, and
+    wherever the directory is mounted. In a directory, names that begin with `_` or `.` are left
+    out, as are those that end like neither Parquet nor JSON lines.
     """
 
     def __init__(self, source: Source) -> None:
         given = [source] if isinstance(source, str | os.PathLike) else source
         if isinstance(given, bytes) or not isinstance(given, Sequence):
-            raise InvalidType(f"a backlog is a path, or a list of paths, not {type(source).__name__}")
+            raise InvalidType(
+                f"a backlog is a path, or a list of paths, not {type(source).__name__}"
+            )
         self._paths = [os.fsdecode(path) for path in given]
         if not self._paths:
             raise InvalidInput("a backlog of no paths")
@@ -68,11 +74,11 @@ class Backlog:
     def files(self, known: Collection[str] = ()) -> list[BacklogFile]:
         """Return the files that there are now, sorted.
 
-        known: names of files that may be gone. Raises BacklogRefused when a path is none; or two files have one name, or
-        one has two.
+        known: names of files that may be gone. Raises BacklogRefused when a path is none; or two
+        files have one name, or one has two.
         """
         found: dict[str, BacklogFile] = {}
-        names: dict[str, str] = {}                     # by the paths
+        names: dict[str, str] = {}  # by the paths
         for path in self._paths:
             for one in _expand(path, known):
                 first, place = found.setdefault(one.name, one), os.path.abspath(one.path)
@@ -80,7 +86,9 @@ class Backlog:
                     why = f"both {first.path} and {one.path} have that name: give the directory above them"
                     raise BacklogRefused(one.name, None, why)
                 if names.setdefault(place, one.name) != one.name:
-                    raise BacklogRefused(one.path, None, f"it is given twice, as {names[place]} and as {one.name}")
+                    raise BacklogRefused(
+                        one.path, None, f"it is given twice, as {names[place]} and as {one.name}"
+                    )
         return sorted(found.values(), key=lambda one: one.order)
 
     def is_there(self) -> bool:
@@ -89,9 +97,11 @@ class Backlog:
 
 
 def mark_of(file: BacklogFile, known: str | None = None) -> str:
-    """Return what tells the file from another of that name: its size, its time, and a digest of both its ends.
+    """Return what tells the file from another of that name: its size, its time, and a digest of
+    both its ends.
 
-    known: an earlier mark, which is returned if it is still that file, be it copied or touched meanwhile.
+    known: an earlier mark, which is returned if it is still that file, be it copied or touched
+        meanwhile.
     Raises BacklogRefused when it cannot be read.
     """
     try:
@@ -126,12 +136,16 @@ def _expand(path: str, known: Collection[str]) -> Iterable[BacklogFile]:
         raise BacklogRefused(path, None, "there is no such file or directory")
     base = _base(path)
     return [
-        BacklogFile(os.path.relpath(match, base).replace(os.sep, "/"), match, {}) for match in matches if _is_readable(match)
+        BacklogFile(os.path.relpath(match, base).replace(os.sep, "/"), match, {})
+        for match in matches
+        if _is_readable(match)
     ]
 
 
 def _is_known(path: str, known: Collection[str]) -> bool:
-    """Tell whether a path at which nothing is stands for files that are known, so that they are only gone."""
+    """Tell whether a path at which nothing is stands for files that are known, so that they are
+    only gone.
+    """
     if os.path.basename(path) in known:
         return True
     if not _WILDCARD.search(path) or not os.path.isdir(_base(path)):
@@ -147,7 +161,9 @@ def _base(pattern: str) -> str:
 
 def _below(directory: str) -> Iterable[BacklogFile]:
     def refuse(error: OSError) -> NoReturn:
-        raise BacklogRefused(str(error.filename), None, f"cannot be read: {error.strerror}") from error
+        raise BacklogRefused(
+            str(error.filename), None, f"cannot be read: {error.strerror}"
+        ) from error
 
     for place, inner, names in os.walk(directory, onerror=refuse, followlinks=True):
         inner[:] = [name for name in inner if not name.startswith(("_", "."))]

@@ -1,4 +1,6 @@
-"""Feeding: the work of one feeder, from the claim on its feed to the last row. `feeder` has what users call."""
+"""Feeding: the work of one feeder, from the claim on its feed to the last row. `feeder` has what
+users call.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,11 @@ from blueque.queries import feeds
 from blueque.queries.inspector import Inspector
 from blueque.system.backoff import pause
 
-CHUNK = 1000                                           # rows in a transaction, if the window has room for two of them
-SHORTEST, LONGEST = 0.01, 1.0                          # seconds between two looks whether there is room
-FRESH = 1.0                                            # seconds after which a chunk gets another time of creation
-PACE = 1.0                                             # seconds between two looks at who else feeds, and at the lines
-FOLLOW_PACE = 2.0                                      # seconds between two looks for new files
+CHUNK = 1000  # rows in a transaction, if the window has room for two of them
+SHORTEST, LONGEST = 0.01, 1.0  # seconds between two looks whether there is room
+FRESH = 1.0  # seconds after which a chunk gets another time of creation
+PACE = 1.0  # seconds between two looks at who else feeds, and at the lines
+FOLLOW_PACE = 2.0  # seconds between two looks for new files
 
 log = logging.getLogger("blueque")
 
@@ -38,9 +40,11 @@ T = TypeVar("T")
 
 
 class Job(NamedTuple):
-    """What a feeder is to do. stop: ends it between two chunks. does_wait: for another feeder of that name to end.
+    """What a feeder is to do. stop: ends it between two chunks. does_wait: for another feeder of
+    that name to end.
 
-    patience: for how many seconds Redis may be away before it has answered first; afterwards it may be away for any time.
+    patience: for how many seconds Redis may be away before it has answered first; afterwards it may
+        be away for any time.
     """
 
     queue: str
@@ -56,7 +60,9 @@ class Job(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """A chunk that is ready to be fed. bad: the rows that it leaves out. made: when, by time.time()."""
+    """A chunk that is ready to be fed. bad: the rows that it leaves out. made: when, by
+    time.time().
+    """
 
     chunk: FeedChunk
     bad: list[BacklogRefused]
@@ -68,22 +74,22 @@ class Stopped(Exception):
 
 
 class Feeding:
-    """One feeder at work. rows: how many are done, as far as it knows. fed: how many of them it has made tasks of."""
+    """One feeder at work. rows: how many are done, as far as it knows. fed: how many of them it has
+    made tasks of.
+    """
 
-    def __init__(
-        self, redis: Redis, job: Job, timing: Timing, tell: Tell | None = None
-    ) -> None:
+    def __init__(self, redis: Redis, job: Job, timing: Timing, tell: Tell | None = None) -> None:
         self.rows = self.fed = 0
         self._redis, self._job = redis, job
         self._teller = Teller(job.feed, job.queue, tell)
         self._owner = FeedOwner(redis, job.queue, job.feed, str(job.backlog), timing)
         self._inspector = Inspector(redis)
         self._chunks: FeedChunks | None = None
-        self._ready: deque[Ready] = deque()            # what is fed next; one more than Redis works on
-        self._failure: BaseException | None = None     # to be raised when that is fed
+        self._ready: deque[Ready] = deque()  # what is fed next; one more than Redis works on
+        self._failure: BaseException | None = None  # to be raised when that is fed
         self._lines: list[str] = []
         self._lines_due = 0.0
-        self._gives_up = math.inf                      # when, by time.monotonic(), should Redis be away
+        self._gives_up = math.inf  # when, by time.monotonic(), should Redis be away
 
     @property
     def has_begun(self) -> bool:
@@ -112,7 +118,8 @@ class Feeding:
             is_ours = False
             raise
         except KeyboardInterrupt:
-            is_ours = not self._job.stop.is_set()      # who interrupts what is stopping does not wait for Redis either
+            # who interrupts what is stopping does not wait for Redis either
+            is_ours = not self._job.stop.is_set()
             raise
         finally:
             if self._chunks is not None:
@@ -125,7 +132,7 @@ class Feeding:
     def _claim(self) -> dict[str, str]:
         """Return the record once it is ours."""
         if not feeds.load(self._redis, self._job.queue, self._job.feed):
-            self._job.backlog.files()                  # a path that is mistyped is to leave no record behind
+            self._job.backlog.files()  # a path that is mistyped is to leave no record behind
         told, record = None, self._owner.claim()
         self._gives_up = math.inf
         while record.get("token") != self._owner.token:
@@ -139,7 +146,9 @@ class Feeding:
         return record
 
     def _leave(self) -> None:
-        """Let the next feeder begin at once; if that cannot be done, it will see by itself that we are gone."""
+        """Let the next feeder begin at once; if that cannot be done, it will see by itself that we
+        are gone.
+        """
         try:
             self._owner.leave()
         except RedisAway as error:
@@ -161,11 +170,13 @@ class Feeding:
         self._failure = None
         try:
             self._look(may_be_gone=record.get("state") == "finished")
-        finally:                                       # who is refused here, too, is to know how far it is
+        finally:  # who is refused here, too, is to know how far it is
             self._teller.report(self.rows)
 
     def _look(self, may_be_gone: bool = False) -> None:
-        """Look which files there are. may_be_gone: everything is fed, so that nothing has to be there."""
+        """Look which files there are. may_be_gone: everything is fed, so that nothing has to be
+        there.
+        """
         assert self._chunks is not None
         try:
             self._chunks.look()
@@ -192,12 +203,18 @@ class Feeding:
             self.rows, self.fed = chunk.after.rows, self.fed + chunk.fed
             self._teller.leave_out(bad)
             log.debug("feed feed=%s queue=%s rows=%d", self._job.feed, self._job.queue, self.rows)
-            self._teller.report(self.rows, waiting=fed.waiting, file=chunk.after.file, share=chunk.after.share)
+            self._teller.report(
+                self.rows, waiting=fed.waiting, file=chunk.after.file, share=chunk.after.share
+            )
         elif fed.verdict == "full":
             self._wait_for_room(fed.waiting, len(chunk.ids))
-        else:                                          # Redis has lost the last of what it knew, and that with it
-            self._teller.remark("Redis has gone back in time: feeding again from where its record stands")
-            self._begin(self._patiently(lambda: feeds.load(self._redis, self._job.queue, self._job.feed)))
+        else:  # Redis has lost the last of what it knew, and that with it
+            self._teller.remark(
+                "Redis has gone back in time: feeding again from where its record stands"
+            )
+            self._begin(
+                self._patiently(lambda: feeds.load(self._redis, self._job.queue, self._job.feed))
+            )
         return True
 
     def _feed(self) -> Fed:
@@ -205,12 +222,22 @@ class Feeding:
         assert self._chunks is not None
         self._make_ready(2)
         now = time.time()
-        if now - self._ready[0].made > FRESH:          # it had to wait, and its tasks are made now
-            self._ready[0] = self._ready[0]._replace(chunk=self._chunks.renew(self._ready[0].chunk), made=now)
+        if now - self._ready[0].made > FRESH:  # it had to wait, and its tasks are made now
+            self._ready[0] = self._ready[0]._replace(
+                chunk=self._chunks.renew(self._ready[0].chunk), made=now
+            )
         following = self._ready[1].chunk if len(self._ready) > 1 else None
         return protocol.feed(
-            self._redis, self._job.queue, self._job.feed, self._owner.token, self._ready[0].chunk, self._job.window,
-            self._other_lines(), now, following, lambda: self._make_ready(3),
+            self._redis,
+            self._job.queue,
+            self._job.feed,
+            self._owner.token,
+            self._ready[0].chunk,
+            self._job.window,
+            self._other_lines(),
+            now,
+            following,
+            lambda: self._make_ready(3),
         )
 
     def _make_ready(self, count: int) -> None:
@@ -219,7 +246,8 @@ class Feeding:
         while len(self._ready) < count and self._failure is None:
             try:
                 chunk = self._chunks.next()
-            except BaseException as error:             # a Ctrl-C, too: what Redis works on is to be counted first
+            except BaseException as error:
+                # a Ctrl-C, too: what Redis works on is to be counted first
                 self._failure = error
                 return
             if chunk is None:
@@ -227,7 +255,9 @@ class Feeding:
             self._ready.append(Ready(chunk, self._chunks.take_bad(), time.time()))
 
     def _look_for_more(self) -> bool:
-        """Look whether files have come, and wait for them if they are to be followed; False: it is the end."""
+        """Look whether files have come, and wait for them if they are to be followed; False: it is
+        the end.
+        """
         assert self._chunks is not None
         self._look(may_be_gone=True)
         self._make_ready(1)
@@ -243,7 +273,9 @@ class Feeding:
         assert self._chunks is not None
         done, job = self._chunks.news, self._job
         self._patiently(
-            lambda: protocol.finish_feed(self._redis, job.queue, job.feed, self._owner.token, done, time.time())
+            lambda: protocol.finish_feed(
+                self._redis, job.queue, job.feed, self._owner.token, done, time.time()
+            )
         )
         log.info("finish_feed feed=%s queue=%s rows=%d", job.feed, job.queue, self.rows)
         self._teller.report(self.rows, share=1.0)
@@ -252,25 +284,37 @@ class Feeding:
     # Waiting
 
     def _wait_for_room(self, waiting: int, needed: int) -> None:
-        """Wait until the chunk may fit; no longer between two looks than the line seems to need, and a second at most."""
+        """Wait until the chunk may fit; no longer between two looks than the line seems to need,
+        and a second at most.
+        """
         seconds = SHORTEST
         while waiting + needed > self._job.window:
             self._sleep(seconds)
             self._patiently(self._owner.beat)
-            before, waiting = waiting, self._patiently(lambda: self._inspector.pending(self._job.queue))
+            before, waiting = (
+                waiting,
+                self._patiently(lambda: self._inspector.pending(self._job.queue)),
+            )
             gone, missing = before - waiting, waiting + needed - self._job.window
-            seconds = min(max(seconds * missing / gone if gone > 0 else 2 * seconds, SHORTEST), LONGEST)
+            seconds = min(
+                max(seconds * missing / gone if gone > 0 else 2 * seconds, SHORTEST), LONGEST
+            )
             self._teller.report(self.rows, waiting=waiting)
 
     def _patiently(self, action: Callable[[], T]) -> T:
-        """Do something, as often as it takes while Redis is away. Raises Stopped; RedisAway if it has not answered yet."""
+        """Do something, as often as it takes while Redis is away. Raises Stopped; RedisAway if it
+        has not answered yet.
+        """
         failures = 0
         while True:
             try:
                 done = action()
             except (RedisAway, Contended) as error:
                 self._owner.forget_looks()
-                if isinstance(error, RedisAway) and time.monotonic() + pause(failures + 1) > self._gives_up:
+                if (
+                    isinstance(error, RedisAway)
+                    and time.monotonic() + pause(failures + 1) > self._gives_up
+                ):
                     raise
                 if not failures:
                     self._teller.remark(f"{error}; waiting")
@@ -286,7 +330,9 @@ class Feeding:
             raise Stopped
 
     def _other_lines(self) -> list[str]:
-        """Return the lines besides the default one whose tasks count as waiting: ours, and those that there are."""
+        """Return the lines besides the default one whose tasks count as waiting: ours, and those
+        that there are.
+        """
         if time.monotonic() >= self._lines_due:
             options = self._job.options or {}
             ours = line_of(str(options.get("priority", "")), str(options.get("needs", "")))

@@ -15,27 +15,31 @@ from blueque.errors import BacklogRefused, InvalidInput, TooLarge
 from blueque.model.encoding import quick_encoder
 from blueque.text.json_errors import as_json
 
-_LINES, _BYTES = 1000, 1 << 20                         # that are read at a time
-_LONGEST = 64 << 20                                    # bytes of a line; a file that is no text may be one line
+_LINES, _BYTES = 1000, 1 << 20  # that are read at a time
+_LONGEST = 64 << 20  # bytes of a line; a file that is no text may be one line
 
 
 class JsonRows(Rows):
-    """The lines of one file, compressed with gzip or not. Without an offset those before are read, and counted in `crc`."""
+    """The lines of one file, compressed with gzip or not. Without an offset those before are read,
+    and counted in `crc`.
+    """
 
     unit = "line"
 
-    def __init__(self, file: BacklogFile, shape: Shape, row: int = 0, offset: int = 0, crc: int = 0) -> None:
+    def __init__(
+        self, file: BacklogFile, shape: Shape, row: int = 0, offset: int = 0, crc: int = 0
+    ) -> None:
         super().__init__(file, shape, row, offset, crc)
         self._encode = quick_encoder("the parameters", shape.max_bytes)
         self._decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
         self._is_whole = shape.params is None and shape.key is None and not file.constants
         try:
-            self._packed: IO[bytes] | None = None      # the file, if it is compressed
+            self._packed: IO[bytes] | None = None  # the file, if it is compressed
             self._size = os.path.getsize(file.path)
             self._stream = self._open()
         except OSError as error:
             raise self._unreadable(error) from error
-        self._checksum = self.crc                      # of what was read; `crc` is of what was taken
+        self._checksum = self.crc  # of what was read; `crc` is of what was taken
         if row and not self.offset:
             self._skip(row)
 
@@ -101,7 +105,9 @@ class JsonRows(Rows):
         return Block(parameters, keys if self.shape.key else None, left_out, known, checksums)
 
     def _line(self) -> tuple[bytes, int]:
-        """Return the next line, or the beginning of one that is too long, and how many bytes it takes; 0: there is none."""
+        """Return the next line, or the beginning of one that is too long, and how many bytes it
+        takes; 0: there is none.
+        """
         try:
             line = self._stream.readline(_LONGEST)
             length = len(line)
@@ -123,25 +129,29 @@ class JsonRows(Rows):
         try:
             value = self._decode(line.decode())
         except (ValueError, RecursionError) as error:
-            as_json(line)                              # it says why in words
+            as_json(line)  # it says why in words
             raise InvalidInput(f"not valid JSON: {error}") from error
         if self._is_whole:
             if isinstance(value, str) or len(line) > self.shape.max_bytes:
                 return self._encode(value), b""
             if b"\\u" in line:
-                self._encode(value)                    # it refuses half a character
+                self._encode(value)  # it refuses half a character
             return (line, True), b""
         if not isinstance(value, dict):
             raise InvalidInput(f"an object with columns is needed, not {type(value).__name__}")
         value |= self.file.constants
-        key = key_of(column(value, self.shape.key), self.shape.key) if self.shape.key is not None else b""
+        key = (
+            key_of(column(value, self.shape.key), self.shape.key)
+            if self.shape.key is not None
+            else b""
+        )
         return self._encode(chosen(value, self.shape)), key
 
     def _unreadable(self, error: Exception) -> BacklogRefused:
-        return BacklogRefused(self.file.name, None, f"cannot be read: {getattr(error, 'strerror', None) or error}")
+        return BacklogRefused(
+            self.file.name, None, f"cannot be read: {getattr(error, 'strerror', None) or error}"
+        )
 
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number that JSON knows")
-
-

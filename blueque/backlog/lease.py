@@ -1,8 +1,9 @@
 """Who feeds: of all feeders of one name only one does, and another takes its place when it is dead.
 
-It is dead for certain when its process is gone, which can be seen on its own host only. From elsewhere it is taken for
-dead when its record stood still for a whole lease, by the clock of whoever waits, who looked often and got every answer.
-A feeder that was taken for dead and is not, writes nothing more: each of its changes watches the record and its token.
+It is dead for certain when its process is gone, which can be seen on its own host only. From
+elsewhere it is taken for dead when its record stood still for a whole lease, by the clock of
+whoever waits, who looked often and got every answer. A feeder that was taken for dead and is not,
+writes nothing more: each of its changes watches the record and its token.
 """
 
 from __future__ import annotations
@@ -18,18 +19,28 @@ from blueque.system import process
 
 
 class FeedOwner:
-    """One feeder's claim on one feed. timing: how often it beats, and when others may take it for dead."""
+    """One feeder's claim on one feed. timing: how often it beats, and when others may take it for
+    dead.
+    """
 
     def __init__(self, redis: Redis, queue: str, feed: str, source: str, timing: Timing) -> None:
         self.token = os.urandom(16).hex()
-        self._redis, self._queue, self._feed, self._source, self._timing = redis, queue, feed, source, timing
+        self._redis, self._queue, self._feed, self._source, self._timing = (
+            redis,
+            queue,
+            feed,
+            source,
+            timing,
+        )
         self._beats = 0
         self._beat_due = 0.0
         self._seen: tuple[str | None, ...] = ()
         self._since = self._looked = 0.0
 
     def claim(self) -> dict[str, str]:
-        """Become the feeder, if the one there is, if any, is dead; return the record, whose token tells."""
+        """Become the feeder, if the one there is, if any, is dead; return the record, whose token
+        tells.
+        """
         record = self._open(None)
         if record.get("token") != self.token and self._is_dead(record):
             record = self._open(record.get("token"))
@@ -37,7 +48,9 @@ class FeedOwner:
         return record
 
     def forget_looks(self) -> None:
-        """Begin to observe anew, for a look has failed: Redis may stand still, and the other for its sake."""
+        """Begin to observe anew, for a look has failed: Redis may stand still, and the other for
+        its sake.
+        """
         self._seen = ()
 
     def note_fed(self) -> None:
@@ -48,7 +61,9 @@ class FeedOwner:
         """Show that we live, when it is time. Raises FeedTaken."""
         if time.monotonic() >= self._beat_due:
             self._beats += 1
-            protocol.beat_feed(self._redis, self._queue, self._feed, self.token, self._beats, time.time())
+            protocol.beat_feed(
+                self._redis, self._queue, self._feed, self.token, self._beats, time.time()
+            )
             self.note_fed()
 
     def leave(self) -> None:
@@ -57,17 +72,32 @@ class FeedOwner:
 
     def _open(self, dead: str | None) -> dict[str, str]:
         facts = {
-            "node": process.node_id(), "pid": os.getpid(), **process.identity(os.getpid()),
-            "beat_every": self._timing.beat, "lease": self._timing.lease,
+            "node": process.node_id(),
+            "pid": os.getpid(),
+            **process.identity(os.getpid()),
+            "beat_every": self._timing.beat,
+            "lease": self._timing.lease,
         }
         instance = os.urandom(16).hex()
         return protocol.open_feed(
-            self._redis, self._queue, self._feed, self.token, instance, self._source, facts, dead, time.time()
+            self._redis,
+            self._queue,
+            self._feed,
+            self.token,
+            instance,
+            self._source,
+            facts,
+            dead,
+            time.time(),
         )
 
     def _is_dead(self, record: Record) -> bool:
         pid = record.get("pid", "")
-        if pid.isdecimal() and process.shares_pids(record) and not process.is_alive(int(pid), record):
+        if (
+            pid.isdecimal()
+            and process.shares_pids(record)
+            and not process.is_alive(int(pid), record)
+        ):
             return True
         now = time.monotonic()
         seen = tuple(record.get(name) for name in ("token", "beat", "rows"))

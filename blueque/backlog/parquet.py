@@ -1,4 +1,6 @@
-"""A Parquet file, read a piece at a time: from columns to the text of parameters, with little work for each row."""
+"""A Parquet file, read a piece at a time: from columns to the text of parameters, with little work
+for each row.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ from blueque.tables.arrow import pyarrow
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_ROWS, _BYTES = 4096, 4 << 20                          # that are decoded at a time
-_BUFFER = 1 << 20                                      # bytes of a column that are read ahead
+_ROWS, _BYTES = 4096, 4 << 20  # that are decoded at a time
+_BUFFER = 1 << 20  # bytes of a column that are read ahead
 
 ToJson = Callable[[Any], Any]
 
@@ -25,10 +27,13 @@ ToJson = Callable[[Any], Any]
 class ParquetRows(Rows):
     """The rows of one file."""
 
-    def __init__(self, file: BacklogFile, shape: Shape, row: int = 0, offset: int = 0, crc: int = 0) -> None:
+    def __init__(
+        self, file: BacklogFile, shape: Shape, row: int = 0, offset: int = 0, crc: int = 0
+    ) -> None:
         super().__init__(file, shape, row, 0)
         self._pa = pyarrow()
-        import pyarrow.parquet as parquet  # here, for it takes 100 ms; pyarrow() has told if it is missing
+        # here, for it takes 100 ms; pyarrow() has told if it is missing
+        import pyarrow.parquet as parquet
 
         try:
             # Buffered, and not before it is needed: else a whole row group is held.
@@ -50,17 +55,29 @@ class ParquetRows(Rows):
         schema, shape, constants = self._opened.schema_arrow, self.shape, self.file.constants
         there = [name for name in schema.names if name not in constants]
         if not there or len(set(there)) < len(there):
-            raise self._refused("it has no columns" if not there else "it has two columns of one name")
-        wanted = there if shape.params is None else [shape.params] if isinstance(shape.params, str) else [*shape.params]
+            raise self._refused(
+                "it has no columns" if not there else "it has two columns of one name"
+            )
+        wanted = (
+            there
+            if shape.params is None
+            else [shape.params]
+            if isinstance(shape.params, str)
+            else [*shape.params]
+        )
         columns: dict[str, ToJson] = {}
         for name in wanted if shape.key is None else [*wanted, shape.key]:
             if name not in there and name not in constants:
-                raise self._refused(f"there is no column {name!r}; there are {', '.join([*there, *constants])}")
+                raise self._refused(
+                    f"there is no column {name!r}; there are {', '.join([*there, *constants])}"
+                )
             if name not in constants:
                 convert = _converter(self._pa, schema.field(name).type)
                 if convert is None:
                     kind = schema.field(name).type
-                    raise self._refused(f"column {name!r} is of type {kind}, which JSON has not; choose others with params")
+                    raise self._refused(
+                        f"column {name!r} is of type {kind}, which JSON has not; choose others with params"
+                    )
                 columns[name] = convert
         return columns
 
@@ -71,9 +88,15 @@ class ParquetRows(Rows):
             row -= metadata.row_group(group).num_rows
             group += 1
         groups = range(group, metadata.num_row_groups)
-        weight = sum(metadata.row_group(number).total_byte_size for number in groups) // max(metadata.num_rows, 1) + 1
+        weight = (
+            sum(metadata.row_group(number).total_byte_size for number in groups)
+            // max(metadata.num_rows, 1)
+            + 1
+        )
         size = max(16, min(_ROWS, _BYTES // weight))
-        for batch in self._opened.iter_batches(size, row_groups=[*groups], columns=self._columns, use_threads=False):
+        for batch in self._opened.iter_batches(
+            size, row_groups=[*groups], columns=self._columns, use_threads=False
+        ):
             if row >= len(batch):
                 row -= len(batch)
                 continue
@@ -89,19 +112,26 @@ class ParquetRows(Rows):
             return None
         try:
             return self._block_of(batch)
-        except (InvalidInput, ValueError, OverflowError):      # some row is bad: which, shows one by one
+        except (InvalidInput, ValueError, OverflowError):
+            # some row is bad: which, shows one by one
             return self._block_one_by_one(batch)
 
     def _block_of(self, batch: pa.RecordBatch) -> Block:
-        """Return the rows, made column by column. Raises InvalidInput and ValueError if there is a bad one."""
+        """Return the rows, made column by column. Raises InvalidInput and ValueError if there is a
+        bad one.
+        """
         shape = self.shape
         keys = None
         if shape.key is not None:
             keys = [key_of(value, shape.key) for value in self._values(batch, shape.key)]
         if isinstance(shape.params, str):
-            return Block([self._encoded(value) for value in self._values(batch, shape.params)], keys)
+            return Block(
+                [self._encoded(value) for value in self._values(batch, shape.params)], keys
+            )
         names = [*self._columns, *self.file.constants] if shape.params is None else shape.params
-        template = ",".join([_to_json(name).replace("%", "%%") + ":%s" for name in names]).join("{}")
+        template = ",".join([_to_json(name).replace("%", "%%") + ":%s" for name in names]).join(
+            "{}"
+        )
         texts = [self._texts(batch, name) for name in names]
         parameters = [(template % row).encode() for row in zip(*texts, strict=True)]
         if parameters and max(map(len, parameters)) > shape.max_bytes:
@@ -115,7 +145,10 @@ class ParquetRows(Rows):
         for place in range(len(batch)):
             encoded, key = (b"", False), b""
             try:
-                row = {name: self._values(batch.slice(place, 1), name)[0] for name in [*self._columns, *self.file.constants]}
+                row = {
+                    name: self._values(batch.slice(place, 1), name)[0]
+                    for name in [*self._columns, *self.file.constants]
+                }
                 encoded = self._encoded(chosen(row, self.shape))
                 if self.shape.key is not None:
                     key = key_of(row[self.shape.key], self.shape.key)
@@ -139,7 +172,9 @@ class ParquetRows(Rows):
         array, types = batch.column(name), self._pa.types
         if not array.null_count and types.is_integer(array.type):
             return array.to_pylist()
-        if not array.null_count and (types.is_string(array.type) or types.is_large_string(array.type)):
+        if not array.null_count and (
+            types.is_string(array.type) or types.is_large_string(array.type)
+        ):
             return [*map(encode_basestring, array.to_pylist())]
         return [_to_json(value) for value in self._values(batch, name)]
 
@@ -176,7 +211,9 @@ def _same(value: Any) -> Any:
 
 
 def _converter(pa: Any, kind: pa.DataType) -> ToJson | None:
-    """Return what makes a value of this type one that JSON has: of times ISO 8601, of decimals text; None: nothing can."""
+    """Return what makes a value of this type one that JSON has: of times ISO 8601, of decimals
+    text; None: nothing can.
+    """
     types = pa.types
     if any(test(kind) for test in (types.is_timestamp, types.is_date, types.is_time)):
         return _if_any(lambda value: value.isoformat())
@@ -188,14 +225,30 @@ def _converter(pa: Any, kind: pa.DataType) -> ToJson | None:
         inner = _converter(pa, kind.value_type)
         return None if inner is None else _of_each(inner)
     if types.is_struct(kind):
-        inners = {kind.field(number).name: _converter(pa, kind.field(number).type) for number in range(kind.num_fields)}
-        return None if None in inners.values() else _if_any(
-            lambda value: {name: inner(value[name]) for name, inner in inners.items() if inner is not None}
+        inners = {
+            kind.field(number).name: _converter(pa, kind.field(number).type)
+            for number in range(kind.num_fields)
+        }
+        return (
+            None
+            if None in inners.values()
+            else _if_any(
+                lambda value: {
+                    name: inner(value[name]) for name, inner in inners.items() if inner is not None
+                }
+            )
         )
     if types.is_map(kind) and types.is_string(kind.key_type):
         inner = _converter(pa, kind.item_type)
         return None if inner is None else _of_each_pair(inner)
-    simple = (types.is_string, types.is_large_string, types.is_integer, types.is_floating, types.is_boolean, types.is_null)
+    simple = (
+        types.is_string,
+        types.is_large_string,
+        types.is_integer,
+        types.is_floating,
+        types.is_boolean,
+        types.is_null,
+    )
     return _same if any(test(kind) for test in simple) else None
 
 

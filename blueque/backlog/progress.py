@@ -12,9 +12,12 @@ log = logging.getLogger("blueque")
 class FeedProgress(NamedTuple):
     """How far a feed is.
 
-    rows: done since its beginning. total: of the whole backlog; None: not known. is_exact: or an estimate.
-    share: which part of the backlog's bytes is done, 0 to 1. waiting: tasks in line; None: not seen yet.
-    skipped: bad rows that this feeder has left out. file: the one that is being fed. note: something happened.
+    rows: done since its beginning. total: of the whole backlog; None: not known. is_exact: or an
+        estimate.
+    share: which part of the backlog's bytes is done, 0 to 1. waiting: tasks in line; None: not seen
+        yet.
+    skipped: bad rows that this feeder has left out. file: the one that is being fed. note:
+        something happened.
     """
 
     rows: int = 0
@@ -31,7 +34,9 @@ Tell = Callable[[FeedProgress], object]
 
 
 class Teller:
-    """Tells how far one feed is. total: rows in all, if that is known; skipped: bad rows that were left out."""
+    """Tells how far one feed is. total: rows in all, if that is known; skipped: bad rows that were
+    left out.
+    """
 
     def __init__(self, feed: str, queue: str, tell: Tell | None) -> None:
         self.total: int | None = None
@@ -56,7 +61,8 @@ class Teller:
 
     def remark(self, note: str) -> None:
         """Tell that something has happened."""
-        level = logging.INFO if self.has_listener else logging.WARNING         # else a terminal would have it twice
+        # else a terminal would have it twice
+        level = logging.INFO if self.has_listener else logging.WARNING
         log.log(level, "feed feed=%s queue=%s: %s", self._feed, self._queue, note)
         if self._tell is not None:
             self._tell(self._progress._replace(note=note))

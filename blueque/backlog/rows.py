@@ -1,4 +1,6 @@
-"""The rows of a file of a backlog, as parameters of tasks: what is wanted of them, and how they are handed out."""
+"""The rows of a file of a backlog, as parameters of tasks: what is wanted of them, and how they are
+handed out.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +12,16 @@ from blueque.backlog.files import BacklogFile
 from blueque.errors import BacklogRefused, InvalidInput, InvalidType
 from blueque.model.ids import require_key
 
-_NAMED = 20                                            # columns that there are, when one is missing
+_NAMED = 20  # columns that there are, when one is missing
 
-Encoded = tuple[bytes, bool]                           # parameters in UTF-8, and whether they are JSON
+Encoded = tuple[bytes, bool]  # parameters in UTF-8, and whether they are JSON
 
 
 class Shape(NamedTuple):
     """What becomes of a row.
 
-    params: the columns that make the dict of parameters; one name: the value of that column alone; None: all columns.
+    params: the columns that make the dict of parameters; one name: the value of that column alone;
+        None: all columns.
     key: the column that is the key; None: rows have none. max_bytes: of parameters.
     skip_bad: leave out rows that can be no task; else they end the feed.
     """
@@ -32,7 +35,8 @@ class Shape(NamedTuple):
 class Block(NamedTuple):
     """Some rows in a row, as their file gives them.
 
-    parameters, keys: of each; of those that are left out, anything. sizes: the bytes that each takes in the file, if known.
+    parameters, keys: of each; of those that are left out, anything. sizes: the bytes that each
+        takes in the file, if known.
     left_out: by their place, rows that become no task, and why; None: they are blank.
     checksums: of the file as far as the end of each, if that is known.
     """
@@ -47,7 +51,8 @@ class Block(NamedTuple):
 class Portion:
     """Rows on their way into one transaction.
 
-    parameters, keys: of those that become tasks. places: which they are among all rows here. bad: those that are left out.
+    parameters, keys: of those that become tasks. places: which they are among all rows here. bad:
+        those that are left out.
     rows: how many rows they are in all, blank ones included. size: bytes of parameters.
     """
 
@@ -60,18 +65,24 @@ class Portion:
 
 
 class Rows(ABC):
-    """The rows of one file from some row on. row, offset, crc: where the next one is, as in protocol.feeding.Cursor."""
+    """The rows of one file from some row on. row, offset, crc: where the next one is, as in
+    protocol.feeding.Cursor.
+    """
 
     unit = "row"
 
-    def __init__(self, file: BacklogFile, shape: Shape, row: int, offset: int, crc: int = 0) -> None:
+    def __init__(
+        self, file: BacklogFile, shape: Shape, row: int, offset: int, crc: int = 0
+    ) -> None:
         self.file, self.shape, self.row, self.offset, self.crc = file, shape, row, offset, crc
         self._block, self._at = Block(), 0
 
     def take(self, portion: Portion, count: int, room: int) -> bool:
-        """Add rows, until the portion has so many, or that many bytes of parameters; False: the file has no more.
+        """Add rows, until the portion has so many, or that many bytes of parameters; False: the
+        file has no more.
 
-        Blank ones that follow are added in any case, so that the end of the file is seen with its last row.
+        Blank ones that follow are added in any case, so that the end of the file is seen with its
+        last row.
         Raises BacklogRefused for a bad row; those before it are added by then.
         """
         while self._fill():
@@ -116,7 +127,7 @@ class Rows(ABC):
         size = sum([len(text) for text, _ in some])
         if portion.size + size > room:
             taken = 0
-            while portion.size < room:                 # one at least; the last may go beyond
+            while portion.size < room:  # one at least; the last may go beyond
                 portion.size += len(some[taken][0])
                 taken += 1
             some, size = some[:taken], 0

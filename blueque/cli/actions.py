@@ -1,4 +1,6 @@
-"""What the verbs that act on tasks share: which tasks are meant, one after the other, and what became of each."""
+"""What the verbs that act on tasks share: which tasks are meant, one after the other, and what
+became of each.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,8 @@ class Outcome(NamedTuple):
 def choose(inspector: Inspector, words: Sequence[str]) -> tuple[list[Task], int]:
     """Return the tasks that are meant, and an exit code: MISSING when one of several is not there.
 
-    words: ids or their beginnings; `-` stands for those on standard input. Ends the program, before anything is done, when
-    a beginning fits several.
+    words: ids or their beginnings; `-` stands for those on standard input. Ends the program, before
+    anything is done, when a beginning fits several.
     """
     given = [word for one in words for word in (_lines() if one == "-" else [one])]
     found: dict[str, None] = {}
@@ -48,13 +50,15 @@ def choose(inspector: Inspector, words: Sequence[str]) -> tuple[list[Task], int]
 
 
 def act(tasks: Sequence[Task], action: Callable[[Task], str]) -> Iterator[Outcome]:
-    """Do it to each and yield what became of it; when something ends that before its time, say how far it got."""
+    """Do it to each and yield what became of it; when something ends that before its time, say how
+    far it got.
+    """
     done = 0
     try:
         for task in tasks:
             try:
                 outcome = Outcome(task.id, task.queue, action(task))
-            except InvalidInput as error:              # this one cannot be; others may
+            except InvalidInput as error:  # this one cannot be; others may
                 outcome = Outcome(task.id, task.queue, None, str(error))
             done += 1
             yield outcome
@@ -77,7 +81,9 @@ def act_on(tasks: Sequence[Task], action: Callable[[Task], str], as_json: bool) 
 def print_outcome(outcome: Outcome) -> None:
     """Print what became of a task, and on standard error why it did not become what was wanted."""
     if outcome.status is not None:
-        click.echo(f"{printing.clean(printing.short_id(outcome.id))}  {printing.paint(outcome.status, outcome.status)}")
+        click.echo(
+            f"{printing.clean(printing.short_id(outcome.id))}  {printing.paint(outcome.status, outcome.status)}"
+        )
     if outcome.refusal is not None:
         printing.talk(outcome.refusal)
 
@@ -93,4 +99,6 @@ def code_of(outcomes: Sequence[Outcome], code: int) -> int:
 
 
 def _lines() -> list[str]:
-    return [line.strip().decode("utf-8", "surrogateescape") for line in sys.stdin.buffer if line.strip()]
+    return [
+        line.strip().decode("utf-8", "surrogateescape") for line in sys.stdin.buffer if line.strip()
+    ]

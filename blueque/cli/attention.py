@@ -1,6 +1,7 @@
 """What needs attention, in sentences: an overview in, concerns out. Nothing here talks to Redis.
 
-Each rule is one that is false on a good day; docs/monitoring.md, "What needs attention", lists them.
+Each rule is one that is false on a good day; docs/monitoring.md, "What needs attention", lists
+them.
 """
 
 from __future__ import annotations
@@ -22,18 +23,19 @@ if TYPE_CHECKING:
     from blueque.queries.listeners import Node
     from blueque.queries.overview import Line, Overview
 
-LONG_PAUSE = 3600.0                                    # seconds after which a pause may have been forgotten
-NO_PROGRESS = 3600.0                                   # seconds after which a task that told its progress may hang
-PART = 10                                              # unless this part of the time until then was longer
-TIMES, LATER = 2, 300.0                                # what 19 of 20 did not exceed, so often, and so many seconds more
-MOST = 3                                               # of one kind that get a line each
+LONG_PAUSE = 3600.0  # seconds after which a pause may have been forgotten
+NO_PROGRESS = 3600.0  # seconds after which a task that told its progress may hang
+PART = 10  # unless this part of the time until then was longer
+TIMES, LATER = 2, 300.0  # what 19 of 20 did not exceed, so often, and so many seconds more
+MOST = 3  # of one kind that get a line each
 _SERVING = {"up", "unattended", "1.0.0"}
 
 
 class Concern(NamedTuple):
     """One thing that somebody should look at.
 
-    about: a queue by its name, or Redis, or listeners. code: the same for the same kind. command: what tells more or helps.
+    about: a queue by its name, or Redis, or listeners. code: the same for the same kind. command:
+        what tells more or helps.
     """
 
     about: str
@@ -79,12 +81,18 @@ def pause_words(line: Line, now: float) -> str:
     """Return for how long, by whom and why: for 3 h 12 m by ada: deploy."""
     if line.pause is None:
         return "-"
-    since = "" if line.pause.since is None else f"for {printing.span(max(now - line.pause.since, 0.0))} "
+    since = (
+        ""
+        if line.pause.since is None
+        else f"for {printing.span(max(now - line.pause.since, 0.0))} "
+    )
     return f"{since}by {line.pause.by or 'somebody'}{f': {line.pause.reason}' if line.pause.reason else ''}"
 
 
 def _versions(nodes: Sequence[Node]) -> Iterator[Concern]:
-    versions = Counter(version for _, version in {(node.id, node.version) for node in nodes if node.version})
+    versions = Counter(
+        version for _, version in {(node.id, node.version) for node in nodes if node.version}
+    )
     if len(versions) > 1:
         some = ", ".join(f"{number} of {version}" for version, number in sorted(versions.items()))
         yield Concern("listeners", "versions", f"their versions differ: {some}", "blueque node ls")
@@ -96,12 +104,21 @@ def _clocks(ahead: Mapping[str, float]) -> Iterator[Concern]:
     for node, seconds in ahead.items():
         host = printing.short_node(node).rpartition("_")[0]
         hosts[host] = max(seconds, hosts.get(host, 0.0))
-    wrong = {host: seconds for host, seconds in sorted(hosts.items()) if seconds > server_check.SKEW}
+    wrong = {
+        host: seconds for host, seconds in sorted(hosts.items()) if seconds > server_check.SKEW
+    }
     for host, seconds in list(wrong.items())[:MOST]:
-        sentence = f"the clock of {host} is ahead of that of Redis, by {printing.span(seconds)} or more"
+        sentence = (
+            f"the clock of {host} is ahead of that of Redis, by {printing.span(seconds)} or more"
+        )
         yield Concern("listeners", "clock", sentence, f"blueque node show {shlex.quote(host)}")
     if len(wrong) > MOST:
-        yield Concern("listeners", "clock", f"{len(wrong) - MOST} more hosts with a clock that is ahead", "blueque node ls")
+        yield Concern(
+            "listeners",
+            "clock",
+            f"{len(wrong) - MOST} more hosts with a clock that is ahead",
+            "blueque node ls",
+        )
 
 
 def _of_queue(line: Line, nodes: Sequence[Node], now: float) -> Iterator[Concern]:
@@ -111,11 +128,15 @@ def _of_queue(line: Line, nodes: Sequence[Node], now: float) -> Iterator[Concern
     yield from _of_waiting(line, states, now)
     for state in ("silent", "dead", "gone"):
         if state in states:
-            yield Concern(line.queue, state, _of_silence(states[state]), _about_silent(line, states[state]))
+            yield Concern(
+                line.queue, state, _of_silence(states[state]), _about_silent(line, states[state])
+            )
     yield from _of_failures(line)
     if line.overdue:
-        late = f"is overdue by {printing.span(line.overdue_for)}" if line.overdue == 1 else (
-            f"are overdue by up to {printing.span(line.overdue_for)}"
+        late = (
+            f"is overdue by {printing.span(line.overdue_for)}"
+            if line.overdue == 1
+            else (f"are overdue by up to {printing.span(line.overdue_for)}")
         )
         who = "nobody puts" if line.is_minded else "no listener serves it, and no scheduler has put"
         what = "it" if line.overdue == 1 else "them"
@@ -127,12 +148,23 @@ def _of_waiting(line: Line, states: Mapping[str, Sequence[Node]], now: float) ->
     if line.pending and states.keys().isdisjoint(_SERVING):
         idle = [
             f"{count(len(states[state]), 'listener')} {state}"
-            for state in ("silent", "draining", "paused") if state in states
+            for state in ("silent", "draining", "paused")
+            if state in states
         ]
         waits = f"{line.pending} pending, oldest waits {printing.span(line.oldest)}"
-        why = f"blueque why {printing.short_id(line.first)}" if line.first else hints.serve(line.queue)
-        yield Concern(line.queue, "no_listener", f"{waits}, {', '.join(idle) or 'no listener'}", why)
-    if line.pause is not None and line.pause.since is not None and now - line.pause.since > LONG_PAUSE:
+        why = (
+            f"blueque why {printing.short_id(line.first)}"
+            if line.first
+            else hints.serve(line.queue)
+        )
+        yield Concern(
+            line.queue, "no_listener", f"{waits}, {', '.join(idle) or 'no listener'}", why
+        )
+    if (
+        line.pause is not None
+        and line.pause.since is not None
+        and now - line.pause.since > LONG_PAUSE
+    ):
         waits = f", and {line.pending} pending" if line.pending else ""
         sentence = f"paused {pause_words(line, now)}{waits}"
         yield Concern(line.queue, "paused", sentence, hints.of_queue("resume", line.queue))
@@ -142,17 +174,23 @@ def _of_waiting(line: Line, states: Mapping[str, Sequence[Node]], now: float) ->
     for misfit in line.misfits[:MOST]:
         need = "needs" if misfit.tasks == 1 else "need"
         what = f"{count(misfit.tasks, 'pending task')} {need} {hints.words_of(misfit.needs)}, which no listener has"
-        yield Concern(line.queue, "never_fits", what, f"blueque why {printing.short_id(misfit.first)}")
+        yield Concern(
+            line.queue, "never_fits", what, f"blueque why {printing.short_id(misfit.first)}"
+        )
 
 
 def _of_failures(line: Line) -> Iterator[Concern]:
     queue = shlex.quote(line.queue)
     if line.lost:
         how_many = f"{_count_of(line.lost, line)} lost in the last day"
-        yield Concern(line.queue, "lost", how_many, f"blueque requeue --failed {queue} --error-type lost")
+        yield Concern(
+            line.queue, "lost", how_many, f"blueque requeue --failed {queue} --error-type lost"
+        )
     failed = f"blueque ls --queue {queue} --state failed"
     if line.poison:
-        command = f"blueque show {printing.short_id(line.poison[0])}" if len(line.poison) == 1 else failed
+        command = (
+            f"blueque show {printing.short_id(line.poison[0])}" if len(line.poison) == 1 else failed
+        )
         sentence = f"{_count_of(line.poison, line)} poison in the last day, lost too often to be tried again"
         yield Concern(line.queue, "poison", sentence, command)
     if line.failing:
@@ -169,19 +207,33 @@ def _of_tasks(queue: str, tasks: Sequence[Task], now: float) -> Iterator[Concern
         yield Concern(queue, "no_progress", sentence, f"blueque logs {printing.short_id(task.id)}")
     if len(tasks) > MOST:
         command = f"blueque ls --queue {shlex.quote(queue)} --state started"
-        yield Concern(queue, "no_progress", f"{len(tasks) - MOST} more without progress for an hour or longer", command)
+        yield Concern(
+            queue,
+            "no_progress",
+            f"{len(tasks) - MOST} more without progress for an hour or longer",
+            command,
+        )
 
 
 def _of_long(queue: str, tasks: Sequence[Task], tail: float, now: float) -> Iterator[Concern]:
     """Yield the tasks that run much longer than most of their queue have."""
-    long = [task for task in tasks if task.started is not None and now - task.started > TIMES * tail + LATER]
+    long = [
+        task
+        for task in tasks
+        if task.started is not None and now - task.started > TIMES * tail + LATER
+    ]
     for task in long[:MOST]:
         name, ran = printing.short_id(task.id), printing.span(now - (task.started or now))
         sentence = f"{name} has run for {ran}; 19 of 20 here took {roughly(tail)} at most"
         yield Concern(queue, "long_run", sentence, f"blueque show {name}")
     if len(long) > MOST:
         command = f"blueque ls --queue {shlex.quote(queue)} --state started"
-        yield Concern(queue, "long_run", f"{len(long) - MOST} more run more than twice as long as is usual", command)
+        yield Concern(
+            queue,
+            "long_run",
+            f"{len(long) - MOST} more run more than twice as long as is usual",
+            command,
+        )
 
 
 def _of_feeds(records: Sequence[Mapping[str, str]], now: float) -> Iterator[Concern]:
@@ -193,7 +245,7 @@ def _of_feeds(records: Sequence[Mapping[str, str]], now: float) -> Iterator[Conc
         if state == "silent":
             sentence = f"{stands}, {printing.short_node(record.get('node', '?'))} is silent"
             yield Concern(record["queue"], "feed_silent", sentence, command)
-        has_begun = record.get("rows", "0") != "0"     # else a mistyped path, mostly
+        has_begun = record.get("rows", "0") != "0"  # else a mistyped path, mostly
         if state == "stopped" and has_begun and since is not None and now - since > LONG_PAUSE:
             yield Concern(record["queue"], "feed_stopped", f"{stands}, nobody feeds", command)
 
@@ -209,8 +261,14 @@ def _of_silence(nodes: Sequence[Node]) -> str:
 def _about_silent(line: Line, nodes: Sequence[Node]) -> str:
     if any(node.held for node in nodes):
         return f"{hints.serve(line.queue)}, on that host with its spool"
-    return f"blueque node show {shlex.quote(printing.short_node(nodes[0].id))}" if len(nodes) == 1 else "blueque node ls"
+    return (
+        f"blueque node show {shlex.quote(printing.short_node(nodes[0].id))}"
+        if len(nodes) == 1
+        else "blueque node ls"
+    )
 
 
 def _count_of(ids: Sequence[str], line: Line) -> str:
-    return f"{count(len(ids), 'task')}{' or more' if len(ids) == line.looked_at < line.failed else ''}"
+    return (
+        f"{count(len(ids), 'task')}{' or more' if len(ids) == line.looked_at < line.failed else ''}"
+    )

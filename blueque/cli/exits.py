@@ -1,4 +1,6 @@
-"""How a program ends: every error becomes an exit code and three lines at most: what happened, to what, what to do."""
+"""How a program ends: every error becomes an exit code and three lines at most: what happened, to
+what, what to do.
+"""
 
 from __future__ import annotations
 
@@ -72,9 +74,13 @@ _CODES: list[tuple[type[BluequeError], int, str]] = [
     (NotRegistered, REFUSED, ""),
     (NodeTaken, REFUSED, ""),
     (RunDropped, REFUSED, ""),
-    (RedisAway, AWAY, "The address is from {origin}. Is Redis running there? Another one: --redis-url URL"),
+    (
+        RedisAway,
+        AWAY,
+        "The address is from {origin}. Is Redis running there? Another one: --redis-url URL",
+    ),
     (Contended, ATTENTION, "Try again in a moment."),
-    (BatchFailed, AWAY, ""),                           # it has a cause, which says more
+    (BatchFailed, AWAY, ""),  # it has a cause, which says more
     (SpoolRefused, CONFIGURATION, ""),
     (NoServer, CONFIGURATION, ""),
     (NotInstalled, CONFIGURATION, ""),
@@ -91,15 +97,29 @@ _CODES: list[tuple[type[BluequeError], int, str]] = [
 _REFUSALS: dict[str, tuple[int, str]] = {
     "NOAUTH": (FORBIDDEN, "Put the password into the address: redis://:PASSWORD@host:port/db"),
     "WRONGPASS": (FORBIDDEN, "Mend the user or the password in the address."),
-    "NOPERM": (FORBIDDEN, "This Redis user may not do that: ask for the right, or use another user."),
+    "NOPERM": (
+        FORBIDDEN,
+        "This Redis user may not do that: ask for the right, or use another user.",
+    ),
     "DENIED": (FORBIDDEN, "That Redis takes connections from its own machine only."),
     "READONLY": (FORBIDDEN, "That is a replica: use the address of its primary."),
-    "OOM": (AWAY, "Redis has no memory left, and takes not even what deletes: raise its maxmemory first."),
+    "OOM": (
+        AWAY,
+        "Redis has no memory left, and takes not even what deletes: raise its maxmemory first.",
+    ),
     "MISCONF": (AWAY, "Redis cannot write to its disk, so it takes nothing: see its log."),
     "NOREPLICAS": (AWAY, "Redis misses its replicas, so it takes nothing."),
-    "WRONGTYPE": (CONFIGURATION, "A key named blueque_... is of another type: does another program use this database?"),
-    **dict.fromkeys(CLUSTER, (CONFIGURATION, "Use a Redis that is no cluster; it may have replicas.")),
-    "ERR": (CONFIGURATION, "See the number of the database and the password in the address, and the server's version."),
+    "WRONGTYPE": (
+        CONFIGURATION,
+        "A key named blueque_... is of another type: does another program use this database?",
+    ),
+    **dict.fromkeys(
+        CLUSTER, (CONFIGURATION, "Use a Redis that is no cluster; it may have replicas.")
+    ),
+    "ERR": (
+        CONFIGURATION,
+        "See the number of the database and the password in the address, and the server's version.",
+    ),
 }
 
 
@@ -108,7 +128,8 @@ def run(command: click.Command, program: str) -> NoReturn:
 
     What the command returns is the exit code, None being 0.
     """
-    sys.stdin = sys.stdin or io.TextIOWrapper(io.BytesIO())  # None when it was closed by who started us
+    # None when it was closed by who started us
+    sys.stdin = sys.stdin or io.TextIOWrapper(io.BytesIO())
     sys.stdout, sys.stderr = _safe(sys.stdout), _safe(sys.stderr)
     invocation = Invocation()
     code = _invoke(command, program, invocation)
@@ -142,7 +163,7 @@ def _invoke(command: click.Command, program: str, invocation: Invocation) -> int
         # Not command.main: it makes exit code 1, a bug, of a closed pipe.
         with command.make_context(program, sys.argv[1:], obj=invocation) as context:
             code = command.invoke(context)
-        sys.stdout.flush()                             # here, where it is noticed if that cannot be done
+        sys.stdout.flush()  # here, where it is noticed if that cannot be done
     except click.exceptions.Exit as exit:
         return exit.exit_code
     except (KeyboardInterrupt, EOFError, click.Abort):
@@ -160,7 +181,8 @@ def _tell(program: str, error: Exception, invocation: Invocation) -> int:
         import traceback  # here: hardly ever needed
 
         traceback.print_exception(error)
-    if type(error).__name__ == "NoArgsIsHelpError":    # click has it since 8.2; its message is the whole help
+    # click has it since 8.2; its message is the whole help
+    if type(error).__name__ == "NoArgsIsHelpError":
         click.echo(str(error), err=True)
         return USAGE
     if isinstance(error, BluequeError):
@@ -186,7 +208,7 @@ def _origin(invocation: Invocation) -> str:
     """Return where the address of Redis came from."""
     try:
         return invocation.address()[1]
-    except Failure:                                    # its file has a mistake, and the error came before that was read
+    except Failure:  # its file has a mistake, and the error came before that was read
         return "default"
 
 
@@ -194,20 +216,24 @@ def _print_lines(*lines: str) -> None:
     try:
         for line in filter(None, lines):
             talk(line)
-    except OSError:                                    # nobody listens: the exit code has to do
+    except OSError:  # nobody listens: the exit code has to do
         pass
 
 
 def _safe(stream: TextIO | None) -> TextIO:
-    """Return the stream as one that takes every character and loses none; of a closed one, nothing is expected."""
+    """Return the stream as one that takes every character and loses none; of a closed one, nothing
+    is expected.
+    """
     if stream is None:
         return open(os.devnull, "w")
     if not isinstance(stream, io.TextIOWrapper):
         return stream
-    stream.reconfigure(errors="backslashreplace")      # an output that knows few characters still gets an answer
+    # an output that knows few characters still gets an answer
+    stream.reconfigure(errors="backslashreplace")
     if not isinstance(stream.buffer, io.RawIOBase):
         return stream
-    # PYTHONUNBUFFERED, as set in many containers: Python then writes once and forgets what did not fit, without an error.
+    # PYTHONUNBUFFERED, as set in many containers: Python then writes once and forgets what did not
+    # fit, without an error.
     whole = io.BufferedWriter(stream.buffer)
     return io.TextIOWrapper(whole, stream.encoding, "backslashreplace", line_buffering=True)
 

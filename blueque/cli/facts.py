@@ -1,4 +1,6 @@
-"""What `blueque show` tells of a task: facts for people, each with a label, and the same for programs."""
+"""What `blueque show` tells of a task: facts for people, each with a label, and the same for
+programs.
+"""
 
 from __future__ import annotations
 
@@ -23,40 +25,88 @@ if TYPE_CHECKING:
     from blueque.text.redaction import Hide
 
 _NUMBERS = (
-    "priority", "time_limit", "stall_limit", "memory_limit", "grace", "lead", "failures", "interruptions", "memory_peak",
-    "cpu_seconds", "leaked",
+    "priority",
+    "time_limit",
+    "stall_limit",
+    "memory_limit",
+    "grace",
+    "lead",
+    "failures",
+    "interruptions",
+    "memory_peak",
+    "cpu_seconds",
+    "leaked",
 )
 _TEXTS = (
-    "last_error", "last_error_type", "progress", "lost_node", "cancelled_by", "cancel_reason", "requeued", "files",
-    "last_files", "key", "run", "needs",
+    "last_error",
+    "last_error_type",
+    "progress",
+    "lost_node",
+    "cancelled_by",
+    "cancel_reason",
+    "requeued",
+    "files",
+    "last_files",
+    "key",
+    "run",
+    "needs",
 )
-_LIMITS = {"time_limit": "time", "stall_limit": "stall", "memory_limit": "memory", "grace": "grace", "lead": "lead"}
-_LARGE = 1 << 20                                       # an amount of this, or more, is one of bytes
+_LIMITS = {
+    "time_limit": "time",
+    "stall_limit": "stall",
+    "memory_limit": "memory",
+    "grace": "grace",
+    "lead": "lead",
+}
+_LARGE = 1 << 20  # an amount of this, or more, is one of bytes
 _KEPT = "An earlier attempt counts no more; a late result of it stays there."
 _PRINTED = "What the attempt before has printed lies there."
-_BESIDE = 40                                           # columns for a label, and for what stands behind a cut value
+_BESIDE = 40  # columns for a label, and for what stands behind a cut value
 
 
 def facts(task: Task, signs: Signs, is_utc: bool, hide: Hide) -> list[tuple[str, str]]:
-    """Return label and text of everything that is known of the task, but for its token: who presents that owns it.
+    """Return label and text of everything that is known of the task, but for its token: who
+    presents that owns it.
 
     hide: what is done to its parameters before.
     """
     now = signs.now
     told = {
-        "task": task.id, "queue": task.queue, "key": task.key, "run": task.run, "state": _state(task),
+        "task": task.id,
+        "queue": task.queue,
+        "key": task.key,
+        "run": task.run,
+        "state": _state(task),
         "priority": task.fields.get("priority"),
-        "needs": _needs(task), "where": _where(task), "devices": task.fields.get("devices"),
+        "needs": _needs(task),
+        "where": _where(task),
+        "devices": task.fields.get("devices"),
         "lock": _lock(task),
         **{name: _time(task, name, now, is_utc) for name in ("created", "eta", "started")},
-        "progress": _progress(task, signs), "checkpoint": _checkpoint(task, signs), "usual": _usual(signs),
-        "signs": _signs(task, signs), "cancel": _cancel(task, now),
+        "progress": _progress(task, signs),
+        "checkpoint": _checkpoint(task, signs),
+        "usual": _usual(signs),
+        "signs": _signs(task, signs),
+        "cancel": _cancel(task, now),
         "lost": _lost(task, now, is_utc),
         **{name: _time(task, name, now, is_utc) for name in ("finished", "updated")},
-        "retry": _retry(task), "last_error": _last_error(task), "limits": _limits(task), "used": _used(task),
-        "files": task.files, **_earlier(task),
+        "retry": _retry(task),
+        "last_error": _last_error(task),
+        "limits": _limits(task),
+        "used": _used(task),
+        "files": task.files,
+        **_earlier(task),
     }
-    plain = ("reclaimed_node", "error_type", "exit_code", "signal", "error", "traceback", "parameters", "result")
+    plain = (
+        "reclaimed_node",
+        "error_type",
+        "exit_code",
+        "signal",
+        "error",
+        "traceback",
+        "parameters",
+        "result",
+    )
     told |= {name: task.fields.get(name) for name in plain}
     if told["parameters"] is not None:
         told["parameters"] = hide(told["parameters"])
@@ -67,14 +117,18 @@ def facts(task: Task, signs: Signs, is_utc: bool, hide: Hide) -> list[tuple[str,
 
 
 def contents(task: Task, hide: Hide) -> dict[str, Any]:
-    """Return what `facts` tells and what a list of tasks leaves out, for JSON: values under the names of their fields."""
+    """Return what `facts` tells and what a list of tasks leaves out, for JSON: values under the
+    names of their fields.
+    """
     found: dict[str, Any] = {name: task.fields.get(name) for name in ("error", "traceback")}
     found |= {"parameters": hide(value_of(task, "parameters")), "result": value_of(task, "result")}
     found |= {name: _number(task, name) for name in _NUMBERS if name in task.fields}
     found |= {name: task.fields[name] for name in _TEXTS if name in task.fields}
     if "retry" in task.fields:
         found["retry"] = json.loads(task.fields["retry"]) if task.retry else task.fields["retry"]
-    found |= printing.times(progress_at=task.progress_at, cancel=task.cancel, last_seen=task.last_seen)
+    found |= printing.times(
+        progress_at=task.progress_at, cancel=task.cancel, last_seen=task.last_seen
+    )
     others = {name: text for name, text in task.fields.items() if name not in FIELDS}
     return found | ({"other": others} if others else {})
 
@@ -84,7 +138,7 @@ def value_of(task: Task, name: str) -> Any:
     try:
         value = getattr(task, name)
         json.dumps(value, allow_nan=False)
-    except (ValueError, RecursionError):               # NaN or a bottomless pit, made by another program
+    except (ValueError, RecursionError):  # NaN or a bottomless pit, made by another program
         return task.fields.get(name)
     return value
 
@@ -116,10 +170,16 @@ def _time(task: Task, name: str, now: float, is_utc: bool) -> str | None:
 
 
 def _waited(task: Task) -> float | None:
-    """Return how long it had been in line when it began; None of an attempt that is not the first, or when nobody knows."""
+    """Return how long it had been in line when it began; None of an attempt that is not the first,
+    or when nobody knows.
+    """
     came = max((at for at in (task.created, task.eta) if at is not None), default=None)
     is_first = (task.attempt or 1) == 1 and task.requeued is None
-    return None if came is None or task.started is None or not is_first else max(task.started - came, 0.0)
+    return (
+        None
+        if came is None or task.started is None or not is_first
+        else max(task.started - came, 0.0)
+    )
 
 
 def _where(task: Task) -> str | None:
@@ -132,7 +192,11 @@ def _where(task: Task) -> str | None:
 def _signs(task: Task, signs: Signs) -> str | None:
     """Return when who has to do with it was last heard of."""
     is_gone = task.status == "started" and process.is_gone(task.pid or 0, task.fields)
-    told = {"listener": signs.beat, "progress": task.progress_at if task.status in HELD else None, "output": signs.printed}
+    told = {
+        "listener": signs.beat,
+        "progress": task.progress_at if task.status in HELD else None,
+        "output": signs.printed,
+    }
     heard = [f"{name} {ago(signs.now - at)}" for name, at in told.items() if at is not None]
     return ", ".join([*(["its process is gone"] if is_gone else []), *heard]) or None
 
@@ -142,9 +206,14 @@ def _needs(task: Task) -> str | None:
     needs = parse_needs(text) if text else None
     if text is None or needs is None:
         return text and f"{text}  (not understood: nobody takes it)"
-    words = [f"{name} {printing.size(amount) if amount >= _LARGE else amount}" for name, amount in needs.resources]
+    words = [
+        f"{name} {printing.size(amount) if amount >= _LARGE else amount}"
+        for name, amount in needs.resources
+    ]
     if needs.lock is not None:
-        words.append(f"lock {needs.lock}" + (f", which {needs.limit} may hold" if needs.limit > 1 else ""))
+        words.append(
+            f"lock {needs.lock}" + (f", which {needs.limit} may hold" if needs.limit > 1 else "")
+        )
     return ", ".join(words)
 
 
@@ -170,8 +239,10 @@ def checkpoint_item(signs: Signs) -> dict[str, Any] | None:
         return None
     attempt, at = its.get("attempt", ""), _seconds(its.get("at"))
     return {
-        "attempt": int(attempt) if attempt.isdecimal() else None, "value": _json(its.get("value")),
-        "files_left": its.get("files_left"), **printing.times(at=at),
+        "attempt": int(attempt) if attempt.isdecimal() else None,
+        "value": _json(its.get("value")),
+        "files_left": its.get("files_left"),
+        **printing.times(at=at),
     }
 
 
@@ -181,7 +252,11 @@ def _checkpoint(task: Task, signs: Signs) -> str | None:
     if not its:
         return None
     known = _json(its.get("value"))
-    text = known if isinstance(known, str) and known == its.get("value") else json.dumps(known, ensure_ascii=False)
+    text = (
+        known
+        if isinstance(known, str) and known == its.get("value")
+        else json.dumps(known, ensure_ascii=False)
+    )
     value = printing.clean(text if "value" in its else "files only")
     value = printing.within(value, max(printing.terminal_width() - _BESIDE, _BESIDE))
     number = its.get("attempt")
@@ -193,7 +268,7 @@ def _checkpoint(task: Task, signs: Signs) -> str | None:
 def _seconds(text: str | None) -> float | None:
     try:
         return float(text) if text else None
-    except ValueError:                                 # by another program's grace
+    except ValueError:  # by another program's grace
         return None
 
 
@@ -210,7 +285,11 @@ def _json(text: str | None) -> Any:
 def _usual(signs: Signs) -> str | None:
     """Return how long such a task mostly runs, if it does not tell how far it is."""
     words = usual_of(signs.usual)
-    return None if words is None else f"{words.removeprefix('usual ')}: half of those that completed in this queue of late"
+    return (
+        None
+        if words is None
+        else f"{words.removeprefix('usual ')}: half of those that completed in this queue of late"
+    )
 
 
 def _cancel(task: Task, now: float) -> str | None:
@@ -237,7 +316,11 @@ def _retry(task: Task) -> str | None:
         used = f"{task.failures or 0} of {policy.max} failures, {task.interruptions or 0} of {policy.interruptions}"
         return f"{used} interruptions so far\n{_waits(policy)}{_only(policy)}"
     if text is not None:
-        return "never, whatever its listener would do" if text == "null" else f"{text}  (not understood: never)"
+        return (
+            "never, whatever its listener would do"
+            if text == "null"
+            else f"{text}  (not understood: never)"
+        )
     if task.failures or task.interruptions:
         used = f"{printing.count(task.failures or 0, 'failure')}, {printing.count(task.interruptions or 0, 'interruption')}"
         return f"{used} so far; no policy of its own"
@@ -246,7 +329,9 @@ def _retry(task: Task) -> str | None:
 
 def _waits(policy: Retry) -> str:
     longer = "" if policy.factor == 1 else f", each time {policy.factor:g} times as long"
-    return f"waits {printing.span(policy.backoff)}{longer}" if policy.backoff else "waits for nothing"
+    return (
+        f"waits {printing.span(policy.backoff)}{longer}" if policy.backoff else "waits for nothing"
+    )
 
 
 def _only(policy: Retry) -> str:
@@ -263,7 +348,12 @@ def _last_error(task: Task) -> str | None:
 
 
 def _limits(task: Task) -> str | None:
-    return ", ".join(f"{word} {_amount(task, name)}" for name, word in _LIMITS.items() if name in task.fields) or None
+    return (
+        ", ".join(
+            f"{word} {_amount(task, name)}" for name, word in _LIMITS.items() if name in task.fields
+        )
+        or None
+    )
 
 
 def _amount(task: Task, name: str) -> str:
@@ -274,11 +364,17 @@ def _amount(task: Task, name: str) -> str:
 
 
 def _used(task: Task) -> str | None:
-    used: Iterator[str | None] = iter((
-        None if task.memory_peak is None else f"memory {printing.size(task.memory_peak)} at most",
-        None if task.cpu_seconds is None else f"CPU {printing.span(task.cpu_seconds)}",
-        None if task.leaked is None else f"processes that outlived it and were ended: {task.leaked}",
-    ))
+    used: Iterator[str | None] = iter(
+        (
+            None
+            if task.memory_peak is None
+            else f"memory {printing.size(task.memory_peak)} at most",
+            None if task.cpu_seconds is None else f"CPU {printing.span(task.cpu_seconds)}",
+            None
+            if task.leaked is None
+            else f"processes that outlived it and were ended: {task.leaked}",
+        )
+    )
     return ", ".join(part for part in used if part) or None
 
 

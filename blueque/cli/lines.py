@@ -1,4 +1,6 @@
-"""One task for each line: reads files and pipes, also those that trickle, and prints the ids as the tasks are in Redis."""
+"""One task for each line: reads files and pipes, also those that trickle, and prints the ids as the
+tasks are in Redis.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,19 @@ from blueque.model.encoding import FLUSH, quick_encoder
 from blueque.model.ids import TaskId, require_key
 from blueque.text.json_errors import NotJson, as_json
 
-PATIENCE = 0.2                                         # seconds that a line waits for others to go with it
+PATIENCE = 0.2  # seconds that a line waits for others to go with it
 READ = 1 << 16
 
 Read = Callable[[bytes], Any]
 
 # What JSON has, and is no key.
-_KINDS = {float: "a number with a fraction", bool: "a boolean", dict: "an object", list: "a list", type(None): "null"}
+_KINDS = {
+    float: "a number with a fraction",
+    bool: "a boolean",
+    dict: "an object",
+    list: "a list",
+    type(None): "null",
+}
 
 
 class Lines:
@@ -40,15 +48,19 @@ class Lines:
             raise click.UsageError("--lines takes @FILE, or - for standard input")
 
     def values(self) -> Iterator[Any]:
-        """Yield the parameters; of a file, when all of them are found good. FLUSH among them: send what there is."""
+        """Yield the parameters; of a file, when all of them are found good. FLUSH among them: send
+        what there is.
+        """
         if self._source == "-":
             return self._values(_arriving(sys.stdin.buffer))
         lines = _FileLines(self._source)
         try:
-            for _ in self._values(lines):              # first all of them, so that a bad line stops everything
+            for _ in self._values(lines):  # first all of them, so that a bad line stops everything
                 pass
         except Failure as failure:
-            raise Failure(failure.exit_code, failure.message, "Nothing was enqueued.", *failure.advice) from failure
+            raise Failure(
+                failure.exit_code, failure.message, "Nothing was enqueued.", *failure.advice
+            ) from failure
         return self._values(lines)
 
     def _values(self, lines: Iterable[Any]) -> Iterator[Any]:
@@ -65,7 +77,7 @@ class Lines:
                 self._encode(value)
                 self._require_key(value)
             except InvalidInput as error:
-                yield FLUSH                            # the good ones before it are enqueued
+                yield FLUSH  # the good ones before it are enqueued
                 raise Failure(USAGE, f"line {number}: {error}", advice(error)) from error
             yield value
 
@@ -76,12 +88,16 @@ class Lines:
             raise InvalidInput(f"there is no field {self._key_field!r} to be its key")
         key = value[self._key_field]
         if type(key) in _KINDS:
-            raise InvalidInput(f"the field {self._key_field!r} holds {_KINDS[type(key)]}; a key is text or a whole number")
+            raise InvalidInput(
+                f"the field {self._key_field!r} holds {_KINDS[type(key)]}; a key is text or a whole number"
+            )
         require_key(key, f"the key in {self._key_field!r}")
 
 
 class _FileLines:
-    """The lines of @FILE, as often as wanted: read anew each time, but a pipe, which can be read only once, is kept."""
+    """The lines of @FILE, as often as wanted: read anew each time, but a pipe, which can be read
+    only once, is kept.
+    """
 
     def __init__(self, source: str) -> None:
         self._path = source[1:]
@@ -90,7 +106,11 @@ class _FileLines:
     def __iter__(self) -> Iterator[bytes]:
         if self._content is not None:
             self._content.seek(0)
-        with open_file(f"@{self._path}", "") if self._content is None else nullcontext(self._content) as file:
+        with (
+            open_file(f"@{self._path}", "")
+            if self._content is None
+            else nullcontext(self._content) as file
+        ):
             for line in file:
                 yield line.removesuffix(b"\n")
 
@@ -113,7 +133,9 @@ def print_ids(batches: Iterator[list[TaskId]], has_keys: bool) -> None:
 
 
 class Progress:
-    """A line on the terminal that says how many tasks are in Redis; nothing when the ids go there, or it is no terminal."""
+    """A line on the terminal that says how many tasks are in Redis; nothing when the ids go there,
+    or it is no terminal.
+    """
 
     def __init__(self, has_keys: bool) -> None:
         self.tasks = self.new = 0
@@ -143,12 +165,12 @@ def _arriving(stream: Any) -> Iterator[Any]:
     """Yield the lines as they come, and FLUSH where the first of them has waited long enough."""
     try:
         descriptor = stream.fileno()
-    except (OSError, io.UnsupportedOperation):         # none that can be waited for
+    except (OSError, io.UnsupportedOperation):  # none that can be waited for
         yield from (line.removesuffix(b"\n") for line in stream)
         return
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
-    parts: list[bytes] = []                            # of a line whose end has not come
+    parts: list[bytes] = []  # of a line whose end has not come
     flush_at: float | None = None
     while True:
         if flush_at is not None and not poll.poll(max(flush_at - time.monotonic(), 0) * 1000):

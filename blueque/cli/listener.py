@@ -1,4 +1,6 @@
-"""blueque-listener: reads its arguments, then becomes `blueque.node.main` by exec: every fork copies what that holds."""
+"""blueque-listener: reads its arguments, then becomes `blueque.node.main` by exec: every fork
+copies what that holds.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,15 @@ from blueque.model import units
 from blueque.model.limits import fields
 from blueque.model.lines import require_resources
 from blueque.model.selection import NAMES, require_weight
-from blueque.model.units import BEAT, LEASE, LOG_FORMATS, LOST_AFTER, HandlerName, Timing, parse_program
+from blueque.model.units import (
+    BEAT,
+    LEASE,
+    LOG_FORMATS,
+    LOST_AFTER,
+    HandlerName,
+    Timing,
+    parse_program,
+)
 from blueque.node.reload import ANSWER_TO, complete_environment
 from blueque.system.process import is_in_container, keep_in_memory
 
@@ -47,8 +57,11 @@ if TYPE_CHECKING:
     from blueque.model.retry import Retry
 
 # Variables that a task inherits: programs other than blueque-listener go by them as well.
-_FOR_ALL = {f"BLUEQUE_{name}" for name in ("HOST", "SPOOL", "SPOOL_LIMIT", "LOG_LIMIT", "BEAT", "LEASE", "LOST_AFTER")}
-KEEP = 7 * 86400.0                                     # seconds for which the files of a past attempt stay
+_FOR_ALL = {
+    f"BLUEQUE_{name}"
+    for name in ("HOST", "SPOOL", "SPOOL_LIMIT", "LOG_LIMIT", "BEAT", "LEASE", "LOST_AFTER")
+}
+KEEP = 7 * 86400.0  # seconds for which the files of a past attempt stay
 
 
 class _Listener(Program):
@@ -56,7 +69,14 @@ class _Listener(Program):
 
     def parse_args(self, ctx: click.Context, args: MutableSequence[str]) -> list[str]:
         own, program = list(args), None
-        at = next((number for number, word in enumerate(own) if word == "--exec" or word.startswith("--exec=")), None)
+        at = next(
+            (
+                number
+                for number, word in enumerate(own)
+                if word == "--exec" or word.startswith("--exec=")
+            ),
+            None,
+        )
         if at is not None:
             first = own[at].removeprefix("--exec").removeprefix("=")
             own, program = own[:at], [*([first] if first else []), *own[at + 1 :]]
@@ -74,7 +94,9 @@ class _Words(click.ParamType):  # type: ignore[type-arg]  # generic in newer cli
 
     name = "command"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[str]:
         try:
             return value if isinstance(value, list) else parse_program(value)
         except InvalidInput as error:
@@ -84,56 +106,94 @@ class _Words(click.ParamType):  # type: ignore[type-arg]  # generic in newer cli
 @click.command(cls=_Listener, context_settings=WITH_SHORT_HELP)
 @click.argument("queues", metavar="QUEUE[=WEIGHT]...", nargs=-1, required=True)
 @click.option("--run", metavar="MODULE:CALLABLE", help="Run this Python callable for each task.")
-@click.option("--exec", type=_Words(), metavar="PROGRAM [ARGS]...", help="Run this program for each task; comes last.")
 @click.option(
-    "--select", type=click.Choice(NAMES),
+    "--exec",
+    type=_Words(),
+    metavar="PROGRAM [ARGS]...",
+    help="Run this program for each task; comes last.",
+)
+@click.option(
+    "--select",
+    type=click.Choice(NAMES),
     help="From which of several queues to take: the first that has work, each in turn, or drawn by weight.",
 )
-@click.option("--slots", type=click.IntRange(1, MAX_SLOTS), help="How many tasks at a time; else 1.")
 @click.option(
-    "--resource", "resources", metavar="NAME=AMOUNT", multiple=True,
+    "--slots", type=click.IntRange(1, MAX_SLOTS), help="How many tasks at a time; else 1."
+)
+@click.option(
+    "--resource",
+    "resources",
+    metavar="NAME=AMOUNT",
+    multiple=True,
     help="What this node has for tasks that ask for some of it, such as gpu=2 or memory=64GiB; shared with other listeners "
     "of the same --spool.",
 )
 @click.option(
-    "--warm/--no-warm", default=None,
+    "--warm/--no-warm",
+    default=None,
     help="Import the callable before there is a task; the default, unless the node has gpu.",
 )
-@click.option("--spawn", is_flag=True, help="Run each task in a fresh interpreter, for CUDA and threads.")
-@click.option("--preload", metavar="MODULE", multiple=True, help="Import this once in each slot, for all its tasks.")
 @click.option(
-    "--task-redis/--no-task-redis", default=None,
+    "--spawn", is_flag=True, help="Run each task in a fresh interpreter, for CUDA and threads."
+)
+@click.option(
+    "--preload",
+    metavar="MODULE",
+    multiple=True,
+    help="Import this once in each slot, for all its tasks.",
+)
+@click.option(
+    "--task-redis/--no-task-redis",
+    default=None,
     help="Which tasks may know the address of Redis: all, programs by BLUEQUE_REDIS_URL; or none. Else callables only, for "
     "Client().",
 )
 @click.option(
-    "--host", type=HostName(), metavar="NAME",
+    "--host",
+    type=HostName(),
+    metavar="NAME",
     help="What node ids call this host; else BLUEQUE_HOST, its full name, or its short one if that is localhost.",
 )
 @click.option("--spool", metavar="DIR", help="Where the files of attempts lie; else BLUEQUE_SPOOL.")
 @click.option("--keep", type=DURATION, help="How long the files of a past attempt stay; else 7d.")
 @click.option(
-    "--spool-limit", type=Room(), metavar="SIZE|PERCENT",
+    "--spool-limit",
+    type=Room(),
+    metavar="SIZE|PERCENT",
     help="How much room all of them may take before the oldest go; else BLUEQUE_SPOOL_LIMIT, 20% of the disk.",
 )
 @click.option(
-    "--log-limit", type=LogLimit(), metavar="SIZE",
+    "--log-limit",
+    type=LogLimit(),
+    metavar="SIZE",
     help="How much a task may print, to stdout and to stderr, before the middle goes; else BLUEQUE_LOG_LIMIT, 1GiB.",
 )
-@click.option("--beat", type=DURATION, help="How often to show that we live; else BLUEQUE_BEAT, 10s.")
-@click.option("--lease", type=DURATION, help="Dead after so long without a beat; else BLUEQUE_LEASE, 60s.")
-@click.option("--lost-after", type=DURATION, help="Its tasks lost after so long; else BLUEQUE_LOST_AFTER, 10m.")
 @click.option(
-    "--on-term", type=click.Choice(ON_TERM),
+    "--beat", type=DURATION, help="How often to show that we live; else BLUEQUE_BEAT, 10s."
+)
+@click.option(
+    "--lease", type=DURATION, help="Dead after so long without a beat; else BLUEQUE_LEASE, 60s."
+)
+@click.option(
+    "--lost-after",
+    type=DURATION,
+    help="Its tasks lost after so long; else BLUEQUE_LOST_AFTER, 10m.",
+)
+@click.option(
+    "--on-term",
+    type=click.Choice(ON_TERM),
     help="At SIGTERM: leave running tasks to their listeners, wait for them, stop them; drain in a container, else leave.",
 )
 @click.option(
-    "--until-empty", is_flag=True,
+    "--until-empty",
+    is_flag=True,
     help="Leave when nothing is left to take in any QUEUE: none pending, whatever keeps it from running, and none scheduled "
     "and due. What is scheduled for later, waits for other tasks or runs elsewhere does not count.",
 )
 @click.option(
-    "--max-runtime", type=DURATION, help="After so long do as at SIGTERM: take nothing new, and then as --on-term says."
+    "--max-runtime",
+    type=DURATION,
+    help="After so long do as at SIGTERM: take nothing new, and then as --on-term says.",
 )
 @log_format_option
 @limit_options(grace="30s")
@@ -142,12 +202,7 @@ class _Words(click.ParamType):  # type: ignore[type-arg]  # generic in newer cli
 @debug_option
 @version_option
 @pass_invocation
-def command(
-    invocation: Invocation,
-    /,
-    queues: tuple[str, ...],
-    **_: Any,
-) -> None:
+def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> None:
     """Take tasks from each QUEUE and run each task in a process of its own.
 
     \b
@@ -181,52 +236,86 @@ def command(
     SIGUSR2: take nothing new, and stay; the next one: take tasks again. SIGHUP: read blueque.toml again, for tasks to come.
     SIGUSR1: write to the log where master and listeners are just now. None of them touches a task.
     """
-    config, client = invocation.config, invocation.client()    # refuse a mistake in the file, and a bad address
+    # refuse a mistake in the file, and a bad address
+    config, client = invocation.config, invocation.client()
     context, said = click.get_current_context(), config.listener
     options = given(context)
     named = _named(client, queues)
     handlers = _handlers(context, config, named)
     weights, select = _chosen(config, named, options.get("select"))
     values = {**said, **options, **_importing(context, said, handlers)}
-    amounts = _amounts(context, options["resources"]) if "resources" in options else said.get("resources", {})
+    amounts = (
+        _amounts(context, options["resources"])
+        if "resources" in options
+        else said.get("resources", {})
+    )
     names, limits = [*named], _limits(options)
-    policy, on_term = values.get("retry"), values.get("on_term") or ("drain" if is_in_container() else "leave")
+    policy, on_term = (
+        values.get("retry"),
+        values.get("on_term") or ("drain" if is_in_container() else "leave"),
+    )
     url, source = invocation.address()
     spool_limit, log_limit = _room(said, options)
-    _become_master({
-        "queues": names, "select": select, "weights": weights, "slots": values.get("slots", 1),
-        "redis_url": url, "url_source": source, "max_bytes": client.max_bytes,
-        "spool": values.get("spool") or units.spool(), "keep": values.get("keep", KEEP),
-        "spool_limit": spool_limit, "log_limit": log_limit, "handlers": handlers,
-        "limits": _held_to({**said.get("limits", {}), **limits}), "timing": _timing(config, options),
-        "retry": policy.to_text() if policy else None, "on_term": on_term, "resources": amounts,
-        "is_warm": values.get("warm", GPU not in amounts), "is_spawned": values.get("spawn", False),
-        "preload": values.get("preload", ()), "of_queues": _of_queues(config, names, options.get("retry"), limits),
-        "retention": client.retention_rules(names),
-        "statistics_keep": units.statistics_keep(otherwise=config.statistics_keep), "config": config.path,
-        "until_empty": values.get("until_empty", False), "max_runtime": values.get("max_runtime"),
-        "log_format": values.get("log_format", LOG_FORMATS[0]),
-        "host": values.get("host"), "task_redis": values.get("task_redis"),
-        "environ": {name: os.environ[name] for name in _NOT_FOR_TASKS if name in os.environ},
-    })
+    _become_master(
+        {
+            "queues": names,
+            "select": select,
+            "weights": weights,
+            "slots": values.get("slots", 1),
+            "redis_url": url,
+            "url_source": source,
+            "max_bytes": client.max_bytes,
+            "spool": values.get("spool") or units.spool(),
+            "keep": values.get("keep", KEEP),
+            "spool_limit": spool_limit,
+            "log_limit": log_limit,
+            "handlers": handlers,
+            "limits": _held_to({**said.get("limits", {}), **limits}),
+            "timing": _timing(config, options),
+            "retry": policy.to_text() if policy else None,
+            "on_term": on_term,
+            "resources": amounts,
+            "is_warm": values.get("warm", GPU not in amounts),
+            "is_spawned": values.get("spawn", False),
+            "preload": values.get("preload", ()),
+            "of_queues": _of_queues(config, names, options.get("retry"), limits),
+            "retention": client.retention_rules(names),
+            "statistics_keep": units.statistics_keep(otherwise=config.statistics_keep),
+            "config": config.path,
+            "until_empty": values.get("until_empty", False),
+            "max_runtime": values.get("max_runtime"),
+            "log_format": values.get("log_format", LOG_FORMATS[0]),
+            "host": values.get("host"),
+            "task_redis": values.get("task_redis"),
+            "environ": {name: os.environ[name] for name in _NOT_FOR_TASKS if name in os.environ},
+        }
+    )
 
 
-# A listener that a task starts is another one: it goes by its own options and file, not by the variables of this one.
+# A listener that a task starts is another one: it goes by its own options and file, not by the
+# variables of this one.
 _NOT_FOR_TASKS = sorted({variable(option) for option in settings_of(command)} - _FOR_ALL)
 
 
-def _handlers(context: click.Context, config: Config, queues: Iterable[str]) -> dict[str, HandlerName]:
+def _handlers(
+    context: click.Context, config: Config, queues: Iterable[str]
+) -> dict[str, HandlerName]:
     """Return what runs the tasks of each queue. Ends the program when nothing does."""
     refuse_both(context, "run", "exec", "a task has one handler, so give one of the two")
     found = nearest(context, {}, "run", "exec")
     if context.get_parameter_source("exec") is ParameterSource.COMMANDLINE:
         if ParameterSource.COMMANDLINE in map(context.get_parameter_source, ("spawn", "preload")):
-            raise click.UsageError("--spawn and --preload are for --run: a program is a process of its own anyway")
+            raise click.UsageError(
+                "--spawn and --preload are for --run: a program is a process of its own anyway"
+            )
         _refuse_swallowed(found["exec"])
         found["exec"] = found["exec"][found["exec"][0] == "--" :]
-    said = HandlerName(**{key: config.listener[key] for key in ("run", "exec") if key in config.listener})
+    said = HandlerName(
+        **{key: config.listener[key] for key in ("run", "exec") if key in config.listener}
+    )
     handlers = {
-        queue: HandlerName(**found) if found else config.queue(queue).handler or said for queue in queues
+        queue: HandlerName(**found) if found else config.queue(queue).handler or said
+        for queue in queues
     }
     for queue, name in handlers.items():
         if not any(name):
@@ -250,19 +339,36 @@ def _importing(
     """Return how task processes come to their callables: `spawn` and `preload`."""
     found = nearest(context, said, "spawn", "preload")
     if found.get("spawn") and found.get("preload"):
-        refuse_both(context, "spawn", "preload", "--preload is for forks, a fresh interpreter imports everything itself")
+        refuse_both(
+            context,
+            "spawn",
+            "preload",
+            "--preload is for forks, a fresh interpreter imports everything itself",
+        )
     is_for_any = any(name.run for name in handlers.values())
-    return {"spawn": bool(is_for_any and found.get("spawn")), "preload": found.get("preload", ()) if is_for_any else ()}
+    return {
+        "spawn": bool(is_for_any and found.get("spawn")),
+        "preload": found.get("preload", ()) if is_for_any else (),
+    }
 
 
 def _timing(config: Config, options: Mapping[str, Any]) -> Timing:
     said = config.listener
-    otherwise = Timing(said.get("beat", BEAT), said.get("lease", LEASE), said.get("lost_after", LOST_AFTER))
+    otherwise = Timing(
+        said.get("beat", BEAT), said.get("lease", LEASE), said.get("lost_after", LOST_AFTER)
+    )
     try:
-        return units.timing(options.get("beat"), options.get("lease"), options.get("lost_after"), otherwise=otherwise)
+        return units.timing(
+            options.get("beat"),
+            options.get("lease"),
+            options.get("lost_after"),
+            otherwise=otherwise,
+        )
     except InvalidInput as error:
         named = " and ".join(name for name in Timing._fields if name in said)
-        raise Failure(CONFIGURATION, f"{error} ({named} from {config.path})" if named else str(error)) from error
+        raise Failure(
+            CONFIGURATION, f"{error} ({named} from {config.path})" if named else str(error)
+        ) from error
 
 
 def _limits(options: Mapping[str, Any]) -> dict[str, int | float]:
@@ -285,7 +391,9 @@ def _room(said: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[float, i
 
 
 def _refuse_swallowed(program: Sequence[str]) -> None:
-    """Refuse options that look like our own among the arguments of the program, unless -- comes before."""
+    """Refuse options that look like our own among the arguments of the program, unless -- comes
+    before.
+    """
     arguments = program[1 : program.index("--") if "--" in program else None]
     options = [one for one in command.params if isinstance(one, click.Option)]
     known = {name for one in options for name in (*one.opts, *one.secondary_opts)}
@@ -300,12 +408,21 @@ def _refuse_swallowed(program: Sequence[str]) -> None:
 def _of_queues(
     config: Config, names: Sequence[str], retry: Retry | None, options: Mapping[str, int | float]
 ) -> dict[str, list[object]]:
-    """Return, of each queue of which the file says something, what its tasks are held to: limits and policy."""
+    """Return, of each queue of which the file says something, what its tasks are held to: limits
+    and policy.
+    """
     found: dict[str, list[object]] = {}
     for name in names:
         if name in config.queues:
             its = config.queues[name]
-            policy = next((one for one in (retry, its.retry, config.listener.get("retry")) if one is not None), None)
+            policy = next(
+                (
+                    one
+                    for one in (retry, its.retry, config.listener.get("retry"))
+                    if one is not None
+                ),
+                None,
+            )
             limits = {**config.listener.get("limits", {}), **its.limits, **options}
             found[name] = [_held_to(limits), policy.to_text() if policy else None]
     return found
@@ -334,9 +451,12 @@ def _named(client: Client, words: Sequence[str]) -> dict[str, float | None]:
         name = queue if sign else word
         if name in found:
             raise click.UsageError(f"queue {name!r} is named twice")
-        client.get_queue(name)                         # refuses a bad name
+        client.get_queue(name)  # refuses a bad name
         if set("*?[") & set(name):
-            click.echo(f"blueque-listener: {name!r} is taken for the name of one queue, not for a pattern", err=True)
+            click.echo(
+                f"blueque-listener: {name!r} is taken for the name of one queue, not for a pattern",
+                err=True,
+            )
         found[name] = weight
     return found
 
@@ -348,10 +468,16 @@ def _chosen(
     weights = {name: weight for name, weight in named.items() if weight is not None}
     known = {name: its for name in named if (its := config.queue(name).weight) is not None}
     if select is None:
-        select = "lottery" if weights else config.listener.get("select") or ("lottery" if known else "ordered")
+        select = (
+            "lottery"
+            if weights
+            else config.listener.get("select") or ("lottery" if known else "ordered")
+        )
     heavy = next((name for name, weight in weights.items() if weight != 1), None)
     if select != "lottery" and heavy is not None:
-        raise click.UsageError(f"the weight of queue {heavy!r} has no meaning with --select {select}, only with lottery")
+        raise click.UsageError(
+            f"the weight of queue {heavy!r} has no meaning with --select {select}, only with lottery"
+        )
     return {**known, **weights}, select
 
 
@@ -375,10 +501,12 @@ def _become_master(choices: dict[str, Any]) -> None:
     from blueque.node.main import CHOICES, Choices, check_work  # here: --help does without
 
     for name in (*choices["environ"], "BLUEQUE_REDIS_URL"):
-        os.environ.pop(name, None)                     # no task inherits it; nor has the list of processes the password
-    if os.environ.get("REDIS_URL") == choices["redis_url"]:     # another address may be of another service
+        # no task inherits it; nor has the list of processes the password
+        os.environ.pop(name, None)
+    # another address may be of another service
+    if os.environ.get("REDIS_URL") == choices["redis_url"]:
         del os.environ["REDIS_URL"]
-    if ANSWER_TO in os.environ:                        # a master asks what it should do from now on
+    if ANSWER_TO in os.environ:  # a master asks what it should do from now on
         descriptor = int(os.environ.pop(ANSWER_TO))
         os.set_inheritable(descriptor, False)
         sys.path.insert(0, os.getcwd())
@@ -387,16 +515,23 @@ def _become_master(choices: dict[str, Any]) -> None:
         with open(descriptor, "w") as answer:
             answer.write(json.dumps(choices) + "\n")
         return
-    # -P: what lies in the directory we were started in, a logging.py say, shall not take the place of what we import.
+    # -P: what lies in the directory we were started in, a logging.py say, shall not take the place
+    # of what we import.
     arguments = [sys.executable, "-P", "-m", "blueque.node.main", *_without_url(sys.argv[1:])]
     try:
-        os.execve(sys.executable, arguments, {**os.environ, CHOICES: str(keep_in_memory(json.dumps(choices)))})
+        os.execve(
+            sys.executable,
+            arguments,
+            {**os.environ, CHOICES: str(keep_in_memory(json.dumps(choices)))},
+        )
     except OSError as error:
         raise Failure(CONFIGURATION, f"cannot run {sys.executable}: {error.strerror}") from error
 
 
 def _without_url(arguments: list[str]) -> list[str]:
-    """Return the arguments fit to be seen by everybody in a list of processes, for days: there may be a password in it."""
+    """Return the arguments fit to be seen by everybody in a list of processes, for days: there may
+    be a password in it.
+    """
     own = arguments[: arguments.index("--exec")] if "--exec" in arguments else arguments
     shown = [word for word in own if not word.startswith("--redis-url=")]
     if "--redis-url" in shown:

@@ -23,7 +23,11 @@ def from_files(task: Task, attempt: int | None) -> Iterator[LogLine]:
     number, host, path = _directory_of(task, attempt)
     if not _is_here(task, host):
         which = f" --attempt {attempt}" if attempt else ""
-        raise Failure(USAGE, f"its files are on {host}", f"There: blueque logs --all{which} {task.id}, or look into {path}")
+        raise Failure(
+            USAGE,
+            f"its files are on {host}",
+            f"There: blueque logs --all{which} {task.id}, or look into {path}",
+        )
     if not os.path.isdir(path):
         raise Failure(MISSING, f"there is no {path} on this node, or not any more")
     last = 0
@@ -47,19 +51,27 @@ def _directory_of(task: Task, attempt: int | None) -> tuple[int, str, str]:
         if name.isdecimal():
             known.setdefault(int(name), (host, path))
     if not known:
-        raise Failure(MISSING, f"nobody knows of files of task {task.id}: it has not run, or by 1.0.0")
+        raise Failure(
+            MISSING, f"nobody knows of files of task {task.id}: it has not run, or by 1.0.0"
+        )
     number = attempt or next(iter(known))
     if number in known:
         return number, *known[number]
-    for host, path in known.values():                  # it may have run on the same node
+    for host, path in known.values():  # it may have run on the same node
         beside = os.path.join(os.path.dirname(path), str(number))
         if _is_here(task, host) and os.path.isdir(beside):
             return number, host, beside
     places = ", ".join(f"{one} in {host}:{path}" for one, (host, path) in known.items())
-    raise Failure(MISSING, f"nobody knows where the files of attempt {number} are", f"Known are those of attempt {places}")
+    raise Failure(
+        MISSING,
+        f"nobody knows where the files of attempt {number} are",
+        f"Known are those of attempt {places}",
+    )
 
 
 def _is_here(task: Task, host: str) -> bool:
     """Tell whether the files that a listener of that host has written are on this machine."""
     node_host = (task.node or "").rpartition("_")[0]
-    return hosts.has_been_this_machine(host) or (host == node_host and process.shares_pids(task.fields))
+    return hosts.has_been_this_machine(host) or (
+        host == node_host and process.shares_pids(task.fields)
+    )

@@ -1,4 +1,6 @@
-"""The program `blueque`. Its verbs are loaded when they are used: its help, read most, costs next to nothing."""
+"""The program `blueque`. Its verbs are loaded when they are used: its help, read most, costs next
+to nothing.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,13 @@ from collections.abc import Iterable
 import click
 
 from blueque.cli.exits import run
-from blueque.cli.options import WITH_SHORT_HELP, Invocation, pass_invocation, shared_options, version_option
+from blueque.cli.options import (
+    WITH_SHORT_HELP,
+    Invocation,
+    pass_invocation,
+    shared_options,
+    version_option,
+)
 from blueque.errors import RedisAway
 
 # name: (module, its command)
@@ -108,9 +116,7 @@ _GROUPS = {
         "completion": "Print the script for completion in bash, zsh or fish.",
         "help": "Explain a verb, a word, the exit codes or the states.",
     },
-    "In a task": {
-        "progress": "Report how far this task is.",
-    },
+    "In a task": {"progress": "Report how far this task is."},
 }
 _SUMMARIES = {verb: summary for group in _GROUPS.values() for verb, summary in group.items()}
 
@@ -132,14 +138,18 @@ _SYNONYMS = {
     **dict.fromkeys(("errors", "failed"), "failures"),
     **dict.fromkeys(("events", "watch"), "history"),
     **dict.fromkeys(("check", "health"), "doctor"),
-    "exporter": "metrics", "settings": "config", "scheduled": "schedule ls",
+    "exporter": "metrics",
+    "settings": "config",
+    "scheduled": "schedule ls",
     **dict.fromkeys(("listener", "listen", "worker", "work"), "blueque-listener"),
     **dict.fromkeys(("scheduler", "beat"), "blueque-scheduler"),
 }
 
 
 def hint(typed: str, known: Iterable[str]) -> str:
-    """Return what to say to one who typed what is no verb: what it is called here, or what of the known is like it."""
+    """Return what to say to one who typed what is no verb: what it is called here, or what of the
+    known is like it.
+    """
     meant = _SYNONYMS.get(typed.lower())
     if meant is None:
         return like(typed, known)
@@ -177,13 +187,18 @@ class _Verbs(click.Group):
         width = max(map(len, _SUMMARIES))
         for label, verbs in _GROUPS.items():
             with formatter.section(label):
-                formatter.write_dl([(f"{verb:<{width}}", summary) for verb, summary in verbs.items()])
+                formatter.write_dl(
+                    [(f"{verb:<{width}}", summary) for verb, summary in verbs.items()]
+                )
         formatter.write_paragraph()
         formatter.write_text("More about a verb: blueque VERB --help")
 
 
 @click.group(
-    cls=_Verbs, invoke_without_command=True, subcommand_metavar="[VERB [ARGS]...]", context_settings=WITH_SHORT_HELP
+    cls=_Verbs,
+    invoke_without_command=True,
+    subcommand_metavar="[VERB [ARGS]...]",
+    context_settings=WITH_SHORT_HELP,
 )
 @shared_options
 @version_option
@@ -201,14 +216,14 @@ def blueque(context: click.Context, invocation: Invocation) -> None:
     try:
         print_status(invocation, as_json=False)
     except RedisAway as error:
-        click.echo(context.get_help())                 # first: it is longer than many a terminal
+        click.echo(context.get_help())  # first: it is longer than many a terminal
         click.echo(f"\n{error} (from {invocation.address()[1]})", err=True)
 
 
 def main() -> None:
     """Run the blueque program."""
-    gc.set_threshold(100_000)                          # most of what a verb makes stays until its end, a moment later
-    if "_BLUEQUE_COMPLETE" in os.environ:              # a shell asks: what could come next?
+    gc.set_threshold(100_000)  # most of what a verb makes stays until its end, a moment later
+    if "_BLUEQUE_COMPLETE" in os.environ:  # a shell asks: what could come next?
         from blueque.cli.verbs.completion import answer  # here: all else does without
 
         sys.exit(answer(blueque, os.environ["_BLUEQUE_COMPLETE"]))

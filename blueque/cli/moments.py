@@ -11,12 +11,14 @@ from blueque.errors import InvalidInput
 
 _DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
 _BY_DAY = re.compile(r"(?:(yesterday|today|tomorrow)\b *)?(\d{1,2}:\d\d(?::\d\d)?)?", re.IGNORECASE)
-# As `show.stamp` prints it: 2026-11-22 16:20:00 UTC; where a zone has no name, its offset stands there.
+# As `show.stamp` prints it: 2026-11-22 16:20:00 UTC; where a zone has no name, its offset stands
+# there.
 _WITH_ZONE = re.compile(r"(.*\d) +([A-Za-z]+|[+-]\d{2}(?:\d{2})?)")
 
 
 def parse_time(text: str, now: float, is_ahead: bool) -> float:
-    """Return Unix seconds: `2026-11-22T16:20+01:00`, `2026-11-22 16:20:00 UTC`, `16:20`, `tomorrow 08:00`.
+    """Return Unix seconds: `2026-11-22T16:20+01:00`, `2026-11-22 16:20:00 UTC`, `16:20`, `tomorrow
+    08:00`.
 
     is_ahead: a time of the day alone is the next one; else the last one. Raises InvalidInput.
     """
@@ -31,13 +33,23 @@ def parse_time(text: str, now: float, is_ahead: bool) -> float:
         return datetime.fromisoformat(words).timestamp()
     except (ValueError, OverflowError, OSError):
         pass
-    others = "08:00, 'tomorrow 08:00' or Unix seconds" if is_ahead else "08:00, Unix seconds, or an age such as 24h"
-    raise InvalidInput(f"{text!r} is not a time: write 2030-01-31T08:00+01:00, without a zone for local time, {others}")
+    others = (
+        "08:00, 'tomorrow 08:00' or Unix seconds"
+        if is_ahead
+        else "08:00, Unix seconds, or an age such as 24h"
+    )
+    raise InvalidInput(
+        f"{text!r} is not a time: write 2030-01-31T08:00+01:00, without a zone for local time, {others}"
+    )
 
 
 def _on_day(day: str | None, clock: str | None, now: float, is_ahead: bool) -> float:
     here = datetime.fromtimestamp(now)
-    at = clock_time.fromisoformat(clock.zfill(len("08:00") + 3 * (clock.count(":") - 1))) if clock else clock_time()
+    at = (
+        clock_time.fromisoformat(clock.zfill(len("08:00") + 3 * (clock.count(":") - 1)))
+        if clock
+        else clock_time()
+    )
     moment = datetime.combine(here.date(), at)
     if day is not None:
         moment += timedelta(days=_DAYS[day.lower()])
@@ -55,7 +67,7 @@ def _in_zone(text: str, zone: str) -> float:
     if zone[0] in "+-":
         return datetime.fromisoformat(f"{text}{zone}").timestamp()
     moment = datetime.fromisoformat(text)
-    for fold in (0, 1):                                # an hour comes twice when summer time ends
+    for fold in (0, 1):  # an hour comes twice when summer time ends
         seconds = moment.replace(fold=fold).timestamp()
         if time.localtime(seconds).tm_zone == zone:
             return seconds

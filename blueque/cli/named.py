@@ -16,20 +16,30 @@ if TYPE_CHECKING:
 
 
 def queues_options(command: Decorated) -> Decorated:
-    """Add the queues that are looked at, as arguments and as --queue: as the parameters `patterns` and `named`."""
-    option = click.option("-q", "--queue", "named", multiple=True, metavar="PATTERN", help="The same as QUEUE.")
+    """Add the queues that are looked at, as arguments and as --queue: as the parameters `patterns`
+    and `named`.
+    """
+    option = click.option(
+        "-q", "--queue", "named", multiple=True, metavar="PATTERN", help="The same as QUEUE."
+    )
     return click.argument("patterns", nargs=-1, metavar="[QUEUE...]")(option(command))
 
 
 def queues_matching(queues: Sequence[str], patterns: Sequence[str]) -> list[str]:
-    """Return the queues that match any of the patterns, all without one; every one must match at least one queue."""
+    """Return the queues that match any of the patterns, all without one; every one must match at
+    least one queue.
+    """
     if not patterns:
         return list(queues)
     matching: set[str] = set()
     for pattern in patterns:
-        require_queue_name(pattern)                    # what no queue can be called is a mistake of the user's
+        require_queue_name(pattern)  # what no queue can be called is a mistake of the user's
         # A name stands for itself first: it may hold what means something else in a pattern.
-        found = [pattern] if pattern in queues else [queue for queue in queues if fnmatchcase(queue, pattern)]
+        found = (
+            [pattern]
+            if pattern in queues
+            else [queue for queue in queues if fnmatchcase(queue, pattern)]
+        )
         if not found:
             raise Failure(MISSING, f"no queue {pattern!r}", "See the names: blueque status")
         matching.update(found)

@@ -17,11 +17,21 @@ if TYPE_CHECKING:
 def needs_options(command: Decorated) -> Decorated:
     """Add them, as the parameters priority, resources and lock; see `needs`."""
     options = [
-        click.option("--priority", type=int, default=0, metavar="N", help="-100 to 100; higher is first."),
         click.option(
-            "--resource", "resources", multiple=True, metavar="NAME=AMOUNT", help="What it needs: gpu=1, memory=8GiB."
+            "--priority", type=int, default=0, metavar="N", help="-100 to 100; higher is first."
         ),
-        click.option("--lock", metavar="NAME[=N]", help="Of the tasks with this lock one runs at a time, or N."),
+        click.option(
+            "--resource",
+            "resources",
+            multiple=True,
+            metavar="NAME=AMOUNT",
+            help="What it needs: gpu=1, memory=8GiB.",
+        ),
+        click.option(
+            "--lock",
+            metavar="NAME[=N]",
+            help="Of the tasks with this lock one runs at a time, or N.",
+        ),
     ]
     for option in reversed(options):
         command = option(command)
@@ -30,7 +40,10 @@ def needs_options(command: Decorated) -> Decorated:
 
 def needs(resources: Sequence[str], lock: str | None) -> dict[str, Any]:
     """Return what was given as the options `resources` and `lock` of `Queue.enqueue`."""
-    return {"resources": _amounts(resources) or None, "lock": _lock(lock) if lock is not None else None}
+    return {
+        "resources": _amounts(resources) or None,
+        "lock": _lock(lock) if lock is not None else None,
+    }
 
 
 def _amounts(words: Sequence[str]) -> dict[str, int | str]:
@@ -38,7 +51,9 @@ def _amounts(words: Sequence[str]) -> dict[str, int | str]:
     for word in words:
         name, _, amount = word.partition("=")
         if not amount:
-            raise click.UsageError(f"--resource {word!r}: write NAME=AMOUNT, as gpu=1 or memory=8GiB")
+            raise click.UsageError(
+                f"--resource {word!r}: write NAME=AMOUNT, as gpu=1 or memory=8GiB"
+            )
         if name in amounts:
             raise click.UsageError(f"--resource {word!r}: {name} is named twice")
         amounts[name] = int(amount) if amount.isdecimal() else amount

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-LAST_SECOND = 253402300799.0                          # of the year 9999; what lies behind is milliseconds, not seconds
+LAST_SECOND = 253402300799.0  # of the year 9999; what lies behind is milliseconds, not seconds
 
 
 @dataclass
@@ -77,7 +77,7 @@ class Invocation:
         try:
             units.statistics_keep()
             chosen_name()
-        except InvalidInput as error:                  # which names its variable
+        except InvalidInput as error:  # which names its variable
             raise Failure(CONFIGURATION, str(error)) from error
         try:
             client = Client(url, patience=patience, max_bytes=max_bytes, config=self.config)
@@ -95,7 +95,9 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # generic in newer c
 
     name = "duration"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
         if not isinstance(value, str):
             return float(value)
         try:
@@ -123,7 +125,9 @@ class Room(click.ParamType):  # type: ignore[type-arg]  # generic in newer click
 
     name = "room"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
         try:
             return units.parse_room(str(value))
         except InvalidInput as error:
@@ -159,7 +163,9 @@ class Policy(click.ParamType):  # type: ignore[type-arg]  # generic in newer cli
 
     name = "policy"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Retry:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Retry:
         from blueque.model.retry import Retry  # here: --help does without
 
         if isinstance(value, Retry):
@@ -178,13 +184,19 @@ class Time(click.ParamType):  # type: ignore[type-arg]  # generic in newer click
     def __init__(self, is_ahead: bool) -> None:
         self._is_ahead = is_ahead
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
         try:
             seconds = float(value)
         except ValueError:
             seconds = self._parse(value, param, ctx)
-        if not abs(seconds) <= LAST_SECOND:            # so that NaN is refused, too
-            self.fail(f"{value!r} is no time before the year 10000: seconds, not milliseconds?", param, ctx)
+        if not abs(seconds) <= LAST_SECOND:  # so that NaN is refused, too
+            self.fail(
+                f"{value!r} is no time before the year 10000: seconds, not milliseconds?",
+                param,
+                ctx,
+            )
         return seconds
 
     def _parse(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> float:
@@ -205,12 +217,17 @@ TIME_TO_COME, PAST_TIME = Time(is_ahead=True), Time(is_ahead=False)
 
 
 class _SharedOption(click.Option):
-    """An option that a program and all its verbs take. The help of the program explains it, not that of each verb."""
+    """An option that a program and all its verbs take. The help of the program explains it, not
+    that of each verb.
+    """
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         if ctx.parent is None:
             return super().get_help_record(ctx)
-        if next(option for option in ctx.command.params if isinstance(option, _SharedOption)) is not self:
+        if (
+            next(option for option in ctx.command.params if isinstance(option, _SharedOption))
+            is not self
+        ):
             return None
         return "Common options", f"See {ctx.find_root().info_name} --help."
 
@@ -218,7 +235,11 @@ class _SharedOption(click.Option):
 def redis_url_option(command: Decorated) -> Decorated:
     """Add --redis-url."""
     return click.option(
-        "--redis-url", cls=_SharedOption, metavar="URL", expose_value=False, callback=_remember("url"),
+        "--redis-url",
+        cls=_SharedOption,
+        metavar="URL",
+        expose_value=False,
+        callback=_remember("url"),
         help="Redis; else BLUEQUE_REDIS_URL, REDIS_URL, localhost.",
     )(command)
 
@@ -226,7 +247,11 @@ def redis_url_option(command: Decorated) -> Decorated:
 def config_option(command: Decorated) -> Decorated:
     """Add --config."""
     return click.option(
-        "--config", cls=_SharedOption, metavar="FILE", expose_value=False, callback=_remember("config_file"),
+        "--config",
+        cls=_SharedOption,
+        metavar="FILE",
+        expose_value=False,
+        callback=_remember("config_file"),
         help="A blueque.toml, if not the usual one.",
     )(command)
 
@@ -234,7 +259,11 @@ def config_option(command: Decorated) -> Decorated:
 def debug_option(command: Decorated) -> Decorated:
     """Add --debug."""
     return click.option(
-        "--debug", cls=_SharedOption, is_flag=True, expose_value=False, callback=_remember("is_debug"),
+        "--debug",
+        cls=_SharedOption,
+        is_flag=True,
+        expose_value=False,
+        callback=_remember("is_debug"),
         help="Show tracebacks.",
     )(command)
 
@@ -242,7 +271,11 @@ def debug_option(command: Decorated) -> Decorated:
 def utc_option(command: Decorated) -> Decorated:
     """Add --utc."""
     return click.option(
-        "--utc", cls=_SharedOption, is_flag=True, expose_value=False, callback=_remember("is_utc"),
+        "--utc",
+        cls=_SharedOption,
+        is_flag=True,
+        expose_value=False,
+        callback=_remember("is_utc"),
         help="Show times in UTC, not local.",
     )(command)
 
@@ -250,17 +283,25 @@ def utc_option(command: Decorated) -> Decorated:
 def color_option(command: Decorated) -> Decorated:
     """Add --color."""
     return click.option(
-        "--color", cls=_SharedOption, type=click.Choice(("auto", "always", "never")), expose_value=False,
-        callback=_set_color, help="Else on a terminal; NO_COLOR, FORCE_COLOR.",
+        "--color",
+        cls=_SharedOption,
+        type=click.Choice(("auto", "always", "never")),
+        expose_value=False,
+        callback=_set_color,
+        help="Else on a terminal; NO_COLOR, FORCE_COLOR.",
     )(command)
 
 
 def _set_color(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
-    """Tell click.echo, and what paints: True and False are what somebody wants, None goes by the terminal."""
+    """Tell click.echo, and what paints: True and False are what somebody wants, None goes by the
+    terminal.
+    """
     if value in ("always", "never"):
         context.color = value == "always"
     elif value == "auto" or (context.color is None and context.parent is None):
-        is_forced = os.environ.get("FORCE_COLOR", "") not in ("", "0") and not os.environ.get("NO_COLOR")
+        is_forced = os.environ.get("FORCE_COLOR", "") not in ("", "0") and not os.environ.get(
+            "NO_COLOR"
+        )
         context.color = True if is_forced else None
 
 
@@ -271,12 +312,16 @@ def shared_options(command: Decorated) -> Decorated:
 
 def json_option(command: Decorated) -> Decorated:
     """Add --json, as the parameter `as_json`."""
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")(command)
+    return click.option(
+        "--json", "as_json", is_flag=True, help="Print one JSON object instead of text."
+    )(command)
 
 
 def reveal_option(command: Decorated) -> Decorated:
     """Add --reveal, as the parameter `reveals`."""
-    return click.option("--reveal", "reveals", is_flag=True, help="Show secrets in parameters, too.")(command)
+    return click.option(
+        "--reveal", "reveals", is_flag=True, help="Show secrets in parameters, too."
+    )(command)
 
 
 def yes_option(command: Decorated) -> Decorated:
@@ -287,27 +332,48 @@ def yes_option(command: Decorated) -> Decorated:
 def limit_options(grace: str | None = None) -> Callable[[Decorated], Decorated]:
     """Add what a task may be given at its birth, and a listener as default for those that were not.
 
-    As the parameters retry, time_limit, stall_limit, memory_limit, grace, lead: None when not given, all but the first
-    fit for `limits.fields`.
+    As the parameters retry, time_limit, stall_limit, memory_limit, grace, lead: None when not
+    given, all but the first fit for `limits.fields`.
     grace: what the help says of its default.
     """
     options = [
-        click.option("--retry", type=POLICY, metavar="N|JSON", help="Run again what fails: so many times, or by a policy."),
-        click.option("--time-limit", type=DURATION, metavar="DURATION", help="End a task that runs longer."),
-        click.option("--stall-limit", type=DURATION, metavar="DURATION", help="End a task without progress for so long."),
-        click.option("--memory-limit", type=SIZE, metavar="SIZE", help="End a task whose processes take more: 8GiB."),
         click.option(
-            "--grace", type=DURATION, metavar="DURATION",
+            "--retry",
+            type=POLICY,
+            metavar="N|JSON",
+            help="Run again what fails: so many times, or by a policy.",
+        ),
+        click.option(
+            "--time-limit", type=DURATION, metavar="DURATION", help="End a task that runs longer."
+        ),
+        click.option(
+            "--stall-limit",
+            type=DURATION,
+            metavar="DURATION",
+            help="End a task without progress for so long.",
+        ),
+        click.option(
+            "--memory-limit",
+            type=SIZE,
+            metavar="SIZE",
+            help="End a task whose processes take more: 8GiB.",
+        ),
+        click.option(
+            "--grace",
+            type=DURATION,
+            metavar="DURATION",
             help="Between SIGTERM and SIGKILL for a task" + (f"; else {grace}." if grace else "."),
         ),
         click.option(
-            "--lead", type=DURATION, metavar="DURATION",
+            "--lead",
+            type=DURATION,
+            metavar="DURATION",
             help="SIGUSR1 so long before a limit; it ends a program that has no handler.",
         ),
     ]
 
     def add(command: Decorated) -> Decorated:
-        for option in reversed(options):               # as decorators, the last is the nearest
+        for option in reversed(options):  # as decorators, the last is the nearest
             command = option(command)
         return command
 
@@ -321,13 +387,16 @@ def version_option(command: Decorated) -> Decorated:
 
 def _remember(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     def remember(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-        if value:                                      # not given here: what was given before the verb stays
+        if value:  # not given here: what was given before the verb stays
             setattr(context.ensure_object(Invocation), name, value)
 
     return remember
 
 
 log_format_option = click.option(
-    "--log-format", type=click.Choice(units.LOG_FORMATS), default=units.LOG_FORMATS[0], show_default=True,
+    "--log-format",
+    type=click.Choice(units.LOG_FORMATS),
+    default=units.LOG_FORMATS[0],
+    show_default=True,
     help="What is written to standard error: lines of text, or a JSON object a line.",
 )

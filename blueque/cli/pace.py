@@ -28,13 +28,17 @@ def progress_cell(progress: Progress) -> str:
 
 
 def progress_words(task: Task) -> str | None:
-    """Return what it has told in its own words, with the share if they do not say it: 450/1500 frames, 30 %."""
+    """Return what it has told in its own words, with the share if they do not say it: 450/1500
+    frames, 30 %.
+    """
     told = task.fields.get("progress")
     return None if told is None else with_share(told)
 
 
 def with_share(told: str) -> str:
-    """Return what a task has told of itself, made harmless, with the share if the words do not say it."""
+    """Return what a task has told of itself, made harmless, with the share if the words do not say
+    it.
+    """
     text, share = one_line(told), read_progress(told).share
     return text if share is None or "%" in text else f"{text}, {percent(share)}"
 
@@ -48,12 +52,16 @@ def usual_of(usual: Usual | None) -> str | None:
 
 
 def unheard(nodes: Iterable[Node]) -> set[str]:
-    """Return the ids of the listeners that have not been heard of for their lease: nobody follows what they ran."""
+    """Return the ids of the listeners that have not been heard of for their lease: nobody follows
+    what they ran.
+    """
     return {node.id for node in nodes if node.state in ("silent", "dead", "gone")}
 
 
 def left_of(task: Task, now: float) -> tuple[float | None, str | None]:
-    """Return about how long a running task will take yet, in seconds and in words; None: nobody can tell."""
+    """Return about how long a running task will take yet, in seconds and in words; None: nobody can
+    tell.
+    """
     share = read_progress(task.fields.get("progress", "")).share
     if task.status != "started" or share is None or task.started is None:
         return None, None

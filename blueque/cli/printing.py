@@ -1,6 +1,8 @@
-"""Text for people and JSON for programs. Whatever came from Redis is made harmless on its way to a terminal.
+"""Text for people and JSON for programs. Whatever came from Redis is made harmless on its way to a
+terminal.
 
-On a terminal a table fits its width: names are cut, ids shortened. In a pipe or a file every value is printed whole.
+On a terminal a table fits its width: names are cut, ids shortened. In a pipe or a file every value
+    is printed whole.
 """
 
 from __future__ import annotations
@@ -22,26 +24,39 @@ from blueque.text.format import count as count
 from blueque.text.format import size as size
 from blueque.text.format import span as span
 
-# Escaped in JSON besides what JSON itself demands: C1 controls, marks that turn the direction of text, lone surrogates.
-_UNSEEN = re.compile("[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]")
+# Escaped in JSON besides what JSON itself demands: C1 controls, marks that turn the direction of
+# text, lone surrogates.
+_UNSEEN = re.compile(
+    "[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]"
+)
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _COLOURS = {
-    "started": "blue", "reserved": "yellow", "complete": "green", "failed": "red", "scheduled": "magenta",
-    "cancelled": "cyan", "cancelling": "cyan", "up": "green", "draining": "yellow", "paused": "yellow",
-    "silent": "red", "dead": "red", "gone": "red",
+    "started": "blue",
+    "reserved": "yellow",
+    "complete": "green",
+    "failed": "red",
+    "scheduled": "magenta",
+    "cancelled": "cyan",
+    "cancelling": "cyan",
+    "up": "green",
+    "draining": "yellow",
+    "paused": "yellow",
+    "silent": "red",
+    "dead": "red",
+    "gone": "red",
 }
 # A command that a sentence ends with, or names before it goes on: `To see why: blueque why ID`.
 _COMMAND = re.compile(r"(?<=: )blueque[ -](?:(?![.,;)] ).)*")
-_GLUE = "\0"                                            # for the spaces of a command; `clean` leaves none in a text
+_GLUE = "\0"  # for the spaces of a command; `clean` leaves none in a text
 _NARROWEST = 8
-_LONGEST_PATH = 1024                                    # characters
+_LONGEST_PATH = 1024  # characters
 
 
 class Column(NamedTuple):
     """A column of a table."""
 
     title: str
-    is_number: bool = False                            # stands at the right
+    is_number: bool = False  # stands at the right
     can_shrink: bool = False
 
 
@@ -49,7 +64,8 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> list[str]
     """Return the lines of a table, its titles first; on a terminal none is wider than that."""
     cells = [[clean(cell) for cell in row] for row in rows]
     widths = [
-        max([width(column.title), *(width(row[n]) for row in cells)]) for n, column in enumerate(columns)
+        max([width(column.title), *(width(row[n]) for row in cells)])
+        for n, column in enumerate(columns)
     ]
     if is_terminal():
         _shrink(columns, widths)
@@ -64,7 +80,9 @@ def talk(line: str) -> None:
 
 
 def print_wrapped(text: str, before: str = "") -> None:
-    """Print a sentence, on a terminal broken between words; further lines begin below the first, behind `before`."""
+    """Print a sentence, on a terminal broken between words; further lines begin below the first,
+    behind `before`.
+    """
     if is_terminal():
         text = f"\n{' ' * width(before)}".join(wrapped(text, terminal_width() - width(before)))
     click.echo(f"{before}{text}")
@@ -72,7 +90,9 @@ def print_wrapped(text: str, before: str = "") -> None:
 
 def print_json(kind: str, **content: Any) -> None:
     """Print the one object that a command with --json prints."""
-    text = json.dumps({"blueque": 2, "kind": kind, **content}, ensure_ascii=False, allow_nan=False, indent=2)
+    text = json.dumps(
+        {"blueque": 2, "kind": kind, **content}, ensure_ascii=False, allow_nan=False, indent=2
+    )
     click.echo(_UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
 
@@ -88,11 +108,17 @@ def json_line(content: Mapping[str, Any]) -> str:
 
 
 def times(**moments: float | None) -> dict[str, str | float | None]:
-    """Return each time twice, for JSON: as ISO 8601 in UTC under its name, and in Unix seconds as `<name>_seconds`."""
+    """Return each time twice, for JSON: as ISO 8601 in UTC under its name, and in Unix seconds as
+    `<name>_seconds`.
+    """
     pairs: dict[str, str | float | None] = {}
     for name, seconds in moments.items():
         moment = _moment(seconds)
-        pairs[name] = None if moment is None else moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+        pairs[name] = (
+            None
+            if moment is None
+            else moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+        )
         pairs[f"{name}_seconds"] = seconds if moment else None
     return pairs
 
@@ -109,13 +135,15 @@ def stamp(seconds: float | None, is_utc: bool) -> str:
         return "-"
     try:
         shown = moment if is_utc else moment.astimezone()
-    except (ValueError, OverflowError, OSError):       # at either end of the calendar
+    except (ValueError, OverflowError, OSError):  # at either end of the calendar
         shown = moment
     return shown.strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
 def short_id(task_id: str) -> str:
-    """Return the first eight characters of a UUID on a terminal; any other id, and in a pipe, the whole."""
+    """Return the first eight characters of a UUID on a terminal; any other id, and in a pipe, the
+    whole.
+    """
     return task_id[:8] if is_terminal() and _UUID.fullmatch(task_id) else task_id
 
 
@@ -141,7 +169,9 @@ def within(text: str, columns: int | None = None) -> str:
 
 
 def lines(text: str, columns: int) -> list[str]:
-    """Return the text in lines of so many columns at most, broken between words; a path stays whole, however long it is."""
+    """Return the text in lines of so many columns at most, broken between words; a path stays
+    whole, however long it is.
+    """
     found = [""]
     for place, word in enumerate(text.split(" ")):
         if place:
@@ -156,12 +186,16 @@ def lines(text: str, columns: int) -> list[str]:
 
 
 def wrapped(text: str, columns: int | None = None) -> list[str]:
-    """Return a sentence in lines of so many columns at most; a command in it stays whole, to be copied.
+    """Return a sentence in lines of so many columns at most; a command in it stays whole, to be
+    copied.
 
     columns: those of the terminal when left out.
     """
     glued = _COMMAND.sub(lambda match: match[0].replace(" ", _GLUE), text)
-    return [line.replace(_GLUE, " ") for line in lines(glued, terminal_width() if columns is None else columns)]
+    return [
+        line.replace(_GLUE, " ")
+        for line in lines(glued, terminal_width() if columns is None else columns)
+    ]
 
 
 def pieces(text: str, columns: int) -> list[str]:
@@ -177,7 +211,9 @@ def pieces(text: str, columns: int) -> list[str]:
 
 
 def width(text: str) -> int:
-    """Return the number of columns that the text takes: two for a wide character, none for a combining one."""
+    """Return the number of columns that the text takes: two for a wide character, none for a
+    combining one.
+    """
     if text.isascii():
         return len(text)
     return sum(_columns(character) for character in text)
@@ -197,9 +233,11 @@ def terminal_width() -> int:
 
 
 def paint(text: str, word: str, **style: Any) -> str:
-    """Return the text in the colour of a state unless NO_COLOR forbids it; click.echo takes it off for a pipe.
+    """Return the text in the colour of a state unless NO_COLOR forbids it; click.echo takes it off
+    for a pipe.
 
-    Who asks for colours, or for none, by --color or FORCE_COLOR, gets what was asked for: see options.color_option.
+    Who asks for colours, or for none, by --color or FORCE_COLOR, gets what was asked for: see
+    options.color_option.
     """
     context = click.get_current_context(silent=True)
     wanted = context.color if context is not None else None
@@ -213,7 +251,9 @@ def _has_colours() -> bool:
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def _row(columns: Sequence[Column], widths: Sequence[int], cells: Sequence[str], is_title: bool = False) -> str:
+def _row(
+    columns: Sequence[Column], widths: Sequence[int], cells: Sequence[str], is_title: bool = False
+) -> str:
     padded = []
     for column, columns_wide, cell in zip(columns, widths, cells, strict=True):
         shown = _cut(cell, columns_wide)
@@ -238,7 +278,9 @@ def _shrink(columns: Sequence[Column], widths: list[int]) -> None:
 
 
 def _is_path(word: str) -> bool:
-    """Tell whether it is a path, maybe on another host, or an address; in quotes and before a comma, too."""
+    """Tell whether it is a path, maybe on another host, or an address; in quotes and before a
+    comma, too.
+    """
     name = word.strip(" \"'(),.:;")
     return "/" in name and len(name) <= _LONGEST_PATH and not {'"', "'"} & set(name)
 
@@ -272,5 +314,6 @@ def _columns(character: str) -> int:
 def _moment(seconds: float | None) -> datetime | None:
     try:
         return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
-    except (ValueError, OverflowError, OSError):       # what another program has put where a time belongs
+    except (ValueError, OverflowError, OSError):
+        # what another program has put where a time belongs
         return None

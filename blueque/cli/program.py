@@ -1,4 +1,5 @@
-"""Options that may also stand in a variable and in blueque.toml, as --max-runtime in BLUEQUE_MAX_RUNTIME.
+"""Options that may also stand in a variable and in blueque.toml, as --max-runtime in
+BLUEQUE_MAX_RUNTIME.
 
 The command line goes before a variable, and a variable before the file. The names of the variables
 come from the options; a test checks that the file has a key for each option.

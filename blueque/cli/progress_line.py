@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from blueque.cli.printing import clean, pieces
 
-PAUSE = 0.1                                            # seconds between two drawings
+PAUSE = 0.1  # seconds between two drawings
 
 
 class Line:

@@ -36,9 +36,10 @@ if TYPE_CHECKING:
 def command(invocation: Invocation, /, **_: Any) -> int:
     """Put the scheduled tasks of every queue in line when they are due.
 
-    Any number may run at once: no task is put in line twice. SIGTERM or Ctrl-C stops it at once. SIGHUP has it read
-    blueque.toml again, SIGUSR1 write to its log where it is. Options can stand elsewhere as well: --log-format is
-    BLUEQUE_LOG_FORMAT in the environment, and log_format in [scheduler] of blueque.toml.
+    Any number may run at once: no task is put in line twice. SIGTERM or Ctrl-C stops it at once.
+    SIGHUP has it read blueque.toml again, SIGUSR1 write to its log where it is. Options can stand
+    elsewhere as well: --log-format is BLUEQUE_LOG_FORMAT in the environment, and log_format in
+        [scheduler] of blueque.toml.
     """
     from blueque.scheduler import Scheduler
     from blueque.system.log_format import log_to_stderr  # here: --help does without
@@ -48,7 +49,9 @@ def command(invocation: Invocation, /, **_: Any) -> int:
         try:
             return Invocation(invocation.url, invocation.config_file).client()
         except Failure as failure:
-            logging.getLogger("blueque").error("everything stays as it is: %s", failure.format_message())
+            logging.getLogger("blueque").error(
+                "everything stays as it is: %s", failure.format_message()
+            )
             return None
 
     values = {**invocation.config.scheduler, **given(click.get_current_context())}

@@ -1,4 +1,6 @@
-"""Screen: the whole terminal, drawn again and again; when it is left, what was there before is there again."""
+"""Screen: the whole terminal, drawn again and again; when it is left, what was there before is
+there again.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,14 @@ from blueque.system.signals import CONTINUED, RESIZED, Interruptions, Signals
 
 # The other screen, no cursor, and lines that are too long are cut; and all of it back.
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
-_QUITS = (b"q", b"Q", b"\x04", b"")                    # the last: there is nobody at the terminal any more
+_QUITS = (b"q", b"Q", b"\x04", b"")  # the last: there is nobody at the terminal any more
 
 
 class Screen:
     """The terminal of this process; it is left, too, when a signal stops or ends us."""
 
     def __enter__(self) -> Screen:
-        self._output = sys.stdout                      # a look has another one
+        self._output = sys.stdout  # a look has another one
         self._output.flush()
         self._before = termios.tcgetattr(sys.stdin)
         self._is_entered = False
@@ -42,14 +44,15 @@ class Screen:
     def __exit__(self, *_: object) -> None:
         self._leave()
         self._interruptions.restore()
-        self._leave()                                  # should a stop have come in between
+        self._leave()  # should a stop have come in between
         self._signals.restore()
 
     def draw(self, lines: Sequence[str]) -> None:
         """Show these lines, those that there is room for."""
         self._lines = lines
         rows = height()
-        # Each row is erased before it is written: behind a line that fills it, the cursor stands on its last character.
+        # Each row is erased before it is written: behind a line that fills it, the cursor stands on
+        # its last character.
         shown = "\n".join(f"\x1b[K{line}" for line in lines[:rows])
         self._write(f"\x1b[H{shown}" + ("\n\x1b[J" if len(lines) < rows else ""))
 
@@ -61,16 +64,17 @@ class Screen:
             if sys.stdin in ready and os.read(sys.stdin.fileno(), 1) in _QUITS:
                 return True
             if self._signals.take():
-                self.draw(self._lines)                 # the next look may take its time
+                self.draw(self._lines)  # the next look may take its time
                 break
         return False
 
     def _enter(self) -> None:
         while True:
             try:
-                tty.setcbreak(sys.stdin)               # Ctrl-C still is one
+                tty.setcbreak(sys.stdin)  # Ctrl-C still is one
                 break
-            except termios.error as error:             # in the background it stops us, and a SIGCONT interrupts it
+            except termios.error as error:
+                # in the background it stops us, and a SIGCONT interrupts it
                 if error.args[0] != errno.EINTR:
                     raise
         if not self._is_entered:
@@ -80,12 +84,13 @@ class Screen:
     def _leave(self) -> None:
         if self._is_entered:
             self._is_entered = False
-            with suppress(OSError, termios.error):     # the terminal may be gone
+            with suppress(OSError, termios.error):  # the terminal may be gone
                 self._write(_LEAVE)
                 termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._before)
 
     def _write(self, text: str) -> None:
-        # Past its buffer, which cannot be used in the middle of its own use: a signal may come there.
+        # Past its buffer, which cannot be used in the middle of its own use: a signal may come
+        # there.
         left = text.encode(self._output.encoding, self._output.errors or "strict")
         while left:
             left = left[os.write(self._output.fileno(), left) :]
@@ -106,9 +111,11 @@ def height() -> int:
 
 
 def watch(look: Callable[[], object], seconds: float, otherwise: str) -> None:
-    """Show what `look` prints, again every so many seconds, until somebody presses q or Ctrl-C; Redis may go and come.
+    """Show what `look` prints, again every so many seconds, until somebody presses q or Ctrl-C;
+    Redis may go and come.
 
-    otherwise: what to use where there is no terminal. Raises RedisAway when Redis is not there at first.
+    otherwise: what to use where there is no terminal. Raises RedisAway when Redis is not there at
+        first.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Failure(USAGE, "this needs a terminal", f"Without one: {otherwise}")

@@ -42,8 +42,12 @@ class States(click.Choice):  # type: ignore[type-arg]  # generic in newer click 
 
 def state_option(states: Sequence[str], help: str) -> Callable[[Decorated], Decorated]:
     """Add --state, as the parameter `states`: each state that was named, maybe none."""
-    return click.option("--state", "states", multiple=True, type=States(states), callback=_flat, help=help)
+    return click.option(
+        "--state", "states", multiple=True, type=States(states), callback=_flat, help=help
+    )
 
 
-def _flat(context: click.Context, parameter: click.Parameter, value: Sequence[Sequence[str]]) -> tuple[str, ...]:
+def _flat(
+    context: click.Context, parameter: click.Parameter, value: Sequence[Sequence[str]]
+) -> tuple[str, ...]:
     return tuple(dict.fromkeys(state for states in value for state in states))

@@ -18,7 +18,9 @@ Rank = Callable[[Task, float], Any]
 
 
 class TaskColumn(NamedTuple):
-    """One column. cell and rank are told the time, cell whether it is to be in UTC; rank is what is sorted by."""
+    """One column. cell and rank are told the time, cell whether it is to be in UTC; rank is what is
+    sorted by.
+    """
 
     column: Column
     cell: Callable[[Task, float, bool], str]
@@ -41,7 +43,11 @@ def run_time(task: Task, now: float) -> float | None:
         return None
     if task.status == "started":
         return now - task.started
-    return task.finished - task.started if task.status in FINISHED and task.finished is not None else None
+    return (
+        task.finished - task.started
+        if task.status in FINISHED and task.finished is not None
+        else None
+    )
 
 
 def note(task: Task, now: float) -> str:
@@ -50,8 +56,13 @@ def note(task: Task, now: float) -> str:
 
 
 def chosen(names: Sequence[str]) -> list[TaskColumn]:
-    """Return the columns of these names; how far a task is stands in NOTE if it has no column of its own."""
-    return [_NOTE_ALONE if name == "note" and "progress" not in names else COLUMNS[name] for name in names]
+    """Return the columns of these names; how far a task is stands in NOTE if it has no column of
+    its own.
+    """
+    return [
+        _NOTE_ALONE if name == "note" and "progress" not in names else COLUMNS[name]
+        for name in names
+    ]
 
 
 def _note_alone(task: Task, now: float) -> str:
@@ -115,25 +126,32 @@ def _of(name: str, title: str, *, is_number: bool = False) -> TaskColumn:
 
 COLUMNS: dict[str, TaskColumn] = {
     "id": TaskColumn(
-        Column("ID", can_shrink=True), lambda task, now, is_utc: printing.short_id(task.id), lambda task, now: task.id
+        Column("ID", can_shrink=True),
+        lambda task, now, is_utc: printing.short_id(task.id),
+        lambda task, now: task.id,
     ),
     "queue": _of("queue", "QUEUE"),
     "state": TaskColumn(
-        Column("STATE"), lambda task, now, is_utc: _text(task.status), lambda task, now: STATUSES.index(task.status or "")
+        Column("STATE"),
+        lambda task, now, is_utc: _text(task.status),
+        lambda task, now: STATUSES.index(task.status or ""),
     ),
     "for": TaskColumn(
-        Column("FOR", True), lambda task, now, is_utc: printing.span(in_state(task, now)),
+        Column("FOR", True),
+        lambda task, now, is_utc: printing.span(in_state(task, now)),
         lambda task, now: in_state(task, now),
     ),
     "node": TaskColumn(
-        Column("NODE", can_shrink=True), lambda task, now, is_utc: printing.short_node(task.node or "-"),
+        Column("NODE", can_shrink=True),
+        lambda task, now, is_utc: printing.short_node(task.node or "-"),
         lambda task, now: task.node,
     ),
     "pid": _of("pid", "PID", is_number=True),
     "attempt": _of("attempt", "ATTEMPT", is_number=True),
     "priority": _of("priority", "PRIORITY", is_number=True),
     "run": TaskColumn(
-        Column("RUN", True), lambda task, now, is_utc: printing.span(run_time(task, now)),
+        Column("RUN", True),
+        lambda task, now, is_utc: printing.span(run_time(task, now)),
         lambda task, now: run_time(task, now),
     ),
     "progress": TaskColumn(
@@ -142,15 +160,20 @@ COLUMNS: dict[str, TaskColumn] = {
         lambda task, now: read_progress(task.fields.get("progress", "")).share,
     ),
     "left": TaskColumn(
-        Column("LEFT", True), lambda task, now, is_utc: left_of(task, now)[1] or "-",
+        Column("LEFT", True),
+        lambda task, now, is_utc: left_of(task, now)[1] or "-",
         lambda task, now: left_of(task, now)[0],
     ),
     "error": TaskColumn(
-        Column("ERROR", can_shrink=True), lambda task, now, is_utc: error(task) or "-", lambda task, now: error(task) or None
+        Column("ERROR", can_shrink=True),
+        lambda task, now, is_utc: error(task) or "-",
+        lambda task, now: error(task) or None,
     ),
     **{name: _time(name) for name in ("created", "eta", "started", "finished", "updated")},
     "note": TaskColumn(
-        Column("NOTE", can_shrink=True), lambda task, now, is_utc: note(task, now), lambda task, now: note(task, now)
+        Column("NOTE", can_shrink=True),
+        lambda task, now, is_utc: note(task, now),
+        lambda task, now: note(task, now),
     ),
 }
 _NOTE_ALONE = COLUMNS["note"]._replace(cell=lambda task, now, is_utc: _note_alone(task, now))

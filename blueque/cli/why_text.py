@@ -1,4 +1,5 @@
-"""Why a task does not run, in sentences: the facts of an `Inquiry` in, reasons out. Nothing here talks to Redis.
+"""Why a task does not run, in sentences: the facts of an `Inquiry` in, reasons out. Nothing here
+talks to Redis.
 
 Of listeners of this host it looks whether their processes are there.
 """
@@ -22,12 +23,12 @@ from blueque.text import hints
 if TYPE_CHECKING:
     from blueque.model.task import Task
 
-_ALIKE = "of its priority and needs"                 # who stands in one line
+_ALIKE = "of its priority and needs"  # who stands in one line
 
-MOST_NAMES = 3                                         # of tasks or listeners in one sentence
-LONG = 15.0                                            # seconds after which an idle listener should have taken a task
+MOST_NAMES = 3  # of tasks or listeners in one sentence
+LONG = 15.0  # seconds after which an idle listener should have taken a task
 
-_TAKES = ("up", "unattended", "1.0.0")                 # states of a listener that takes tasks
+_TAKES = ("up", "unattended", "1.0.0")  # states of a listener that takes tasks
 
 
 class Reason(NamedTuple):
@@ -45,7 +46,11 @@ def headline(its: Inquiry) -> str:
     """Return what the task is, since when, and how far from its turn."""
     task = its.task
     since = entered(task)
-    lasts = "" if since is None or task.status == "scheduled" else f" for {printing.span(max(its.now - since, 0.0))}"
+    lasts = (
+        ""
+        if since is None or task.status == "scheduled"
+        else f" for {printing.span(max(its.now - since, 0.0))}"
+    )
     place = ""
     if task.status == "pending" and its.before is not None:
         place = f", number {its.before + 1} of {its.length} {_ALIKE}"
@@ -65,7 +70,11 @@ def reasons(its: Inquiry, is_utc: bool = False) -> list[Reason]:
     if status == "scheduled":
         return [*_scheduled(its, is_utc), *_pause(its), *_listeners(its)]
     if status != "pending":
-        return [Reason("unknown", f"Its status {status!r} is none that Blueque knows.", "blueque doctor")]
+        return [
+            Reason(
+                "unknown", f"Its status {status!r} is none that Blueque knows.", "blueque doctor"
+            )
+        ]
     popped = next((node for node in its.nodes if its.task.id in node.held), None)
     if popped is not None:
         return [_popped(popped)]
@@ -80,9 +89,13 @@ def _ended(task: Task) -> Reason:
     command = f"blueque requeue {task.id}"
     if task.status == "cancelled":
         why = f": {task.fields['cancel_reason']}" if task.fields.get("cancel_reason") else ""
-        return Reason("ended", f"It was cancelled by {task.cancelled_by or 'somebody'}{why}.", command)
+        return Reason(
+            "ended", f"It was cancelled by {task.cancelled_by or 'somebody'}{why}.", command
+        )
     error = task.fields.get("error", "").strip().partition("\n")[0]
-    kind = f" ({task.error_type})" if task.error_type and not error.startswith(task.error_type) else ""
+    kind = (
+        f" ({task.error_type})" if task.error_type and not error.startswith(task.error_type) else ""
+    )
     return Reason("ended", f"It has failed{kind}: {error or 'nobody knows why'}", command)
 
 
@@ -93,24 +106,38 @@ def _held(its: Inquiry) -> Iterator[Reason]:
         if process.is_gone(task.pid or 0, task.fields):
             yield _process_gone(task, node)
             return
-        yield Reason("running", f"It runs on {who} with pid {task.fields.get('pid')}, attempt {task.attempt}.",
-                     f"blueque show {task.id}")
+        yield Reason(
+            "running",
+            f"It runs on {who} with pid {task.fields.get('pid')}, attempt {task.attempt}.",
+            f"blueque show {task.id}",
+        )
         usual = usual_of(its.usual)
         if usual is not None:
             sentence = f"It does not tell how far it is. {usual.capitalize()}: half of those of its queue of late."
             yield Reason("usual", sentence)
         if task.cancel is not None:
             asked = printing.span(its.now - task.cancel)
-            yield Reason("cancelling", f"{task.cancelled_by or 'Somebody'} asked {asked} ago to have it cancelled.")
+            yield Reason(
+                "cancelling",
+                f"{task.cancelled_by or 'Somebody'} asked {asked} ago to have it cancelled.",
+            )
     else:
         yield Reason("reserved", f"{who} has reserved it, and is about to start it.")
-    if node is not None and node.state not in ("dead", "gone") and (is_process_gone(node) or node.is_late):
+    if (
+        node is not None
+        and node.state not in ("dead", "gone")
+        and (is_process_gone(node) or node.is_late)
+    ):
         yield _silent(its, node)
     elif node is not None and node.state == "draining":
         yield Reason("draining", "That listener takes nothing new: it ends this task, and leaves.")
     elif node is None or node.state not in (*_TAKES, "paused"):
         state = "not known any more" if node is None else node.state
-        seen = f", last seen {printing.span(node.seen)} ago" if node is not None and node.seen is not None else ""
+        seen = (
+            f", last seen {printing.span(node.seen)} ago"
+            if node is not None and node.seen is not None
+            else ""
+        )
         sentence = f"That listener is {state}{seen}. If it is dead, others of its queue find that out and see to the task; "
         host = (task.node or "").rpartition("_")[0] or "its host"
         yield Reason("listener", f"{sentence}one on {host} with its spool adopts it.", _serve(its))
@@ -134,48 +161,85 @@ def _silent(its: Inquiry, node: Node) -> Reason:
         more = "its spool adopts the task; others see to it when its lease is over."
         return Reason("listener", f"{sentence} {more}", _serve(its))
     sentence = f"That listener is silent{seen}, and may be dead. If so, one on {node.host} with its spool adopts the task"
-    return Reason("listener", f"{sentence}; others find that out, and see to it, when its lease is over.", _serve(its))
+    return Reason(
+        "listener",
+        f"{sentence}; others find that out, and see to it, when its lease is over.",
+        _serve(its),
+    )
 
 
 def _staged(its: Inquiry) -> Reason:
     what, queue = f"It is staged for run {its.task.run}, which", its.task.queue or ""
     if its.staged == "committing":
-        return Reason("staged", f"{what} is decided, and being put in line.", hints.of_queue("gc", queue))
+        return Reason(
+            "staged", f"{what} is decided, and being put in line.", hints.of_queue("gc", queue)
+        )
     if its.staged == "open":
-        return Reason("staged", f"{what} is not decided: all of its tasks are put in line then, or none.",
-                      hints.of_queue("runs", queue))
-    return Reason("staged", f"{what} was decided without it, or dropped: it never runs.", hints.of_queue("gc", queue))
+        return Reason(
+            "staged",
+            f"{what} is not decided: all of its tasks are put in line then, or none.",
+            hints.of_queue("runs", queue),
+        )
+    return Reason(
+        "staged",
+        f"{what} was decided without it, or dropped: it never runs.",
+        hints.of_queue("gc", queue),
+    )
 
 
 def _scheduled(its: Inquiry, is_utc: bool) -> Iterator[Reason]:
     task, eta = its.task, its.task.eta
     if its.wish is not None:
-        yield Reason("retry", f"It waits for its next attempt. The last one asked to run again later: {its.wish}")
+        yield Reason(
+            "retry",
+            f"It waits for its next attempt. The last one asked to run again later: {its.wish}",
+        )
     elif task.last_error_type or task.failures:
-        error = task.fields.get("last_error", "").partition("\n")[0] or task.last_error_type or "it does not say"
+        error = (
+            task.fields.get("last_error", "").partition("\n")[0]
+            or task.last_error_type
+            or "it does not say"
+        )
         yield Reason("retry", f"It waits for its next attempt. The last one failed: {error}")
     if eta is None:
         yield Reason("overdue", "It is scheduled, and nobody knows for when.", "blueque doctor")
     elif eta > its.now:
-        yield Reason("scheduled", f"It is scheduled for {printing.stamp(eta, is_utc)}, in {printing.span(eta - its.now)}:"
-                     " a scheduler or a listener of its queue puts it in line then.")
+        yield Reason(
+            "scheduled",
+            f"It is scheduled for {printing.stamp(eta, is_utc)}, in {printing.span(eta - its.now)}:"
+            " a scheduler or a listener of its queue puts it in line then.",
+        )
     elif its.now - eta > (OVERDUE if puts_in_line(its.nodes) else LATE):
-        yield Reason("overdue", f"It is overdue by {printing.span(its.now - eta)}: no scheduler has put it in line, and no"
-                     " listener of its queue.", "blueque-scheduler")
+        yield Reason(
+            "overdue",
+            f"It is overdue by {printing.span(its.now - eta)}: no scheduler has put it in line, and no"
+            " listener of its queue.",
+            "blueque-scheduler",
+        )
     else:
-        yield Reason("due", f"It is due since {printing.span(its.now - eta)}: a scheduler or listener puts it in line now.")
+        yield Reason(
+            "due",
+            f"It is due since {printing.span(its.now - eta)}: a scheduler or listener puts it in line now.",
+        )
 
 
 def _popped(node: Node) -> Reason:
     who = printing.short_node(node.id)
-    return Reason("popped", f"{who} has taken it from its line and not reserved it yet; that listener is {node.state}. If it"
-                  " has died just then, others find that out and put the task back.")
+    return Reason(
+        "popped",
+        f"{who} has taken it from its line and not reserved it yet; that listener is {node.state}. If it"
+        " has died just then, others find that out and put the task back.",
+    )
 
 
 def _pause(its: Inquiry) -> Iterator[Reason]:
     if its.pause is None:
         return
-    since = "" if its.pause.since is None else f" for {printing.span(max(its.now - its.pause.since, 0.0))}"
+    since = (
+        ""
+        if its.pause.since is None
+        else f" for {printing.span(max(its.now - its.pause.since, 0.0))}"
+    )
     why = f": {its.pause.reason}" if its.pause.reason else ""
     sentence = f"Queue {its.task.queue} {'has been' if since else 'is'} paused{since} by {its.pause.by or 'somebody'}{why}."
     yield Reason("paused", sentence, hints.of_queue("resume", its.task.queue or ""))
@@ -195,8 +259,11 @@ def _lock(its: Inquiry) -> Iterator[Reason]:
     if needs is None or needs.lock is None or len(its.holders) < needs.limit:
         return
     share = "" if needs.limit == 1 else f", which {needs.limit} may hold at a time,"
-    yield Reason("lock", f"Lock {needs.lock}{share} is held{_list_of(its, its.holders) or ' by others'}; it starts when"
-                 f" {'that' if len(its.holders) == 1 else 'one of these'} ends.")
+    yield Reason(
+        "lock",
+        f"Lock {needs.lock}{share} is held{_list_of(its, its.holders) or ' by others'}; it starts when"
+        f" {'that' if len(its.holders) == 1 else 'one of these'} ends.",
+    )
 
 
 def _list_of(its: Inquiry, ids: Sequence[str]) -> str:
@@ -228,7 +295,11 @@ def _listeners(its: Inquiry) -> Iterator[Reason]:
         yield Reason("no_listener", f"No listener serves {queue}.{_last_seen(its)}", _serve(its))
     elif its.line != "0" and not [node for node in takers if node.state in LOOKS_AT_LINES]:
         what = "priorities" if its.needs == Needs() else "what a task needs"
-        yield Reason("no_listener", f"Only listeners of 1.0.0 serve {queue}, and these know nothing of {what}.", _serve(its))
+        yield Reason(
+            "no_listener",
+            f"Only listeners of 1.0.0 serve {queue}, and these know nothing of {what}.",
+            _serve(its),
+        )
 
 
 def _takers(its: Inquiry) -> list[Node]:
@@ -245,29 +316,46 @@ def _last_seen(its: Inquiry) -> str:
     if not seen:
         return ""
     age, node = seen[0]
-    others = f" {count(len(its.nodes), 'listener')} of it take nothing:" if len(its.nodes) > 1 else ""
+    others = (
+        f" {count(len(its.nodes), 'listener')} of it take nothing:" if len(its.nodes) > 1 else ""
+    )
     return f"{others} {printing.short_node(node.id)} is {node.state}, and was seen {printing.span(age)} ago."
 
 
 def _resources(its: Inquiry) -> Iterator[Reason]:
     if its.needs is None:
-        yield Reason("senseless", "No listener understands what it needs.", f"blueque cancel {its.task.id}")
+        yield Reason(
+            "senseless", "No listener understands what it needs.", f"blueque cancel {its.task.id}"
+        )
         return
     nodes = [node for node in its.nodes if node.state in LOOKS_AT_LINES]
     if not its.needs.resources or not nodes:
         return
     wanted = hints.amounts(its.needs.resources)
     if not _able(its):
-        most = {name: max(_has(node).get(name, 0) for node in nodes) for name, _ in its.needs.resources}
+        most = {
+            name: max(_has(node).get(name, 0) for node in nodes) for name, _ in its.needs.resources
+        }
         best = hints.amounts([pair for pair in most.items() if pair[1]]) or "nothing of it"
-        options = " ".join(f"--resource {name}={hints.amount(number)}" for name, number in its.needs.resources)
-        sentence = f"It needs {wanted}, and no listener of {its.task.queue} has that: the most is {best}."
-        yield Reason("never_fits", f"{sentence} Start one on a node that has it, with {options}, or cancel the task.",
-                     f"blueque cancel {its.task.id}")
+        options = " ".join(
+            f"--resource {name}={hints.amount(number)}" for name, number in its.needs.resources
+        )
+        sentence = (
+            f"It needs {wanted}, and no listener of {its.task.queue} has that: the most is {best}."
+        )
+        yield Reason(
+            "never_fits",
+            f"{sentence} Start one on a node that has it, with {options}, or cancel the task.",
+            f"blueque cancel {its.task.id}",
+        )
         return
     names = {name for name, _ in its.needs.resources}
-    used = [(node, task) for node, task in _running(its) if not names.isdisjoint(dict(_needs_of(task)))]
-    if used and not any(_is_room_in(pool, its, used) for pool in {node.pool for node in _able(its)}):
+    used = [
+        (node, task) for node, task in _running(its) if not names.isdisjoint(dict(_needs_of(task)))
+    ]
+    if used and not any(
+        _is_room_in(pool, its, used) for pool in {node.pool for node in _able(its)}
+    ):
         ids = [task.id for _, task in used]
         when = "that ends" if len(ids) == 1 else "enough of these have ended"
         sentence = f"It needs {wanted}, but too little is free: held by{_list_of(its, ids).removeprefix(':')}"
@@ -275,12 +363,20 @@ def _resources(its: Inquiry) -> Iterator[Reason]:
 
 
 def _running(its: Inquiry) -> list[tuple[Node, Task]]:
-    """Return the tasks that the listeners on its nodes have, of whatever queue, each with its listener."""
-    found = ((node, its.tasks.get(task_id)) for node in (*its.nodes, *its.others) for task_id in node.held)
+    """Return the tasks that the listeners on its nodes have, of whatever queue, each with its
+    listener.
+    """
+    found = (
+        (node, its.tasks.get(task_id))
+        for node in (*its.nodes, *its.others)
+        for task_id in node.held
+    )
     return [(node, task) for node, task in found if task is not None and task.status in HELD]
 
 
-def _is_room_in(pool: tuple[str, str, str], its: Inquiry, used: Sequence[tuple[Node, Task]]) -> bool:
+def _is_room_in(
+    pool: tuple[str, str, str], its: Inquiry, used: Sequence[tuple[Node, Task]]
+) -> bool:
     """Tell whether a node has free what the task needs: all the listeners there share it."""
     totals = [_has(node) for node in _able(its) if node.pool == pool]
     for name, amount in its.needs.resources if its.needs is not None else ():
@@ -296,8 +392,10 @@ def _able(its: Inquiry) -> list[Node]:
         return [node for node in its.nodes if node.state in _TAKES]
     needs = its.needs.resources if its.needs is not None else ()
     return [
-        node for node in its.nodes
-        if node.state in LOOKS_AT_LINES and all(_has(node).get(name, 0) >= amount for name, amount in needs)
+        node
+        for node in its.nodes
+        if node.state in LOOKS_AT_LINES
+        and all(_has(node).get(name, 0) >= amount for name, amount in needs)
     ]
 
 
@@ -316,23 +414,44 @@ def _busy(its: Inquiry) -> Iterator[Reason]:
     if not able or any(node.id not in has for node in able):
         return
     which = "that have what it needs " if its.needs is not None and its.needs.resources else ""
-    all_of = {1: "The only listener", 2: "Both listeners"}.get(len(able), f"All {len(able)} listeners")
+    all_of = {1: "The only listener", 2: "Both listeners"}.get(
+        len(able), f"All {len(able)} listeners"
+    )
     busy = _list_of(its, [has[node.id] for node in able])
-    verb, when = ("has a task", "that ends") if len(able) == 1 else ("have a task", "one of these ends")
-    yield Reason("busy", f"{all_of} of {its.task.queue} {which}{verb}{busy}; it can start when {when}.")
+    verb, when = (
+        ("has a task", "that ends") if len(able) == 1 else ("have a task", "one of these ends")
+    )
+    yield Reason(
+        "busy", f"{all_of} of {its.task.queue} {which}{verb}{busy}; it can start when {when}."
+    )
 
 
 def _before(its: Inquiry) -> Iterator[Reason]:
     """Say who is first, for whatever reason they wait."""
     if its.before is None and its.length > FARTHEST:
-        yield Reason("behind", f"More than {FARTHEST} tasks {_ALIKE} are before it.", f"blueque first {its.task.id}")
+        yield Reason(
+            "behind",
+            f"More than {FARTHEST} tasks {_ALIKE} are before it.",
+            f"blueque first {its.task.id}",
+        )
     elif its.before:
         are = "are" if its.before > 1 else "is"
-        yield Reason("behind", f"{count(its.before, 'task')} {_ALIKE} {are} before it.", f"blueque first {its.task.id}")
+        yield Reason(
+            "behind",
+            f"{count(its.before, 'task')} {_ALIKE} {are} before it.",
+            f"blueque first {its.task.id}",
+        )
     if its.higher:
-        turn = "has its turn first, if it can run" if its.higher == 1 else "have their turn first, if they can run"
-        yield Reason("outranked", f"{count(its.higher, 'task')} of higher priority {turn}.",
-                     f"blueque priority {its.task.id} N")
+        turn = (
+            "has its turn first, if it can run"
+            if its.higher == 1
+            else "have their turn first, if they can run"
+        )
+        yield Reason(
+            "outranked",
+            f"{count(its.higher, 'task')} of higher priority {turn}.",
+            f"blueque priority {its.task.id} N",
+        )
     if its.beside:
         their = "its turn" if its.beside == 1 else "their turn"
         sentence = f"{count(its.beside, 'task')} of the same priority may have {their} before it: the oldest first."
@@ -341,15 +460,28 @@ def _before(its: Inquiry) -> Iterator[Reason]:
 
 def _turn(its: Inquiry) -> Iterator[Reason]:
     if its.before is None and its.length <= FARTHEST:
-        yield Reason("missing", "It is pending, and not in its line: it is just on the move, or something is wrong.",
-                     "blueque doctor")
+        yield Reason(
+            "missing",
+            "It is pending, and not in its line: it is just on the move, or something is wrong.",
+            "blueque doctor",
+        )
     elif not its.before and not its.higher:
         since = entered(its.task)
         if since is not None and its.now - since > LONG:
-            yield Reason("next", "Nothing keeps it that its queue tells of. Its listeners may be busy with other queues.",
-                         "blueque status")
+            yield Reason(
+                "next",
+                "Nothing keeps it that its queue tells of. Its listeners may be busy with other queues.",
+                "blueque status",
+            )
         else:
             yield Reason("next", "Nothing keeps it: a listener takes it in a moment.")
 
 
-_LOOKS: tuple[Callable[[Inquiry], Iterator[Reason]], ...] = (_pause, _limit, _listeners, _lock, _resources, _busy)
+_LOOKS: tuple[Callable[[Inquiry], Iterator[Reason]], ...] = (
+    _pause,
+    _limit,
+    _listeners,
+    _lock,
+    _resources,
+    _busy,
+)

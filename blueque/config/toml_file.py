@@ -1,4 +1,5 @@
-"""Config: what blueque.toml says, checked as a whole, each mistake named with the line that it is in.
+"""Config: what blueque.toml says, checked as a whole, each mistake named with the line that it is
+in.
 
 docs/configuration.md explains every key.
 """
@@ -39,7 +40,7 @@ NAME = "blueque.toml"
 FINISHED = ("complete", "failed", "cancelled")
 ON_TERM = ("leave", "drain", "stop")
 MAX_SLOTS = 1000
-MOST_KEPT = 10**12                                     # tasks of which the newest stay
+MOST_KEPT = 10**12  # tasks of which the newest stay
 
 Path = tuple[str, ...]
 
@@ -52,7 +53,8 @@ class QueueConfig(NamedTuple):
     """What is said of one queue.
 
     weight: in a lottery. retry: its tasks' policy; False: they have none; None: nothing is said.
-    limits: fields of a task, see `limits.fields`; None: without this limit, whatever the listener says.
+    limits: fields of a task, see `limits.fields`; None: without this limit, whatever the listener
+        says.
     retention: how long a finished task stays, by its status.
     resources: what a task of it needs that says nothing itself.
     handler: what runs its tasks.
@@ -69,7 +71,8 @@ class QueueConfig(NamedTuple):
 class Config(NamedTuple):
     """A whole file; without one, nothing is said of anything.
 
-    listener: what `[listener]` says, by key, durations in seconds and sizes in bytes; `limits` in one dict.
+    listener: what `[listener]` says, by key, durations in seconds and sizes in bytes; `limits` in
+        one dict.
     retention: of queues whose own table says nothing of the status.
     statistics_keep: for how many days the numbers of a day are kept.
     redact: patterns of names whose values are not shown in parameters.
@@ -94,24 +97,32 @@ class Config(NamedTuple):
         return {**RETENTION, **self.retention, **self.queue(queue).retention}
 
 
-def load(path: str | os.PathLike[str] | None = None, environ: Mapping[str, str] = os.environ) -> Config:
-    """Return what the file says; without a path that of the file that `find` finds. Raises ConfigRefused."""
+def load(
+    path: str | os.PathLike[str] | None = None, environ: Mapping[str, str] = os.environ
+) -> Config:
+    """Return what the file says; without a path that of the file that `find` finds. Raises
+    ConfigRefused.
+    """
     found = os.fspath(path) if path is not None else find(environ)
     if found is None:
         return Config()
     try:
         with open(found, "rb") as file:
-            text = file.read().decode("utf-8-sig")     # some editors put a mark before it
+            text = file.read().decode("utf-8-sig")  # some editors put a mark before it
     except OSError as error:
         raise ConfigRefused(found, None, f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
-        raise ConfigRefused(found, line, f"byte {error.object[error.start]:#04x} is no UTF-8") from error
+        raise ConfigRefused(
+            found, line, f"byte {error.object[error.start]:#04x} is no UTF-8"
+        ) from error
     return parse(text, found)
 
 
 def find(environ: Mapping[str, str] = os.environ) -> str | None:
-    """Return the file that is to be read: BLUEQUE_CONFIG, else the first blueque.toml that there is."""
+    """Return the file that is to be read: BLUEQUE_CONFIG, else the first blueque.toml that there
+    is.
+    """
     if environ.get("BLUEQUE_CONFIG"):
         return environ["BLUEQUE_CONFIG"]
     own = environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
@@ -121,7 +132,8 @@ def find(environ: Mapping[str, str] = os.environ) -> str | None:
 
 def parse(text: str, path: str = NAME) -> Config:
     """Return what the text says. path: how to name it in an error. Raises ConfigRefused."""
-    import tomllib  # here: most have no such file, and what a listener imports, each of its forks copies
+    # here: most have no such file, and what a listener imports, each of its forks copies
+    import tomllib
 
     try:
         values = tomllib.loads(text)
@@ -142,21 +154,53 @@ class _Checker:
         self._text, self._path = text, path
 
     def config(self, values: Mapping[str, Any]) -> Config:
-        own = self._table((), values, {
-            "redis_url": _address, "max_bytes": _size, "listener": dict, "queues": dict,
-            "retention": dict, "statistics": dict, "show": dict, "scheduler": dict,
-        })
-        scheduler = self._table(("scheduler",), own.get("scheduler", {}), {"log_format": _one_of(LOG_FORMATS)})
+        own = self._table(
+            (),
+            values,
+            {
+                "redis_url": _address,
+                "max_bytes": _size,
+                "listener": dict,
+                "queues": dict,
+                "retention": dict,
+                "statistics": dict,
+                "show": dict,
+                "scheduler": dict,
+            },
+        )
+        scheduler = self._table(
+            ("scheduler",), own.get("scheduler", {}), {"log_format": _one_of(LOG_FORMATS)}
+        )
         statistics = self._table(("statistics",), own.get("statistics", {}), {"keep": _days})
         shown = self._table(("show",), own.get("show", {}), {"redact": _texts})
-        listener = self._table(("listener",), own.get("listener", {}), {
-            "slots": lambda value: require_whole(value, "it", 1, MAX_SLOTS), "select": _one_of(selection.NAMES),
-            "spool": _text, "host": _host, "keep": _duration, "spool_limit": _room, "log_limit": _log_limit,
-            "beat": _duration, "lease": _duration, "lost_after": _duration,
-            "on_term": _one_of(ON_TERM), "resources": require_resources, "warm": _yes_or_no, "spawn": _yes_or_no,
-            "preload": _texts, "retry": _retry, "until_empty": _yes_or_no, "max_runtime": _duration,
-            "task_redis": _yes_or_no, "log_format": _one_of(LOG_FORMATS), **_HANDLER, **_limits(),
-        })
+        listener = self._table(
+            ("listener",),
+            own.get("listener", {}),
+            {
+                "slots": lambda value: require_whole(value, "it", 1, MAX_SLOTS),
+                "select": _one_of(selection.NAMES),
+                "spool": _text,
+                "host": _host,
+                "keep": _duration,
+                "spool_limit": _room,
+                "log_limit": _log_limit,
+                "beat": _duration,
+                "lease": _duration,
+                "lost_after": _duration,
+                "on_term": _one_of(ON_TERM),
+                "resources": require_resources,
+                "warm": _yes_or_no,
+                "spawn": _yes_or_no,
+                "preload": _texts,
+                "retry": _retry,
+                "until_empty": _yes_or_no,
+                "max_runtime": _duration,
+                "task_redis": _yes_or_no,
+                "log_format": _one_of(LOG_FORMATS),
+                **_HANDLER,
+                **_limits(),
+            },
+        )
         self._refuse_both(("listener",), listener)
         self._check_together(listener)
         queues = {}
@@ -164,9 +208,15 @@ class _Checker:
             self._checked(("queues", name), require_queue_name, name)
             queues[name] = self._queue(("queues", name), table)
         return Config(
-            self._path, own.get("redis_url"), own.get("max_bytes"), MappingProxyType(_with_limits(listener)),
-            MappingProxyType(queues), self._retention(("retention",), own.get("retention", {})),
-            statistics.get("keep"), tuple(shown.get("redact", ())), MappingProxyType(scheduler),
+            self._path,
+            own.get("redis_url"),
+            own.get("max_bytes"),
+            MappingProxyType(_with_limits(listener)),
+            MappingProxyType(queues),
+            self._retention(("retention",), own.get("retention", {})),
+            statistics.get("keep"),
+            tuple(shown.get("redact", ())),
+            MappingProxyType(scheduler),
         )
 
     def _check_together(self, listener: Mapping[str, Any]) -> None:
@@ -180,14 +230,25 @@ class _Checker:
                 )
         if listener.get("spawn") and listener.get("preload"):
             raise self._refused(
-                ("listener", "preload"), "it is for forks: a fresh interpreter (spawn = true) imports everything itself"
+                ("listener", "preload"),
+                "it is for forks: a fresh interpreter (spawn = true) imports everything itself",
             )
 
     def _queue(self, path: Path, values: Any) -> QueueConfig:
-        own = _with_limits(self._table(path, values, {
-            "weight": selection.require_weight, "retry": _retry, "retention": dict, "resources": require_resources,
-            **_HANDLER, **_limits(),
-        }))
+        own = _with_limits(
+            self._table(
+                path,
+                values,
+                {
+                    "weight": selection.require_weight,
+                    "retry": _retry,
+                    "retention": dict,
+                    "resources": require_resources,
+                    **_HANDLER,
+                    **_limits(),
+                },
+            )
+        )
         self._refuse_both(path, own)
         name = HandlerName(own.pop("run", None), own.pop("exec", None))
         retention = self._retention((*path, "retention"), own.pop("retention", {}))
@@ -195,20 +256,29 @@ class _Checker:
 
     def _refuse_both(self, path: Path, values: Mapping[str, Any]) -> None:
         if "run" in values and "exec" in values:
-            raise self._refused((*path, "exec"), "run is there as well: a task has one handler, so give one of the two")
+            raise self._refused(
+                (*path, "exec"),
+                "run is there as well: a task has one handler, so give one of the two",
+            )
 
     def _retention(self, path: Path, values: Any) -> Mapping[str, Keep]:
         return MappingProxyType(self._table(path, values, dict.fromkeys(FINISHED, _keep)))
 
-    def _table(self, path: Path, values: Any, checks: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
-        """Return the values of a table, each as its check makes it. A check that is `dict` is for a table."""
+    def _table(
+        self, path: Path, values: Any, checks: Mapping[str, Callable[[Any], Any]]
+    ) -> dict[str, Any]:
+        """Return the values of a table, each as its check makes it. A check that is `dict` is for a
+        table.
+        """
         if not isinstance(values, dict):
             raise self._refused(path, f"it is a table, not {_kind(values)}")
         found = {}
         for key, value in values.items():
             if key not in checks:
                 quotes = _quoted(path, key, value)
-                raise self._refused((*path, key), f"there is no such key{quotes or _hint(key, checks)}")
+                raise self._refused(
+                    (*path, key), f"there is no such key{quotes or _hint(key, checks)}"
+                )
             if checks[key] is not dict:
                 found[key] = self._checked((*path, key), checks[key], value)
             elif isinstance(value, dict):
@@ -219,7 +289,7 @@ class _Checker:
 
     def _checked(self, path: Path, check: Callable[[Any], Any], value: Any) -> Any:
         if isinstance(value, dict) and len(value) > 1:
-            for key, part in value.items():            # to find the line of the one that is wrong
+            for key, part in value.items():  # to find the line of the one that is wrong
                 self._checked(path, check, {key: part})
         if isinstance(value, dict) and len(value) == 1:
             path = (*path, *value)
@@ -232,7 +302,9 @@ class _Checker:
         from blueque.config.toml_lines import lines_of_keys  # here: for a mistake only
 
         lines = lines_of_keys(self._text)
-        known = next((path[:length] for length in range(len(path), 0, -1) if path[:length] in lines), ())
+        known = next(
+            (path[:length] for length in range(len(path), 0, -1) if path[:length] in lines), ()
+        )
         return ConfigRefused(self._path, lines.get(known), f"{shown_path(path)}: {reason}")
 
 
@@ -249,14 +321,23 @@ def _hint(key: str, checks: Mapping[str, Any]) -> str:
 
 
 def _quoted(path: Path, key: str, value: object) -> str:
-    """Return the advice to quote the name of a queue that has a dot; empty if that is not the mistake."""
+    """Return the advice to quote the name of a queue that has a dot; empty if that is not the
+    mistake.
+    """
     if len(path) != 2 or path[0] != "queues" or not isinstance(value, dict):
         return ""
     return f'; a name with a dot is written in quotes: [queues."{path[1]}.{key}"]'
 
 
 def _kind(value: object) -> str:
-    words = {str: "text", bool: "true or false", int: "a number", float: "a number", list: "an array", dict: "a table"}
+    words = {
+        str: "text",
+        bool: "true or false",
+        int: "a number",
+        float: "a number",
+        list: "an array",
+        dict: "a table",
+    }
     return words.get(type(value), "a date or time")
 
 
@@ -266,9 +347,11 @@ def _limits() -> dict[str, Callable[[Any], Any]]:
             return None
         try:
             return limits.fields(**{name: value})[name]
-        except InvalidInput as error:                  # which names it, as the path before it does
+        except InvalidInput as error:  # which names it, as the path before it does
             said = str(error).removeprefix(f"{name}: ")
-            raise InvalidInput(f"it{said.removeprefix(name)}" if said.startswith(f"{name} is ") else said) from error
+            raise InvalidInput(
+                f"it{said.removeprefix(name)}" if said.startswith(f"{name} is ") else said
+            ) from error
 
     return {name: functools.partial(check, name) for name in LIMITS}
 
@@ -276,11 +359,16 @@ def _limits() -> dict[str, Callable[[Any], Any]]:
 def _with_limits(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values with those that are limits in one dict of their own."""
     others = {name: value for name, value in values.items() if name not in LIMITS}
-    return {**others, "limits": MappingProxyType({name: values[name] for name in LIMITS if name in values})}
+    return {
+        **others,
+        "limits": MappingProxyType({name: values[name] for name in LIMITS if name in values}),
+    }
 
 
 def _of_inline_table(text: str, place: re.Match[str] | None) -> str:
-    """Return what to add about an inline table that goes on in the next line: the parser only says what it has met."""
+    """Return what to add about an inline table that goes on in the next line: the parser only says
+    what it has met.
+    """
     if place is None or not place[1]:
         return ""
     line = text.split("\n")[int(place[1]) - 1]
@@ -323,7 +411,9 @@ def _program(value: Any) -> list[str]:
 
 
 # A program in a file is named as on the command line; no shell is involved.
-_HANDLER: Mapping[str, Callable[[Any], Any]] = MappingProxyType({"run": _callable_name, "exec": _program})
+_HANDLER: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
+    {"run": _callable_name, "exec": _program}
+)
 
 
 def _yes_or_no(value: Any) -> bool:
@@ -378,7 +468,9 @@ def _room(value: Any) -> float:
 
 
 def _log_limit(value: Any) -> int:
-    return parse_log_limit(value if isinstance(value, str) else str(require_whole(value, "it", 1, 2**62)))
+    return parse_log_limit(
+        value if isinstance(value, str) else str(require_whole(value, "it", 1, 2**62))
+    )
 
 
 def _retry(value: Any) -> Retry | Literal[False]:
@@ -387,7 +479,9 @@ def _retry(value: Any) -> Retry | Literal[False]:
         return False
     if isinstance(value, dict):
         if unknown := sorted(value.keys() - set(_RETRY)):
-            raise InvalidInput(f"a retry policy has no {', '.join(unknown)}; it has {', '.join(_RETRY)}")
+            raise InvalidInput(
+                f"a retry policy has no {', '.join(unknown)}; it has {', '.join(_RETRY)}"
+            )
         given = {**value}
         if isinstance(given.get("backoff"), str):
             given["backoff"] = parse_duration(given["backoff"])

@@ -1,4 +1,6 @@
-"""In which line of a TOML text each key stands: the standard library reads such a text and does not tell."""
+"""In which line of a TOML text each key stands: the standard library reads such a text and does not
+tell.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,11 @@ from typing import NamedTuple
 Path = tuple[str, ...]
 
 _TOKEN = re.compile(
-    r'''(?P<skip>[ \t\r]+|\#[^\n]*)'''
-    r'''|(?P<line>\n)'''
+    r"""(?P<skip>[ \t\r]+|\#[^\n]*)"""
+    r"""|(?P<line>\n)"""
     r'''|(?P<text>"""(?:\\.|[^\\])*?"{3,5}|\'{3}.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*')'''
-    r'''|(?P<mark>[\[\]{},=.])'''
-    r'''|(?P<word>[^\s\[\]{},=.\#"']+)''',
+    r"""|(?P<mark>[\[\]{},=.])"""
+    r"""|(?P<word>[^\s\[\]{},=.\#"']+)""",
     re.DOTALL,
 )
 
@@ -25,7 +27,8 @@ class _Token(NamedTuple):
 
 
 def lines_of_keys(text: str) -> dict[Path, int]:
-    """Return the line, counted from 1, where each key and each table is first mentioned, by its path from the top.
+    """Return the line, counted from 1, where each key and each table is first mentioned, by its
+    path from the top.
 
     text: valid TOML.
     """
@@ -42,7 +45,7 @@ class _Scan:
             if token.kind == "line":
                 continue
             if token.text == "[" and token.kind == "mark":
-                self._pass("[")                        # of an array of tables
+                self._pass("[")  # of an array of tables
                 table = self._key(())
                 self._pass("]")
                 self._pass("]")

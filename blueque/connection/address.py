@@ -13,18 +13,24 @@ REPLY_TIMEOUT = 10.0
 
 
 class Address:
-    """Where Redis is: `redis://[user[:password]@]host[:port][/db]` or `unix://[user[:password]@]/path[?db=n]`."""
+    """Where Redis is: `redis://[user[:password]@]host[:port][/db]` or
+    `unix://[user[:password]@]/path[?db=n]`.
+    """
 
     def __init__(self, url: str) -> None:
         try:
             parts = urlsplit(url)
             port = parts.port
-        except ValueError:                             # its message may quote the password
-            raise InvalidInput(f"{hide_password(url)!r} is not a Redis address: host or port cannot be read") from None
+        except ValueError:  # its message may quote the password
+            raise InvalidInput(
+                f"{hide_password(url)!r} is not a Redis address: host or port cannot be read"
+            ) from None
         options = dict(parse_qsl(parts.query))
         self.is_plain = parts.scheme in ("redis", "unix") and set(options) <= {"db"}
         if parts.scheme not in ("redis", "rediss", "unix"):
-            raise InvalidInput(f"{hide_password(url)!r} is not a Redis address: redis://host:port/db, rediss:// or unix://")
+            raise InvalidInput(
+                f"{hide_password(url)!r} is not a Redis address: redis://host:port/db, rediss:// or unix://"
+            )
         self.shown = hide_password(url)
         self._path = unquote(parts.path) if parts.scheme == "unix" else None
         try:
@@ -32,7 +38,9 @@ class Address:
             db = options.get("db") or (parts.path.strip("/") if self._path is None else "")
             self._db = int(db or 0)
         except ValueError:
-            raise InvalidInput(f"{self.shown!r} is not a Redis address: the database is a number") from None
+            raise InvalidInput(
+                f"{self.shown!r} is not a Redis address: the database is a number"
+            ) from None
         self._user = unquote(parts.username or "")
         self._password = unquote(parts.password or "")
 
@@ -51,7 +59,9 @@ class Address:
     def greeting(self) -> list[tuple[str | int, ...]]:
         commands: list[tuple[str | int, ...]] = []
         if self._password:
-            commands.append(("AUTH", self._user, self._password) if self._user else ("AUTH", self._password))
+            commands.append(
+                ("AUTH", self._user, self._password) if self._user else ("AUTH", self._password)
+            )
         if self._db:
             commands.append(("SELECT", self._db))
         return commands

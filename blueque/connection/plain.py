@@ -16,8 +16,9 @@ from blueque.connection.redis import Ahead, Command, Connection, exchange, pack,
 from blueque.errors import RedisAway, RedisRefused
 
 _INCOMPLETE = object()
-_PLAIN = frozenset({str, list})                        # no errors and no news: a PushNotification is a list of another type
-_PIECE = 8192                                          # the parser moves all that it still has each time it gives a reply
+# no errors and no news: a PushNotification is a list of another type
+_PLAIN = frozenset({str, list})
+_PIECE = 8192  # the parser moves all that it still has each time it gives a reply
 
 
 class SocketConnection:
@@ -28,13 +29,16 @@ class SocketConnection:
         self.is_proven = False
         self.has_answer: Callable[[Connection], bool] | None = None
         self._pushed: list[Any] = []
-        self._data, self._place = b"", 0               # what has come, and how much of it the parser has
+        self._data, self._place = b"", 0  # what has come, and how much of it the parser has
         self._reader = hiredis.Reader(
-            replyError=RedisRefused, encoding="utf-8", errors="surrogateescape", notEnoughData=_INCOMPLETE
+            replyError=RedisRefused,
+            encoding="utf-8",
+            errors="surrogateescape",
+            notEnoughData=_INCOMPLETE,
         )
         try:
             self._socket = address.connect()
-        except (OSError, UnicodeError) as error:       # UnicodeError: a host name that cannot be one
+        except (OSError, UnicodeError) as error:  # UnicodeError: a host name that cannot be one
             raise RedisAway(f"no Redis at {address.shown}: {_reason(error)}") from error
         greeting = address.greeting()
         if greeting:
@@ -54,7 +58,7 @@ class SocketConnection:
         replies: list[Any] = []
         while len(replies) < count:
             reply = self._next()
-            if type(reply) in _PLAIN:                  # as thousands of QUEUED, and what many HMGETs tell
+            if type(reply) in _PLAIN:  # as thousands of QUEUED, and what many HMGETs tell
                 replies.append(reply)
             elif reply is _INCOMPLETE:
                 self._feed()
@@ -67,7 +71,7 @@ class SocketConnection:
     def wait(self, seconds: float) -> bool:
         if self._has_data():
             return True
-        poll = select.poll()                           # not select.select: it refuses descriptors above 1023
+        poll = select.poll()  # not select.select: it refuses descriptors above 1023
         poll.register(self._socket, select.POLLIN)
         return bool(poll.poll(max(seconds, 0) * 1000))
 
@@ -89,7 +93,7 @@ class SocketConnection:
         named: set[str] = set()
         for kind, *what in pushed:
             if kind == "invalidate":
-                if what[0] is None:                    # FLUSHALL and the like
+                if what[0] is None:  # FLUSHALL and the like
                     return None
                 named.update(what[0])
         return named
@@ -114,7 +118,9 @@ class SocketConnection:
         return bool(self._data or self._reader.has_data())
 
     def _feed(self) -> None:
-        """Give the parser more, in pieces: it gets slow with the square of what it is given at once."""
+        """Give the parser more, in pieces: it gets slow with the square of what it is given at
+        once.
+        """
         data, place = self._data or self._receive_some(), self._place
         size = min(_PIECE, len(data) - place)
         self._reader.feed(data, place, size)

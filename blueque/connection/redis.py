@@ -1,7 +1,8 @@
-"""Connections to Redis: one for each thread, none inherited over a fork, nothing ever sent twice by itself.
+"""Connections to Redis: one for each thread, none inherited over a fork, nothing ever sent twice by
+itself.
 
-There are two kinds behind the same methods: `socket_connection` for a plain `redis://` or `unix://` address, and
-`client_connection` for everything else, which is redis-py's.
+There are two kinds behind the same methods: `socket_connection` for a plain `redis://` or `unix://`
+address, and `client_connection` for everything else, which is redis-py's.
 """
 
 from __future__ import annotations
@@ -27,13 +28,16 @@ Command = Sequence[str | int | float | bytes]
 # Redis answers with an error, but what it means is "not now": as good as away.
 AWAY = {"LOADING", "MASTERDOWN", "UNBLOCKED", "TRYAGAIN", "CLUSTERDOWN"}
 
-# The answers of a server that was a primary until a failover. Its address may lead to the new primary by now, but this
-# connection does not. None of them comes with a change: Redis discards the MULTI that one of them stands in.
+# The answers of a server that was a primary until a failover. Its address may lead to the new
+# primary by now, but this connection does not. None of them comes with a change: Redis discards the
+# MULTI that one of them stands in.
 DEMOTED = {"READONLY", "MASTERDOWN", "UNBLOCKED"}
 
 
 class Look(NamedTuple):
-    """What a transaction watches and then reads; `task` is the id of the task that it is about, if it is about one."""
+    """What a transaction watches and then reads; `task` is the id of the task that it is about, if
+    it is about one.
+    """
 
     watch: Sequence[str]
     reads: Sequence[Command]
@@ -41,18 +45,23 @@ class Look(NamedTuple):
 
 
 class Ahead(NamedTuple):
-    """A look that travelled with the previous EXEC, so that the next transaction saves a round trip."""
+    """A look that travelled with the previous EXEC, so that the next transaction saves a round
+    trip.
+    """
 
     look: Look
     replies: list[Any]
 
 
 class Connection(Protocol):
-    """What the rest of Blueque knows of a connection. Error replies are values; a broken connection raises RedisAway."""
+    """What the rest of Blueque knows of a connection. Error replies are values; a broken connection
+    raises RedisAway.
+    """
 
     ahead: Ahead | None
-    has_answer: Callable[[Connection], bool] | None    # waits for an answer in the owner's way; False gives up
-    is_proven: bool                                    # it has been seen to take a MULTI
+    # waits for an answer in the owner's way; False gives up
+    has_answer: Callable[[Connection], bool] | None
+    is_proven: bool  # it has been seen to take a MULTI
 
     @property
     def is_closed(self) -> bool: ...
@@ -67,13 +76,17 @@ class Connection(Protocol):
         """Wait until something can be received; False when nothing came."""
 
     def track(self) -> bool:
-        """Ask Redis to tell which of the keys that this connection reads change afterwards; False when it won't."""
+        """Ask Redis to tell which of the keys that this connection reads change afterwards; False
+        when it won't.
+        """
 
     def has_invalidated(self) -> bool:
         """Tell whether such news has arrived already, so that waiting for it would be in vain."""
 
     def take_invalidated(self) -> set[str] | None:
-        """Return those keys, each once until it is read again; None when all have to be taken for changed."""
+        """Return those keys, each once until it is read again; None when all have to be taken for
+        changed.
+        """
 
     def fileno(self) -> int: ...
 
@@ -81,12 +94,15 @@ class Connection(Protocol):
 
 
 class Redis:
-    """The connections of one Client: one for each thread, made when first needed, left behind after a fork.
+    """The connections of one Client: one for each thread, made when first needed, left behind after
+    a fork.
 
     patience: how long, in seconds, a call tries again when Redis does not answer.
     days_kept: how many days the statistics of a day are kept.
-    has_answer: if set, waits for each answer in place of a blocking read, and may give up by returning False.
-    wrong_types: if set, a look at a key of a wrong type finds it empty and notes it there, in place of a refusal.
+    has_answer: if set, waits for each answer in place of a blocking read, and may give up by
+        returning False.
+    wrong_types: if set, a look at a key of a wrong type finds it empty and notes it there, in place
+        of a refusal.
     """
 
     def __init__(self, connect: Callable[[], Connection], patience: float) -> None:
@@ -103,7 +119,7 @@ class Redis:
         if kept is not None:
             if self._local.pid == os.getpid() and not kept.is_closed:
                 return kept
-            kept.close()                               # after a fork this closes our copy, not the parent's connection
+            kept.close()  # after a fork this closes our copy, not the parent's connection
         self._local.connection = made = self._connect()
         made.has_answer = self.has_answer
         self._local.pid = os.getpid()
@@ -113,12 +129,22 @@ class Redis:
     def ahead(self) -> Ahead | None:
         """What this thread's connection already watches for a task to come, if it has one."""
         kept: Connection | None = getattr(self._local, "connection", None)
-        return kept.ahead if kept is not None and self._local.pid == os.getpid() and not kept.is_closed else None
+        return (
+            kept.ahead
+            if kept is not None and self._local.pid == os.getpid() and not kept.is_closed
+            else None
+        )
 
     def another(self) -> Redis:
-        """Return the same once more, with connections of its own: for one who has to wait for an answer in between."""
+        """Return the same once more, with connections of its own: for one who has to wait for an
+        answer in between.
+        """
         other = Redis(self._connect, self.patience)
-        other.has_answer, other.days_kept, other.wrong_types = self.has_answer, self.days_kept, self.wrong_types
+        other.has_answer, other.days_kept, other.wrong_types = (
+            self.has_answer,
+            self.days_kept,
+            self.wrong_types,
+        )
         return other
 
     def close(self) -> None:
@@ -128,7 +154,9 @@ class Redis:
             kept.close()
 
     def read(self, *commands: Command) -> list[Any]:
-        """Send commands in one write and return their replies. They only look, so it is tried again if need be."""
+        """Send commands in one write and return their replies. They only look, so it is tried again
+        if need be.
+        """
         replies = self.answers(*commands)
         raise_refusal(replies)
         return replies
@@ -139,18 +167,26 @@ class Redis:
         while True:
             try:
                 replies = exchange(self.connection(), commands)
-                return replies if self.wrong_types is None else self._without_wrong_types(commands, replies)
+                return (
+                    replies
+                    if self.wrong_types is None
+                    else self._without_wrong_types(commands, replies)
+                )
             except (RedisAway, RedisRefused) as error:
                 self.close()
                 if not patience.may_reconnect(error):
                     patience.pause_or_raise(error)
 
-    def _without_wrong_types(self, commands: Sequence[Command], replies: Sequence[Any]) -> list[Any]:
+    def _without_wrong_types(
+        self, commands: Sequence[Command], replies: Sequence[Any]
+    ) -> list[Any]:
         """Return the replies as they are without the keys of a wrong type, and note these."""
         taken = list(replies)
         for place, (command, reply) in enumerate(zip(commands, replies, strict=True)):
             if isinstance(reply, list) and tuple(command) == ("EXEC",):
-                taken[place] = self._without_wrong_types(commands[place - len(reply) : place], reply)
+                taken[place] = self._without_wrong_types(
+                    commands[place - len(reply) : place], reply
+                )
             elif isinstance(reply, RedisRefused) and reply.code == "WRONGTYPE" and is_look(command):
                 taken[place] = empty(command)
                 if self.wrong_types is not None and str(command[1]) not in self.wrong_types.found:
@@ -168,9 +204,15 @@ class Patience:
         self._has_reconnected = False
 
     def may_reconnect(self, error: RedisAway | RedisRefused) -> bool:
-        """Tell whether to try once more on a new connection, however little patience there is: after a failover."""
+        """Tell whether to try once more on a new connection, however little patience there is:
+        after a failover.
+        """
         refusal = error if isinstance(error, RedisRefused) else error.__cause__
-        if self._has_reconnected or not isinstance(refusal, RedisRefused) or refusal.code not in DEMOTED:
+        if (
+            self._has_reconnected
+            or not isinstance(refusal, RedisRefused)
+            or refusal.code not in DEMOTED
+        ):
             return False
         log.warning("%s; trying again on a new connection", error)
         self._has_reconnected = True
@@ -180,7 +222,8 @@ class Patience:
         """Wait before the next try, or raise `error` when it would come too late or is a refusal."""
         if isinstance(error, RedisRefused):
             raise error
-        # No pause after the first failure: a kept connection may have been dead for hours, which says nothing of the server.
+        # No pause after the first failure: a kept connection may have been dead for hours, which
+        # says nothing of the server.
         seconds = pause(self._failures - 1) if self._failures else 0.0
         if time.monotonic() + seconds >= self._deadline:
             raise error
@@ -190,7 +233,9 @@ class Patience:
 
 
 def exchange(
-    connection: Connection, commands: Sequence[Command], meanwhile: Callable[[], object] | None = None
+    connection: Connection,
+    commands: Sequence[Command],
+    meanwhile: Callable[[], object] | None = None,
 ) -> list[Any]:
     """Send the commands in one write and return their replies, in order.
 
@@ -201,7 +246,7 @@ def exchange(
         if meanwhile is not None:
             meanwhile()
         replies = connection.receive(len(commands))
-    except BaseException:                              # a Ctrl-C, too: its reply must not be taken for another's
+    except BaseException:  # a Ctrl-C, too: its reply must not be taken for another's
         connection.close()
         raise
     name_refused(commands, replies)
@@ -212,7 +257,11 @@ def name_refused(commands: Sequence[Command], replies: Sequence[Any]) -> None:
     """Note at each error among the replies which command it answers."""
     for command, reply in zip(commands, replies, strict=False):
         if isinstance(reply, RedisRefused):
-            words = str(command, "utf-8", "replace").split("\r\n")[2:5:2] if isinstance(command, bytes) else command[:2]
+            words = (
+                str(command, "utf-8", "replace").split("\r\n")[2:5:2]
+                if isinstance(command, bytes)
+                else command[:2]
+            )
             reply.command = " ".join(map(str, words))
 
 
@@ -229,10 +278,11 @@ def pack(command: Command) -> bytes:
         return command
     try:
         packed: bytes = hiredis.pack_command(tuple(command))  # type: ignore[arg-type]
-    except UnicodeEncodeError:                         # a name that is not UTF-8, as read from Redis
+    except UnicodeEncodeError:  # a name that is not UTF-8, as read from Redis
         try:
             parts = [
-                part if isinstance(part, bytes) else str(part).encode("utf-8", "surrogateescape") for part in command
+                part if isinstance(part, bytes) else str(part).encode("utf-8", "surrogateescape")
+                for part in command
             ]
         except UnicodeEncodeError as error:
             raise InvalidInput(f"{error.object[error.start]!r} is not a character") from error

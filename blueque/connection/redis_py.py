@@ -14,36 +14,56 @@ if TYPE_CHECKING:
 
 # The codes that redis-py leaves in front of an answer.
 _CODES = AWAY | {
-    "ASK", "BUSY", "CROSSSLOT", "DENIED", "ERR", "EXECABORT", "MISCONF", "MOVED", "NOAUTH", "NOPERM", "NOPROTO",
-    "NOREPLICAS", "OOM", "READONLY", "WRONGPASS", "WRONGTYPE",
+    "ASK",
+    "BUSY",
+    "CROSSSLOT",
+    "DENIED",
+    "ERR",
+    "EXECABORT",
+    "MISCONF",
+    "MOVED",
+    "NOAUTH",
+    "NOPERM",
+    "NOPROTO",
+    "NOREPLICAS",
+    "OOM",
+    "READONLY",
+    "WRONGPASS",
+    "WRONGTYPE",
 }
 
 
 class ClientConnection:
-    """A connection of redis-py, made from the settings of a ready client: its TLS, credentials and kind of socket."""
+    """A connection of redis-py, made from the settings of a ready client: its TLS, credentials and
+    kind of socket.
+    """
 
     def __init__(self, client: redis_py.Redis) -> None:
         import redis  # here, not above: most users never need its 125 ms
 
         self.ahead: Ahead | None = None
         self.is_proven = False
-        self.has_answer: Callable[[Connection], bool] | None = None    # redis-py reads as it does
+        self.has_answer: Callable[[Connection], bool] | None = None  # redis-py reads as it does
         self._errors = redis.exceptions
         pool = client.connection_pool
         settings = dict(pool.connection_kwargs)
         for name in list(settings):
-            # Its notices of maintenance hold on to the pool and look up names; a silent retry may enqueue twice.
+            # Its notices of maintenance hold on to the pool and look up names; a silent retry may
+            # enqueue twice.
             if name.startswith(("maint", "orig_", "retry")):
                 del settings[name]
         settings.update(
-            decode_responses=True, encoding="utf-8", encoding_errors="surrogateescape",
-            socket_timeout=REPLY_TIMEOUT, health_check_interval=0,
-            protocol=2,                                # whatever the client speaks, replies look alike to us
+            decode_responses=True,
+            encoding="utf-8",
+            encoding_errors="surrogateescape",
+            socket_timeout=REPLY_TIMEOUT,
+            health_check_interval=0,
+            protocol=2,  # whatever the client speaks, replies look alike to us
         )
         settings.setdefault("socket_connect_timeout", CONNECT_TIMEOUT)
         try:
             self._raw = pool.connection_class(**settings)
-        except TypeError as error:                     # an option that it does not know
+        except TypeError as error:  # an option that it does not know
             raise InvalidInput(f"redis-py: {error}") from error
         self._call(self._raw.connect)
 
@@ -58,18 +78,21 @@ class ClientConnection:
         try:
             reply = self._call(self._raw.read_response)
         except RedisRefused as error:
-            if self.is_closed:                         # redis-py hangs up at some refusals; no other reply follows
+            if self.is_closed:  # redis-py hangs up at some refusals; no other reply follows
                 raise
             return error
-        if isinstance(reply, list):                    # EXEC: errors stand between the replies
-            return [self._refused(part) if isinstance(part, self._errors.RedisError) else part for part in reply]
+        if isinstance(reply, list):  # EXEC: errors stand between the replies
+            return [
+                self._refused(part) if isinstance(part, self._errors.RedisError) else part
+                for part in reply
+            ]
         return reply
 
     def wait(self, seconds: float) -> bool:
         return bool(self._call(lambda: self._raw.can_read(max(seconds, 0))))
 
     def track(self) -> bool:
-        return False                                   # redis-py keeps such messages to itself
+        return False  # redis-py keeps such messages to itself
 
     def has_invalidated(self) -> bool:
         return False
@@ -91,7 +114,8 @@ class ClientConnection:
         try:
             return action()
         except (self._errors.AuthenticationError, self._errors.AuthorizationError) as error:
-            raise self._refused(error) from error      # redis-py counts these among the connection errors
+            # redis-py counts these among the connection errors
+            raise self._refused(error) from error
         except (self._errors.ConnectionError, self._errors.TimeoutError) as error:
             self.close()
             raise RedisAway(f"lost the connection to Redis: {error}") from error
@@ -100,10 +124,19 @@ class ClientConnection:
 
     def _refused(self, error: Exception) -> RedisRefused:
         # redis-py cuts the code off the answers for which it has a class of its own.
-        codes = {"NoPermissionError": "NOPERM", "AuthenticationError": "NOAUTH", "OutOfMemoryError": "OOM",
-                 "ReadOnlyError": "READONLY", "ExecAbortError": "EXECABORT", "MasterDownError": "MASTERDOWN",
-                 "TryAgainError": "TRYAGAIN", "ClusterDownError": "CLUSTERDOWN", "ClusterCrossSlotError": "CROSSSLOT",
-                 "MovedError": "MOVED", "AskError": "ASK"}
+        codes = {
+            "NoPermissionError": "NOPERM",
+            "AuthenticationError": "NOAUTH",
+            "OutOfMemoryError": "OOM",
+            "ReadOnlyError": "READONLY",
+            "ExecAbortError": "EXECABORT",
+            "MasterDownError": "MASTERDOWN",
+            "TryAgainError": "TRYAGAIN",
+            "ClusterDownError": "CLUSTERDOWN",
+            "ClusterCrossSlotError": "CROSSSLOT",
+            "MovedError": "MOVED",
+            "AskError": "ASK",
+        }
         answer = str(error)
         code = codes.get(type(error).__name__, "ERR")
         if code == "NOAUTH" and "pair" in answer:

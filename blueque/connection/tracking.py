@@ -1,4 +1,6 @@
-"""Tracking: a connection with CLIENT TRACKING on, over which Redis itself says which of the keys read have changed since."""
+"""Tracking: a connection with CLIENT TRACKING on, over which Redis itself says which of the keys
+read have changed since.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,11 @@ from blueque.connection.redis import Connection
 
 
 class Tracking:
-    """The connection, made when it is first needed, and again when it was lost: then whatever was known may be old.
+    """The connection, made when it is first needed, and again when it was lost: then whatever was
+    known may be old.
 
-    is_tracking: whether Redis says so. It cannot be had through redis-py, as for TLS, nor where an ACL forbids it.
+    is_tracking: whether Redis says so. It cannot be had through redis-py, as for TLS, nor where an
+        ACL forbids it.
     """
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
@@ -32,10 +36,14 @@ class Tracking:
 
     def fileno(self) -> int | None:
         """Return what is readable when there is news; None: it never is."""
-        return self._connection.fileno() if self._connection is not None and self.is_tracking else None
+        return (
+            self._connection.fileno() if self._connection is not None and self.is_tracking else None
+        )
 
     def has_news(self) -> bool:
-        """Tell whether there is news that came along with something else, so that `fileno()` will not show it."""
+        """Tell whether there is news that came along with something else, so that `fileno()` will
+        not show it.
+        """
         return self._connection is not None and self._connection.has_invalidated()
 
     def close(self) -> None:

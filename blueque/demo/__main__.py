@@ -4,7 +4,8 @@ import signal
 import sys
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_DFL)       # leave without a traceback while there is nothing to clean up
+    # leave without a traceback while there is nothing to clean up
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     from blueque.demo.main import main  # here: after Ctrl-C is safe
 
     sys.exit(main())

@@ -14,8 +14,15 @@ def measure(task: Task) -> dict[str, Any]:
     """Parse the Python files at `path`, a directory or one file, and return what there is in them."""
     path = Path(task.parameters["path"])
     files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
-    counts = {"files": len(files), "lines": 0, "functions": 0, "classes": 0, "deepest": 0, "unreadable": 0}
-    warnings.simplefilter("ignore")                    # a test suite is full of what one should not write
+    counts = {
+        "files": len(files),
+        "lines": 0,
+        "functions": 0,
+        "classes": 0,
+        "deepest": 0,
+        "unreadable": 0,
+    }
+    warnings.simplefilter("ignore")  # a test suite is full of what one should not write
     for file in files:
         source = file.read_bytes()
         counts["lines"] += len(source.splitlines())
@@ -24,7 +31,7 @@ def measure(task: Task) -> dict[str, Any]:
         except (SyntaxError, ValueError):
             if len(files) == 1:
                 raise
-            counts["unreadable"] += 1                  # and some of its files are bad code on purpose
+            counts["unreadable"] += 1  # and some of its files are bad code on purpose
             continue
         functions, classes, deepest = shape(tree)
         counts["functions"] += functions
@@ -34,15 +41,19 @@ def measure(task: Task) -> dict[str, Any]:
 
 
 def shape(tree: ast.Module) -> tuple[int, int, int]:
-    """Return how many functions and classes there are, and how deep blocks, functions and classes are nested."""
+    """Return how many functions and classes there are, and how deep blocks, functions and classes
+    are nested.
+    """
     functions = classes = deepest = 0
-    unseen: list[tuple[ast.AST, int]] = [(tree, 0)]    # and in how many blocks it stands
+    unseen: list[tuple[ast.AST, int]] = [(tree, 0)]  # and in how many blocks it stands
     while unseen:
         node, depth = unseen.pop()
         functions += isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         classes += isinstance(node, ast.ClassDef)
         # An except clause stands beside its try, not in it.
-        if isinstance(node, ast.Match) or (hasattr(node, "body") and not isinstance(node, ast.Module | ast.ExceptHandler)):
+        if isinstance(node, ast.Match) or (
+            hasattr(node, "body") and not isinstance(node, ast.Module | ast.ExceptHandler)
+        ):
             depth += 1
             deepest = max(deepest, depth)
         # Only statements hold statements: expressions are not looked at, which is most of the tree.
@@ -53,7 +64,12 @@ def shape(tree: ast.Module) -> tuple[int, int, int]:
 
 
 def _is_elif(node: ast.AST, name: str, inner: ast.AST) -> bool:
-    """Tell whether `inner` is the elif of `node`: it looks like an if within its else, but for where it begins."""
+    """Tell whether `inner` is the elif of `node`: it looks like an if within its else, but for
+    where it begins.
+    """
     return (
-        name == "orelse" and isinstance(node, ast.If) and isinstance(inner, ast.If) and inner.col_offset == node.col_offset
+        name == "orelse"
+        and isinstance(node, ast.If)
+        and isinstance(inner, ast.If)
+        and inner.col_offset == node.col_offset
     )

@@ -1,4 +1,6 @@
-"""The demo: measures Python's standard library, a task for each package, on a Redis that is thrown away afterwards."""
+"""The demo: measures Python's standard library, a task for each package, on a Redis that is thrown
+away afterwards.
+"""
 
 from __future__ import annotations
 
@@ -36,20 +38,22 @@ from blueque.model.task import Task
 from blueque.system import process
 
 QUEUE = "stdlib"
-PIPELINE_QUEUE = "packages"                            # of the second act, demo_pipeline.py
-REPORT = "blueque-demo-report.html"                    # what it leaves, where the demo was started
+PIPELINE_QUEUE = "packages"  # of the second act, demo_pipeline.py
+REPORT = "blueque-demo-report.html"  # what it leaves, where the demo was started
 SLOTS = 2
-SCHEDULED = 5                                          # tasks that are due 1, 2, ... seconds after the start
-MISSING = "no_such_module"                             # the task that fails on purpose
+SCHEDULED = 5  # tasks that are due 1, 2, ... seconds after the start
+MISSING = "no_such_module"  # the task that fails on purpose
 TOP = 15
-WIDTH = 79                                             # columns that a line may take
-STUCK_AFTER = 120.0                                    # when no task has ended for so long, something is wrong
+WIDTH = 79  # columns that a line may take
+STUCK_AFTER = 120.0  # when no task has ended for so long, something is wrong
 
 
 def find_packages(stdlib: Path) -> list[tuple[str, Path]]:
-    """Return (name, path) of every top-level package (a directory) and module (a .py file), largest first.
+    """Return (name, path) of every top-level package (a directory) and module (a .py file), largest
+    first.
 
-    With their tests; only site-packages, which is not the standard library, and directories without Python are left out.
+    With their tests; only site-packages, which is not the standard library, and directories without
+    Python are left out.
     """
     sizes: dict[tuple[str, Path], int] = {}
     for path in stdlib.iterdir():
@@ -65,10 +69,19 @@ def find_packages(stdlib: Path) -> list[tuple[str, Path]]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo and return its exit code."""
-    parser = argparse.ArgumentParser("bin/demo", description="Measure Python's standard library with Blueque.")
-    parser.add_argument("--keep", action="store_true", help="leave everything running at the end, until Ctrl-C")
-    parser.add_argument("--no-pipeline", action="store_true", help="leave out the second act, which needs Java and Spark")
-    parser.add_argument("--pipeline", action="store_true", help=argparse.SUPPRESS)     # bin/demo has seen to Java and Spark
+    parser = argparse.ArgumentParser(
+        "bin/demo", description="Measure Python's standard library with Blueque."
+    )
+    parser.add_argument(
+        "--keep", action="store_true", help="leave everything running at the end, until Ctrl-C"
+    )
+    parser.add_argument(
+        "--no-pipeline",
+        action="store_true",
+        help="leave out the second act, which needs Java and Spark",
+    )
+    # bin/demo has seen to Java and Spark
+    parser.add_argument("--pipeline", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
     has_pipeline = chosen.pipeline and not chosen.no_pipeline
     interrupts = Interrupts()
@@ -79,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Interrupted as interrupted:
         print(f"\nbin/demo: {interrupted}", file=sys.stderr)
         return 128 + interrupted.number
-    except BrokenPipeError:                            # nobody reads on
+    except BrokenPipeError:  # nobody reads on
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 128 + signal.SIGPIPE
     except (BluequeError, WentWrong) as error:
@@ -91,8 +104,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _run(stack: contextlib.ExitStack, interrupts: Interrupts, is_kept: bool, has_pipeline: bool) -> None:
-    directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="blueque-demo-", ignore_cleanup_errors=True)))
+def _run(
+    stack: contextlib.ExitStack, interrupts: Interrupts, is_kept: bool, has_pipeline: bool
+) -> None:
+    directory = Path(
+        stack.enter_context(
+            tempfile.TemporaryDirectory(prefix="blueque-demo-", ignore_cleanup_errors=True)
+        )
+    )
     port, server = open_server(stack, directory)
     interrupts.pause(0)
     url = f"redis://127.0.0.1:{port}/0"
@@ -100,12 +119,19 @@ def _run(stack: contextlib.ExitStack, interrupts: Interrupts, is_kept: bool, has
     print("Blueque demo: how large is the standard library of Python?")
     print(f"  redis      {server}, port {port}, for this demo only")
     print(f"  scheduler  pid {programs[0].pid}")
-    print(f"  listener   pid {programs[1].pid}, {SLOTS} slots: so many tasks at a time, a process for each")
+    print(
+        f"  listener   pid {programs[1].pid}, {SLOTS} slots: so many tasks at a time, a process for each"
+    )
     start = time.time()
     client = Client(url, max_bytes=units.DEFAULT_MAX_BYTES)
     tasks = _submit(client, start)
-    print(f"  tasks      {len(tasks)}, one for each package of Python {platform.python_version()}, the largest first;")
-    print(f"             {SCHEDULED} of them due 1 to {SCHEDULED} s from now, and one that fails on purpose\n", flush=True)
+    print(
+        f"  tasks      {len(tasks)}, one for each package of Python {platform.python_version()}, the largest first;"
+    )
+    print(
+        f"             {SCHEDULED} of them due 1 to {SCHEDULED} s from now, and one that fails on purpose\n",
+        flush=True,
+    )
     ended = _watch(client, tasks, start, interrupts, programs)
     seconds = time.time() - start
     verify(tasks, ended)
@@ -129,8 +155,20 @@ def _start_scheduler(stack: contextlib.ExitStack, directory: Path, url: str) -> 
 
 def _start_listener(stack: contextlib.ExitStack, directory: Path, url: str) -> Program:
     arguments = [
-        "-m", "blueque.cli.listener", QUEUE, PIPELINE_QUEUE, "--run", "blueque.demo:measure", "--slots", str(SLOTS),
-        "--redis-url", url, "--spool", str(directory / "spool"), "--grace", "2s",
+        "-m",
+        "blueque.cli.listener",
+        QUEUE,
+        PIPELINE_QUEUE,
+        "--run",
+        "blueque.demo:measure",
+        "--slots",
+        str(SLOTS),
+        "--redis-url",
+        url,
+        "--spool",
+        str(directory / "spool"),
+        "--grace",
+        "2s",
     ]
     # The second order: do not wait for what still runs.
     listener = Program("listener", arguments, directory, [signal.SIGTERM, signal.SIGINT])
@@ -139,7 +177,11 @@ def _start_listener(stack: contextlib.ExitStack, directory: Path, url: str) -> P
 
 
 def _run_pipeline(
-    stack: contextlib.ExitStack, directory: Path, url: str, interrupts: Interrupts, others: Sequence[Program]
+    stack: contextlib.ExitStack,
+    directory: Path,
+    url: str,
+    interrupts: Interrupts,
+    others: Sequence[Program],
 ) -> None:
     """Have the second act done, a program of its own, which needs Java."""
     print("\nThe same as a pipeline: Spark finds the work, and archives what comes of it.")
@@ -169,7 +211,11 @@ def _submit(client: Client, now: float) -> dict[str, str]:
 
 
 def _watch(
-    client: Client, tasks: Mapping[str, str], start: float, interrupts: Interrupts, programs: Sequence[Program]
+    client: Client,
+    tasks: Mapping[str, str],
+    start: float,
+    interrupts: Interrupts,
+    programs: Sequence[Program],
 ) -> dict[str, Task]:
     """Show the progress until all tasks have ended, and return their last snapshots."""
     progress = Progress(len(tasks))
@@ -185,9 +231,15 @@ def _watch(
             if fresh:
                 last_end = time.monotonic()
             elif time.monotonic() - last_end > STUCK_AFTER:
-                raise WentWrong(f"{len(ended)} of {len(tasks)} tasks have ended, and none in the last {STUCK_AFTER:.0f} s")
+                raise WentWrong(
+                    f"{len(ended)} of {len(tasks)} tasks have ended, and none in the last {STUCK_AFTER:.0f} s"
+                )
             ended.update(fresh)
-            progress.show(len(ended), [tasks[task.id] for task in seen if task.status == "started"], time.time() - start)
+            progress.show(
+                len(ended),
+                [tasks[task.id] for task in seen if task.status == "started"],
+                time.time() - start,
+            )
     finally:
         progress.leave()
     return ended
@@ -202,10 +254,14 @@ def verify(tasks: Mapping[str, str], ended: Mapping[str, Task]) -> None:
         raise WentWrong(f"{len(tasks)} tasks were created, and {len(ended)} have ended")
     failed = sorted(tasks[task.id] for task in ended.values() if task.status == "failed")
     if failed != [MISSING]:
-        raise WentWrong(f"{MISSING} alone should have failed, but these have: {', '.join(failed) or 'none'}")
+        raise WentWrong(
+            f"{MISSING} alone should have failed, but these have: {', '.join(failed) or 'none'}"
+        )
     for task in ended.values():
         if task.status == "complete" and task.result["package"] != tasks[task.id]:
-            raise WentWrong(f"the task for {tasks[task.id]} has the result of {task.result['package']}")
+            raise WentWrong(
+                f"the task for {tasks[task.id]} has the result of {task.result['package']}"
+            )
         if task.eta is not None and (task.started or 0.0) < task.eta:
             raise WentWrong(f"the task for {tasks[task.id]} started before its time")
 
@@ -218,23 +274,34 @@ def _rank(ended: Mapping[str, Task]) -> list[Task]:
 
 def _print_results(ended: Mapping[str, Task], seconds: float) -> None:
     ranking = _rank(ended)
-    print(f"{'package':<22}{'files':>8}{'lines':>10}{'functions':>11}{'classes':>9}{'deepest':>9}{'seconds':>9}")
+    print(
+        f"{'package':<22}{'files':>8}{'lines':>10}{'functions':>11}{'classes':>9}{'deepest':>9}{'seconds':>9}"
+    )
     for task in ranking[:TOP]:
         _print_row(task.result, (task.finished or 0.0) - (task.started or 0.0))
-    total = {name: sum(task.result[name] for task in ranking) for name in ("files", "lines", "functions", "classes")}
+    total = {
+        name: sum(task.result[name] for task in ranking)
+        for name in ("files", "lines", "functions", "classes")
+    }
     deepest = max(task.result["deepest"] for task in ranking)
     _print_row({"package": f"all {len(ranking)}", **total, "deepest": deepest}, seconds)
     unreadable = sum(task.result["unreadable"] for task in ranking)
     if unreadable:
-        print(f"({unreadable} files are bad Python on purpose, for tests: only their lines are counted.)")
+        print(
+            f"({unreadable} files are bad Python on purpose, for tests: only their lines are counted.)"
+        )
     (failed,) = (task for task in ended.values() if task.status == "failed")
-    print(f"\n{len(ended)} tasks: {len(ranking)} complete, 1 failed, as it should, in {seconds:.1f} s:")
+    print(
+        f"\n{len(ended)} tasks: {len(ranking)} complete, 1 failed, as it should, in {seconds:.1f} s:"
+    )
     print(_folded(f"{failed.parameters['package']}: {failed.error}"))
 
 
 def _print_row(row: Mapping[str, Any], seconds: float) -> None:
-    print(f"{row['package'][:22]:<22}{row['files']:>8,}{row['lines']:>10,}{row['functions']:>11,}{row['classes']:>9,}"
-          f"{row['deepest']:>9}{seconds:>9.2f}")
+    print(
+        f"{row['package'][:22]:<22}{row['files']:>8,}{row['lines']:>10,}{row['functions']:>11,}{row['classes']:>9,}"
+        f"{row['deepest']:>9}{seconds:>9.2f}"
+    )
 
 
 def _print_redis(port: int, tasks: Mapping[str, str], ended: Mapping[str, Task]) -> None:
@@ -251,7 +318,7 @@ def _print_redis(port: int, tasks: Mapping[str, str], ended: Mapping[str, Task])
         ("HMGET", failed, "status", "error_type", "error"),
     ):
         command = f"$ {redis_cli() or 'redis-cli'} -p {port} {shlex.join(words)}"
-        if len(command) > WIDTH:                       # what it asks for comes on a line of its own
+        if len(command) > WIDTH:  # what it asks for comes on a line of its own
             command = f"$ {redis_cli() or 'redis-cli'} -p {port} {shlex.join(words[:2])} \\\n    {shlex.join(words[2:])}"
         print(command)
         for line in ask(port, *words):
@@ -259,8 +326,12 @@ def _print_redis(port: int, tasks: Mapping[str, str], ended: Mapping[str, Task])
 
 
 def _folded(text: str) -> str:
-    """Return the text, below the line to which it belongs, as it fits on a terminal; a long path goes on where it ends."""
-    return textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+    """Return the text, below the line to which it belongs, as it fits on a terminal; a long path
+    goes on where it ends.
+    """
+    return textwrap.fill(
+        text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+    )
 
 
 def _print_invitation(url: str) -> None:

@@ -1,6 +1,8 @@
-"""The second act of the demo, a data pipeline: Spark finds the work, listeners do it, Spark reads what came of it.
+"""The second act of the demo, a data pipeline: Spark finds the work, listeners do it, Spark reads
+what came of it.
 
-A program of its own, `python -m blueque.demo.pipeline URL DIRECTORY REPORT`, written as one would write one's own.
+A program of its own, `python -m blueque.demo.pipeline URL DIRECTORY REPORT`, written as one would
+write one's own.
 """
 
 from __future__ import annotations
@@ -19,13 +21,13 @@ from blueque.errors import BluequeError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-QUEUE = "packages"                                     # of which the demo's listener takes tasks, too
+QUEUE = "packages"  # of which the demo's listener takes tasks, too
 RUN = "first-night"
 TOP = 5
 # Bad data: packages, and what the tasks of these fail with.
 BROKEN = {"gone": "FileNotFoundError", "no_python": "SyntaxError", "no_path": "TypeError"}
-SHOWN = 41                                             # characters of a message
-STUCK_AFTER = 120.0                                    # seconds without any task that ends
+SHOWN = 41  # characters of a message
+STUCK_AFTER = 120.0  # seconds without any task that ends
 
 PACKAGES = """
     SELECT package, concat(:stdlib, '/', package) AS path, count(*) AS files, sum(length) AS bytes
@@ -40,13 +42,23 @@ LARGEST = """
 
 
 def main(url: str, directory: Path, report: Path) -> int:
-    """Run the pipeline against the Redis at `url`, with its archive in `directory`, and write `report`."""
+    """Run the pipeline against the Redis at `url`, with its archive in `directory`, and write
+    `report`.
+    """
     began = time.monotonic()
     say("Spark starts, which takes ten seconds or more")
-    spark = bs.session(app="blueque-demo", spark_sql_shuffle_partitions=2, spark_driver_memory="512m")
-    packages = find_packages(spark).unionByName(broken_packages(spark, directory), allowMissingColumns=True).cache()
+    spark = bs.session(
+        app="blueque-demo", spark_sql_shuffle_partitions=2, spark_driver_memory="512m"
+    )
+    packages = (
+        find_packages(spark)
+        .unionByName(broken_packages(spark, directory), allowMissingColumns=True)
+        .cache()
+    )
     totals = packages.selectExpr("count(*) AS packages", "sum(files) AS files").first()
-    say(f"Spark {spark.version} has found {totals.files:,} files in {totals.packages - len(BROKEN)} packages")
+    say(
+        f"Spark {spark.version} has found {totals.files:,} files in {totals.packages - len(BROKEN)} packages"
+    )
     say(f"{len(BROKEN)} rows more are bad data, to see them fail: {', '.join(BROKEN)}")
     fill(packages, url)
     wait_until_done(Client(url), totals.packages)
@@ -62,16 +74,25 @@ def main(url: str, directory: Path, report: Path) -> int:
 
 
 def find_packages(spark: SparkSession) -> DataFrame:
-    """Return name, path, number of files and bytes of each package of the standard library, largest first."""
+    """Return name, path, number of files and bytes of each package of the standard library, largest
+    first.
+    """
     stdlib = sysconfig.get_paths()["stdlib"]
     # The content of the files is a column, too, which is not read when nobody asks for it.
-    files = spark.read.format("binaryFile").option("recursiveFileLookup", True).option("pathGlobFilter", "*.py").load(stdlib)
+    files = (
+        spark.read.format("binaryFile")
+        .option("recursiveFileLookup", True)
+        .option("pathGlobFilter", "*.py")
+        .load(stdlib)
+    )
     files.select("path", "length").coalesce(2).createOrReplaceTempView("files")
     return spark.sql(PACKAGES, {"stdlib": stdlib, "depth": stdlib.count("/") + 1})
 
 
 def broken_packages(spark: SparkSession, directory: Path) -> DataFrame:
-    """Return rows as bad data has them: a path that leads nowhere, a file that is no Python, and no path at all."""
+    """Return rows as bad data has them: a path that leads nowhere, a file that is no Python, and no
+    path at all.
+    """
     no_python = directory / "no_python.py"
     no_python.write_text("this is no Python\n")
     paths = [str(directory / "absent.py"), str(no_python), None]
@@ -81,7 +102,9 @@ def broken_packages(spark: SparkSession, directory: Path) -> DataFrame:
 def fill(packages: DataFrame, url: str) -> None:
     """Put them in line, and once more: nothing must be there twice."""
     for again in ("", ", once more"):
-        done = bs.enqueue(packages, QUEUE, key="package", params=["package", "path"], run=RUN, url=url)
+        done = bs.enqueue(
+            packages, QUEUE, key="package", params=["package", "path"], run=RUN, url=url
+        )
         say(f"bs.enqueue(key=..., run={RUN!r}){again}: {done.new} new tasks, {done.tasks} in all")
         if done.tasks != packages.count() or (again and done.new):
             raise WentWrong(f"{packages.count()} packages, and {done}")
@@ -92,11 +115,17 @@ def wait_until_done(client: Client, count: int) -> None:
     inspector, progress, start = client.get_inspector(), Progress(count), time.time()
     most, moved = 0, time.monotonic()
     while most < count:
-        done = sum(line.complete + line.failed for line in inspector.overview().lines if line.queue == QUEUE)
+        done = sum(
+            line.complete + line.failed
+            for line in inspector.overview().lines
+            if line.queue == QUEUE
+        )
         if done > most:
             most, moved = done, time.monotonic()
         elif time.monotonic() - moved > STUCK_AFTER:
-            raise WentWrong(f"{done} of {count} tasks have ended, and none in the last {STUCK_AFTER:.0f} s")
+            raise WentWrong(
+                f"{done} of {count} tasks have ended, and none in the last {STUCK_AFTER:.0f} s"
+            )
         progress.show(done, [], time.time() - start)
         time.sleep(0.2)
     progress.leave()
@@ -125,7 +154,9 @@ def archive(spark: SparkSession, count: int, url: str, directory: Path) -> None:
     """Have all of them in Parquet and none of them in Redis."""
     done = bs.archive(spark, QUEUE, str(directory), older_than=0, url=url)
     kept = bs.read_archive(spark, str(directory)).count()
-    say(f"bs.archive: {done.written} tasks are in Parquet now, {done.deleted} of them are gone from Redis")
+    say(
+        f"bs.archive: {done.written} tasks are in Parquet now, {done.deleted} of them are gone from Redis"
+    )
     if not done.written == done.deleted == kept == count:
         raise WentWrong(f"{count} tasks, {kept} in the archive, and {done}")
 

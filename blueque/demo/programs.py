@@ -1,4 +1,6 @@
-"""What the demo starts and ends: a Redis, a scheduler, a listener; and how it lets itself be interrupted."""
+"""What the demo starts and ends: a Redis, a scheduler, a listener; and how it lets itself be
+interrupted.
+"""
 
 from __future__ import annotations
 
@@ -45,12 +47,14 @@ class WentWrong(Exception):
 
 
 class Interrupts:
-    """Ctrl-C and its like, obeyed where `pause` is called and nowhere else: so whatever is begun is also ended."""
+    """Ctrl-C and its like, obeyed where `pause` is called and nowhere else: so whatever is begun is
+    also ended.
+    """
 
     def __init__(self) -> None:
         numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
         if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
-            numbers.remove(signal.SIGHUP)              # started with nohup
+            numbers.remove(signal.SIGHUP)  # started with nohup
         self._numbers = numbers
         self._signals = signals.Signals(numbers)
 
@@ -67,22 +71,35 @@ class Interrupts:
 
 
 class Program:
-    """A child in a process group of its own: Ctrl-C on the terminal is for us alone, who then end the others in order.
+    """A child in a process group of its own: Ctrl-C on the terminal is for us alone, who then end
+    the others in order.
 
-    orders: the signals that make it leave. is_shown: what it prints goes where ours goes, not into its log.
+    orders: the signals that make it leave. is_shown: what it prints goes where ours goes, not into
+        its log.
     """
 
     def __init__(
-        self, name: str, arguments: Sequence[str], directory: Path, orders: Sequence[int], is_shown: bool = False
+        self,
+        name: str,
+        arguments: Sequence[str],
+        directory: Path,
+        orders: Sequence[int],
+        is_shown: bool = False,
     ) -> None:
         self.name = name
         self._log, self._orders = directory / f"{name}.log", orders
-        environ = {key: value for key, value in os.environ.items() if not key.startswith("BLUEQUE_")}
-        environ["PYTHONSAFEPATH"] = "1"                # nothing from the directory where somebody starts the demo
+        environ = {
+            key: value for key, value in os.environ.items() if not key.startswith("BLUEQUE_")
+        }
+        environ["PYTHONSAFEPATH"] = "1"  # nothing from the directory where somebody starts the demo
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, *arguments], stdin=subprocess.DEVNULL, stdout=None if is_shown else log, stderr=log,
-                env=environ, process_group=0,
+                [sys.executable, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=None if is_shown else log,
+                stderr=log,
+                env=environ,
+                process_group=0,
             )
         self.pid = self._process.pid
 
@@ -95,7 +112,11 @@ class Program:
         code = self._process.poll()
         if code is not None:
             said = self._log.read_text(errors="replace").strip().splitlines()[-5:]
-            raise WentWrong("\n    ".join([f"the {self.name} ended by itself ({process.describe(code)}):", *said]))
+            raise WentWrong(
+                "\n    ".join(
+                    [f"the {self.name} ended by itself ({process.describe(code)}):", *said]
+                )
+            )
 
     def stop(self) -> None:
         for number in self._orders:
@@ -183,7 +204,7 @@ def _children() -> list[int]:
     found: list[int] = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
-            with contextlib.suppress(OSError):         # it has ended meanwhile
+            with contextlib.suppress(OSError):  # it has ended meanwhile
                 # The second field is the program's name in parentheses and may hold anything.
                 stat = (entry / "stat").read_text(errors="replace")
                 if int(stat[stat.rindex(")") + 2 :].split()[1]) == os.getpid():
@@ -197,11 +218,15 @@ def redis_cli() -> str | None:
 
 
 def ask(port: int | str, *words: str) -> list[str]:
-    """Return the lines that `redis-cli -p port words...` prints, by our own connection where there is none."""
+    """Return the lines that `redis-cli -p port words...` prints, by our own connection where there
+    is none.
+    """
     program = redis_cli()
     if program is not None:
         command = [program, "-p", str(port), *words]
-        answer = subprocess.run(command, capture_output=True, text=True, check=True, process_group=0)
+        answer = subprocess.run(
+            command, capture_output=True, text=True, check=True, process_group=0
+        )
         return answer.stdout.splitlines()
     connection = SocketConnection(Address(f"redis://127.0.0.1:{port}/0"))
     (reply,) = exchange(connection, [words])

@@ -1,7 +1,9 @@
-"""ListenerGroup: one listener of several queues, which takes one task at a time from all of them together.
+"""ListenerGroup: one listener of several queues, which takes one task at a time from all of them
+together.
 
-It is registered in each of its queues by a Listener. What it does in all of them, it does in one or two round trips, be
-they two queues or a hundred; with a single queue it does what that Listener does, and nothing more.
+It is registered in each of its queues by a Listener. What it does in all of them, it does in one or
+two round trips, be they two queues or a hundred; with a single queue it does what that Listener
+does, and nothing more.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from blueque.queries.inspector import Inspector
 
 log = logging.getLogger("blueque")
 
-BEATS_AT_ONCE = 50                                     # queues in one transaction: a listener that comes to one disturbs it
+BEATS_AT_ONCE = 50  # queues in one transaction: a listener that comes to one disturbs it
 
 
 class ListenerGroup:
@@ -37,8 +39,9 @@ class ListenerGroup:
         self._redis, self._select = redis, require_select(select) or Ordered()
         self._inspector = Inspector(redis)
         self._listeners = {queue: Listener(redis, queue) for queue in self.queues}
-        self._gone: set[str] = set()                   # queues of which we have taken leave
-        self._refused: set[tuple[str, str]] = set()    # what Redis refuses of which queue, named once in the log
+        self._gone: set[str] = set()  # queues of which we have taken leave
+        # what Redis refuses of which queue, named once in the log
+        self._refused: set[tuple[str, str]] = set()
 
     def __iter__(self) -> Iterator[Listener]:
         return iter(self._listeners.values())
@@ -52,7 +55,9 @@ class ListenerGroup:
 
     @property
     def node(self) -> str:
-        """The id under which we are registered in the first queue, and in the others too, unless others use it there."""
+        """The id under which we are registered in the first queue, and in the others too, unless
+        others use it there.
+        """
         return self._first.node
 
     @property
@@ -87,7 +92,8 @@ class ListenerGroup:
         self.of(error.queue).instance = None
 
     def beat(self, task_id: str | None = None) -> Standing:
-        """Show that we live, in all queues; see what is wanted of us in any, and how the task that we watch stands.
+        """Show that we live, in all queues; see what is wanted of us in any, and how the task that
+        we watch stands.
 
         Raises NotRegistered, having beaten in the other queues.
         Source: docs/protocol.md, "beat"; docs/protocol/placement.md, "beat_all".
@@ -107,7 +113,8 @@ class ListenerGroup:
         return standing
 
     def take(self) -> Task | None:
-        """Reserve the next task of the queue that the selector chooses, if there is one in any of them now.
+        """Reserve the next task of the queue that the selector chooses, if there is one in any of
+        them now.
 
         Raises as `Listener.take`.
         """
@@ -117,7 +124,7 @@ class ListenerGroup:
         if task is None:
             ready = self._with_work()
             task = self._take_from(ready)
-        for listener in self:                          # the calls for which we take nothing
+        for listener in self:  # the calls for which we take nothing
             listener.decline(listener.queue in ready)
         return task
 
@@ -128,7 +135,9 @@ class ListenerGroup:
         """
         if len(self.queues) == 1:
             return self._first.idle(seconds, is_answered)
-        return self._wait(seconds, is_answered, is_idle=True) or self._inspector.has_any_work(self.queues)
+        return self._wait(seconds, is_answered, is_idle=True) or self._inspector.has_any_work(
+            self.queues
+        )
 
     def watch_orders(self, seconds: float, is_answered: Callable[[Connection], bool]) -> None:
         """Wait for an order, busy with a task. Source: docs/protocol.md, "wait"."""
@@ -151,10 +160,16 @@ class ListenerGroup:
         for listener, held in zip(self, lists, strict=True):
             tasks = [self._inspector.task(task_id) for task_id in held]
             ours = (listener.queue, listener.node)
-            found += [task for task in tasks if task.status in ("reserved", "started") and (task.queue, task.node) == ours]
+            found += [
+                task
+                for task in tasks
+                if task.status in ("reserved", "started") and (task.queue, task.node) == ours
+            ]
         return found
 
-    def announce(self, what: Literal["drain", "leave", "pause", "work"], by: str = "a signal") -> None:
+    def announce(
+        self, what: Literal["drain", "leave", "pause", "work"], by: str = "a signal"
+    ) -> None:
         """Let everybody see what we do; see `Listener.announce`."""
         for listener in self:
             listener.announce(what, by)
@@ -171,7 +186,9 @@ class ListenerGroup:
         return self._listeners[self.queues[0]]
 
     def _take_from(self, ready: set[str]) -> Task | None:
-        """Try the queues that have work, in the order of the selector; those that it does not name at last."""
+        """Try the queues that have work, in the order of the selector; those that it does not name
+        at last.
+        """
         if not ready:
             return None
         tried: set[str] = set()
@@ -208,7 +225,9 @@ class ListenerGroup:
 
     @contextlib.contextmanager
     def _skipping(self, queue: str, action: str = "take from") -> Iterator[None]:
-        """Let one queue, of which a key is not what it should be, keep us from none of the others; name it once."""
+        """Let one queue, of which a key is not what it should be, keep us from none of the others;
+        name it once.
+        """
         try:
             yield
         except RedisRefused as error:
@@ -219,12 +238,14 @@ class ListenerGroup:
             self._refused.add((action, queue))
 
     def _settle(self) -> Task | None:
-        """Look through our own lists, where that has to be done, and return a task that is found there."""
+        """Look through our own lists, where that has to be done, and return a task that is found
+        there.
+        """
         unsure = [listener for listener in self if listener.is_unsure]
         if not unsure:
             return None
         try:
-            self.beat()                                # a pop that we gave up on does nothing any more when it arrives
+            self.beat()  # a pop that we gave up on does nothing any more when it arrives
             lists = self._inspector.held([(listener.queue, listener.node) for listener in unsure])
         except RedisRefused as error:
             if error.code != "WRONGTYPE":
@@ -246,7 +267,9 @@ class ListenerGroup:
                     return task
         return None
 
-    def _wait(self, seconds: float, is_answered: Callable[[Connection], bool], is_idle: bool) -> bool:
+    def _wait(
+        self, seconds: float, is_answered: Callable[[Connection], bool], is_idle: bool
+    ) -> bool:
         listeners = [(listener.queue, listener.node) for listener in self]
         try:
             marker = protocol.wait(self._redis, listeners, seconds, is_answered, is_idle)
@@ -273,14 +296,19 @@ class ListenerGroup:
         order, lost, held = None, list[str](), tuple[tuple[str, str], ...]()
         standing = Standing()
         for first in range(0, len(self.queues), BEATS_AT_ONCE):
-            pulses = [self._listeners[queue].pulse() for queue in self.queues[first : first + BEATS_AT_ONCE]]
+            pulses = [
+                self._listeners[queue].pulse()
+                for queue in self.queues[first : first + BEATS_AT_ONCE]
+            ]
             standing, missing = protocol.beat_all(self._redis, pulses, now, task_id)
             order, lost = order_of((order, standing.order)), lost + missing
             held += standing.held
         return standing._replace(order=order, held=held), lost
 
     def _beat_one_by_one(self, task_id: str | None) -> Standing:
-        """Beat in each queue by itself: a key of one is not what it should be, and the others must not die of it."""
+        """Beat in each queue by itself: a key of one is not what it should be, and the others must
+        not die of it.
+        """
         refusal: Exception | None = None
         standing = Standing()
         for listener in self:

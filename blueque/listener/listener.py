@@ -11,7 +11,15 @@ from typing import Literal
 
 from blueque import protocol
 from blueque.connection.redis import Connection, Patience, Redis
-from blueque.errors import Contended, NodeTaken, NotFree, NotOwner, NotRegistered, RedisAway, RedisRefused
+from blueque.errors import (
+    Contended,
+    NodeTaken,
+    NotFree,
+    NotOwner,
+    NotRegistered,
+    RedisAway,
+    RedisRefused,
+)
 from blueque.listener.peer_wakeup import MOST_WANTED, Forwarding, Resources
 from blueque.listener.resources import Claim, Pool
 from blueque.listener.stale_holders import Freeing
@@ -29,37 +37,42 @@ from blueque.version import __version__
 
 log = logging.getLogger("blueque")
 
-MOST_MISPLACED = 100                                   # tasks that one look puts in the line where they belong
+MOST_MISPLACED = 100  # tasks that one look puts in the line where they belong
 
 
 class Listener:
     """One listener of one queue, under the node id `[fqdn]_[pid]`.
 
-    `listen` is for programs of your own. Nobody beats for such a listener, and its registration says so. The listener
-    program uses the others, which return at once or when told to.
+    `listen` is for programs of your own. Nobody beats for such a listener, and its registration
+    says so. The listener program uses the others, which return at once or when told to.
     """
 
     def __init__(self, redis: Redis, queue: str) -> None:
         self.queue = queue
-        self.instance: str | None = None               # set while we believe to be registered
+        self.instance: str | None = None  # set while we believe to be registered
         self._redis = redis
-        self._node: str | None = None                  # under which we are, or were, registered
+        self._node: str | None = None  # under which we are, or were, registered
         self._pid = 0
         self._beat = 0
-        self._is_unsure = True                         # our own list may hold an id that we never reserved
+        self._is_unsure = True  # our own list may hold an id that we never reserved
         self._has_marker = False
-        self.has_order = False                         # somebody has left an order for us: beat, to see which
-        self.pool: Pool | None = None                  # what our node has for tasks that need some of it
-        self.claim: Claim | None = None                # what is set aside for the task that `take` has returned
-        # Takes a task id; returns the number of the newest attempt in our spool, by `created` of the task.
+        self.has_order = False  # somebody has left an order for us: beat, to see which
+        self.pool: Pool | None = None  # what our node has for tasks that need some of it
+        self.claim: Claim | None = None  # what is set aside for the task that `take` has returned
+        # Takes a task id; returns the number of the newest attempt in our spool, by `created` of
+        # the task.
         self.newest_attempts: Callable[[str], Mapping[str, int]] = lambda task_id: {}
         self._freeing, self._forwarding = Freeing(redis, queue), Forwarding(redis, queue)
-        self._tokens: dict[str, str] = {}              # of reservations whose outcome we do not know yet
+        self._tokens: dict[str, str] = {}  # of reservations whose outcome we do not know yet
 
     @property
     def node(self) -> str:
-        """The id of this listener, `[fqdn]_[pid]`; where another uses that, `[fqdn]-[random]_[pid]`."""
-        return self._node if self._node is not None and self._pid == os.getpid() else process.node_id()
+        """The id of this listener, `[fqdn]_[pid]`; where another uses that,
+        `[fqdn]-[random]_[pid]`.
+        """
+        return (
+            self._node if self._node is not None and self._pid == os.getpid() else process.node_id()
+        )
 
     @property
     def is_registered(self) -> bool:
@@ -72,7 +85,8 @@ class Listener:
         return self._is_unsure
 
     def listen(self, callback: Callable[[Task], object] | None = None) -> Task:
-        """Wait until a task is reserved for this listener and return it; `callback`, if given, is called with it first.
+        """Wait until a task is reserved for this listener and return it; `callback`, if given, is
+        called with it first.
 
         Source: docs/protocol.md, "pop", "reserve", "wait".
         """
@@ -99,7 +113,8 @@ class Listener:
     def claim_orphan(self) -> Task | None:
         """Claim a task of a listener on this host whose process is gone; None when there is none.
 
-        The task keeps the dead listener's node. A reserved one has not started: run it with a Processor. A started one
+        The task keeps the dead listener's node. A reserved one has not started: run it with a
+        Processor. A started one
         may still be running: wait for its pid. Source: docs/protocol/beside-1.0.0.md, "claim".
         """
         inspector = Inspector(self._redis)
@@ -111,29 +126,39 @@ class Listener:
             is_here = process.shares_pids(known) if known else process.is_legacy_here(other)
             if not is_here or process.is_alive(int(pid), known):
                 continue
-            task_id = protocol.claim(self._redis, self.queue, self.node, other, known.get("instance"))
+            task_id = protocol.claim(
+                self._redis, self.queue, self.node, other, known.get("instance")
+            )
             if task_id is not None:
-                log.info("claim task=%s queue=%s node=%s dead=%s", task_id, self.queue, self.node, other)
+                log.info(
+                    "claim task=%s queue=%s node=%s dead=%s", task_id, self.queue, self.node, other
+                )
                 return inspector.task(task_id)
         return None
 
-    def register(self, timing: Timing | None, spool: str | None = None, retry: Retry | None = None) -> None:
+    def register(
+        self, timing: Timing | None, spool: str | None = None, retry: Retry | None = None
+    ) -> None:
         """Make this listener known.
 
         timing: by which others may judge it; None when nobody beats for it.
-        spool: where the files of its attempts lie. retry: the policy of tasks that have none of their own.
+        spool: where the files of its attempts lie. retry: the policy of tasks that have none of
+            their own.
         Source: docs/protocol.md, "register".
         """
-        facts: dict[str, str | int | float] = {"beat_every": 0} if timing is None else {
-            "beat_every": timing.beat, "lease": timing.lease, "lost_after": timing.lost_after
-        }
+        facts: dict[str, str | int | float] = (
+            {"beat_every": 0}
+            if timing is None
+            else {"beat_every": timing.beat, "lease": timing.lease, "lost_after": timing.lost_after}
+        )
         facts |= {"pid": os.getpid(), "version": __version__, **process.identity(os.getpid())}
         facts |= {} if spool is None else {"spool": spool}
         facts |= {} if retry is None else {"retry": retry.to_text()}
         facts |= {} if self.pool is None else {"resources": write_needs(self.pool.totals)}
         instance = os.urandom(16).hex()
-        # The name that we had: a task of ours may be under it. One under which another has left something is not for us:
-        # who registers under it lives, and nobody would see to what the other has left.
+        # The name that we had: a task of ours may be under it. One under which another has left
+        # something is not for us: who registers under it lives, and nobody would see to what the
+        # other has left.
         node = self.node
         if self._node != node and Inspector(self._redis).reserved(self.queue, node):
             node = _another_name()
@@ -144,12 +169,19 @@ class Listener:
             try:
                 protocol.register(self._redis, self.queue, node, instance, facts, time.time(), dead)
             except NodeTaken as taken:
-                # Containers may all have one host name, and pid 1. The other is judged by its beat, like everybody.
+                # Containers may all have one host name, and pid 1. The other is judged by its beat,
+                # like everybody.
                 node = _another_name()
                 log.info("%s; taking the name %s", taken, node)
             else:
                 break
-        self._node, self.instance, self._pid, self._beat, self._is_unsure = node, instance, os.getpid(), 0, True
+        self._node, self.instance, self._pid, self._beat, self._is_unsure = (
+            node,
+            instance,
+            os.getpid(),
+            0,
+            True,
+        )
         log.info("register queue=%s node=%s", self.queue, self.node)
 
     def beat(self, task_id: str | None = None) -> Standing:
@@ -171,12 +203,13 @@ class Listener:
         Source: docs/protocol.md, "pop" and "reserve".
         """
         if self._is_unsure:
-            # A pop that we gave up on may still arrive. It does nothing any more once our registration has changed.
+            # A pop that we gave up on may still arrive. It does nothing any more once our
+            # registration has changed.
             self.beat()
             task = self.settle(Inspector(self._redis).reserved(self.queue, self.node))
             if task is not None:
                 return task
-        self._is_unsure = True                         # from here on an id may be in our list that we know nothing of
+        self._is_unsure = True  # from here on an id may be in our list that we know nothing of
         task, popped = self._take_next(None)
         if popped.refusal not in (None, "paused"):
             task = self._choose()
@@ -186,7 +219,9 @@ class Listener:
         return task
 
     def _take_next(self, line: str | None) -> tuple[Task | None, Popped]:
-        """Pop until a task is reserved, nobody is left, or one has to wait for others; return it, and the last pop."""
+        """Pop until a task is reserved, nobody is left, or one has to wait for others; return it,
+        and the last pop.
+        """
         misplaced = 0
         while True:
             popped = protocol.pop(self._redis, self.queue, self.node, self.instance or "", line)
@@ -211,14 +246,14 @@ class Listener:
         if room.is_full:
             self._freeing.look(None, room)
             return None
-        elsewhere: list[Resources] = []                # what another node may have, and ours has not, or not now
+        elsewhere: list[Resources] = []  # what another node may have, and ours has not, or not now
         task, popped = None, Popped()
         heads = inspector.heads(self.queue)
         for head in heads:
             needs = head.needs
             if not head.length:
                 protocol.drop_line(self._redis, self.queue, head.line)
-            elif needs is None:                        # by another program's grace; the doctor names it
+            elif needs is None:  # by another program's grace; the doctor names it
                 continue
             elif head.is_locked:
                 self._freeing.look(needs.lock)
@@ -226,18 +261,23 @@ class Listener:
                 task, popped = self._take_from(head.line, needs)
                 if task is not None:
                     break
-                if popped.refusal in ("limit", "paused"):      # so it is for all lines; whoever ends that wakes one of us
+                # so it is for all lines; whoever ends that wakes one of us
+                if popped.refusal in ("limit", "paused"):
                     return None
                 if popped.refusal == "resources" and needs.resources not in ((), *elsewhere):
                     elsewhere.append(needs.resources)
         if task is not None:
-            self._do_for_others(lambda: self._pass_marker_on(popped.left > 0 or any(head.length for head in heads)))
+            self._do_for_others(
+                lambda: self._pass_marker_on(popped.left > 0 or any(head.length for head in heads))
+            )
         if elsewhere and had_marker:
             self._do_for_others(lambda: self._forwarding.call(elsewhere[:MOST_WANTED], self.node))
         return task
 
     def _take_from(self, line: str, needs: Needs) -> tuple[Task | None, Popped]:
-        """Reserve the next task of a line, if what it needs of our node is free now; return it, and the last pop."""
+        """Reserve the next task of a line, if what it needs of our node is free now; return it, and
+        the last pop.
+        """
         claim = self._claim(needs)
         if claim is False:
             return None, Popped(refusal="resources")
@@ -254,14 +294,17 @@ class Listener:
         return task, popped
 
     def _claim(self, needs: Needs) -> Claim | Literal[False] | None:
-        """Take what a task needs of our node: a claim, None if it needs nothing, False if it is not to be had now."""
+        """Take what a task needs of our node: a claim, None if it needs nothing, False if it is not
+        to be had now.
+        """
         if not needs.resources:
             return None
         claim = self.pool.claim(dict(needs.resources)) if self.pool is not None else None
         return claim if claim is not None else False
 
     def settle(self, held: Sequence[str]) -> Task | None:
-        """Reserve what is in our own list after an answer was lost, one task at a time; None: there is nothing.
+        """Reserve what is in our own list after an answer was lost, one task at a time; None: there
+        is nothing.
 
         held: the ids in that list, looked at after a beat.
         """
@@ -270,14 +313,19 @@ class Listener:
             task = self._reserve_found(task_id)
             if task is not None:
                 return task
-        self._tokens.clear()                           # whatever they were for is not in our list any more
+        self._tokens.clear()  # whatever they were for is not in our list any more
         self._is_unsure = False
         return None
 
     def idle(self, seconds: float, is_answered: Callable[[Connection], bool]) -> bool:
-        """Wait for work or an order, and return whether there may be work. Source: docs/protocol.md, "wait"."""
-        self.take_marker(protocol.wait(self._redis, [(self.queue, self.node)], seconds, is_answered))
-        # A 1.0.0 producer wakes nobody, so look for ourselves as well; and an order may have been to do that.
+        """Wait for work or an order, and return whether there may be work. Source:
+        docs/protocol.md, "wait".
+        """
+        self.take_marker(
+            protocol.wait(self._redis, [(self.queue, self.node)], seconds, is_answered)
+        )
+        # A 1.0.0 producer wakes nobody, so look for ourselves as well; and an order may have been
+        # to do that.
         return self._has_marker or self.has_order or Inspector(self._redis).has_work(self.queue)
 
     def take_marker(self, marker: str | None) -> None:
@@ -285,9 +333,11 @@ class Listener:
         self._has_marker = self._has_marker or marker == keys.wake(self.queue)
         self.has_order = self.has_order or marker == keys.orders(self.queue, self.node)
 
-    def announce(self, what: Literal["drain", "leave", "pause", "work"], by: str = "a signal") -> None:
-        """Let everybody see that we take nothing new, and leave (leave: without asking our task to stop) or stay (pause),
-        or that we take tasks again (work).
+    def announce(
+        self, what: Literal["drain", "leave", "pause", "work"], by: str = "a signal"
+    ) -> None:
+        """Let everybody see that we take nothing new, and leave (leave: without asking our task to
+        stop) or stay (pause), or that we take tasks again (work).
 
         by: what has caused it.
         Source: docs/protocol/operator.md, "order".
@@ -297,51 +347,80 @@ class Listener:
     def watch_orders(self, seconds: float, is_answered: Callable[[Connection], bool]) -> None:
         """Wait for an order, busy with a task. Source: docs/protocol.md, "wait"."""
         self.take_marker(
-            protocol.wait(self._redis, [(self.queue, self.node)], seconds, is_answered, is_idle=False)
+            protocol.wait(
+                self._redis, [(self.queue, self.node)], seconds, is_answered, is_idle=False
+            )
         )
 
     def held(self) -> list[Task]:
         """Return the tasks in our own list that are reserved or started under our node id."""
         inspector = Inspector(self._redis)
         tasks = [inspector.task(task_id) for task_id in inspector.reserved(self.queue, self.node)]
-        return [task for task in tasks if task.status in ("reserved", "started") and task.node == self.node]
+        return [
+            task
+            for task in tasks
+            if task.status in ("reserved", "started") and task.node == self.node
+        ]
 
     def put_back(self, task_id: str) -> None:
-        """Put a task of our own list back in its line, if it is pending: Redis has lost that we reserved it.
+        """Put a task of our own list back in its line, if it is pending: Redis has lost that we
+        reserved it.
 
         One that we have reserved or started stays. Source: docs/protocol.md, "beat" and "reserve".
         """
         token, now = os.urandom(16).hex(), time.time()
         try:
             protocol.reserve(
-                self._redis, self.queue, task_id, token, self.node, self.instance or "", now, is_met=False
+                self._redis,
+                self.queue,
+                task_id,
+                token,
+                self.node,
+                self.instance or "",
+                now,
+                is_met=False,
             )
         except NotFree:
-            log.warning("put back task=%s queue=%s: Redis had lost its reservation", task_id, self.queue)
+            log.warning(
+                "put back task=%s queue=%s: Redis had lost its reservation", task_id, self.queue
+            )
             self._do_for_others(lambda: protocol.wake(self._redis, self.queue))
 
     def release(self, task: Task, reason: str | None = None) -> str:
-        """Hand back an attempt of ours; return the status that the task has now. Source: docs/protocol.md, "release".
+        """Hand back an attempt of ours; return the status that the task has now. Source:
+        docs/protocol.md, "release".
 
         reason: why, in a word, for its history.
         """
         now, node = time.time(), task.node or ""
-        status = protocol.release(self._redis, self.queue, task.id, task.token, node, now, reason=reason)
+        status = protocol.release(
+            self._redis, self.queue, task.id, task.token, node, now, reason=reason
+        )
         lock = task.fields.get("lock")
         if lock is not None:
             self._do_for_others(lambda: protocol.wake_waiting(self._redis, lock))
         return status
 
     def adopt(self, task: Task) -> Task | None:
-        """Take over a started attempt from a listener that the caller knows to be dead; None: another was first.
+        """Take over a started attempt from a listener that the caller knows to be dead; None:
+        another was first.
 
         Source: docs/protocol/recovery.md, "adopt".
         """
         now, instance = time.time(), self.instance or ""
-        fields = protocol.adopt(self._redis, self.queue, task.id, task.token, task.node or "", self.node, instance, now)
+        fields = protocol.adopt(
+            self._redis, self.queue, task.id, task.token, task.node or "", self.node, instance, now
+        )
         if fields is None:
             return None
-        log.warning("adopt task=%s queue=%s node=%s pid=%s from=%s", task.id, self.queue, self.node, task.pid, task.node)
+        log.warning(
+            "adopt task=%s queue=%s node=%s pid=%s from=%s",
+            task.id,
+            self.queue,
+            self.node,
+            task.pid,
+            task.node,
+        )
         return Task(task.id, fields)
 
     def reassert(self, task: Task, pid: int) -> Task | None:
@@ -352,20 +431,37 @@ class Listener:
         identity = {name: str(value) for name, value in process.identity(pid).items()}
         ours = {**identity, **task.fields, "pid": str(pid)}
         now = time.time()
-        fields = protocol.reassert(self._redis, self.queue, task.id, self.node, self.instance or "", ours, now)
+        fields = protocol.reassert(
+            self._redis, self.queue, task.id, self.node, self.instance or "", ours, now
+        )
         if fields is None:
             return None
-        log.warning("reassert task=%s queue=%s node=%s pid=%d: Redis had lost it", task.id, self.queue, self.node, pid)
+        log.warning(
+            "reassert task=%s queue=%s node=%s pid=%d: Redis had lost it",
+            task.id,
+            self.queue,
+            self.node,
+            pid,
+        )
         return Task(task.id, fields)
 
     def restore(self, task: Task, pid: int, started: float) -> Task | None:
-        """Take back a task that was declared lost although its process is there; None: it has another attempt by now.
+        """Take back a task that was declared lost although its process is there; None: it has
+        another attempt by now.
 
         task: as it was when the attempt ran. Source: docs/protocol/recovery.md, "restore".
         """
         fields = protocol.restore(
-            self._redis, self.queue, task.id, task.token or "", self.node, self.instance or "", pid,
-            process.identity(pid), started, time.time(),
+            self._redis,
+            self.queue,
+            task.id,
+            task.token or "",
+            self.node,
+            self.instance or "",
+            pid,
+            process.identity(pid),
+            started,
+            time.time(),
         )
         if fields is None:
             return None
@@ -373,11 +469,14 @@ class Listener:
         return Task(task.id, fields)
 
     def decline(self, is_work_left: bool = True) -> None:
-        """Take nothing now, and let another listener have the wake-up call if it came to us and there is work."""
+        """Take nothing now, and let another listener have the wake-up call if it came to us and
+        there is work.
+        """
         self._pass_marker_on(is_work_left)
 
     def leave(self) -> bool:
-        """Take leave, and hand on the wake-up call if one went to us for nothing. False: we still hold a task.
+        """Take leave, and hand on the wake-up call if one went to us for nothing. False: we still
+        hold a task.
 
         Source: docs/protocol.md, "deregister" and "wake".
         """
@@ -390,12 +489,18 @@ class Listener:
         return has_left
 
     def _pass_marker_on(self, is_work_left: bool) -> None:
-        """Wake the next idle listener, if we have taken the marker and are not going to do all the work."""
-        if not (self._has_marker and is_work_left) or self._do_for_others(lambda: protocol.wake(self._redis, self.queue)):
-            self._has_marker = False                   # else it is ours still, and goes on with the next
+        """Wake the next idle listener, if we have taken the marker and are not going to do all the
+        work.
+        """
+        if not (self._has_marker and is_work_left) or self._do_for_others(
+            lambda: protocol.wake(self._redis, self.queue)
+        ):
+            self._has_marker = False  # else it is ours still, and goes on with the next
 
     def _do_for_others(self, action: Callable[[], object]) -> bool:
-        """Do it if Redis is there, and return whether it is done: no task that we have reserved is forgotten over it."""
+        """Do it if Redis is there, and return whether it is done: no task that we have reserved is
+        forgotten over it.
+        """
         try:
             action()
         except (RedisAway, RedisRefused, Contended) as error:
@@ -411,7 +516,7 @@ class Listener:
         try:
             with contextlib.suppress(NotFree):
                 task = self._reserve(task_id, is_met=claim is not False)
-        finally:                                       # Redis may be away
+        finally:  # Redis may be away
             if claim and task is None:
                 claim.close()
         if task is not None and claim is False:
@@ -422,41 +527,72 @@ class Listener:
         return task
 
     def _hand_back(self, task: Task) -> None:
-        """Release a task that we had reserved after all, for another has meanwhile what was set aside for it."""
-        # Keep its token until that is known: with another it would be taken for one of a former life.
+        """Release a task that we had reserved after all, for another has meanwhile what was set
+        aside for it.
+        """
+        # Keep its token until that is known: with another it would be taken for one of a former
+        # life.
         self._tokens[task.id] = task.token or ""
-        with contextlib.suppress(NotOwner):            # we were found dead: somebody else has put it in line
+        with contextlib.suppress(NotOwner):  # we were found dead: somebody else has put it in line
             self.release(task, "needs_taken")
         del self._tokens[task.id]
-        log.info("release task=%s queue=%s node=%s: what it needs is taken", task.id, self.queue, self.node)
+        log.info(
+            "release task=%s queue=%s node=%s: what it needs is taken",
+            task.id,
+            self.queue,
+            self.node,
+        )
 
     def _reserve(self, task_id: str, is_met: bool = True, line: str | None = None) -> Task | None:
-        # The same token until the outcome is known: it is how a reservation that was made after all is recognised.
+        # The same token until the outcome is known: it is how a reservation that was made after all
+        # is recognised.
         token = self._tokens.setdefault(task_id, os.urandom(16).hex())
         now = time.time()
         node, instance = self.node, self.instance or ""
         try:
             fields = protocol.reserve(
-                self._redis, self.queue, task_id, token, node, instance, now, is_met, line, self.newest_attempts(task_id)
+                self._redis,
+                self.queue,
+                task_id,
+                token,
+                node,
+                instance,
+                now,
+                is_met,
+                line,
+                self.newest_attempts(task_id),
             )
         except NotFree as error:
             del self._tokens[task_id]
             log.info("reserve queue=%s node=%s: %s", self.queue, node, error)
-            if error.want == "resources":              # another node may have them free
+            if error.want == "resources":  # another node may have them free
                 self._do_for_others(lambda: protocol.wake(self._redis, self.queue))
             raise
         del self._tokens[task_id]
         if fields is None:
-            log.info("reserve task=%s queue=%s node=%s: not to be had", task_id, self.queue, self.node)
+            log.info(
+                "reserve task=%s queue=%s node=%s: not to be had", task_id, self.queue, self.node
+            )
             return None
-        log.info("reserve task=%s queue=%s node=%s attempt=%s", task_id, self.queue, self.node, fields["attempt"])
+        log.info(
+            "reserve task=%s queue=%s node=%s attempt=%s",
+            task_id,
+            self.queue,
+            self.node,
+            fields["attempt"],
+        )
         return Task(task_id, fields)
 
 
 def _is_misplaced(error: NotFree, line: str) -> bool:
-    """Tell whether the task that has to wait belongs to another line than this, from which it was popped."""
-    # What this line's tasks need of the node was set aside. Its lock may just have been taken by another.
-    return error.want == "resources" or (error.want == "lock" and (needs_of(line) or Needs()).lock is None)
+    """Tell whether the task that has to wait belongs to another line than this, from which it was
+    popped.
+    """
+    # What this line's tasks need of the node was set aside. Its lock may just have been taken by
+    # another.
+    return error.want == "resources" or (
+        error.want == "lock" and (needs_of(line) or Needs()).lock is None
+    )
 
 
 def _another_name() -> str:

@@ -1,4 +1,6 @@
-"""Listeners: those of all queues, wherever they are, as a person finds them and tells them what to do."""
+"""Listeners: those of all queues, wherever they are, as a person finds them and tells them what to
+do.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ log = logging.getLogger("blueque")
 
 
 class Told(NamedTuple):
-    """Which listeners have been given an order, and which could not be: dead ones, and those that look for no orders."""
+    """Which listeners have been given an order, and which could not be: dead ones, and those that
+    look for no orders.
+    """
 
     told: list[Node]
     not_told: list[Node]
@@ -28,11 +32,14 @@ class Listeners:
         self._redis = redis
 
     def find(self, name: str) -> list[Node]:
-        """Return the listener with that node id, or those of that host, of all queues; see `nodes.find_named`."""
+        """Return the listener with that node id, or those of that host, of all queues; see
+        `nodes.find_named`.
+        """
         return find_named(Inspector(self._redis).nodes(), name)
 
     def drain(self, name: str, by: str | None = None) -> Told:
-        """Tell a listener, or all of a host, to take nothing new and to leave when the task has ended.
+        """Tell a listener, or all of a host, to take nothing new and to leave when the task has
+        ended.
 
         name: a node id or a host, as for `find`. by: who wants it; else this user and host.
         Source: docs/protocol/operator.md, "order".
@@ -40,7 +47,8 @@ class Listeners:
         return self._order(name, "drain", by)
 
     def pause(self, name: str, by: str | None = None) -> Told:
-        """Tell a listener, or all of a host, to take nothing new until `resume`; running tasks go on.
+        """Tell a listener, or all of a host, to take nothing new until `resume`; running tasks go
+        on.
 
         The listeners of one blueque-listener pause together. name, by: as for `drain`.
         Source: docs/protocol/operator.md, "order".
@@ -59,7 +67,9 @@ class Listeners:
         done = Told([], [])
         for node in self.find(name):
             # One that nobody beats for does not look for orders.
-            is_told = node.state != "unattended" and protocol.order(self._redis, node.queue, node.id, what, who)
+            is_told = node.state != "unattended" and protocol.order(
+                self._redis, node.queue, node.id, what, who
+            )
             (done.told if is_told else done.not_told).append(node)
             if is_told:
                 log.info("order node=%s queue=%s what=%s by=%s", node.id, node.queue, what, who)

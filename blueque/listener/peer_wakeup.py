@@ -1,4 +1,6 @@
-"""Forwarding: calls listeners of other nodes for work that needs what ours has not, or has not free now."""
+"""Forwarding: calls listeners of other nodes for work that needs what ours has not, or has not free
+now.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,10 @@ from blueque.queries.inspector import Inspector
 
 Resources = tuple[tuple[str, int], ...]
 
-MOST_WANTED = 5                                        # different needs for which one look at the lines makes calls
-CALLED = 3                                             # of those that seem idle: one may be busy for another queue
-PAUSE = 1.0                                            # seconds before we call again for the same
-MOST_NOTES = 1000                                      # of needs that we have called for
+MOST_WANTED = 5  # different needs for which one look at the lines makes calls
+CALLED = 3  # of those that seem idle: one may be busy for another queue
+PAUSE = 1.0  # seconds before we call again for the same
+MOST_NOTES = 1000  # of needs that we have called for
 
 
 class Forwarding:
@@ -25,7 +27,8 @@ class Forwarding:
         self._not_before: dict[Resources, float] = {}
 
     def call(self, wanted: Sequence[Resources], asker: str) -> None:
-        """Have idle listeners look for work: those that can meet the first of these needs that any can meet.
+        """Have idle listeners look for work: those that can meet the first of these needs that any
+        can meet.
 
         asker: our node, whose like is not called. Source: docs/protocol/placement.md, "call".
         """
@@ -39,7 +42,9 @@ class Forwarding:
         others = inspector.others_with_resources(self._queue, asker)
         for needs in wanted:
             self._not_before[needs] = now + PAUSE
-            nodes = inspector.idle(self._queue, [node for node, has in others.items() if meets(has, needs)])
+            nodes = inspector.idle(
+                self._queue, [node for node, has in others.items() if meets(has, needs)]
+            )
             for node in nodes[:CALLED]:
                 protocol.call(self._redis, self._queue, node)
             if nodes:

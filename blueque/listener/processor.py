@@ -24,11 +24,15 @@ MEASURED = ("memory_peak", "cpu_seconds", "leaked")
 
 
 class Processor:
-    """The attempt that a snapshot of a reserved or started task describes. It can change the task while it owns it."""
+    """The attempt that a snapshot of a reserved or started task describes. It can change the task
+    while it owns it.
+    """
 
     def __init__(self, redis: Redis, task: Task, max_bytes: int) -> None:
         if task.queue is None or task.node is None:
-            raise InvalidType(f"task {task.id} has no queue or node: only a reserved task can be processed")
+            raise InvalidType(
+                f"task {task.id} has no queue or node: only a reserved task can be processed"
+            )
         self._redis = redis
         self._task = task
         self._queue, self._node, self._token = task.queue, task.node, task.token
@@ -38,18 +42,29 @@ class Processor:
         """Record that process `pid` runs the task, and return the parameters of the task.
 
         identity: see `process.identity`.
-        Raises NotOwner when the task is no longer reserved for this attempt. Source: docs/protocol.md, "start".
+        Raises NotOwner when the task is no longer reserved for this attempt. Source:
+        docs/protocol.md, "start".
         """
         if isinstance(pid, bool) or not isinstance(pid, int):
             raise InvalidType(f"pid is an int, not {type(pid).__name__}")
         protocol.start(
-            self._redis, self._queue, self._task.id, self._token, self._node, pid, time.time(), identity
+            self._redis,
+            self._queue,
+            self._task.id,
+            self._token,
+            self._node,
+            pid,
+            time.time(),
+            identity,
         )
-        log.info("start task=%s queue=%s node=%s pid=%d", self._task.id, self._queue, self._node, pid)
+        log.info(
+            "start task=%s queue=%s node=%s pid=%d", self._task.id, self._queue, self._node, pid
+        )
         return self._task.parameters
 
     def complete(self, result: Any) -> None:
-        """Record the result: a str untouched, anything else (None too) as JSON, which knows lists and text keys only.
+        """Record the result: a str untouched, anything else (None too) as JSON, which knows lists
+        and text keys only.
 
         Raises NotOwner when the attempt is not ours any more. Source: docs/protocol.md, "complete".
         """
@@ -58,59 +73,90 @@ class Processor:
     def fail(self, error: object) -> None:
         """Record why the task failed; `error` is stored as its text, shortened if it is very long.
 
-        A task with a retry policy is put in line again if its policy says so: see `Retry`. An exception is known by its
-        class there. Raises NotOwner when the attempt is not ours any more. Source: docs/protocol.md, "fail" and "retry".
+        A task with a retry policy is put in line again if its policy says so: see `Retry`. An
+        exception is known by its class there. Raises NotOwner when the attempt is not ours any
+        more. Source: docs/protocol.md, "fail" and "retry".
         """
         record: dict[str, Any] = {"status": "failed", "error": printable(error, self._max_bytes)}
         if isinstance(error, BaseException):
-            record |= {"error_type": class_name(type(error)), "error_types": class_names(type(error))}
+            record |= {
+                "error_type": class_name(type(error)),
+                "error_types": class_names(type(error)),
+            }
         self.report(record)
 
     def release(self, reason: str | None = None) -> str:
-        """Hand the task back: it is the next in line again, at no cost. Return the status that it has now.
+        """Hand the task back: it is the next in line again, at no cost. Return the status that it
+        has now.
 
         reason: why, in a word, for its history.
         Raises NotOwner when the attempt is not ours any more. Source: docs/protocol.md, "release".
         """
         now, facts = time.time(), self._last_files()
-        status = protocol.release(self._redis, self._queue, self._task.id, self._token, self._node, now, facts, reason)
+        status = protocol.release(
+            self._redis, self._queue, self._task.id, self._token, self._node, now, facts, reason
+        )
         told = self._task.id, self._queue, self._node, status, reason
         log.info("release task=%s queue=%s node=%s status=%s reason=%s", *told)
         self._wake_waiting()
         return status
 
     def progress(self, text: str) -> None:
-        """Record how far the task is, in its own words, of which one line of 200 characters is kept. Raises NotOwner.
+        """Record how far the task is, in its own words, of which one line of 200 characters is
+        kept. Raises NotOwner.
 
         Source: docs/protocol.md, "progress".
         """
         line, now = one_line(text), time.time()
-        protocol.progress(self._redis, self._queue, self._task.id, self._token, self._node, line, now)
+        protocol.progress(
+            self._redis, self._queue, self._task.id, self._token, self._node, line, now
+        )
 
     def decline_stack(self, mark: str, reason: str) -> bool:
-        """Tell the one who asked with this mark why the task cannot show where it is; False: nobody waits for that now.
+        """Tell the one who asked with this mark why the task cannot show where it is; False: nobody
+        waits for that now.
 
         Source: docs/protocol/operator.md, "decline_stack".
         """
-        return protocol.decline_stack(self._redis, self._queue, self._task.id, self._token, self._node, mark, reason)
+        return protocol.decline_stack(
+            self._redis, self._queue, self._task.id, self._token, self._node, mark, reason
+        )
 
     def log(self, lines: Sequence[Line], is_over: bool = False) -> None:
-        """Add lines that the attempt has printed to the log of its task. is_over: no more will come.
+        """Add lines that the attempt has printed to the log of its task. is_over: no more will
+        come.
 
         Raises NotOwner. Source: docs/protocol/operator.md, "log".
         """
         attempt = self._task.attempt or 0
-        protocol.log(self._redis, self._queue, self._task.id, self._token, self._node, attempt, lines, is_over)
+        protocol.log(
+            self._redis,
+            self._queue,
+            self._task.id,
+            self._token,
+            self._node,
+            attempt,
+            lines,
+            is_over,
+        )
 
     def checkpoint(self, parts: Mapping[str, str | None]) -> None:
-        """Record where the next attempt is to go on; parts: value, files and files_left, those that have changed.
+        """Record where the next attempt is to go on; parts: value, files and files_left, those that
+        have changed.
 
         Raises NotOwner. Source: docs/protocol/recovery.md, "checkpoint".
         """
         attempt = self._task.attempt or 0
         protocol.checkpoint(
-            self._redis, self._queue, self._task.id, self._token, self._node, attempt, self._task.fields.get("created"),
-            parts, time.time(),
+            self._redis,
+            self._queue,
+            self._task.id,
+            self._token,
+            self._node,
+            attempt,
+            self._task.fields.get("created"),
+            parts,
+            time.time(),
         )
 
     def confirm_cancel(self, record: Mapping[str, Any]) -> None:
@@ -119,14 +165,21 @@ class Processor:
         Raises NotOwner. Source: docs/protocol.md, "confirm_cancel".
         """
         facts = _facts(record, MEASURED)
-        protocol.confirm_cancel(self._redis, self._queue, self._task.id, self._token, self._node, time.time(), facts)
+        protocol.confirm_cancel(
+            self._redis, self._queue, self._task.id, self._token, self._node, time.time(), facts
+        )
         log.info("confirm_cancel task=%s queue=%s node=%s", self._task.id, self._queue, self._node)
         self._wake_waiting()
 
     def lose(
-        self, error: str, instance: str, default: Retry | None = None, facts: Mapping[str, str | int | float] | None = None
+        self,
+        error: str,
+        instance: str,
+        default: Retry | None = None,
+        facts: Mapping[str, str | int | float] | None = None,
     ) -> str | None:
-        """Give up an attempt whose process is gone without a word; return what became of the task, None: it was not ours.
+        """Give up an attempt whose process is gone without a word; return what became of the task,
+        None: it was not ours.
 
         Source: docs/protocol/recovery.md, "lose".
 
@@ -134,37 +187,66 @@ class Processor:
         facts: lost_node and last_seen, of the listener that died.
         """
         became = protocol.lose(
-            self._redis, self._queue, self._task.id, self._token, self._node, instance, error, default, time.time(),
-            facts, is_ours=True,
+            self._redis,
+            self._queue,
+            self._task.id,
+            self._token,
+            self._node,
+            instance,
+            error,
+            default,
+            time.time(),
+            facts,
+            is_ours=True,
         )
-        log.warning("lose task=%s queue=%s node=%s status=%s: %s", self._task.id, self._queue, self._node, became, error)
+        log.warning(
+            "lose task=%s queue=%s node=%s status=%s: %s",
+            self._task.id,
+            self._queue,
+            self._node,
+            became,
+            error,
+        )
         self._wake_waiting()
         return became
 
-    def report(self, record: Mapping[str, Any], default: Retry | None = None, has_checkpoint: bool = False) -> None:
-        """Record the end of the attempt as its exit record tells it (see `Attempt.write_exit`), or have it run again.
+    def report(
+        self, record: Mapping[str, Any], default: Retry | None = None, has_checkpoint: bool = False
+    ) -> None:
+        """Record the end of the attempt as its exit record tells it (see `Attempt.write_exit`), or
+        have it run again.
 
-        default: the policy of a task that has none of its own. has_checkpoint: Redis may have one, which goes once the task
-        is complete. Raises NotOwner when the attempt is not ours any more.
+        default: the policy of a task that has none of its own. has_checkpoint: Redis may have one,
+        which goes once the task is complete. Raises NotOwner when the attempt is not ours any more.
         """
         facts = _facts(record, (*REASONS, *MEASURED))
         finished = record.get("finished")
         try:
             if record["status"] == "complete":
-                self._complete(record["result"], record.get("result_encoding"), facts, finished, has_checkpoint)
+                self._complete(
+                    record["result"], record.get("result_encoding"), facts, finished, has_checkpoint
+                )
             else:
                 eta, failures = self._next_attempt(record, default)
                 if eta is None:
                     self._fail(record["error"], facts, finished)
                 else:
                     self._retry(record, eta, failures)
-        except (KeyError, TypeError, InvalidInput) as error:     # the record is not what it should be
-            self._fail(printable(f"the end of the task cannot be recorded: {error!r}", 1000), {"error_type": "result"})
+        except (KeyError, TypeError, InvalidInput) as error:  # the record is not what it should be
+            self._fail(
+                printable(f"the end of the task cannot be recorded: {error!r}", 1000),
+                {"error_type": "result"},
+            )
 
-    def _next_attempt(self, record: Mapping[str, Any], default: Retry | None) -> tuple[float | None, int]:
-        """Return when the next attempt is due, None if there is to be none, and the number of failures by then."""
+    def _next_attempt(
+        self, record: Mapping[str, Any], default: Retry | None
+    ) -> tuple[float | None, int]:
+        """Return when the next attempt is due, None if there is to be none, and the number of
+        failures by then.
+        """
         failures = self._task.failures or 0
-        if record.get("retry_after") is not None:      # the handler itself wants to run again; that is no failure
+        # the handler itself wants to run again; that is no failure
+        if record.get("retry_after") is not None:
             return time.time() + require_number(record["retry_after"], "retry_after"), failures
         policy = Retry.of(self._task.fields.get("retry"), default)
         if policy is None or not policy.allows(failures, record):
@@ -179,10 +261,18 @@ class Processor:
             facts |= {"last_error": record["error"], "last_error_type": kind, "failures": failures}
         now = time.time()
         at = eta if eta > now else None
-        became = protocol.retry(self._redis, self._queue, self._task.id, self._token, self._node, at, now, facts, wish)
+        became = protocol.retry(
+            self._redis, self._queue, self._task.id, self._token, self._node, at, now, facts, wish
+        )
         log.info(
-            "retry task=%s queue=%s node=%s status=%s in=%.1fs %s=%s", self._task.id, self._queue, self._node, became,
-            max(eta - now, 0.0), "error" if wish is None else "reason", _one_line(record["error"]),
+            "retry task=%s queue=%s node=%s status=%s in=%.1fs %s=%s",
+            self._task.id,
+            self._queue,
+            self._node,
+            became,
+            max(eta - now, 0.0),
+            "error" if wish is None else "reason",
+            _one_line(record["error"]),
         )
         self._wake_waiting()
 
@@ -199,15 +289,40 @@ class Processor:
         has_checkpoint: bool = False,
     ) -> None:
         protocol.complete(
-            self._redis, self._queue, self._task.id, self._token, self._node, text, encoding, time.time(), facts, finished,
+            self._redis,
+            self._queue,
+            self._task.id,
+            self._token,
+            self._node,
+            text,
+            encoding,
+            time.time(),
+            facts,
+            finished,
             has_checkpoint,
         )
         log.info("complete task=%s queue=%s node=%s", self._task.id, self._queue, self._node)
         self._wake_waiting()
 
     def _fail(self, text: str, facts: Mapping[str, Any], finished: float | None = None) -> None:
-        protocol.fail(self._redis, self._queue, self._task.id, self._token, self._node, text, time.time(), facts, finished)
-        log.info("fail task=%s queue=%s node=%s error=%s", self._task.id, self._queue, self._node, _one_line(text))
+        protocol.fail(
+            self._redis,
+            self._queue,
+            self._task.id,
+            self._token,
+            self._node,
+            text,
+            time.time(),
+            facts,
+            finished,
+        )
+        log.info(
+            "fail task=%s queue=%s node=%s error=%s",
+            self._task.id,
+            self._queue,
+            self._node,
+            _one_line(text),
+        )
         self._wake_waiting()
 
     def _wake_waiting(self) -> None:
@@ -217,7 +332,8 @@ class Processor:
             return
         try:
             protocol.wake_waiting(self._redis, lock)
-        except (RedisAway, RedisRefused) as error:     # the end is recorded; they look for themselves at each beat
+        except (RedisAway, RedisRefused) as error:
+            # the end is recorded; they look for themselves at each beat
             log.info("wake_waiting lock=%r: %s", lock, error)
 
 

@@ -1,8 +1,10 @@
-"""Resources: what a node has to give to the tasks that run on it, such as GPUs and memory, shared by all its listeners.
+"""Resources: what a node has to give to the tasks that run on it, such as GPUs and memory, shared
+by all its listeners.
 
-Each resource is a file in `[spool]/resources/`, and each unit of it a byte of that file, which need not be there. To have a
-unit is to hold a lock on its byte, and the kernel does the accounting: a lock belongs to an open file, which its listener
-hands on to the task process, and it ends when the last of them has closed it or is dead. Nothing is ever left to tidy up.
+Each resource is a file in `[spool]/resources/`, and each unit of it a byte of that file, which need
+not be there. To have a unit is to hold a lock on its byte, and the kernel does the accounting: a
+lock belongs to an open file, which its listener hands on to the task process, and it ends when the
+last of them has closed it or is dead. Nothing is ever left to tidy up.
 """
 
 from __future__ import annotations
@@ -23,17 +25,17 @@ from blueque.text.hints import amount as amount_text
 
 log = logging.getLogger("blueque")
 
-GPU = "gpu"                                            # a resource that CUDA knows, too
+GPU = "gpu"  # a resource that CUDA knows, too
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
-MOST_NUMBERED = 1024                                   # a resource of more units, as memory is, has none with numbers
-_TRIES = 50                                            # to be the only one who claims, a millisecond each
-_AGREED_WITHIN = 2.0                                   # seconds; one that says otherwise may be about to leave
+MOST_NUMBERED = 1024  # a resource of more units, as memory is, has none with numbers
+_TRIES = 50  # to be the only one who claims, a millisecond each
+_AGREED_WITHIN = 2.0  # seconds; one that says otherwise may be about to leave
 
 # struct flock of 64-bit Linux: type, whence, start, length, pid.
 _FLOCK = struct.Struct("@hhqqi4x")
 _TAKEN = (errno.EAGAIN, errno.EACCES)
 
-Range = tuple[int, int]                                # first unit, and the first one after it
+Range = tuple[int, int]  # first unit, and the first one after it
 
 
 class Claim:
@@ -42,7 +44,9 @@ class Claim:
     amounts: how much of each. numbers: which ones, of the resources that are numbered.
     """
 
-    def __init__(self, amounts: Mapping[str, int], numbers: Mapping[str, list[int]], descriptors: list[int]) -> None:
+    def __init__(
+        self, amounts: Mapping[str, int], numbers: Mapping[str, list[int]], descriptors: list[int]
+    ) -> None:
         self.amounts, self.numbers = dict(amounts), dict(numbers)
         self._descriptors = descriptors
 
@@ -52,7 +56,10 @@ class Claim:
 
     def devices(self) -> str:
         """Return the numbers as a text for people, `gpu=0,1`; empty: there are none."""
-        return " ".join(f"{name}={','.join(map(str, numbers))}" for name, numbers in sorted(self.numbers.items()))
+        return " ".join(
+            f"{name}={','.join(map(str, numbers))}"
+            for name, numbers in sorted(self.numbers.items())
+        )
 
     def granted(self) -> dict[str, list[int] | int]:
         """Return the numbers of each resource, or the amount where it has none."""
@@ -66,12 +73,14 @@ class Claim:
 
 
 def environment(
-    totals: Mapping[str, int], granted: Mapping[str, list[int] | int], environ: Mapping[str, str] = os.environ
+    totals: Mapping[str, int],
+    granted: Mapping[str, list[int] | int],
+    environ: Mapping[str, str] = os.environ,
 ) -> dict[str, str]:
     """Return the variables that tell a task what it has been given, on a node with these totals.
 
-    CUDA_VISIBLE_DEVICES holds its GPUs alone: none, if it has asked for none, so that it cannot take another's. Where the
-    listener has the variable itself, the numbers count in that list.
+    CUDA_VISIBLE_DEVICES holds its GPUs alone: none, if it has asked for none, so that it cannot
+    take another's. Where the listener has the variable itself, the numbers count in that list.
     """
     found = {}
     for name, given in granted.items():
@@ -81,7 +90,9 @@ def environment(
         given = granted.get(GPU, [])
         devices = visible_devices(environ)
         numbers = given if isinstance(given, list) else []
-        found[_VISIBLE] = ",".join(devices[number] if devices else str(number) for number in numbers)
+        found[_VISIBLE] = ",".join(
+            devices[number] if devices else str(number) for number in numbers
+        )
     return found
 
 
@@ -94,27 +105,40 @@ def visible_devices(environ: Mapping[str, str] = os.environ) -> list[str] | None
 class Pool:
     """The resources of a node, as one listener knows them.
 
-    directory: in the spool, shared by all listeners of the node. totals: how much there is of each resource.
+    directory: in the spool, shared by all listeners of the node. totals: how much there is of each
+        resource.
     """
 
     def __init__(self, directory: str, totals: Mapping[str, int]) -> None:
         self.totals = dict(totals)
         self._directory = directory
-        self._declared: list[int] = []                 # descriptors, each with a lock as long as we take tasks
+        self._declared: list[int] = []  # descriptors, each with a lock as long as we take tasks
 
     def open(self) -> None:
-        """Make the directory if need be, and see that the file system can do what we need. Raises SpoolRefused."""
+        """Make the directory if need be, and see that the file system can do what we need. Raises
+        SpoolRefused.
+        """
         devices = visible_devices()
         if devices is not None and self.totals.get(GPU, 0) > len(devices):
-            raise SpoolRefused(f"--resource gpu={self.totals[GPU]}, but CUDA_VISIBLE_DEVICES names {len(devices)}")
+            raise SpoolRefused(
+                f"--resource gpu={self.totals[GPU]}, but CUDA_VISIBLE_DEVICES names {len(devices)}"
+            )
         try:
             os.makedirs(self._directory, mode=0o700, exist_ok=True)
             status = os.lstat(self._directory)
-            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
-                raise SpoolRefused(f"{self._directory} is not a directory of our own that others cannot write to")
+            if (
+                not stat.S_ISDIR(status.st_mode)
+                or status.st_uid != os.geteuid()
+                or status.st_mode & 0o022
+            ):
+                raise SpoolRefused(
+                    f"{self._directory} is not a directory of our own that others cannot write to"
+                )
             can_lock = self._can_lock()
         except OSError as error:
-            raise SpoolRefused(f"resources in {self._directory}: {error.strerror}; choose another --spool") from error
+            raise SpoolRefused(
+                f"resources in {self._directory}: {error.strerror}; choose another --spool"
+            ) from error
         if not can_lock:
             raise SpoolRefused(
                 f"the file system of {self._directory} has no locks of open files (fcntl F_OFD_SETLK), which --resource "
@@ -122,10 +146,11 @@ class Pool:
             )
 
     def declare(self) -> None:
-        """Say how much there is of each resource, as long as we take tasks, until `withdraw` or our death.
+        """Say how much there is of each resource, as long as we take tasks, until `withdraw` or our
+        death.
 
-        Raises SpoolRefused when another listener that takes tasks says otherwise: one would give out what the other's node
-        does not have.
+        Raises SpoolRefused when another listener that takes tasks says otherwise: one would give
+        out what the other's node does not have.
         """
         deadline = time.monotonic() + _AGREED_WITHIN
         try:
@@ -133,7 +158,7 @@ class Pool:
                 self._declared.append(self._open(f"_total_{name}"))
                 while (other := _agree(self._declared[-1], total)) != total:
                     if time.monotonic() > deadline:
-                        if other is None:              # somebody was stopped just while saying it
+                        if other is None:  # somebody was stopped just while saying it
                             break
                         raise SpoolRefused(
                             f"--resource {name}={amount_text(total)}, but this node was said to have {name}="
@@ -147,22 +172,28 @@ class Pool:
             raise
 
     def withdraw(self) -> None:
-        """Say no more how much there is: we take nothing new. In a forked child: leave it to the parent to say."""
+        """Say no more how much there is: we take nothing new. In a forked child: leave it to the
+        parent to say.
+        """
         declared, self._declared = self._declared, []
         for descriptor in declared:
             os.close(descriptor)
 
     def claim(self, wanted: Mapping[str, int]) -> Claim | None:
-        """Take that much of each resource, now and all or nothing; None: there is not as much free, or never was."""
+        """Take that much of each resource, now and all or nothing; None: there is not as much free,
+        or never was.
+        """
         amounts = {name: amount for name, amount in wanted.items() if amount}
         if not self.has(amounts):
             return None
         try:
             return self._claim(amounts)
-        except OSError as error:                       # no more files may be open, or the directory has been removed
+        except OSError as error:  # no more files may be open, or the directory has been removed
             log.error("cannot claim %s: %s", write_needs(amounts), error)
-            if isinstance(error, FileNotFoundError) and os.path.isdir(os.path.dirname(self._directory)):
-                os.makedirs(self._directory, mode=0o700, exist_ok=True)      # for the next try
+            if isinstance(error, FileNotFoundError) and os.path.isdir(
+                os.path.dirname(self._directory)
+            ):
+                os.makedirs(self._directory, mode=0o700, exist_ok=True)  # for the next try
             return None
 
     def has(self, wanted: Mapping[str, int]) -> bool:
@@ -193,16 +224,22 @@ class Pool:
                     return None
                 taken[name] = ranges
             undo.pop_all()
-        numbers = {name: [*_units(ranges)] for name, ranges in taken.items() if self.totals[name] <= MOST_NUMBERED}
+        numbers = {
+            name: [*_units(ranges)]
+            for name, ranges in taken.items()
+            if self.totals[name] <= MOST_NUMBERED
+        }
         return Claim(amounts, numbers, descriptors)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Be the only one who claims: what one has taken and cannot use after all, another may just ask for.
+        """Be the only one who claims: what one has taken and cannot use after all, another may just
+        ask for.
 
-        Who waits long, perhaps for one that was stopped, goes on all the same: nothing is given out twice for it.
+        Who waits long, perhaps for one that was stopped, goes on all the same: nothing is given out
+        twice for it.
         """
-        descriptor = self._open("_claiming")           # no resource has such a name
+        descriptor = self._open("_claiming")  # no resource has such a name
         try:
             for _ in range(_TRIES):
                 if _lock(descriptor, 0, 1):
@@ -215,7 +252,7 @@ class Pool:
     def _can_lock(self) -> bool:
         """Tell whether a lock that one open file has taken is seen by another."""
         ours, other = self._open("_trying"), self._open("_trying")
-        at = 1 + os.getpid()                           # others may try at the same time
+        at = 1 + os.getpid()  # others may try at the same time
         try:
             return _lock(ours, at, at + 1) and _conflict(other, at, at + 1) == (at, at + 1)
         except OSError as error:
@@ -228,13 +265,19 @@ class Pool:
 
     def _open(self, name: str) -> int:
         # A new open file each time: to it belong the locks.
-        return os.open(f"{self._directory}/{name}", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        return os.open(
+            f"{self._directory}/{name}",
+            os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC,
+            0o600,
+        )
 
 
 def _agree(descriptor: int, total: int) -> int | None:
-    """Return the total that those who hold the file say, which is ours if nobody else does; None: it is just being said.
+    """Return the total that those who hold the file say, which is ours if nobody else does; None:
+    it is just being said.
 
-    Whoever is alone may write. All hold a lock that they share, also the one who wrote, without letting go in between.
+    Whoever is alone may write. All hold a lock that they share, also the one who wrote, without
+    letting go in between.
     """
     if _lock(descriptor, 0, 1):
         os.ftruncate(descriptor, 0)
@@ -258,7 +301,7 @@ def _take(descriptor: int, total: int, amount: int) -> list[Range] | None:
             return None
         if all(_lock(descriptor, start, end) for start, end in wanted):
             return wanted
-        _unlock(descriptor)                            # somebody was faster, by a hair: look again
+        _unlock(descriptor)  # somebody was faster, by a hair: look again
 
 
 def _choose(free: list[Range], amount: int) -> list[Range] | None:
@@ -283,7 +326,7 @@ def _free(descriptor: int, start: int, end: int) -> Iterator[Range]:
         start, end = left.pop()
         if start >= end:
             continue
-        taken = _conflict(descriptor, start, end)      # any of those there are, not the first
+        taken = _conflict(descriptor, start, end)  # any of those there are, not the first
         if taken is None:
             yield start, end
         else:
@@ -292,17 +335,23 @@ def _free(descriptor: int, start: int, end: int) -> Iterator[Range]:
 
 def _conflict(descriptor: int, start: int, end: int) -> Range | None:
     """Return a range between the two that another open file has locked; None: there is none."""
-    answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, end - start, 0))
+    answer = fcntl.fcntl(
+        descriptor,
+        fcntl.F_OFD_GETLK,
+        _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, end - start, 0),
+    )
     kind, _, first, length, _ = _FLOCK.unpack(answer)
     if kind == fcntl.F_UNLCK:
         return None
-    return first, first + length if length else end    # length 0: to the end of all files
+    return first, first + length if length else end  # length 0: to the end of all files
 
 
 def _lock(descriptor: int, start: int, end: int, kind: int = fcntl.F_WRLCK) -> bool:
     """Lock a range at once; False: another open file has locked some of it."""
     try:
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, start, end - start, 0))
+        fcntl.fcntl(
+            descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, start, end - start, 0)
+        )
     except OSError as error:
         if error.errno in _TAKEN:
             return False

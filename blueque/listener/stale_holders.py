@@ -1,4 +1,6 @@
-"""Freeing: finds places that nobody holds any more, of a lock or of those that a queue may run, and frees them."""
+"""Freeing: finds places that nobody holds any more, of a lock or of those that a queue may run, and
+frees them.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +15,21 @@ from blueque.queries.line_order import Room
 
 log = logging.getLogger("blueque")
 
-LOOK_AT_HOLDERS = 10.0                                 # seconds between two looks at who holds a lock
-MOST_NOTES = 1000                                      # of locks whose holders have been looked at
+LOOK_AT_HOLDERS = 10.0  # seconds between two looks at who holds a lock
+MOST_NOTES = 1000  # of locks whose holders have been looked at
 
 
 class Freeing:
-    """What one listener does when it finds a lock taken, or a queue full: now and then, it looks whether that is so."""
+    """What one listener does when it finds a lock taken, or a queue full: now and then, it looks
+    whether that is so.
+    """
 
     def __init__(self, redis: Redis, queue: str) -> None:
         self._redis, self._queue = redis, queue
         self._inspector = Inspector(redis)
         self._not_before: dict[str | None, float] = {}
-        self._suspects: set[str] = set()               # of the started tasks, those that the last look found wrong
+        # of the started tasks, those that the last look found wrong
+        self._suspects: set[str] = set()
 
     def look(self, lock: str | None, room: Room | None = None) -> None:
         """Free what those hold who have no attempt that could.
@@ -41,7 +46,12 @@ class Freeing:
         if room is not None and room.limit is not None and room.started >= room.limit:
             freed += self._drop_started()
         if freed:
-            log.warning("free queue=%s lock=%s tasks=%d: they had no attempt that could hold it", self._queue, lock, freed)
+            log.warning(
+                "free queue=%s lock=%s tasks=%d: they had no attempt that could hold it",
+                self._queue,
+                lock,
+                freed,
+            )
             protocol.wake(self._redis, self._queue)
             if lock is not None:
                 protocol.wake_waiting(self._redis, lock)
@@ -50,12 +60,18 @@ class Freeing:
         holders = self._inspector.holders(self._queue, lock)
         return sum(
             protocol.free(self._redis, self._queue, task.id, lock)
-            for task in holders if task.status not in ("reserved", "started")
+            for task in holders
+            if task.status not in ("reserved", "started")
         )
 
     def _drop_started(self) -> int:
-        """Drop entries of started tasks that no hash backs: at the second look, for 1.0.0 makes the entry at first."""
+        """Drop entries of started tasks that no hash backs: at the second look, for 1.0.0 makes the
+        entry at first.
+        """
         strays = self._inspector.started_by_nobody(self._queue)
         wrong, self._suspects = self._suspects & strays.keys(), set(strays)
         place = Place("started", self._queue)
-        return sum(protocol.drop_hint(self._redis, place, member, strays[member]) for member in sorted(wrong))
+        return sum(
+            protocol.drop_hint(self._redis, place, member, strays[member])
+            for member in sorted(wrong)
+        )

@@ -12,7 +12,8 @@ from typing import NamedTuple
 from blueque.model import histogram, keys
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-# Upper bounds in seconds. Each is where one of Qless's buckets ends, so that no count has to be guessed.
+# Upper bounds in seconds. Each is where one of Qless's buckets ends, so that no count has to be
+# guessed.
 BOUNDS = (1, 5, 15, 60, 300, 900, 1800, 3600, 7200, 14400, 28800, 86400, 172800, 604800)
 
 Labels = Mapping[str, str]
@@ -27,7 +28,9 @@ class Sample(NamedTuple):
 
 
 class Family(NamedTuple):
-    """All values of one name. kind: gauge, counter or histogram. told: what it is, in a sentence without a full stop."""
+    """All values of one name. kind: gauge, counter or histogram. told: what it is, in a sentence
+    without a full stop.
+    """
 
     name: str
     kind: str
@@ -41,13 +44,19 @@ def text(families: Iterable[Family]) -> str:
 
 
 def histogram_samples(labels: Labels, buckets: Mapping[int, int], seconds: float) -> list[Sample]:
-    """Return the samples of a histogram. buckets: how many by number of Qless's bucket. seconds: their sum."""
+    """Return the samples of a histogram. buckets: how many by number of Qless's bucket. seconds:
+    their sum.
+    """
     ends = [(histogram.end(number), count) for number, count in buckets.items()]
     below = {bound: sum(count for end, count in ends if end <= bound) for bound in BOUNDS}
     count = sum(buckets.values())
     return [
-        *(Sample({**labels, "le": str(bound)}, number, "_bucket") for bound, number in below.items()),
-        Sample({**labels, "le": "+Inf"}, count, "_bucket"), Sample(labels, seconds, "_sum"),
+        *(
+            Sample({**labels, "le": str(bound)}, number, "_bucket")
+            for bound, number in below.items()
+        ),
+        Sample({**labels, "le": "+Inf"}, count, "_bucket"),
+        Sample(labels, seconds, "_sum"),
         Sample(labels, count, "_count"),
     ]
 
@@ -62,7 +71,7 @@ def _lines(family: Family) -> Iterator[str]:
 
 
 def _escaped(said: str) -> str:
-    whole = said.encode("utf-8", "backslashreplace").decode()      # a name that was no UTF-8
+    whole = said.encode("utf-8", "backslashreplace").decode()  # a name that was no UTF-8
     return whole.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 

@@ -1,4 +1,6 @@
-"""Exporter: a small web server that tells Prometheus what Redis knows. It keeps nothing, so any number may run."""
+"""Exporter: a small web server that tells Prometheus what Redis knows. It keeps nothing, so any
+number may run.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from blueque.system.outage import Trouble
 log = logging.getLogger("blueque")
 
 PATH = "/metrics"
-SLOWEST = 10.0                                         # seconds that somebody may take to ask
+SLOWEST = 10.0  # seconds that somebody may take to ask
 
 
 class Exporter:
@@ -33,12 +35,13 @@ class Exporter:
         self._collect, self._longest = collect, longest
         self._trouble = Trouble("Redis answers again")
         self._turn = threading.Lock()
-        self.is_up = True                              # Redis answered when it was asked last
+        self.is_up = True  # Redis answered when it was asked last
 
     def scrape(self) -> str:
         """Return the whole text; when Redis does not answer, it says so, and the rest is missing."""
         began = time.monotonic()
-        # Whoever asks at the same time waits for its turn, but not for ever: a Redis that hangs would gather them.
+        # Whoever asks at the same time waits for its turn, but not for ever: a Redis that hangs
+        # would gather them.
         if not self._turn.acquire(timeout=self._longest):
             return text(metrics.about_scrape(time.monotonic() - began, False))
         try:
@@ -62,15 +65,26 @@ class Exporter:
 def parse_address(said: str) -> tuple[str, int]:
     """Return host and port of `127.0.0.1:9464`, `[::1]:9464` or `:9464`. Raises InvalidInput."""
     host, colon, port = said.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535 or (":" in host and not host.startswith("[")):
-        raise InvalidInput(f"{said!r} is no address: write HOST:PORT, as 127.0.0.1:9464 or [::1]:9464")
+    if (
+        not colon
+        or not port.isdecimal()
+        or int(port) > 65535
+        or (":" in host and not host.startswith("["))
+    ):
+        raise InvalidInput(
+            f"{said!r} is no address: write HOST:PORT, as 127.0.0.1:9464 or [::1]:9464"
+        )
     return host.strip("[]"), int(port)
 
 
 def is_loopback(host: str) -> bool:
     """Tell whether only this machine reaches that host. Raises OSError when nobody knows the name."""
-    found = {address[4][0] for address in socket.getaddrinfo(host or None, 0, flags=socket.AI_PASSIVE)}
-    return all(ipaddress.ip_address(str(address).partition("%")[0]).is_loopback for address in found)
+    found = {
+        address[4][0] for address in socket.getaddrinfo(host or None, 0, flags=socket.AI_PASSIVE)
+    }
+    return all(
+        ipaddress.ip_address(str(address).partition("%")[0]).is_loopback for address in found
+    )
 
 
 def open_server(exporter: Exporter, host: str, port: int) -> ThreadingHTTPServer:
@@ -103,7 +117,7 @@ class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "blueque", ""
     timeout = SLOWEST
 
-    scrape: Callable[[], str]                          # of the exporter, see open_server
+    scrape: Callable[[], str]  # of the exporter, see open_server
 
     def do_GET(self) -> None:
         if self.path.partition("?")[0] != PATH:
@@ -125,7 +139,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.end_headers()
             if self.command != "HEAD":
                 self.wfile.write(content)
-        except OSError:                                # who asked has gone
+        except OSError:  # who asked has gone
             self.close_connection = True
 
 
@@ -134,6 +148,6 @@ class _Stop(BaseException):
 
 
 def _stop(number: int, frame: object) -> None:
-    for other in (signal.SIGTERM, signal.SIGINT):      # a second one shall not disturb our leaving
+    for other in (signal.SIGTERM, signal.SIGINT):  # a second one shall not disturb our leaving
         signal.signal(other, signal.SIG_IGN)
     raise _Stop

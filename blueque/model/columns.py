@@ -1,4 +1,6 @@
-"""The columns of a table of tasks: name, kind, and the field of the hash that it holds. Nothing here needs pyarrow."""
+"""The columns of a table of tasks: name, kind, and the field of the hash that it holds. Nothing
+here needs pyarrow.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import NamedTuple
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model.encoding import LAST_SECOND
 
-FIRST_SECOND = -62135596800.0                          # of the year 1
+FIRST_SECOND = -62135596800.0  # of the year 1
 
 TASK_ID, LISTED_AS, OTHER = "task_id", "listed_as", "other"
 
@@ -17,7 +19,8 @@ TASK_ID, LISTED_AS, OTHER = "task_id", "listed_as", "other"
 class Column(NamedTuple):
     """One column.
 
-    kind: string, int (32 bits), long (64 bits) or timestamp (microseconds, UTC; Unix seconds in Redis).
+    kind: string, int (32 bits), long (64 bits) or timestamp (microseconds, UTC; Unix seconds in
+        Redis).
     field: of the task hash; empty: it is not a field of its own.
     """
 
@@ -30,7 +33,8 @@ def _columns(kind: str, *names: str) -> list[Column]:
     return [Column(name, kind, name) for name in names]
 
 
-# listed_as is the status by whose list the task was found; its hash is read later, and may say another.
+# listed_as is the status by whose list the task was found; its hash is read later, and may say
+# another.
 _DEFAULT = [
     Column(TASK_ID, "string"),
     *_columns("string", "queue", "status", "parameters", "result", "error", "error_type", "node"),
@@ -52,13 +56,17 @@ def require_fields(fields: Sequence[str] | None) -> tuple[str, ...]:
     if fields is None:
         return DEFAULT_FIELDS
     if isinstance(fields, str) or not all(isinstance(name, str) for name in fields):
-        raise InvalidType(f"fields are the names of columns, such as ['task_id', 'created'], not {fields!r}")
+        raise InvalidType(
+            f"fields are the names of columns, such as ['task_id', 'created'], not {fields!r}"
+        )
     unknown = [name for name in fields if name not in COLUMNS]
     if unknown:
         raise InvalidInput(f"there is no column {unknown[0]!r}; there are {', '.join(COLUMNS)}")
     twice = [name for number, name in enumerate(fields) if name in fields[:number]]
     if twice or not fields:
-        raise InvalidInput(f"the column {twice[0]!r} is named twice" if twice else "no column is named")
+        raise InvalidInput(
+            f"the column {twice[0]!r} is named twice" if twice else "no column is named"
+        )
     return tuple(fields)
 
 
@@ -68,7 +76,11 @@ def to_microseconds(text: str) -> int | None:
         seconds = float(text)
     except ValueError:
         return None
-    return round(seconds * 1e6) if math.isfinite(seconds) and FIRST_SECOND <= seconds <= LAST_SECOND else None
+    return (
+        round(seconds * 1e6)
+        if math.isfinite(seconds) and FIRST_SECOND <= seconds <= LAST_SECOND
+        else None
+    )
 
 
 def to_whole(text: str, bits: int = 32) -> int | None:

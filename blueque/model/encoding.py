@@ -11,11 +11,11 @@ from typing import Any
 
 from blueque.errors import InvalidInput, InvalidType, TooLarge
 
-MAX_NAME = 200                                         # bytes, of a queue or a run
-LAST_SECOND = 253402300799.0                           # of the year 9999
-CENTURY = 36525 * 86400.0                              # seconds; nothing that is meant takes longer
-DIGITS = 19                                            # a count has fewer; Python converts no more than 4300
-FLUSH = object()                                       # in place of parameters: no more for now, put in line what there is
+MAX_NAME = 200  # bytes, of a queue or a run
+LAST_SECOND = 253402300799.0  # of the year 9999
+CENTURY = 36525 * 86400.0  # seconds; nothing that is meant takes longer
+DIGITS = 19  # a count has fewer; Python converts no more than 4300
+FLUSH = object()  # in place of parameters: no more for now, put in line what there is
 
 _FLAT = frozenset({str, int, float, bool, type(None)})  # what holds nothing else
 
@@ -41,7 +41,9 @@ def encode(value: Any, what: str, limit: int) -> tuple[str, str | None]:
     elif isinstance(value, Encoded):
         text, encoding = value.text.decode(), "json" if value.is_json else None
     elif isinstance(value, bytes | bytearray | memoryview):
-        raise InvalidType(f"{what}: {type(value).__name__} cannot be stored; decode it, or pass a str of base64")
+        raise InvalidType(
+            f"{what}: {type(value).__name__} cannot be stored; decode it, or pass a str of base64"
+        )
     else:
         text, encoding = _to_json(value, what), "json"
     size = len(text) if text.isascii() else len(_to_utf8(text, what))
@@ -51,7 +53,9 @@ def encode(value: Any, what: str, limit: int) -> tuple[str, str | None]:
 
 
 def encode_json(value: Any, what: str, limit: int) -> str:
-    """Return the value as JSON, a string too. Raises what `encode` does, and refuses keys that would come back as text."""
+    """Return the value as JSON, a string too. Raises what `encode` does, and refuses keys that
+    would come back as text.
+    """
     text = _to_json(value, what)
     size = len(text) if text.isascii() else len(_to_utf8(text, what))
     if size > limit:
@@ -61,9 +65,11 @@ def encode_json(value: Any, what: str, limit: int) -> str:
 
 
 def quick_encoder(what: str, limit: int) -> Callable[[Any], tuple[bytes, bool]]:
-    """Return a function for many values in a row: (text in UTF-8, whether it is JSON), as `encode` and `require_text_keys`.
+    """Return a function for many values in a row: (text in UTF-8, whether it is JSON), as `encode`
+    and `require_text_keys`.
 
-    It refuses what they refuse, and gives the text that they give, in a third of the time. Not for several threads.
+    It refuses what they refuse, and gives the text that they give, in a third of the time. Not for
+    several threads.
     """
     to_json = _quick_json()
 
@@ -75,7 +81,7 @@ def quick_encoder(what: str, limit: int) -> Callable[[Any], tuple[bytes, bool]]:
                 packed, is_json = "".join(to_json(value, 0)).encode(), True
             else:
                 return whole(value)
-        except Exception:                              # it is refused; `encode` says why
+        except Exception:  # it is refused; `encode` says why
             return whole(value)
         return (packed, is_json) if len(packed) <= limit else whole(value)
 
@@ -94,7 +100,7 @@ def decode(text: str | None, encoding: str | None) -> Any:
         return text
     try:
         return json.loads(text)
-    except (ValueError, RecursionError):               # marked as JSON by somebody else: better seen than hidden
+    except (ValueError, RecursionError):  # marked as JSON by somebody else: better seen than hidden
         return text
 
 
@@ -112,7 +118,9 @@ def require_text_keys(value: Any, what: str) -> None:
 
 
 def printable(value: object, limit: int) -> str:
-    """Return a text that Redis can hold, of `limit` bytes at most: what a failure leaves must never be refused itself."""
+    """Return a text that Redis can hold, of `limit` bytes at most: what a failure leaves must never
+    be refused itself.
+    """
     try:
         text = str(value)
     except Exception:
@@ -121,7 +129,9 @@ def printable(value: object, limit: int) -> str:
 
 
 def count_of(text: str | None) -> int:
-    """Return a count as Redis or a file has it; 0 for what is none: another program may write any text there."""
+    """Return a count as Redis or a file has it; 0 for what is none: another program may write any
+    text there.
+    """
     return int(text) if text is not None and text.isdecimal() and len(text) < DIGITS else 0
 
 
@@ -144,7 +154,7 @@ def require_number(value: object, what: str, lowest: float = 0, highest: float =
     """Return the number if it lies between these two, or is one of them."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidType(f"{what} is a number, not {type(value).__name__}")
-    if not lowest <= value <= highest:                 # NaN is neither
+    if not lowest <= value <= highest:  # NaN is neither
         raise InvalidInput(f"{what} is {value}; it must be from {lowest:.15g} to {highest:.15g}")
     return float(value)
 
@@ -162,12 +172,16 @@ def require_time(eta: object) -> float:
     """Return Unix seconds: of those, or of a datetime with a time zone, before the year 10000."""
     if isinstance(eta, datetime):
         if eta.tzinfo is None:
-            raise InvalidInput(f"eta {eta} has no time zone: say which, as with datetime.now(timezone.utc)")
+            raise InvalidInput(
+                f"eta {eta} has no time zone: say which, as with datetime.now(timezone.utc)"
+            )
         return eta.timestamp()
     if isinstance(eta, bool) or not isinstance(eta, int | float):
         raise InvalidType(f"eta is Unix seconds or a datetime, not {type(eta).__name__}")
-    if not -LAST_SECOND <= eta <= LAST_SECOND:         # NaN is neither
-        raise InvalidInput(f"eta {eta} is not a time before the year 10000: seconds, not milliseconds?")
+    if not -LAST_SECOND <= eta <= LAST_SECOND:  # NaN is neither
+        raise InvalidInput(
+            f"eta {eta} is not a time before the year 10000: seconds, not milliseconds?"
+        )
     return float(eta)
 
 
@@ -180,7 +194,9 @@ def _require_name(name: object, what: str) -> str:
         raise InvalidInput(f"the {what} name {name!r} holds a NUL character")
     size = len(_to_utf8(name, f"the {what} name"))
     if size > MAX_NAME:
-        raise InvalidInput(f"the {what} name {name[:20]!r}... takes {size} bytes; the limit is {MAX_NAME}")
+        raise InvalidInput(
+            f"the {what} name {name[:20]!r}... takes {size} bytes; the limit is {MAX_NAME}"
+        )
     return name
 
 
@@ -188,7 +204,9 @@ def _require_text_keys(value: Any, what: str) -> None:
     if isinstance(value, dict):
         for key, inner in value.items():
             if not isinstance(key, str):
-                raise InvalidType(f"{what}: the key {key!r} is not a string, and would come back as one")
+                raise InvalidType(
+                    f"{what}: the key {key!r} is not a string, and would come back as one"
+                )
             _require_text_keys(inner, what)
     elif isinstance(value, list | tuple):
         for inner in value:
@@ -196,10 +214,13 @@ def _require_text_keys(value: Any, what: str) -> None:
 
 
 def _is_plain(value: Any) -> bool:
-    """Tell whether a value is made of what JSON knows, under keys that are text. No subclasses: `encode` looks at those."""
+    """Tell whether a value is made of what JSON knows, under keys that are text. No subclasses:
+    `encode` looks at those.
+    """
     kind = type(value)
     if kind is dict:
-        for key, inner in value.items():               # not all(): for the usual few, this is twice as fast
+        # not all(): for the usual few, this is twice as fast
+        for key, inner in value.items():  # noqa: SIM110
             if type(key) is not str or (type(inner) not in _FLAT and not _is_plain(inner)):
                 return False
         return True
@@ -209,11 +230,13 @@ def _is_plain(value: Any) -> bool:
 
 
 def _quick_json() -> Callable[[Any, int], Iterable[str]]:
-    """Return what json.dumps makes anew for each value, with the arguments of `_to_json`, and then calls."""
+    """Return what json.dumps makes anew for each value, with the arguments of `_to_json`, and then
+    calls.
+    """
     plain = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     make = getattr(json_encoder, "c_make_encoder", None)
     # No look for values that hold themselves: _is_plain has come to the end of this one.
-    if make is None:                                   # a Python without the C part
+    if make is None:  # a Python without the C part
         return lambda value, _: (plain.encode(value),)
     quick: Callable[[Any, int], Iterable[str]] = make(
         None, plain.default, json_encoder.encode_basestring, None, ":", ",", False, False, False
@@ -226,7 +249,7 @@ def _to_json(value: Any, what: str) -> str:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except TypeError as error:
         raise InvalidType(f"{what}: {error}") from error
-    except ValueError as error:                        # NaN, infinity, a value that holds itself
+    except ValueError as error:  # NaN, infinity, a value that holds itself
         raise InvalidInput(f"{what}: {error}") from error
     except RecursionError as error:
         raise InvalidInput(f"{what}: nested too deeply for JSON") from error
@@ -236,4 +259,6 @@ def _to_utf8(text: str, what: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidInput(f"{what}: {text[error.start]!r} at position {error.start} is not a character") from error
+        raise InvalidInput(
+            f"{what}: {text[error.start]!r} at position {error.start} is not a character"
+        ) from error

@@ -1,4 +1,5 @@
-"""Qless's buckets for durations: seconds up to a minute, minutes up to an hour, hours up to a day, then days.
+"""Qless's buckets for durations: seconds up to a minute, minutes up to an hour, hours up to a day,
+then days.
 
 Histograms with the same buckets add up, whoever counted: of queues, of days, of halves of a run.
 """
@@ -8,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-LAST_DAY = 366                                         # and whatever lasts longer
+LAST_DAY = 366  # and whatever lasts longer
 NAMES = tuple(
     f"{unit}{count}"
     for unit, first, end in (("s", 0, 60), ("m", 1, 60), ("h", 1, 24), ("d", 1, LAST_DAY + 1))
@@ -41,14 +42,20 @@ def start(number: int) -> float:
 
 
 def end(number: int) -> float:
-    """Return where a bucket ends, in seconds; this duration itself falls into the next. The last one has no end."""
+    """Return where a bucket ends, in seconds; this duration itself falls into the next. The last
+    one has no end.
+    """
     return start(number + 1) if number < len(NAMES) - 1 else math.inf
 
 
-def quantile(counts: Mapping[int, int], share: float, least: float = 0.0, most: float = math.inf) -> float | None:
-    """Return the duration that this share of all counted ones does not exceed, to the width of a bucket.
+def quantile(
+    counts: Mapping[int, int], share: float, least: float = 0.0, most: float = math.inf
+) -> float | None:
+    """Return the duration that this share of all counted ones does not exceed, to the width of a
+    bucket.
 
-    counts: how many by number of bucket. share: 0 to 1. None: nothing was counted. Of the last bucket it is the start.
+    counts: how many by number of bucket. share: 0 to 1. None: nothing was counted. Of the last
+        bucket it is the start.
     least, most: what else is known to bound it; they make the bucket narrower.
     """
     wanted = share * sum(counts.values())
@@ -58,6 +65,10 @@ def quantile(counts: Mapping[int, int], share: float, least: float = 0.0, most: 
             low, high = start(number), end(number)
             low, high = min(max(low, least), high), max(min(high, most), low)
             high = max(low, high)
-            return low if math.isinf(high) else low + (high - low) * max(wanted - seen, 0) / counts[number]
+            return (
+                low
+                if math.isinf(high)
+                else low + (high - low) * max(wanted - seen, 0) / counts[number]
+            )
         seen += counts[number]
     return None

@@ -15,8 +15,9 @@ from blueque.model.units import parse_duration
 
 MAX_KEY_BYTES = 1000
 DEFAULT_KEEP = "1d"
-_TOO_LARGE = 10**MAX_KEY_BYTES                         # as a key
-# uuid.uuid5(uuid.NAMESPACE_DNS, "key.blueque"); docs/protocol.md has it, too, and it must never change.
+_TOO_LARGE = 10**MAX_KEY_BYTES  # as a key
+# uuid.uuid5(uuid.NAMESPACE_DNS, "key.blueque"); docs/protocol.md has it, too, and it must never
+# change.
 NAMESPACE = uuid.UUID("17761b3b-95be-5b30-861e-66b389d901b0")
 # The same of "run.blueque", for keys that count in one run only.
 RUN_NAMESPACE = uuid.UUID("cb5ee5aa-14bd-52e7-936b-33c48a935f63")
@@ -47,17 +48,22 @@ class TaskId(str):
 
 
 def random_ids(count: int) -> list[bytes]:
-    """Return version 4 UUIDs as ASCII: as good as uuid.uuid4, and ten times as fast when there are many."""
+    """Return version 4 UUIDs as ASCII: as good as uuid.uuid4, and ten times as fast when there are
+    many.
+    """
     return _texts(os.urandom(16 * count), _VERSION_4)
 
 
 def ids_of_run_keys(queue: str, run: str, keys: Sequence[bytes]) -> list[bytes]:
-    """Return the ids of the tasks that these keys stand for in a run, as ASCII: `id_of_run_key` for many."""
+    """Return the ids of the tasks that these keys stand for in a run, as ASCII: `id_of_run_key` for
+    many.
+    """
     return _ids_in(RUN_NAMESPACE, queue, run, keys)
 
 
 def ids_of_feed(queue: str, scope: str, texts: Sequence[bytes]) -> list[bytes]:
-    """Return the ids of the tasks that a feed makes, as ASCII, of their keys or of the numbers of their rows.
+    """Return the ids of the tasks that a feed makes, as ASCII, of their keys or of the numbers of
+    their rows.
 
     scope: the name of the feed for keys, the instance of its record for numbers.
     """
@@ -65,7 +71,9 @@ def ids_of_feed(queue: str, scope: str, texts: Sequence[bytes]) -> list[bytes]:
 
 
 def id_of_run_key(queue: str, run: str, key: str) -> str:
-    """Return the id of the task that this key stands for in this run of this queue: a version 5 UUID of the three."""
+    """Return the id of the task that this key stands for in this run of this queue: a version 5
+    UUID of the three.
+    """
     return ids_of_run_keys(queue, run, [key.encode()])[0].decode()
 
 
@@ -78,7 +86,11 @@ def octets_of(ids: Sequence[bytes]) -> list[bytes]:
 def id_of_key(queue: str, key: str) -> str:
     """Return the id of the task that this key stands for in this queue: a version 5 UUID of both."""
     # As uuid.uuid5(NAMESPACE, ...), in a quarter of the time.
-    octets = bytearray(hashlib.sha1(NAMESPACE.bytes + f"{queue}\0{key}".encode(), usedforsecurity=False).digest()[:16])
+    octets = bytearray(
+        hashlib.sha1(NAMESPACE.bytes + f"{queue}\0{key}".encode(), usedforsecurity=False).digest()[
+            :16
+        ]
+    )
     octets[6] = octets[6] & 0x0F | 0x50
     octets[8] = octets[8] & 0x3F | 0x80
     text = octets.hex()
@@ -93,7 +105,9 @@ def shard_of(task: str | bytes, shards: int) -> int:
 def shards_of(ids: Sequence[bytes], shards: int) -> list[int]:
     """Return the same for many."""
     digits = b"".join([task[:4] for task in ids])
-    return [number % shards for number in struct.unpack(f">{len(ids)}H", bytes.fromhex(digits.decode()))]
+    return [
+        number % shards for number in struct.unpack(f">{len(ids)}H", bytes.fromhex(digits.decode()))
+    ]
 
 
 def _ids_in(namespace: uuid.UUID, queue: str, scope: str, texts: Sequence[bytes]) -> list[bytes]:
@@ -113,18 +127,24 @@ def _texts(octets: bytes, version: bytes) -> list[bytes]:
     made[8::16] = made[8::16].translate(_VARIANT)
     digits = made.hex().encode()
     text = bytearray(b"-") * (_WIDTH * (len(made) // 16))
-    for number, place in enumerate(_DIGITS):           # the n-th digit of all of them at once
+    for number, place in enumerate(_DIGITS):  # the n-th digit of all of them at once
         text[place::_WIDTH] = digits[number::32]
     whole = bytes(text)
     return [whole[start : start + _WIDTH] for start in range(0, len(whole), _WIDTH)]
 
 
 def key_fields(key: str | None, keep: float | str) -> dict[str, str | int | float]:
-    """Return the fields of a task that is to have a key: `enqueued_by` is random; none if it has no key."""
-    if key is None and keep is DEFAULT_KEEP:           # as mostly
+    """Return the fields of a task that is to have a key: `enqueued_by` is random; none if it has no
+    key.
+    """
+    if key is None and keep is DEFAULT_KEEP:  # as mostly
         return {}
     kept = require_keep(keep)
-    return {} if key is None else {"key": require_key(key), "keep": kept, "enqueued_by": os.urandom(8).hex()}
+    return (
+        {}
+        if key is None
+        else {"key": require_key(key), "keep": kept, "enqueued_by": os.urandom(8).hex()}
+    )
 
 
 def require_keep(keep: object) -> int:
@@ -134,15 +154,21 @@ def require_keep(keep: object) -> int:
 
 
 def require_key(key: object, what: str = "a key") -> str:
-    """Return the key as text if a task may have it: 1 to 1000 bytes of UTF-8; a whole number stands for its digits."""
+    """Return the key as text if a task may have it: 1 to 1000 bytes of UTF-8; a whole number stands
+    for its digits.
+    """
     if isinstance(key, int) and not isinstance(key, bool) and abs(key) < _TOO_LARGE:
-        key = f"{int(key)}"                            # of a subclass, too, that may print otherwise
+        key = f"{int(key)}"  # of a subclass, too, that may print otherwise
     if not isinstance(key, str):
-        raise InvalidType(f"{what} must be text or a whole number, and this is of type {type(key).__name__}")
+        raise InvalidType(
+            f"{what} must be text or a whole number, and this is of type {type(key).__name__}"
+        )
     try:
         size = len(key.encode())
     except UnicodeEncodeError as error:
-        raise InvalidInput(f"{what}: {key[error.start]!r} at position {error.start} is not a character") from error
+        raise InvalidInput(
+            f"{what}: {key[error.start]!r} at position {error.start} is not a character"
+        ) from error
     if not 0 < size <= MAX_KEY_BYTES:
         raise InvalidInput(f"{what} takes 1 to {MAX_KEY_BYTES} bytes, not {size}")
     return key

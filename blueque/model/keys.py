@@ -7,190 +7,213 @@ from __future__ import annotations
 
 PREFIX = "blueque_"
 
-QUEUES = "blueque_queues"                              # zset: queue name, scored by its number of listeners
+QUEUES = "blueque_queues"  # zset: queue name, scored by its number of listeners
 
 
-def task(task_id: str) -> str:                         # hash: see task.FIELDS
+def task(task_id: str) -> str:  # hash: see task.FIELDS
     return f"blueque_task_{task_id}"
 
 
-def log(task_id: str) -> str:                          # stream that expires: the last lines that the task has printed
+def log(task_id: str) -> str:  # stream that expires: the last lines that the task has printed
     return f"blueque_log_{task_id}"
 
 
-def log_head(task_id: str) -> str:                     # stream that expires: the first lines of its last attempt
+def log_head(task_id: str) -> str:  # stream that expires: the first lines of its last attempt
     return f"blueque_head_{task_id}"
 
 
-def packing(task_id: str) -> str:                      # stream: the copy of either, within one transaction
+def packing(task_id: str) -> str:  # stream: the copy of either, within one transaction
     return f"blueque_packing_{task_id}"
 
 
-def history(task_id: str) -> str:                      # list: the first of its events, as JSON, oldest first
+def history(task_id: str) -> str:  # list: the first of its events, as JSON, oldest first
     return f"blueque_history_{task_id}"
 
 
-def recent(task_id: str) -> str:                       # list: the last of its events, if there were more
+def recent(task_id: str) -> str:  # list: the last of its events, if there were more
     return f"blueque_recent_{task_id}"
 
 
 def belongings(task_id: str) -> tuple[str, ...]:
     """Return every key that is of one task alone: they go with it, whoever deletes it.
 
-    Not what outlasts it: the record of its key, see `key_kept`, and its entries in what is of the queue.
+    Not what outlasts it: the record of its key, see `key_kept`, and its entries in what is of the
+        queue.
     """
-    return task(task_id), log(task_id), log_head(task_id), checkpoint(task_id), history(task_id), recent(task_id)
+    return (
+        task(task_id),
+        log(task_id),
+        log_head(task_id),
+        checkpoint(task_id),
+        history(task_id),
+        recent(task_id),
+    )
 
 
-def checkpoint(task_id: str) -> str:                   # hash: where the next attempt goes on, as the last one has said
+# hash: where the next attempt goes on, as the last one has said
+def checkpoint(task_id: str) -> str:
     return f"blueque_checkpoint_{task_id}"
 
 
-def events(queue: str) -> str:                         # stream: the last events of all its tasks
+def events(queue: str) -> str:  # stream: the last events of all its tasks
     return f"blueque_events_{queue}"
 
 
-def stats(queue: str, day: str) -> str:                # hash that expires: how many of each event on a day, how long it took
+# hash that expires: how many of each event on a day, how long it took
+def stats(queue: str, day: str) -> str:
     return f"blueque_stats_{day}_{queue}"
 
 
-def totals(queue: str) -> str:                         # hash: the same since ever
+def totals(queue: str) -> str:  # hash: the same since ever
     return f"blueque_totals_{queue}"
 
 
-def tasks(queue: str) -> str:                          # zset: every task of the queue, scored by `created`
+def tasks(queue: str) -> str:  # zset: every task of the queue, scored by `created`
     return f"blueque_tasks_{queue}"
 
 
-def pending(queue: str) -> str:                        # list: task ids; added at the head, taken from the tail
+def pending(queue: str) -> str:  # list: task ids; added at the head, taken from the tail
     return f"blueque_pending_tasks_{queue}"
 
 
-def line(queue: str, name: str) -> str:                # list: as pending, for one priority and need, see lines.py
+def line(queue: str, name: str) -> str:  # list: as pending, for one priority and need, see lines.py
     return pending(queue) if name == "0" else f"blueque_line_{name}_{queue}"
 
 
-def lines(queue: str) -> str:                          # zset: names of the lines besides pending, scored by priority
+def lines(queue: str) -> str:  # zset: names of the lines besides pending, scored by priority
     return f"blueque_lines_{queue}"
 
 
-def settings(queue: str) -> str:                       # hash: whether it is paused, how many may run
+def settings(queue: str) -> str:  # hash: whether it is paused, how many may run
     return f"blueque_queue_{queue}"
 
 
-def counted(queue: str) -> str:                        # set: ids of the tasks that count against max_concurrency
+def counted(queue: str) -> str:  # set: ids of the tasks that count against max_concurrency
     return f"blueque_counted_tasks_{queue}"
 
 
-def lock(name: str) -> str:                            # set: ids of the tasks whose attempts hold the lock
+def lock(name: str) -> str:  # set: ids of the tasks whose attempts hold the lock
     return f"blueque_lock_{name}"
 
 
-def waiting(lock_name: str) -> str:                    # set: `[line]_[queue]` of each line whose tasks need the lock
+def waiting(lock_name: str) -> str:  # set: `[line]_[queue]` of each line whose tasks need the lock
     return f"blueque_waiting_{lock_name}"
 
 
-def key_kept(task_id: str) -> str:                     # string that expires: a deleted task's key still counts
+def key_kept(task_id: str) -> str:  # string that expires: a deleted task's key still counts
     return f"blueque_key_{task_id}"
 
 
-def snapshot(name: str) -> str:                        # string that expires: when the snapshot was taken
+def snapshot(name: str) -> str:  # string that expires: when the snapshot was taken
     return f"blueque_frozen_{name}"
 
 
-def frozen(snapshot: str, part: str, queue: str) -> str:   # list or zset that expires: a copy, as of that instant
+# list or zset that expires: a copy, as of that instant
+def frozen(snapshot: str, part: str, queue: str) -> str:
     return f"blueque_frozen_{snapshot}_{part}_{queue}"
 
 
-def archive(queue: str) -> str:                         # hash: the batch that is on its way into an archive
+def archive(queue: str) -> str:  # hash: the batch that is on its way into an archive
     return f"blueque_archive_{queue}"
 
 
-def scheduled(queue: str) -> str:                      # zset: task ids, scored by `eta` in Unix seconds
+def scheduled(queue: str) -> str:  # zset: task ids, scored by `eta` in Unix seconds
     return f"blueque_scheduled_tasks_{queue}"
 
 
-def reserved(queue: str, node: str) -> str:            # list: ids of the tasks held by that listener
+def reserved(queue: str, node: str) -> str:  # list: ids of the tasks held by that listener
     return f"blueque_reserved_tasks_{queue}_{node}"
 
 
-def started(queue: str) -> str:                        # set: "node pid task", see started_member
+def started(queue: str) -> str:  # set: "node pid task", see started_member
     return f"blueque_started_tasks_{queue}"
 
 
-def complete(queue: str) -> str:                       # list: ids of complete tasks, newest at the head
+def complete(queue: str) -> str:  # list: ids of complete tasks, newest at the head
     return f"blueque_complete_tasks_{queue}"
 
 
-def failed(queue: str) -> str:                         # list: ids of failed tasks, newest at the head
+def failed(queue: str) -> str:  # list: ids of failed tasks, newest at the head
     return f"blueque_failed_tasks_{queue}"
 
 
-def cancelled(queue: str) -> str:                      # list: ids of cancelled tasks, newest at the head
+def cancelled(queue: str) -> str:  # list: ids of cancelled tasks, newest at the head
     return f"blueque_cancelled_tasks_{queue}"
 
 
-def listeners(queue: str) -> str:                      # set: node ids
+def listeners(queue: str) -> str:  # set: node ids
     return f"blueque_listeners_{queue}"
 
 
-def listener(queue: str, node: str) -> str:            # hash: the registration of one listener
+def listener(queue: str, node: str) -> str:  # hash: the registration of one listener
     return f"blueque_listener_{queue}_{node}"
 
 
-def nodes(queue: str) -> str:                          # zset: node ids, scored by the time of their last beat
+def nodes(queue: str) -> str:  # zset: node ids, scored by the time of their last beat
     return f"blueque_nodes_{queue}"
 
 
-def wake(queue: str) -> str:                           # zset: at most the member "0": work waits, one may wake up
+def wake(queue: str) -> str:  # zset: at most the member "0": work waits, one may wake up
     return f"blueque_wake_{queue}"
 
 
-def orders(queue: str, node: str) -> str:              # zset: at most the member "0": somebody has left it an order
+# zset: at most the member "0": somebody has left it an order
+def orders(queue: str, node: str) -> str:
     return f"blueque_orders_{queue}_{node}"
 
 
-def run(queue: str, name: str) -> str:                 # hash: the record of a run: how many tasks made once, or a stream
+# hash: the record of a run: how many tasks made once, or a stream
+def run(queue: str, name: str) -> str:
     return f"blueque_run_{name}_{queue}"
 
 
-def runs(queue: str) -> str:                           # zset: names of the runs, scored by when they were opened
+def runs(queue: str) -> str:  # zset: names of the runs, scored by when they were opened
     return f"blueque_runs_{queue}"
 
 
-def ledger(queue: str, run_name: str, shard: int) -> str:  # set: ids of the tasks of a keyed run, 16 bytes each; its fence
+# set: ids of the tasks of a keyed run, 16 bytes each; its fence
+def ledger(queue: str, run_name: str, shard: int) -> str:
     return f"blueque_ledger_{shard}_{run_name}_{queue}"
 
 
-def staging(queue: str, run_name: str) -> str:         # zset: names of staged chunks, scored by when they were staged
+# zset: names of staged chunks, scored by when they were staged
+def staging(queue: str, run_name: str) -> str:
     return f"blueque_staging_{run_name}_{queue}"
 
 
-def staged(chunk: str) -> str:                         # list: when it was staged, then a task each: id, line, eta
+def staged(chunk: str) -> str:  # list: when it was staged, then a task each: id, line, eta
     return f"blueque_staged_{chunk}"
 
 
-def manifest(queue: str, run_name: str) -> str:        # list: names of the chunks that are to be published, in order
+# list: names of the chunks that are to be published, in order
+def manifest(queue: str, run_name: str) -> str:
     return f"blueque_manifest_{run_name}_{queue}"
 
 
 def parse_run(key: str) -> tuple[str, str] | None:
-    """Return run, ledger, staging or manifest, and `[run]_[queue]`, which both may hold a `_`; None: it is of no run."""
+    """Return run, ledger, staging or manifest, and `[run]_[queue]`, which both may hold a `_`;
+    None: it is of no run.
+    """
     kind, _, rest = key.removeprefix(PREFIX).partition("_")
     if kind == "ledger":
         rest = rest.partition("_")[2]
-    return (kind, rest) if kind in ("run", "ledger", "staging", "manifest") and key.startswith(PREFIX) else None
+    return (
+        (kind, rest)
+        if kind in ("run", "ledger", "staging", "manifest") and key.startswith(PREFIX)
+        else None
+    )
 
 
-def feed(queue: str, name: str) -> str:                # hash: the record of a feed: how far it is, and who feeds
+def feed(queue: str, name: str) -> str:  # hash: the record of a feed: how far it is, and who feeds
     return f"blueque_feed_{name}_{queue}"
 
 
-def fed(queue: str, feed_name: str) -> str:            # hash: the files that it has done with, and what each was
+# hash: the files that it has done with, and what each was
+def fed(queue: str, feed_name: str) -> str:
     return f"blueque_fed_{feed_name}_{queue}"
 
 
-def feeds(queue: str) -> str:                          # zset: names of the feeds, scored by when each has finished
+def feeds(queue: str) -> str:  # zset: names of the feeds, scored by when each has finished
     return f"blueque_feeds_{queue}"
 
 
@@ -199,12 +222,16 @@ def started_member(node: str, pid: int | str, task_id: str) -> str:
 
 
 def parse_started_member(member: str) -> tuple[str, int, str]:
-    """Return (node, pid, task id). Parsed from the right: a node id may hold spaces, the others cannot."""
+    """Return (node, pid, task id). Parsed from the right: a node id may hold spaces, the others
+    cannot.
+    """
     node, pid, task_id = member.rsplit(" ", 2)
     return node, int(pid), task_id
 
 
 def parse_line(key: str) -> tuple[str, str] | None:
-    """Return the queue and the name of the line whose key this is, a line besides pending; None: it is of none."""
+    """Return the queue and the name of the line whose key this is, a line besides pending; None: it
+    is of none.
+    """
     name, is_there, queue = key.removeprefix("blueque_line_").partition("_")
     return (queue, name) if key.startswith("blueque_line_") and name and is_there else None

@@ -9,7 +9,8 @@ from blueque.errors import InvalidInput
 from blueque.model.encoding import CENTURY, require_number, require_whole
 from blueque.model.units import GRACE, parse_duration, parse_size
 
-# The fields of a task, in the order of Limits: lowest and highest. A float is in seconds, an int in bytes.
+# The fields of a task, in the order of Limits: lowest and highest. A float is in seconds, an int in
+# bytes.
 _RANGES: dict[str, tuple[float, float] | tuple[int, int]] = {
     "time_limit": (0.001, CENTURY),
     "stall_limit": (0.001, CENTURY),
@@ -22,11 +23,11 @@ _RANGES: dict[str, tuple[float, float] | tuple[int, int]] = {
 class Limits(NamedTuple):
     """What an attempt is held to. None: without limit."""
 
-    time: float | None = None                          # seconds since its start
-    stall: float | None = None                         # seconds without progress
-    memory: int | None = None                          # bytes, of all its processes together
-    grace: float = GRACE                               # seconds between SIGTERM and SIGKILL
-    lead: float = 0.0                                  # seconds from a warning signal to a limit; 0: no warning
+    time: float | None = None  # seconds since its start
+    stall: float | None = None  # seconds without progress
+    memory: int | None = None  # bytes, of all its processes together
+    grace: float = GRACE  # seconds between SIGTERM and SIGKILL
+    lead: float = 0.0  # seconds from a warning signal to a limit; 0: no warning
 
 
 def fields(
@@ -39,17 +40,29 @@ def fields(
 ) -> dict[str, int | float]:
     """Return the fields of a task for what is given, in seconds and bytes.
 
-    A duration may be text as 90, 30s, 2h or 1d12h, a size as 65536, 64KiB or 8GiB. Raises InvalidInput.
+    A duration may be text as 90, 30s, 2h or 1d12h, a size as 65536, 64KiB or 8GiB. Raises
+    InvalidInput.
     """
     given = (time_limit, stall_limit, memory_limit, grace, lead)
-    return {name: _checked(name, value) for name, value in zip(_RANGES, given, strict=True) if value is not None}
+    return {
+        name: _checked(name, value)
+        for name, value in zip(_RANGES, given, strict=True)
+        if value is not None
+    }
 
 
 def of(task_fields: Mapping[str, str], default: Limits) -> Limits:
-    """Return the limits of a task: each as its hash has it, or the default where that says nothing or makes no sense."""
-    if task_fields.keys().isdisjoint(_RANGES):         # as with most tasks
+    """Return the limits of a task: each as its hash has it, or the default where that says nothing
+    or makes no sense.
+    """
+    if task_fields.keys().isdisjoint(_RANGES):  # as with most tasks
         return default
-    return Limits(*(_read(name, task_fields.get(name), other) for name, other in zip(_RANGES, default, strict=True)))
+    return Limits(
+        *(
+            _read(name, task_fields.get(name), other)
+            for name, other in zip(_RANGES, default, strict=True)
+        )
+    )
 
 
 def _checked(name: str, value: object) -> int | float:
@@ -62,7 +75,7 @@ def _checked(name: str, value: object) -> int | float:
     if isinstance(lowest, int) and isinstance(highest, int):
         return require_whole(value, name, lowest, highest)
     seconds = require_number(value, name, lowest, highest)
-    return int(seconds) if seconds.is_integer() else seconds     # 7200 is easier to read than 7200.0
+    return int(seconds) if seconds.is_integer() else seconds  # 7200 is easier to read than 7200.0
 
 
 def _read(name: str, text: str | None, other: Any) -> Any:

@@ -1,7 +1,8 @@
 """Lines: where a task waits for its turn, by its priority and by what it needs. Text in, text out.
 
-A task of priority 0 without needs waits in the list that 1.0.0 knows. Each other combination has a list of its own, named
-`[priority]` or `[priority],[needs]`: `5`, `0,gpu=1`, `-3,gpu=1,memory=8589934592,lock:licence=3`. A name holds no `_`.
+A task of priority 0 without needs waits in the list that 1.0.0 knows. Each other combination has a
+list of its own, named `[priority]` or `[priority],[needs]`: `5`, `0,gpu=1`,
+`-3,gpu=1,memory=8589934592,lock:licence=3`. A name holds no `_`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ LOWEST, HIGHEST = -100, 100
 MAX_AMOUNT = 2**60
 MAX_LOCK_BYTES = 200
 MAX_RESOURCES = 8
-DEFAULT = "0"                                          # the line of tasks without priority or needs: the list of 1.0.0
+DEFAULT = "0"  # the line of tasks without priority or needs: the list of 1.0.0
 
 _NAME = re.compile(r"[a-z][a-z0-9.-]{0,62}\Z")
 _LOCK = "lock:"
@@ -89,15 +90,21 @@ def require_priority(priority: object) -> int:
 def require_resources(resources: object) -> dict[str, int]:
     """Return amounts of resources, given as whole numbers or as sizes like "64GiB", by name."""
     if not isinstance(resources, Mapping):
-        raise InvalidType(f'resources are a dict such as {{"gpu": 1}}, not {type(resources).__name__}')
+        raise InvalidType(
+            f'resources are a dict such as {{"gpu": 1}}, not {type(resources).__name__}'
+        )
     if len(resources) > MAX_RESOURCES:
         raise InvalidInput(f"{len(resources)} resources are more than {MAX_RESOURCES}")
-    return {require_resource_name(name): _amount(name, amount) for name, amount in resources.items()}
+    return {
+        require_resource_name(name): _amount(name, amount) for name, amount in resources.items()
+    }
 
 
 def require_resource_name(name: object) -> str:
     if not isinstance(name, str) or not _NAME.match(name):
-        raise InvalidInput(f"a resource has a name of small letters, digits, '.' and '-', not {name!r}")
+        raise InvalidInput(
+            f"a resource has a name of small letters, digits, '.' and '-', not {name!r}"
+        )
     return name
 
 
@@ -105,13 +112,17 @@ def require_lock(lock: object) -> tuple[str, int]:
     """Return the name of a lock and how many may hold it: given as "name", or as ("name", 3)."""
     name, limit = lock if isinstance(lock, tuple) and len(lock) == 2 else (lock, 1)
     if not isinstance(name, str) or isinstance(limit, bool) or not isinstance(limit, int):
-        raise InvalidType(f'a lock is a name, or a name and a number such as ("licence", 3), not {lock!r}')
+        raise InvalidType(
+            f'a lock is a name, or a name and a number such as ("licence", 3), not {lock!r}'
+        )
     try:
         size = len(name.encode())
     except UnicodeEncodeError:
         size = 0
     if not 0 < size <= MAX_LOCK_BYTES or "\0" in name:
-        raise InvalidInput(f"the name of a lock takes 1 to {MAX_LOCK_BYTES} bytes of UTF-8, without NUL, not {name!r}")
+        raise InvalidInput(
+            f"the name of a lock takes 1 to {MAX_LOCK_BYTES} bytes of UTF-8, without NUL, not {name!r}"
+        )
     if not 0 < limit <= 1_000_000:
         raise InvalidInput(f"a lock can be held by 1 to 1000000 tasks, not by {limit}")
     return name, limit
@@ -121,7 +132,9 @@ def _amount(name: object, amount: object) -> int:
     if isinstance(amount, str):
         amount = parse_size(amount)
     if isinstance(amount, bool) or not isinstance(amount, int):
-        raise InvalidType(f'an amount of {name} is a whole number or a size such as "8GiB", not {amount!r}')
+        raise InvalidType(
+            f'an amount of {name} is a whole number or a size such as "8GiB", not {amount!r}'
+        )
     if not 0 <= amount <= MAX_AMOUNT:
         raise InvalidInput(f"{amount} is no amount of {name}: 0 to 2**60")
     return amount

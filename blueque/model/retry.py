@@ -11,24 +11,36 @@ from blueque.errors import InvalidInput, InvalidType
 from blueque.model.encoding import require_number, require_whole
 
 DAY = 86400.0
-MOST = 1_000_000                                       # of failures and of interruptions
-MAX_NAME = 500                                         # characters in the name of an exception class
+MOST = 1_000_000  # of failures and of interruptions
+MAX_NAME = 500  # characters in the name of an exception class
 
 _DEFAULTS = {
-    "max": 3, "backoff": 10.0, "factor": 2.0, "jitter": 0.1, "on": (), "exit_codes": (), "interruptions": 3,
+    "max": 3,
+    "backoff": 10.0,
+    "factor": 2.0,
+    "jitter": 0.1,
+    "on": (),
+    "exit_codes": (),
+    "interruptions": 3,
 }
 
 
 class Retry:
-    """A policy: what makes a task retry-safe. Without one, nothing is ever started twice unless a person asks for it.
+    """A policy: what makes a task retry-safe. Without one, nothing is ever started twice unless a
+    person asks for it.
 
     max: how many failed attempts are followed by another; 3 makes four attempts in all.
-    backoff, factor: seconds before the second attempt, and by how much each later wait is longer; a day at most.
-    jitter: the part by which a wait is longer or shorter at random, so that tasks that fail together come back apart.
-    on: only after these: exception classes, or their names (`"ValueError"`, `"requests.exceptions.Timeout"`; a name
-        without a module fits every class of that name), subclasses included; or another error_type, as `"signal"`.
-    exit_codes: only after these, 0 to 255. With `on` and `exit_codes`, either will do; with neither, every failure.
-    interruptions: how many attempts may be lost with their node before the task is taken for what kills it.
+    backoff, factor: seconds before the second attempt, and by how much each later wait is longer; a
+        day at most.
+    jitter: the part by which a wait is longer or shorter at random, so that tasks that fail
+        together come back apart.
+    on: only after these: exception classes, or their names (`"ValueError"`,
+        `"requests.exceptions.Timeout"`; a name without a module fits every class of that name),
+        subclasses included; or another error_type, as `"signal"`.
+    exit_codes: only after these, 0 to 255. With `on` and `exit_codes`, either will do; with
+        neither, every failure.
+    interruptions: how many attempts may be lost with their node before the task is taken for what
+        kills it.
     """
 
     __slots__ = tuple(_DEFAULTS)
@@ -57,7 +69,10 @@ class Retry:
             "factor": require_number(factor, "factor", 1, 1000),
             "jitter": require_number(jitter, "jitter", 0, 1),
             "on": _sorted(_name(one) for one in _several(on, "on")),
-            "exit_codes": _sorted(require_whole(one, "an exit code", 0, 255) for one in _several(exit_codes, "exit_codes")),
+            "exit_codes": _sorted(
+                require_whole(one, "an exit code", 0, 255)
+                for one in _several(exit_codes, "exit_codes")
+            ),
             "interruptions": require_whole(interruptions, "interruptions", 0, MOST),
         }
         for name, value in values.items():
@@ -65,14 +80,18 @@ class Retry:
 
     @staticmethod
     def from_text(text: str) -> Retry:
-        """Return the policy that a person has written: `3`, or `{"max": 3, "backoff": 60}`. Raises InvalidInput."""
+        """Return the policy that a person has written: `3`, or `{"max": 3, "backoff": 60}`. Raises
+        InvalidInput.
+        """
         try:
             values = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise _unclear(text) from error
         if isinstance(values, dict):
             if unknown := sorted(values.keys() - _DEFAULTS.keys()):
-                raise InvalidInput(f"a retry policy has no {', '.join(map(repr, unknown))}; it has {', '.join(_DEFAULTS)}")
+                raise InvalidInput(
+                    f"a retry policy has no {', '.join(map(repr, unknown))}; it has {', '.join(_DEFAULTS)}"
+                )
             return Retry(**values)
         if not isinstance(values, int):
             raise _unclear(text)
@@ -80,7 +99,9 @@ class Retry:
 
     @staticmethod
     def parse(text: str | None) -> Retry | None:
-        """Return the policy that a field in Redis holds; None if there is none that we understand to the last word."""
+        """Return the policy that a field in Redis holds; None if there is none that we understand
+        to the last word.
+        """
         if text is None:
             return None
         try:
@@ -90,7 +111,9 @@ class Retry:
 
     @staticmethod
     def of(text: str | None, default: Retry | None) -> Retry | None:
-        """Return the policy of a task whose field `retry` holds this: the default only if there is no such field."""
+        """Return the policy of a task whose field `retry` holds this: the default only if there is
+        no such field.
+        """
         return default if text is None else Retry.parse(text)
 
     def to_text(self) -> str:
@@ -111,7 +134,9 @@ class Retry:
         names = [record.get("error_type"), *(classes if isinstance(classes, list) else [])]
         code = record.get("exit_code")
         # sys.exit(-1) is 255 to everybody else.
-        return any(name in self.on for name in names) or (isinstance(code, int) and code & 255 in self.exit_codes)
+        return any(name in self.on for name in names) or (
+            isinstance(code, int) and code & 255 in self.exit_codes
+        )
 
     def delay(self, failures: int) -> float:
         """Return how many seconds to wait before the next attempt; failures: as for `allows`."""
@@ -124,7 +149,9 @@ class Retry:
         return seconds * (1 + self.jitter * (2 * part - 1))
 
     def allows_interruption(self, interruptions: int) -> bool:
-        """Tell whether an attempt that was lost may be followed by another, `interruptions` of the task having been."""
+        """Tell whether an attempt that was lost may be followed by another, `interruptions` of the
+        task having been.
+        """
         return interruptions < self.interruptions
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -143,7 +170,7 @@ class Retry:
         return f"Retry({', '.join(f'{name}={value!r}' for name, value in self._said().items())})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Retry, self._values()                   # copy and pickle would set attributes
+        return Retry, self._values()  # copy and pickle would set attributes
 
     def _values(self) -> tuple[Any, ...]:
         return tuple(getattr(self, name) for name in _DEFAULTS)
@@ -151,17 +178,25 @@ class Retry:
     def _said(self) -> dict[str, Any]:
         """Return `max` and whatever else is not as it is by default."""
         values = dict(zip(_DEFAULTS, self._values(), strict=True))
-        return {name: value for name, value in values.items() if name == "max" or value != _DEFAULTS[name]}
+        return {
+            name: value
+            for name, value in values.items()
+            if name == "max" or value != _DEFAULTS[name]
+        }
 
 
 def class_name(kind: type) -> str:
-    """Return how a class is called where errors are recorded: with its module, unless it is built in."""
+    """Return how a class is called where errors are recorded: with its module, unless it is built
+    in.
+    """
     module = vars(kind).get("error_type_module", kind.__module__)
     return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
 
 
 def class_names(kind: type, most: int = 20) -> list[str]:
-    """Return the names of an exception class and of those it inherits from, the nearest first, with module and without."""
+    """Return the names of an exception class and of those it inherits from, the nearest first, with
+    module and without.
+    """
     names: list[str] = []
     for one in kind.__mro__:
         if one not in (BaseException, object):
@@ -196,4 +231,6 @@ def _name(kind: object) -> str:
 
 
 def _unclear(text: str) -> InvalidInput:
-    return InvalidInput(f'{text[:60]!r} is no retry policy: write 3, or {{"max": 3, "backoff": 60}}')
+    return InvalidInput(
+        f'{text[:60]!r} is no retry policy: write 3, or {{"max": 3, "backoff": 60}}'
+    )

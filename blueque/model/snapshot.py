@@ -1,4 +1,6 @@
-"""What a snapshot holds: the ids of tasks at one instant, cut into slices that anybody can read, anywhere."""
+"""What a snapshot holds: the ids of tasks at one instant, cut into slices that anybody can read,
+anywhere.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +12,15 @@ from blueque.errors import InvalidInput, InvalidType
 from blueque.model.encoding import require_number, require_queue_name
 from blueque.model.states import STATUSES
 
-SLICE = 50_000                                         # ids
+SLICE = 50_000  # ids
 
 
 class Slice(NamedTuple):
     """Some ids of one part of a snapshot, oldest first. It can be pickled.
 
     listed_as: the status by which they were found.
-    key: the frozen copy that has them, at the places from `first` up to `last`, counted from the oldest; empty: they are
-    in `ids`.
+    key: the frozen copy that has them, at the places from `first` up to `last`, counted from the
+    oldest; empty: they are in `ids`.
     is_scored: the copy is a sorted set.
     """
 
@@ -32,7 +34,8 @@ class Slice(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """The ids of the tasks of some queues that had some statuses, all at one instant. It can be pickled.
+    """The ids of the tasks of some queues that had some statuses, all at one instant. It can be
+    pickled.
 
     name: random. taken: when, by the clock of who took it. keep: how many seconds Redis holds it.
     parts: one slice for each list, set or sorted set.
@@ -49,7 +52,9 @@ class Snapshot(NamedTuple):
         return sum(part.last - part.first for part in self.parts)
 
     def slices(self, size: int | None = None, count: int | None = None) -> list[Slice]:
-        """Return the slices that make it up, in order: of at most `size` ids each (50,000), or about `count` of them."""
+        """Return the slices that make it up, in order: of at most `size` ids each (50,000), or
+        about `count` of them.
+        """
         if size is None:
             size = SLICE if count is None else max(1, math.ceil(self.rows / max(count, 1)))
         if size < 1:

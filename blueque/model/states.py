@@ -1,4 +1,6 @@
-"""Where the id of a task has to be, and where it may not be, by what its hash says. Nothing here talks to Redis."""
+"""Where the id of a task has to be, and where it may not be, by what its hash says. Nothing here
+talks to Redis.
+"""
 
 from __future__ import annotations
 
@@ -11,37 +13,62 @@ from blueque.model.lines import DEFAULT, line_of
 WAITING = ("pending", "scheduled")
 FINISHED = ("complete", "failed", "cancelled")
 HELD = ("reserved", "started")
-# What a failed task is called when nobody knows how its attempt ended: should the attempt turn up after all, it counts.
+# What a failed task is called when nobody knows how its attempt ended: should the attempt turn up
+# after all, it counts.
 LOST = ("lost", "poison")
 STATUSES = ("scheduled", "pending", *HELD, *FINISHED)
 # The places that are lists; of the others none holds a thing twice.
 LISTS = ("pending", "line", "reserved", "staged", *FINISHED)
-ROOM = ("lock", "counted")                             # what an attempt holds besides its task
+ROOM = ("lock", "counted")  # what an attempt holds besides its task
 TYPES = {
-    "scheduled": "zset", "tasks": "zset", "started": "set", "wake": "zset", "orders": "zset",
-    "waiting": "set", **dict.fromkeys(ROOM, "set"), **dict.fromkeys(LISTS, "list"),
+    "scheduled": "zset",
+    "tasks": "zset",
+    "started": "set",
+    "wake": "zset",
+    "orders": "zset",
+    "waiting": "set",
+    **dict.fromkeys(ROOM, "set"),
+    **dict.fromkeys(LISTS, "list"),
 }
-MARK = "0"                                             # the one member that a marker may have
+MARK = "0"  # the one member that a marker may have
 
 _KEYS: dict[str, Callable[[str], str]] = {
-    "pending": keys.pending, "scheduled": keys.scheduled, "started": keys.started, "complete": keys.complete,
-    "failed": keys.failed, "cancelled": keys.cancelled, "tasks": keys.tasks, "wake": keys.wake, "counted": keys.counted,
+    "pending": keys.pending,
+    "scheduled": keys.scheduled,
+    "started": keys.started,
+    "complete": keys.complete,
+    "failed": keys.failed,
+    "cancelled": keys.cancelled,
+    "tasks": keys.tasks,
+    "wake": keys.wake,
+    "counted": keys.counted,
 }
-_OF_A_LISTENER: dict[str, Callable[[str, str], str]] = {"reserved": keys.reserved, "orders": keys.orders}
+_OF_A_LISTENER: dict[str, Callable[[str, str], str]] = {
+    "reserved": keys.reserved,
+    "orders": keys.orders,
+}
 _OF_A_LOCK: dict[str, Callable[[str], str]] = {"lock": keys.lock, "waiting": keys.waiting}
 _WORDS = {
-    "pending": "the line", "scheduled": "the scheduled tasks", "started": "the started tasks",
-    "complete": "the complete tasks", "failed": "the failed tasks", "cancelled": "the cancelled tasks",
-    "tasks": "the index", "wake": "the wake-up marker", "reserved": "the list of listener {node}",
-    "orders": "the marker of orders for listener {node}", "line": "line {line}", "counted": "the counted tasks",
+    "pending": "the line",
+    "scheduled": "the scheduled tasks",
+    "started": "the started tasks",
+    "complete": "the complete tasks",
+    "failed": "the failed tasks",
+    "cancelled": "the cancelled tasks",
+    "tasks": "the index",
+    "wake": "the wake-up marker",
+    "reserved": "the list of listener {node}",
+    "orders": "the marker of orders for listener {node}",
+    "line": "line {line}",
+    "counted": "the counted tasks",
 }
 
 
 class Place(NamedTuple):
     """A key that holds ids of tasks, or a marker.
 
-    kind: pending, line, scheduled, reserved, started, complete, failed, cancelled, tasks (the index), wake, orders,
-    counted, lock, waiting or staged.
+    kind: pending, line, scheduled, reserved, started, complete, failed, cancelled, tasks (the
+    index), wake, orders, counted, lock, waiting or staged.
     node: of a listener's own. line: the name of a line besides `pending`.
     lock, waiting and staged are of no queue; their `line` is the name of the lock, or of the chunk.
     """
@@ -72,7 +99,9 @@ class Place(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What stands in a place: a task id; among the started tasks `[node] [pid] [task]`, in a chunk `[task] [line] [eta]`."""
+    """What stands in a place: a task id; among the started tasks `[node] [pid] [task]`, in a chunk
+    `[task] [line] [eta]`.
+    """
 
     place: Place
     text: str
@@ -100,7 +129,9 @@ WHEREABOUTS = Whereabouts._fields
 
 
 def home(task: str, its: Whereabouts) -> list[Entry]:
-    """Return every entry that a task with a status that there is must have, but for the one in the index."""
+    """Return every entry that a task with a status that there is must have, but for the one in the
+    index.
+    """
     status, queue, node = its.status or "", its.queue or "", its.node or ""
     line = line_of(its.priority, its.needs)
     if status == "pending" and line != DEFAULT:
@@ -120,7 +151,8 @@ def home(task: str, its: Whereabouts) -> list[Entry]:
 def may_hold(entry: Entry, task: str, its: Whereabouts) -> bool:
     """Tell whether the entry agrees with the hash of the task.
 
-    That of a pending task in the list of a listener does: it has been popped, and is about to be reserved.
+    That of a pending task in the list of a listener does: it has been popped, and is about to be
+    reserved.
     """
     place = entry.place
     if its.status is None or (its.queue != place.queue and place.kind != "lock"):

@@ -9,7 +9,8 @@ from blueque.errors import InvalidInput
 from blueque.model.encoding import decode
 from blueque.model.retry import Retry
 
-# The fields of a task hash. Type and meaning as in docs/protocol.md, "Task"; every value is text in Redis.
+# The fields of a task hash. Type and meaning as in docs/protocol.md, "Task"; every value is text in
+# Redis.
 FIELDS: dict[str, Callable[[str], Any]] = {
     "status": str,
     "queue": str,
@@ -75,18 +76,22 @@ FIELDS: dict[str, Callable[[str], Any]] = {
 
 
 class Task:
-    """What Redis knew of one task at one instant. Fetch another to see it later; an attribute not set reads None."""
+    """What Redis knew of one task at one instant. Fetch another to see it later; an attribute not
+    set reads None.
+    """
 
     __slots__ = ("_fields", "_wait", "id")
 
-    def __init__(self, task_id: str, fields: Mapping[str, str], wait: Callable[..., Task] | None = None) -> None:
+    def __init__(
+        self, task_id: str, fields: Mapping[str, str], wait: Callable[..., Task] | None = None
+    ) -> None:
         self.id = task_id
         self._fields = dict(fields)
         self._wait = wait
 
     def __getstate__(self) -> object:
         # As a copy, or in another process, it is without the client that has fetched it.
-        state: Any = object.__getstate__(self)         # a pair, for it has slots
+        state: Any = object.__getstate__(self)  # a pair, for it has slots
         return state[0], {**state[1], "_wait": None}
 
     def __repr__(self) -> str:
@@ -100,7 +105,8 @@ class Task:
     def wait(self, timeout: float | None = None) -> Task:
         """Block until it has ended and return what it is then; this object stays what it is.
 
-        timeout: in seconds. It has to come from `Client.get_task`, or from waiting. Raises as `Client.wait`.
+        timeout: in seconds. It has to come from `Client.get_task`, or from waiting. Raises as
+            `Client.wait`.
         """
         if self._wait is None:
             raise InvalidInput(f"task {self.id} does not know its client: client.wait({self.id!r})")
@@ -117,7 +123,9 @@ class Task:
 
     @property
     def parameters(self) -> Any:
-        """What was enqueued: a string as it was, anything else as JSON makes it (a tuple comes back as a list)."""
+        """What was enqueued: a string as it was, anything else as JSON makes it (a tuple comes back
+        as a list).
+        """
         return decode(self._fields.get("parameters"), self._fields.get("parameters_encoding"))
 
     @property
@@ -177,7 +185,9 @@ class Task:
 
     @property
     def error_type(self) -> str | None:
-        """The class of the exception, or: exit, signal, memory, result, stopped, lost, poison, or the limit it broke."""
+        """The class of the exception, or: exit, signal, memory, result, stopped, lost, poison, or
+        the limit it broke.
+        """
         return self._get("error_type")
 
     @property
@@ -258,7 +268,9 @@ class Task:
 
     @property
     def last_files(self) -> str | None:
-        """Where those of an attempt lie that was lost or run again: it may have left a result there since."""
+        """Where those of an attempt lie that was lost or run again: it may have left a result there
+        since.
+        """
         return self._get("last_files")
 
     @property
@@ -290,7 +302,7 @@ class Task:
         return self._get("cancel_reason")
 
     @property
-    def progress(self) -> Any:                         # a str or None; a RunningTask has a method in its place
+    def progress(self) -> Any:  # a str or None; a RunningTask has a method in its place
         """How far it is, in its own words, as 450/1500 frames."""
         return self._get("progress")
 
@@ -325,5 +337,5 @@ class Task:
             return None
         try:
             return FIELDS[name](text)
-        except ValueError:                             # another program's text where a number belongs
+        except ValueError:  # another program's text where a number belongs
             return None

@@ -13,25 +13,35 @@ from blueque.errors import InvalidInput
 
 DEFAULT_REDIS_URL = "redis://localhost:6379/0"
 DEFAULT_MAX_BYTES = 1024 * 1024
-BEAT, LEASE, LOST_AFTER = 10.0, 60.0, 600.0            # see Timing
-GRACE = 30.0                                           # between SIGTERM and SIGKILL
+BEAT, LEASE, LOST_AFTER = 10.0, 60.0, 600.0  # see Timing
+GRACE = 30.0  # between SIGTERM and SIGKILL
 
-SPOOL_LIMIT = 0.2                                      # of the disk
-LOG_LIMIT, LEAST_LOG = 2**30, 2**20                    # bytes of each file that a task prints to
-LOG_FORMATS = ("text", "json")                         # of what programs write to standard error; the first is the default
-STATISTICS_KEEP, MOST_STATISTICS = 90, 3660            # days
+SPOOL_LIMIT = 0.2  # of the disk
+LOG_LIMIT, LEAST_LOG = 2**30, 2**20  # bytes of each file that a task prints to
+LOG_FORMATS = ("text", "json")  # of what programs write to standard error; the first is the default
+STATISTICS_KEEP, MOST_STATISTICS = 90, 3660  # days
 
 T = TypeVar("T")
 
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-_SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+_SIZES = {
+    "": 1,
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+}
 
 
 class Timing(NamedTuple):
     """How a listener shows that it lives, and when others may take it for dead, in seconds.
 
-    beat: between two beats. lease: a listener whose beat stands still for so long can take nothing more, and what it had
-    not started is put in line again. lost_after: what it had started is then lost.
+    beat: between two beats. lease: a listener whose beat stands still for so long can take nothing
+    more, and what it had not started is put in line again. lost_after: what it had started is then
+    lost.
     """
 
     beat: float = BEAT
@@ -40,9 +50,11 @@ class Timing(NamedTuple):
 
 
 class Keep(NamedTuple):
-    """How long the finished tasks of one status stay: as long as neither says that one is to go. None: it says nothing.
+    """How long the finished tasks of one status stay: as long as neither says that one is to go.
+    None: it says nothing.
 
-    age: seconds since its end. newest: how many of a queue, the newest first. least: so many, however old they are.
+    age: seconds since its end. newest: how many of a queue, the newest first. least: so many,
+        however old they are.
     spared: for so many seconds since its end one stays, however many newer ones there are.
     """
 
@@ -53,7 +65,9 @@ class Keep(NamedTuple):
 
 
 class HandlerName(NamedTuple):
-    """Names what runs the tasks of a queue: `run`, a Python callable, or `exec`, a program and its arguments."""
+    """Names what runs the tasks of a queue: `run`, a Python callable, or `exec`, a program and its
+    arguments.
+    """
 
     run: str | None = None
     exec: list[str] | None = None
@@ -63,12 +77,16 @@ class HandlerName(NamedTuple):
 
 
 DAY = 86400.0
-SPARED = DAY                                           # what a night has made is there in the morning
-# What holds where nobody says anything: room comes back by itself, and failures are there to be looked at.
-RETENTION: Mapping[str, Keep] = MappingProxyType({
-    "complete": Keep(7 * DAY, 50_000, spared=SPARED), "cancelled": Keep(7 * DAY, 50_000, spared=SPARED),
-    "failed": Keep(90 * DAY),
-})
+SPARED = DAY  # what a night has made is there in the morning
+# What holds where nobody says anything: room comes back by itself, and failures are there to be
+# looked at.
+RETENTION: Mapping[str, Keep] = MappingProxyType(
+    {
+        "complete": Keep(7 * DAY, 50_000, spared=SPARED),
+        "cancelled": Keep(7 * DAY, 50_000, spared=SPARED),
+        "failed": Keep(90 * DAY),
+    }
+)
 
 
 def timing(
@@ -78,9 +96,11 @@ def timing(
     environ: Mapping[str, str] = os.environ,
     otherwise: Timing = Timing(),  # noqa: B008  # it does not change
 ) -> Timing:
-    """Return the times as given, or else from BLUEQUE_BEAT, BLUEQUE_LEASE, BLUEQUE_LOST_AFTER, or `otherwise`.
+    """Return the times as given, or else from BLUEQUE_BEAT, BLUEQUE_LEASE, BLUEQUE_LOST_AFTER, or
+    `otherwise`.
 
-    A `lost_after` shorter than the lease shortens the lease. Raises InvalidInput when either is less than three beats.
+    A `lost_after` shorter than the lease shortens the lease. Raises InvalidInput when either is
+    less than three beats.
     """
     given = Timing(
         _seconds(beat, "BLUEQUE_BEAT", otherwise.beat, environ),
@@ -91,10 +111,13 @@ def timing(
         raise InvalidInput(f"a listener cannot beat every {given.beat:g} s")
     chosen = given._replace(lease=min(given.lease, given.lost_after))
     for name, seconds in (("lost_after", chosen.lost_after), ("lease", chosen.lease)):
-        # `not`, so that NaN is refused, too; rounded, for three times 0.2 is more than 0.6 to a float.
+        # `not`, so that NaN is refused, too; rounded, for three times 0.2 is more than 0.6 to a
+        # float.
         if not seconds >= round(3 * chosen.beat, 9):
             least = 3 * chosen.beat
-            raise InvalidInput(f"{name} is {seconds:g} s: at least three beats of {chosen.beat:g} s are needed, {least:g} s")
+            raise InvalidInput(
+                f"{name} is {seconds:g} s: at least three beats of {chosen.beat:g} s are needed, {least:g} s"
+            )
     return chosen
 
 
@@ -107,16 +130,20 @@ def _seconds(given: float | None, name: str, default: float, environ: Mapping[st
         raise InvalidInput(f"{name}: {error}") from error
 
 
-_listeners_url: str | None = None                      # in a task process, and nowhere else
+_listeners_url: str | None = None  # in a task process, and nowhere else
 
 
 def connect_as_listener(url: str | None) -> None:
-    """Have this process, a task's, connect where its listener does, unless told otherwise. It is kept in memory only."""
+    """Have this process, a task's, connect where its listener does, unless told otherwise. It is
+    kept in memory only.
+    """
     global _listeners_url
     _listeners_url = url
 
 
-def redis_url(environ: Mapping[str, str] = os.environ, otherwise: tuple[str, str] | None = None) -> tuple[str, str]:
+def redis_url(
+    environ: Mapping[str, str] = os.environ, otherwise: tuple[str, str] | None = None
+) -> tuple[str, str]:
     """Return (address, where it came from): in a task that of its listener, if tasks get it.
 
     Else BLUEQUE_REDIS_URL, else REDIS_URL, else `otherwise`, else the default.
@@ -130,13 +157,17 @@ def redis_url(environ: Mapping[str, str] = os.environ, otherwise: tuple[str, str
 
 
 def max_bytes(environ: Mapping[str, str] = os.environ, otherwise: int | None = None) -> int:
-    """Return how many bytes parameters or a result may take: BLUEQUE_MAX_BYTES, else `otherwise`, else 1 MiB."""
+    """Return how many bytes parameters or a result may take: BLUEQUE_MAX_BYTES, else `otherwise`,
+    else 1 MiB.
+    """
     text = environ.get("BLUEQUE_MAX_BYTES")
     return parse_size(text) if text else otherwise or DEFAULT_MAX_BYTES
 
 
 def spool(environ: Mapping[str, str] = os.environ, otherwise: str | None = None) -> str:
-    """Return the directory for the files of attempts: BLUEQUE_SPOOL, else `otherwise`, else a place fit for the user."""
+    """Return the directory for the files of attempts: BLUEQUE_SPOOL, else `otherwise`, else a place
+    fit for the user.
+    """
     if environ.get("BLUEQUE_SPOOL"):
         return environ["BLUEQUE_SPOOL"]
     if otherwise:
@@ -148,7 +179,8 @@ def spool(environ: Mapping[str, str] = os.environ, otherwise: str | None = None)
 
 
 def spool_limit(environ: Mapping[str, str] = os.environ, otherwise: float | None = None) -> float:
-    """Return how much room a spool may take: BLUEQUE_SPOOL_LIMIT, else `otherwise`, else a fifth of the disk.
+    """Return how much room a spool may take: BLUEQUE_SPOOL_LIMIT, else `otherwise`, else a fifth of
+    the disk.
 
     Bytes, or below 1 a share of the disk.
     """
@@ -156,12 +188,16 @@ def spool_limit(environ: Mapping[str, str] = os.environ, otherwise: float | None
 
 
 def log_limit(environ: Mapping[str, str] = os.environ, otherwise: int | None = None) -> int:
-    """Return how many bytes of a file that a task prints to stay: BLUEQUE_LOG_LIMIT, else `otherwise`, else 1 GiB."""
+    """Return how many bytes of a file that a task prints to stay: BLUEQUE_LOG_LIMIT, else
+    `otherwise`, else 1 GiB.
+    """
     return _named("BLUEQUE_LOG_LIMIT", parse_log_limit, environ) or otherwise or LOG_LIMIT
 
 
 def statistics_keep(environ: Mapping[str, str] = os.environ, otherwise: int | None = None) -> int:
-    """Return for how many days the numbers of a day are kept: BLUEQUE_STATISTICS_KEEP, else `otherwise`, else 90."""
+    """Return for how many days the numbers of a day are kept: BLUEQUE_STATISTICS_KEEP, else
+    `otherwise`, else 90.
+    """
     return _named("BLUEQUE_STATISTICS_KEEP", parse_days, environ) or otherwise or STATISTICS_KEEP
 
 
@@ -209,7 +245,7 @@ def parse_days(text: str) -> int:
     try:
         seconds = parse_duration(text)
     except InvalidInput:
-        seconds = 0.0                                  # which is no number of days either
+        seconds = 0.0  # which is no number of days either
     return whole_days(seconds, text)
 
 
@@ -217,16 +253,22 @@ def whole_days(seconds: float, text: object) -> int:
     """Return so many seconds as days. text: how that was written."""
     days = seconds / DAY
     if not days.is_integer() or not 1 <= days <= MOST_STATISTICS:
-        raise InvalidInput(f"{text!r} is no number of whole days from 1 to {MOST_STATISTICS}: write 90d")
+        raise InvalidInput(
+            f"{text!r} is no number of whole days from 1 to {MOST_STATISTICS}: write 90d"
+        )
     return int(days)
 
 
 def parse_program(text: str) -> list[str]:
-    """Return a program and its arguments: words as in a shell, with its quotes, but nothing is expanded."""
+    """Return a program and its arguments: words as in a shell, with its quotes, but nothing is
+    expanded.
+    """
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise InvalidInput(f"{text!r} is not a program and its arguments: {str(error).lower()}") from error
+        raise InvalidInput(
+            f"{text!r} is not a program and its arguments: {str(error).lower()}"
+        ) from error
     return require_program(words)
 
 

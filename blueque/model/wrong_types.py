@@ -1,4 +1,6 @@
-"""Keys of a wrong type, which another program has written: looks for people take them for empty and name them."""
+"""Keys of a wrong type, which another program has written: looks for people take them for empty and
+name them.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,19 @@ _NOTHING = {"GET", "HGET", "LINDEX", "LPOS", "ZRANK", "ZSCORE"}
 _ZERO = {"HEXISTS", "HLEN", "LLEN", "SCARD", "SISMEMBER", "XLEN", "ZCARD", "ZCOUNT"}
 _NONE_OF_EACH = {"HMGET", "ZMSCORE"}
 _EMPTY_LIST = {
-    "HGETALL", "HKEYS", "HVALS", "LRANGE", "SMEMBERS", "SRANDMEMBER", "XRANGE", "XREVRANGE", "ZRANDMEMBER", "ZRANGE",
-    "ZRANGEBYSCORE", "ZREVRANGE", "ZREVRANGEBYSCORE",
+    "HGETALL",
+    "HKEYS",
+    "HVALS",
+    "LRANGE",
+    "SMEMBERS",
+    "SRANDMEMBER",
+    "XRANGE",
+    "XREVRANGE",
+    "ZRANDMEMBER",
+    "ZRANGE",
+    "ZRANGEBYSCORE",
+    "ZREVRANGE",
+    "ZREVRANGEBYSCORE",
 }
 _LOOKS = {*_NOTHING, *_ZERO, *_NONE_OF_EACH, *_EMPTY_LIST, "SSCAN"}
 

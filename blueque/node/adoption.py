@@ -1,7 +1,8 @@
 """Adoption: finds attempts on this node that nobody watches any more, for a listener to take over.
 
-They are known from three places: our own lists, where a former life of this listener may have left some; the lists of dead
-listeners of this host; and the spool, which also knows attempts that Redis has given up.
+They are known from three places: our own lists, where a former life of this listener may have left
+some; the lists of dead listeners of this host; and the spool, which also knows attempts that Redis
+has given up.
 """
 
 from __future__ import annotations
@@ -24,15 +25,16 @@ from blueque.system import process
 
 log = logging.getLogger("blueque")
 
-LOOK_AT_SPOOL = 30.0                                   # seconds between two looks at all open attempts of the spool
+LOOK_AT_SPOOL = 30.0  # seconds between two looks at all open attempts of the spool
 
 
 class Candidate(NamedTuple):
     """An attempt that somebody should take over.
 
-    task: as it is now, or, if it has been given up or run again, as it was reserved for this attempt.
-    kind: orphan, its listener is dead, or it is in our own list; unstarted, Redis has lost that we started it; lost,
-    it was given up in error; superseded, it has a newer attempt or was ended.
+    task: as it is now, or, if it has been given up or run again, as it was reserved for this
+        attempt.
+    kind: orphan, its listener is dead, or it is in our own list; unstarted, Redis has lost that we
+    started it; lost, it was given up in error; superseded, it has a newer attempt or was ended.
     """
 
     task: Task
@@ -44,10 +46,17 @@ class Candidate(NamedTuple):
 class Adoption:
     """What one listener can find."""
 
-    def __init__(self, listeners: ListenerGroup, inspector: Inspector, spool: Spool, roster: Roster) -> None:
-        self._listeners, self._inspector, self._spool, self._roster = listeners, inspector, spool, roster
+    def __init__(
+        self, listeners: ListenerGroup, inspector: Inspector, spool: Spool, roster: Roster
+    ) -> None:
+        self._listeners, self._inspector, self._spool, self._roster = (
+            listeners,
+            inspector,
+            spool,
+            roster,
+        )
         self._next_look_at_spool = 0.0
-        self._told: set[str] = set()                   # tasks that we cannot adopt, and have said so
+        self._told: set[str] = set()  # tasks that we cannot adopt, and have said so
 
     def candidates(self, orphans: list[Task]) -> list[Candidate]:
         """Return what can be taken over by us, who watch nothing.
@@ -56,7 +65,7 @@ class Adoption:
         """
         found = self.of_our_lists()
         for task in orphans:
-            if self._listeners.has(task.queue):        # else of another program's making
+            if self._listeners.has(task.queue):  # else of another program's making
                 found += self._orphan(task, self._spool.find(task.id, task.token))
         if time.monotonic() >= self._next_look_at_spool:
             self._next_look_at_spool = time.monotonic() + LOOK_AT_SPOOL
@@ -66,8 +75,8 @@ class Adoption:
     def of_our_lists(self, watched: str | None = None) -> list[Candidate]:
         """Return the attempts in our own lists but for the one that we watch.
 
-        Those that have not begun are released. A former life of this listener may have left them there, or Redis
-        has lost how they ended, as after a failover.
+        Those that have not begun are released. A former life of this listener may have left them
+        there, or Redis has lost how they ended, as after a failover.
         """
         found: list[Candidate] = []
         for task in self._listeners.held():
@@ -89,12 +98,16 @@ class Adoption:
             self._told.add(task.id)
             log.warning(
                 "task=%s of this host has lost its listener, and its files are not in our spool but at %s: start a "
-                "blueque-listener with that --spool, and it will be adopted", task.id, task.files,
+                "blueque-listener with that --spool, and it will be adopted",
+                task.id,
+                task.files,
             )
         return []
 
     def _removed(self, task: Task) -> Attempt | None:
-        """Return the attempt of ours if its process and its files are gone: nothing can tell how it ended."""
+        """Return the attempt of ours if its process and its files are gone: nothing can tell how it
+        ended.
+        """
         path = (task.files or "").partition(":")[2]
         is_here = process.shares_pids(task.fields)
         is_gone = is_here and not process.is_alive(task.pid or 0, task.fields)
@@ -105,16 +118,20 @@ class Adoption:
         log.info("release task=%s queue=%s: reserved by a former life", task.id, task.queue)
         try:
             self._listeners.of(task.queue).release(task, "former_life")
-        except NotOwner as error:                      # cancelled meanwhile
+        except NotOwner as error:  # cancelled meanwhile
             log.info("%s", error)
 
     def _is_alone(self, task: Task) -> bool:
-        """Tell whether a started task's listener has been found dead; of another boot or container that takes its lease."""
+        """Tell whether a started task's listener has been found dead; of another boot or container
+        that takes its lease.
+        """
         state = self._inspector.registration(task.queue or "", task.node or "").get("state")
         return task.status == "started" and state != "alive"
 
     def _in_spool(self, known: set[str]) -> list[Candidate]:
-        """Return open attempts that Redis has given up or that have been superseded; close those that are of no use."""
+        """Return open attempts that Redis has given up or that have been superseded; close those
+        that are of no use.
+        """
         found: list[Candidate] = []
         listeners = self._roster.alive()
         for pid, ticks, attempt in self._spool.open_attempts():
@@ -126,8 +143,15 @@ class Adoption:
             except (OSError, ValueError):
                 continue
             # Should that pid be another's by now, the process is gone for certain.
-            identity = {name: str(value) for name, value in process.identity(pid).items()} if is_running else {}
-            task, then = self._inspector.task(task_id), Task(task_id, {**fields, "pid_start": str(ticks), **identity})
+            identity = (
+                {name: str(value) for name, value in process.identity(pid).items()}
+                if is_running
+                else {}
+            )
+            task, then = (
+                self._inspector.task(task_id),
+                Task(task_id, {**fields, "pid_start": str(ticks), **identity}),
+            )
             if not self._listeners.has(then.queue):
                 continue
             kind = _kind(task, then, is_running or attempt.has_ended())
@@ -135,7 +159,9 @@ class Adoption:
                 _close(task, attempt)
             elif kind in ("lost", "superseded"):
                 found.append(Candidate(then, attempt, pid, kind))
-            elif kind == "watched" and not is_running and attempt.has_exit() and self._is_alone(task):
+            elif (
+                kind == "watched" and not is_running and attempt.has_exit() and self._is_alone(task)
+            ):
                 found.append(Candidate(task, attempt, pid, "orphan"))
         return found
 
@@ -144,16 +170,22 @@ def _unstarted(task: Task, attempt: Attempt) -> Candidate:
     """Return an attempt of ours that has begun, with what Redis has lost of its process."""
     pid, ticks = attempt.process
     # Not the ticks of the process that has the pid now: that one may be another's.
-    identity = {name: str(value) for name, value in process.identity(pid).items()} | {"pid_start": str(ticks)}
+    identity = {name: str(value) for name, value in process.identity(pid).items()} | {
+        "pid_start": str(ticks)
+    }
     return Candidate(Task(task.id, {**task.fields, **identity}), attempt, pid, "unstarted")
 
 
 def _kind(task: Task, then: Task, is_of_use: bool) -> str:
-    """Return what an open attempt is to its task: watched, lost, superseded, closed, or unknown, when Redis has lost it.
+    """Return what an open attempt is to its task: watched, lost, superseded, closed, or unknown,
+    when Redis has lost it.
 
     is_of_use: it still runs, or has left word of how it ended.
     """
-    is_another = task.status is not None and task.fields.get("created") != then.fields.get("created")     # by the same key
+    # by the same key
+    is_another = task.status is not None and task.fields.get("created") != then.fields.get(
+        "created"
+    )
     if task.status is None or ((task.attempt or 0) < (then.attempt or 0) and not is_another):
         return "unknown"
     if is_another or task.token != then.token:
@@ -167,6 +199,8 @@ def _kind(task: Task, then: Task, is_of_use: bool) -> str:
 
 def _close(task: Task, attempt: Attempt) -> None:
     try:
-        attempt.mark_reported(is_wanted=task.status in WAITING and bool(checkpoint.entries(attempt.path)))
-    except OSError as error:                           # a full disk: it is kept longer than need be
+        attempt.mark_reported(
+            is_wanted=task.status in WAITING and bool(checkpoint.entries(attempt.path))
+        )
+    except OSError as error:  # a full disk: it is kept longer than need be
         log.warning("cannot mark %s as reported: %s", attempt.path, error.strerror)

@@ -1,6 +1,7 @@
 """Watch: one attempt that runs, what it takes, and everything that may end it.
 
-It does not wait and knows no Redis: whoever waits calls `step` when `next_step` says so, and looks at `pidfd`.
+It does not wait and knows no Redis: whoever waits calls `step` when `next_step` says so, and looks
+    at `pidfd`.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from blueque.task_process import stack_dump
 
 log = logging.getLogger("blueque")
 
-SAMPLE = 10.0                                          # seconds between two looks at memory; short tasks are never looked at
-SAMPLE_LIMITED = 1.0                                   # the same under a memory limit
-STALL_STEPS = 10                                       # looks at the progress within a stall limit
-MEMORY_WARNING = 0.9                                   # part of the memory limit at which the warning comes
+SAMPLE = 10.0  # seconds between two looks at memory; short tasks are never looked at
+SAMPLE_LIMITED = 1.0  # the same under a memory limit
+STALL_STEPS = 10  # looks at the progress within a stall limit
+MEMORY_WARNING = 0.9  # part of the memory limit at which the warning comes
 NEVER = float("inf")
 
 
@@ -49,28 +50,40 @@ class Watch:
     ) -> None:
         self.instance = instance
         self.task, self.attempt, self.pid, self.is_child = task, attempt, pid, is_child
-        self._start = process.start_ticks(pid) if is_child else count_of(task.fields.get("pid_start"))
-        self.pidfd = _open(pid, task, is_child)        # None: the process is gone
-        # Of another boot or container: its pid, its session and its group are those of strangers here.
-        self._is_elsewhere = not is_child and bool(task.fields.get("boot")) and not process.shares_pids(task.fields)
-        self.reason: str | None = None                 # why we have ended it: an error_type, or cancelled, stopped, fenced
-        self.error = ""                                # the same in a sentence
-        self.lost_with: dict[str, str] = {}            # the listener that had it before us: lost_node, last_seen
+        self._start = (
+            process.start_ticks(pid) if is_child else count_of(task.fields.get("pid_start"))
+        )
+        self.pidfd = _open(pid, task, is_child)  # None: the process is gone
+        # Of another boot or container: its pid, its session and its group are those of strangers
+        # here.
+        self._is_elsewhere = (
+            not is_child and bool(task.fields.get("boot")) and not process.shares_pids(task.fields)
+        )
+        # why we have ended it: an error_type, or cancelled, stopped, fenced
+        self.reason: str | None = None
+        self.error = ""  # the same in a sentence
+        # the listener that had it before us: lost_node, last_seen
+        self.lost_with: dict[str, str] = {}
         self._limits = limits
         began = attempt.began_at()
         self._began = time.monotonic() if began is None else began
         self._tree = tree
-        # At once when it is adopted: what it leaves will not come to us, and is known only if it was seen before.
-        self._sample_at = self._began + (SAMPLE if limits.memory is None else SAMPLE_LIMITED) if is_child else 0.0
-        self.bars: object = None                       # another as soon as one moves of the bars that it draws
+        # At once when it is adopted: what it leaves will not come to us, and is known only if it
+        # was seen before.
+        self._sample_at = (
+            self._began + (SAMPLE if limits.memory is None else SAMPLE_LIMITED) if is_child else 0.0
+        )
+        self.bars: object = None  # another as soon as one moves of the bars that it draws
         self._progress: object = None
         self._progressed_at = time.monotonic()
-        self._stall_at = NEVER if limits.stall is None else self._progressed_at + limits.stall / STALL_STEPS
+        self._stall_at = (
+            NEVER if limits.stall is None else self._progressed_at + limits.stall / STALL_STEPS
+        )
         self._warned: set[str] = set()
-        self._stack = task.fields.get("stack")         # answered by the listener that had it before us
-        self._asked_for: dict[str, None] = {}          # why it should come to an end by itself, in order
+        self._stack = task.fields.get("stack")  # answered by the listener that had it before us
+        self._asked_for: dict[str, None] = {}  # why it should come to an end by itself, in order
         self._kill_at = NEVER
-        self._stopping: Stopping | None = None         # of what is left when the process itself has ended
+        self._stopping: Stopping | None = None  # of what is left when the process itself has ended
 
     @property
     def next_step(self) -> float:
@@ -91,7 +104,12 @@ class Watch:
             self._hold_to_time(now)
             self._hold_to_progress(now)
         elif now >= self._kill_at:
-            log.warning("killing task=%s pid=%d after a grace of %g s", self.task.id, self.pid, self._limits.grace)
+            log.warning(
+                "killing task=%s pid=%d after a grace of %g s",
+                self.task.id,
+                self.pid,
+                self._limits.grace,
+            )
             self._signal(signal.SIGKILL)
             self._kill_at = NEVER
 
@@ -113,7 +131,9 @@ class Watch:
             log.warning("cannot ask task=%s to stop: %s", self.task.id, error.strerror)
 
     def _withdraw(self, reason: str) -> None:
-        """Let the task go on, if it was asked to stop for this reason only and has not taken notice."""
+        """Let the task go on, if it was asked to stop for this reason only and has not taken
+        notice.
+        """
         if reason not in self._asked_for:
             return
         del self._asked_for[reason]
@@ -126,7 +146,8 @@ class Watch:
             log.warning("task=%s stays asked to stop: %s", self.task.id, error.strerror)
 
     def show_stack(self, mark: str | None) -> str | None:
-        """Have the task show where it is, if somebody has asked since the last time; return why it cannot.
+        """Have the task show where it is, if somebody has asked since the last time; return why it
+        cannot.
 
         mark: of who asked last; behind it, when he has been told that it cannot, the reason.
         """
@@ -153,9 +174,11 @@ class Watch:
         self._stall_at = NEVER
 
     def end_the_rest(self, strays: set[int] | None) -> float | None:
-        """The process having ended, end what it has left running; return when to call again, None when nothing is left.
+        """The process having ended, end what it has left running; return when to call again, None
+        when nothing is left.
 
-        strays: children that have come to us; None when others may have got them, so that all processes are looked at.
+        strays: children that have come to us; None when others may have got them, so that all
+            processes are looked at.
         """
         if self._is_elsewhere:
             return None
@@ -174,7 +197,10 @@ class Watch:
         """Return what the attempt took, as far as it is known: memory_peak, cpu_seconds, leaked."""
         found: dict[str, Any] = {}
         if self._tree is not None:
-            found = {"memory_peak": self._tree.peak_memory, "cpu_seconds": round(self._tree.cpu_seconds, 3)}
+            found = {
+                "memory_peak": self._tree.peak_memory,
+                "cpu_seconds": round(self._tree.cpu_seconds, 3),
+            }
         if self._stopping is not None and self._stopping.ended:
             found["leaked"] = self._stopping.ended
         return found
@@ -201,9 +227,11 @@ class Watch:
             return
         if usage.memory <= limit * MEMORY_WARNING:
             return
-        used = self._get_tree().measure_memory()       # what they share counted once
+        used = self._get_tree().measure_memory()  # what they share counted once
         if used > limit:
-            self.end("memory_limit", f"memory_limit of {limit:,} bytes exceeded with {used:,} bytes")
+            self.end(
+                "memory_limit", f"memory_limit of {limit:,} bytes exceeded with {used:,} bytes"
+            )
         elif used > limit * MEMORY_WARNING:
             self._warn("memory_limit")
 
@@ -228,7 +256,10 @@ class Watch:
             self._withdraw("stall_limit")
         silent = now - self._progressed_at
         if silent >= limit:
-            self.end("stall_limit", f"stall_limit of {limit:g} s exceeded, no progress for {silent:.1f} s")
+            self.end(
+                "stall_limit",
+                f"stall_limit of {limit:g} s exceeded, no progress for {silent:.1f} s",
+            )
         elif silent >= limit - self._limits.lead:
             self._warn("stall_limit")
         self._stall_at = min(now + limit / STALL_STEPS, self._progressed_at + limit)
@@ -240,7 +271,9 @@ class Watch:
         return self.attempt.told(), self.attempt.wrote_progress()
 
     def _warn(self, limit: str) -> None:
-        """Tell the task, and it alone, that a limit is near: SIGUSR1, if somebody wants such warnings."""
+        """Tell the task, and it alone, that a limit is near: SIGUSR1, if somebody wants such
+        warnings.
+        """
         if limit in self._warned or self._limits.lead <= 0:
             return
         self._warned.add(limit)
@@ -254,7 +287,9 @@ class Watch:
 
 
 def tree_of(task: Task, pid: int) -> Tree | None:
-    """Return the processes of an attempt that somebody else has started, as they are; None: gone, or elsewhere."""
+    """Return the processes of an attempt that somebody else has started, as they are; None: gone,
+    or elsewhere.
+    """
     if pid < 2 or not process.shares_pids(task.fields) or not process.is_alive(pid, task.fields):
         return None
     tree = Tree(pid, count_of(task.fields.get("pid_start")))
@@ -268,7 +303,8 @@ def _open(pid: int, task: Task, is_child: bool) -> int | None:
         pidfd = os.pidfd_open(pid)
     except OSError:
         return None
-    # With the descriptor in hand the pid cannot become another's unseen. A child of ours is a zombie at worst.
+    # With the descriptor in hand the pid cannot become another's unseen. A child of ours is a
+    # zombie at worst.
     if is_child or (process.shares_pids(task.fields) and process.is_alive(pid, task.fields)):
         return pidfd
     os.close(pidfd)

@@ -1,4 +1,6 @@
-"""Checkpoints: how they come from the files of an attempt to Redis, and to the files of the next attempt."""
+"""Checkpoints: how they come from the files of an attempt to Redis, and to the files of the next
+attempt.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,11 @@ from blueque.system import hosts
 
 log = logging.getLogger("blueque")
 
-PACE = 1.0                                             # seconds between two looks
-SHARE = 10                                             # a look that took long is followed by a rest so many times as long
-TRIES = 5                                              # to read value and directory while neither changes
-_WAIT_FOR = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)     # what may be better in a while
+PACE = 1.0  # seconds between two looks
+SHARE = 10  # a look that took long is followed by a rest so many times as long
+TRIES = 5  # to read value and directory while neither changes
+# what may be better in a while
+_WAIT_FOR = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 
 
 class Teller:
@@ -34,10 +37,11 @@ class Teller:
 
     def __init__(self, attempt: Attempt, limit: int) -> None:
         self._path, self._limit = attempt.path, limit
-        self._mark: Mark | None = None                 # of what Redis has
+        self._mark: Mark | None = None  # of what Redis has
         self._marks: object = None
         self._has_looked = False
-        self._known: frozenset[str] | None = None      # parts of which Redis may have something; None: not looked at yet
+        # parts of which Redis may have something; None: not looked at yet
+        self._known: frozenset[str] | None = None
         self._is_all_told = False
         self._said: set[str] = set()
         self._next_look = 0.0
@@ -59,7 +63,8 @@ class Teller:
         except RedisRefused as error:
             if error.code != "WRONGTYPE":
                 raise
-            log.error("checkpoint task=%s: %s", task.id, error)     # somebody else's key: the end has to be told
+            # somebody else's key: the end has to be told
+            log.error("checkpoint task=%s: %s", task.id, error)
         self._is_all_told = True
 
     def _tell(self, client: Client, task: Task, is_over: bool) -> None:
@@ -72,8 +77,12 @@ class Teller:
             client.get_processor(task).checkpoint(parts)
         self._mark, self._marks, self._has_looked = mark, marks, True
 
-    def _look(self, task: Task, is_over: bool) -> tuple[dict[str, str | None], Mark | None, object] | None:
-        """Return what is to be told, and what it is known by; None: value and directory could not be read together."""
+    def _look(
+        self, task: Task, is_over: bool
+    ) -> tuple[dict[str, str | None], Mark | None, object] | None:
+        """Return what is to be told, and what it is known by; None: value and directory could not
+        be read together.
+        """
         for _ in range(TRIES):
             found = checkpoint.entries(self._path) or []
             mark, marks = checkpoint.mark(self._path), checkpoint.marks(found)
@@ -84,11 +93,14 @@ class Teller:
                 if files is None:
                     return None
                 parts |= files
-            # As long as nothing comes or goes there, what the value names is among what we have read.
+            # As long as nothing comes or goes there, what the value names is among what we have
+            # read.
             if _names(checkpoint.entries(self._path) or []) == _names(found):
                 return parts, mark, marks
         self._say(
-            "pace", "checkpoint task=%s: its directory changes faster than it can be read; the one before counts", task.id
+            "pace",
+            "checkpoint task=%s: its directory changes faster than it can be read; the one before counts",
+            task.id,
         )
         return None
 
@@ -100,8 +112,12 @@ class Teller:
         value = checkpoint.read(self._path, self._limit) if mark[1] <= self._limit else None
         if value is None:
             self._say(
-                "value", "checkpoint task=%s: %s/%s is no JSON, or takes more than %s bytes; the one before counts",
-                task.id, self._path, checkpoint.VALUE, f"{self._limit:,}",
+                "value",
+                "checkpoint task=%s: %s/%s is no JSON, or takes more than %s bytes; the one before counts",
+                task.id,
+                self._path,
+                checkpoint.VALUE,
+                f"{self._limit:,}",
             )
             return {}
         return {"value": value}
@@ -114,13 +130,23 @@ class Teller:
             packed = checkpoint.pack(self._path, found, self._limit)
         except TooMuch:
             self._say(
-                "files", "checkpoint task=%s: %s/%s takes more than %s bytes when it is packed, and stays on this host",
-                task.id, self._path, checkpoint.DIRECTORY, f"{self._limit:,}",
+                "files",
+                "checkpoint task=%s: %s/%s takes more than %s bytes when it is packed, and stays on this host",
+                task.id,
+                self._path,
+                checkpoint.DIRECTORY,
+                f"{self._limit:,}",
             )
-            return {"files": None, "files_left": f"{hosts.host_name()}:{self._path}/{checkpoint.DIRECTORY}"}
+            return {
+                "files": None,
+                "files_left": f"{hosts.host_name()}:{self._path}/{checkpoint.DIRECTORY}",
+            }
         except OSError as error:
             self._say(
-                "disk", "checkpoint task=%s: its directory cannot be read: %s; the one before counts", task.id, error
+                "disk",
+                "checkpoint task=%s: its directory cannot be read: %s; the one before counts",
+                task.id,
+                error,
             )
             return None
         return {"files": binascii.b2a_base64(packed, newline=False).decode(), "files_left": None}
@@ -137,7 +163,7 @@ class Teller:
             self._known = known
             try:
                 checkpoint.note_known(self._path, known)
-            except OSError:                            # a full disk: we know it ourselves
+            except OSError:  # a full disk: we know it ourselves
                 pass
 
     def _say(self, kind: str, message: str, *values: object) -> None:
@@ -154,7 +180,8 @@ def _names(found: list[Entry]) -> list[tuple[str, int]]:
 def carry(spool: Spool, task: Task, attempt: Attempt, kept: Mapping[str, str], limit: int) -> None:
     """Have an attempt find what the one before has left, here or in Redis. Raises OSError.
 
-    kept: what Redis has. The files of an attempt that is not older are newer: Redis may have been away when it ended.
+    kept: what Redis has. The files of an attempt that is not older are newer: Redis may have been
+        away when it ended.
     """
     kept = _trusted(task, kept)
     value, directory = _left_here(spool, task, int(kept.get("attempt", "0")), limit)
@@ -166,8 +193,10 @@ def carry(spool: Spool, task: Task, attempt: Attempt, kept: Mapping[str, str], l
     except OSError as error:
         if error.errno in _WAIT_FOR:
             raise
-        log.error("checkpoint task=%s: its directory cannot be had, it begins without: %s", task.id, error)
-    except Exception:                                  # a task may have left anything in it
+        log.error(
+            "checkpoint task=%s: its directory cannot be had, it begins without: %s", task.id, error
+        )
+    except Exception:  # a task may have left anything in it
         log.exception("checkpoint task=%s: its directory cannot be had, it begins without", task.id)
     names = {"value": checkpoint.VALUE, "files": checkpoint.DIRECTORY}
     handed = {part for part, name in names.items() if os.path.exists(f"{attempt.path}/{name}")}
@@ -178,14 +207,20 @@ def carry(spool: Spool, task: Task, attempt: Attempt, kept: Mapping[str, str], l
 
 
 def _carry_directory(
-    spool: Spool, task: Task, attempt: Attempt, directory: str | None, kept: Mapping[str, str], limit: int
+    spool: Spool,
+    task: Task,
+    attempt: Attempt,
+    directory: str | None,
+    kept: Mapping[str, str],
+    limit: int,
 ) -> None:
-    if os.path.isdir(f"{attempt.path}/{checkpoint.DIRECTORY}"):      # from a try before, when the disk was full
+    # from a try before, when the disk was full
+    if os.path.isdir(f"{attempt.path}/{checkpoint.DIRECTORY}"):
         return
     if directory is not None:
         try:
             checkpoint.carry(directory, attempt.path, is_in_use=spool.is_in_use(directory))
-        except FileNotFoundError:                      # pruned just now
+        except FileNotFoundError:  # pruned just now
             pass
         else:
             return
@@ -197,13 +232,25 @@ def _carry_directory(
         else:
             if left_out:
                 names = ", ".join(left_out)
-                log.warning("checkpoint task=%s: left out what would reach outside of its directory: %s", task.id, names)
+                log.warning(
+                    "checkpoint task=%s: left out what would reach outside of its directory: %s",
+                    task.id,
+                    names,
+                )
     elif "files_left" in kept:
         host, _, path = kept["files_left"].partition(":")
         if hosts.has_been_this_machine(host) and not os.path.isdir(path):
-            log.warning("checkpoint task=%s: its directory %s was removed, for its age or for want of room", task.id, path)
+            log.warning(
+                "checkpoint task=%s: its directory %s was removed, for its age or for want of room",
+                task.id,
+                path,
+            )
         else:
-            log.warning("checkpoint task=%s: its directory was too large to come here from %s", task.id, kept["files_left"])
+            log.warning(
+                "checkpoint task=%s: its directory was too large to come here from %s",
+                task.id,
+                kept["files_left"],
+            )
 
 
 def _trusted(task: Task, kept: Mapping[str, str]) -> Mapping[str, str]:
@@ -211,14 +258,21 @@ def _trusted(task: Task, kept: Mapping[str, str]) -> Mapping[str, str]:
     if not kept or kept.get("created") != task.fields.get("created"):
         return {}
     number = kept.get("attempt", "0")
-    if not (number.isdecimal() and len(number) < 10) or not checkpoint.is_json(kept.get("value", "null")):
-        log.error("checkpoint task=%s: what Redis has is not what we have written; it begins without", task.id)
+    if not (number.isdecimal() and len(number) < 10) or not checkpoint.is_json(
+        kept.get("value", "null")
+    ):
+        log.error(
+            "checkpoint task=%s: what Redis has is not what we have written; it begins without",
+            task.id,
+        )
         return {}
     return kept
 
 
 def _left_here(spool: Spool, task: Task, known: int, limit: int) -> tuple[str | None, str | None]:
-    """Return the newest value in this spool, and the attempt that has the newest directory; not older than `known`."""
+    """Return the newest value in this spool, and the attempt that has the newest directory; not
+    older than `known`.
+    """
     value: str | None = None
     directory: str | None = None
     for number, old in spool.earlier(task.id, task.fields):
@@ -228,6 +282,6 @@ def _left_here(spool: Spool, task: Task, known: int, limit: int) -> tuple[str | 
             value = checkpoint.read(old.path, limit)
         if directory is None and os.path.isdir(f"{old.path}/{checkpoint.DIRECTORY}"):
             directory = old.path
-        if old.has_begun():                            # else what it was to find may not have come to it yet
+        if old.has_begun():  # else what it was to find may not have come to it yet
             break
     return value, directory

@@ -1,4 +1,6 @@
-"""Orders: what a listener is told by signals and by the death of its master, and how it waits without becoming deaf."""
+"""Orders: what a listener is told by signals and by the death of its master, and how it waits
+without becoming deaf.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +25,16 @@ log = logging.getLogger("blueque")
 T = TypeVar("T")
 
 OF_MASTER = (signal.SIGUSR2, signal.SIGUSR1, signals.PAUSE, signals.OUT_OF_TIME)
-_CAUSES = (None, "a signal", "an order")               # of a pause
-LAST_ANSWER = 1.0                                      # seconds for which an answer is waited for once an order has come
+_CAUSES = (None, "a signal", "an order")  # of a pause
+LAST_ANSWER = 1.0  # seconds for which an answer is waited for once an order has come
 
 
 class Order(enum.IntEnum):
     """What a listener has been told. It only ever grows."""
 
     WORK = 0
-    DRAIN = 1                                          # take nothing new; leave when the task has ended
-    STOP = 2                                           # end the task, too
+    DRAIN = 1  # take nothing new; leave when the task has ended
+    STOP = 2  # end the task, too
 
 
 class OrderCame(Exception):
@@ -42,8 +44,9 @@ class OrderCame(Exception):
 class Pause:
     """Whether the listeners of one master take nothing new.
 
-    The master and all that it forks share the value, so that a listener which could not hear for a while, or is forked
-    later, finds the last word. Two signals that wait at the same time may be delivered in any order.
+    The master and all that it forks share the value, so that a listener which could not hear for a
+    while, or is forked later, finds the last word. Two signals that wait at the same time may be
+    delivered in any order.
     """
 
     def __init__(self) -> None:
@@ -70,17 +73,27 @@ class Orders:
     """
 
     def __init__(
-        self, lifeline: int | None, obeys_terminal: bool, on_child_end: Callable[[], None], pause: Pause | None = None,
+        self,
+        lifeline: int | None,
+        obeys_terminal: bool,
+        on_child_end: Callable[[], None],
+        pause: Pause | None = None,
         max_runtime: float | None = None,
     ) -> None:
         self.now = Order.WORK
-        self.why_stopped = "stopped by operator"       # in a sentence, for the error of the task
+        self.why_stopped = "stopped by operator"  # in a sentence, for the error of the task
         self._max_runtime = max_runtime
-        self.wants_end = False                         # the task should come to an end, if it can go on elsewhere
+        self.wants_end = False  # the task should come to an end, if it can go on elsewhere
         self.pause = pause or Pause()
         self._lifeline, self._on_child_end = lifeline, on_child_end
-        # The others are words of our master; a program of the user's own may have its own use for them.
-        numbers = [signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD, *([] if lifeline is None else OF_MASTER)]
+        # The others are words of our master; a program of the user's own may have its own use for
+        # them.
+        numbers = [
+            signal.SIGTERM,
+            signal.SIGQUIT,
+            signal.SIGCHLD,
+            *([] if lifeline is None else OF_MASTER),
+        ]
         self._numbers = [*numbers, *([signal.SIGINT] if obeys_terminal else [])]
         self._signals: signals.Signals | None = None
         self._echoes = signals.Echoes()
@@ -95,7 +108,7 @@ class Orders:
             self._signals = signals.Signals(self._numbers)
             if self._lifeline is not None:
                 signals.show_stacks_on(signal.SIGUSR1)
-            signals.unblock(self._numbers)             # our master has held them back until somebody listens
+            signals.unblock(self._numbers)  # our master has held them back until somebody listens
 
     def close(self) -> None:
         """Put back what was done with signals before."""
@@ -103,7 +116,7 @@ class Orders:
             if self._lifeline is not None:
                 signals.show_no_stacks_on(signal.SIGUSR1)
             self._signals.restore()
-            if self._lifeline is not None:             # nothing that our master may still say shall end us now
+            if self._lifeline is not None:  # nothing that our master may still say shall end us now
                 signals.ignore(OF_MASTER)
 
     def forget(self) -> None:
@@ -116,7 +129,9 @@ class Orders:
             signals.discard([*OF_MASTER, signal.SIGHUP])
 
     def look(self, seconds: float, descriptors: Iterable[int] = ()) -> set[int]:
-        """Wait for any of the descriptors, a signal or the time, and obey; return which descriptors are ready."""
+        """Wait for any of the descriptors, a signal or the time, and obey; return which descriptors
+        are ready.
+        """
         own = [] if self._signals is None else [self._signals.fileno()]
         if self._lifeline is not None and self.now is Order.WORK:
             own.append(self._lifeline)
@@ -129,14 +144,17 @@ class Orders:
         return ready
 
     def has_answer(self, connection: Connection) -> bool:
-        """Wait for the answer to a command; not for long once an order has come, for Redis may stand still."""
+        """Wait for the answer to a command; not for long once an order has come, for Redis may
+        stand still.
+        """
         deadline = time.monotonic() + (LAST_ANSWER if self.now is Order.STOP else REPLY_TIMEOUT)
         before = self.now
         while (seconds := deadline - time.monotonic()) > 0:
             if connection.fileno() in self.look(seconds, [connection.fileno()]):
                 return True
             if self.now is not before:
-                # The answer to a pop is worth a moment: without it the task stays in the list of a listener that leaves.
+                # The answer to a pop is worth a moment: without it the task stays in the list of a
+                # listener that leaves.
                 before, deadline = self.now, min(deadline, time.monotonic() + LAST_ANSWER)
         return connection.wait(0)
 
@@ -148,11 +166,13 @@ class Orders:
         fatal: Iterable[str] = (),
         meanwhile: Callable[[], float] = lambda: float("inf"),
     ) -> T:
-        """Call until Redis does it. Raises OrderCame when the order `until` comes first, and what is `fatal` as it is.
+        """Call until Redis does it. Raises OrderCame when the order `until` comes first, and what
+        is `fatal` as it is.
 
-        meanwhile: called before each pause; returns after how many seconds at the latest it is to be called again.
+        meanwhile: called before each pause; returns after how many seconds at the latest it is to
+            be called again.
         """
-        may_try_again = True                           # once more after the order: what broke may have been its doing
+        may_try_again = True  # once more after the order: what broke may have been its doing
         while True:
             try:
                 value = action()
@@ -175,20 +195,23 @@ class Orders:
         if number == signal.SIGCHLD:
             self._on_child_end()
             return
-        if number == signals.PAUSE:                    # it has cut short what we waited for
+        if number == signals.PAUSE:  # it has cut short what we waited for
             return
         if number == signal.SIGUSR1:
             log.warning("SIGUSR1: the stacks of listener pid=%d are above", os.getpid())
             return
-        if number == signal.SIGUSR2:                   # our master leaves or replaces us, and the task is to go on
+        if number == signal.SIGUSR2:  # our master leaves or replaces us, and the task is to go on
             self.now = max(self.now, Order.DRAIN)
             return
         self.wants_end = True
         if number == signals.OUT_OF_TIME and self.now is not Order.STOP:
-            self.why_stopped = f"stopped: the listener's --max-runtime of {self._max_runtime or 0:g} s has passed"
+            self.why_stopped = (
+                f"stopped: the listener's --max-runtime of {self._max_runtime or 0:g} s has passed"
+            )
         if number in (signal.SIGQUIT, signals.OUT_OF_TIME):
             self.now = Order.STOP
-        elif self._lifeline is not None:               # our master has SIGQUIT for more; a second SIGTERM is somebody else's
+        elif self._lifeline is not None:
+            # our master has SIGQUIT for more; a second SIGTERM is somebody else's
             self.now = max(self.now, Order.DRAIN)
         elif not self._echoes.is_one(number):
             self.now = Order.DRAIN if self.now is Order.WORK else Order.STOP

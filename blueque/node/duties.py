@@ -1,4 +1,6 @@
-"""Upkeep: what a listener does from time to time, idle or busy: beat, look after others, put due tasks in line."""
+"""Upkeep: what a listener does from time to time, idle or busy: beat, look after others, put due
+tasks in line.
+"""
 
 from __future__ import annotations
 
@@ -21,37 +23,54 @@ from blueque.system.outage import Trouble
 log = logging.getLogger("blueque")
 
 T = TypeVar("T")
-PAUSE: Final = "pause"                                 # an order to take nothing
-WORK: Final = "work"                                   # an order to take tasks again
-TOGETHER = 0.2                                         # of the time between two beats: so early a duty may be done
-BEATS_TO_A_LOOK = 6                                    # at what is old enough to go: it is in no hurry
-AFTER_TROUBLE = 1.0                                    # seconds until it is tried again
+PAUSE: Final = "pause"  # an order to take nothing
+WORK: Final = "work"  # an order to take tasks again
+TOGETHER = 0.2  # of the time between two beats: so early a duty may be done
+BEATS_TO_A_LOOK = 6  # at what is old enough to go: it is in no hurry
+AFTER_TROUBLE = 1.0  # seconds until it is tried again
 
 
 class Upkeep:
-    """The regular duties of one listener, in all its queues. None of them waits, but for an answer from Redis."""
+    """The regular duties of one listener, in all its queues. None of them waits, but for an answer
+    from Redis.
+    """
 
     def __init__(
-        self, client: Client, listeners: ListenerGroup, defaults: Defaults, spool: Spool, orders: Orders, trouble: Trouble,
+        self,
+        client: Client,
+        listeners: ListenerGroup,
+        defaults: Defaults,
+        spool: Spool,
+        orders: Orders,
+        trouble: Trouble,
         on_beat: Callable[[], object] = lambda: None,
     ) -> None:
-        self._client, self._listeners, self._defaults, self._spool = client, listeners, defaults, spool
+        self._client, self._listeners, self._defaults, self._spool = (
+            client,
+            listeners,
+            defaults,
+            spool,
+        )
         self._orders, self._trouble, self._on_beat = orders, trouble, on_beat
         self._recovery = client.get_recoveries(listeners.queues)
-        self._retention = client.get_retention({queue: defaults.of(queue).retention for queue in listeners.queues})
+        self._retention = client.get_retention(
+            {queue: defaults.of(queue).retention for queue in listeners.queues}
+        )
         self._next_beat = self._next_look = self._next_promotion = 0.0
         # Nobody waits for it, so it does not come at the start, when there is other work.
         first = time.monotonic() + BEATS_TO_A_LOOK * defaults.timing.beat
         self._next_deletion = first if self._retention.is_asked_for else float("inf")
         self._orphans: list[Task] = []
         self._is_leaving_known = False
-        self._known_pause: str = WORK                  # what our registrations say of it, as last written or read
-        self._held: tuple[tuple[str, str], ...] = ()   # what our own lists had at the last beat
-        self.is_drained = False                        # somebody has left us the order to drain
-        self.oom_kills = 0                             # of this machine, as counted at our last beat
+        self._known_pause: str = WORK  # what our registrations say of it, as last written or read
+        self._held: tuple[tuple[str, str], ...] = ()  # what our own lists had at the last beat
+        self.is_drained = False  # somebody has left us the order to drain
+        self.oom_kills = 0  # of this machine, as counted at our last beat
 
     def register(self, fatal: Iterable[str] = ()) -> None:
-        """Register where we are not registered, however long it takes. Raises what is `fatal`, and OrderCame."""
+        """Register where we are not registered, however long it takes. Raises what is `fatal`, and
+        OrderCame.
+        """
         self._orders.insist(self._register, self._trouble, until=Order.DRAIN, fatal=fatal)
         self._on_beat()
         self._next_beat = time.monotonic() + self._defaults.timing.beat
@@ -70,14 +89,18 @@ class Upkeep:
         standing = None
         if self._orders.now is not Order.WORK and not self._is_leaving_known:
             self._announce()
-        elif self._orders.now is Order.WORK and self._orders.is_paused is not (self._known_pause == PAUSE):
+        elif self._orders.now is Order.WORK and self._orders.is_paused is not (
+            self._known_pause == PAUSE
+        ):
             self._announce_pause()
         now = time.monotonic()
-        # What is nearly due is done along with what is due: an idle listener then wakes up once for all of it.
+        # What is nearly due is done along with what is due: an idle listener then wakes up once for
+        # all of it.
         horizon = now + TOGETHER * self._defaults.timing.beat if self._next_duty <= now else now
         if horizon >= self._next_beat or self._listeners.has_order:
             standing = self.beat(watched)
-        if self._orders.now is Order.STOP:             # there is more urgent than to wait for Redis on behalf of others
+        # there is more urgent than to wait for Redis on behalf of others
+        if self._orders.now is Order.STOP:
             return standing
         if horizon >= self._next_look:
             self.look_after_others()
@@ -101,15 +124,21 @@ class Upkeep:
         return bool(self._unwatched(watched))
 
     def take_unwatched(self, watched: str | None = None) -> list[tuple[str, str]]:
-        """Return the tasks of our own lists besides this one, as the last beat saw them, each as (queue, id)."""
+        """Return the tasks of our own lists besides this one, as the last beat saw them, each as
+        (queue, id).
+        """
         unwatched, self._held = self._unwatched(watched), ()
         return unwatched
 
     def _unwatched(self, watched: str | None) -> list[tuple[str, str]]:
-        # Idle, one that is unsure looks through its list by itself, and knows the tokens that it has used. Busy, it does
-        # not come to that, perhaps for days. No call that it gave up on can arrive any more: it has beaten since.
-        return [(queue, task) for queue, task in self._held
-                if task != watched and (watched is not None or not self._listeners.of(queue).is_unsure)]
+        # Idle, one that is unsure looks through its list by itself, and knows the tokens that it
+        # has used. Busy, it does not come to that, perhaps for days. No call that it gave up on can
+        # arrive any more: it has beaten since.
+        return [
+            (queue, task)
+            for queue, task in self._held
+            if task != watched and (watched is not None or not self._listeners.of(queue).is_unsure)
+        ]
 
     def look_after_others(self) -> None:
         """See which other listeners have died, and to what they left."""
@@ -136,7 +165,9 @@ class Upkeep:
         self.register()
 
     def beat(self, watched: str | None) -> Standing | None:
-        """Beat, having registered again if need be. Return how the task that we watch stands, None if Redis has not told."""
+        """Beat, having registered again if need be. Return how the task that we watch stands, None
+        if Redis has not told.
+        """
         self.oom_kills = process.out_of_memory_kills()
         for listener in self._listeners:
             listener.has_order = False
@@ -167,9 +198,11 @@ class Upkeep:
     def _register(self) -> None:
         for listener in self._listeners:
             if listener.instance is None:
-                listener.register(self._defaults.timing, self._spool.root, self._defaults.of(listener.queue).retry)
+                listener.register(
+                    self._defaults.timing, self._spool.root, self._defaults.of(listener.queue).retry
+                )
                 self._recovery.own(listener.queue, listener.node)
-                self._known_pause = WORK               # an order goes with the registration
+                self._known_pause = WORK  # an order goes with the registration
                 if self._orders.now is Order.WORK and (by := self._orders.pause.by):
                     listener.announce(PAUSE, by)
                     self._known_pause = PAUSE
@@ -186,12 +219,14 @@ class Upkeep:
             log.debug("cannot announce that we leave: %s", error)
 
     def _announce_pause(self) -> None:
-        """Let everybody see whether we take anything; tried again at the next look if Redis is away."""
+        """Let everybody see whether we take anything; tried again at the next look if Redis is
+        away.
+        """
         by = self._orders.pause.by
         try:
             self._listeners.announce(PAUSE if by else WORK, by or "a signal")
             self._known_pause = PAUSE if by else WORK
-            if by:                         # a call may have been lost when our waiting was cut short
+            if by:  # a call may have been lost when our waiting was cut short
                 self._listeners.wake(self._listeners.queues)
         except (RedisAway, RedisRefused, Contended) as error:
             log.debug("cannot announce that we pause or go on: %s", error)
@@ -200,21 +235,28 @@ class Upkeep:
         """Obey an order to take nothing or to take tasks again, with all listeners of our master."""
         is_wanted = order == PAUSE
         self._known_pause = order
-        if self._orders.is_paused is not is_wanted:    # else another listener of our master was faster
+        # else another listener of our master was faster
+        if self._orders.is_paused is not is_wanted:
             self._orders.pause.by = "an order" if is_wanted else None
-            log.warning("told to %s", "pause: taking nothing new; what runs, runs on" if is_wanted
-                        else "resume: taking tasks again")
+            log.warning(
+                "told to %s",
+                "pause: taking nothing new; what runs, runs on"
+                if is_wanted
+                else "resume: taking tasks again",
+            )
 
     def _promote(self) -> None:
-        """Put due tasks of our own queues in line, a hundred at most of each: there may be a million, and we have other
-        duties."""
+        """Put due tasks of our own queues in line, a hundred at most of each: there may be a
+        million, and we have other duties.
+        """
         self._next_promotion = time.monotonic() + self._defaults.timing.beat
         try:
             for queue in self._due():
                 if self._client.get_queue(queue).enqueue_due_batch():
-                    self._next_promotion = 0.0         # there may be more
+                    self._next_promotion = 0.0  # there may be more
         except (RedisAway, RedisRefused, Contended) as error:
-            # Said by whoever is hindered by it; a scheduler may do it, and other queues are no worse for it.
+            # Said by whoever is hindered by it; a scheduler may do it, and other queues are no
+            # worse for it.
             log.debug("enqueue_due queues=%s: %s", ",".join(self._listeners.queues), error)
 
     def _delete_old(self) -> None:
@@ -222,7 +264,7 @@ class Upkeep:
         self._next_deletion = time.monotonic() + BEATS_TO_A_LOOK * self._defaults.timing.beat
         try:
             if self._retention.step():
-                self._next_deletion = time.monotonic() + self._retention.rest     # there may be more
+                self._next_deletion = time.monotonic() + self._retention.rest  # there may be more
         except (RedisAway, RedisRefused, Contended) as error:
             log.debug("prune queues=%s: %s", ",".join(self._listeners.queues), error)
 

@@ -18,15 +18,18 @@ from blueque.task_process.import_ahead import import_for_daemon
 
 
 class ForkingRunner:
-    """Takes tasks from a queue, or from several, and runs `task_callback(task)` for each in a process of its own.
+    """Takes tasks from a queue, or from several, and runs `task_callback(task)` for each in a
+    process of its own.
 
-    The program that runs it must be single-threaded at that time, as for any fork. SIGTERM or Ctrl-C: it takes nothing new
-    and returns when its task has ended; the second one stops the task.
+    The program that runs it must be single-threaded at that time, as for any fork. SIGTERM or
+    Ctrl-C: it takes nothing new and returns when its task has ended; the second one stops the task.
 
-    spool: the directory for the files of attempts; BLUEQUE_SPOOL, else ~/.local/state/blueque/spool.
+    spool: the directory for the files of attempts; BLUEQUE_SPOOL, else
+        ~/.local/state/blueque/spool.
     task_callback: a plain function of one argument, the task. Raises InvalidInput for another.
     grace: seconds between SIGTERM and SIGKILL when a task is stopped.
-    select: from which of several queues to take, see selection.py; else from the first that has work.
+    select: from which of several queues to take, see selection.py; else from the first that has
+        work.
     """
 
     def __init__(
@@ -58,7 +61,14 @@ class ForkingRunner:
         spool = Spool(self._spool or units.spool(), limit)
         defaults = Defaults(units.timing(), Limits(grace=self._grace))
         Slot(
-            self._client, self._queues, life, spool, defaults, select=self._select, is_warm=False, obeys_terminal=True
+            self._client,
+            self._queues,
+            life,
+            spool,
+            defaults,
+            select=self._select,
+            is_warm=False,
+            obeys_terminal=True,
         ).run()
 
     def _get_callback(self) -> Any:

@@ -25,7 +25,7 @@ from blueque.task_process.handshake import Word, announce, open_gate
 
 log = logging.getLogger("blueque")
 
-LOOK_FOR_ROOM = 2.0                                    # seconds between two looks at a full disk or process table
+LOOK_FOR_ROOM = 2.0  # seconds between two looks at a full disk or process table
 
 
 class Launcher:
@@ -47,13 +47,26 @@ class Launcher:
         trouble: Trouble,
         spool_trouble: Trouble,
     ) -> None:
-        self._client, self._listeners, self._spool, self._spares, self._pool = client, listeners, spool, spares, pool
+        self._client, self._listeners, self._spool, self._spares, self._pool = (
+            client,
+            listeners,
+            spool,
+            spares,
+            pool,
+        )
         self._defaults = defaults
-        self._orders, self._upkeep, self._trouble, self._spool_trouble = orders, upkeep, trouble, spool_trouble
-        self._claim: Claim | None = None               # of our task
+        self._orders, self._upkeep, self._trouble, self._spool_trouble = (
+            orders,
+            upkeep,
+            trouble,
+            spool_trouble,
+        )
+        self._claim: Claim | None = None  # of our task
 
     def prepare(self, task: Task) -> tuple[Attempt, Spare]:
-        """Make the spool directory and have a process wait; try again while the disk or the process table is full."""
+        """Make the spool directory and have a process wait; try again while the disk or the process
+        table is full.
+        """
         listener = self._listeners.of(task.queue)
         self._claim, listener.claim = listener.claim, None
         attempt: Attempt | None = None
@@ -62,7 +75,9 @@ class Launcher:
         while True:
             try:
                 spare = spare or self._spares.take()
-                attempt = attempt or self._spool.create(task.id, task.attempt or 1, task.fields, spare.pid)
+                attempt = attempt or self._spool.create(
+                    task.id, task.attempt or 1, task.fields, spare.pid
+                )
                 if kept is not None:
                     checkpoint_sync.carry(self._spool, task, attempt, kept, self._client.max_bytes)
                 attempt.open(self._spool.open_path, spare.pid, int(spare.identity["pid_start"]))
@@ -73,17 +88,20 @@ class Launcher:
                 self._orders.look(LOOK_FOR_ROOM)
                 self._upkeep.keep_up()
                 if attempt is not None and not os.path.exists(attempt.path):
-                    attempt = None                     # the spool has been removed under our hands
-                self._spool.want_of_room()             # makes it again
+                    attempt = None  # the spool has been removed under our hands
+                self._spool.want_of_room()  # makes it again
             else:
                 self._spool_trouble.tell(None)
-                self._announce(spare, attempt, of(task.fields, self._defaults.of(task.queue).limits).time)
+                self._announce(
+                    spare, attempt, of(task.fields, self._defaults.of(task.queue).limits).time
+                )
                 return attempt, spare
 
     def start(self, task: Task, spare: Spare, attempt: Attempt) -> Task:
         """Record the start, open the gate, return the started task.
 
-        Raises NotOwner, OrderCame: the gate stays closed. With OrderCame the start may have been recorded.
+        Raises NotOwner, OrderCame: the gate stays closed. With OrderCame the start may have been
+            recorded.
         """
         facts = {**spare.identity, "files": f"{hosts.host_name()}:{attempt.path}"}
         if self._claim is not None and self._claim.numbers:
@@ -92,7 +110,7 @@ class Launcher:
         try:
             self._orders.insist(lambda: processor.start(spare.pid, facts), self._trouble)
             open_gate(spare.gate)
-        except BrokenPipeError:                        # killed at its gate: its end says how
+        except BrokenPipeError:  # killed at its gate: its end says how
             pass
         finally:
             os.close(spare.gate)
@@ -107,17 +125,21 @@ class Launcher:
         return claim is not None
 
     def _announce(self, spare: Spare, attempt: Attempt, time_limit: float | None) -> None:
-        """Have the process get ready for the attempt, and hold what was set aside for it, while we record the start."""
+        """Have the process get ready for the attempt, and hold what was set aside for it, while we
+        record the start.
+        """
         granted = self._claim.granted() if self._claim is not None else {}
         environ = environment(self._pool.totals, granted) if self._pool is not None else {}
         held = self._claim.filenos() if self._claim is not None else []
         try:
             announce(spare.gate, Word(attempt.path, granted, environ, time_limit), held)
-        except BrokenPipeError:                        # killed at its gate, which we shall see when we open it
+        except BrokenPipeError:  # killed at its gate, which we shall see when we open it
             pass
 
     def _checkpoint_of(self, task: Task) -> dict[str, str] | None:
-        """Return what Redis has of where the attempt is to go on; None: it is the first. Raises OrderCame."""
+        """Return what Redis has of where the attempt is to go on; None: it is the first. Raises
+        OrderCame.
+        """
         if (task.attempt or 1) == 1:
             return None
 
@@ -127,8 +149,8 @@ class Launcher:
             except RedisRefused as error:
                 if error.code != "WRONGTYPE":
                     raise
-                log.error("checkpoint task=%s: %s", task.id, error)     # another program has written there
+                # another program has written there
+                log.error("checkpoint task=%s: %s", task.id, error)
                 return {}
 
         return self._orders.insist(look, self._trouble)
-

@@ -1,6 +1,8 @@
-"""What `blueque-listener` becomes by exec once it has read its arguments, to keep small what every fork copies.
+"""What `blueque-listener` becomes by exec once it has read its arguments, to keep small what every
+fork copies.
 
-The master, its listeners and their task processes come from here. Its choices are in one environment variable.
+The master, its listeners and their task processes come from here. Its choices are in one
+environment variable.
 """
 
 from __future__ import annotations
@@ -29,7 +31,13 @@ from blueque.model.retry import Retry
 from blueque.model.selection import selector
 from blueque.model.units import HandlerName, Keep, Timing
 from blueque.node import slot
-from blueque.node.master import EXIT_CONFIGURATION, EXIT_DRAINED, EXIT_EMPTY, EXIT_NOT_ALLOWED, Master
+from blueque.node.master import (
+    EXIT_CONFIGURATION,
+    EXIT_DRAINED,
+    EXIT_EMPTY,
+    EXIT_NOT_ALLOWED,
+    Master,
+)
 from blueque.node.options import Defaults
 from blueque.node.registry import Roster
 from blueque.node.reload import Rereading
@@ -50,8 +58,23 @@ CHOICES = "BLUEQUE_LISTENER_CHOICES"
 _IMPORTED = b"\0imported"
 # What SIGHUP may change.
 _RENEWED = (
-    "select", "weights", "keep", "spool_limit", "log_limit", "limits", "timing", "retry", "is_warm", "is_spawned", "preload",
-    "of_queues", "retention", "statistics_keep", "config", "handlers", "until_empty",
+    "select",
+    "weights",
+    "keep",
+    "spool_limit",
+    "log_limit",
+    "limits",
+    "timing",
+    "retry",
+    "is_warm",
+    "is_spawned",
+    "preload",
+    "of_queues",
+    "retention",
+    "statistics_keep",
+    "config",
+    "handlers",
+    "until_empty",
     "task_redis",
 )
 
@@ -59,23 +82,25 @@ _RENEWED = (
 class Choices(NamedTuple):
     """What `blueque-listener` was asked to do.
 
-    limits, timing: as `Limits` and `Timing`. retry: the text of a policy. on_term: leave, drain or stop.
-    resources: how much of each our node has. is_warm: import ahead of the task. is_spawned: in a fresh interpreter.
+    limits, timing: as `Limits` and `Timing`. retry: the text of a policy. on_term: leave, drain or
+        stop.
+    resources: how much of each our node has. is_warm: import ahead of the task. is_spawned: in a
+        fresh interpreter.
     preload: modules that a listener itself imports, so that its forks have them.
     """
 
     queues: list[str]
-    select: str                                        # one of selection.NAMES
-    weights: dict[str, float]                          # of queues in a lottery
+    select: str  # one of selection.NAMES
+    weights: dict[str, float]  # of queues in a lottery
     slots: int
     redis_url: str
     url_source: str
     spool: str
     max_bytes: int
-    keep: float                                        # seconds for which the files of a reported attempt are kept
-    spool_limit: float                                 # bytes for all of them, or below 1 a share of the disk
-    log_limit: int                                     # bytes of each file that a task prints to
-    handlers: dict[str, HandlerName]                   # by queue
+    keep: float  # seconds for which the files of a reported attempt are kept
+    spool_limit: float  # bytes for all of them, or below 1 a share of the disk
+    log_limit: int  # bytes of each file that a task prints to
+    handlers: dict[str, HandlerName]  # by queue
     limits: list[float | None]
     timing: list[float]
     retry: str | None
@@ -84,22 +109,25 @@ class Choices(NamedTuple):
     is_warm: bool
     is_spawned: bool
     preload: list[str]
-    of_queues: dict[str, tuple[list[float | None], str | None]]     # limits, retry
-    retention: dict[str, dict[str, tuple[float | None, int | None]]]     # by queue and by status, as `Keep`
-    statistics_keep: int                               # for how many days the numbers of a day are kept
-    config: str | None                                 # the blueque.toml that was read
+    of_queues: dict[str, tuple[list[float | None], str | None]]  # limits, retry
+    # by queue and by status, as `Keep`
+    retention: dict[str, dict[str, tuple[float | None, int | None]]]
+    statistics_keep: int  # for how many days the numbers of a day are kept
+    config: str | None  # the blueque.toml that was read
     until_empty: bool
-    max_runtime: float | None                          # seconds
-    log_format: str                                    # one of logs.FORMATS
-    host: str | None                                   # what node ids call this host
-    task_redis: bool | None                            # whether tasks get the address; None: those of callables do
-    environ: dict[str, str]                            # variables that say some of this, and that no task inherits
+    max_runtime: float | None  # seconds
+    log_format: str  # one of logs.FORMATS
+    host: str | None  # what node ids call this host
+    task_redis: bool | None  # whether tasks get the address; None: those of callables do
+    environ: dict[str, str]  # variables that say some of this, and that no task inherits
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Choices:
         """Raises ValueError, TypeError: it is not what this version writes."""
         found = cls(**json.loads(text))
-        return found._replace(handlers={queue: HandlerName(*name) for queue, name in found.handlers.items()})
+        return found._replace(
+            handlers={queue: HandlerName(*name) for queue, name in found.handlers.items()}
+        )
 
     @property
     def job(self) -> fresh_interpreter.Job:
@@ -109,7 +137,9 @@ class Choices(NamedTuple):
 
     def defaults(self) -> Defaults:
         limits = Limits(*self.limits)  # type: ignore[arg-type]  # JSON has kept its kinds of number
-        own = Defaults(Timing(*self.timing), limits, Retry.parse(self.retry), log_limit=self.log_limit)
+        own = Defaults(
+            Timing(*self.timing), limits, Retry.parse(self.retry), log_limit=self.log_limit
+        )
         queues = {
             name: own._replace(limits=Limits(*its), retry=Retry.parse(retry))  # type: ignore[arg-type]
             for name, (its, retry) in self.of_queues.items()
@@ -122,20 +152,23 @@ class Choices(NamedTuple):
 
 def main() -> int:
     """Be the master that the environment asks for."""
-    choices, notifier = Choices.from_json(process.read_from_memory(int(os.environ.pop(CHOICES)))), Notifier()
+    choices, notifier = (
+        Choices.from_json(process.read_from_memory(int(os.environ.pop(CHOICES)))),
+        Notifier(),
+    )
     log_to_stderr(choices.log_format)
     host = os.environ.get(hosts.VARIABLE, "")
     environment = {**choices.environ, "BLUEQUE_REDIS_URL": choices.redis_url, hosts.VARIABLE: host}
     if choices.host is not None:
-        os.environ[hosts.VARIABLE] = choices.host      # for all that we fork, and for what tasks start
-    sys.path.insert(0, os.getcwd())                    # the handler is found where we were started, wherever tasks go
+        os.environ[hosts.VARIABLE] = choices.host  # for all that we fork, and for what tasks start
+    sys.path.insert(0, os.getcwd())  # the handler is found where we were started, wherever tasks go
     refusal = check_work(choices)
     if refusal is None:
         try:
             Spool(choices.spool, choices.max_bytes).open()
             if (pool := _pool(choices)) is not None:
                 pool.open()
-                pool.declare()                         # the slots say it from then on, each as long as it takes tasks
+                pool.declare()  # the slots say it from then on, each as long as it takes tasks
                 pool.withdraw()
         except SpoolRefused as error:
             refusal = str(error)
@@ -144,30 +177,45 @@ def main() -> int:
         return EXIT_CONFIGURATION
     log.info(
         "blueque-listener %s: %s, %s, %d slot%s, %s (%s), spool %s, %shost %s, pid %d",
-        __version__, _shown(choices), _shown_handlers(choices),
-        choices.slots, "" if choices.slots == 1 else "s",
-        hide_password(choices.redis_url), choices.url_source, choices.spool,
-        f"configuration {choices.config}, " if choices.config else "", hosts.host_name(), os.getpid(),
+        __version__,
+        _shown(choices),
+        _shown_handlers(choices),
+        choices.slots,
+        "" if choices.slots == 1 else "s",
+        hide_password(choices.redis_url),
+        choices.url_source,
+        choices.spool,
+        f"configuration {choices.config}, " if choices.config else "",
+        hosts.host_name(),
+        os.getpid(),
     )
     if not hosts.names_one_machine(hosts.host_name()) and choices.host is None:
-        log.warning("host %s: other machines may have that name, too; give this one its own with --host", hosts.host_name())
+        log.warning(
+            "host %s: other machines may have that name, too; give this one its own with --host",
+            hosts.host_name(),
+        )
     _warm_up(choices)
     return Master(
-        functools.partial(run_slot, choices), choices.slots, choices.on_term,
+        functools.partial(run_slot, choices),
+        choices.slots,
+        choices.on_term,
         chore=functools.partial(_prune, choices),
         left_behind=functools.partial(Roster(choices.spool).left_behind, choices.queues),
         note_ending=Spool(choices.spool, choices.max_bytes).note_ending,
         on_listener_end=Spool(choices.spool, choices.max_bytes).remove_room,
         rereading=Rereading(functools.partial(_renewed, choices), environment),
-        max_runtime=choices.max_runtime, notifier=notifier,
+        max_runtime=choices.max_runtime,
+        notifier=notifier,
     ).run()
 
 
-def _renewed(choices: Choices, said: bytes) -> tuple[Callable[[slot.Master], int], Callable[[], None]] | None:
+def _renewed(
+    choices: Choices, said: bytes
+) -> tuple[Callable[[slot.Master], int], Callable[[], None]] | None:
     """Return what a master does from now on, whose blueque.toml has been read again."""
     try:
         asked = Choices.from_json(said)
-    except (ValueError, TypeError):                    # whoever was to say it has died, or is of another version
+    except (ValueError, TypeError):  # whoever was to say it has died, or is of another version
         return None
     for name in ("slots", "spool", "host", "resources", "on_term", "max_runtime", "log_format"):
         if getattr(asked, name) != getattr(choices, name):
@@ -181,13 +229,23 @@ def run_slot(choices: Choices, master: slot.Master) -> int:
     said = Config(statistics_keep=choices.statistics_keep)
     client = Client(choices.redis_url, patience=0, max_bytes=choices.max_bytes, config=said)
     spool = Spool(choices.spool, choices.max_bytes)
-    units.connect_as_listener(choices.job.redis_url)        # for a client that a module makes when it is imported
+    # for a client that a module makes when it is imported
+    units.connect_as_listener(choices.job.redis_url)
     if not _preload(choices):
         return EXIT_CONFIGURATION
     listener = Slot(
-        client, choices.queues, _life(choices), spool, choices.defaults(), select=selector(choices.select, choices.weights),
-        is_warm=choices.is_warm, burst=1 if choices.is_spawned else slot.BURST, pool=_pool(choices),
-        until_empty=choices.until_empty, master=master, kinds=_kinds(choices.handlers),
+        client,
+        choices.queues,
+        _life(choices),
+        spool,
+        choices.defaults(),
+        select=selector(choices.select, choices.weights),
+        is_warm=choices.is_warm,
+        burst=1 if choices.is_spawned else slot.BURST,
+        pool=_pool(choices),
+        until_empty=choices.until_empty,
+        master=master,
+        kinds=_kinds(choices.handlers),
     )
     try:
         is_drained = listener.run()
@@ -201,7 +259,9 @@ def run_slot(choices: Choices, master: slot.Master) -> int:
 
 
 def check_work(choices: Choices) -> str | None:
-    """Return why the work cannot be done, in a sentence, or None. Each handler is imported in a child that then ends."""
+    """Return why the work cannot be done, in a sentence, or None. Each handler is imported in a
+    child that then ends.
+    """
     kinds = _kinds(choices.handlers)
     for queue in dict.fromkeys(kinds.values()):
         refusal = _check_handler(choices.handlers[queue], choices.job)
@@ -212,7 +272,10 @@ def check_work(choices: Choices) -> str | None:
 
 def _kinds(handlers: Mapping[str, HandlerName]) -> dict[str, str]:
     """Return of each queue the first one that has the same handler."""
-    return {queue: next(other for other in handlers if handlers[other] == name) for queue, name in handlers.items()}
+    return {
+        queue: next(other for other in handlers if handlers[other] == name)
+        for queue, name in handlers.items()
+    }
 
 
 def _check_handler(name: HandlerName, job: fresh_interpreter.Job) -> str | None:
@@ -229,7 +292,7 @@ def _check_handler(name: HandlerName, job: fresh_interpreter.Job) -> str | None:
             with dropping_prints():
                 reason = unfit(resolve(name.run or ""))
             refusal = f"the handler {name.run} {reason}" if reason else ""
-        except BaseException as error:                 # a module may call sys.exit when it is imported
+        except BaseException as error:  # a module may call sys.exit when it is imported
             is_ours = isinstance(error, BluequeError)
             said = str(error) if is_ours else f"{type(error).__name__}: {error}{_place(error)}"
             refusal = f"cannot import the handler {name.run}: {said}"
@@ -238,7 +301,8 @@ def _check_handler(name: HandlerName, job: fresh_interpreter.Job) -> str | None:
 
     pid = process.fork(try_import)
     os.close(write)
-    # Not to the end of the pipe: what the module starts when it is imported may hold it open for ever.
+    # Not to the end of the pipe: what the module starts when it is imported may hold it open for
+    # ever.
     said = os.read(read, 4096)
     os.close(read)
     process.signal_group(pid, signal.SIGKILL)
@@ -252,7 +316,11 @@ def _check_handler(name: HandlerName, job: fresh_interpreter.Job) -> str | None:
 def _place(error: BaseException) -> str:
     """Return where in the user's code an import broke."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if "importlib" not in frame.filename and "blueque" not in frame.filename]
+    own = [
+        frame
+        for frame in frames
+        if "importlib" not in frame.filename and "blueque" not in frame.filename
+    ]
     return f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
 
 
@@ -261,7 +329,10 @@ def _shown(choices: Choices) -> str:
     if len(choices.queues) == 1:
         return f"queue {choices.queues[0]!r}"
     weights = choices.weights if choices.select == "lottery" else {}
-    names = [f"{queue!r}={weights[queue]:g}" if queue in weights else repr(queue) for queue in choices.queues]
+    names = [
+        f"{queue!r}={weights[queue]:g}" if queue in weights else repr(queue)
+        for queue in choices.queues
+    ]
     return f"{len(names)} queues ({choices.select}) {', '.join(names)}"
 
 
@@ -296,7 +367,7 @@ def _preload(choices: Choices) -> bool:
         with dropping_prints():
             for name in choices.preload:
                 importlib.import_module(name)
-    except BaseException as error:                     # a module may call sys.exit when it is imported
+    except BaseException as error:  # a module may call sys.exit when it is imported
         refusal = f"{name}: {type(error).__name__}: {error}{_place(error)}"
     log_to_stderr(choices.log_format)
     if refusal is not None:
@@ -314,12 +385,12 @@ def _warm_up(choices: Choices) -> None:
         if name.run is not None:
             importlib.machinery.PathFinder.find_spec(name.run.partition(".")[0].partition(":")[0])
     gc.collect()
-    gc.freeze()                                        # else a collection in a task process copies all that we share with it
+    gc.freeze()  # else a collection in a task process copies all that we share with it
 
 
 def _prune(choices: Choices) -> None:
     spool = Spool(choices.spool, choices.max_bytes)
-    os.nice(10)                                        # there may be many files to look at
+    os.nice(10)  # there may be many files to look at
     try:
         removed = spool.prune(time.time() - choices.keep)
         shrunk = spool.shrink(choices.spool_limit)
@@ -327,11 +398,16 @@ def _prune(choices: Choices) -> None:
         log.warning("cannot prune spool %s: %s", choices.spool, error.strerror)
     else:
         if removed or shrunk.removed:
-            log.info("prune spool=%s attempts=%d bytes=%d", choices.spool, removed + shrunk.removed, shrunk.size)
+            log.info(
+                "prune spool=%s attempts=%d bytes=%d",
+                choices.spool,
+                removed + shrunk.removed,
+                shrunk.size,
+            )
 
 
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except KeyboardInterrupt:                          # before there is anybody to take nothing new
+    except KeyboardInterrupt:  # before there is anybody to take nothing new
         sys.exit(130)

@@ -20,28 +20,32 @@ log = logging.getLogger("blueque")
 
 EXIT_NOT_ALLOWED = 77
 EXIT_CONFIGURATION = 78
-EXIT_DRAINED = 64                                      # of a listener to its master only: it is not to be replaced
-EXIT_EMPTY = 65                                        # the same: it has found nothing to take, and was told to leave then
+EXIT_DRAINED = 64  # of a listener to its master only: it is not to be replaced
+EXIT_EMPTY = 65  # the same: it has found nothing to take, and was told to leave then
 _HOPELESS = (EXIT_NOT_ALLOWED, EXIT_CONFIGURATION)
-_ASIDE = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)       # signals that end nobody
+_ASIDE = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)  # signals that end nobody
 _PRUNE_EVERY = 600.0
-_WORKED = 60.0                                         # seconds; whoever lived so long was not hopeless from the start
-_YOUNG = 1.0                                           # seconds; one that dies sooner is replaced later: no endless forking
+_WORKED = 60.0  # seconds; whoever lived so long was not hopeless from the start
+_YOUNG = 1.0  # seconds; one that dies sooner is replaced later: no endless forking
 _LOOK_AT_HELD = 1.0
 _NOTIFY_EVERY = 1.0
-_SETTLED = 2.0                                         # seconds that a listener which only adopts may take to find something
+_SETTLED = 2.0  # seconds that a listener which only adopts may take to find something
 _MOST_ADOPTERS = 1000
-_READY_AFTER = 10.0                                    # seconds in which listeners register, or Redis is not there
+_READY_AFTER = 10.0  # seconds in which listeners register, or Redis is not there
 
 
 class Master:
-    """Forks `slots` processes that run `body(master)` and stays until all have left, or as `on_term` says.
+    """Forks `slots` processes that run `body(master)` and stays until all have left, or as
+    `on_term` says.
 
     chore: done now and then in a child of its own.
-    left_behind: returns the listeners that a former master has left behind their tasks; each takes one of our slots.
-    rereading: what SIGHUP asks for the body and the chore that take the place of ours; see `rereading.Rereading`.
+    left_behind: returns the listeners that a former master has left behind their tasks; each takes
+        one of our slots.
+    rereading: what SIGHUP asks for the body and the chore that take the place of ours; see
+        `rereading.Rereading`.
     max_runtime: seconds after which we do as at SIGTERM.
-    note_ending: called for a process that is no listener of ours, when it has ended; see `process.reap_strays`.
+    note_ending: called for a process that is no listener of ours, when it has ended; see
+        `process.reap_strays`.
     on_listener_end: called with the pid of a listener of ours that has ended.
     """
 
@@ -61,37 +65,47 @@ class Master:
         self._body, self._slots, self._on_term = body, slots, on_term
         self._chore, self._left_behind, self._note_ending = chore, left_behind, note_ending
         self._on_listener_end = on_listener_end
-        self._born: dict[int, float] = {}              # pid of a slot -> when it was forked
-        self._adopters: dict[int, float] = {}          # the same of those that only adopt
-        self._fork_at: list[float] = []                # when to fork the slots that are missing
-        self._held: set[int] = set()                   # listeners of a former master whose slots are not free yet
-        self._first = 0                                # the first signal that we were given
-        self._has_been_told = False                    # by a signal that we are to leave
+        self._born: dict[int, float] = {}  # pid of a slot -> when it was forked
+        self._adopters: dict[int, float] = {}  # the same of those that only adopt
+        self._fork_at: list[float] = []  # when to fork the slots that are missing
+        self._held: set[int] = set()  # listeners of a former master whose slots are not free yet
+        self._first = 0  # the first signal that we were given
+        self._has_been_told = False  # by a signal that we are to leave
         self._echoes, self._echoes_aside = signals.Echoes(), signals.Echoes()
-        self._pause = Pause()                          # while there is one, our listeners take nothing
+        self._pause = Pause()  # while there is one, our listeners take nothing
         self._rereading = rereading
         self._max_runtime = max_runtime
         self._leave_at = float("inf") if max_runtime is None else time.monotonic() + max_runtime
         self._notifier = notifier if notifier is not None and notifier.is_wanted else None
         self._board = mmap.mmap(-1, slots + _MOST_ADOPTERS) if self._notifier is not None else None
-        self._places: dict[int, int] = {}              # pid of a slot -> where on the board it shows what it is
+        self._places: dict[int, int] = {}  # pid of a slot -> where on the board it shows what it is
         self._is_ready, self._ready_at = False, time.monotonic() + _READY_AFTER
-        self._order: int | None = None                 # the last signal we have passed on
+        self._order: int | None = None  # the last signal we have passed on
         self._status = 0
-        self._has_worked = False                       # a listener has lived long enough to have registered
+        self._has_worked = False  # a listener has lived long enough to have registered
 
     def run(self) -> int:
         """Return the exit status when all slots have left, or are left behind."""
         process.become_subreaper()
-        self._signals = signals.Signals([
-            signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP,
-        ])
+        self._signals = signals.Signals(
+            [
+                signal.SIGTERM,
+                signal.SIGINT,
+                signal.SIGCHLD,
+                signal.SIGUSR1,
+                signal.SIGUSR2,
+                signal.SIGHUP,
+            ]
+        )
         signals.show_stacks_on(signal.SIGUSR1)
         self._lifeline, self._lifeline_end = os.pipe()
         self._requests, self._requests_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._held = set(sorted(self._left_behind())[: self._slots])
         if self._held:
-            log.warning("%d listeners of a former master are behind their tasks; each counts as a slot", len(self._held))
+            log.warning(
+                "%d listeners of a former master are behind their tasks; each counts as a slot",
+                len(self._held),
+            )
         self._fork_at = [0.0] * (self._slots - len(self._held))
         next_chore = time.monotonic()
         while self._born or self._adopters or self._fork_at or self._held or self._order is None:
@@ -99,7 +113,8 @@ class Master:
             if now >= self._leave_at and self._order is None:
                 log.warning("--max-runtime is over, as if SIGTERM had come")
                 self._begin_to_leave(signal.SIGTERM, is_out_of_time=True)
-                self._has_been_told = False            # the first signal that comes now says no more than that
+                # the first signal that comes now says no more than that
+                self._has_been_told = False
                 if self._is_leaving:
                     return self._status
                 continue
@@ -109,18 +124,28 @@ class Master:
                     self._fork_at.remove(at)
                     self._fork_slot()
                 if not self._born and not self._adopters and not self._fork_at and not self._held:
-                    return self._status                # drained from afar, all of them
+                    return self._status  # drained from afar, all of them
             if now >= next_chore:
                 self._fork_chore()
                 next_chore = now + _PRUNE_EVERY
-            wake_at = min([next_chore, self._leave_at, *self._fork_at]) if self._order is None else next_chore
+            wake_at = (
+                min([next_chore, self._leave_at, *self._fork_at])
+                if self._order is None
+                else next_chore
+            )
             if self._notifier is not None:
                 self._notify(self._notifier)
                 wake_at = min(wake_at, now + _NOTIFY_EVERY)
             if self._held:
                 wake_at = min(wake_at, now + _LOOK_AT_HELD)
-            reading = [] if self._rereading is None or self._rereading.descriptor is None else [self._rereading.descriptor]
-            process.wait_readable([self._signals.fileno(), self._requests, *reading], wake_at - time.monotonic())
+            reading = (
+                []
+                if self._rereading is None or self._rereading.descriptor is None
+                else [self._rereading.descriptor]
+            )
+            process.wait_readable(
+                [self._signals.fileno(), self._requests, *reading], wake_at - time.monotonic()
+            )
             for number in self._signals.take():
                 self._obey(number)
             if self._order is not None and self._is_leaving:
@@ -135,11 +160,17 @@ class Master:
         return self._on_term == "leave" and self._first == signal.SIGTERM
 
     def _notify(self, notifier: Notifier) -> None:
-        """Tell systemd how many tasks run, and that we are ready once all listeners have registered for the first time.
+        """Tell systemd how many tasks run, and that we are ready once all listeners have registered
+        for the first time.
 
-        We are, too, when Redis is long in coming: what is started after us is not to wait for it as well.
+        We are, too, when Redis is long in coming: what is started after us is not to wait for it as
+        well.
         """
-        shown = [self._board[self._places[pid]] for pid in (*self._born, *self._adopters)] if self._board is not None else []
+        shown = (
+            [self._board[self._places[pid]] for pid in (*self._born, *self._adopters)]
+            if self._board is not None
+            else []
+        )
         new = len(self._fork_at) + shown.count(slot.NEW)
         self._is_ready = self._is_ready or not new or time.monotonic() >= self._ready_at
         if self._is_ready:
@@ -147,10 +178,16 @@ class Master:
             stopping = ["STOPPING=1"] if self._order is not None else []
             paused = ", paused" if self._pause.by else ""
             unregistered = f", {new} not registered" if new else ""
-            notifier.tell("READY=1", *stopping, f"STATUS={running}/{self._slots} running{paused}{unregistered}")
+            notifier.tell(
+                "READY=1",
+                *stopping,
+                f"STATUS={running}/{self._slots} running{paused}{unregistered}",
+            )
 
     def _free_slots(self) -> None:
-        """Take over the slots of listeners that a former master had left behind, and that have left now."""
+        """Take over the slots of listeners that a former master had left behind, and that have left
+        now.
+        """
         if self._held:
             still = self._held & self._left_behind()
             self._fork_at += [0.0] * len(self._held - still)
@@ -178,7 +215,9 @@ class Master:
             self._board[place] = slot.NEW
         try:
             with signals.blocked([signal.SIGTERM, signal.SIGQUIT, signal.SIGINT, *OF_MASTER]):
-                pid = process.fork(functools.partial(self._become_slot, os.getpid(), adopts_only, place))
+                pid = process.fork(
+                    functools.partial(self._become_slot, os.getpid(), adopts_only, place)
+                )
         except OSError as error:
             log.error("cannot fork a listener: %s", error.strerror)
             if not adopts_only:
@@ -188,18 +227,26 @@ class Master:
             self._places[pid] = place
 
     def _become_slot(self, master: int, adopts_only: bool, place: int) -> int:
-        os.setpgid(0, 0)                               # the terminal's Ctrl-C is for the master, who passes it on
+        os.setpgid(0, 0)  # the terminal's Ctrl-C is for the master, who passes it on
         self._signals.forget()
-        signals.show_no_stacks_on(signal.SIGUSR1)      # its own, as soon as it listens
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)   # of the kernel, for one that is stopped when its master dies
+        signals.show_no_stacks_on(signal.SIGUSR1)  # its own, as soon as it listens
+        # of the kernel, for one that is stopped when its master dies
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signals.unblock([signal.SIGINT])
-        signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # else `stty tostop` would stop us at the first log line
+        # else `stty tostop` would stop us at the first log line
+        signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         os.close(self._lifeline_end)
         os.close(self._requests)
-        known = slot.Master(master, self._lifeline, self._requests_end, adopts_only, self._pause, self._max_runtime)
+        known = slot.Master(
+            master, self._lifeline, self._requests_end, adopts_only, self._pause, self._max_runtime
+        )
         board = self._board
-        return self._body(known if board is None else known._replace(show=functools.partial(board.__setitem__, place)))
+        return self._body(
+            known
+            if board is None
+            else known._replace(show=functools.partial(board.__setitem__, place))
+        )
 
     def _hear_requests(self) -> None:
         try:
@@ -208,7 +255,8 @@ class Master:
             return
         if self._order is not None or not asked:
             return
-        # Several may have seen the same attempts, and those forked a moment ago are about to adopt them.
+        # Several may have seen the same attempts, and those forked a moment ago are about to adopt
+        # them.
         now = time.monotonic()
         looking = sum(now - at < _SETTLED for at in self._adopters.values())
         for _ in range(min(int(asked[-1]) - looking, _MOST_ADOPTERS - len(self._adopters))):
@@ -230,8 +278,12 @@ class Master:
                 log.warning("%s: stopping the running tasks", name)
                 self._pass_on(signals.OUT_OF_TIME if is_out_of_time else signal.SIGQUIT)
                 return
-            then = "leaving the running tasks to their listeners" if self._is_leaving else (
-                "leaving when the running tasks have ended (again, after a second: stop them)"
+            then = (
+                "leaving the running tasks to their listeners"
+                if self._is_leaving
+                else (
+                    "leaving when the running tasks have ended (again, after a second: stop them)"
+                )
             )
             log.warning("%s: taking nothing new; %s", name, then)
             self._pass_on(signal.SIGUSR2 if self._is_leaving else signal.SIGTERM)
@@ -245,18 +297,25 @@ class Master:
     def _obey_aside(self, number: int) -> None:
         """Obey what ends nobody."""
         if number != signal.SIGUSR2 and self._echoes_aside.is_one(number):
-            return                                     # a second SIGUSR2 takes the first one back
+            return  # a second SIGUSR2 takes the first one back
         own = sorted([*self._born, *self._adopters])
         if number == signal.SIGUSR1:
-            log.warning("SIGUSR1: the stacks of the master pid=%d are above, those of its listeners follow: %s",
-                        os.getpid(), ", ".join(f"pid={pid}" for pid in own) or "there is none")
+            log.warning(
+                "SIGUSR1: the stacks of the master pid=%d are above, those of its listeners follow: %s",
+                os.getpid(),
+                ", ".join(f"pid={pid}" for pid in own) or "there is none",
+            )
             self._tell(own, signal.SIGUSR1)
         elif self._order is not None:
             log.warning("%s: we are leaving anyway", signals.signal_name(number))
         elif number == signal.SIGUSR2:
             self._pause.by = None if self._pause.by else "a signal"
-            log.warning("SIGUSR2: %s", "taking nothing new until the next SIGUSR2; what runs, runs on" if self._pause.by
-                        else "taking tasks again")
+            log.warning(
+                "SIGUSR2: %s",
+                "taking nothing new until the next SIGUSR2; what runs, runs on"
+                if self._pause.by
+                else "taking tasks again",
+            )
             self._tell(self._born, signals.PAUSE)
         elif self._rereading is None:
             log.warning("SIGHUP: start the listener again to have it read its configuration")
@@ -265,14 +324,19 @@ class Master:
             self._rereading.begin()
 
     def _renew(self) -> None:
-        """When the configuration has been read anew: have each listener replaced, a busy one when its task has ended."""
+        """When the configuration has been read anew: have each listener replaced, a busy one when
+        its task has ended.
+        """
         renewed = self._rereading.take() if self._rereading is not None else None
         if renewed is None or self._order is not None:
             return
         self._body, self._chore = renewed
-        self._has_worked = True                        # what we were asked to do could be done; so we go on
-        log.warning("what is new in the configuration holds for the tasks to come; replacing %d listeners, "
-                    "those with a task when it has ended", len(self._born))
+        self._has_worked = True  # what we were asked to do could be done; so we go on
+        log.warning(
+            "what is new in the configuration holds for the tasks to come; replacing %d listeners, "
+            "those with a task when it has ended",
+            len(self._born),
+        )
         self._tell(self._born, signal.SIGUSR2)
 
     def _bury(self) -> None:
@@ -282,7 +346,8 @@ class Master:
             ticks, reaped = process.start_ticks(pid) or 0, process.wait_usage(pid)
             self._places.pop(pid, None)
             if pid not in self._born and pid not in self._adopters:
-                self._note_ending(pid, ticks, reaped)  # perhaps a dead listener's task: whoever adopts it wants to know
+                # perhaps a dead listener's task: whoever adopts it wants to know
+                self._note_ending(pid, ticks, reaped)
                 continue
             self._on_listener_end(pid)
             if pid in self._born:
@@ -315,4 +380,4 @@ class Master:
 
     def _tell(self, pids: Iterable[int], number: int) -> None:
         for pid in pids:
-            os.kill(pid, number)                       # a child that has ended is still ours until `_bury`
+            os.kill(pid, number)  # a child that has ended is still ours until `_bury`

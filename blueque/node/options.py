@@ -17,9 +17,10 @@ class Defaults(NamedTuple):
     timing: Timing = Timing()
     limits: Limits = Limits()
     retry: Retry | None = None
-    retention: Mapping[str, Keep] = RETENTION         # how long a finished task stays, by its status
-    log_limit: int = LOG_LIMIT                        # bytes of each file that a task prints to
-    queues: Mapping[str, Defaults] = MappingProxyType({})   # those for whose tasks something else was chosen
+    retention: Mapping[str, Keep] = RETENTION  # how long a finished task stays, by its status
+    log_limit: int = LOG_LIMIT  # bytes of each file that a task prints to
+    # those for whose tasks something else was chosen
+    queues: Mapping[str, Defaults] = MappingProxyType({})
 
     def of(self, queue: str | None) -> Defaults:
         """Return the choices for the tasks of one queue."""

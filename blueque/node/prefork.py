@@ -1,12 +1,13 @@
 """Spares: task processes that wait at their gates for tasks yet to come.
 
-A fork is expensive twice: the child copies each page that it writes to, and so does the listener until the next fork. So
-task processes are forked ahead, off the way of a task, and several in a row while tasks are short: then the listener
-copies its pages once for all of them. All but one go when no task has come for a minute. A warm one has prepared its
+A fork is expensive twice: the child copies each page that it writes to, and so does the listener
+until the next fork. So task processes are forked ahead, off the way of a task, and several in a row
+while tasks are short: then the listener copies its pages once for all of them. All but one go when
+    no task has come for a minute. A warm one has prepared its
 work, too: imported the handler. Its gate shut, it leaves.
 
-Where queues have different handlers, a warm one is for tasks of one of them only: what an import has done to a process is
-not for another's task. One that is not warm is for any task.
+Where queues have different handlers, a warm one is for tasks of one of them only: what an import
+has done to a process is not for another's task. One that is not warm is for any task.
 """
 
 from __future__ import annotations
@@ -25,14 +26,16 @@ from blueque.task_process import main
 
 log = logging.getLogger("blueque")
 
-UNNEEDED = 60.0                                        # seconds without a task after which all but one of them go
-COLD = 60.0                                            # seconds for which none prepares its work after one has died of it
+UNNEEDED = 60.0  # seconds without a task after which all but one of them go
+COLD = 60.0  # seconds for which none prepares its work after one has died of it
 
 
 class Spare(NamedTuple):
-    """A waiting process; `gate` is our end: it learns from it what to do, or leaves when it is closed.
+    """A waiting process; `gate` is our end: it learns from it what to do, or leaves when it is
+    closed.
 
-    identity: as `process.identity` tells. prepared: the queue whose handler it has imported, if it has.
+    identity: as `process.identity` tells. prepared: the queue whose handler it has imported, if it
+        has.
     """
 
     pid: int
@@ -44,17 +47,19 @@ class Spare(NamedTuple):
 class Spares:
     """The waiting task processes of one listener.
 
-    become: the whole life of one, given its end of the gate, and the queue whose work to prepare, if any; returns its
-        exit status.
+    become: the whole life of one, given its end of the gate, and the queue whose work to prepare,
+        if any; returns its exit status.
     is_warm: whether any prepares its work.
     prepares: the queue whose work those prepare that are forked next; None: none does.
     """
 
-    def __init__(self, become: Callable[[int, str | None], int], is_warm: bool, prepares: str | None) -> None:
+    def __init__(
+        self, become: Callable[[int, str | None], int], is_warm: bool, prepares: str | None
+    ) -> None:
         self._become, self._is_warm, self.prepares = become, is_warm, prepares
         self._cold_until = 0.0
         self._taken_at = float("-inf")
-        self.are_in_demand = False                     # two were taken within `UNNEEDED`
+        self.are_in_demand = False  # two were taken within `UNNEEDED`
         self._waiting: list[Spare] = []
 
     @property
@@ -75,7 +80,8 @@ class Spares:
         while len(self._waiting) < count:
             theirs, ours = gate.make()
             try:
-                # Until it stands on its own feet, the child would take a signal that is ours, and pass it on to us.
+                # Until it stands on its own feet, the child would take a signal that is ours, and
+                # pass it on to us.
                 with signals.blocked(main.SIGNALS):
                     pid = process.fork(functools.partial(self._be_spare, theirs, ours, prepared))
             except OSError:
@@ -94,17 +100,26 @@ class Spares:
                 self.cool_down(spare.pid, process.describe(process.wait_for(spare.pid)))
 
     def cool_down(self, pid: int, how: str) -> None:
-        """Prepare no work ahead for a while: one has died before it had any, and the next might, too.
+        """Prepare no work ahead for a while: one has died before it had any, and the next might,
+        too.
 
-        What an import does is then done by a task, which fails with it, and nobody forks for nothing again and again.
+        What an import does is then done by a task, which fails with it, and nobody forks for
+        nothing again and again.
         """
         now = time.monotonic()
         if self._is_warm and now >= self._cold_until:
-            log.warning("pid=%d ended before it had begun a task (%s): importing nothing ahead for %g s", pid, how, COLD)
+            log.warning(
+                "pid=%d ended before it had begun a task (%s): importing nothing ahead for %g s",
+                pid,
+                how,
+                COLD,
+            )
         self._cold_until = now + COLD
 
     def dismiss(self, but: Collection[str | None] = ()) -> set[int]:
-        """Send them away, and return which they were. but: those that have prepared the work of one of these stay."""
+        """Send them away, and return which they were. but: those that have prepared the work of one
+        of these stay.
+        """
         return self._send_away([spare for spare in self._waiting if spare.prepared not in but])
 
     def dismiss_unneeded(self) -> set[int]:
@@ -117,13 +132,15 @@ class Spares:
         self._waiting = [spare for spare in self._waiting if spare not in some]
         for spare in some:
             os.close(spare.gate)
-            process.signal_group(spare.pid, signal.SIGKILL)    # it holds nothing, and may have been stopped
+            # it holds nothing, and may have been stopped
+            process.signal_group(spare.pid, signal.SIGKILL)
         for spare in some:
             process.reap(spare.pid)
         return {spare.pid for spare in some}
 
     def _be_spare(self, theirs: int, ours: int, prepared: str | None) -> int:
-        # The others' gates too: while we held a copy of an end, its process would not notice that the listener is gone.
+        # The others' gates too: while we held a copy of an end, its process would not notice that
+        # the listener is gone.
         for end in [ours, *(spare.gate for spare in self._waiting)]:
             os.close(end)
         self._waiting = []

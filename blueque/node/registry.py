@@ -1,8 +1,8 @@
 """Roster: which listeners work beside a spool, and for which master: `[spool]/listeners/[pid]`.
 
-A listener that is left behind its task by a master that has gone still uses one of the node's slots. The next master
-learns it here, without asking Redis. So does a check of a container: `python -m blueque.node.registry` ends with 0 if
-listeners
+A listener that is left behind its task by a master that has gone still uses one of the node's
+slots. The next master learns it here, without asking Redis. So does a check of a container: `python
+-m blueque.node.registry` ends with 0 if listeners
 live beside BLUEQUE_SPOOL, and Redis has taken a beat of each within BLUEQUE_LEASE.
 """
 
@@ -26,12 +26,16 @@ class Roster:
 
     def __init__(self, spool: str) -> None:
         self._directory = f"{os.path.abspath(spool)}/listeners"
-        self._entry = b""                              # of this process, once it has joined
+        self._entry = b""  # of this process, once it has joined
 
     def join(self, queues: Sequence[str], master: int) -> None:
         """Note that this process is a listener of these queues. Raises OSError."""
-        entry = {"queues": list(queues), **process.identity(os.getpid()), "master": master,
-                 "master_start": process.start_ticks(master)}
+        entry = {
+            "queues": list(queues),
+            **process.identity(os.getpid()),
+            "master": master,
+            "master_start": process.start_ticks(master),
+        }
         self._entry = json.dumps(entry).encode()
         self._write()
 
@@ -46,7 +50,8 @@ class Roster:
         with contextlib.suppress(OSError):
             try:
                 os.utime(f"{self._directory}/{os.getpid()}")
-            except FileNotFoundError:                  # with the whole spool; it is made again where tasks are taken
+            except FileNotFoundError:
+                # with the whole spool; it is made again where tasks are taken
                 if self._entry and os.path.isdir(os.path.dirname(self._directory)):
                     self._write()
 
@@ -54,7 +59,7 @@ class Roster:
         """Return for how many seconds each listener that lives has not beaten."""
         found = []
         for pid in self._entries():
-            with contextlib.suppress(OSError):         # it has left meanwhile
+            with contextlib.suppress(OSError):  # it has left meanwhile
                 found.append(time.time() - os.stat(f"{self._directory}/{pid}").st_mtime)
         return found
 
@@ -67,15 +72,21 @@ class Roster:
 
     def queues(self) -> set[str]:
         """Return the queues of all listeners that live."""
-        return {str(queue) for entry in self._entries().values() for queue in entry.get("queues", [])}
+        return {
+            str(queue) for entry in self._entries().values() for queue in entry.get("queues", [])
+        }
 
     def left_behind(self, queues: Sequence[str]) -> set[int]:
-        """Return the pids of the listeners of any of these queues that live and whose master is gone."""
+        """Return the pids of the listeners of any of these queues that live and whose master is
+        gone.
+        """
         found: set[int] = set()
         for pid, entry in self._entries().items():
             master = {**_texts(entry), "pid_start": str(entry.get("master_start", ""))}
             its_queues = entry.get("queues")
-            is_of_ours = isinstance(its_queues, list) and not set(queues).isdisjoint(map(str, its_queues))
+            is_of_ours = isinstance(its_queues, list) and not set(queues).isdisjoint(
+                map(str, its_queues)
+            )
             if is_of_ours and not process.is_alive(int(entry.get("master", 0)), master):
                 found.add(pid)
         return found
@@ -118,7 +129,9 @@ def main() -> int:
     """Print how the listeners beside the spool are; return the exit status of a check."""
     lease, signs = units.timing(None, None, None).lease, Roster(units.spool()).signs()
     silent = sum(age > lease for age in signs)
-    print(f"{len(signs)} listeners" + (f", {silent} without a beat for {lease:g} s" if silent else ""))
+    print(
+        f"{len(signs)} listeners" + (f", {silent} without a beat for {lease:g} s" if silent else "")
+    )
     return 0 if signs and not silent else 1
 
 

@@ -1,4 +1,6 @@
-"""Rereading: has blueque-listener read its arguments and its blueque.toml once more, in a child, while a master goes on."""
+"""Rereading: has blueque-listener read its arguments and its blueque.toml once more, in a child,
+while a master goes on.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("blueque")
 
-ANSWER_TO = "BLUEQUE_LISTENER_ANSWER_TO"               # the descriptor that takes the choices, instead of a new program
-TOLD = "BLUEQUE_LISTENER_TOLD"                         # the descriptor that has the rest of its environment
+# the descriptor that takes the choices, instead of a new program
+ANSWER_TO = "BLUEQUE_LISTENER_ANSWER_TO"
+TOLD = "BLUEQUE_LISTENER_TOLD"  # the descriptor that has the rest of its environment
 _AT_ONCE = 65536
 
 Renewed = tuple["Callable[[slot.Master], int]", "Callable[[], None]"]
@@ -26,13 +29,17 @@ Renewed = tuple["Callable[[slot.Master], int]", "Callable[[], None]"]
 class Rereading:
     """What a master needs for a SIGHUP.
 
-    take: makes of the choices, as text, the body and the chore of a master; None: they cannot be had.
+    take: makes of the choices, as text, the body and the chore of a master; None: they cannot be
+        had.
     environment: what the child is told besides what is in ours.
     """
 
-    def __init__(self, take: Callable[[bytes], Renewed | None], environment: dict[str, str]) -> None:
+    def __init__(
+        self, take: Callable[[bytes], Renewed | None], environment: dict[str, str]
+    ) -> None:
         self._take, self._environment = take, environment
-        self.descriptor: int | None = None             # readable when there may be an answer; None: nobody has asked
+        # readable when there may be an answer; None: nobody has asked
+        self.descriptor: int | None = None
         self._said = b""
 
     def begin(self) -> None:
@@ -51,14 +58,17 @@ class Rereading:
         os.close(write)
 
     def take(self) -> Renewed | None:
-        """Return what the answer asks for, once; None: there is none yet, or none that could be taken."""
+        """Return what the answer asks for, once; None: there is none yet, or none that could be
+        taken.
+        """
         if self.descriptor is None:
             return None
         try:
             while said := os.read(self.descriptor, _AT_ONCE):
                 self._said += said
         except BlockingIOError:
-            if not self._said.endswith(b"\n"):         # else whatever the handler's module has started may hold the pipe
+            # else whatever the handler's module has started may hold the pipe
+            if not self._said.endswith(b"\n"):
                 return None
         os.close(self.descriptor)
         self.descriptor = None
@@ -69,10 +79,12 @@ class Rereading:
 
     def _ask(self, write: int) -> int:
         os.set_inheritable(write, True)
-        kept = process.keep_in_memory(json.dumps(self._environment))   # it has a password
-        os.execve(sys.executable, [sys.executable, "-P", "-m", "blueque.cli.listener", *sys.argv[1:]], {
-            **os.environ, ANSWER_TO: str(write), TOLD: str(kept),
-        })
+        kept = process.keep_in_memory(json.dumps(self._environment))  # it has a password
+        os.execve(
+            sys.executable,
+            [sys.executable, "-P", "-m", "blueque.cli.listener", *sys.argv[1:]],
+            {**os.environ, ANSWER_TO: str(write), TOLD: str(kept)},
+        )
 
 
 def complete_environment() -> None:

@@ -1,6 +1,8 @@
-"""Publisher: tells Redis about once a second what a running task says: its progress, what it prints, its checkpoint.
+"""Publisher: tells Redis about once a second what a running task says: its progress, what it
+prints, its checkpoint.
 
-Only the last matters to how its end is recorded; what Redis does not take of the others stays in the spool.
+Only the last matters to how its end is recorded; what Redis does not take of the others stays in
+the spool.
 """
 
 from __future__ import annotations
@@ -21,15 +23,16 @@ from blueque.spool.progress_file import Told
 
 log = logging.getLogger("blueque")
 
-PACE = 1.0                                             # seconds between two looks
+PACE = 1.0  # seconds between two looks
 AFTER_TROUBLE = 5.0
-AT_ONCE = 500                                          # lines in a transaction
-AT_ONCE_AGAIN = 0.5                                    # seconds: what fails so soon was a connection that nobody had used
+AT_ONCE = 500  # lines in a transaction
+AT_ONCE_AGAIN = 0.5  # seconds: what fails so soon was a connection that nobody had used
 
-# As tqdm and those who draw like it: `encoding:  45%|####5     | 45/100 [00:10<00:12,  4.51it/s]`; without a total
-# `45rows [00:10, 4.5rows/s]`.
+# As tqdm and those who draw like it: `encoding:  45%|####5     | 45/100 [00:10<00:12,  4.51it/s]`;
+# without a total `45rows [00:10, 4.5rows/s]`.
 _NUMBER = r"[\d.]+[kMGTPE]?"
-# Each is looked for where it can only begin, for a row may hold thousands of spaces, and whoever looks must beat.
+# Each is looked for where it can only begin, for a row may hold thousands of spaces, and whoever
+# looks must beat.
 _SHARE = re.compile(r"(?:^|(?<= ))\d+%\|")
 _OF_ALL = re.compile(rf"\| *({_NUMBER})/({_NUMBER}) \[")
 _COUNT = re.compile(rf"(?:^|: +)({_NUMBER}) ?([A-Za-z]*) \[\d\d[\d:]*, ")
@@ -43,20 +46,22 @@ class Publisher:
 
     def __init__(self, client: Client, attempt: Attempt, log_limit: int = LOG_LIMIT) -> None:
         self._client, self._attempt, self._log_limit = client, attempt, log_limit
-        self._said: set[str] = set()                   # what has gone wrong, as the log has it
+        self._said: set[str] = set()  # what has gone wrong, as the log has it
         self._tail: Tail | None = None
-        self._told: Told | None = None                 # of progress, as of the last look: by the handler,
-        self._wrote: float | None = None               # by a program,
-        self._bar = ""                                 # by a bar, the outermost if there are several
-        self._signs: tuple[str | int, ...] = ()        # all of them, and how many have ended
+        self._told: Told | None = None  # of progress, as of the last look: by the handler,
+        self._wrote: float | None = None  # by a program,
+        self._bar = ""  # by a bar, the outermost if there are several
+        self._signs: tuple[str | int, ...] = ()  # all of them, and how many have ended
         self._ended = 0
         self._last_words = ""
         self._checkpoint = Teller(attempt, client.max_bytes)
         self._progress = self._published = ""
-        self.next_step = time.monotonic() + PACE       # a short task costs nothing more
+        self.next_step = time.monotonic() + PACE  # a short task costs nothing more
 
     def step(self, task: Task) -> object:
-        """Do what is due: look, and tell what is new. Return something that is another as soon as one of its bars moves."""
+        """Do what is due: look, and tell what is new. Return something that is another as soon as
+        one of its bars moves.
+        """
         if time.monotonic() >= self.next_step:
             is_told = self._look_and_tell(task, is_over=False)
             self.next_step = time.monotonic() + (PACE if is_told else AFTER_TROUBLE)
@@ -72,7 +77,8 @@ class Publisher:
             self._look_and_tell(task, is_over=True)
 
     def hand_over(self, client: Client, task: Task) -> None:
-        """Tell where the next attempt is to go on. Raises RedisAway and the like: its end may not be recorded before.
+        """Tell where the next attempt is to go on. Raises RedisAway and the like: its end may not
+        be recorded before.
 
         client: one that waits for as long as it takes.
         """
@@ -80,7 +86,7 @@ class Publisher:
             self._checkpoint.finish(client, task)
         except BluequeError:
             raise
-        except Exception:                              # of the files: its end matters more
+        except Exception:  # of the files: its end matters more
             self._attempt.log_failure("checkpoint")
 
     def _look_and_tell(self, task: Task, is_over: bool) -> bool:
@@ -96,14 +102,14 @@ class Publisher:
         for kind, action in actions.items():
             try:
                 action()
-            except (BluequeError, OSError) as error:   # of the disk, too: its end matters more
+            except (BluequeError, OSError) as error:  # of the disk, too: its end matters more
                 is_told = False
-                if str(error) not in self._said:       # once in an attempt, which may take days
+                if str(error) not in self._said:  # once in an attempt, which may take days
                     self._said.add(str(error))
                     log.info("log task=%s: %s", task.id, error)
                 if isinstance(error, RedisAway):
                     break
-            except Exception:                          # the task may have left anything there
+            except Exception:  # the task may have left anything there
                 self._attempt.log_failure(kind)
                 is_told = False
         return is_told
@@ -115,7 +121,8 @@ class Publisher:
         elif wrote is not None and wrote != self._wrote:
             line = self._attempt.read_progress()
             self._progress = line or self._progress
-            wrote = wrote if line else self._wrote     # else a shell has emptied it, and is about to write
+            # else a shell has emptied it, and is about to write
+            wrote = wrote if line else self._wrote
         self._told, self._wrote = told, wrote
         if self._tail is None:
             self._tail = Tail(self._attempt.path, self._log_limit)
@@ -129,7 +136,8 @@ class Publisher:
         ended = [*filter(None, map(progress_of, tail.ended()))]
         self._ended += len(ended)
         self._signs = (*drawn, self._ended)
-        self._bar = next(iter([*drawn, *reversed(ended)]), self._bar)      # which stays as long as there is no other
+        # which stays as long as there is no other
+        self._bar = next(iter([*drawn, *reversed(ended)]), self._bar)
 
     def _tell_lines(self, task: Task, is_over: bool) -> None:
         if self._tail is None:
@@ -152,7 +160,9 @@ class Publisher:
 def progress_of(bar: str) -> str:
     """Return what a bar that a task draws says of its progress; empty if it is none."""
     row = bar.lstrip()
-    if (share := _SHARE.search(row)) is not None and (numbers := _OF_ALL.search(row, share.end())) is not None:
+    if (share := _SHARE.search(row)) is not None and (
+        numbers := _OF_ALL.search(row, share.end())
+    ) is not None:
         return f"{numbers[1]}/{numbers[2]} {row[: share.start()].rstrip(' ').removesuffix(':')}".strip()
     if (count := _COUNT.search(row)) is not None:
         return " ".join(word for word in (count[1], count[2], row[: count.start()]) if word)

@@ -31,21 +31,23 @@ from blueque.system.outage import Trouble
 log = logging.getLogger("blueque")
 
 T = TypeVar("T")
-QUIET = 1.0                                            # seconds after which we listen for orders; short tasks are spared it
-WORD_OF_END = 2.0                                      # seconds for whoever reaps an adopted process to write down its end
+QUIET = 1.0  # seconds after which we listen for orders; short tasks are spared it
+WORD_OF_END = 2.0  # seconds for whoever reaps an adopted process to write down its end
 STEP = 0.02
-UNREADABLE = 60.0                                      # seconds for which an exit record that cannot be read is tried again
+UNREADABLE = 60.0  # seconds for which an exit record that cannot be read is tried again
 LOOK_AGAIN = 2.0
-BY_LISTENER = ("cancelled", "stopped")                 # error types of ends that are no failures
-ANSWER = 1.0                                           # seconds; for what a task says, no longer
+BY_LISTENER = ("cancelled", "stopped")  # error types of ends that are no failures
+ANSWER = 1.0  # seconds; for what a task says, no longer
 
 
 class Attending:
     """The care of one listener for the attempt that it watches.
 
-    children: returns the children that have come to us from the task with that pid; None when that cannot be told.
+    children: returns the children that have come to us from the task with that pid; None when that
+        cannot be told.
     on_orphans: called when attempts are found that somebody else has to adopt, for we are busy.
-    on_unwatched: called with the id of the task that we watch when our own lists have others besides.
+    on_unwatched: called with the id of the task that we watch when our own lists have others
+        besides.
     """
 
     def __init__(
@@ -61,11 +63,16 @@ class Attending:
         trouble: Trouble,
     ) -> None:
         self._client, self._listeners, self._defaults = client, listeners, defaults
-        self._orders, self._upkeep, self._children, self._on_orphans = orders, upkeep, children, on_orphans
+        self._orders, self._upkeep, self._children, self._on_orphans = (
+            orders,
+            upkeep,
+            children,
+            on_orphans,
+        )
         self._on_unwatched = on_unwatched
-        self.left_alone: set[int] = set()              # children of ours that another listener has adopted
+        self.left_alone: set[int] = set()  # children of ours that another listener has adopted
         self._trouble = trouble
-        self._gone = Trouble("")                       # our task, from Redis
+        self._gone = Trouble("")  # our task, from Redis
         # With a connection of its own, for while a task runs the other one waits for orders.
         self._telling = client.with_patience(0)
         self._telling.wait_with(self._has_answer_soon)
@@ -79,7 +86,7 @@ class Attending:
             watch.close()
             return
         self._report(watch, self._record(watch), publisher, functools.partial(self._insist, watch))
-        self._upkeep.take_unwatched()                  # seen before the end was reported
+        self._upkeep.take_unwatched()  # seen before the end was reported
         watch.close()
 
     def report_once(self, watch: Watch) -> None:
@@ -96,7 +103,9 @@ class Attending:
     def bury(self, watch: Watch) -> None:
         """Wait for the end of a process whose gate stays closed."""
         while process.peek_ending(watch.pid) is None:
-            self._orders.look(STEP if watch.pidfd is None else 1.0, [] if watch.pidfd is None else [watch.pidfd])
+            self._orders.look(
+                STEP if watch.pidfd is None else 1.0, [] if watch.pidfd is None else [watch.pidfd]
+            )
             self._upkeep.keep_up()
         process.reap(watch.pid)
         watch.close()
@@ -109,22 +118,26 @@ class Attending:
         """Let go of an attempt that Redis knows the end of, or has no use for."""
         try:
             attempt.mark_reported(self._is_wanted(task, attempt))
-        except OSError as error:                       # it is kept longer than need be
+        except OSError as error:  # it is kept longer than need be
             log.warning("cannot mark %s as reported: %s", attempt.path, error.strerror)
 
     def _is_wanted(self, task: Task, attempt: Attempt) -> bool:
-        """Tell whether the task is to run again, and may go on from the directory that this attempt has left."""
+        """Tell whether the task is to run again, and may go on from the directory that this attempt
+        has left.
+        """
         if not checkpoint.entries(attempt.path):
             return False
         try:
             return self._telling.get_task(task.id).status in WAITING
-        except (RedisAway, RedisRefused):              # rather kept too long than lost
+        except (RedisAway, RedisRefused):  # rather kept too long than lost
             return True
 
     # While it runs
 
     def _watch(self, watch: Watch, publisher: Publisher) -> bool:
-        """Wait until nothing of the attempt is left, beating; False when another listener has it now."""
+        """Wait until nothing of the attempt is left, beating; False when another listener has it
+        now.
+        """
         listen_at = time.monotonic() + QUIET
         while watch.pidfd is not None and not self._has_ended(watch):
             if self._orders.now is Order.STOP:
@@ -134,7 +147,11 @@ class Attending:
             if time.monotonic() >= listen_at and self._orders.now is not Order.STOP:
                 listen_at = self._listen(watch, publisher)
             else:
-                until = min(time.monotonic() + self._upkeep.seconds_left(), watch.next_step, publisher.next_step)
+                until = min(
+                    time.monotonic() + self._upkeep.seconds_left(),
+                    watch.next_step,
+                    publisher.next_step,
+                )
                 if self._orders.now is not Order.STOP:
                     until = min(until, listen_at)
                 self._orders.look(until - time.monotonic(), [watch.pidfd])
@@ -147,10 +164,14 @@ class Attending:
                 return False
             watch.step()
             watch.bars = publisher.step(watch.task)
-        while (again := watch.end_the_rest(self._children(watch.pid) if watch.is_child else None)) is not None:
+        while (
+            again := watch.end_the_rest(self._children(watch.pid) if watch.is_child else None)
+        ) is not None:
             self._orders.look(again - time.monotonic())
             standing = self._upkeep.keep_up(watch.task.id)
-            if self._orders.now is Order.STOP or (standing is not None and standing.cancel is not None):
+            if self._orders.now is Order.STOP or (
+                standing is not None and standing.cancel is not None
+            ):
                 watch.hurry()
         return True
 
@@ -167,31 +188,45 @@ class Attending:
         return bool(process.wait_readable([watch.pidfd], 0))
 
     def _listen(self, watch: Watch, publisher: Publisher) -> float:
-        """Wait for an order that somebody leaves in Redis, for the end of the task, and for whatever else may come.
+        """Wait for an order that somebody leaves in Redis, for the end of the task, and for
+        whatever else may come.
 
         Return when to do so again, on the monotonic clock.
         """
         try:
-            seconds = min(self._upkeep.seconds_left(), max(watch.next_step - time.monotonic(), 0.01))
-            self._listeners.watch_orders(seconds, lambda waiting: self._is_answered(waiting, watch, publisher, seconds))
+            seconds = min(
+                self._upkeep.seconds_left(), max(watch.next_step - time.monotonic(), 0.01)
+            )
+            self._listeners.watch_orders(
+                seconds, lambda waiting: self._is_answered(waiting, watch, publisher, seconds)
+            )
             self._trouble.tell(None, duty="orders")
         except (RedisAway, RedisRefused) as error:
             self._trouble.tell(error, "still watching the task", duty="orders")
             return time.monotonic() + self._trouble.pause("orders")
         return 0.0
 
-    def _is_answered(self, connection: Connection, watch: Watch, publisher: Publisher, seconds: float) -> bool:
+    def _is_answered(
+        self, connection: Connection, watch: Watch, publisher: Publisher, seconds: float
+    ) -> bool:
         assert watch.pidfd is not None
         deadline, before = time.monotonic() + seconds + 1.0, self._orders.now
         while (left := deadline - time.monotonic()) > 0:
             if connection.wait(0):
                 return True
-            watch.bars = publisher.step(watch.task)     # on another connection than the one that waits here
+            # on another connection than the one that waits here
+            watch.bars = publisher.step(watch.task)
             until = min(watch.next_step, publisher.next_step)
-            ready = self._orders.look(min(left, until - time.monotonic()), [watch.pidfd, connection.fileno()])
+            ready = self._orders.look(
+                min(left, until - time.monotonic()), [watch.pidfd, connection.fileno()]
+            )
             if connection.fileno() in ready:
                 return True
-            if watch.pidfd in ready or self._orders.now is not before or time.monotonic() >= watch.next_step:
+            if (
+                watch.pidfd in ready
+                or self._orders.now is not before
+                or time.monotonic() >= watch.next_step
+            ):
                 return False
         return False
 
@@ -200,7 +235,7 @@ class Attending:
         task, listener = watch.task, self._listeners.of(watch.task.queue)
         is_newest = standing.token == task.token
         if watch.reason == "superseded":
-            return True                                # whatever becomes of the task, it is not ours to put back
+            return True  # whatever becomes of the task, it is not ours to put back
         if self._has_been_forgotten(watch, standing._asdict()):
             self._take_back(watch, lambda: listener.reassert(task, watch.pid))
             return True
@@ -209,14 +244,18 @@ class Attending:
         if is_gone:
             return True
         if is_newest and standing.status == "failed" and standing.error_type in LOST:
-            self._take_back(watch, lambda: listener.restore(task, watch.pid, task.started or time.time()))
+            self._take_back(
+                watch, lambda: listener.restore(task, watch.pid, task.started or time.time())
+            )
         elif is_newest and standing.status == "started" and standing.node != task.node:
             log.warning("task=%s has been adopted by %s: leaving it alone", task.id, standing.node)
             return False
         elif is_newest and standing.status == "started" and standing.node != listener.node:
             self._take_back(watch, lambda: listener.adopt(task))
         elif not is_newest or standing.status != "started":
-            watch.end("superseded", f"the attempt is not ours any more: the task is {standing.status}")
+            watch.end(
+                "superseded", f"the attempt is not ours any more: the task is {standing.status}"
+            )
         elif standing.cancel is not None:
             watch.end("cancelled", "cancelled")
         else:
@@ -232,10 +271,12 @@ class Attending:
                 log.warning("cannot decline the stack of task=%s: %s", watch.task.id, error)
 
     def _has_been_forgotten(self, watch: Watch, known: Mapping[str, Any]) -> bool:
-        """Tell whether Redis has lost our attempt, as after a failover; not that the task has been deleted for good.
+        """Tell whether Redis has lost our attempt, as after a failover; not that the task has been
+        deleted for good.
 
-        After that, its key may have made another task, which has the same id and not the same `created`.
-        If another attempt has been taken meanwhile, that one owns the task, whatever its number.
+        After that, its key may have made another task, which has the same id and not the same
+        `created`. If another attempt has been taken meanwhile, that one owns the task, whatever its
+        number.
 
         known: status, token, attempt and created, as Redis has them.
         """
@@ -259,7 +300,9 @@ class Attending:
     # When it has ended
 
     def _record(self, watch: Watch) -> outcome_record.Record | None:
-        """Return the exit record, written by the task process or else by us; None when nobody knows how it ended."""
+        """Return the exit record, written by the task process or else by us; None when nobody knows
+        how it ended.
+        """
         measured = watch.measured()
         ending: process.Ending | None = None
         if watch.is_child:
@@ -272,14 +315,25 @@ class Attending:
             if noted is not None:
                 ending = process.Ending.of_code(noted.code)
                 measured = _measured(noted, measured)
-        if record is None and watch.reason is None and (ending is None or not watch.attempt.has_begun()):
+        if (
+            record is None
+            and watch.reason is None
+            and (ending is None or not watch.attempt.has_begun())
+        ):
             return None
         is_ours = record is None
         if record is None and ending is not None:
             is_out_of_memory = process.out_of_memory_kills() > self._upkeep.oom_kills
             record = outcome_record.record_of_ending(ending, is_out_of_memory)
-        record = record or {"status": "failed", "error": "its process is gone", "error_type": watch.reason}
-        record = {**record, **{name: max(value, record.get(name) or 0) for name, value in measured.items()}}
+        record = record or {
+            "status": "failed",
+            "error": "its process is gone",
+            "error_type": watch.reason,
+        }
+        record = {
+            **record,
+            **{name: max(value, record.get(name) or 0) for name, value in measured.items()},
+        }
         record.setdefault("finished", time.time())
         is_handed_back = watch.reason == "stopped" and record.get("handed_back")
         if watch.reason is not None and record["status"] == "failed" and not is_handed_back:
@@ -293,11 +347,13 @@ class Attending:
                 log.error("cannot write the exit record: %s", error)
         error_type = record.get("error_type")
         if watch.reason is None and record["status"] == "failed" and error_type in BY_LISTENER:
-            watch.reason = error_type                  # Redis has lost that it was told so once
+            watch.reason = error_type  # Redis has lost that it was told so once
         return record
 
     def _read_exit(self, watch: Watch) -> outcome_record.Record | None:
-        """Return the exit record; while it cannot be read, as when no more files may be open, try again for a while."""
+        """Return the exit record; while it cannot be read, as when no more files may be open, try
+        again for a while.
+        """
         deadline = time.monotonic() + UNREADABLE
         while True:
             try:
@@ -306,30 +362,39 @@ class Attending:
                 watch.attempt.log_failure("exit record")
                 if time.monotonic() >= deadline:
                     return None
-            except Exception:                          # it is not ours: the task has written it
+            except Exception:  # it is not ours: the task has written it
                 watch.attempt.log_failure("exit record")
                 return None
             self._orders.look(LOOK_AGAIN)
             self._upkeep.keep_up(watch.task.id)
 
     def _word_of_end(self, watch: Watch) -> process.Reaped | None:
-        """Return how an adopted process ended, once its reaper has written it down; None when nobody has."""
+        """Return how an adopted process ended, once its reaper has written it down; None when
+        nobody has.
+        """
         deadline = time.monotonic() + WORD_OF_END
         while (noted := watch.attempt.read_ending()) is None and time.monotonic() < deadline:
             if watch.attempt.has_exit():
                 return None
             self._orders.look(STEP)
-            self._upkeep.keep_up(watch.task.id)        # a lease may be shorter than this
+            self._upkeep.keep_up(watch.task.id)  # a lease may be shorter than this
         return process.Reaped(**noted) if noted is not None else None
 
     def _report(
-        self, watch: Watch, record: outcome_record.Record | None, publisher: Publisher,
+        self,
+        watch: Watch,
+        record: outcome_record.Record | None,
+        publisher: Publisher,
         do: Callable[[Callable[[], object]], object],
     ) -> None:
         """Tell Redis how it ended. do: calls what does so, perhaps until Redis does it."""
         processor = self._client.get_processor(watch.task)
         default = self._defaults.of(watch.task.queue).retry
-        said = outcome_record.last_words(record) if record is not None or watch.attempt.has_begun() else ""
+        said = (
+            outcome_record.last_words(record)
+            if record is not None or watch.attempt.has_begun()
+            else ""
+        )
 
         def report() -> None:
             if watch.reason == "superseded":
@@ -345,7 +410,9 @@ class Attending:
                 processor.release(watch.reason or watch.asked_for)
             else:
                 has_checkpoint = checkpoint.exists(watch.attempt.path)
-                processor.report(record, None if watch.reason == "stopped" else default, has_checkpoint)
+                processor.report(
+                    record, None if watch.reason == "stopped" else default, has_checkpoint
+                )
 
         try:
             try:
@@ -358,13 +425,17 @@ class Attending:
         except NotOwner as error:
             log.warning("%s; how it ended stays in %s", error, watch.attempt.path)
         except OrderCame:
-            log.warning("task=%s has ended, but Redis does not know; how it ended stays in %s",
-                        watch.task.id, watch.attempt.path)
+            log.warning(
+                "task=%s has ended, but Redis does not know; how it ended stays in %s",
+                watch.task.id,
+                watch.attempt.path,
+            )
             raise
         self.close(watch.task, watch.attempt)
 
     def _insist(self, watch: Watch, action: Callable[[], T]) -> T:
         """Call until Redis does it, beating meanwhile: what it refuses may be this one thing only."""
+
         def keep_up() -> float:
             self._upkeep.keep_up(watch.task.id)
             return self._upkeep.seconds_left()
@@ -372,7 +443,9 @@ class Attending:
         return self._orders.insist(action, self._trouble, meanwhile=keep_up)
 
     def _put_back(self, watch: Watch) -> bool:
-        """Have Redis know the attempt again, if it has forgotten it, so that its end can be reported."""
+        """Have Redis know the attempt again, if it has forgotten it, so that its end can be
+        reported.
+        """
         fields = self._client.get_task(watch.task.id).fields
         if not self._has_been_forgotten(watch, fields):
             return False
@@ -384,12 +457,17 @@ class Attending:
         return task is not None
 
     def _give_up(self, watch: Watch) -> None:
-        """Let go of an attempt whose process is gone without a word: nobody knows how far it had come."""
+        """Let go of an attempt whose process is gone without a word: nobody knows how far it had
+        come.
+        """
         processor = self._client.get_processor(watch.task)
         if not watch.attempt.has_begun():
             processor.release("not_begun")
             return
-        listener, defaults = self._listeners.of(watch.task.queue), self._defaults.of(watch.task.queue)
+        listener, defaults = (
+            self._listeners.of(watch.task.queue),
+            self._defaults.of(watch.task.queue),
+        )
         lost_with = watch.lost_with or {"lost_node": listener.node}
         seen = last_seen(lost_with.get("last_seen"))
         error = (
@@ -400,14 +478,22 @@ class Attending:
         if processor.lose(error, listener.instance or "", defaults.retry, lost_with) is None:
             # It is another's, or has ended; or we had been taken for dead ourselves.
             standing = self._upkeep.beat(task.id)
-            if standing is None or (standing.status, standing.token, standing.node) == ("started", task.token, task.node):
+            if standing is None or (standing.status, standing.token, standing.node) == (
+                "started",
+                task.token,
+                task.node,
+            ):
                 raise Contended("lose", 1)
 
     def _is_to_go_on(self, watch: Watch, record: outcome_record.Record) -> bool:
-        """Tell whether the task is the next in line again at no cost: it has handed itself back, or we have stopped it."""
+        """Tell whether the task is the next in line again at no cost: it has handed itself back, or
+        we have stopped it.
+        """
         if record["status"] != "failed":
             return False
-        return bool(record.get("handed_back")) or (watch.reason == "stopped" and self._may_run_again(watch.task))
+        return bool(record.get("handed_back")) or (
+            watch.reason == "stopped" and self._may_run_again(watch.task)
+        )
 
     def _may_run_again(self, task: Task) -> bool:
         return Retry.of(task.fields.get("retry"), self._defaults.of(task.queue).retry) is not None

@@ -14,7 +14,7 @@ from blueque.model.run import Record
 from blueque.producer.staged_run import discard, finish
 from blueque.queries.runs import load, load_all, staged_chunks
 
-STALLED = 60.0                                         # seconds after which what is decided should have been put in line
+STALLED = 60.0  # seconds after which what is decided should have been put in line
 
 log = logging.getLogger("blueque")
 
@@ -22,9 +22,11 @@ log = logging.getLogger("blueque")
 class Leftover(NamedTuple):
     """What is left of a run.
 
-    way: how it is ended. `finish`: it is decided, and has to be published; `drop`: nobody has decided it; `discard`:
-    chunks are left that were not chosen, when it was committed, or by any batch if it is a stream.
-    record: of the run, as `Client.get_run` gives it. chunks: what is staged, and would be discarded.
+    way: how it is ended. `finish`: it is decided, and has to be published; `drop`: nobody has
+    decided it; `discard`: chunks are left that were not chosen, when it was committed, or by any
+    batch if it is a stream.
+    record: of the run, as `Client.get_run` gives it. chunks: what is staged, and would be
+        discarded.
     age: seconds since somebody has last shown up there.
     """
 
@@ -49,13 +51,17 @@ class Leftovers:
         self._redis = redis
 
     def find(self, queues: Iterable[str], older_than: float) -> list[Leftover]:
-        """Return what is left of runs in these queues, and has not moved for so many seconds; what is decided, for 60.
+        """Return what is left of runs in these queues, and has not moved for so many seconds; what
+        is decided, for 60.
 
-        A run whose rows were all there before moves only when it is opened: give those at work the time that they need.
+        A run whose rows were all there before moves only when it is opened: give those at work the
+        time that they need.
         """
         now = time.time()
         found = [
-            self._judge(record, now, older_than) for queue in queues for record in load_all(self._redis, queue)
+            self._judge(record, now, older_than)
+            for queue in queues
+            for record in load_all(self._redis, queue)
         ]
         return [leftover for leftover in found if leftover is not None]
 
@@ -71,14 +77,19 @@ class Leftovers:
             return discarded == len(leftover.chunks)
         try:
             return self.drop(queue, run, is_staged_too=False, moved=leftover.record["moved"])
-        except WrongRun:                               # it has been decided
+        except WrongRun:  # it has been decided
             return False
 
-    def drop(self, queue: str, run: str, is_staged_too: bool = True, moved: float | None = None) -> bool:
-        """Forget a run, whatever it says, with all that is staged for it; tasks that are in line stay. False: none is there.
+    def drop(
+        self, queue: str, run: str, is_staged_too: bool = True, moved: float | None = None
+    ) -> bool:
+        """Forget a run, whatever it says, with all that is staged for it; tasks that are in line
+        stay. False: none is there.
 
-        is_staged_too: False leaves the run alone when something is staged for it. moved: see `protocol.drop_run`.
-        Raises WrongRun when it is decided and not finished. Source: docs/protocol/bulk.md, "drop_run".
+        is_staged_too: False leaves the run alone when something is staged for it. moved: see
+            `protocol.drop_run`.
+        Raises WrongRun when it is decided and not finished. Source: docs/protocol/bulk.md,
+        "drop_run".
         """
         is_dropped = protocol.drop_run(self._redis, queue, run, moved)
         while not is_dropped and is_staged_too and load(self._redis, queue, run) is not None:
@@ -94,8 +105,14 @@ class Leftovers:
         if record["staged"]:
             chunks = staged_chunks(self._redis, record["queue"], record["run"])
         if state == "committing":
-            # What it has not chosen nobody can commit any more; of a stream it may be the next batch.
-            leftover = Leftover("finish", record, () if is_stream else list(chunks), now - record.get("decided", 0.0))
+            # What it has not chosen nobody can commit any more; of a stream it may be the next
+            # batch.
+            leftover = Leftover(
+                "finish",
+                record,
+                () if is_stream else list(chunks),
+                now - record.get("decided", 0.0),
+            )
         elif is_stream or state != "open":
             # Each by itself: what was staged lately may be of the next batch.
             old = {name: since for name, since in chunks.items() if now - since >= older_than}
@@ -103,6 +120,8 @@ class Leftovers:
                 return None
             leftover = Leftover("discard", record, list(old), now - max(old.values()))
         else:
-            leftover = Leftover("drop", record, list(chunks), now - max([record["moved"], *chunks.values()]))
+            leftover = Leftover(
+                "drop", record, list(chunks), now - max([record["moved"], *chunks.values()])
+            )
         limit = min(older_than, STALLED) if leftover.way == "finish" else older_than
         return leftover if leftover.age >= limit else None

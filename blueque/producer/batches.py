@@ -1,4 +1,5 @@
-"""Many tasks from any iterable, batch by batch. Never more than two are held: one that Redis works on, one in the making.
+"""Many tasks from any iterable, batch by batch. Never more than two are held: one that Redis works
+on, one in the making.
 
 Of a run there are three: the look for the second travels with the first.
 """
@@ -12,17 +13,32 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from blueque.connection.redis import Redis
-from blueque.errors import BatchFailed, Contended, InvalidInput, InvalidType, OutcomeUnknown, RedisAway, RedisRefused
+from blueque.errors import (
+    BatchFailed,
+    Contended,
+    InvalidInput,
+    InvalidType,
+    OutcomeUnknown,
+    RedisAway,
+    RedisRefused,
+)
 from blueque.model.encoding import FLUSH, encode, quick_encoder, require_text_keys, require_time
 from blueque.model.ids import TaskId, id_of_key, ids_of_run_keys, random_ids, require_key
 from blueque.model.lines import require_priority
 from blueque.model.run import Record
 from blueque.producer.row_batch import relay
-from blueque.protocol import close_run, enqueue_many, enqueue_run, open_run, prune_runs, schedule_many
+from blueque.protocol import (
+    close_run,
+    enqueue_many,
+    enqueue_run,
+    open_run,
+    prune_runs,
+    schedule_many,
+)
 from blueque.protocol.bulk import MAX_KEYED, Batch, NewTasks
 from blueque.protocol.runs import RunBatch
 
-MAX_BYTES = 4 * 2**20                                  # of parameters in a batch: Redis does nothing else meanwhile
+MAX_BYTES = 4 * 2**20  # of parameters in a batch: Redis does nothing else meanwhile
 
 _END = object()
 
@@ -35,9 +51,10 @@ class Plan(NamedTuple):
     """What is to become of the parameters.
 
     options: the fields that all the tasks have. size: how many make a batch.
-    keys, priorities, etas: what each task has of its own: an iterable of the same length, a function of the parameters,
-    or the name of a field of parameters that are dicts.
-    keep: for how many seconds a key counts when its task was deleted, or a run is known when it was closed.
+    keys, priorities, etas: what each task has of its own: an iterable of the same length, a
+    function of the parameters, or the name of a field of parameters that are dicts.
+    keep: for how many seconds a key counts when its task was deleted, or a run is known when it was
+        closed.
     run: the name of the run in which the keys count.
     """
 
@@ -53,13 +70,18 @@ class Plan(NamedTuple):
 
 
 class Made(NamedTuple):
-    """A batch that is in Redis: for each of the parameters the id, and whether this call has made the task."""
+    """A batch that is in Redis: for each of the parameters the id, and whether this call has made
+    the task.
+    """
 
     ids: Sequence[bytes]
     are_new: Sequence[bool]
 
     def task_ids(self) -> list[TaskId]:
-        return [TaskId(task.decode(), is_new) for task, is_new in zip(self.ids, self.are_new, strict=True)]
+        return [
+            TaskId(task.decode(), is_new)
+            for task, is_new in zip(self.ids, self.are_new, strict=True)
+        ]
 
 
 class _Part(NamedTuple):
@@ -82,7 +104,7 @@ class Batches:
     """
 
     def __init__(self, redis: Redis, plan: Plan, iterable: Iterable[Any]) -> None:
-        if isinstance(iterable, str | bytes | Mapping):    # of which the keys would be the parameters
+        if isinstance(iterable, str | bytes | Mapping):  # of which the keys would be the parameters
             raise InvalidType(f"an iterable of parameters is needed, not {type(iterable).__name__}")
         self._redis, self._plan = redis, plan
         self._rows = iter(iterable)
@@ -90,17 +112,27 @@ class Batches:
         self._keys = _Column("keys", plan.keys, require_key)
         self._priorities = _Column("priorities", plan.priorities, require_priority)
         self._etas = _Column("etas", plan.etas, require_time)
-        self._size = min(plan.size, MAX_KEYED) if plan.keys is not None and plan.run is None else plan.size
-        self._name = "enqueue_run" if plan.run is not None else "enqueue_many" if plan.etas is None else "schedule_many"
+        self._size = (
+            min(plan.size, MAX_KEYED) if plan.keys is not None and plan.run is None else plan.size
+        )
+        self._name = (
+            "enqueue_run"
+            if plan.run is not None
+            else "enqueue_many"
+            if plan.etas is None
+            else "schedule_many"
+        )
         self._run: Record = {}
         self._own: Redis | None = None
-        self._ids: list[bytes] = []                    # for the next batch
+        self._ids: list[bytes] = []  # for the next batch
         self._number = self._position = 0
 
     def __iter__(self) -> Iterator[Made]:
         plan = self._plan
         if plan.run is not None:
-            self._run = open_run(self._redis, plan.queue, plan.run, "keyed", 1, plan.keep, time.time())
+            self._run = open_run(
+                self._redis, plan.queue, plan.run, "keyed", 1, plan.keep, time.time()
+            )
         try:
             yield from relay(self._parts(), self._send, looks_ahead=plan.run is not None)
         finally:
@@ -116,28 +148,50 @@ class Batches:
             part, is_over = self._make()
             yield part
 
-    def _send(self, part: _Part, follower: _Part | None, meanwhile: Callable[[], object] | None) -> Made:
+    def _send(
+        self, part: _Part, follower: _Part | None, meanwhile: Callable[[], object] | None
+    ) -> Made:
         if self._own is None and not part.is_last:
-            # What is iterated over may well use this thread's connection, while we wait for an answer.
+            # What is iterated over may well use this thread's connection, while we wait for an
+            # answer.
             self._own = self._redis.another()
         try:
-            are_new = self._put(self._own or self._redis, part, follower, None if part.is_last else meanwhile)
+            are_new = self._put(
+                self._own or self._redis, part, follower, None if part.is_last else meanwhile
+            )
         except (RedisAway, RedisRefused, Contended) as error:
-            # A key of the wrong type is noticed when the other commands of the MULTI have been done, or will be.
-            is_unknown = isinstance(error, OutcomeUnknown) or getattr(error, "code", "") == "WRONGTYPE"
+            # A key of the wrong type is noticed when the other commands of the MULTI have been
+            # done, or will be.
+            is_unknown = (
+                isinstance(error, OutcomeUnknown) or getattr(error, "code", "") == "WRONGTYPE"
+            )
             ids = [task.decode() for task in part.tasks]
             raise BatchFailed(part.number, part.position, ids, is_unknown, error) from error
         made = Made(part.tasks, are_new if self._plan.keys is None else _spread(part, are_new))
-        log.info("%s queue=%s tasks=%d new=%d", self._name, self._plan.queue, len(made.ids), sum(made.are_new))
+        log.info(
+            "%s queue=%s tasks=%d new=%d",
+            self._name,
+            self._plan.queue,
+            len(made.ids),
+            sum(made.are_new),
+        )
         return made
 
     def _put(
-        self, redis: Redis, part: _Part, follower: _Part | None, meanwhile: Callable[[], object] | None
+        self,
+        redis: Redis,
+        part: _Part,
+        follower: _Part | None,
+        meanwhile: Callable[[], object] | None,
     ) -> Sequence[bool]:
         if isinstance(part.batch, RunBatch):
             if self._run["state"] != "open":
                 return [False] * len(part.batch.tasks.ids)
-            after = follower.batch if follower is not None and isinstance(follower.batch, RunBatch) else None
+            after = (
+                follower.batch
+                if follower is not None and isinstance(follower.batch, RunBatch)
+                else None
+            )
             return enqueue_run(redis, part.batch, after, meanwhile)
         spare = None
         if self._plan.keys is None and not part.is_last:
@@ -147,11 +201,14 @@ class Batches:
         return put(redis, part.batch, spare, meanwhile)
 
     def _make(self) -> tuple[_Part | None, bool]:
-        """Return the next batch, and whether it is the last; None where there was only a FLUSH, or nothing more."""
+        """Return the next batch, and whether it is the last; None where there was only a FLUSH, or
+        nothing more.
+        """
         first = self._position
         rows, parameters, is_last = self._pull(first)
         its_keys, priorities, etas = [
-            column.take(rows, first, is_last) for column in (self._keys, self._priorities, self._etas)
+            column.take(rows, first, is_last)
+            for column in (self._keys, self._priorities, self._etas)
         ]
         if not rows:
             return None, is_last
@@ -175,15 +232,24 @@ class Batches:
     ) -> Batch:
         plan = self._plan
         if its_keys is None:
-            return Batch(plan.queue, NewTasks(tasks, parameters, priorities, etas), now, plan.options)
-        new = NewTasks(tasks, parameters, priorities, etas, [key.encode() for key in its_keys]).once()
+            return Batch(
+                plan.queue, NewTasks(tasks, parameters, priorities, etas), now, plan.options
+            )
+        new = NewTasks(
+            tasks, parameters, priorities, etas, [key.encode() for key in its_keys]
+        ).once()
         if plan.run is not None:
             return RunBatch(self._run, new, now, plan.options)
-        # A mark for each batch: a key that comes again in a later one must not look like our own success.
-        return Batch(plan.queue, new._replace(keep=plan.keep, mark=os.urandom(8).hex()), now, plan.options)
+        # A mark for each batch: a key that comes again in a later one must not look like our own
+        # success.
+        return Batch(
+            plan.queue, new._replace(keep=plan.keep, mark=os.urandom(8).hex()), now, plan.options
+        )
 
     def _pull(self, first: int) -> tuple[list[Any], list[tuple[bytes, bool]], bool]:
-        """Return as many parameters as make a batch, as they are and encoded, and whether they are the last."""
+        """Return as many parameters as make a batch, as they are and encoded, and whether they are
+        the last.
+        """
         rows: list[Any] = []
         parameters: list[tuple[bytes, bool]] = []
         room = MAX_BYTES
@@ -204,7 +270,9 @@ class Batches:
 
     def _take_ids(self, its_keys: list[str] | None, count: int) -> list[bytes]:
         if its_keys is not None and self._plan.run is not None:
-            return ids_of_run_keys(self._plan.queue, self._plan.run, [key.encode() for key in its_keys])
+            return ids_of_run_keys(
+                self._plan.queue, self._plan.run, [key.encode() for key in its_keys]
+            )
         if its_keys is not None:
             return [id_of_key(self._plan.queue, key).encode() for key in its_keys]
         ids, self._ids = self._ids or random_ids(count), []
@@ -223,30 +291,42 @@ class _Column:
         self._name, self._require = name, require
         self._field = source if isinstance(source, str) else None
         self._function = source if callable(source) else None
-        self._values = iter(source) if isinstance(source, Iterable) and self._field is None else None
+        self._values = (
+            iter(source) if isinstance(source, Iterable) and self._field is None else None
+        )
         if source is not None and (self._field, self._function, self._values) == (None, None, None):
-            raise InvalidType(f"{name} are an iterable, a function or the name of a field, not {type(source).__name__}")
+            raise InvalidType(
+                f"{name} are an iterable, a function or the name of a field, not {type(source).__name__}"
+            )
 
     def take(self, rows: Sequence[Any], first: int, is_last: bool) -> list[Any] | None:
-        """Return the values for the next parameters, of which the first has that position; None: there is no such column."""
+        """Return the values for the next parameters, of which the first has that position; None:
+        there is no such column.
+        """
         if self._values is None and self._field is None and self._function is None:
             return None
         found = [self._checked(row, first + number) for number, row in enumerate(rows)]
         if is_last and self._values is not None and next(self._values, _END) is not _END:
-            raise InvalidInput(f"there are more {self._name} than the {first + len(rows)} parameters")
+            raise InvalidInput(
+                f"there are more {self._name} than the {first + len(rows)} parameters"
+            )
         return found
 
     def _checked(self, row: Any, position: int) -> Any:
         if self._values is not None:
             value = next(self._values, _END)
             if value is _END:
-                raise InvalidInput(f"there are more parameters than {self._name}: none at position {position}")
+                raise InvalidInput(
+                    f"there are more parameters than {self._name}: none at position {position}"
+                )
         elif self._function is not None:
             value = self._function(row)
         elif isinstance(row, Mapping) and self._field in row:
             value = row[self._field]
         else:
-            raise InvalidInput(f"{self._name}: the parameters at position {position} have no field {self._field!r}")
+            raise InvalidInput(
+                f"{self._name}: the parameters at position {position} have no field {self._field!r}"
+            )
         try:
             return self._require(value)
         except InvalidInput as error:
@@ -254,7 +334,9 @@ class _Column:
 
 
 def _spread(part: _Part, are_new: Sequence[bool]) -> list[bool]:
-    """Return whether each of the parameters has made its task; a key that comes again in its batch has not."""
+    """Return whether each of the parameters has made its task; a key that comes again in its batch
+    has not.
+    """
     new = {task for task, is_new in zip(part.batch.tasks.ids, are_new, strict=True) if is_new}
     spread = []
     for task in part.tasks:

@@ -53,7 +53,9 @@ class Common(TypedDict, total=False):
 
 
 class Choices(Common, total=False):
-    """What may be said of many tasks: `keys` and `priorities` of each, the rest as for `Queue.enqueue`, of all."""
+    """What may be said of many tasks: `keys` and `priorities` of each, the rest as for
+    `Queue.enqueue`, of all.
+    """
 
     keys: Column | None
     keep: float | str
@@ -67,21 +69,27 @@ class ManyTasks:
     name: str
     _redis: Redis
     _max_bytes: int
-    _options: Callable[..., Options]                    # of what `Queue.enqueue` takes besides, see there
+    _options: Callable[..., Options]  # of what `Queue.enqueue` takes besides, see there
 
-    def enqueue_many(self, iterable: Iterable[Any], *, batch: int = 1000, **options: Unpack[Choices]) -> Count:
-        """Put a task in line for each of the parameters, in their order, and return how many; all are in Redis then.
+    def enqueue_many(
+        self, iterable: Iterable[Any], *, batch: int = 1000, **options: Unpack[Choices]
+    ) -> Count:
+        """Put a task in line for each of the parameters, in their order, and return how many; all
+        are in Redis then.
 
         iterable: is read as it goes, never held whole; each of its parameters is as for `enqueue`.
-        batch: how many go to Redis at a time; with keys, 200 at most. Each batch comes into Redis whole or not at all.
-        keys, priorities: for each task its own, as an iterable of the same length, a function of the parameters, or the
-        name of a field of parameters that are dicts. With keys, `.new` of the count says how many were not there before.
-        run: a name; the keys count in the run of this name only, and then also when their tasks were deleted, until `keep`
-        ("90d") after the call has come to its end. Until then call it again after whatever has failed: see
-        docs/protocol/bulk.md, "Runs". Batches are as large as without keys then.
-        The other options are those of `enqueue`, for all tasks.
-        Raises InvalidInput, which names the position of what is wrong, BatchFailed, and what the iterable raises; the
-        batches before are in Redis then, and a note of the error says how many tasks these are.
+        batch: how many go to Redis at a time; with keys, 200 at most. Each batch comes into Redis
+            whole or not at all.
+        keys, priorities: for each task its own, as an iterable of the same length, a function of
+        the parameters, or the name of a field of parameters that are dicts. With keys, `.new` of
+        the count says how many were not there before.
+        run: a name; the keys count in the run of this name only, and then also when their tasks
+        were deleted, until `keep` ("90d") after the call has come to its end. Until then call it
+        again after whatever has failed: see docs/protocol/bulk.md, "Runs". Batches are as large as
+        without keys then. The other options are those of `enqueue`, for all tasks.
+        Raises InvalidInput, which names the position of what is wrong, BatchFailed, and what the
+        iterable raises; the batches before are in Redis then, and a note of the error says how many
+        tasks these are.
         Source: docs/protocol/bulk.md, "enqueue_many".
         """
         return _count(self._batches(iterable, batch, None, **options))
@@ -89,7 +97,9 @@ class ManyTasks:
     def enqueue_iter(
         self, iterable: Iterable[Any], *, batch: int = 1000, **options: Unpack[Choices]
     ) -> Iterator[list[TaskId]]:
-        """Do as `enqueue_many`, and yield the ids of each batch once it is in Redis; nothing is done before you ask."""
+        """Do as `enqueue_many`, and yield the ids of each batch once it is in Redis; nothing is
+        done before you ask.
+        """
         return (made.task_ids() for made in self._batches(iterable, batch, None, **options))
 
     def schedule_many(
@@ -101,10 +111,12 @@ class ManyTasks:
         batch: int = 1000,
         **options: Unpack[Choices],
     ) -> Count:
-        """Make a task for each of the parameters that joins the line at its time, and return how many.
+        """Make a task for each of the parameters that joins the line at its time, and return how
+        many.
 
-        eta: for all; or etas: for each its own, in one of the ways for keys. A time already past enqueues at once.
-        The rest is as for `enqueue_many`. Source: docs/protocol/bulk.md, "schedule_many".
+        eta: for all; or etas: for each its own, in one of the ways for keys. A time already past
+        enqueues at once. The rest is as for `enqueue_many`. Source: docs/protocol/bulk.md,
+        "schedule_many".
         """
         return _count(self._batches(iterable, batch, _one_of(eta, etas), **options))
 
@@ -117,56 +129,84 @@ class ManyTasks:
         batch: int = 1000,
         **options: Unpack[Choices],
     ) -> Iterator[list[TaskId]]:
-        """Do as `schedule_many`, and yield the ids of each batch once it is in Redis; nothing is done before you ask."""
-        return (made.task_ids() for made in self._batches(iterable, batch, _one_of(eta, etas), **options))
+        """Do as `schedule_many`, and yield the ids of each batch once it is in Redis; nothing is
+        done before you ask.
+        """
+        return (
+            made.task_ids()
+            for made in self._batches(iterable, batch, _one_of(eta, etas), **options)
+        )
 
     def open_run(
         self, name: str, shards: int = 1, keep: float | str = RUN_KEEP, **options: Unpack[Common]
     ) -> KeyedRun:
         """Open a run in which each key makes one task, or open it once more, and return it.
 
-        name: 1 to 200 bytes of text. shards: 1 to 1024, into how many parts its tasks fall, so that so many processes
-        can put at once; fixed when it is opened first. keep: how long it is known after it was closed, in seconds or as
-        "90d"; a replay changes nothing so long. options: those of `enqueue`, for all tasks.
-        Raises WrongRun when there is another run under that name. Source: docs/protocol/bulk.md, "open_run".
+        name: 1 to 200 bytes of text. shards: 1 to 1024, into how many parts its tasks fall, so that
+        so many processes can put at once; fixed when it is opened first. keep: how long it is known
+        after it was closed, in seconds or as "90d"; a replay changes nothing so long. options:
+        those of `enqueue`, for all tasks.
+        Raises WrongRun when there is another run under that name. Source: docs/protocol/bulk.md,
+        "open_run".
         """
         count = require_whole(shards, "shards", 1, MAX_SHARDS)
         record = protocol.open_run(
-            self._redis, self.name, require_run_name(name), "keyed", count, require_keep(keep), time.time()
+            self._redis,
+            self.name,
+            require_run_name(name),
+            "keyed",
+            count,
+            require_keep(keep),
+            time.time(),
         )
         return KeyedRun(self._redis, record, self._max_bytes, self.fields_of(**options))
 
     def open_staging(
-        self, name: str | None = None, keep: float | str = RUN_KEEP, stream: bool = False, **options: Unpack[Common]
+        self,
+        name: str | None = None,
+        keep: float | str = RUN_KEEP,
+        stream: bool = False,
+        **options: Unpack[Common],
     ) -> Staging:
-        """Open a run of which the tasks come all at once or not at all, or open it once more, and return it.
+        """Open a run of which the tasks come all at once or not at all, or open it once more, and
+        return it.
 
-        name: as for `open_run`; a random one if left out. keep: how long it is known after it was committed.
-        stream: it has batches, of which each comes all at once, and once; a stream needs a name, and is kept for ever.
-        Raises WrongRun when there is another run under that name. Source: docs/protocol/bulk.md, "open_run".
+        name: as for `open_run`; a random one if left out. keep: how long it is known after it was
+            committed.
+        stream: it has batches, of which each comes all at once, and once; a stream needs a name,
+            and is kept for ever.
+        Raises WrongRun when there is another run under that name. Source: docs/protocol/bulk.md,
+        "open_run".
         """
         if stream and name is None:
             raise InvalidInput("a stream needs a name, the same for all of its batches")
         run = str(uuid.uuid4()) if name is None else require_run_name(name)
         kind = "stream" if stream else "staged"
-        record = protocol.open_run(self._redis, self.name, run, kind, None, require_keep(keep), time.time())
+        record = protocol.open_run(
+            self._redis, self.name, run, kind, None, require_keep(keep), time.time()
+        )
         return Staging(self._redis, record, self._max_bytes, self.fields_of(**options))
 
     def join_run(self, record: Mapping[str, Any], **options: Unpack[Common]) -> KeyedRun:
         """Return a run that another process has opened, to put some of its rows.
 
         record: what its `KeyedRun.record` says. options: as for `open_run`.
-        Raises RunDropped when that run is gone, even if there is a new one under its name; WrongRun if it has no keys, or
-        is of another queue.
+        Raises RunDropped when that run is gone, even if there is a new one under its name; WrongRun
+        if it has no keys, or is of another queue.
         Source: docs/protocol/bulk.md, "open_run".
         """
-        return KeyedRun(self._redis, self._join(record, "keyed"), self._max_bytes, self.fields_of(**options))
+        return KeyedRun(
+            self._redis, self._join(record, "keyed"), self._max_bytes, self.fields_of(**options)
+        )
 
-    def join_staging(self, record: Mapping[str, Any], owner: str = "", **options: Unpack[Common]) -> Staging:
-        """Return a run that `open_staging` has opened in another process, to stage some of its rows.
+    def join_staging(
+        self, record: Mapping[str, Any], owner: str = "", **options: Unpack[Common]
+    ) -> Staging:
+        """Return a run that `open_staging` has opened in another process, to stage some of its
+        rows.
 
-        record, options: as for `join_run`. owner: the `staging.owner_of` the process without which nothing of what is
-        staged here will be committed; empty: no single process decides that.
+        record, options: as for `join_run`. owner: the `staging.owner_of` the process without which
+        nothing of what is staged here will be committed; empty: no single process decides that.
         """
         joined = self._join(record, "staged", "stream")
         return Staging(self._redis, joined, self._max_bytes, self.fields_of(**options), owner)
@@ -180,13 +220,21 @@ class ManyTasks:
         retry: Retry | int | None = None,
         **its_limits: Any,
     ) -> Options:
-        """Return the fields of a task that is given these options of `enqueue`, with what the configuration adds."""
+        """Return the fields of a task that is given these options of `enqueue`, with what the
+        configuration adds.
+        """
         return self._options(retry, limits.fields(**its_limits), priority, resources, lock)
 
     def _join(self, record: Mapping[str, Any], *kinds: str) -> Record:
         require_same(record, self.name, record["run"], *kinds)
         return protocol.open_run(
-            self._redis, self.name, record["run"], record["kind"], record.get("shards"), record["keep"], time.time(),
+            self._redis,
+            self.name,
+            record["run"],
+            record["kind"],
+            record.get("shards"),
+            record["keep"],
+            time.time(),
             record["created"],
         )
 
@@ -206,8 +254,15 @@ class ManyTasks:
             raise InvalidInput("in a run each task has a key: give keys, too")
         kept = require_keep((DEFAULT_KEEP if run is None else RUN_KEEP) if keep is None else keep)
         plan = Plan(
-            self.name, self._max_bytes, self.fields_of(**options), require_whole(batch, "batch", 1, MAX_BATCH),
-            keys, priorities, etas, kept, None if run is None else require_run_name(run),
+            self.name,
+            self._max_bytes,
+            self.fields_of(**options),
+            require_whole(batch, "batch", 1, MAX_BATCH),
+            keys,
+            priorities,
+            etas,
+            kept,
+            None if run is None else require_run_name(run),
         )
         return Batches(self._redis, plan, iterable)
 

@@ -15,7 +15,13 @@ from blueque.config.toml_file import QueueConfig
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidType, NotFailed, NotFinished, WrongQueue
 from blueque.model import limits
-from blueque.model.encoding import encode, require_queue_name, require_text_keys, require_time, require_whole
+from blueque.model.encoding import (
+    encode,
+    require_queue_name,
+    require_text_keys,
+    require_time,
+    require_whole,
+)
 from blueque.model.ids import DEFAULT_KEEP, TaskId, id_of_key, key_fields, require_key
 from blueque.model.lines import require_lock, require_priority, require_resources, write_needs
 from blueque.model.retry import Retry
@@ -42,7 +48,8 @@ class Queue(ManyTasks):
     ) -> None:
         self.name = name
         self._retry = require_retry(config.retry if retry is None else retry)
-        # A task has a limit or says nothing: that there is none is between the file and the listeners.
+        # A task has a limit or says nothing: that there is none is between the file and the
+        # listeners.
         self._limits = {name: limit for name, limit in config.limits.items() if limit is not None}
         self._resources = config.resources or {}
         self._redis = redis
@@ -67,29 +74,42 @@ class Queue(ManyTasks):
         grace: float | str | None = None,
         lead: float | str | None = None,
     ) -> TaskId:
-        """Put a new task in line and return its id, a str that also knows whether the task `is_new`.
+        """Put a new task in line and return its id, a str that also knows whether the task
+        `is_new`.
 
         parameters: a str is stored untouched; anything else as JSON, and comes back as that.
-        key: the same key in the same queue is the same task, and makes no second one while the first is in Redis. A whole
-            number is the same key as its digits.
+        key: the same key in the same queue is the same task, and makes no second one while the
+            first is in Redis. A whole number is the same key as its digits.
         keep: how long the key counts when its task was deleted; seconds, or text as "1d".
         priority: -100 to 100; higher is first, and of equal ones the older.
-        resources: what its node must have free, as {"gpu": 1, "memory": "8GiB"}: it is set aside for the task.
-        lock: of the tasks with a lock of that name one runs at a time, in all queues; ("licence", 3): three.
-        retry: its policy, or a number of retries; else that of this Queue object, else that of the listener; False: none,
-            whatever they say.
-        time_limit, stall_limit: how long it may run, and go without progress; seconds, or text as "2h".
+        resources: what its node must have free, as {"gpu": 1, "memory": "8GiB"}: it is set aside
+            for the task.
+        lock: of the tasks with a lock of that name one runs at a time, in all queues; ("licence",
+            3): three.
+        retry: its policy, or a number of retries; else that of this Queue object, else that of the
+            listener; False: none, whatever they say.
+        time_limit, stall_limit: how long it may run, and go without progress; seconds, or text as
+            "2h".
         memory_limit: how much its processes may take together; bytes, or text as "8GiB".
-        grace, lead: how long it has between SIGTERM and SIGKILL, and how long before a limit strikes it is warned.
-        Raises InvalidInput before anything is written; RedisAway when nothing was written; OutcomeUnknown, with
-        `task_id`, when the answer was lost and Redis did not come back to tell.
+        grace, lead: how long it has between SIGTERM and SIGKILL, and how long before a limit
+            strikes it is warned.
+        Raises InvalidInput before anything is written; RedisAway when nothing was written;
+        OutcomeUnknown, with `task_id`, when the answer was lost and Redis did not come back to
+        tell.
         Source: docs/protocol.md, "enqueue".
         """
         its_limits = limits.fields(
-            time_limit=time_limit, stall_limit=stall_limit, memory_limit=memory_limit, grace=grace, lead=lead
+            time_limit=time_limit,
+            stall_limit=stall_limit,
+            memory_limit=memory_limit,
+            grace=grace,
+            lead=lead,
         )
         key = None if key is None else require_key(key)
-        options = {**self._options(retry, its_limits, priority, resources, lock), **key_fields(key, keep)}
+        options = {
+            **self._options(retry, its_limits, priority, resources, lock),
+            **key_fields(key, keep),
+        }
         return self._enqueue(parameters, options, key)
 
     def schedule(
@@ -115,17 +135,26 @@ class Queue(ManyTasks):
         The rest is as for `enqueue`. Source: docs/protocol.md, "schedule".
         """
         its_limits = limits.fields(
-            time_limit=time_limit, stall_limit=stall_limit, memory_limit=memory_limit, grace=grace, lead=lead
+            time_limit=time_limit,
+            stall_limit=stall_limit,
+            memory_limit=memory_limit,
+            grace=grace,
+            lead=lead,
         )
         key = None if key is None else require_key(key)
-        options = {**self._options(retry, its_limits, priority, resources, lock), **key_fields(key, keep)}
+        options = {
+            **self._options(retry, its_limits, priority, resources, lock),
+            **key_fields(key, keep),
+        }
         now = time.time()
         due = require_time(eta)
         if due < now:
             return self._enqueue(parameters, options, key)
         text, encoding = self._encode(parameters)
         task_id = str(uuid.uuid4()) if key is None else id_of_key(self.name, key)
-        is_new = protocol.schedule(self._redis, self.name, task_id, text, encoding, due, now, options)
+        is_new = protocol.schedule(
+            self._redis, self.name, task_id, text, encoding, due, now, options
+        )
         log.info("schedule task=%s queue=%s eta=%s", task_id, self.name, due)
         return TaskId(task_id, is_new or key is None)
 
@@ -150,7 +179,8 @@ class Queue(ManyTasks):
     def delete_task(self, task: Task) -> None:
         """Remove a complete, failed or cancelled task for good. One that is gone already is fine.
 
-        Raises WrongQueue or NotFinished, by the snapshot as in 1.0.0 and again by what Redis knows now.
+        Raises WrongQueue or NotFinished, by the snapshot as in 1.0.0 and again by what Redis knows
+        now.
         Source: docs/protocol.md, "delete".
         """
         if task.queue != self.name:
@@ -161,14 +191,22 @@ class Queue(ManyTasks):
         log.info("delete task=%s queue=%s", task.id, self.name)
 
     def cancel(
-        self, task_id: str, by: str | None = None, reason: str | None = None, *, only: Collection[str] | None = None
+        self,
+        task_id: str,
+        by: str | None = None,
+        reason: str | None = None,
+        *,
+        only: Collection[str] | None = None,
     ) -> str:
-        """Have a task not run, or end it: return `cancelled`, or `cancelling` while its listener has yet to end it.
+        """Have a task not run, or end it: return `cancelled`, or `cancelling` while its listener
+        has yet to end it.
 
         by, reason: who wants it (else this user and host), and why; both stay with the task.
-        only: the statuses in which it may be: with ["scheduled", "pending"] one that has started meanwhile runs on.
-        A running task gets SIGTERM and, after its grace, SIGKILL. If it ends by itself first, that stands.
-        Raises NotCancellable when it has ended, is in another status, or a listener of 1.0.0 has it; WrongQueue.
+        only: the statuses in which it may be: with ["scheduled", "pending"] one that has started
+        meanwhile runs on. A running task gets SIGTERM and, after its grace, SIGKILL. If it ends by
+        itself first, that stands.
+        Raises NotCancellable when it has ended, is in another status, or a listener of 1.0.0 has
+        it; WrongQueue.
         Source: docs/protocol.md, "cancel".
         """
         who = by if by is not None else process.user_at_host()
@@ -177,19 +215,25 @@ class Queue(ManyTasks):
         return status
 
     def set_priority(self, task_id: str, priority: int, by: str | None = None) -> None:
-        """Have a waiting task take its place among those of this priority, as the last of them for now.
+        """Have a waiting task take its place among those of this priority, as the last of them for
+        now.
 
         by: who wants it, for its history; else this user and host.
         Raises NotWaiting, WrongQueue. Source: docs/protocol/operator.md, "set_priority".
         """
         who = by if by is not None else process.user_at_host()
-        protocol.set_priority(self._redis, self.name, task_id, require_priority(priority), time.time(), who)
-        log.info("set_priority task=%s queue=%s priority=%d by=%s", task_id, self.name, priority, who)
+        protocol.set_priority(
+            self._redis, self.name, task_id, require_priority(priority), time.time(), who
+        )
+        log.info(
+            "set_priority task=%s queue=%s priority=%d by=%s", task_id, self.name, priority, who
+        )
 
     def put_first(self, task_id: str, by: str | None = None) -> None:
         """Make a pending task the next of those of its priority. Raises NotWaiting, WrongQueue.
 
-        A scheduled task, which `set_priority` and `move` take, has no place in line yet: NotWaiting.
+        A scheduled task, which `set_priority` and `move` take, has no place in line yet:
+        NotWaiting.
 
         by: as for `set_priority`.
         Source: docs/protocol/operator.md, "put_first".
@@ -199,7 +243,8 @@ class Queue(ManyTasks):
         log.info("put_first task=%s queue=%s by=%s", task_id, self.name, who)
 
     def bring_forward(self, task_id: str) -> None:
-        """Put a scheduled task in line now, with all others of the queue that are due. Raises NotWaiting, WrongQueue.
+        """Put a scheduled task in line now, with all others of the queue that are due. Raises
+        NotWaiting, WrongQueue.
 
         Source: docs/protocol/operator.md, "bring_forward".
         """
@@ -208,7 +253,8 @@ class Queue(ManyTasks):
         self.enqueue_due_tasks()
 
     def move(self, task_id: str, to: str, by: str | None = None) -> None:
-        """Have a waiting task wait in another queue instead, as the last of its line. Raises NotWaiting, WrongQueue.
+        """Have a waiting task wait in another queue instead, as the last of its line. Raises
+        NotWaiting, WrongQueue.
 
         by: as for `set_priority`.
         Source: docs/protocol/operator.md, "move".
@@ -218,10 +264,12 @@ class Queue(ManyTasks):
         log.info("move task=%s queue=%s to=%s by=%s", task_id, self.name, to, who)
 
     def pause(self, by: str | None = None, reason: str | None = None) -> bool:
-        """Have listeners take nothing from this queue; what runs, runs on. False: it was paused already.
+        """Have listeners take nothing from this queue; what runs, runs on. False: it was paused
+        already.
 
-        by, reason: who wants it (else this user and host), and why. Listeners of 1.0.0 know of no pause.
-        A queue may be paused before there is anything of it; `blueque status` shows it from its first task or listener on.
+        by, reason: who wants it (else this user and host), and why. Listeners of 1.0.0 know of no
+        pause. A queue may be paused before there is anything of it; `blueque status` shows it from
+        its first task or listener on.
         Source: docs/protocol/operator.md, "pause".
         """
         who = by if by is not None else process.user_at_host()
@@ -236,7 +284,8 @@ class Queue(ManyTasks):
         return was_paused
 
     def set_max_concurrency(self, most: int | None) -> None:
-        """Set how many tasks of this queue may run at a time, on all nodes together; None: as many as there are listeners.
+        """Set how many tasks of this queue may run at a time, on all nodes together; None: as many
+        as there are listeners.
 
         Listeners of 1.0.0 know of no limit, and what runs already, runs on.
         Source: docs/protocol/operator.md, "set_max_concurrency".
@@ -246,18 +295,22 @@ class Queue(ManyTasks):
         log.info("set_max_concurrency queue=%s most=%s", self.name, number)
 
     def ask_stack(self, task_id: str, mark: str) -> str | None:
-        """Have the listener of a running task show in its log where the task is; return the status of the task.
+        """Have the listener of a running task show in its log where the task is; return the status
+        of the task.
 
-        mark: random; it stands in the line of the log that begins the answer. A status other than started: nobody was asked.
+        mark: random; it stands in the line of the log that begins the answer. A status other than
+            started: nobody was asked.
         Source: docs/protocol/operator.md, "ask_stack".
         """
         return protocol.ask_stack(self._redis, self.name, task_id, mark)
 
     def requeue(self, task_id: str, by: str | None = None) -> None:
-        """Put a failed or cancelled task in line again, as if it had never run: your consent to another start.
+        """Put a failed or cancelled task in line again, as if it had never run: your consent to
+        another start.
 
         by: who wants it (else this user and host).
-        Its last attempt, should it still be running somewhere, can no longer report. Raises NotFailed, WrongQueue.
+        Its last attempt, should it still be running somewhere, can no longer report. Raises
+        NotFailed, WrongQueue.
         Source: docs/protocol/operator.md, "requeue".
         """
         who = by if by is not None else process.user_at_host()
@@ -265,24 +318,33 @@ class Queue(ManyTasks):
         log.info("requeue task=%s queue=%s", task_id, self.name)
 
     def requeue_failed(
-        self, error_type: str | None = None, older_than: float | None = None, limit: int | None = None
+        self,
+        error_type: str | None = None,
+        older_than: float | None = None,
+        limit: int | None = None,
     ) -> list[str]:
-        """Requeue failed tasks, those that failed first at first, and return their ids; see `failed_tasks`."""
+        """Requeue failed tasks, those that failed first at first, and return their ids; see
+        `failed_tasks`.
+        """
         requeued: list[str] = []
         for task in self.failed_tasks(error_type, older_than, limit):
             try:
                 self.requeue(task.id)
-            except (NotFailed, WrongQueue):            # somebody else was faster, or it is of another program
+            except (NotFailed, WrongQueue):  # somebody else was faster, or it is of another program
                 continue
             requeued.append(task.id)
         return requeued
 
     def failed_tasks(
-        self, error_type: str | None = None, older_than: float | None = None, limit: int | None = None
+        self,
+        error_type: str | None = None,
+        older_than: float | None = None,
+        limit: int | None = None,
     ) -> list[Task]:
         """Return failed tasks, those that failed first at first, with the fields in `survey.SHOWN`.
 
-        error_type: only these, as lost or ValueError. older_than: only those that failed so many seconds ago or more.
+        error_type: only these, as lost or ValueError. older_than: only those that failed so many
+            seconds ago or more.
         limit: at most so many.
         """
         found = Inspector(self._redis).failed(self.name)
@@ -294,7 +356,8 @@ class Queue(ManyTasks):
         return found[:limit]
 
     def wake_listener(self) -> None:
-        """Wake an idle listener, for work that a 1.0.0 producer has put in line, which wakes nobody.
+        """Wake an idle listener, for work that a 1.0.0 producer has put in line, which wakes
+        nobody.
 
         Source: docs/protocol.md, "wake".
         """
@@ -303,9 +366,12 @@ class Queue(ManyTasks):
     def _enqueue(self, parameters: Any, options: Options, key: str | None) -> TaskId:
         text, encoding = self._encode(parameters)
         task_id, spare = self._ids() if key is None else (id_of_key(self.name, key), None)
-        is_new = protocol.enqueue(self._redis, self.name, task_id, text, encoding, time.time(), options, spare)
+        is_new = protocol.enqueue(
+            self._redis, self.name, task_id, text, encoding, time.time(), options, spare
+        )
         log.info("enqueue task=%s queue=%s", task_id, self.name)
-        return TaskId(task_id, is_new or key is None)      # without a key it is there by an earlier try of this call
+        # without a key it is there by an earlier try of this call
+        return TaskId(task_id, is_new or key is None)
 
     def _options(
         self,
@@ -318,11 +384,14 @@ class Queue(ManyTasks):
         policy = self._retry if retry is None else require_retry(retry)
         options: Options = {**self._limits, **its_limits}
         if policy is not None:
-            options["retry"] = policy.to_text() if policy else "null"      # null: not even if the listener would
+            # null: not even if the listener would
+            options["retry"] = policy.to_text() if policy else "null"
         if require_priority(priority):
             options["priority"] = priority
         name, limit = (None, 1) if lock is None else require_lock(lock)
-        needs = write_needs(require_resources(self._resources if resources is None else resources), name, limit)
+        needs = write_needs(
+            require_resources(self._resources if resources is None else resources), name, limit
+        )
         return {**options, "needs": needs} if needs else options
 
     def _encode(self, parameters: Any) -> tuple[str, str | None]:
@@ -340,9 +409,13 @@ class Queue(ManyTasks):
 
 
 def require_retry(retry: object) -> Retry | Literal[False] | None:
-    """Return the policy; that of a number is so many retries. None says nothing, False that there is to be none."""
+    """Return the policy; that of a number is so many retries. None says nothing, False that there
+    is to be none.
+    """
     if retry is None or retry is False or isinstance(retry, Retry):
         return retry
     if isinstance(retry, int) and retry is not True:
         return Retry(max=retry)
-    raise InvalidType(f"retry is a blueque.Retry, a number of retries, or False for none, not {type(retry).__name__}")
+    raise InvalidType(
+        f"retry is a blueque.Retry, a number of retries, or False for none, not {type(retry).__name__}"
+    )

@@ -14,20 +14,22 @@ from blueque.model.ids import MAX_KEY_BYTES, require_key
 from blueque.model.lines import require_priority
 from blueque.protocol.bulk import NewTasks
 
-MAX_ROWS = 1000                                        # in one transaction: Redis does nothing else meanwhile
-SLOW = 0.05                                            # seconds to make a chunk; whoever takes longer needs no head start
+MAX_ROWS = 1000  # in one transaction: Redis does nothing else meanwhile
+SLOW = 0.05  # seconds to make a chunk; whoever takes longer needs no head start
 
-_WIDTH = 36                                            # of an id
+_WIDTH = 36  # of an id
 
 Packed = TypeVar("Packed")
 Made = TypeVar("Made")
 
 
 class Rows(NamedTuple):
-    """Some tasks to be made, 1000 at most. Each column has as many values as there are parameters, or is left out.
+    """Some tasks to be made, 1000 at most. Each column has as many values as there are parameters,
+    or is left out.
 
-    parameters: in UTF-8; are_json: all of them are JSON, or none. keys: 1 to 1000 bytes of text each, or whole
-    numbers. ids: what the run says of the keys, if it is known already. etas: Unix seconds, None: at once.
+    parameters: in UTF-8; are_json: all of them are JSON, or none. keys: 1 to 1000 bytes of text
+    each, or whole numbers. ids: what the run says of the keys, if it is known already. etas: Unix
+        seconds, None: at once.
     priorities: -100 to 100.
     """
 
@@ -43,13 +45,24 @@ class Rows(NamedTuple):
         count = len(self.parameters)
         if not 0 < count <= MAX_ROWS:
             raise InvalidInput(f"1 to {MAX_ROWS} rows are taken at a time, not {count}")
-        columns = {"keys": self.keys, "etas": self.etas, "priorities": self.priorities, "ids": self.ids}
+        columns = {
+            "keys": self.keys,
+            "etas": self.etas,
+            "priorities": self.priorities,
+            "ids": self.ids,
+        }
         for name, column in columns.items():
             if column is not None and len(column) != count:
                 raise InvalidInput(f"{name}: there are {len(column)} for {count} rows")
         if {*map(type, self.parameters)} != {bytes} or max(map(len, self.parameters)) > max_bytes:
-            _each("the parameters", self.parameters, lambda value, what: _require_parameters(value, what, max_bytes))
-        if self.ids is not None and ({*map(type, self.ids)} != {bytes} or {*map(len, self.ids)} != {_WIDTH}):
+            _each(
+                "the parameters",
+                self.parameters,
+                lambda value, what: _require_parameters(value, what, max_bytes),
+            )
+        if self.ids is not None and (
+            {*map(type, self.ids)} != {bytes} or {*map(len, self.ids)} != {_WIDTH}
+        ):
             raise InvalidType(f"ids are those that a run says, as {_WIDTH} bytes each")
         if self.etas is not None:
             _each("etas", self.etas, lambda value, what: value is None or require_time(value))
@@ -64,7 +77,10 @@ class Rows(NamedTuple):
         except (AttributeError, UnicodeEncodeError):
             packed = []
         if not packed or not all(packed) or max(map(len, packed)) > MAX_KEY_BYTES:
-            packed = [require_key(key, f"keys at position {number}").encode() for number, key in enumerate(its_keys)]
+            packed = [
+                require_key(key, f"keys at position {number}").encode()
+                for number, key in enumerate(its_keys)
+            ]
         return packed
 
     def as_tasks(self, ids: Sequence[bytes], keys: Sequence[bytes] | None, now: float) -> NewTasks:
@@ -82,14 +98,17 @@ def relay(
     send: Callable[[Packed, Packed | None, Callable[[], object] | None], Made],
     looks_ahead: bool = True,
 ) -> Iterator[Made]:
-    """Send one after the other and yield what comes of each; the next one is packed while Redis works.
+    """Send one after the other and yield what comes of each; the next one is packed while Redis
+    works.
 
-    packed: None: there is nothing for now. What goes wrong there is told when all that came before is in Redis.
+    packed: None: there is nothing for now. What goes wrong there is told when all that came before
+        is in Redis.
     send: takes what to send, what comes after it if that is known, and what to call meanwhile.
-    looks_ahead: what comes after it is to be known, so that its look can travel along: one more is held.
+    looks_ahead: what comes after it is to be known, so that its look can travel along: one more is
+        held.
     """
     ready: deque[Packed] = deque()
-    ends: list[BaseException] = []                     # a Ctrl-C, too
+    ends: list[BaseException] = []  # a Ctrl-C, too
     seconds = 0.0
 
     def fetch() -> None:
@@ -111,7 +130,7 @@ def relay(
             fetch()
             continue
         one = ready.popleft()
-        is_quick = seconds < SLOW                      # else what is ready would have to wait for long
+        is_quick = seconds < SLOW  # else what is ready would have to wait for long
         if looks_ahead and is_quick and not ready:
             fetch()
         yield send(one, ready[0] if ready else None, fetch if is_quick else None)

@@ -26,10 +26,12 @@ log = logging.getLogger("blueque")
 
 
 class Staging:
-    """A run of which the tasks are staged, unseen, by any number of processes, until one of them commits them all.
+    """A run of which the tasks are staged, unseen, by any number of processes, until one of them
+    commits them all.
 
-    is_committed: it was decided when this object was made, or by its `commit`; there is nothing to stage.
-    A stream has batches, of which each is decided for itself; it is never committed as a whole.
+    is_committed: it was decided when this object was made, or by its `commit`; there is nothing to
+    stage. A stream has batches, of which each is decided for itself; it is never committed as a
+    whole.
     record: as it was when the run was opened: for `Queue.join_staging`, in other processes.
     """
 
@@ -49,7 +51,9 @@ class Staging:
         self._redis, self._max_bytes, self._options, self._owner = redis, max_bytes, options, owner
 
     def __repr__(self) -> str:
-        return f"<Staging {self.name!r} of {self.queue!r}{', committed' if self.is_committed else ''}>"
+        return (
+            f"<Staging {self.name!r} of {self.queue!r}{', committed' if self.is_committed else ''}>"
+        )
 
     def stage(
         self,
@@ -58,53 +62,71 @@ class Staging:
         etas: Sequence[float | None] | None = None,
         priorities: Sequence[int] | None = None,
     ) -> str:
-        """Put tasks into Redis where nobody sees them, and return the name of this chunk: `commit` wants it.
+        """Put tasks into Redis where nobody sees them, and return the name of this chunk: `commit`
+        wants it.
 
-        parameters, are_json, etas, priorities: see Rows; 1000 rows at most. If the run is decided, nothing is written;
-        the name is as good as any then. Raises InvalidInput, which names the position; RunDropped.
+        parameters, are_json, etas, priorities: see Rows; 1000 rows at most. If the run is decided,
+        nothing is written; the name is as good as any then. Raises InvalidInput, which names the
+        position; RunDropped.
         Source: docs/protocol/bulk.md, "stage".
         """
         chunk = self._pack(Rows(parameters, None, are_json, etas, priorities))
         return self._send(self._redis, chunk, None, None)
 
     def stage_each(self, chunks: Iterable[Rows]) -> Iterator[str]:
-        """Do the same with each of the chunks, and yield its name once it is in Redis; the fastest way for many.
+        """Do the same with each of the chunks, and yield its name once it is in Redis; the fastest
+        way for many.
 
         chunks: is read two chunks ahead, unless it is slow.
         """
-        own = self._redis.another()                    # what is iterated over may use this thread's connection
+        own = self._redis.another()  # what is iterated over may use this thread's connection
         try:
             yield from relay(map(self._pack, chunks), lambda *given: self._send(own, *given))
         finally:
             own.close()
 
-    def commit(self, names: Sequence[str], batch: int | None = None, query: str | None = None) -> RunOutcome:
-        """Have these chunks be the run, or this batch of the stream, in their order, and put their tasks in line.
+    def commit(
+        self, names: Sequence[str], batch: int | None = None, query: str | None = None
+    ) -> RunOutcome:
+        """Have these chunks be the run, or this batch of the stream, in their order, and put their
+        tasks in line.
 
-        If it was decided before, by whomever, that is finished instead, and ours are discarded: is_replay. Should this
-        call be interrupted, then a commit with the same name (and batch), or any other of a stream, finishes it.
+        If it was decided before, by whomever, that is finished instead, and ours are discarded:
+        is_replay. Should this call be interrupted, then a commit with the same name (and batch), or
+        any other of a stream, finishes it.
         batch: of a stream: greater than that of the one before; the same again is a replay.
-        query: of a stream: a text that tells who counts these batches; another one under the same name is refused.
-        Raises RunDropped when a chunk is no longer staged, or the run was dropped; OldBatch when a later batch is committed;
-        WrongRun for another query. Nothing is done then.
+        query: of a stream: a text that tells who counts these batches; another one under the same
+            name is refused.
+        Raises RunDropped when a chunk is no longer staged, or the run was dropped; OldBatch when a
+        later batch is committed; WrongRun for another query. Nothing is done then.
         Source: docs/protocol/bulk.md, "commit_run".
         """
         number = self._require_batch(batch)
         chosen, mark = self._require_names(names), os.urandom(8).hex()
-        decision = protocol.commit_run(self._redis, self.record, chosen, number, mark, time.time(), query)
+        decision = protocol.commit_run(
+            self._redis, self.record, chosen, number, mark, time.time(), query
+        )
         while decision.is_behind:
             finish(self._redis, self.queue, self.name)
-            decision = protocol.commit_run(self._redis, self.record, chosen, number, mark, time.time(), query)
+            decision = protocol.commit_run(
+                self._redis, self.record, chosen, number, mark, time.time(), query
+            )
         record = finish(self._redis, self.queue, self.name)
         self.is_committed = not self.is_stream
         left = chosen if decision.is_late else decision.others
         self.discard(left if self.is_stream else None)
         outcome = RunOutcome(self.name, record["rows"], record["tasks"], decision.is_late)
-        log.info("commit_run run=%s queue=%s rows=%d tasks=%d is_replay=%s", self.name, self.queue, *outcome[1:])
+        log.info(
+            "commit_run run=%s queue=%s rows=%d tasks=%d is_replay=%s",
+            self.name,
+            self.queue,
+            *outcome[1:],
+        )
         return outcome
 
     def discard(self, names: Sequence[str] | None = None) -> int:
-        """Delete the tasks of these chunks, or of all that are staged, if they are not decided; return how many chunks.
+        """Delete the tasks of these chunks, or of all that are staged, if they are not decided;
+        return how many chunks.
 
         Source: docs/protocol/bulk.md, "discard".
         """
@@ -112,12 +134,22 @@ class Staging:
         return discard(self._redis, self.queue, self.name, some, self.record["created"])
 
     def discard_of_dead(self) -> int:
-        """Delete what was staged for owners that have died on this host; return how many chunks that were."""
-        return self.discard([name for name in staged_chunks(self._redis, self.queue, self.name) if _is_of_dead(name)])
+        """Delete what was staged for owners that have died on this host; return how many chunks
+        that were.
+        """
+        return self.discard(
+            [
+                name
+                for name in staged_chunks(self._redis, self.queue, self.name)
+                if _is_of_dead(name)
+            ]
+        )
 
     def _require_batch(self, batch: int | None) -> int | None:
         if self.is_stream == (batch is None):
-            raise InvalidInput("a stream has numbered batches" if self.is_stream else "only a stream has batches")
+            raise InvalidInput(
+                "a stream has numbered batches" if self.is_stream else "only a stream has batches"
+            )
         return None if batch is None else require_whole(batch, "batch", 0, MAX_BATCH_ID)
 
     def _require_names(self, names: Sequence[str]) -> list[str]:
@@ -135,10 +167,16 @@ class Staging:
         return Chunk(self.record, name, tasks, now, self._options)
 
     def _send(
-        self, redis: Redis, chunk: Chunk, follower: Chunk | None, meanwhile: Callable[[], Any] | None
+        self,
+        redis: Redis,
+        chunk: Chunk,
+        follower: Chunk | None,
+        meanwhile: Callable[[], Any] | None,
     ) -> str:
         is_staged = not self.is_committed and protocol.stage(redis, chunk, follower, meanwhile)
-        log.debug("stage run=%s queue=%s chunk=%s staged=%s", self.name, self.queue, chunk.name, is_staged)
+        log.debug(
+            "stage run=%s queue=%s chunk=%s staged=%s", self.name, self.queue, chunk.name, is_staged
+        )
         return chunk.name
 
 
@@ -149,14 +187,17 @@ def owner_of(pid: int) -> str:
 
 
 def _is_of_dead(name: str) -> bool:
-    """Tell whether the owner of a chunk is known to be dead; of a process of another host that cannot be known."""
+    """Tell whether the owner of a chunk is known to be dead; of a process of another host that
+    cannot be known.
+    """
     pid, *identity = name.split(".")[1:] or [""]
     known = dict(zip(("pid_start", "ns", "boot"), identity, strict=False))
     return pid.isdecimal() and process.shares_pids(known) and not process.is_alive(int(pid), known)
 
 
 def finish(redis: Redis, queue: str, run: str) -> Record:
-    """Publish what is left of a run that is decided, or of a batch; return the record. Any number may do so at once.
+    """Publish what is left of a run that is decided, or of a batch; return the record. Any number
+    may do so at once.
 
     Raises RunDropped when somebody has deleted chunks that are to be published.
     """
@@ -176,8 +217,11 @@ def finish(redis: Redis, queue: str, run: str) -> Record:
     return record
 
 
-def discard(redis: Redis, queue: str, run: str, names: Sequence[str], created: float | None = None) -> int:
-    """Delete what is staged in these chunks, unless it is decided; return how many chunks that were.
+def discard(
+    redis: Redis, queue: str, run: str, names: Sequence[str], created: float | None = None
+) -> int:
+    """Delete what is staged in these chunks, unless it is decided; return how many chunks that
+    were.
 
     created: of the record that is meant, see `protocol.discard`.
     """

@@ -1,23 +1,56 @@
 """Every change to Redis: one function for each section of docs/protocol.md, under the same name.
 
-May import: spool/ and what is below it. Begin with transaction.py, the executor, then submit.py and reserving.py.
+May import: spool/ and what is below it. Begin with transaction.py, the executor, then submit.py and
+    reserving.py.
 
-submit.py has what producers and schedulers do, bulk.py the same for many tasks at once, runs.py and staging.py so that
-it is done once or as a whole, feeding.py for a backlog larger than Redis, membership.py the life of a listener,
-many_queues.py that of one of several queues, reserving.py how a listener takes a task, attempts.py the life of an
-attempt, logs_and_checkpoints.py what it prints and saves, placement.py where a waiting task stands, recover.py what is
-done for dead listeners, operator.py what a person orders, repair.py what an audit mends, pruning.py deletes what has
-been kept long enough, snapshots.py is for reading many tasks at one instant, archiving.py for moving them into an
-archive.
+submit.py has what producers and schedulers do, bulk.py the same for many tasks at once, runs.py and
+staging.py so that it is done once or as a whole, feeding.py for a backlog larger than Redis,
+membership.py the life of a listener, many_queues.py that of one of several queues, reserving.py how
+a listener takes a task, attempts.py the life of an attempt, logs_and_checkpoints.py what it prints
+and saves, placement.py where a waiting task stands, recover.py what is done for dead listeners,
+operator.py what a person orders, repair.py what an audit mends, pruning.py deletes what has been
+kept long enough, snapshots.py is for reading many tasks at one instant, archiving.py for moving
+them into an archive.
 """
 
-from blueque.protocol.archiving import beat_batch, claim_batch, erase, finish_batch, leave_batch, mark_batch
-from blueque.protocol.attempts import complete, confirm_cancel, fail, progress, release, retry, start
+from blueque.protocol.archiving import (
+    beat_batch,
+    claim_batch,
+    erase,
+    finish_batch,
+    leave_batch,
+    mark_batch,
+)
+from blueque.protocol.attempts import (
+    complete,
+    confirm_cancel,
+    fail,
+    progress,
+    release,
+    retry,
+    start,
+)
 from blueque.protocol.bulk import enqueue_many, schedule_many
-from blueque.protocol.feeding import beat_feed, feed, finish_feed, forget_feed, leave_feed, open_feed
+from blueque.protocol.feeding import (
+    beat_feed,
+    feed,
+    finish_feed,
+    forget_feed,
+    leave_feed,
+    open_feed,
+)
 from blueque.protocol.logs_and_checkpoints import checkpoint, log
 from blueque.protocol.many_queues import beat_all, observe_all
-from blueque.protocol.membership import beat, claim, deregister, fence, forget, observe, register, strike
+from blueque.protocol.membership import (
+    beat,
+    claim,
+    deregister,
+    fence,
+    forget,
+    observe,
+    register,
+    strike,
+)
 from blueque.protocol.operator import ask_stack, cancel, decline_stack, order, requeue
 from blueque.protocol.placement import (
     bring_forward,

@@ -1,7 +1,8 @@
-"""A batch of tasks on its way into an archive: claim_batch, beat_batch, mark_batch, erase, finish_batch, leave_batch.
+"""A batch of tasks on its way into an archive: claim_batch, beat_batch, mark_batch, erase,
+finish_batch, leave_batch.
 
-What lies in the archive is no business of this module. It sees to it that one at a time writes, that nobody goes back a
-step, and that a task is deleted only if it is still what was written.
+What lies in the archive is no business of this module. It sees to it that one at a time writes,
+that nobody goes back a step, and that a task is deleted only if it is still what was written.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ from blueque.protocol.fields import Facts, flat
 from blueque.protocol.transaction import Answer, Change, transact
 
 STATES = ("claimed", "written", "published", "deleted")
-MOST = 100                                             # tasks to erase at once: WATCH gets slow with their square
+MOST = 100  # tasks to erase at once: WATCH gets slow with their square
 
 _ENDED = {"complete": keys.complete, "failed": keys.failed, "cancelled": keys.cancelled}
 
 
 class Written(NamedTuple):
-    """A task as the archive has it: microseconds of `updated` and the number of its attempt, None if it has none."""
+    """A task as the archive has it: microseconds of `updated` and the number of its attempt, None
+    if it has none.
+    """
 
     task: str
     status: str
@@ -33,12 +36,22 @@ class Written(NamedTuple):
 
 
 def claim_batch(
-    redis: Redis, queue: str, batch: str, writer: str, facts: Facts, place: Facts, now: float, over: str | None = None
+    redis: Redis,
+    queue: str,
+    batch: str,
+    writer: str,
+    facts: Facts,
+    place: Facts,
+    now: float,
+    over: str | None = None,
 ) -> dict[str, str]:
-    """Open a batch, or take over the one that is open, and return the record as it is then: ours, or somebody else's.
+    """Open a batch, or take over the one that is open, and return the record as it is then: ours,
+    or somebody else's.
 
-    writer: a random mark of this archiver. facts: fields that tell of the archiver, place: of where a new batch is to lie.
-    over: the mark of an archiver that is dead, or empty for none: an open batch is taken over from it.
+    writer: a random mark of this archiver. facts: fields that tell of the archiver, place: of where
+        a new batch is to lie.
+    over: the mark of an archiver that is dead, or empty for none: an open batch is taken over from
+        it.
     """
     key = keys.archive(queue)
     opening = {"batch": batch, "queue": queue, "state": "claimed", "since": now, **(place or {})}
@@ -68,23 +81,33 @@ def beat_batch(redis: Redis, queue: str, batch: str, writer: str, now: float) ->
 def mark_batch(
     redis: Redis, queue: str, batch: str, writer: str, state: str, facts: Facts, now: float
 ) -> int:
-    """Record that the batch is written, published or deleted; return how many tasks were deleted. Raises BatchTaken."""
+    """Record that the batch is written, published or deleted; return how many tasks were deleted.
+    Raises BatchTaken.
+    """
 
     def decide(snapshot: list[str | None]) -> Answer | Change:
         _require(queue, batch, writer, snapshot)
         before, deleted = snapshot[2] or "", int(snapshot[3] or 0)
         if before not in STATES[: STATES.index(state)]:
             return Answer(deleted)
-        return Change([("HSET", keys.archive(queue), "state", state, *flat(facts), "beat_at", now)], deleted)
+        return Change(
+            [("HSET", keys.archive(queue), "state", state, *flat(facts), "beat_at", now)], deleted
+        )
 
     return int(transact(redis, "mark_batch", _ownership(queue), decide))
 
 
 def erase(
-    redis: Redis, queue: str, batch: str, writer: str, rows: Sequence[Written], now: float,
+    redis: Redis,
+    queue: str,
+    batch: str,
+    writer: str,
+    rows: Sequence[Written],
+    now: float,
     following: Sequence[Written] = (),
 ) -> int:
-    """Delete those of these tasks that still are what the archive has, and return how many. Raises BatchTaken.
+    """Delete those of these tasks that still are what the archive has, and return how many. Raises
+    BatchTaken.
 
     following: what the next call will be about; its look travels with our EXEC.
     """
@@ -99,10 +122,13 @@ def erase(
         return Change(
             [
                 ("UNLINK", *[key for kind in zip(*theirs, strict=True) for key in kind]),
-                # From the tail, where the oldest are: the other way a list of a million takes 17 ms for each of them.
+                # From the tail, where the oldest are: the other way a list of a million takes 17 ms
+                # for each of them.
                 *[
                     ("LREM", key(queue), -1, row.task)
-                    for status, key in _ENDED.items() for row, _ in same if row.status == status
+                    for status, key in _ENDED.items()
+                    for row, _ in same
+                    if row.status == status
                 ],
                 ("ZREM", keys.tasks(queue), *[row.task for row, _ in same]),
                 *_keep_keys(same),
@@ -161,7 +187,10 @@ def _contents(queue: str, rows: Sequence[Written]) -> Look:
         [record, *hashes],
         [
             ("HMGET", record, "batch", "writer"),
-            *[("HMGET", key, "status", "queue", "updated", "attempt", "keep", "enqueued_by") for key in hashes],
+            *[
+                ("HMGET", key, "status", "queue", "updated", "attempt", "keep", "enqueued_by")
+                for key in hashes
+            ],
         ],
     )
 
@@ -174,7 +203,9 @@ def _require(queue: str, batch: str, writer: str, snapshot: Sequence[str | None]
 def _is_as_written(queue: str, row: Written, snapshot: Sequence[str | None]) -> bool:
     status, its_queue, updated, attempt, *_ = snapshot
     return (
-        status == row.status and its_queue in (None, queue) and _number(updated, to_microseconds) == row.updated
+        status == row.status
+        and its_queue in (None, queue)
+        and _number(updated, to_microseconds) == row.updated
         and _number(attempt, to_whole) == row.attempts
     )
 

@@ -1,4 +1,6 @@
-"""One attempt from its start to its end: start, progress, complete, fail, retry, release, confirm_cancel."""
+"""One attempt from its start to its end: start, progress, complete, fail, retry, release,
+confirm_cancel.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ def start(
     now: float,
     identity: Mapping[str, str | int] | None = None,
 ) -> None:
-    """Record that process `pid` runs the task. Nothing of the task may run before this has returned.
+    """Record that process `pid` runs the task. Nothing of the task may run before this has
+    returned.
 
     identity: what tells this process from a later one with the same pid: pid_start, boot, ns.
     """
@@ -47,8 +50,17 @@ def start(
             [
                 ("SADD", keys.started(queue), keys.started_member(node, pid, task)),
                 (
-                    "HSET", keys.task(task), "status", "started", "pid", pid, *flat(identity),
-                    "started", now, "updated", now,
+                    "HSET",
+                    keys.task(task),
+                    "status",
+                    "started",
+                    "pid",
+                    pid,
+                    *flat(identity),
+                    "started",
+                    now,
+                    "updated",
+                    now,
                 ),
                 *event(redis, queue, task, "started", node, its.past, now, {"pid": pid}),
             ]
@@ -57,12 +69,16 @@ def start(
     transact(redis, "start", ownership(task), decide, ahead=ownership(task))
 
 
-def progress(redis: Redis, queue: str, task: str, token: str | None, node: str, text: str, now: float) -> None:
+def progress(
+    redis: Redis, queue: str, task: str, token: str | None, node: str, text: str, now: float
+) -> None:
     """Record how far the task is."""
 
     def decide(snapshot: list[str | None]) -> Answer | Change:
         owned(task, snapshot, token, node, "started")
-        return Change([("HSET", keys.task(task), "progress", text, "progress_at", now, "updated", now)])
+        return Change(
+            [("HSET", keys.task(task), "progress", text, "progress_at", now, "updated", now)]
+        )
 
     transact(redis, "progress", ownership(task), decide, ahead=ownership(task))
 
@@ -80,7 +96,8 @@ def complete(
     finished: float | None = None,
     has_checkpoint: bool = False,
 ) -> None:
-    """Record the result of the attempt and let go of the task; also of one that was declared lost, and not run again.
+    """Record the result of the attempt and let go of the task; also of one that was declared lost,
+    and not run again.
 
     finished: when it ended, if that was before `now`: Redis may have been away.
     has_checkpoint: it has left one, from which nobody will go on.
@@ -97,12 +114,28 @@ def complete(
                 *_let_go(redis, queue, task, its, now),
                 ("HDEL", keys.task(task), *OUTCOME),
                 (
-                    "HSET", keys.task(task), "status", "complete", "result", result, *coded, *flat(facts),
+                    "HSET",
+                    keys.task(task),
+                    "status",
+                    "complete",
+                    "result",
+                    result,
+                    *coded,
+                    *flat(facts),
                     *ending(token, finished or now, now),
                 ),
                 ("LPUSH", keys.complete(queue), task),
                 *([("DEL", keys.checkpoint(task))] if has_checkpoint else []),
-                *event(redis, queue, task, "complete", node, its.past, now, {"took": ran(its.past, finished or now)}),
+                *event(
+                    redis,
+                    queue,
+                    task,
+                    "complete",
+                    node,
+                    its.past,
+                    now,
+                    {"took": ran(its.past, finished or now)},
+                ),
             ]
         )
 
@@ -132,13 +165,29 @@ def fail(
                 *_let_go(redis, queue, task, its, now),
                 ("HDEL", keys.task(task), *OUTCOME),
                 (
-                    "HSET", keys.task(task), "status", "failed", "error", error, *flat(facts),
+                    "HSET",
+                    keys.task(task),
+                    "status",
+                    "failed",
+                    "error",
+                    error,
+                    *flat(facts),
                     *ending(token, finished or now, now),
                 ),
                 ("LPUSH", keys.failed(queue), task),
                 *event(
-                    redis, queue, task, "failed", node, its.past, now,
-                    {"error": error, "took": ran(its.past, finished or now), "error_type": text_of(facts, "error_type")},
+                    redis,
+                    queue,
+                    task,
+                    "failed",
+                    node,
+                    its.past,
+                    now,
+                    {
+                        "error": error,
+                        "took": ran(its.past, finished or now),
+                        "error_type": text_of(facts, "error_type"),
+                    },
                 ),
             ]
         )
@@ -179,7 +228,13 @@ def retry(
         why, kind = text_of(facts, "last_error"), text_of(facts, "last_error_type")
         took = ran(its.past, now)
         noted = event(
-            redis, queue, task, "retried", node, its.past, now,
+            redis,
+            queue,
+            task,
+            "retried",
+            node,
+            its.past,
+            now,
             {"error": why, "eta": eta, "took": took, "error_type": kind},
         )
         if wish is not None:
@@ -204,7 +259,13 @@ def retry(
 
 
 def release(
-    redis: Redis, queue: str, task: str, token: str | None, node: str, now: float, facts: Facts = None,
+    redis: Redis,
+    queue: str,
+    task: str,
+    token: str | None,
+    node: str,
+    now: float,
+    facts: Facts = None,
     reason: str | None = None,
 ) -> str:
     """Hand an attempt back: the task is the next in line again. Return the status that it has now.
@@ -224,7 +285,16 @@ def release(
             [
                 *_let_go(redis, queue, task, its, now),
                 ("HDEL", keys.task(task), *IDENTITY, *OUTCOME),
-                ("HSET", keys.task(task), "status", "pending", "queued", now, *flat(facts), *ending(token, None, now)),
+                (
+                    "HSET",
+                    keys.task(task),
+                    "status",
+                    "pending",
+                    "queued",
+                    now,
+                    *flat(facts),
+                    *ending(token, None, now),
+                ),
                 *stand(queue, its.line, task, is_first=True),
                 ("ZADD", keys.wake(queue), 0, 0),
                 *event(redis, queue, task, "released", node, its.past, now, {"reason": reason}),
@@ -236,7 +306,13 @@ def release(
 
 
 def confirm_cancel(
-    redis: Redis, queue: str, task: str, token: str | None, node: str, now: float, facts: Facts = None
+    redis: Redis,
+    queue: str,
+    task: str,
+    token: str | None,
+    node: str,
+    now: float,
+    facts: Facts = None,
 ) -> None:
     """Record that the attempt was ended because somebody wanted it cancelled."""
 
@@ -251,7 +327,14 @@ def confirm_cancel(
 
 
 def _cancelled(
-    redis: Redis, queue: str, task: str, its: Owned, token: str | None, node: str, now: float, facts: Facts
+    redis: Redis,
+    queue: str,
+    task: str,
+    its: Owned,
+    token: str | None,
+    node: str,
+    now: float,
+    facts: Facts,
 ) -> list[Command]:
     return [
         *_let_go(redis, queue, task, its, now),
@@ -261,7 +344,9 @@ def _cancelled(
 
 
 def _let_go(redis: Redis, queue: str, task: str, its: Owned, now: float) -> list[Command]:
-    """Take the task out of where it is while an attempt owns it, or was declared lost: then it was counted as failed."""
+    """Take the task out of where it is while an attempt owns it, or was declared lost: then it was
+    counted as failed.
+    """
     if its.status == "failed":
         return [("LREM", keys.failed(queue), 1, task), *count(redis, queue, "found", now)]
     held: list[Command] = [("LREM", keys.reserved(queue, its.node), 1, task)]

@@ -17,9 +17,9 @@ from blueque.protocol.submit import Options, new_fields
 from blueque.protocol.transaction import Answer, Change, transact
 from blueque.protocol.watches import absence, absence_of_keys
 
-MAX_KEYED = 200                                        # WATCH gets slow with the square of the number of keys
+MAX_KEYED = 200  # WATCH gets slow with the square of the number of keys
 
-_HOLE = "".join(("what", " differs"))                  # known by its identity: no other text is this object
+_HOLE = "".join(("what", " differs"))  # known by its identity: no other text is this object
 
 
 class NewTasks(NamedTuple):
@@ -27,8 +27,9 @@ class NewTasks(NamedTuple):
 
     ids: in ASCII, all of one length. parameters: each in UTF-8, and whether it is JSON.
     priorities: those of the options if left out. etas: when each is due; None: it is put in line.
-    keys: in UTF-8, if they have some, with what has to be known besides: how many seconds each counts when its task is
-    deleted, and a random mark of this batch; without a mark, as in a run, nothing has.
+    keys: in UTF-8, if they have some, with what has to be known besides: how many seconds each
+    counts when its task is deleted, and a random mark of this batch; without a mark, as in a run,
+    nothing has.
     """
 
     ids: Sequence[bytes]
@@ -52,8 +53,11 @@ class NewTasks(NamedTuple):
             return None if column is None else [column[number] for number in chosen]
 
         return self._replace(
-            ids=those(self.ids), parameters=those(self.parameters), priorities=those(self.priorities),
-            etas=those(self.etas), keys=those(self.keys),
+            ids=those(self.ids),
+            parameters=those(self.parameters),
+            priorities=those(self.priorities),
+            etas=those(self.etas),
+            keys=those(self.keys),
         )
 
 
@@ -80,7 +84,10 @@ class Batch:
                 later += [eta, task]
         lines = self._lines(chosen, ids, etas)
         commands: list[Command] = [("ZINCRBY", keys.QUEUES, 0, self.queue)]
-        commands += [pack_with(("LPUSH", keys.line(self.queue, line)), tasks) for line, tasks in lines.items()]
+        commands += [
+            pack_with(("LPUSH", keys.line(self.queue, line)), tasks)
+            for line, tasks in lines.items()
+        ]
         commands += make_known(self.queue, *lines)
         if later:
             commands += [("ZADD", keys.scheduled(self.queue), *later)]
@@ -105,18 +112,26 @@ class Batch:
 
 
 def enqueue_many(
-    redis: Redis, batch: Batch, spare: str | None = None, meanwhile: Callable[[], object] | None = None
+    redis: Redis,
+    batch: Batch,
+    spare: str | None = None,
+    meanwhile: Callable[[], object] | None = None,
 ) -> list[bool]:
-    """Put new tasks in line, all of them or none; with keys, those whose key is new. Tell which are made by this call.
+    """Put new tasks in line, all of them or none; with keys, those whose key is new. Tell which are
+    made by this call.
 
-    spare: the first id of the next batch on this connection, without keys; its look travels with our EXEC.
+    spare: the first id of the next batch on this connection, without keys; its look travels with
+        our EXEC.
     meanwhile: is called while Redis works; see transact.
     """
     return _make(redis, "enqueue_many", batch, spare, meanwhile)
 
 
 def schedule_many(
-    redis: Redis, batch: Batch, spare: str | None = None, meanwhile: Callable[[], object] | None = None
+    redis: Redis,
+    batch: Batch,
+    spare: str | None = None,
+    meanwhile: Callable[[], object] | None = None,
 ) -> list[bool]:
     """The same for tasks with an eta; those without one are put in line."""
     return _make(redis, "schedule_many", batch, spare, meanwhile)
@@ -150,7 +165,9 @@ def _make(
 
     def again() -> Look:
         # The first may have been run and deleted meanwhile.
-        return first._replace(reads=(("EXISTS", *[keys.task(task.decode()) for task in batch.tasks.ids]),))
+        return first._replace(
+            reads=(("EXISTS", *[keys.task(task.decode()) for task in batch.tasks.ids]),)
+        )
 
     ahead = absence(spare) if spare else None
     transact(redis, name, first, decide, ahead=ahead, again=again, meanwhile=meanwhile)
@@ -178,7 +195,9 @@ def hashes(queue: str, tasks: NewTasks, now: float, options: Options) -> list[by
         as_text, as_json = template(False, False, None), template(True, False, None)
         return [
             (as_json if is_json else as_text) % (task, len(text), text, len(key), key)
-            for task, (text, is_json), key in zip(tasks.ids, tasks.parameters, tasks.keys, strict=True)
+            for task, (text, is_json), key in zip(
+                tasks.ids, tasks.parameters, tasks.keys, strict=True
+            )
         ]
     for number, (task, (text, is_json)) in enumerate(zip(tasks.ids, tasks.parameters, strict=True)):
         values: list[bytes | int] = [task, len(text), text]
@@ -189,7 +208,11 @@ def hashes(queue: str, tasks: NewTasks, now: float, options: Options) -> list[by
         if eta is not None:
             at = str(eta).encode()
             values += [len(at), at]
-        kind = is_json, eta is not None, tasks.priorities[number] if tasks.priorities is not None else None
+        kind = (
+            is_json,
+            eta is not None,
+            tasks.priorities[number] if tasks.priorities is not None else None,
+        )
         packed.append((templates.get(kind) or template(*kind)) % tuple(values))
     return packed
 
@@ -204,7 +227,9 @@ def _template(
     is_later: bool,
     priority: int | None,
 ) -> bytes:
-    """Return the HSET with places for the id, and for length and text of the parameters, the key and the eta."""
+    """Return the HSET with places for the id, and for length and text of the parameters, the key
+    and the eta.
+    """
     its_options = dict(options or {})
     if priority is not None:
         its_options.pop("priority", None)
@@ -224,11 +249,15 @@ def _template(
 
 
 def pack_with(
-    command: Sequence[str | int | float], words: Sequence[bytes], before: bytes = b"", score: str | None = None
+    command: Sequence[str | int | float],
+    words: Sequence[bytes],
+    before: bytes = b"",
+    score: str | None = None,
 ) -> bytes:
     """Return a command with many more words, all of one length, in Redis' wire format.
 
-    before: what each of the words begins with besides. score: what stands before each of them as a word of its own.
+    before: what each of the words begins with besides. score: what stands before each of them as a
+        word of its own.
     """
     between = b"\r\n$%d\r\n%b" % (len(before) + len(words[0]), before)
     if score is not None:

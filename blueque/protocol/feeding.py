@@ -1,7 +1,8 @@
-"""A backlog that is larger than Redis is fed into a queue piece by piece: open_feed, feed, and how a feed ends.
+"""A backlog that is larger than Redis is fed into a queue piece by piece: open_feed, feed, and how
+a feed ends.
 
-How far a feed is stands in its record. It is moved by the transaction that makes the tasks, so that each row of the
-backlog becomes a task once, whoever dies.
+How far a feed is stands in its record. It is moved by the transaction that makes the tasks, so that
+each row of the backlog becomes a task once, whoever dies.
 """
 
 from __future__ import annotations
@@ -16,17 +17,32 @@ from blueque.protocol.bulk import Batch
 from blueque.protocol.fields import flat
 from blueque.protocol.transaction import Answer, Change, transact
 
-KEPT = 90 * 86400                                      # seconds that the record of a finished feed stays
+KEPT = 90 * 86400  # seconds that the record of a finished feed stays
 # Who feeds, and when that was last heard of.
-FEEDER = ("token", "node", "pid", "pid_start", "boot", "ns", "beat_every", "lease", "since", "beat", "beat_at")
+FEEDER = (
+    "token",
+    "node",
+    "pid",
+    "pid_start",
+    "boot",
+    "ns",
+    "beat_every",
+    "lease",
+    "since",
+    "beat",
+    "beat_at",
+)
 
 
 class Cursor(NamedTuple):
     """How far a feed is.
 
-    file, mark: the file that is fed, and what tells it from another of that name. row: how many of its rows are done.
-    offset: the byte at which its next line begins; 0: not known. crc: the CRC-32 of its lines that are done; of Parquet 0.
-    rows: how many are done of all files together. share: which part of their bytes that is, 0 to 1; for people only.
+    file, mark: the file that is fed, and what tells it from another of that name. row: how many of
+        its rows are done.
+    offset: the byte at which its next line begins; 0: not known. crc: the CRC-32 of its lines that
+        are done; of Parquet 0.
+    rows: how many are done of all files together. share: which part of their bytes that is, 0 to 1;
+        for people only.
     """
 
     file: str
@@ -42,16 +58,28 @@ class FeedChunk:
     """Rows that are fed in one transaction.
 
     before: how many rows were done before them. after: where they end.
-    batch: the tasks that they become; None: there are none. skipped: how many rows become none. fed: how many become one,
-    those included that share one by their key; else as many as there are tasks.
+    batch: the tasks that they become; None: there are none. skipped: how many rows become none.
+    fed: how many become one, those included that share one by their key; else as many as there are
+        tasks.
     done: files that are fed to their end with these rows, and their marks.
     """
 
     def __init__(
-        self, before: int, after: Cursor, batch: Batch | None, skipped: int = 0, done: Mapping[str, str] | None = None,
+        self,
+        before: int,
+        after: Cursor,
+        batch: Batch | None,
+        skipped: int = 0,
+        done: Mapping[str, str] | None = None,
         fed: int | None = None,
     ) -> None:
-        self.before, self.after, self.batch, self.skipped, self.done = before, after, batch, skipped, dict(done or {})
+        self.before, self.after, self.batch, self.skipped, self.done = (
+            before,
+            after,
+            batch,
+            skipped,
+            dict(done or {}),
+        )
         self.ids: Sequence[bytes] = batch.tasks.ids if batch is not None else ()
         self.fed = len(self.ids) if fed is None else fed
         self.probe: Sequence[Command] = [_exist(self.ids)] if self.ids else []
@@ -60,7 +88,8 @@ class FeedChunk:
 class Fed(NamedTuple):
     """What came of a chunk.
 
-    verdict: fed; full: it has to wait for room; astray: the record says another place than the one before the chunk.
+    verdict: fed; full: it has to wait for room; astray: the record says another place than the one
+        before the chunk.
     waiting: how many tasks were in line.
     """
 
@@ -79,9 +108,11 @@ def open_feed(
     dead: str | None,
     now: float,
 ) -> dict[str, str]:
-    """Become the feeder, and return the record as it is then; or as it is, when somebody else feeds.
+    """Become the feeder, and return the record as it is then; or as it is, when somebody else
+    feeds.
 
-    instance: of the record, should there be none. facts: about this feeder. dead: the token of one that is dead.
+    instance: of the record, should there be none. facts: about this feeder. dead: the token of one
+        that is dead.
     Raises InvalidInput when the record is of something else.
     """
     key = keys.feed(queue, feed)
@@ -93,14 +124,30 @@ def open_feed(
                 f"feed {feed!r} of queue {queue!r} would share {key} with feed {record.get('feed')!r} of queue "
                 f"{record.get('queue')!r}: choose another name"
             )
-        if record.get("token") not in (None, dead):    # ours, too: an earlier try
+        if record.get("token") not in (None, dead):  # ours, too: an earlier try
             return Answer(record)
-        made: dict[str, str | int | float] = {} if record else {
-            "feed": feed, "queue": queue, "instance": instance, "rows": 0, "tasks": 0, "skipped": 0, "created": now,
-        }
+        made: dict[str, str | int | float] = (
+            {}
+            if record
+            else {
+                "feed": feed,
+                "queue": queue,
+                "instance": instance,
+                "rows": 0,
+                "tasks": 0,
+                "skipped": 0,
+                "created": now,
+            }
+        )
         ours = {
-            "state": "open", "source": source, "updated": now,
-            "token": token, "since": now, "beat": 0, "beat_at": now, **facts,
+            "state": "open",
+            "source": source,
+            "updated": now,
+            "token": token,
+            "since": now,
+            "beat": 0,
+            "beat_at": now,
+            **facts,
         }
         commands: list[Command] = [
             *[("HSET", key, *flat(fields)) for fields in (made, ours) if fields],
@@ -128,10 +175,13 @@ def feed(
     following: FeedChunk | None = None,
     meanwhile: Callable[[], object] | None = None,
 ) -> Fed:
-    """Put the tasks of a chunk in line and move the cursor behind it, if no more than `window` tasks wait then.
+    """Put the tasks of a chunk in line and move the cursor behind it, if no more than `window`
+    tasks wait then.
 
-    others: the names of the queue's lines besides the default one, whose tasks count as waiting, too.
-    following: the next chunk; its look travels with our EXEC. meanwhile: see transact. Raises FeedTaken.
+    others: the names of the queue's lines besides the default one, whose tasks count as waiting,
+        too.
+    following: the next chunk; its look travels with our EXEC. meanwhile: see transact. Raises
+        FeedTaken.
     """
 
     def decide(record: list[str | None], *replies: int) -> Answer | Change:
@@ -146,7 +196,7 @@ def feed(
         if sum(lengths) + len(chunk.ids) > window:
             return Answer(Fed("full", sum(lengths)))
         if len(exists) == 1 and exists[0] and len(chunk.ids) > 1:
-            return Answer(None)                        # some are there: it takes a closer look
+            return Answer(None)  # some are there: it takes a closer look
         new = [number for number in range(len(chunk.ids)) if not exists[number % len(exists)]]
         return Change(_moves(queue, feed, chunk, new, now), Fed("fed", sum(lengths) + len(new)))
 
@@ -174,7 +224,9 @@ def beat_feed(redis: Redis, queue: str, feed: str, token: str, beat: int, now: f
 
 
 def leave_feed(redis: Redis, queue: str, feed: str, token: str) -> None:
-    """Let the next feeder begin at once where this one has stopped. Nothing happens if it is another's by now."""
+    """Let the next feeder begin at once where this one has stopped. Nothing happens if it is
+    another's by now.
+    """
     key = keys.feed(queue, feed)
 
     def decide(its_token: str | None) -> Answer | Change:
@@ -185,7 +237,9 @@ def leave_feed(redis: Redis, queue: str, feed: str, token: str) -> None:
     transact(redis, "leave_feed", Look([key], [("HGET", key, "token")]), decide)
 
 
-def finish_feed(redis: Redis, queue: str, feed: str, token: str, done: Mapping[str, str], now: float) -> None:
+def finish_feed(
+    redis: Redis, queue: str, feed: str, token: str, done: Mapping[str, str], now: float
+) -> None:
     """Record that the whole backlog is fed. Raises FeedTaken.
 
     done: the last files and their marks.
@@ -219,34 +273,46 @@ def forget_feed(redis: Redis, queue: str, feed: str) -> bool:
     def decide(record: list[str | None]) -> Answer | Change:
         if record != [feed, queue]:
             return Answer(False)
-        return Change([("DEL", key, keys.fed(queue, feed)), ("ZREM", keys.feeds(queue), feed)], True)
+        return Change(
+            [("DEL", key, keys.fed(queue, feed)), ("ZREM", keys.feeds(queue), feed)], True
+        )
 
     look = Look([key], [("HMGET", key, "feed", "queue")])
     return bool(transact(redis, "forget_feed", look, decide))
 
 
-def _look(queue: str, feed: str, chunk: FeedChunk, others: Sequence[str], is_close: bool = False) -> Look:
+def _look(
+    queue: str, feed: str, chunk: FeedChunk, others: Sequence[str], is_close: bool = False
+) -> Look:
     reads: list[Command] = [
         ("HMGET", keys.feed(queue, feed), "token", "node", "rows"),
         *[("LLEN", keys.line(queue, name)) for name in ("0", *others)],
     ]
-    reads += [("EXISTS", keys.task(task.decode())) for task in chunk.ids] if is_close else chunk.probe
+    reads += (
+        [("EXISTS", keys.task(task.decode())) for task in chunk.ids] if is_close else chunk.probe
+    )
     return Look([keys.feed(queue, feed)], reads)
 
 
 def _exist(ids: Sequence[bytes]) -> bytes:
-    """Return the EXISTS of tasks whose ids are all of one length, in Redis' wire format: a join is all that it takes."""
+    """Return the EXISTS of tasks whose ids are all of one length, in Redis' wire format: a join is
+    all that it takes.
+    """
     prefix = keys.task("").encode()
     mark = b"\r\n$%d\r\n%b" % (len(prefix) + len(ids[0]), prefix)
     return b"*%d\r\n$6\r\nEXISTS%b%b\r\n" % (len(ids) + 1, mark, mark.join(ids))
 
 
-def _moves(queue: str, feed: str, chunk: FeedChunk, new: Sequence[int], now: float) -> list[Command]:
+def _moves(
+    queue: str, feed: str, chunk: FeedChunk, new: Sequence[int], now: float
+) -> list[Command]:
     """Return the commands that make the new ones of a chunk's tasks and move the cursor."""
     key, after = keys.feed(queue, feed), chunk.after
     commands: list[Command] = []
     if chunk.batch is not None and new:
-        commands += chunk.batch.commands if len(new) == len(chunk.ids) else chunk.batch.commands_for(new)
+        commands += (
+            chunk.batch.commands if len(new) == len(chunk.ids) else chunk.batch.commands_for(new)
+        )
     if chunk.done:
         commands += [("HSET", keys.fed(queue, feed), *flat(chunk.done))]
     cursor: dict[str, Any] = {**after._asdict(), "updated": now}

@@ -11,7 +11,7 @@ from blueque.protocol.fields import owned
 from blueque.protocol.transaction import Answer, Change, transact
 from blueque.protocol.watches import ownership
 
-KEPT = 30 * 86400                                      # seconds after the last line, should nobody delete the task
+KEPT = 30 * 86400  # seconds after the last line, should nobody delete the task
 
 
 def log(
@@ -27,11 +27,14 @@ def log(
     """Add lines that the attempt has printed to the log of its task, those that are not there yet.
 
     lines: in the order of their numbers; those of the head are kept besides.
-    is_over: these are the last ones, or there are no more: give back what Redis holds ready for others.
+    is_over: these are the last ones, or there are no more: give back what Redis holds ready for
+        others.
     """
     stream, head = keys.log(task), keys.log_head(task)
 
-    def decide(snapshot: list[str | None], last: Sequence[tuple[str, Sequence[str]]]) -> Answer | Change:
+    def decide(
+        snapshot: list[str | None], last: Sequence[tuple[str, Sequence[str]]]
+    ) -> Answer | Change:
         owned(task, snapshot, token, node, "started", or_lost=True)
         known = as_hash(last[0][1]) if last else {}
         is_first = known.get("attempt") != str(attempt)
@@ -40,7 +43,11 @@ def log(
             return Answer(None)
         commands: list[Command] = [("DEL", head)] if is_first else []
         entries = _entries(attempt, new, None if is_first else _printed(known))
-        commands += [("XADD", head, "*", *entry) for line, entry in zip(new, entries, strict=True) if line.is_head]
+        commands += [
+            ("XADD", head, "*", *entry)
+            for line, entry in zip(new, entries, strict=True)
+            if line.is_head
+        ]
         commands += [("XADD", stream, "MAXLEN", LINES, "*", *entry) for entry in entries]
         commands += [("EXPIRE", stream, KEPT), ("EXPIRE", head, KEPT)]
         if is_over:
@@ -48,7 +55,9 @@ def log(
         return Change(commands)
 
     its = ownership(task)
-    look = Look((*its.watch, stream), (*its.reads, ("XREVRANGE", stream, "+", "-", "COUNT", 1)), task)
+    look = Look(
+        (*its.watch, stream), (*its.reads, ("XREVRANGE", stream, "+", "-", "COUNT", 1)), task
+    )
     transact(redis, "log", look, decide)
 
 
@@ -66,8 +75,8 @@ def checkpoint(
     """Record where the next attempt is to go on.
 
     created: of the task, by which it is told from another one of that id.
-    parts: what has changed of it: value, in JSON; files, the packed directory; files_left, where one lies that is too large
-    to be here. None: there is no such thing any more.
+    parts: what has changed of it: value, in JSON; files, the packed directory; files_left, where
+    one lies that is too large to be here. None: there is no such thing any more.
     """
     key, its = keys.checkpoint(task), ownership(task)
     gone = [name for name, text in parts.items() if text is None]
@@ -78,16 +87,24 @@ def checkpoint(
     def decide(snapshot: list[str | None], last: list[str | None]) -> Answer | Change:
         owned(task, snapshot, token, node, "started", or_lost=True)
         removed: list[Command] = [("HDEL", key, *gone)] if gone else []
-        if last[0] is not None and last[1] != created:     # 1.0.0, which knows no checkpoints, has deleted that task
+        # 1.0.0, which knows no checkpoints, has deleted that task
+        if last[0] is not None and last[1] != created:
             removed = [("DEL", key)]
         return Change([*removed, ("HSET", key, "attempt", attempt, "at", now, *of_task, *known)])
 
     # Of the same key, or an older one of ours that arrives late would replace it.
-    transact(redis, "checkpoint", Look((*its.watch, key), (*its.reads, ("HMGET", key, "attempt", "created")), task), decide)
+    transact(
+        redis,
+        "checkpoint",
+        Look((*its.watch, key), (*its.reads, ("HMGET", key, "attempt", "created")), task),
+        decide,
+    )
 
 
 def _pack(task: str, stream: str) -> list[Command]:
-    """Have a stream take no more memory than its entries: Redis gives it 4 KB at once, and a copy what it needs."""
+    """Have a stream take no more memory than its entries: Redis gives it 4 KB at once, and a copy
+    what it needs.
+    """
     spare = keys.packing(task)
     return [("COPY", stream, spare), ("COPY", spare, stream, "REPLACE"), ("DEL", spare)]
 
@@ -98,10 +115,23 @@ def _printed(entry: Mapping[str, str]) -> str | None:
 
 
 def _entries(attempt: int, lines: Sequence[Line], printed: str | float | None) -> list[Command]:
-    """Return the words of each entry. printed: when the task had printed something last before these lines."""
+    """Return the words of each entry. printed: when the task had printed something last before
+    these lines.
+    """
     entries: list[Command] = []
     for line in lines:
-        words: Command = ("attempt", attempt, "line", line.number, "at", line.at, "stream", line.stream, "text", line.text)
+        words: Command = (
+            "attempt",
+            attempt,
+            "line",
+            line.number,
+            "at",
+            line.at,
+            "stream",
+            line.stream,
+            "text",
+            line.text,
+        )
         if line.stream != OURS:
             printed = line.at
         elif printed is not None:

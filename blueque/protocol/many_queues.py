@@ -26,7 +26,8 @@ def beat_all(
     """Show that the listener lives, in several queues with one beat, and see what is wanted of it.
 
     task: as for `beat`.
-    Return how things stand, with the order that any of the registrations has, and the queues where it is not registered
+    Return how things stand, with the order that any of the registrations has, and the queues where
+    it is not registered
     any more: there it has not beaten.
     """
 
@@ -37,7 +38,10 @@ def beat_all(
         struck = [pulse for pulse in ours if not is_member[pulse]]
         commands: list[Command] = [
             *[("LRANGE", keys.reserved(queue, node), 0, -1) for queue, node, _, _ in ours],
-            *[("HSET", keys.listener(queue, node), "beat", beat, "beat_at", now) for queue, node, _, beat in ours],
+            *[
+                ("HSET", keys.listener(queue, node), "beat", beat, "beat_at", now)
+                for queue, node, _, beat in ours
+            ],
             *[("ZADD", keys.nodes(queue), now, node) for queue, node, _, _ in ours],
             *[("SADD", keys.listeners(queue), node) for queue, node, _, _ in struck],
             *[("ZINCRBY", keys.QUEUES, 1, queue) for queue, _, _, _ in struck],
@@ -54,7 +58,9 @@ def beat_all(
         return Change(commands, outcome) if commands else Answer((standing, lost))
 
     registrations = [keys.listener(pulse.queue, pulse.node) for pulse in pulses]
-    reads: list[Command] = [("HMGET", registration, "instance", "state", "order") for registration in registrations]
+    reads: list[Command] = [
+        ("HMGET", registration, "instance", "state", "order") for registration in registrations
+    ]
     reads += [("SISMEMBER", keys.listeners(pulse.queue), pulse.node) for pulse in pulses]
     if task is not None:
         reads += [("HMGET", keys.task(task), *STANDING)]
@@ -71,6 +77,9 @@ def observe_all(redis: Redis, queues: Sequence[str]) -> list[tuple[dict[str, flo
         *[("SMEMBERS", keys.listeners(queue)) for queue in queues],
     )
     return [
-        ({node: float(score) for node, score in zip(beats[::2], beats[1::2], strict=True)}, set(members))
+        (
+            {node: float(score) for node, score in zip(beats[::2], beats[1::2], strict=True)},
+            set(members),
+        )
         for beats, members in zip(replies[: len(queues)], replies[len(queues) :], strict=True)
     ]

@@ -14,15 +14,25 @@ from blueque.protocol.transaction import Answer, Change, transact
 
 
 def cancel(
-    redis: Redis, queue: str, task: str, by: str, reason: str | None, now: float, only: Collection[str] | None = None
+    redis: Redis,
+    queue: str,
+    task: str,
+    by: str,
+    reason: str | None,
+    now: float,
+    only: Collection[str] | None = None,
 ) -> str:
-    """Have a task never run, or ended: return `cancelled`, or `cancelling` when its listener has to end it first.
+    """Have a task never run, or ended: return `cancelled`, or `cancelling` when its listener has to
+    end it first.
 
-    by, reason: who wants it, and why. only: the statuses in which it may be. Raises NotCancellable, WrongQueue.
+    by, reason: who wants it, and why. only: the statuses in which it may be. Raises NotCancellable,
+        WrongQueue.
     """
 
     def decide(snapshot: list[str | None]) -> Answer | Change:
-        status, its_queue, node, token, asked, claimant, priority, needs, lock, counted, *past = snapshot
+        status, its_queue, node, token, asked, claimant, priority, needs, lock, counted, *past = (
+            snapshot
+        )
         if status is None:
             raise NotCancellable(task, None, "it does not exist")
         if its_queue != queue:
@@ -33,11 +43,18 @@ def cancel(
             raise NotCancellable(task, status, f"it is {status} already")
         if only is not None and status not in only:
             raise NotCancellable(task, status, f"it is {status} by now")
-        who: dict[str, str | int | float] = {"cancelled_by": by, **({"cancel_reason": reason} if reason else {})}
+        who: dict[str, str | int | float] = {
+            "cancelled_by": by,
+            **({"cancel_reason": reason} if reason else {}),
+        }
         if status in ("reserved", "started") and token is None:
-            raise NotCancellable(task, status, f"{node} has it, a listener of 1.0.0, which cannot be told")
+            raise NotCancellable(
+                task, status, f"{node} has it, a listener of 1.0.0, which cannot be told"
+            )
         if status == "reserved" and claimant is not None:
-            raise NotCancellable(task, status, f"{claimant} has claimed it, as 1.0.0 does, and cannot be told")
+            raise NotCancellable(
+                task, status, f"{claimant} has claimed it, as 1.0.0 does, and cannot be told"
+            )
         if status == "started":
             if asked is not None:
                 return Answer("cancelling")
@@ -69,8 +86,19 @@ def cancel(
         [keys.task(task)],
         [
             (
-                "HMGET", keys.task(task), "status", "queue", "node", "token", "cancel", "reclaimed_node", "priority",
-                "needs", "lock", "counted", *FIELDS,
+                "HMGET",
+                keys.task(task),
+                "status",
+                "queue",
+                "node",
+                "token",
+                "cancel",
+                "reclaimed_node",
+                "priority",
+                "needs",
+                "lock",
+                "counted",
+                *FIELDS,
             )
         ],
         task,
@@ -79,7 +107,8 @@ def cancel(
 
 
 def requeue(redis: Redis, queue: str, task: str, mark: str, now: float, by: str = "") -> None:
-    """Put a failed or cancelled task in line again, its budgets new: a person's consent to another start.
+    """Put a failed or cancelled task in line again, its budgets new: a person's consent to another
+    start.
 
     mark: random, the same for every try of one call. by: who wants it.
     Raises NotFailed, WrongQueue.
@@ -98,12 +127,30 @@ def requeue(redis: Redis, queue: str, task: str, mark: str, now: float, by: str 
             [
                 ("LREM", ended, -1, task),
                 (
-                    "HDEL", keys.task(task), *IDENTITY, *OUTCOME, "failures", "interruptions", "last_error",
-                    "last_error_type", "cancel", "cancelled_by", "cancel_reason",
+                    "HDEL",
+                    keys.task(task),
+                    *IDENTITY,
+                    *OUTCOME,
+                    "failures",
+                    "interruptions",
+                    "last_error",
+                    "last_error_type",
+                    "cancel",
+                    "cancelled_by",
+                    "cancel_reason",
                 ),
                 (
-                    "HSET", keys.task(task), "status", "pending", "queued", now, "requeued", mark,
-                    *flat({"last_files": files} if files else {}), "updated", now,
+                    "HSET",
+                    keys.task(task),
+                    "status",
+                    "pending",
+                    "queued",
+                    now,
+                    "requeued",
+                    mark,
+                    *flat({"last_files": files} if files else {}),
+                    "updated",
+                    now,
                 ),
                 *stand(queue, line_of(priority, needs), task),
                 ("ZADD", keys.wake(queue), 0, 0),
@@ -117,9 +164,11 @@ def requeue(redis: Redis, queue: str, task: str, mark: str, now: float, by: str 
 
 
 def ask_stack(redis: Redis, queue: str, task: str, mark: str) -> str | None:
-    """Have the listener of a running task show where it is; return the status of the task, None: there is no such.
+    """Have the listener of a running task show where it is; return the status of the task, None:
+    there is no such.
 
-    mark: random, the same for every try of one call. Nothing is written unless the task is started, by one of ours.
+    mark: random, the same for every try of one call. Nothing is written unless the task is started,
+        by one of ours.
     """
 
     def decide(snapshot: list[str | None]) -> Answer | Change:
@@ -127,10 +176,18 @@ def ask_stack(redis: Redis, queue: str, task: str, mark: str) -> str | None:
         if status != "started" or its_queue != queue or token is None or its_mark == mark:
             return Answer(status)
         return Change(
-            [("HSET", keys.task(task), "stack", mark), ("ZADD", keys.orders(queue, node or ""), 0, 0)], status
+            [
+                ("HSET", keys.task(task), "stack", mark),
+                ("ZADD", keys.orders(queue, node or ""), 0, 0),
+            ],
+            status,
         )
 
-    look = Look([keys.task(task)], [("HMGET", keys.task(task), "status", "queue", "token", "node", "stack")], task)
+    look = Look(
+        [keys.task(task)],
+        [("HMGET", keys.task(task), "status", "queue", "token", "node", "stack")],
+        task,
+    )
     status: str | None = transact(redis, "ask_stack", look, decide)
     return status
 
@@ -138,19 +195,25 @@ def ask_stack(redis: Redis, queue: str, task: str, mark: str) -> str | None:
 def decline_stack(
     redis: Redis, queue: str, task: str, token: str | None, node: str, mark: str, reason: str
 ) -> bool:
-    """Tell the one who asked with this mark that the task cannot show where it is; False: nobody waits for that now."""
+    """Tell the one who asked with this mark that the task cannot show where it is; False: nobody
+    waits for that now.
+    """
 
     def decide(snapshot: list[str | None]) -> Answer | Change:
         if snapshot != ["started", token, node, mark]:
             return Answer(False)
         return Change([("HSET", keys.task(task), "stack", f"{mark} {reason}")], True)
 
-    look = Look([keys.task(task)], [("HMGET", keys.task(task), "status", "token", "node", "stack")], task)
+    look = Look(
+        [keys.task(task)], [("HMGET", keys.task(task), "status", "token", "node", "stack")], task
+    )
     return bool(transact(redis, "decline_stack", look, decide))
 
 
 def order(redis: Redis, queue: str, node: str, what: str, by: str) -> bool:
-    """Leave an order for a listener: `drain`, `leave`, `pause` or `work`. False: there is no such listener alive."""
+    """Leave an order for a listener: `drain`, `leave`, `pause` or `work`. False: there is no such
+    listener alive.
+    """
     registration = keys.listener(queue, node)
 
     def decide(known: list[str | None]) -> Answer | Change:

@@ -1,4 +1,5 @@
-"""While tasks wait: set_priority, put_first, bring_forward, move; pause, resume, set_max_concurrency.
+"""While tasks wait: set_priority, put_first, bring_forward, move; pause, resume,
+set_max_concurrency.
 
 And who may go on: free, call.
 """
@@ -16,10 +17,14 @@ from blueque.protocol.fields import flat, stand
 from blueque.protocol.transaction import Answer, Change, transact
 
 
-def set_priority(redis: Redis, queue: str, task: str, priority: int, now: float, by: str = "") -> None:
-    """Have a waiting task take its place among those of another priority, as the last of them for now.
+def set_priority(
+    redis: Redis, queue: str, task: str, priority: int, now: float, by: str = ""
+) -> None:
+    """Have a waiting task take its place among those of another priority, as the last of them for
+    now.
 
-    One that a listener is about to reserve stays with it. by: who wants it. Raises NotWaiting, WrongQueue.
+    One that a listener is about to reserve stays with it. by: who wants it. Raises NotWaiting,
+    WrongQueue.
     """
 
     def decide(snapshot: list[str | None], is_in_line: bool, first: str | None) -> Answer | Change:
@@ -36,7 +41,9 @@ def set_priority(redis: Redis, queue: str, task: str, priority: int, now: float,
                 *stand(queue, line_of(str(priority), needs), task),
                 ("ZADD", keys.wake(queue), 0, 0),
             ]
-        commands += event(redis, queue, task, "prioritized", by, snapshot[6:], now, {"priority": priority})
+        commands += event(
+            redis, queue, task, "prioritized", by, snapshot[6:], now, {"priority": priority}
+        )
         return Change(commands)
 
     _transact(redis, "set_priority", queue, task, decide)
@@ -139,7 +146,14 @@ def pause(redis: Redis, queue: str, by: str, reason: str | None, now: float) -> 
             True,
         )
 
-    return bool(transact(redis, "pause", Look([keys.settings(queue)], [("HGET", keys.settings(queue), "paused")]), decide))
+    return bool(
+        transact(
+            redis,
+            "pause",
+            Look([keys.settings(queue)], [("HGET", keys.settings(queue), "paused")]),
+            decide,
+        )
+    )
 
 
 def resume(redis: Redis, queue: str) -> bool:
@@ -156,18 +170,30 @@ def resume(redis: Redis, queue: str) -> bool:
             True,
         )
 
-    return bool(transact(redis, "resume", Look([keys.settings(queue)], [("HGET", keys.settings(queue), "paused")]), decide))
+    return bool(
+        transact(
+            redis,
+            "resume",
+            Look([keys.settings(queue)], [("HGET", keys.settings(queue), "paused")]),
+            decide,
+        )
+    )
 
 
 def set_max_concurrency(redis: Redis, queue: str, most: int | None) -> None:
-    """Set how many tasks of a queue our listeners run at a time, all together; None: as many as they can."""
+    """Set how many tasks of a queue our listeners run at a time, all together; None: as many as
+    they can.
+    """
 
     def decide(known: str | None) -> Answer | Change:
         if known == (None if most is None else str(most)):
             return Answer(None)
         given: list[Command] = [("HDEL", keys.settings(queue), "max_concurrency")]
         if most is not None:
-            given = [("HSET", keys.settings(queue), "max_concurrency", most), ("ZINCRBY", keys.QUEUES, 0, queue)]
+            given = [
+                ("HSET", keys.settings(queue), "max_concurrency", most),
+                ("ZINCRBY", keys.QUEUES, 0, queue),
+            ]
         return Change([*given, ("ZADD", keys.wake(queue), 0, 0)])
 
     look = Look([keys.settings(queue)], [("HGET", keys.settings(queue), "max_concurrency")])
@@ -212,7 +238,9 @@ def call(redis: Redis, queue: str, node: str) -> None:
 
 
 def wake_waiting(redis: Redis, lock: str) -> None:
-    """Wake one listener of each queue that has tasks which wait for a lock. It is free now, or may be."""
+    """Wake one listener of each queue that has tasks which wait for a lock. It is free now, or may
+    be.
+    """
     (lines,) = redis.read(("SMEMBERS", keys.waiting(lock)))
     queues = sorted({line.partition("_")[2] for line in lines})
     if queues:
@@ -222,16 +250,22 @@ def wake_waiting(redis: Redis, lock: str) -> None:
 def _is_due(eta: str | None, now: float) -> bool:
     try:
         return eta is not None and float(eta) <= now
-    except ValueError:                                 # by another program's grace
+    except ValueError:  # by another program's grace
         return False
 
 
 def _transact(
-    redis: Redis, name: str, queue: str, task: str, decide: Callable[[list[str | None], bool, str | None], Answer | Change]
+    redis: Redis,
+    name: str,
+    queue: str,
+    task: str,
+    decide: Callable[[list[str | None], bool, str | None], Answer | Change],
 ) -> None:
-    """Run one of these transactions; `decide` gets the task, whether it stands in its line, and which task is the next.
+    """Run one of these transactions; `decide` gets the task, whether it stands in its line, and
+    which task is the next.
 
-    One that does not may be with a listener of 1.0.0, which is about to run it: it must not be promised to another.
+    One that does not may be with a listener of 1.0.0, which is about to run it: it must not be
+    promised to another.
     """
     fields = ("status", "queue", "priority", "needs", "eta", "created", *FIELDS)
     line: str | None = DEFAULT
@@ -239,7 +273,10 @@ def _transact(
         key = keys.line(queue, line)
 
         def decide_here(
-            snapshot: list[str | None], place: int | None, first: str | None = None, line: str = line
+            snapshot: list[str | None],
+            place: int | None,
+            first: str | None = None,
+            line: str = line,
         ) -> Answer | Change:
             its_line = line_of(*snapshot[2:4])
             if its_line != line and snapshot[:2] == ["pending", queue]:

@@ -18,7 +18,9 @@ def forget_queue(redis: Redis, queue: str, now: float) -> dict[str, int]:
 
     Returns how many of each there are; if there are any, it stays as it is.
     """
-    runs, feeds = redis.read(("ZRANGE", keys.runs(queue), 0, -1), ("ZRANGE", keys.feeds(queue), 0, -1))
+    runs, feeds = redis.read(
+        ("ZRANGE", keys.runs(queue), 0, -1), ("ZRANGE", keys.feeds(queue), 0, -1)
+    )
     # Their records expire, their names stay until somebody takes them off.
     parts = [key for run in runs for key in (keys.run(queue, run), keys.staging(queue, run))]
     parts += [keys.feed(queue, feed) for feed in feeds]
@@ -34,11 +36,16 @@ def forget_queue(redis: Redis, queue: str, now: float) -> dict[str, int]:
         return Answer(found) if found else Change(_removal(redis, queue, lines, now), {})
 
     kinds = {
-        "tasks": ("ZCARD", keys.tasks(queue)), "pending": ("LLEN", keys.pending(queue)),
-        "scheduled": ("ZCARD", keys.scheduled(queue)), "started": ("SCARD", keys.started(queue)),
-        "complete": ("LLEN", keys.complete(queue)), "failed": ("LLEN", keys.failed(queue)),
-        "cancelled": ("LLEN", keys.cancelled(queue)), "listeners": ("SCARD", keys.listeners(queue)),
-        "nodes": ("ZCARD", keys.nodes(queue)), "batches": ("EXISTS", keys.archive(queue)),
+        "tasks": ("ZCARD", keys.tasks(queue)),
+        "pending": ("LLEN", keys.pending(queue)),
+        "scheduled": ("ZCARD", keys.scheduled(queue)),
+        "started": ("SCARD", keys.started(queue)),
+        "complete": ("LLEN", keys.complete(queue)),
+        "failed": ("LLEN", keys.failed(queue)),
+        "cancelled": ("LLEN", keys.cancelled(queue)),
+        "listeners": ("SCARD", keys.listeners(queue)),
+        "nodes": ("ZCARD", keys.nodes(queue)),
+        "batches": ("EXISTS", keys.archive(queue)),
     }
     names = [keys.runs(queue), keys.feeds(queue), keys.lines(queue)]
     reads: list[Command] = [*kinds.values(), *[("ZRANGE", key, 0, -1) for key in names]]
@@ -50,12 +57,21 @@ def forget_queue(redis: Redis, queue: str, now: float) -> dict[str, int]:
 def _removal(redis: Redis, queue: str, lines: list[str], now: float) -> list[Command]:
     needs = {line: needs_of(line) for line in lines}
     waiting: list[Command] = [
-        ("SREM", keys.waiting(its.lock), f"{line}_{queue}") for line, its in needs.items() if its and its.lock is not None
+        ("SREM", keys.waiting(its.lock), f"{line}_{queue}")
+        for line, its in needs.items()
+        if its and its.lock is not None
     ]
     # Somebody's clock may be ahead.
     days = [day_of(now - DAY * age) for age in range(-1, redis.days_kept + 1)]
     its_own = (
-        keys.lines, keys.settings, keys.counted, keys.wake, keys.events, keys.totals, keys.runs, keys.feeds,
+        keys.lines,
+        keys.settings,
+        keys.counted,
+        keys.wake,
+        keys.events,
+        keys.totals,
+        keys.runs,
+        keys.feeds,
     )
     return [
         *waiting,

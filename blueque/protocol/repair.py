@@ -1,4 +1,6 @@
-"""What an audit has found is repaired: drop_hint, put_back, mend, realign, recount, note_line. Each looks again first."""
+"""What an audit has found is repaired: drop_hint, put_back, mend, realign, recount, note_line. Each
+looks again first.
+"""
 
 from __future__ import annotations
 
@@ -21,18 +23,23 @@ from blueque.model.states import (
 from blueque.protocol.fields import make_known, stand
 from blueque.protocol.transaction import Answer, Change, transact
 
-_REMOVE: dict[str, tuple[str | int, ...]] = {"list": ("LREM", 1), "zset": ("ZREM",), "set": ("SREM",)}
+_REMOVE: dict[str, tuple[str | int, ...]] = {
+    "list": ("LREM", 1),
+    "zset": ("ZREM",),
+    "set": ("SREM",),
+}
 # What an outcome has besides, by the field that counts.
 _RESULT, _ERROR = ("result", "result_encoding"), ("error", "error_type", "traceback")
 
 
 def drop_hint(redis: Redis, place: Place, text: str, task: str) -> bool:
-    """Remove an entry that does not agree with the hash of the task, or stands there twice. False: it is right as it is.
+    """Remove an entry that does not agree with the hash of the task, or stands there twice. False:
+    it is right as it is.
 
     text: the entry. task: the id in it; the text itself if there is none.
     """
     dropped = _drop_hint(redis, place, text, task, DEFAULT)
-    while isinstance(dropped, str):                    # now that we know in which line it may be
+    while isinstance(dropped, str):  # now that we know in which line it may be
         dropped = _drop_hint(redis, place, text, task, dropped)
     return dropped
 
@@ -40,22 +47,31 @@ def drop_hint(redis: Redis, place: Place, text: str, task: str) -> bool:
 def _drop_hint(redis: Redis, place: Place, text: str, task: str, line: str) -> bool | str:
     key, kind = place.key, TYPES[place.kind]
 
-    def decide(snapshot: list[str | None], found: list[int] | int = 1, in_line: int | None = None) -> Answer | Change:
+    def decide(
+        snapshot: list[str | None], found: list[int] | int = 1, in_line: int | None = None
+    ) -> Answer | Change:
         its = Whereabouts(*snapshot)
         if found == []:
             return Answer(True)
         if place.kind == "reserved" and line_of(its.priority, its.needs) != line:
             return Answer(line_of(its.priority, its.needs))
-        is_right = may_hold(Entry(place, text), task, its) or (place.kind in ("wake", "orders") and text == MARK)
-        # In a listener's list a pending task is right if it has been popped; it has not while it is in line.
-        is_in_line_still = place.kind == "reserved" and its.status == "pending" and in_line is not None
+        is_right = may_hold(Entry(place, text), task, its) or (
+            place.kind in ("wake", "orders") and text == MARK
+        )
+        # In a listener's list a pending task is right if it has been popped; it has not while it is
+        # in line.
+        is_in_line_still = (
+            place.kind == "reserved" and its.status == "pending" and in_line is not None
+        )
         is_double = isinstance(found, list) and len(found) > 1
         if is_right and not is_in_line_still and not is_double:
             return Answer(False)
         word, *count = _REMOVE[kind]
         # A task that is in no index any more was deleted by somebody who does not count.
         is_gone = place.kind == "tasks" and its.status is None
-        counted: list[Command] = [("HINCRBY", keys.totals(place.queue), "deleted", 1)] if is_gone else []
+        counted: list[Command] = (
+            [("HINCRBY", keys.totals(place.queue), "deleted", 1)] if is_gone else []
+        )
         return Change([(word, key, *count, text), *counted], True)
 
     reads: list[Command] = [("HMGET", keys.task(task), *WHEREABOUTS)]
@@ -63,7 +79,9 @@ def _drop_hint(redis: Redis, place: Place, text: str, task: str, line: str) -> b
         reads += [("LPOS", key, text, "COUNT", 2)]
     if place.kind == "reserved":
         reads += [("LPOS", keys.line(place.queue, line), task)]
-    dropped: bool | str = transact(redis, "drop_hint", Look([keys.task(task), key], reads, task), decide)
+    dropped: bool | str = transact(
+        redis, "drop_hint", Look([keys.task(task), key], reads, task), decide
+    )
     return dropped
 
 
@@ -90,7 +108,9 @@ def put_back(
         # A lock is of no queue.
         if its[:4] != (status, its.queue if place.kind == "lock" else queue, node, pid):
             return Answer(False)
-        if place.kind != "tasks" and (status not in STATUSES or place not in [entry.place for entry in home(task, its)]):
+        if place.kind != "tasks" and (
+            status not in STATUSES or place not in [entry.place for entry in home(task, its)]
+        ):
             return Answer(False)
         if place.kind in ("pending", "line"):
             # It may have been put back, and popped, since it was missed: then it has been changed.
@@ -119,7 +139,9 @@ def put_back(
 
 
 def mend(redis: Redis, task: str) -> bool:
-    """Remove from the hash of a task what cannot be: one of two outcomes, or all of what is left of a deleted task."""
+    """Remove from the hash of a task what cannot be: one of two outcomes, or all of what is left of
+    a deleted task.
+    """
     its = keys.belongings(task)
 
     def decide(names: list[str], snapshot: list[str | None], others: int) -> Answer | Change:
@@ -139,7 +161,11 @@ def mend(redis: Redis, task: str) -> bool:
             commands += [("HDEL", keys.task(task), *_RESULT)]
         return Change(commands, True)
 
-    reads: list[Command] = [("HKEYS", keys.task(task)), ("HMGET", keys.task(task), "status"), ("EXISTS", *its[1:])]
+    reads: list[Command] = [
+        ("HKEYS", keys.task(task)),
+        ("HMGET", keys.task(task), "status"),
+        ("EXISTS", *its[1:]),
+    ]
     look = Look([keys.task(task)], reads, task)
     return bool(transact(redis, "mend", look, decide))
 
@@ -151,13 +177,12 @@ def realign(redis: Redis, queue: str, node: str) -> bool:
     def decide(known: list[str | None], is_member: int) -> Answer | Change:
         state, beat_at = known
         if state is None and beat_at is None:
-            return Change([("ZREM", keys.nodes(queue), node), ("DEL", keys.orders(queue, node))], True)
+            return Change(
+                [("ZREM", keys.nodes(queue), node), ("DEL", keys.orders(queue, node))], True
+            )
         commands: list[Command] = [("ZADD", keys.nodes(queue), "NX", beat_at or 0, node)]
         if state == "dead" and is_member:
-            commands += [
-                ("SREM", keys.listeners(queue), node),
-                ("ZINCRBY", keys.QUEUES, -1, queue),
-            ]
+            commands += [("SREM", keys.listeners(queue), node), ("ZINCRBY", keys.QUEUES, -1, queue)]
         return Change(commands, True)
 
     look = Look(
@@ -168,7 +193,9 @@ def realign(redis: Redis, queue: str, node: str) -> bool:
 
 
 def recount(redis: Redis, queue: str) -> bool:
-    """Set the score of a queue to the number of its listeners; one that is not in the list of queues enters it."""
+    """Set the score of a queue to the number of its listeners; one that is not in the list of
+    queues enters it.
+    """
 
     def decide(members: int) -> Answer | Change:
         return Change([("ZADD", keys.QUEUES, members, queue)], True)

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from blueque.connection.redis import Command, Connection, Look, Redis, as_hash, name_refused, raise_refusal
+from blueque.connection.redis import (
+    Command,
+    Connection,
+    Look,
+    Redis,
+    as_hash,
+    name_refused,
+    raise_refusal,
+)
 from blueque.errors import NotFree, NotRegistered
 from blueque.model import keys
 from blueque.model.encoding import count_of
@@ -19,7 +27,8 @@ from blueque.protocol.watches import ownership, turn
 class Popped(NamedTuple):
     """What came of a pop: the task, and how many are left in its line.
 
-    refusal: why nothing was taken: `paused`, or `choose`: there are several lines, or a limit; look, and say which line.
+    refusal: why nothing was taken: `paused`, or `choose`: there are several lines, or a limit;
+        look, and say which line.
     """
 
     task: str | None = None
@@ -30,8 +39,8 @@ class Popped(NamedTuple):
 def pop(redis: Redis, queue: str, node: str, instance: str, line: str | None = None) -> Popped:
     """Move the next task id of a line into the listener's own list.
 
-    line: None when the caller has not looked which lines there are; then it is the default one if that is all there is.
-    The id is only a hint: `reserve` it next.
+    line: None when the caller has not looked which lines there are; then it is the default one if
+    that is all there is. The id is only a hint: `reserve` it next.
     Raises NotRegistered; OutcomeUnknown when the answer was lost: look through the own list then.
     """
 
@@ -45,10 +54,7 @@ def pop(redis: Redis, queue: str, node: str, instance: str, line: str | None = N
             return Answer(Popped(refusal="choose"))
         key = keys.line(queue, line or DEFAULT)
         return Change(
-            [
-                ("RPOPLPUSH", key, keys.reserved(queue, node)),
-                ("LLEN", key),
-            ],
+            [("RPOPLPUSH", key, keys.reserved(queue, node)), ("LLEN", key)],
             lambda replies: Popped(replies[0], replies[1]),
         )
 
@@ -75,21 +81,26 @@ def reserve(
     line: str | None = None,
     newest: Mapping[str, int] | None = None,
 ) -> dict[str, str] | None:
-    """Make a popped task ours and return its fields; None: it was not to be had, and its hint is dropped.
+    """Make a popped task ours and return its fields; None: it was not to be had, and its hint is
+    dropped.
 
     token: random, one for each attempt. Whoever holds it owns the attempt.
     is_met: False when our node has not free what the task needs of it: then it is put back.
-    line: from which it was popped: what the tasks of that line need of our node is set aside for it. None: not known.
-    newest: number of the newest attempt that our spool has, by `created` of the task: Redis may have forgotten it.
-    A task that a former life of this listener reserved or started is left as it is: None, and its hint stays.
+    line: from which it was popped: what the tasks of that line need of our node is set aside for
+        it. None: not known.
+    newest: number of the newest attempt that our spool has, by `created` of the task: Redis may
+    have forgotten it. A task that a former life of this listener reserved or started is left as it
+    is: None, and its hint stays.
     Raises NotFree when the task is back at the head of its line, for what it needs is taken.
     """
     room = _Room()
     while True:
-        taken = _reserve(redis, queue, task, token, node, instance, now, is_met, line, newest or {}, room)
+        taken = _reserve(
+            redis, queue, task, token, node, instance, now, is_met, line, newest or {}, room
+        )
         if not isinstance(taken, _Room):
             break
-        room = taken                                   # now that we know what to look at
+        room = taken  # now that we know what to look at
     if isinstance(taken, str):
         raise NotFree(task, taken)
     return taken
@@ -112,7 +123,12 @@ def _reserve(
     at_hand = None if popped_from is None else (needs_of(popped_from) or Needs()).resources
 
     def decide(
-        known: list[str | None], reply: list[str], place: int | None, limit: str | None, holders: int, *counts: int
+        known: list[str | None],
+        reply: list[str],
+        place: int | None,
+        limit: str | None,
+        holders: int,
+        *counts: int,
     ) -> Answer | Change:
         if known != [instance, "alive"]:
             raise NotRegistered(node, queue)
@@ -128,21 +144,32 @@ def _reserve(
         if status != "pending" or fields.get("queue") != queue:
             return Change([("LREM", reserved, 1, task)], None)
         line = line_of(fields.get("priority"), fields.get("needs"))
-        named = needs_of(line)                         # None: nobody can meet what makes no sense
+        named = needs_of(line)  # None: nobody can meet what makes no sense
         needs = named or Needs()
         if room != (needs.lock, limit is not None):
             return Answer(_Room(needs.lock, limit is not None))
-        # It may have been put in a line where it does not belong, as by a producer of 1.0.0 that sends an id again.
-        want = None if named is not None and is_met and at_hand in (None, needs.resources) else "resources"
+        # It may have been put in a line where it does not belong, as by a producer of 1.0.0 that
+        # sends an id again.
+        want = (
+            None
+            if named is not None and is_met and at_hand in (None, needs.resources)
+            else "resources"
+        )
         if needs.lock is not None and holders >= needs.limit:
             want = "lock"
         elif limit is not None and limit.isdecimal() and max(counts) >= int(limit[:20]):
             want = "limit"
         if want is not None:
-            return Change([("LREM", reserved, 1, task), *stand(queue, line, task, is_first=True)], want)
+            return Change(
+                [("LREM", reserved, 1, task), *stand(queue, line, task, is_first=True)], want
+            )
         attempt = max(count_of(fields.get("attempt")), newest.get(fields.get("created", ""), 0)) + 1
         news: dict[str, str | int | float] = {
-            "status": "reserved", "node": node, "token": token, "attempt": attempt, "updated": now
+            "status": "reserved",
+            "node": node,
+            "token": token,
+            "attempt": attempt,
+            "updated": now,
         }
         commands: list[Command] = []
         if needs.lock is not None:
@@ -155,14 +182,27 @@ def _reserve(
             ("HSET", keys.task(task), *flat(news)),
             ("HDEL", keys.task(task), "pid"),
             *event(
-                redis, queue, task, "reserved", node, (str(attempt), fields.get("events"), None), now,
-                {"took": waited(fields.get("created"), fields.get("eta"), fields.get("queued"), now)},
+                redis,
+                queue,
+                task,
+                "reserved",
+                node,
+                (str(attempt), fields.get("events"), None),
+                now,
+                {
+                    "took": waited(
+                        fields.get("created"), fields.get("eta"), fields.get("queued"), now
+                    )
+                },
             ),
         ]
-        if "attempt" not in fields:                    # perhaps made by 1.0.0, which keeps no such index
+        if "attempt" not in fields:  # perhaps made by 1.0.0, which keeps no such index
             commands += [("ZADD", keys.tasks(queue), fields.get("created", now), task)]
         fields.pop("pid", None)
-        return Change(commands, fields | {name: str(value) for name, value in news.items()} | after(past_of(fields)))
+        return Change(
+            commands,
+            fields | {name: str(value) for name, value in news.items()} | after(past_of(fields)),
+        )
 
     watch = [keys.listener(queue, node), keys.task(task), reserved, keys.settings(queue)]
     reads: list[Command] = [
@@ -200,12 +240,13 @@ def wait(
 
     listeners: the queue and the node of each registration of this listener.
     is_idle: wait for the wake-up markers of these queues too, not only for those of its orders.
-    is_answered: waits until the connection has an answer; False gives up, and closes the connection, for what the
-    server sends now must not be read as the answer to something else. A marker may be lost with it: look for work then.
+    is_answered: waits until the connection has an answer; False gives up, and closes the
+    connection, for what the server sends now must not be read as the answer to something else. A
+    marker may be lost with it: look for work then.
     """
     markers = [keys.wake(queue) for queue, _ in listeners] if is_idle else []
     markers += [keys.orders(queue, node) for queue, node in listeners]
-    command: Command = ("BZPOPMIN", *markers, max(seconds, 0.01))       # 0 would be for ever
+    command: Command = ("BZPOPMIN", *markers, max(seconds, 0.01))  # 0 would be for ever
     connection = redis.connection()
     try:
         connection.send([command])
@@ -222,5 +263,8 @@ def wait(
 
 
 def wake(redis: Redis, queue: str) -> None:
-    """Wake up one idle listener of the queue. There is one marker at most, so this is safe at any time."""
-    redis.read(("ZADD", keys.wake(queue), 0, 0))       # it has the same effect twice, so it may be repeated like a look
+    """Wake up one idle listener of the queue. There is one marker at most, so this is safe at any
+    time.
+    """
+    # it has the same effect twice, so it may be repeated like a look
+    redis.read(("ZADD", keys.wake(queue), 0, 0))

@@ -21,7 +21,9 @@ IDENTITY = ("run", "queue", "kind", "state", "created")
 
 
 class RunBatch(Batch):
-    """New tasks of a keyed run, packed for one transaction. Each id is there once. record: of the run that is meant."""
+    """New tasks of a keyed run, packed for one transaction. Each id is there once. record: of the
+    run that is meant.
+    """
 
     def __init__(self, record: Record, tasks: NewTasks, now: float, options: Options) -> None:
         queue, run, shards = record["queue"], record["run"], record["shards"]
@@ -43,7 +45,9 @@ class RunBatch(Batch):
         return self._looking(*[("EXISTS", keys.task(task.decode())) for task in self.tasks.ids])
 
     def are_listed(self, replies: Sequence[Any]) -> list[int]:
-        """Return for each task whether it is in its ledger, from what was answered behind the record."""
+        """Return for each task whether it is in its ledger, from what was answered behind the
+        record.
+        """
         if len(self._shards) == 1:
             return list(replies[0])
         listed = [0] * len(self._octets)
@@ -53,7 +57,9 @@ class RunBatch(Batch):
         return listed
 
     def exist(self, replies: Sequence[Any]) -> Sequence[int] | None:
-        """Return likewise for each task whether it has a hash; nothing if none has; None if some have, who knows which."""
+        """Return likewise for each task whether it has a hash; nothing if none has; None if some
+        have, who knows which.
+        """
         found = replies[len(self._shards) :]
         if not any(found):
             return ()
@@ -69,16 +75,23 @@ class RunBatch(Batch):
         """Return the commands that enter those with these numbers, or all, in their ledgers."""
         commands: list[Command] = []
         for shard, numbers in self._shards.items():
-            some = [self._octets[number] for number in numbers if chosen is None or number in chosen]
+            some = [
+                self._octets[number] for number in numbers if chosen is None or number in chosen
+            ]
             if some:
                 commands.append(pack_with(("SADD", self._ledger(shard)), some))
         return [*commands, self._moved]
 
     def _looking(self, *exist: Command) -> Look:
-        record, ledgers = keys.run(self.queue, self.run), [self._ledger(shard) for shard in self._shards]
+        record, ledgers = (
+            keys.run(self.queue, self.run),
+            [self._ledger(shard) for shard in self._shards],
+        )
         reads: list[Command] = [("HMGET", record, *IDENTITY)]
         for ledger, numbers in zip(ledgers, self._shards.values(), strict=True):
-            reads.append(pack_with(("SMISMEMBER", ledger), [self._octets[number] for number in numbers]))
+            reads.append(
+                pack_with(("SMISMEMBER", ledger), [self._octets[number] for number in numbers])
+            )
         return Look((record, *ledgers), [*reads, *exist])
 
     def _ledger(self, shard: int) -> str:
@@ -95,14 +108,24 @@ def open_run(
     now: float,
     created: float | None = None,
 ) -> Record:
-    """Make the record of a run if there is none, note that somebody is at work on it, and return it as it is.
+    """Make the record of a run if there is none, note that somebody is at work on it, and return it
+    as it is.
 
-    kind: keyed, staged or stream. shards: of a keyed run, fixed when it is made. keep: see close_run, finish_run.
-    created: of the record that is meant, by whoever takes part in a run that another has opened; raises RunDropped when
-    it is gone, even if there is a new one under its name: what the old one knew, the new one does not.
+    kind: keyed, staged or stream. shards: of a keyed run, fixed when it is made. keep: see
+        close_run, finish_run.
+    created: of the record that is meant, by whoever takes part in a run that another has opened;
+    raises RunDropped when it is gone, even if there is a new one under its name: what the old one
+    knew, the new one does not.
     """
     key = keys.run(queue, run)
-    made: Record = {"run": run, "queue": queue, "kind": kind, "state": "open", "keep": keep, "created": now}
+    made: Record = {
+        "run": run,
+        "queue": queue,
+        "kind": kind,
+        "state": "open",
+        "keep": keep,
+        "created": now,
+    }
     if shards is not None:
         made["shards"] = shards
 
@@ -113,7 +136,8 @@ def open_run(
             record = parse(known)
             if created not in (None, record.get("created")):
                 raise RunDropped(run, queue)
-            # Else whoever clears up would take one that is tried again for one that broke off long ago.
+            # Else whoever clears up would take one that is tried again for one that broke off long
+            # ago.
             if record.get("state") != "open":
                 return Answer(record)
             return Change([("ZADD", keys.runs(queue), now, run)], record)
@@ -133,11 +157,16 @@ def open_run(
 
 
 def enqueue_run(
-    redis: Redis, batch: RunBatch, follower: RunBatch | None = None, meanwhile: Callable[[], object] | None = None
+    redis: Redis,
+    batch: RunBatch,
+    follower: RunBatch | None = None,
+    meanwhile: Callable[[], object] | None = None,
 ) -> list[bool]:
-    """Make the tasks of a keyed run that are not in its ledger, and tell which; none if the run is committed.
+    """Make the tasks of a keyed run that are not in its ledger, and tell which; none if the run is
+    committed.
 
-    follower: the batch that comes next on this connection; its look travels with our EXEC. meanwhile: see transact.
+    follower: the batch that comes next on this connection; its look travels with our EXEC.
+        meanwhile: see transact.
     """
     ahead = follower.look if follower is not None else None
     perhaps: set[int] = set()
@@ -148,14 +177,20 @@ def enqueue_run(
 
 
 def _enqueue_run(
-    redis: Redis, batch: RunBatch, look: Look, perhaps: set[int], ahead: Look | None, meanwhile: Callable[[], object] | None
+    redis: Redis,
+    batch: RunBatch,
+    look: Look,
+    perhaps: set[int],
+    ahead: Look | None,
+    meanwhile: Callable[[], object] | None,
 ) -> list[bool] | None:
     """Return which are made; None: some exist, and it takes a look at each to know which.
 
-    perhaps: the numbers of those that were in an EXEC whose answer was lost: if they are in the ledger, they are ours.
+    perhaps: the numbers of those that were in an EXEC whose answer was lost: if they are in the
+        ledger, they are ours.
     """
     count = len(batch.tasks.ids)
-    tried: set[int] = set()                            # in the EXEC that was sent last
+    tried: set[int] = set()  # in the EXEC that was sent last
 
     def decide(identity: Sequence[str | None], *replies: Any) -> Answer | Change:
         if not is_open(identity, batch.queue, batch.run, ("keyed",), batch.created):
@@ -170,21 +205,26 @@ def _enqueue_run(
         tried.clear()
         tried.update(new)
         ours = perhaps | tried
-        return Change(batch.commands_to_make(new, unlisted), [number in ours for number in range(count)])
+        return Change(
+            batch.commands_to_make(new, unlisted), [number in ours for number in range(count)]
+        )
 
     def again() -> Look:
         perhaps.update(tried)
         return look
 
-    made: list[bool] | None = transact(redis, "enqueue_run", look, decide, ahead=ahead, again=again, meanwhile=meanwhile)
+    made: list[bool] | None = transact(
+        redis, "enqueue_run", look, decide, ahead=ahead, again=again, meanwhile=meanwhile
+    )
     return made
 
 
 def close_run(redis: Redis, opened: Record, rows: int, mark: str, now: float) -> Record:
-    """Declare that all of a keyed run is there, forget its ledgers, and return its record; `decided_by` says whose doing.
+    """Declare that all of a keyed run is there, forget its ledgers, and return its record;
+    `decided_by` says whose doing.
 
-    opened: the record as it was when it was opened. rows: how many there were. mark: a random text, the same for every
-    try. Raises RunDropped.
+    opened: the record as it was when it was opened. rows: how many there were. mark: a random text,
+    the same for every try. Raises RunDropped.
     """
     queue, run, shards = opened["queue"], opened["run"], opened["shards"]
     key = keys.run(queue, run)
@@ -193,9 +233,17 @@ def close_run(redis: Redis, opened: Record, rows: int, mark: str, now: float) ->
     def decide(reply: Sequence[str], *counts: int) -> Answer | Change:
         known = as_hash(reply)
         record = parse(known)
-        if not is_open([known.get(name) for name in IDENTITY], queue, run, ("keyed",), opened["created"]):
+        if not is_open(
+            [known.get(name) for name in IDENTITY], queue, run, ("keyed",), opened["created"]
+        ):
             return Answer(record)
-        decided: Record = {"state": "committed", "rows": rows, "tasks": sum(counts), "decided_by": mark, "finished": now}
+        decided: Record = {
+            "state": "committed",
+            "rows": rows,
+            "tasks": sum(counts),
+            "decided_by": mark,
+            "finished": now,
+        }
         return Change(
             [
                 ("HSET", key, *[word for field in decided.items() for word in field]),
@@ -211,9 +259,11 @@ def close_run(redis: Redis, opened: Record, rows: int, mark: str, now: float) ->
 
 
 def drop_run(redis: Redis, queue: str, run: str, moved: float | None = None) -> bool:
-    """Forget a run, of which nothing is staged. False: there is no such run, or something is staged. Tasks stay as they are.
+    """Forget a run, of which nothing is staged. False: there is no such run, or something is
+    staged. Tasks stay as they are.
 
-    moved: when somebody was last at work on it, as far as the caller knows; False, too, if it was later.
+    moved: when somebody was last at work on it, as far as the caller knows; False, too, if it was
+        later.
     Raises WrongRun when it is decided, but not yet published.
     """
     key, staging = keys.run(queue, run), keys.staging(queue, run)
@@ -227,11 +277,18 @@ def drop_run(redis: Redis, queue: str, run: str, moved: float | None = None) -> 
             raise WrongRun(run, queue, "it is decided, and has to be finished")
         ledgers = [keys.ledger(queue, run, shard) for shard in range(int(known.get("shards", 0)))]
         return Change(
-            [("DEL", key), *([("UNLINK", *ledgers)] if ledgers else []), ("ZREM", keys.runs(queue), run)], True
+            [
+                ("DEL", key),
+                *([("UNLINK", *ledgers)] if ledgers else []),
+                ("ZREM", keys.runs(queue), run),
+            ],
+            True,
         )
 
     index = keys.runs(queue)
-    look = Look((key, staging, index), [("HGETALL", key), ("EXISTS", staging), ("ZSCORE", index, run)])
+    look = Look(
+        (key, staging, index), [("HGETALL", key), ("EXISTS", staging), ("ZSCORE", index, run)]
+    )
     return bool(transact(redis, "drop_run", look, decide))
 
 
@@ -243,14 +300,24 @@ def prune_runs(redis: Redis, queue: str) -> int:
     watch = [key for name in some for key in (keys.run(queue, name), keys.staging(queue, name))]
 
     def decide(*exist: int) -> Answer | Change:
-        gone = [name for name, *either in zip(some, exist[::2], exist[1::2], strict=True) if not any(either)]
+        gone = [
+            name
+            for name, *either in zip(some, exist[::2], exist[1::2], strict=True)
+            if not any(either)
+        ]
         return Change([("ZREM", keys.runs(queue), *gone)], len(gone)) if gone else Answer(0)
 
-    return int(transact(redis, "prune_runs", Look(watch, [("EXISTS", key) for key in watch]), decide))
+    return int(
+        transact(redis, "prune_runs", Look(watch, [("EXISTS", key) for key in watch]), decide)
+    )
 
 
 def is_open(
-    identity: Sequence[str | None], queue: str, run: str, kinds: Sequence[str], created: float | None
+    identity: Sequence[str | None],
+    queue: str,
+    run: str,
+    kinds: Sequence[str],
+    created: float | None,
 ) -> bool:
     """Tell whether the run is open still, by the fields in IDENTITY. Raises RunDropped, WrongRun.
 

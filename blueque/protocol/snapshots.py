@@ -11,7 +11,10 @@ from blueque.model.snapshot import Slice
 from blueque.protocol.transaction import Answer, Change, transact
 
 _LISTS: dict[str, Callable[[str], str]] = {
-    "pending": keys.pending, "complete": keys.complete, "failed": keys.failed, "cancelled": keys.cancelled,
+    "pending": keys.pending,
+    "complete": keys.complete,
+    "failed": keys.failed,
+    "cancelled": keys.cancelled,
 }
 _HELD = ("reserved", "started")
 
@@ -25,9 +28,15 @@ class _Copy(NamedTuple):
 
 
 def freeze(
-    redis: Redis, snapshot: str, queues: Sequence[str], statuses: Sequence[str], keep: int, now: float
+    redis: Redis,
+    snapshot: str,
+    queues: Sequence[str],
+    statuses: Sequence[str],
+    keep: int,
+    now: float,
 ) -> list[Slice]:
-    """Keep the ids of all tasks with these statuses as they are at this instant, and return where they are.
+    """Keep the ids of all tasks with these statuses as they are at this instant, and return where
+    they are.
 
     snapshot: a random name, the same for every try. keep: for how many seconds.
     """
@@ -37,8 +46,15 @@ def freeze(
     def decide(*found: Any) -> Change:
         lines = dict(zip(lined, found, strict=False))
         listed, noted = found[len(lined) :][: len(held)], found[len(lined) + len(held) :]
-        nodes = {queue: sorted({*some, *more}) for queue, some, more in zip(held, listed, noted, strict=True)}
-        copies = [copy for queue in queues for copy in _copies(snapshot, queue, statuses, lines.get(queue, []))]
+        nodes = {
+            queue: sorted({*some, *more})
+            for queue, some, more in zip(held, listed, noted, strict=True)
+        }
+        copies = [
+            copy
+            for queue in queues
+            for copy in _copies(snapshot, queue, statuses, lines.get(queue, []))
+        ]
         copies.sort(key=lambda copy: copy.is_scored)
         return Change(
             [
@@ -48,7 +64,11 @@ def freeze(
                 *[("EXPIRE", copy.key, keep) for copy in copies],
                 *[("ZCARD" if copy.is_scored else "LLEN", copy.key) for copy in copies],
                 *[("SMEMBERS", keys.started(queue)) for queue in held],
-                *[("LRANGE", keys.reserved(queue, node), 0, -1) for queue in held for node in nodes[queue]],
+                *[
+                    ("LRANGE", keys.reserved(queue, node), 0, -1)
+                    for queue in held
+                    for node in nodes[queue]
+                ],
             ],
             lambda replies: _parts(copies, nodes, statuses, replies[1 + 3 * len(copies) :]),
         )
@@ -82,27 +102,45 @@ def thaw(redis: Redis, snapshot: str, copies: Sequence[str]) -> bool:
     return bool(transact(redis, "thaw", Look([key], [("EXISTS", key)]), decide))
 
 
-def _copies(snapshot: str, queue: str, statuses: Sequence[str], lines: Sequence[str]) -> list[_Copy]:
+def _copies(
+    snapshot: str, queue: str, statuses: Sequence[str], lines: Sequence[str]
+) -> list[_Copy]:
     copies = []
     for status in statuses:
         if status in _LISTS:
-            copies += [_Copy(queue, status, _LISTS[status](queue), keys.frozen(snapshot, status, queue))]
+            copies += [
+                _Copy(queue, status, _LISTS[status](queue), keys.frozen(snapshot, status, queue))
+            ]
         if status == "scheduled":
-            copies += [_Copy(queue, status, keys.scheduled(queue), keys.frozen(snapshot, status, queue), True)]
+            copies += [
+                _Copy(
+                    queue, status, keys.scheduled(queue), keys.frozen(snapshot, status, queue), True
+                )
+            ]
         if status == "pending":
             copies += [
-                _Copy(queue, status, keys.line(queue, line), keys.frozen(snapshot, f"line:{line}", queue)) for line in lines
+                _Copy(
+                    queue,
+                    status,
+                    keys.line(queue, line),
+                    keys.frozen(snapshot, f"line:{line}", queue),
+                )
+                for line in lines
             ]
     return copies
 
 
 def _parts(
-    copies: Sequence[_Copy], nodes: dict[str, list[str]], statuses: Sequence[str], replies: Sequence[Any]
+    copies: Sequence[_Copy],
+    nodes: dict[str, list[str]],
+    statuses: Sequence[str],
+    replies: Sequence[Any],
 ) -> list[Slice]:
     """Return the parts: what was copied, by its length, and what was read in the same instant."""
     parts = [
         Slice(copy.queue, copy.listed_as, copy.key, 0, length, copy.is_scored)
-        for copy, length in zip(copies, replies, strict=False) if length
+        for copy, length in zip(copies, replies, strict=False)
+        if length
     ]
     rest = list(replies[len(copies) :])
     lists = iter(rest[len(nodes) :])
@@ -113,6 +151,7 @@ def _parts(
         found = {"reserved": tuple(dict.fromkeys(waiting)), "started": tuple(sorted(is_started))}
         parts += [
             Slice(queue, status, "", 0, len(found[status]), ids=found[status])
-            for status in statuses if found.get(status)
+            for status in statuses
+            if found.get(status)
         ]
     return parts

@@ -1,4 +1,6 @@
-"""All or nothing: tasks are staged in chunks, and one record decides. stage, commit_run, publish, finish_run, discard."""
+"""All or nothing: tasks are staged in chunks, and one record decides. stage, commit_run, publish,
+finish_run, discard.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,13 @@ KINDS = ("staged", "stream")
 
 
 class Chunk:
-    """New tasks that are to be staged together, packed, under a name that nobody else has. record: of their run."""
+    """New tasks that are to be staged together, packed, under a name that nobody else has. record:
+    of their run.
+    """
 
-    def __init__(self, record: Record, name: str, tasks: NewTasks, now: float, options: Options) -> None:
+    def __init__(
+        self, record: Record, name: str, tasks: NewTasks, now: float, options: Options
+    ) -> None:
         queue, run = record["queue"], record["run"]
         self.queue, self.run, self.created, self.name = queue, run, record["created"], name
         key, known = keys.staged(name), keys.run(queue, run)
@@ -37,7 +43,8 @@ class Chunk:
 class Decision(NamedTuple):
     """What a commit has come to.
 
-    record: of the run. is_late: somebody else had decided before. is_behind: the batch before is to be finished first.
+    record: of the run. is_late: somebody else had decided before. is_behind: the batch before is to
+        be finished first.
     others: chunks that were staged besides, and can no longer be committed.
     """
 
@@ -48,15 +55,23 @@ class Decision(NamedTuple):
 
 
 def stage(
-    redis: Redis, chunk: Chunk, follower: Chunk | None = None, meanwhile: Callable[[], object] | None = None
+    redis: Redis,
+    chunk: Chunk,
+    follower: Chunk | None = None,
+    meanwhile: Callable[[], object] | None = None,
 ) -> bool:
-    """Put tasks into Redis where nobody sees them. False: the run is decided, and nothing was written.
+    """Put tasks into Redis where nobody sees them. False: the run is decided, and nothing was
+    written.
 
-    follower: the chunk that comes next on this connection; its look travels with our EXEC. meanwhile: see transact.
+    follower: the chunk that comes next on this connection; its look travels with our EXEC.
+        meanwhile: see transact.
     """
 
     def decide(exists: int, identity: Sequence[str | None]) -> Answer | Change:
-        is_wanted = is_open(identity, chunk.queue, chunk.run, KINDS, chunk.created) or identity[2] == "stream"
+        is_wanted = (
+            is_open(identity, chunk.queue, chunk.run, KINDS, chunk.created)
+            or identity[2] == "stream"
+        )
         if exists or not is_wanted:
             return Answer(bool(exists))
         return Change(chunk.commands, True)
@@ -74,11 +89,14 @@ def commit_run(
     now: float,
     query: str | None = None,
 ) -> Decision:
-    """Decide that these chunks are what the run consists of, or the batch of a stream, unless that is decided.
+    """Decide that these chunks are what the run consists of, or the batch of a stream, unless that
+    is decided.
 
-    opened: the record as it was when it was opened. names: in the order in which their tasks are to run. batch: None if it
-    is no stream. mark: a random text, the same for every try. query: whose batches these are: of a stream all are of one.
-    Raises RunDropped when a chunk is no longer staged, or the record is gone; OldBatch; WrongRun for another query.
+    opened: the record as it was when it was opened. names: in the order in which their tasks are to
+    run. batch: None if it is no stream. mark: a random text, the same for every try. query: whose
+        batches these are: of a stream all are of one.
+    Raises RunDropped when a chunk is no longer staged, or the record is gone; OldBatch; WrongRun
+    for another query.
     """
     queue, run = opened["queue"], opened["run"]
     key, staging = keys.run(queue, run), keys.staging(queue, run)
@@ -87,15 +105,24 @@ def commit_run(
     def decide(reply: Sequence[str], staged: Sequence[str]) -> Answer | Change:
         known = as_hash(reply)
         kind = "staged" if batch is None else "stream"
-        is_free = is_open([known.get(name) for name in IDENTITY], queue, run, (kind,), opened["created"])
+        is_free = is_open(
+            [known.get(name) for name in IDENTITY], queue, run, (kind,), opened["created"]
+        )
         record = parse(known)
         if query is not None and record.get("query", query) != query:
-            raise WrongRun(run, queue, "its batches are of another query; one with a new checkpoint needs a new name")
+            raise WrongRun(
+                run,
+                queue,
+                "its batches are of another query; one with a new checkpoint needs a new name",
+            )
         last = record.get("batch", -1)
         if batch is not None and batch < last:
             raise OldBatch(run, queue, batch, last)
         if batch == last or not is_free:
-            is_ours, is_behind = record.get("decided_by") == mark, batch is not None and batch > last
+            is_ours, is_behind = (
+                record.get("decided_by") == mark,
+                batch is not None and batch > last,
+            )
             return Answer(Decision(record, not is_ours, is_behind, others if is_ours else ()))
         gone = set(names) - set(staged)
         if gone:
@@ -105,7 +132,9 @@ def commit_run(
             decided["batch"] = batch
         if query is not None:
             decided["query"] = query
-        commands: list[Command] = [("HSET", key, *[word for field in decided.items() for word in field])]
+        commands: list[Command] = [
+            ("HSET", key, *[word for field in decided.items() for word in field])
+        ]
         if names:
             commands += [("ZREM", staging, *names), ("RPUSH", keys.manifest(queue, run), *names)]
         chosen = set(names)
@@ -118,7 +147,8 @@ def commit_run(
 
 
 def publish(redis: Redis, queue: str, run: str, chunk: str, follower: str | None = None) -> int:
-    """Put the tasks of a chunk that is decided in line, or among the scheduled ones; return how many. 0: that was done.
+    """Put the tasks of a chunk that is decided in line, or among the scheduled ones; return how
+    many. 0: that was done.
 
     follower: the chunk that comes next on this connection; its look travels with our EXEC.
     """
@@ -134,7 +164,9 @@ def publish(redis: Redis, queue: str, run: str, chunk: str, follower: str | None
         commands += make_known(queue, *lines)
         if later:
             commands += [("ZADD", keys.scheduled(queue), *later)]
-        commands += [("ZADD", keys.tasks(queue), *[word for task in tasks for word in (created, task)])]
+        commands += [
+            ("ZADD", keys.tasks(queue), *[word for task in tasks for word in (created, task)])
+        ]
         if lines:
             commands += [("ZADD", keys.wake(queue), 0, 0)]
         commands += [
@@ -149,9 +181,11 @@ def publish(redis: Redis, queue: str, run: str, chunk: str, follower: str | None
 
 
 def finish_run(redis: Redis, queue: str, run: str, now: float) -> Record | None:
-    """Declare that all of a decided run is published, and return its record; None: something is not.
+    """Declare that all of a decided run is published, and return its record; None: something is
+    not.
 
-    The record expires when it was kept long enough; that of a stream is open for the next batch instead.
+    The record expires when it was kept long enough; that of a stream is open for the next batch
+    instead.
     """
     key, manifest = keys.run(queue, run), keys.manifest(queue, run)
 
@@ -164,8 +198,14 @@ def finish_run(redis: Redis, queue: str, run: str, now: float) -> Record | None:
         if unpublished:
             return Answer(None)
         is_stream = record["kind"] == "stream"
-        done: Record = {"state": "open" if is_stream else "committed", "rows": record["tasks"], "finished": now}
-        commands: list[Command] = [("HSET", key, *[word for field in done.items() for word in field])]
+        done: Record = {
+            "state": "open" if is_stream else "committed",
+            "rows": record["tasks"],
+            "finished": now,
+        }
+        commands: list[Command] = [
+            ("HSET", key, *[word for field in done.items() for word in field])
+        ]
         if not is_stream:
             commands += [("EXPIRE", key, record["keep"])]
         return Change(commands, record | done)
@@ -176,7 +216,12 @@ def finish_run(redis: Redis, queue: str, run: str, now: float) -> Record | None:
 
 
 def discard(
-    redis: Redis, queue: str, run: str, chunk: str, follower: str | None = None, created: float | None = None
+    redis: Redis,
+    queue: str,
+    run: str,
+    chunk: str,
+    follower: str | None = None,
+    created: float | None = None,
 ) -> bool:
     """Delete the tasks of a chunk that is staged. False: it is not, or is decided.
 
@@ -185,7 +230,9 @@ def discard(
     """
     staging = keys.staging(queue, run)
 
-    def decide(score: str | None, content: Sequence[str], its_created: str | None) -> Answer | Change:
+    def decide(
+        score: str | None, content: Sequence[str], its_created: str | None
+    ) -> Answer | Change:
         if score is None or (None not in (created, its_created) and its_created != str(created)):
             return Answer(False)
         tasks, _, _ = _sorted(content[1:])
@@ -207,22 +254,32 @@ def _membership(queue: str, run: str, chunk: str) -> Look:
 
 
 def _entries(tasks: NewTasks, options: Options) -> Sequence[bytes]:
-    """Return what publish has to know of each task: its id, its line unless it is the default one, and its eta."""
+    """Return what publish has to know of each task: its id, its line unless it is the default one,
+    and its eta.
+    """
     priority, needs = (str((options or {}).get(name, "")) for name in ("priority", "needs"))
     if tasks.priorities is None and tasks.etas is None:
         line = line_of(priority, needs)
-        return tasks.ids if line == DEFAULT else [b"%b %b" % (task, line.encode()) for task in tasks.ids]
+        return (
+            tasks.ids
+            if line == DEFAULT
+            else [b"%b %b" % (task, line.encode()) for task in tasks.ids]
+        )
     entries = []
     for number, task in enumerate(tasks.ids):
         eta = tasks.etas[number] if tasks.etas is not None else None
-        line = line_of(priority if tasks.priorities is None else str(tasks.priorities[number]), needs)
+        line = line_of(
+            priority if tasks.priorities is None else str(tasks.priorities[number]), needs
+        )
         words = [line, str(eta)] if eta is not None else [line] if line != DEFAULT else []
         entries.append(b" ".join([task, *[word.encode() for word in words]]))
     return entries
 
 
 def _sorted(entries: Sequence[str]) -> tuple[Sequence[str], dict[str, Sequence[str]], list[str]]:
-    """Return all tasks of a chunk, those that are put in line by their line, and score and id of those for later."""
+    """Return all tasks of a chunk, those that are put in line by their line, and score and id of
+    those for later.
+    """
     if not any(" " in entry for entry in entries):
         return entries, {DEFAULT: entries} if entries else {}, []
     tasks: list[str] = []

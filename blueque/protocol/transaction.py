@@ -2,9 +2,10 @@
 
     WATCH key ...  read ...        -> decide(replies) ->        MULTI  command ...  EXEC
 
-Every `decide` recognises what an earlier EXEC of the same call has done. So when the answer to an EXEC is lost, the
-whole is run again and finds either its own success or the state from before: nothing is done twice and nothing is
-guessed. A write that arrives after we gave up on it is refused by Redis itself: by then its watched key has changed.
+Every `decide` recognises what an earlier EXEC of the same call has done. So when the answer to an
+EXEC is lost, the whole is run again and finds either its own success or the state from before:
+nothing is done twice and nothing is guessed. A write that arrives after we gave up on it is refused
+by Redis itself: by then its watched key has changed.
 """
 
 from __future__ import annotations
@@ -13,7 +14,17 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from blueque.connection.redis import Ahead, Command, Connection, Look, Patience, Redis, exchange, name_refused, raise_refusal
+from blueque.connection.redis import (
+    Ahead,
+    Command,
+    Connection,
+    Look,
+    Patience,
+    Redis,
+    exchange,
+    name_refused,
+    raise_refusal,
+)
 from blueque.errors import Contended, OutcomeUnknown, RedisAway, RedisRefused
 from blueque.system.backoff import jitter
 
@@ -27,7 +38,9 @@ class Answer(NamedTuple):
 
 
 class Change(NamedTuple):
-    """The commands between MULTI and EXEC, and the outcome: a value, or a function of the list of their replies."""
+    """The commands between MULTI and EXEC, and the outcome: a value, or a function of the list of
+    their replies.
+    """
 
     commands: Sequence[Command]
     outcome: Any = None
@@ -47,11 +60,16 @@ def transact(
     """Run one guarded transaction and return its outcome.
 
     decide: takes one argument for each of the reads; raises to refuse.
-    ahead: the look of the transaction that most likely follows on this connection; it travels with our EXEC.
-    again: gives the look to take once an answer was lost, where it takes more to recognise one's own success.
-    meanwhile: is called while Redis executes, each time that it does; it must neither raise nor use this connection.
-    repeatable: False when `decide` cannot recognise its own success: a lost answer then raises OutcomeUnknown at once.
-    Raises RedisAway when nothing was written, OutcomeUnknown when that cannot be known, RedisRefused, Contended.
+    ahead: the look of the transaction that most likely follows on this connection; it travels with
+        our EXEC.
+    again: gives the look to take once an answer was lost, where it takes more to recognise one's
+        own success.
+    meanwhile: is called while Redis executes, each time that it does; it must neither raise nor use
+        this connection.
+    repeatable: False when `decide` cannot recognise its own success: a lost answer then raises
+        OutcomeUnknown at once.
+    Raises RedisAway when nothing was written, OutcomeUnknown when that cannot be known,
+    RedisRefused, Contended.
     """
     patience = Patience(redis.patience)
     is_unknown = False
@@ -60,7 +78,9 @@ def transact(
         is_sent = False
         try:
             connection = redis.connection()
-            verdict = _decide(connection, again() if is_unknown and again is not None else look, decide)
+            verdict = _decide(
+                connection, again() if is_unknown and again is not None else look, decide
+            )
             if isinstance(verdict, Answer):
                 return verdict.value
             is_sent = True
@@ -91,7 +111,9 @@ def _unknown(name: str, look: Look, error: Exception) -> OutcomeUnknown:
     return OutcomeUnknown(f"{name}: {error}; it may or may not have been done", look.task)
 
 
-def _decide(connection: Connection, look: Look, decide: Callable[..., Answer | Change]) -> Answer | Change:
+def _decide(
+    connection: Connection, look: Look, decide: Callable[..., Answer | Change]
+) -> Answer | Change:
     verdict: Answer | Change | None
     kept, connection.ahead = connection.ahead, None
     if kept is not None and kept.look == look:
@@ -117,7 +139,10 @@ def _decide(connection: Connection, look: Look, decide: Callable[..., Answer | C
 
 
 def _execute(
-    connection: Connection, commands: Sequence[Command], ahead: Look | None, meanwhile: Callable[[], object] | None
+    connection: Connection,
+    commands: Sequence[Command],
+    ahead: Look | None,
+    meanwhile: Callable[[], object] | None,
 ) -> list[Any] | None:
     """Return the replies of the commands, or None when a watched key had changed."""
     block: list[Command] = [("MULTI",), *commands, ("EXEC",)]
@@ -125,21 +150,25 @@ def _execute(
     if ahead is not None:
         block += [("WATCH", *ahead.watch), *ahead.reads]
     replies = exchange(connection, block, meanwhile)
-    if isinstance(replies[0], RedisRefused):           # a right that was taken away: `prove` is to find that out from now on
+    # a right that was taken away: `prove` is to find that out from now on
+    if isinstance(replies[0], RedisRefused):
         connection.is_proven = False
     raise_refusal(replies[:end])
     executed: list[Any] | None = replies[end - 1]
     if ahead is not None:
         connection.ahead = Ahead(ahead, replies[end:])
     if executed is not None:
-        # Redis does not roll back: a command that fails inside EXEC (a key of the wrong type) must not pass unseen.
+        # Redis does not roll back: a command that fails inside EXEC (a key of the wrong type) must
+        # not pass unseen.
         name_refused(commands, executed)
         raise_refusal(executed)
     return executed
 
 
 def prove(connection: Connection) -> None:
-    """Make sure once that we may use MULTI here: if it were refused, what follows it would be done unguarded."""
+    """Make sure once that we may use MULTI here: if it were refused, what follows it would be done
+    unguarded.
+    """
     if not connection.is_proven:
         raise_refusal(exchange(connection, [("MULTI",), ("EXEC",)]))
         connection.is_proven = True

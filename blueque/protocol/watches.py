@@ -9,7 +9,17 @@ from blueque.model import keys
 from blueque.protocol.events import FIELDS
 
 OWNERSHIP = (
-    "status", "token", "node", "pid", "finished_by", "error_type", "cancel", "lock", "counted", "priority", "needs",
+    "status",
+    "token",
+    "node",
+    "pid",
+    "finished_by",
+    "error_type",
+    "cancel",
+    "lock",
+    "counted",
+    "priority",
+    "needs",
     *FIELDS,
 )
 
@@ -20,7 +30,9 @@ def absence(task: str) -> Look:
 
 
 def absence_of_keys(tasks: Sequence[str]) -> Look:
-    """For tasks with keys: is each new, if not, whose call made it, and does the key of a deleted one still count?"""
+    """For tasks with keys: is each new, if not, whose call made it, and does the key of a deleted
+    one still count?
+    """
     hashes = [keys.task(task) for task in tasks]
     return Look(
         hashes,
@@ -34,7 +46,9 @@ def absence_of_keys(tasks: Sequence[str]) -> Look:
 
 
 def turn(queue: str, node: str) -> Look:
-    """For pop: are we still the listener that registered, may it take anything, and is there more than one line?"""
+    """For pop: are we still the listener that registered, may it take anything, and is there more
+    than one line?
+    """
     key, settings, lines = keys.listener(queue, node), keys.settings(queue), keys.lines(queue)
     return Look(
         # The lines as well: a line that has come since we looked may have the turn.

@@ -1,6 +1,8 @@
-"""Failures: the failed tasks of queues, put together by what they failed with, and the newest of each kind.
+"""Failures: the failed tasks of queues, put together by what they failed with, and the newest of
+each kind.
 
-Bounded: of each queue so many failed tasks, the newest, are looked at. What is older is counted by day, see statistics.py.
+Bounded: of each queue so many failed tasks, the newest, are looked at. What is older is counted by
+    day, see statistics.py.
 """
 
 from __future__ import annotations
@@ -15,21 +17,22 @@ from blueque.queries.statistics import load
 if TYPE_CHECKING:
     from blueque.connection.redis import Redis
 
-MAX_FAILED = 1000                                      # of a queue's newest that are looked at
-MAX_FAILED_IN_ALL = 10_000                             # the same of all queues, but LEAST_FAILED of each
+MAX_FAILED = 1000  # of a queue's newest that are looked at
+MAX_FAILED_IN_ALL = 10_000  # the same of all queues, but LEAST_FAILED of each
 LEAST_FAILED = 50
-WORDS = 200                                            # characters of an error that are told
+WORDS = 200  # characters of an error that are told
 
 _FIELDS = ("status", "queue", "error_type", "finished", "updated")
-UNKNOWN = "-"                                          # what 1.0.0 fails has no type
+UNKNOWN = "-"  # what 1.0.0 fails has no type
 
 
 class Kind(NamedTuple):
     """The failures of one queue with one error type.
 
-    attempts: how many attempts failed so within the days, whether another followed or not, as far as it was counted: not
-    by listeners of 1.0.0. failed: how many tasks are failed with it now, of those looked at. newest: the id of the one that
-    failed last, `at` in Unix seconds, and its `error`; None: there is none.
+    attempts: how many attempts failed so within the days, whether another followed or not, as far
+    as it was counted: not by listeners of 1.0.0. failed: how many tasks are failed with it now, of
+    those looked at. newest: the id of the one that failed last, `at` in Unix seconds, and its
+        `error`; None: there is none.
     """
 
     queue: str
@@ -42,7 +45,9 @@ class Kind(NamedTuple):
 
 
 class Failures(NamedTuple):
-    """kinds: by queue, those that happened most first. looked_at: of each queue that has more failed tasks, how many."""
+    """kinds: by queue, those that happened most first. looked_at: of each queue that has more
+    failed tasks, how many.
+    """
 
     kinds: list[Kind]
     looked_at: int
@@ -50,43 +55,65 @@ class Failures(NamedTuple):
 
 
 def failures(redis: Redis, queues: Sequence[str], days: int) -> Failures:
-    """Return what failed in these queues within so many days, and what is failed now: five round trips, or more for many
-    days of many queues, see `statistics.load`.
+    """Return what failed in these queues within so many days, and what is failed now: five round
+    trips, or more for many days of many queues, see `statistics.load`.
     """
     if not queues:
         return Failures([], 0, [])
     found = {
         (its.queue, kind): Kind(its.queue, kind, count)
-        for its in load(redis, queues, days) for kind, count in its.total.errors.items()
+        for its in load(redis, queues, days)
+        for kind, count in its.total.errors.items()
     }
     most = max(min(MAX_FAILED, MAX_FAILED_IN_ALL // len(queues)), LEAST_FAILED)
-    lists = read_groups(redis, [
-        [("LRANGE", keys.failed(queue), 0, most - 1), ("LLEN", keys.failed(queue))] for queue in queues
-    ])
-    looked = [(queue, task_id) for queue, (ids, _) in zip(queues, lists, strict=True) for task_id in ids]
-    hashes = redis.read(*[("HMGET", keys.task(task_id), *_FIELDS) for _, task_id in looked]) if looked else []
-    for (queue, task_id), (status, its_queue, error_type, finished, updated) in zip(looked, hashes, strict=True):
-        if (status, its_queue) == ("failed", queue):   # an entry is only a hint
+    lists = read_groups(
+        redis,
+        [
+            [("LRANGE", keys.failed(queue), 0, most - 1), ("LLEN", keys.failed(queue))]
+            for queue in queues
+        ],
+    )
+    looked = [
+        (queue, task_id) for queue, (ids, _) in zip(queues, lists, strict=True) for task_id in ids
+    ]
+    hashes = (
+        redis.read(*[("HMGET", keys.task(task_id), *_FIELDS) for _, task_id in looked])
+        if looked
+        else []
+    )
+    for (queue, task_id), (status, its_queue, error_type, finished, updated) in zip(
+        looked, hashes, strict=True
+    ):
+        if (status, its_queue) == ("failed", queue):  # an entry is only a hint
             place = queue, error_type or UNKNOWN
             known = found.get(place) or Kind(*place, 0)
             if known.newest is None:
                 known = known._replace(newest=task_id, at=_seconds(finished or updated))
             found[place] = known._replace(failed=known.failed + 1)
-    kinds = sorted(found.values(), key=lambda kind: (kind.queue, -max(kind.attempts, kind.failed), kind.error_type))
-    has_more = [queue for queue, (ids, length) in zip(queues, lists, strict=True) if length > len(ids)]
+    kinds = sorted(
+        found.values(),
+        key=lambda kind: (kind.queue, -max(kind.attempts, kind.failed), kind.error_type),
+    )
+    has_more = [
+        queue for queue, (ids, length) in zip(queues, lists, strict=True) if length > len(ids)
+    ]
     return Failures(_with_errors(redis, kinds), most, has_more)
 
 
 def _with_errors(redis: Redis, kinds: Sequence[Kind]) -> list[Kind]:
     """Add what the newest of each says: of the others it is not needed, and may be long."""
     named = [kind.newest for kind in kinds if kind.newest is not None]
-    errors = redis.read(*[("HGET", keys.task(task_id), "error") for task_id in named]) if named else []
+    errors = (
+        redis.read(*[("HGET", keys.task(task_id), "error") for task_id in named]) if named else []
+    )
     told = {task_id: _told(text) for task_id, text in zip(named, errors, strict=True) if text}
     return [kind._replace(error=told.get(kind.newest or "")) for kind in kinds]
 
 
 def _told(text: str) -> str:
-    """Return an error, of a long one the beginning and the last line: there a program says what was wrong."""
+    """Return an error, of a long one the beginning and the last line: there a program says what was
+    wrong.
+    """
     if len(text) <= WORDS:
         return text
     first, *more = text.strip().split("\n")
@@ -96,5 +123,5 @@ def _told(text: str) -> str:
 def _seconds(text: str | None) -> float | None:
     try:
         return float(text) if text else None
-    except ValueError:                                 # by another program's grace
+    except ValueError:  # by another program's grace
         return None

@@ -1,4 +1,6 @@
-"""Feeds as they stand in Redis: how far each is, and which files it has done with. docs/protocol/feeds.md, "Feeds"."""
+"""Feeds as they stand in Redis: how far each is, and which files it has done with.
+docs/protocol/feeds.md, "Feeds".
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,17 @@ def marks(redis: Redis, queue: str, feed: str) -> dict[str, str]:
 
 
 def load_all(redis: Redis, queue: str) -> list[dict[str, str]]:
-    """Return the records of all feeds of a queue, in the order in which they finished, those that are open last."""
+    """Return the records of all feeds of a queue, in the order in which they finished, those that
+    are open last.
+    """
     (names,) = redis.read(("ZRANGE", keys.feeds(queue), 0, -1))
     return take(redis.read(*ask({queue: names})))
 
 
 def ask(names: Mapping[str, Iterable[str]]) -> list[Command]:
-    """Return the commands that ask for the records of feeds, of queues by name; `take` understands the replies."""
+    """Return the commands that ask for the records of feeds, of queues by name; `take` understands
+    the replies.
+    """
     return [("HGETALL", keys.feed(queue, name)) for queue, some in names.items() for name in some]
 
 
@@ -43,11 +49,16 @@ def take(replies: Iterable[Sequence[str]]) -> list[dict[str, str]]:
 def state_of(record: Record, now: float) -> tuple[str, float | None]:
     """Return how a feed fares, and since when.
 
-    finished; feeding; silent: its feeder was not heard of for its lease; stopped: nobody feeds, and there is more to feed.
+    finished; feeding; silent: its feeder was not heard of for its lease; stopped: nobody feeds, and
+    there is more to feed.
     """
     updated = number(record, "updated")
     if "token" not in record:
-        return ("finished", number(record, "finished")) if record.get("state") == "finished" else ("stopped", updated)
+        return (
+            ("finished", number(record, "finished"))
+            if record.get("state") == "finished"
+            else ("stopped", updated)
+        )
     heard = max(updated or 0.0, number(record, "beat_at") or 0.0)
     if now - heard > (number(record, "lease") or 0.0):
         return "silent", heard

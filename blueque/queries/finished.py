@@ -42,12 +42,17 @@ def stock(redis: Redis, places: Sequence[Place]) -> Stock:
     )
 
 
-def oldest(redis: Redis, places: Mapping[Place, int], count: int) -> dict[Place, list[Ended | None]]:
+def oldest(
+    redis: Redis, places: Mapping[Place, int], count: int
+) -> dict[Place, list[Ended | None]]:
     """Return so many of the ends of these lists, oldest first: two round trips.
 
-    places: how many at the end of each list are to be passed over. None: a task that has not ended like that.
+    places: how many at the end of each list are to be passed over. None: a task that has not ended
+        like that.
     """
-    reads = [("LRANGE", place.key, -passed - count, -passed - 1) for place, passed in places.items()]
+    reads = [
+        ("LRANGE", place.key, -passed - count, -passed - 1) for place, passed in places.items()
+    ]
     lists = [list(reversed(ids)) for ids in (redis.read(*reads) if reads else ())]
     wanted = [(place, one) for place, ids in zip(places, lists, strict=True) for one in ids]
     found = iter(_seen(redis, wanted))
@@ -60,7 +65,9 @@ def seen(redis: Redis, place: Place, tasks: Sequence[str]) -> list[Ended | None]
 
 
 def _seen(redis: Redis, wanted: Sequence[tuple[Place, str]]) -> list[Ended | None]:
-    asked = [("HMGET", keys.task(task), "status", "queue", "finished", "updated") for _, task in wanted]
+    asked = [
+        ("HMGET", keys.task(task), "status", "queue", "finished", "updated") for _, task in wanted
+    ]
     snapshots = redis.read(*asked) if asked else []
     return [_ended(task, its, place) for (place, task), its in zip(wanted, snapshots, strict=True)]
 

@@ -1,4 +1,6 @@
-"""The history of tasks as it stands in Redis: what has happened to one, and what happens in a queue."""
+"""The history of tasks as it stands in Redis: what has happened to one, and what happens in a
+queue.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,10 @@ from typing import Any, NamedTuple
 from blueque.connection.redis import Command, Redis, as_hash
 from blueque.model import keys
 
-LONGEST = 5.0                                          # seconds that Redis is asked to wait for an event at a time
-AT_ONCE = 1000                                         # events that are read at a time
-LATEST = 10                                            # events that are looked at for the end of the last attempt
-_WAITING = ("prioritized", "moved")                    # what happens to a scheduled task
+LONGEST = 5.0  # seconds that Redis is asked to wait for an event at a time
+AT_ONCE = 1000  # events that are read at a time
+LATEST = 10  # events that are looked at for the end of the last attempt
+_WAITING = ("prioritized", "moved")  # what happens to a scheduled task
 
 
 class Event(NamedTuple):
@@ -21,7 +23,8 @@ class Event(NamedTuple):
     event: its name, as `reserved`. at: when, in Unix seconds. attempt: 0 before the first.
     by: the listener or the person that did it; None: that is not known.
     facts: what else is known of it, by name, as `took` in seconds or `error`.
-    queue, place: in whose stream it stands, and where, so that one can go on behind it; None: it was read from its task.
+    queue, place: in whose stream it stands, and where, so that one can go on behind it; None: it
+        was read from its task.
     """
 
     task: str
@@ -35,7 +38,8 @@ class Event(NamedTuple):
 
 
 class History(NamedTuple):
-    """The events of a task, the oldest first, and how many are left out between the first of them and the last.
+    """The events of a task, the oldest first, and how many are left out between the first of them
+    and the last.
 
     The first is `enqueued`: it is not an event in Redis, but what `created` says.
     early: how many of the events come before the gap, if there is one.
@@ -57,7 +61,11 @@ def load(redis: Redis, task: str) -> History | None:
         return None
     early, late = _events(task, first), _events(task, last)
     born = _born(task, created)
-    missing = max(int(count) - len(first) - len(last), 0) if count is not None and count.isdecimal() else 0
+    missing = (
+        max(int(count) - len(first) - len(last), 0)
+        if count is not None and count.isdecimal()
+        else 0
+    )
     return History([*born, *early, *late], missing, len(born) + len(early))
 
 
@@ -68,20 +76,31 @@ def ask_latest(task: str) -> list[Command]:
 
 def take_wish(task: str, replies: Sequence[Sequence[str]]) -> str | None:
     """Return why its last attempt asked to run again later; None: it did not."""
-    events = [event for texts in replies for event in _events(task, texts) if event.event not in _WAITING]
-    return _text(events[-1].facts.get("reason")) if events and events[-1].event == "postponed" else None
+    events = [
+        event for texts in replies for event in _events(task, texts) if event.event not in _WAITING
+    ]
+    return (
+        _text(events[-1].facts.get("reason"))
+        if events and events[-1].event == "postponed"
+        else None
+    )
 
 
 def last_places(redis: Redis, queues: Sequence[str]) -> dict[str, str]:
     """Return where the streams of these queues end now."""
-    replies = redis.read(*[("XREVRANGE", keys.events(queue), "+", "-", "COUNT", 1) for queue in queues])
-    return {queue: reply[0][0] if reply else "0-0" for queue, reply in zip(queues, replies, strict=True)}
+    replies = redis.read(
+        *[("XREVRANGE", keys.events(queue), "+", "-", "COUNT", 1) for queue in queues]
+    )
+    return {
+        queue: reply[0][0] if reply else "0-0" for queue, reply in zip(queues, replies, strict=True)
+    }
 
 
 def follow(redis: Redis, places: Mapping[str, str], seconds: float = LONGEST) -> Iterator[Event]:
     """Wait for what comes behind these places, and yield it; nothing, if nothing has come.
 
-    places: how far each queue has been read. seconds: how long to wait, less than what an answer may take.
+    places: how far each queue has been read. seconds: how long to wait, less than what an answer
+        may take.
     """
     of = {keys.events(queue): queue for queue in places}
     wait = ("BLOCK", max(int(seconds * 1000), 1)) if seconds > 0 else ()
@@ -114,10 +133,17 @@ def _events(task: str, texts: Sequence[str]) -> list[Event]:
     for text in texts:
         try:
             told = json.loads(text)
-            events.append(Event(
-                task, str(told.pop("event")), float(told.pop("at")), int(told.pop("attempt", 0)),
-                _text(told.pop("by", None)), told,
-            ))
-        except (ValueError, OverflowError, KeyError, TypeError, AttributeError):    # another program's
+            events.append(
+                Event(
+                    task,
+                    str(told.pop("event")),
+                    float(told.pop("at")),
+                    int(told.pop("attempt", 0)),
+                    _text(told.pop("by", None)),
+                    told,
+                )
+            )
+        except (ValueError, OverflowError, KeyError, TypeError, AttributeError):
+            # another program's
             continue
     return events

@@ -1,5 +1,5 @@
-"""Inspector: every look at Redis that changes nothing. No KEYS, no SCAN; without a bound are only sets of listeners
-and of started tasks, a listener's own list, and `failed`.
+"""Inspector: every look at Redis that changes nothing. No KEYS, no SCAN; without a bound are only
+sets of listeners and of started tasks, a listener's own list, and `failed`.
 
 The looks at many things at once are in survey.py and overview.py.
 """
@@ -32,14 +32,16 @@ if TYPE_CHECKING:
 
 REGISTRATIONS_AT_ONCE = 500
 TASKS_AT_ONCE = 1000
-LISTENERS_AT_ONCE = 50                                 # that are asked what they have
-STARTED_AT_ONCE = 100                                  # entries that are compared with the hashes of their tasks
+LISTENERS_AT_ONCE = 50  # that are asked what they have
+STARTED_AT_ONCE = 100  # entries that are compared with the hashes of their tasks
 PROCESS = ("status", "queue", "node", "token", "pid", "pid_start", "boot", "ns")
-CHECKPOINT = ("attempt", "at", "value", "files_left", "created")   # what is told of one; the files may be large
+# what is told of one; the files may be large
+CHECKPOINT = ("attempt", "at", "value", "files_left", "created")
 
 
 class Signs(NamedTuple):
-    """The time, and when a listener has last beaten, and its task last printed something; in Unix seconds.
+    """The time, and when a listener has last beaten, and its task last printed something; in Unix
+    seconds.
 
     checkpoint: as `Inspector.checkpoint` gives it, but for the packed directory.
     usual: how long tasks of its queue mostly run, if it runs and does not tell how far it is.
@@ -62,7 +64,9 @@ class Inspector:
         return load(self._redis, task_id)
 
     def checkpoint(self, task_id: str) -> dict[str, str]:
-        """Return where the next attempt goes on, by the names in docs/protocol/recovery.md, "Checkpoints"."""
+        """Return where the next attempt goes on, by the names in docs/protocol/recovery.md,
+        "Checkpoints".
+        """
         (reply,) = self._redis.read(("HGETALL", keys.checkpoint(task_id)))
         return as_hash(reply)
 
@@ -72,23 +76,28 @@ class Inspector:
         return survey.to_seconds(time)
 
     def signs(self, task: Task, clock: float | None = None) -> Signs:
-        """Return the time, and when a task that a listener has, and this listener, were last heard of.
+        """Return the time, and when a task that a listener has, and this listener, were last heard
+        of.
 
         clock: of the caller, for the days of which is told what is usual; None: nothing of that.
         """
         looks: list[Command] = [("TIME",), ("HMGET", keys.checkpoint(task.id), *CHECKPOINT)]
         if task.status in HELD and task.queue and task.node:
-            looks += [
-                ("ZSCORE", keys.nodes(task.queue), task.node), task_log.ask_printed(task.id)
-            ]
+            looks += [("ZSCORE", keys.nodes(task.queue), task.node), task_log.ask_printed(task.id)]
             looks += ask_usual(task.queue, clock) if clock is not None and is_quiet(task) else []
-        time, noted, beat, printed, *days = [*self._redis.read(*looks), None, None][:max(len(looks), 4)]
-        checkpoint = {name: text for name, text in zip(CHECKPOINT, noted, strict=True) if text is not None}
+        time, noted, beat, printed, *days = [*self._redis.read(*looks), None, None][
+            : max(len(looks), 4)
+        ]
+        checkpoint = {
+            name: text for name, text in zip(CHECKPOINT, noted, strict=True) if text is not None
+        }
         if checkpoint.get("created", task.fields.get("created")) != task.fields.get("created"):
-            checkpoint = {}                            # of a task of that id which 1.0.0 has deleted
+            checkpoint = {}  # of a task of that id which 1.0.0 has deleted
         return Signs(
-            survey.to_seconds(time), None if beat is None else float(beat),
-            task_log.printed_at(printed or (), task.attempt), take_usual(days) if days else None,
+            survey.to_seconds(time),
+            None if beat is None else float(beat),
+            task_log.printed_at(printed or (), task.attempt),
+            take_usual(days) if days else None,
             checkpoint,
         )
 
@@ -99,8 +108,19 @@ class Inspector:
 
     def pending(self, queue: str) -> int:
         """Return how many tasks are in line, in all its lines together."""
-        length, others = self._redis.read(("LLEN", keys.pending(queue)), ("ZRANGE", keys.lines(queue), 0, -1))
-        return sum([length, *(self._redis.read(*[("LLEN", keys.line(queue, name)) for name in others]) if others else ())])
+        length, others = self._redis.read(
+            ("LLEN", keys.pending(queue)), ("ZRANGE", keys.lines(queue), 0, -1)
+        )
+        return sum(
+            [
+                length,
+                *(
+                    self._redis.read(*[("LLEN", keys.line(queue, name)) for name in others])
+                    if others
+                    else ()
+                ),
+            ]
+        )
 
     def has_work(self, queue: str) -> bool:
         """Tell whether there is a task in line, or may be one in another line than the default one."""
@@ -112,7 +132,9 @@ class Inspector:
 
     def paused(self, queue: str) -> Pause | None:
         """Return since when a queue is paused, by whom and why; None: it is not."""
-        (found,) = self._redis.read(("HMGET", keys.settings(queue), "paused", "paused_by", "paused_reason"))
+        (found,) = self._redis.read(
+            ("HMGET", keys.settings(queue), "paused", "paused_by", "paused_reason")
+        )
         return pause_of(*found)
 
     def heads(self, queue: str) -> Iterator[Head]:
@@ -120,39 +142,60 @@ class Inspector:
         return line_order.heads(self._redis, queue)
 
     def holders(self, queue: str, lock: str | None) -> list[Task]:
-        """Return those who hold a lock, or, without one, count as running in the queue; see `tasks`."""
-        (ids,) = self._redis.read(("SMEMBERS", keys.counted(queue) if lock is None else keys.lock(lock)))
+        """Return those who hold a lock, or, without one, count as running in the queue; see
+        `tasks`.
+        """
+        (ids,) = self._redis.read(
+            ("SMEMBERS", keys.counted(queue) if lock is None else keys.lock(lock))
+        )
         return self.tasks(sorted(ids))
 
     def started(self, queues: Sequence[str]) -> list[Task]:
         """Return the started tasks of these queues, with what is known of their processes."""
-        members = self._redis.read(*[("SMEMBERS", keys.started(queue)) for queue in queues]) if queues else []
+        members = (
+            self._redis.read(*[("SMEMBERS", keys.started(queue)) for queue in queues])
+            if queues
+            else []
+        )
         ids = [member.rpartition(" ")[2] for some in members for member in some]
         found: list[Task] = []
         for first in range(0, len(ids), TASKS_AT_ONCE):
             some = ids[first : first + TASKS_AT_ONCE]
-            hashes = self._redis.read(*[("HMGET", keys.task(task_id), *PROCESS) for task_id in some])
+            hashes = self._redis.read(
+                *[("HMGET", keys.task(task_id), *PROCESS) for task_id in some]
+            )
             for task_id, its in zip(some, hashes, strict=True):
-                fields = {name: text for name, text in zip(PROCESS, its, strict=True) if text is not None}
+                fields = {
+                    name: text for name, text in zip(PROCESS, its, strict=True) if text is not None
+                }
                 found.append(Task(task_id, fields))
         return [task for task in found if task.status == "started"]
 
     def started_by_nobody(self, queue: str) -> dict[str, str]:
-        """Return the started tasks that no hash backs, of a hundred of them: the entry of each, and the id in it."""
+        """Return the started tasks that no hash backs, of a hundred of them: the entry of each, and
+        the id in it.
+        """
         place = Place("started", queue)
         (members,) = self._redis.read(("SRANDMEMBER", place.key, STARTED_AT_ONCE))
         ids = [member.rpartition(" ")[2] for member in members]
-        hashes = self._redis.read(*[("HMGET", keys.task(task_id), *WHEREABOUTS) for task_id in ids]) if ids else []
+        hashes = (
+            self._redis.read(*[("HMGET", keys.task(task_id), *WHEREABOUTS) for task_id in ids])
+            if ids
+            else []
+        )
         found = zip(members, ids, hashes, strict=True)
         return {
-            member: task_id for member, task_id, its in found
+            member: task_id
+            for member, task_id, its in found
             if not may_hold(Entry(place, member), task_id, Whereabouts(*its))
         }
 
     def others_with_resources(self, queue: str, asker: str) -> dict[str, dict[str, int]]:
-        """Return what the nodes of other listeners have in all, in random order, of fifty listeners of the queue.
+        """Return what the nodes of other listeners have in all, in random order, of fifty listeners
+        of the queue.
 
-        Left out are those that do not live or have an order, and those that share the resources of the asker.
+        Left out are those that do not live or have an order, and those that share the resources of
+        the asker.
         """
         (nodes,) = self._redis.read(("SRANDMEMBER", keys.listeners(queue), LISTENERS_AT_ONCE))
         random.shuffle(nodes)
@@ -160,41 +203,65 @@ class Inspector:
         return {
             node: dict((parse_needs(known.get("resources", "")) or Needs()).resources)
             for node, known in zip(nodes, others, strict=True)
-            if known.get("state") == "alive" and known.get("order", "work") == "work" and _pool(known) != _pool(ours)
+            if known.get("state") == "alive"
+            and known.get("order", "work") == "work"
+            and _pool(known) != _pool(ours)
         }
 
     def idle(self, queue: str, nodes: Sequence[str]) -> list[str]:
         """Return those of a queue's listeners that have no task of this queue now: one round trip."""
-        held = self._redis.read(*[("LLEN", keys.reserved(queue, node)) for node in nodes]) if nodes else []
+        held = (
+            self._redis.read(*[("LLEN", keys.reserved(queue, node)) for node in nodes])
+            if nodes
+            else []
+        )
         return [node for node, count in zip(nodes, held, strict=True) if not count]
 
     def with_work(self, queues: Sequence[str]) -> set[str]:
         """Return which of the queues have tasks in line and are not paused: one round trip for all."""
         looks = [
-            look for queue in queues
+            look
+            for queue in queues
             for look in (
-                ("LLEN", keys.pending(queue)), ("ZCARD", keys.lines(queue)), ("HEXISTS", keys.settings(queue), "paused")
+                ("LLEN", keys.pending(queue)),
+                ("ZCARD", keys.lines(queue)),
+                ("HEXISTS", keys.settings(queue), "paused"),
             )
         ]
         replies = self._redis.read(*looks)
         found = zip(queues, replies[::3], replies[1::3], replies[2::3], strict=True)
-        return {queue for queue, length, lines, is_paused in found if (length or lines) and not is_paused}
+        return {
+            queue
+            for queue, length, lines, is_paused in found
+            if (length or lines) and not is_paused
+        }
 
     def has_any_work(self, queues: Sequence[str]) -> bool:
         """Tell whether any of the queues has, or may have, a task in line: one command for all."""
-        return bool(self._redis.read(("EXISTS", *map(keys.pending, queues), *map(keys.lines, queues)))[0])
+        return bool(
+            self._redis.read(("EXISTS", *map(keys.pending, queues), *map(keys.lines, queues)))[0]
+        )
 
     def markers(self, queue: str, node: str) -> tuple[bool, bool]:
-        """Tell whether there is the wake-up marker of a queue, and that of orders for one of its listeners."""
-        work, orders = self._redis.read(("ZCARD", keys.wake(queue)), ("ZCARD", keys.orders(queue, node)))
+        """Tell whether there is the wake-up marker of a queue, and that of orders for one of its
+        listeners.
+        """
+        work, orders = self._redis.read(
+            ("ZCARD", keys.wake(queue)), ("ZCARD", keys.orders(queue, node))
+        )
         return bool(work), bool(orders)
 
     def due(self, queues: Sequence[str], now: float) -> list[str]:
-        """Return which of the queues have a scheduled task whose eta has come: one command if nothing is scheduled."""
+        """Return which of the queues have a scheduled task whose eta has come: one command if
+        nothing is scheduled.
+        """
         if not self._redis.read(("EXISTS", *map(keys.scheduled, queues)))[0]:
             return []
         replies = self._redis.read(
-            *[("ZRANGEBYSCORE", keys.scheduled(queue), "-inf", now, "LIMIT", 0, 1) for queue in queues]
+            *[
+                ("ZRANGEBYSCORE", keys.scheduled(queue), "-inf", now, "LIMIT", 0, 1)
+                for queue in queues
+            ]
         )
         return [queue for queue, found in zip(queues, replies, strict=True) if found]
 
@@ -209,18 +276,25 @@ class Inspector:
         return as_hash(reply)
 
     def registrations(self, listeners: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
-        """Return the registrations of many listeners, given by queue and node: one round trip for 500."""
+        """Return the registrations of many listeners, given by queue and node: one round trip for
+        500.
+        """
         found: list[dict[str, str]] = []
         for first in range(0, len(listeners), REGISTRATIONS_AT_ONCE):
             some = listeners[first : first + REGISTRATIONS_AT_ONCE]
-            replies = self._redis.read(*[("HGETALL", keys.listener(queue, node)) for queue, node in some])
+            replies = self._redis.read(
+                *[("HGETALL", keys.listener(queue, node)) for queue, node in some]
+            )
             found += [as_hash(reply) for reply in replies]
         return found
 
     def nodes_of_started(self, queues: Sequence[str]) -> list[set[str]]:
         """Return the nodes that the started tasks of each queue name: one round trip for all."""
         replies = self._redis.read(*[("SMEMBERS", keys.started(queue)) for queue in queues])
-        return [{member.rsplit(" ", 2)[0] for member in members if member.count(" ") >= 2} for members in replies]
+        return [
+            {member.rsplit(" ", 2)[0] for member in members if member.count(" ") >= 2}
+            for members in replies
+        ]
 
     def reserved(self, queue: str, node: str) -> list[str]:
         """Return the ids of the tasks that a listener holds, newest first."""
@@ -229,10 +303,13 @@ class Inspector:
 
     def held(self, listeners: Sequence[tuple[str, str]]) -> list[list[str]]:
         """Return the same for several listeners, given by queue and node: one round trip."""
-        return self._redis.read(*[("LRANGE", keys.reserved(queue, node), 0, -1) for queue, node in listeners])
+        return self._redis.read(
+            *[("LRANGE", keys.reserved(queue, node), 0, -1) for queue, node in listeners]
+        )
 
     def failed(self, queue: str) -> list[Task]:
-        """Return all failed tasks of a queue with the fields in `survey.SHOWN`, those that failed first at first.
+        """Return all failed tasks of a queue with the fields in `survey.SHOWN`, those that failed
+        first at first.
 
         One round trip for each thousand.
         """
@@ -241,15 +318,22 @@ class Inspector:
         return [task for task in self.tasks(ids) if task.status == "failed"]
 
     def tasks(self, ids: Sequence[str]) -> list[Task]:
-        """Return snapshots of these tasks, in this order, with the fields in `survey.SHOWN`; see `failed`."""
+        """Return snapshots of these tasks, in this order, with the fields in `survey.SHOWN`; see
+        `failed`.
+        """
         found: list[Task] = []
         for first in range(0, len(ids), TASKS_AT_ONCE):
             found += survey.shown(self._redis, ids[first : first + TASKS_AT_ONCE]).values()
         return found
 
     def archiving(self, queues: Sequence[str]) -> list[dict[str, str]]:
-        """Return the records of the batches that are on their way into an archive, empty for a queue that has none."""
-        return [as_hash(reply) for reply in self._redis.read(*[("HGETALL", keys.archive(queue)) for queue in queues])]
+        """Return the records of the batches that are on their way into an archive, empty for a
+        queue that has none.
+        """
+        return [
+            as_hash(reply)
+            for reply in self._redis.read(*[("HGETALL", keys.archive(queue)) for queue in queues])
+        ]
 
     def nodes(self) -> list[Node]:
         """Return the listeners of all queues, by queue and name: three round trips."""
@@ -265,42 +349,56 @@ class Inspector:
         return facts.get("redis_version")
 
     def overview(self) -> Overview:
-        """Return the state of everything: five round trips at most, whatever the number of queues and tasks.
+        """Return the state of everything: five round trips at most, whatever the number of queues
+        and tasks.
 
         Of the lines of a queue the 10,000 of the highest priority are counted.
         """
         return overview.overview(self._redis)
 
     def listing(
-        self, queues: Sequence[str], statuses: Sequence[str], limit: int, choice: Choice | None = None
+        self,
+        queues: Sequence[str],
+        statuses: Sequence[str],
+        limit: int,
+        choice: Choice | None = None,
     ) -> Listing:
-        """Return at most `limit` tasks of these queues and statuses, in the order of `survey.STATUSES`: three round trips.
+        """Return at most `limit` tasks of these queues and statuses, in the order of
+        `survey.STATUSES`: three round trips.
 
-        Within a status: the longest in it first, of pending ones the next to have their turn, of scheduled ones the next
-        due, of finished ones the newest. Of each queue it looks at 100 lines besides the default one.
-        choice: leaves some out, or sorts them otherwise; 10,000 tasks in all are looked at for it, or `limit` of each list.
+        Within a status: the longest in it first, of pending ones the next to have their turn, of
+        scheduled ones the next due, of finished ones the newest. Of each queue it looks at 100
+        lines besides the default one.
+        choice: leaves some out, or sorts them otherwise; 10,000 tasks in all are looked at for it,
+            or `limit` of each list.
         """
         return survey.listing(self._redis, queues, statuses, limit, choice)
 
     def inquire(self, task_id: str) -> Inquiry:
-        """Return everything that bears on why a task does not run: six round trips at most, each of them bounded."""
+        """Return everything that bears on why a task does not run: six round trips at most, each of
+        them bounded.
+        """
         return why_facts.inquire(self._redis, task_id)
 
     def statistics(self, queues: Sequence[str], days: int) -> list[Statistics]:
-        """Return the numbers of these queues; see `Client.get_statistics`. A round trip, and one for each 500 days."""
+        """Return the numbers of these queues; see `Client.get_statistics`. A round trip, and one
+        for each 500 days.
+        """
         return statistics.load(self._redis, queues, days)
 
     def failures(self, queues: Sequence[str], days: int) -> Failures:
         """Return what failed in these queues, put together by error type; see failures.py."""
-        from blueque.queries import failures  # here: what a listener imports, each of its forks copies
+        # here: what a listener imports, each of its forks copies
+        from blueque.queries import failures
 
         return failures.failures(self._redis, queues, days)
 
     def find(self, prefix: str) -> list[str]:
         """Return the ids that begin so, sorted, 20 at most; a whole id stands for itself.
 
-        A prefix of less than 4 characters is only taken for a whole id. Looks through the newest 10,000 tasks of each
-        queue, 1,000 at each end of its lists and the next 100 of 100 lines: two round trips for 20 queues.
+        A prefix of less than 4 characters is only taken for a whole id. Looks through the newest
+        10,000 tasks of each queue, 1,000 at each end of its lists and the next 100 of 100 lines:
+        two round trips for 20 queues.
         """
         return survey.find(self._redis, prefix)
 

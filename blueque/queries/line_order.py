@@ -12,7 +12,7 @@ from blueque.model.lines import DEFAULT, Needs, needs_of, priority_of
 if TYPE_CHECKING:
     from blueque.connection.redis import Redis
 
-AT_ONCE = 100                                          # lines that are looked at in one go
+AT_ONCE = 100  # lines that are looked at in one go
 
 
 class Head(NamedTuple):
@@ -30,15 +30,19 @@ class Head(NamedTuple):
 
     @property
     def is_locked(self) -> bool:
-        return self.needs is not None and self.needs.lock is not None and self.holders >= self.needs.limit
+        return (
+            self.needs is not None
+            and self.needs.lock is not None
+            and self.holders >= self.needs.limit
+        )
 
 
 class Room(NamedTuple):
     """How many of a queue's tasks may run, and do."""
 
     limit: int | None
-    counted: int                                       # by us, since there is a limit
-    started: int                                       # all that run
+    counted: int  # by us, since there is a limit
+    started: int  # all that run
 
     @property
     def taken(self) -> int:
@@ -52,19 +56,25 @@ class Room(NamedTuple):
 def room(redis: Redis, queue: str) -> Room:
     """Return how many tasks of the queue may run and how many do: one round trip."""
     limit, counted, started = redis.read(
-        ("HGET", keys.settings(queue), "max_concurrency"), ("SCARD", keys.counted(queue)), ("SCARD", keys.started(queue))
+        ("HGET", keys.settings(queue), "max_concurrency"),
+        ("SCARD", keys.counted(queue)),
+        ("SCARD", keys.started(queue)),
     )
     return Room(int(limit) if limit is not None and limit.isdecimal() else None, counted, started)
 
 
 def heads(redis: Redis, queue: str) -> Iterator[Head]:
-    """Yield the lines that somebody stands in, and those that are to be dropped: highest priority first.
+    """Yield the lines that somebody stands in, and those that are to be dropped: highest priority
+    first.
 
-    Among lines of one priority that is first whose first task was made first. Beyond a hundred of them it holds for each
-    hundred; where these begin is left to chance, so that none is always last. Two or three round trips for a hundred.
+    Among lines of one priority that is first whose first task was made first. Beyond a hundred of
+    them it holds for each hundred; where these begin is left to chance, so that none is always
+    last. Two or three round trips for a hundred.
     """
     first, count, pending = redis.read(
-        ("ZRANGE", keys.lines(queue), 0, AT_ONCE - 1, "REV"), ("ZCARD", keys.lines(queue)), ("LLEN", keys.pending(queue))
+        ("ZRANGE", keys.lines(queue), 0, AT_ONCE - 1, "REV"),
+        ("ZCARD", keys.lines(queue)),
+        ("LLEN", keys.pending(queue)),
     )
     others = [DEFAULT] if pending else []
     if count <= AT_ONCE:
@@ -72,7 +82,20 @@ def heads(redis: Redis, queue: str) -> Iterator[Head]:
         return
     highest: float | str = "+inf"
     while True:
-        (top,) = redis.read(("ZRANGE", keys.lines(queue), highest, "-inf", "BYSCORE", "REV", "LIMIT", 0, 1, "WITHSCORES"))
+        (top,) = redis.read(
+            (
+                "ZRANGE",
+                keys.lines(queue),
+                highest,
+                "-inf",
+                "BYSCORE",
+                "REV",
+                "LIMIT",
+                0,
+                1,
+                "WITHSCORES",
+            )
+        )
         if others and (not top or float(top[1]) < 0):
             yield from _sorted(redis, queue, others)
             others = []
@@ -88,11 +111,22 @@ def heads(redis: Redis, queue: str) -> Iterator[Head]:
 
 
 def _equals(redis: Redis, queue: str, score: float, others: Sequence[str]) -> Iterator[Head]:
-    """Yield the lines of one priority, a hundred at a time from anywhere among them; `others` go with the first hundred."""
+    """Yield the lines of one priority, a hundred at a time from anywhere among them; `others` go
+    with the first hundred.
+    """
     (left,) = redis.read(("ZCOUNT", keys.lines(queue), score, score))
     at = random.randrange(left) if left > AT_ONCE else 0
     while left > 0:
-        among = ("ZRANGE", keys.lines(queue), score, score, "BYSCORE", "LIMIT", at, min(AT_ONCE, left))
+        among = (
+            "ZRANGE",
+            keys.lines(queue),
+            score,
+            score,
+            "BYSCORE",
+            "LIMIT",
+            at,
+            min(AT_ONCE, left),
+        )
         (names,) = redis.read(among)
         if not names and not at:
             break
@@ -113,7 +147,9 @@ def _sorted(redis: Redis, queue: str, names: Sequence[str]) -> Iterator[Head]:
     for name, need in zip(names, needs, strict=True):
         key = keys.line(queue, name)
         questions += [("LLEN", key), ("LINDEX", key, -1)]
-        questions += [("SCARD", keys.lock(need.lock))] if need is not None and need.lock is not None else []
+        questions += (
+            [("SCARD", keys.lock(need.lock))] if need is not None and need.lock is not None else []
+        )
     replies: Iterator[Any] = iter(redis.read(*questions))
     found = []
     for name, need in zip(names, needs, strict=True):
@@ -133,7 +169,9 @@ def _sorted(redis: Redis, queue: str, names: Sequence[str]) -> Iterator[Head]:
 
 
 def _age(created: str | None) -> float:
-    """Return when a task was made; of one that does not tell, or is gone: before all others, so that it is seen to."""
+    """Return when a task was made; of one that does not tell, or is gone: before all others, so
+    that it is seen to.
+    """
     try:
         return float(created or 0)
     except ValueError:

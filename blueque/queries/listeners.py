@@ -1,4 +1,6 @@
-"""Nodes: the listeners of all queues as they look from afar, by what Redis knows of them, and how they are called."""
+"""Nodes: the listeners of all queues as they look from afar, by what Redis knows of them, and how
+they are called.
+"""
 
 from __future__ import annotations
 
@@ -14,39 +16,42 @@ from blueque.system import process
 if TYPE_CHECKING:
     from blueque.connection.redis import Command, Redis
 
-MAX_MEMBERS = 1000                                     # read of a set, or of one end of a sorted set
-BEATS_TO_BE_LATE = 2                                   # after so many that have not come
-MAX_HELD = 100                                         # read of a listener's own list, which mostly holds one
+MAX_MEMBERS = 1000  # read of a set, or of one end of a sorted set
+BEATS_TO_BE_LATE = 2  # after so many that have not come
+MAX_HELD = 100  # read of a listener's own list, which mostly holds one
 
-LOOKS_AT_LINES = ("up", "unattended")                  # states of a listener that takes tasks, from any line
+LOOKS_AT_LINES = ("up", "unattended")  # states of a listener that takes tasks, from any line
 
-_STATES = {"drain": "draining", "leave": "draining", "pause": "paused"}     # of a listener with such an order
+# of a listener with such an order
+_STATES = {"drain": "draining", "leave": "draining", "pause": "paused"}
 
-_RANDOM_PART = re.compile("-[0-9a-f]{6}$")             # of a host, in the id of a listener whose own id another had
+# of a host, in the id of a listener whose own id another had
+_RANDOM_PART = re.compile("-[0-9a-f]{6}$")
 
 
 class Node(NamedTuple):
     """A listener of one queue, and what Redis knows of it.
 
-    state: up; draining, it takes nothing new, and leaves; paused, it takes nothing until somebody says so; silent, its beat
-    has stood still for its lease; unattended, used as a library: nobody beats for it; 1.0.0, which tells nothing; dead;
-    gone, it has left a task behind and is not registered.
+    state: up; draining, it takes nothing new, and leaves; paused, it takes nothing until somebody
+    says so; silent, its beat has stood still for its lease; unattended, used as a library: nobody
+    beats for it; 1.0.0, which tells nothing; dead; gone, it has left a task behind and is not
+    registered.
     """
 
     id: str
     queue: str
     state: str
-    seen: float | None                                 # seconds since its last beat
-    held: tuple[str, ...]                              # ids of the tasks in its own list
-    order: str | None = None                           # what somebody has told it, and who that was
+    seen: float | None  # seconds since its last beat
+    held: tuple[str, ...]  # ids of the tasks in its own list
+    order: str | None = None  # what somebody has told it, and who that was
     order_by: str | None = None
-    boot: str | None = None                            # of its machine
-    resources: str | None = None                       # what its node has, as text of `lines.write_needs`
-    ns: str | None = None                              # in which its process numbers are
-    spool: str | None = None                           # where the files of its attempts lie
-    version: str | None = None                         # of Blueque
-    pid_start: str | None = None                       # when its process started, in clock ticks since boot
-    is_late: bool = False                              # it should have beaten again meanwhile
+    boot: str | None = None  # of its machine
+    resources: str | None = None  # what its node has, as text of `lines.write_needs`
+    ns: str | None = None  # in which its process numbers are
+    spool: str | None = None  # where the files of its attempts lie
+    version: str | None = None  # of Blueque
+    pid_start: str | None = None  # when its process started, in clock ticks since boot
+    is_late: bool = False  # it should have beaten again meanwhile
 
     @property
     def pool(self) -> tuple[str, str, str]:
@@ -63,7 +68,7 @@ class Members(NamedTuple):
     """What Redis answers to `ask_members`."""
 
     listeners: Sequence[str]
-    beats: Sequence[str]                               # node, score, node, score ...
+    beats: Sequence[str]  # node, score, node, score ...
     started: Sequence[str]
 
 
@@ -86,20 +91,46 @@ def read_nodes_and(
     redis: Redis, members: Mapping[str, Members], now: float, more: Sequence[Command]
 ) -> tuple[list[Node], list[Any]]:
     """Return the same, and the replies to other questions, in one round trip."""
-    beats = {queue: dict(zip(one.beats[::2], one.beats[1::2], strict=True)) for queue, one in members.items()}
+    beats = {
+        queue: dict(zip(one.beats[::2], one.beats[1::2], strict=True))
+        for queue, one in members.items()
+    }
     pairs = sorted(
         (queue, node)
         for queue, one in members.items()
-        for node in {*one.listeners, *beats[queue], *(running[0] for running in _parse(one.started))}
+        for node in {
+            *one.listeners,
+            *beats[queue],
+            *(running[0] for running in _parse(one.started)),
+        }
     )
-    others, *replies = read_groups(redis, [
-        more,
-        *[[
-            ("LRANGE", keys.reserved(queue, node), 0, MAX_HELD - 1),
-            ("HMGET", keys.listener(queue, node), "state", "beat_every", "lease", "order", "order_by", "boot",
-             "resources", "ns", "spool", "version", "pid_start"),
-        ] for queue, node in pairs],
-    ])
+    others, *replies = read_groups(
+        redis,
+        [
+            more,
+            *[
+                [
+                    ("LRANGE", keys.reserved(queue, node), 0, MAX_HELD - 1),
+                    (
+                        "HMGET",
+                        keys.listener(queue, node),
+                        "state",
+                        "beat_every",
+                        "lease",
+                        "order",
+                        "order_by",
+                        "boot",
+                        "resources",
+                        "ns",
+                        "spool",
+                        "version",
+                        "pid_start",
+                    ),
+                ]
+                for queue, node in pairs
+            ],
+        ],
+    )
     found = []
     for (queue, node), (held, known) in zip(pairs, replies, strict=True):
         state, beat_every, lease, order, order_by, *facts = known
@@ -113,7 +144,9 @@ def read_nodes_and(
 
 
 def puts_in_line(nodes: Iterable[Node]) -> bool:
-    """Tell whether one of the listeners of a queue puts its scheduled tasks in line when they are due."""
+    """Tell whether one of the listeners of a queue puts its scheduled tasks in line when they are
+    due.
+    """
     return any(node.state == "up" for node in nodes)
 
 
@@ -130,7 +163,8 @@ def read_groups(redis: Redis, groups: Iterable[Sequence[Command]]) -> list[list[
 
 
 def find_named(nodes: Sequence[Node], name: str) -> list[Node]:
-    """Return the listeners that a person means by a node id or the name of a host, each with its domain or without.
+    """Return the listeners that a person means by a node id or the name of a host, each with its
+    domain or without.
 
     Raises InvalidInput when that may be several hosts.
     """
@@ -145,7 +179,9 @@ def find_named(nodes: Sequence[Node], name: str) -> list[Node]:
 
 
 def names_of(node_id: str) -> set[str]:
-    """Return how a person may call a listener: by its id or its host, each with its domain or without."""
+    """Return how a person may call a listener: by its id or its host, each with its domain or
+    without.
+    """
     host, _, pid = node_id.rpartition("_")
     host = _RANDOM_PART.sub("", host or node_id)
     short = host.partition(".")[0]
@@ -153,7 +189,9 @@ def names_of(node_id: str) -> set[str]:
 
 
 def shared_hosts(nodes: Iterable[Node]) -> dict[str, list[str]]:
-    """Return the host names under which listeners beat on more than one machine, and the boot ids of these."""
+    """Return the host names under which listeners beat on more than one machine, and the boot ids
+    of these.
+    """
     boots: dict[str, set[str]] = {}
     for node in nodes:
         # One that does not beat may be from before its machine has started again.
@@ -182,11 +220,19 @@ def _of_host(nodes: Sequence[Node], host: str) -> list[Node]:
     """
     own = [node for node in nodes if node.host == host]
     boots = {node.boot for node in own}
-    others = [node for node in nodes if node.host != host and _RANDOM_PART.sub("", node.host) == host]
+    others = [
+        node for node in nodes if node.host != host and _RANDOM_PART.sub("", node.host) == host
+    ]
     return own + [node for node in others if not own or node.boot in boots]
 
 
-def _state(registered: str, beat_every: str | None, lease: str | None, order: str | None, seen: float | None) -> str:
+def _state(
+    registered: str,
+    beat_every: str | None,
+    lease: str | None,
+    order: str | None,
+    seen: float | None,
+) -> str:
     if registered != "alive":
         return registered
     if beat_every in ("0", "0.0"):
@@ -197,7 +243,9 @@ def _state(registered: str, beat_every: str | None, lease: str | None, order: st
 
 
 def _seconds(text: str | None, otherwise: float) -> float:
-    """Return a time that a registration tells; one that tells none, or nonsense, is judged by the default."""
+    """Return a time that a registration tells; one that tells none, or nonsense, is judged by the
+    default.
+    """
     try:
         return float(text) if text else otherwise
     except ValueError:

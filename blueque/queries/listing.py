@@ -1,7 +1,8 @@
-"""Surveys: looks at many queues, listeners and tasks at once, in few round trips, each of them bounded.
+"""Surveys: looks at many queues, listeners and tasks at once, in few round trips, each of them
+bounded.
 
-A list entry is only a hint: what is told of a task is what its hash says. The tasks have the fields in SHOWN and no
-others, for parameters, results and tracebacks may be large.
+A list entry is only a hint: what is told of a task is what its hash says. The tasks have the fields
+in SHOWN and no others, for parameters, results and tracebacks may be large.
 """
 
 from __future__ import annotations
@@ -13,7 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from blueque.model import keys
 from blueque.model.states import FINISHED
 from blueque.model.task import Task
-from blueque.queries.listeners import Members, Node, ask_members, read_groups, read_nodes, read_nodes_and, started_ids
+from blueque.queries.listeners import (
+    Members,
+    Node,
+    ask_members,
+    read_groups,
+    read_nodes,
+    read_nodes_and,
+    started_ids,
+)
 from blueque.queries.waiting_lines import (
     MAX_HEADS,
     Names,
@@ -30,26 +39,49 @@ if TYPE_CHECKING:
 
 STATUSES = ("started", "reserved", "pending", "scheduled", "failed", "cancelled", "complete")
 SHOWN = (
-    "status", "queue", "node", "pid", "attempt", "eta", "created", "started", "finished", "updated", "error_type",
-    "exit_code", "signal", "failures", "last_error_type", "progress", "grace", "cancel", "cancelled_by", "files",
-    "priority", "needs", "devices", "progress_at", "queued",
+    "status",
+    "queue",
+    "node",
+    "pid",
+    "attempt",
+    "eta",
+    "created",
+    "started",
+    "finished",
+    "updated",
+    "error_type",
+    "exit_code",
+    "signal",
+    "failures",
+    "last_error_type",
+    "progress",
+    "grace",
+    "cancel",
+    "cancelled_by",
+    "files",
+    "priority",
+    "needs",
+    "devices",
+    "progress_at",
+    "queued",
 )
 
 MIN_PREFIX = 4
 MAX_FOUND = 20
-MAX_IDS = 10_000                                       # read of a queue's index
-MAX_ENDS = 1000                                        # read of a set, or of one end of a list
-QUEUES_AT_ONCE = 20                                    # searched in one round trip: their ids are all in memory
-LATE = 10.0                                            # seconds within which a scheduler puts a scheduled task in line
-OVERDUE = 60.0                                         # the same, of the listeners of its queue
+MAX_IDS = 10_000  # read of a queue's index
+MAX_ENDS = 1000  # read of a set, or of one end of a list
+QUEUES_AT_ONCE = 20  # searched in one round trip: their ids are all in memory
+LATE = 10.0  # seconds within which a scheduler puts a scheduled task in line
+OVERDUE = 60.0  # the same, of the listeners of its queue
 DAY = 86400.0
 
 
 class Choice(NamedTuple):
-    """Which of the tasks that are looked at somebody wants, and in which order; both are told the time.
+    """Which of the tasks that are looked at somebody wants, and in which order; both are told the
+    time.
 
-    rank: what it is sorted by, the largest first if is_reversed; those of rank None come last. No rank: as
-    `Inspector.listing` says.
+    rank: what it is sorted by, the largest first if is_reversed; those of rank None come last. No
+    rank: as `Inspector.listing` says.
     """
 
     wants: Callable[[Task, float], bool]
@@ -60,7 +92,8 @@ class Choice(NamedTuple):
 class Listing(NamedTuple):
     """Some tasks at one instant.
 
-    more: how many there are besides, None: nobody knows, for of each list only `looked_at` were looked at.
+    more: how many there are besides, None: nobody knows, for of each list only `looked_at` were
+        looked at.
     """
 
     now: float
@@ -71,7 +104,11 @@ class Listing(NamedTuple):
 
 
 def listing(
-    redis: Redis, queues: Sequence[str], statuses: Collection[str], limit: int, choice: Choice | None = None
+    redis: Redis,
+    queues: Sequence[str],
+    statuses: Collection[str],
+    limit: int,
+    choice: Choice | None = None,
 ) -> Listing:
     """See Inspector.listing."""
     depth = limit + 1
@@ -79,7 +116,9 @@ def listing(
         depth = max(depth, MAX_IDS // max(len(queues) * len(statuses), 1))
     asked = [
         [
-            *ask_members(queue), ask_names(queue, MAX_HEADS), ("SCARD", keys.started(queue)),
+            *ask_members(queue),
+            ask_names(queue, MAX_HEADS),
+            ("SCARD", keys.started(queue)),
             *_ask_lists(queue, statuses, depth),
         ]
         for queue in queues
@@ -103,15 +142,21 @@ def listing(
         ids += [started_ids(one.started) for one in known.values()]
     tasks = shown(redis, chain.from_iterable([*ids, *waiting.values()]))
     turns = in_turn({line: [tasks[task_id] for task_id in some] for line, some in waiting.items()})
-    its = in_order([task for task in tasks.values() if task.status in statuses and task.queue in known], turns)
+    its = in_order(
+        [task for task in tasks.values() if task.status in statuses and task.queue in known], turns
+    )
     reserved = sum(task.status == "reserved" for task in its)
     if choice is None:
-        return Listing(now, its[:limit], len(its) > limit, max(sum(sizes) + reserved - min(len(its), limit), 0))
+        return Listing(
+            now, its[:limit], len(its) > limit, max(sum(sizes) + reserved - min(len(its), limit), 0)
+        )
     looked_at = depth if any(size > depth for size in sizes) else None
     return _chosen(choice, its, limit, now, looked_at)
 
 
-def _chosen(choice: Choice, tasks: Sequence[Task], limit: int, now: float, looked_at: int | None) -> Listing:
+def _chosen(
+    choice: Choice, tasks: Sequence[Task], limit: int, now: float, looked_at: int | None
+) -> Listing:
     rank = choice.rank
     wanted = [task for task in tasks if choice.wants(task, now)]
     if rank is not None:
@@ -140,19 +185,25 @@ def find(redis: Redis, prefix: str) -> list[str]:
     found: set[str] = set()
     for first in range(0, len(names), QUEUES_AT_ONCE):
         some = names[first : first + QUEUES_AT_ONCE]
-        asked = [[*ask_members(queue), ask_names(queue, MAX_HEADS), *_ask_ids(queue)] for queue in some]
+        asked = [
+            [*ask_members(queue), ask_names(queue, MAX_HEADS), *_ask_ids(queue)] for queue in some
+        ]
         replies = read_groups(redis, asked)
         known = {queue: Members(*reply[:3]) for queue, reply in zip(some, replies, strict=True)}
         lines = {queue: reply[3] for queue, reply in zip(some, replies, strict=True)}
         nodes, next_ids = read_nodes_and(redis, known, 0.0, ask_ids(lines, MAX_HEADS))
         held = (node.held for node in nodes)
         started = (started_ids(one.started) for one in known.values())
-        ids = chain(*held, *started, *next_ids, *chain.from_iterable(reply[4:] for reply in replies))
+        ids = chain(
+            *held, *started, *next_ids, *chain.from_iterable(reply[4:] for reply in replies)
+        )
         found.update(task_id for task_id in ids if task_id.startswith(prefix))
     # The index and the lists may still name what 1.0.0 has deleted.
     some_found = sorted(found)[: 10 * MAX_FOUND]
     exist = redis.read(*[("EXISTS", keys.task(task_id)) for task_id in some_found])
-    return [task_id for task_id, is_there in zip(some_found, exist, strict=True) if is_there][:MAX_FOUND]
+    return [task_id for task_id, is_there in zip(some_found, exist, strict=True) if is_there][
+        :MAX_FOUND
+    ]
 
 
 def entered(task: Task) -> float | None:
@@ -176,18 +227,30 @@ def _ask_lengths(names: Names) -> list[Command]:
 
 
 def _ask_lists(queue: str, statuses: Collection[str], count: int) -> list[Command]:
-    """Return the commands that tell the first of these lists, each with one that tells how long it is."""
+    """Return the commands that tell the first of these lists, each with one that tells how long it
+    is.
+    """
     commands: dict[str, list[Command]] = {
-        "scheduled": [("ZRANGE", keys.scheduled(queue), 0, count - 1), ("ZCARD", keys.scheduled(queue))],
+        "scheduled": [
+            ("ZRANGE", keys.scheduled(queue), 0, count - 1),
+            ("ZCARD", keys.scheduled(queue)),
+        ],
         "failed": [("LRANGE", keys.failed(queue), 0, count - 1), ("LLEN", keys.failed(queue))],
-        "cancelled": [("LRANGE", keys.cancelled(queue), 0, count - 1), ("LLEN", keys.cancelled(queue))],
-        "complete": [("LRANGE", keys.complete(queue), 0, count - 1), ("LLEN", keys.complete(queue))],
+        "cancelled": [
+            ("LRANGE", keys.cancelled(queue), 0, count - 1),
+            ("LLEN", keys.cancelled(queue)),
+        ],
+        "complete": [
+            ("LRANGE", keys.complete(queue), 0, count - 1),
+            ("LLEN", keys.complete(queue)),
+        ],
     }
     return [command for status, some in commands.items() if status in statuses for command in some]
 
 
 def _ask_ids(queue: str) -> list[Command]:
-    # The index first; then the lists, for what 1.0.0 has made is not in the index before we touch it.
+    # The index first; then the lists, for what 1.0.0 has made is not in the index before we touch
+    # it.
     return [
         ("ZREVRANGE", keys.tasks(queue), 0, MAX_IDS - 1),
         ("LRANGE", keys.pending(queue), -MAX_ENDS, -1),
@@ -213,19 +276,25 @@ def ask_shown(ids: Iterable[str]) -> list[Command]:
 def take_shown(ids: Iterable[str], replies: Iterable[Sequence[str | None]]) -> dict[str, Task]:
     """Return snapshots of tasks, by their ids, each given once."""
     return {
-        task_id: Task(task_id, {name: text for name, text in zip(SHOWN, reply, strict=True) if text is not None})
+        task_id: Task(
+            task_id,
+            {name: text for name, text in zip(SHOWN, reply, strict=True) if text is not None},
+        )
         for task_id, reply in zip(ids, replies, strict=True)
     }
 
 
 def in_order(tasks: Iterable[Task], turns: Iterable[Task] = ()) -> list[Task]:
-    """Sort tasks by status, and within one as `Inspector.listing` says; turns: the pending ones, the next at first."""
+    """Sort tasks by status, and within one as `Inspector.listing` says; turns: the pending ones,
+    the next at first.
+    """
     ranks = {task.id: rank for rank, task in enumerate(turns)}
 
     def key(task: Task) -> tuple[int, float]:
-        if task.status == "pending":                   # one that is in no line has been taken from it
+        if task.status == "pending":  # one that is in no line has been taken from it
             return STATUSES.index("pending"), ranks.get(task.id, -1)
-        time = entered(task) or 0.0                    # the same for a whole bulk: the sort keeps the order of the list
+        # the same for a whole bulk: the sort keeps the order of the list
+        time = entered(task) or 0.0
         return STATUSES.index(task.status or ""), -time if task.status in FINISHED else time
 
     return sorted(tasks, key=key)

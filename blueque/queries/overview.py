@@ -1,4 +1,5 @@
-"""Overview: the state of everything at one instant, in five round trips whatever the number of queues and tasks.
+"""Overview: the state of everything at one instant, in five round trips whatever the number of
+queues and tasks.
 
 Nothing is read without a bound, and a list entry is only a hint, as in survey.py.
 """
@@ -13,8 +14,25 @@ from blueque.connection.redis import Command, Redis, raise_refusal
 from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.queries import feeds
-from blueque.queries.listeners import Members, Node, ask_members, puts_in_line, read_groups, read_nodes_and, started_ids
-from blueque.queries.listing import DAY, LATE, OVERDUE, ask_shown, entered, in_order, take_shown, to_seconds
+from blueque.queries.listeners import (
+    Members,
+    Node,
+    ask_members,
+    puts_in_line,
+    read_groups,
+    read_nodes_and,
+    started_ids,
+)
+from blueque.queries.listing import (
+    DAY,
+    LATE,
+    OVERDUE,
+    ask_shown,
+    entered,
+    in_order,
+    take_shown,
+    to_seconds,
+)
 from blueque.queries.statistics import USUAL_DAYS, Usual, ask_usual, tail, take_ran, usual
 from blueque.queries.task_log import ask_printed, printed_at
 from blueque.queries.waiting_lines import (
@@ -36,15 +54,15 @@ if TYPE_CHECKING:
     from blueque.model.task import Task
     from blueque.queries.statistics import Durations
 
-MAX_FEEDS = 100                                        # of those of a queue that are open
-MAX_FAILED = 100                                       # of a queue's newest that are looked at
-MAX_FAILED_IN_ALL = 2000                               # the same of all queues, but LEAST_FAILED of each
+MAX_FEEDS = 100  # of those of a queue that are open
+MAX_FAILED = 100  # of a queue's newest that are looked at
+MAX_FAILED_IN_ALL = 2000  # the same of all queues, but LEAST_FAILED of each
 LEAST_FAILED = 10
-MAX_TALKING = 20                                       # tasks, those that run longest, that are asked when they last printed
+MAX_TALKING = 20  # tasks, those that run longest, that are asked when they last printed
 HOUR = 3600.0
-MAX_RUNNING_QUEUES = 20                                # of those whose tasks run longest: what is usual there
-MANY = 5                                               # failures within an hour from which on their share is looked at
-SHARE = 5                                              # more than one of so many that ended is too much
+MAX_RUNNING_QUEUES = 20  # of those whose tasks run longest: what is usual there
+MANY = 5  # failures within an hour from which on their share is looked at
+SHARE = 5  # more than one of so many that ended is too much
 
 _OF_FAILED = ("status", "queue", "error_type", "finished", "updated")
 
@@ -52,14 +70,18 @@ _OF_FAILED = ("status", "queue", "error_type", "finished", "updated")
 class Line(NamedTuple):
     """A queue at one instant: its number of tasks in each status.
 
-    overdue: how many scheduled tasks should have been put in line by now, the first of them `overdue_for` seconds ago;
+    overdue: how many scheduled tasks should have been put in line by now, the first of them
+        `overdue_for` seconds ago;
     is_minded: whether a listener of the queue could have done so, and not only a scheduler.
-    lost, poison: ids of failed tasks with that error type, a day old at most, among the `looked_at` newest.
-    pause: if it is paused. max_concurrency: how many of its tasks may run, None: any number; running: how many count.
+    lost, poison: ids of failed tasks with that error type, a day old at most, among the `looked_at`
+        newest.
+    pause: if it is paused. max_concurrency: how many of its tasks may run, None: any number;
+        running: how many count.
     runnable: how many of the pending could start now, had they listeners: see `waiting.runnable`.
     misfits: the lines of which no listener of the queue could ever run a task, though it has some.
     first: the id of the task that has been pending for `oldest` seconds.
-    failing: how many tasks have failed within the last hour, if there are many and they are too large a share; else 0.
+    failing: how many tasks have failed within the last hour, if there are many and they are too
+        large a share; else 0.
     """
 
     queue: str
@@ -70,7 +92,7 @@ class Line(NamedTuple):
     complete: int
     failed: int
     cancelled: int
-    oldest: float | None                               # how long one that is next in its line has been pending, at most
+    oldest: float | None  # how long one that is next in its line has been pending, at most
     listeners: int
     overdue: int = 0
     overdue_for: float | None = None
@@ -88,13 +110,18 @@ class Line(NamedTuple):
 
 
 class Overview(NamedTuple):
-    """Everything at one instant: queues and nodes by name, running tasks longest first, the records of open feeds.
+    """Everything at one instant: queues and nodes by name, running tasks longest first, the records
+    of open feeds.
 
-    server: what it tells of itself, as INFO does, and `save` as CONFIG does; None: this user may not ask for INFO.
-    printed: when the tasks that have run longest have printed something, in Unix seconds, by their ids.
-    usual: how long tasks mostly run, by queue; tails: what 19 of 20 do not exceed: of the queues whose tasks run longest.
-    ahead: by how many seconds at least the clock of a listener is ahead of that of Redis, by its id: of those of which that
-    shows, for a beat that comes from the future has come with a clock that is ahead, and one that is behind is only late.
+    server: what it tells of itself, as INFO does, and `save` as CONFIG does; None: this user may
+        not ask for INFO.
+    printed: when the tasks that have run longest have printed something, in Unix seconds, by their
+        ids.
+    usual: how long tasks mostly run, by queue; tails: what 19 of 20 do not exceed: of the queues
+        whose tasks run longest.
+    ahead: by how many seconds at least the clock of a listener is ahead of that of Redis, by its
+    id: of those of which that shows, for a beat that comes from the future has come with a clock
+        that is ahead, and one that is behind is only late.
     """
 
     now: float
@@ -119,12 +146,12 @@ class _Known(NamedTuple):
     complete: int = 0
     failed: int = 0
     cancelled: int = 0
-    head: Sequence[str] = ()                           # of the line: its last ids, the next one at the end
-    next_due: Sequence[str] = ()                       # task, eta
+    head: Sequence[str] = ()  # of the line: its last ids, the next one at the end
+    next_due: Sequence[str] = ()  # task, eta
     late: int = 0
     overdue: int = 0
     newest_failed: Sequence[str] = ()
-    names: Sequence[str] = ()                          # of its lines besides the default one
+    names: Sequence[str] = ()  # of its lines besides the default one
     settings: Sequence[str | None] = ()
     counted: int = 0
     open_feeds: Sequence[str] = ()
@@ -144,27 +171,44 @@ def overview(redis: Redis) -> Overview:
     asked = [ask_members(queue) + _ask_counts(queue, now, len(queues)) for queue in queues]
     # The time comes last, so that no beat among them has come later.
     *replies, (time,) = read_groups(redis, [*asked, [("TIME",)]])
-    known = {queue: _Known(Members(*reply[:3]), *reply[3:]) for queue, reply in zip(queues, replies, strict=True)}
+    known = {
+        queue: _Known(Members(*reply[:3]), *reply[3:])
+        for queue, reply in zip(queues, replies, strict=True)
+    }
     nodes, waits, records, failed = _of_queues(redis, known, now)
     own: dict[str, list[Node]] = {queue: [] for queue in queues}
     for node in nodes:
         own[node.queue].append(node)
-    started = sorted({task_id for one in known.values() for task_id in started_ids(one.members.started)})
-    heads = chain(*(one.head for one in known.values()), *(_firsts(some) for some in waits.values()))
+    started = sorted(
+        {task_id for one in known.values() for task_id in started_ids(one.members.started)}
+    )
+    heads = chain(
+        *(one.head for one in known.values()), *(_firsts(some) for some in waits.values())
+    )
     ids = dict.fromkeys(chain(*(node.held for node in nodes), heads, started))
     suspects = [queue for queue, one in failed.items() if one.within_hour >= MANY]
     good = [_ask_good(queue, failed[queue].within_hour) for queue in suspects]
-    locks = sorted({lock for some in waits.values() for line in some if (lock := lock_of(line.line))})
+    locks = sorted(
+        {lock for some in waits.values() for line in some if (lock := lock_of(line.line))}
+    )
     holders: list[Command] = [("SCARD", keys.lock(lock)) for lock in locks]
     found = redis.read(*good, *holders, *ask_shown(ids)) if ids or good else []
     last_good: dict[str, str | None] = dict(zip(suspects, found, strict=False))
     held = dict(zip(locks, found[len(good) :], strict=False))
     tasks = take_shown(ids, found[len(good) + len(locks) :])
-    running = in_order([tasks[task_id] for task_id in started if tasks[task_id].status == "started"])
+    running = in_order(
+        [tasks[task_id] for task_id in started if tasks[task_id].status == "started"]
+    )
     failing, printed, ran = _last(redis, last_good, running, now)
-    lines = [_line(known[queue], queue, waits[queue], own[queue], failed[queue], tasks, now) for queue in queues]
+    lines = [
+        _line(known[queue], queue, waits[queue], own[queue], failed[queue], tasks, now)
+        for queue in queues
+    ]
     lines = [line._replace(runnable=_runnable(line, waits[line.queue], held)) for line in lines]
-    lines = [line._replace(failing=failed[line.queue].within_hour if line.queue in failing else 0) for line in lines]
+    lines = [
+        line._replace(failing=failed[line.queue].within_hour if line.queue in failing else 0)
+        for line in lines
+    ]
     middles = {queue: its for queue, one in ran.items() if (its := usual(one)) is not None}
     tails = {queue: most for queue, one in ran.items() if (most := tail(one)) is not None}
     ahead = _ahead([one.members for one in known.values()], to_seconds(time))
@@ -194,11 +238,18 @@ def _begin(redis: Redis) -> tuple[float, list[str], Mapping[str, str] | None]:
 def _of_queues(
     redis: Redis, known: Mapping[str, _Known], now: float
 ) -> tuple[list[Node], dict[str, list[Waits]], list[dict[str, str]], dict[str, _Failed]]:
-    """Return the listeners, the lines, the feeds and the newest failures of all queues: one round trip."""
+    """Return the listeners, the lines, the feeds and the newest failures of all queues: one round
+    trip.
+    """
     names = {queue: one.names for queue, one in known.items()}
-    lengths, open_feeds = ask_lengths(names), feeds.ask({queue: one.open_feeds for queue, one in known.items()})
+    lengths, open_feeds = (
+        ask_lengths(names),
+        feeds.ask({queue: one.open_feeds for queue, one in known.items()}),
+    )
     newest: list[Command] = [
-        ("HMGET", keys.task(task_id), *_OF_FAILED) for one in known.values() for task_id in one.newest_failed
+        ("HMGET", keys.task(task_id), *_OF_FAILED)
+        for one in known.values()
+        for task_id in one.newest_failed
     ]
     members = {queue: one.members for queue, one in known.items()}
     nodes, others = read_nodes_and(redis, members, now, [*lengths, *open_feeds, *newest])
@@ -238,36 +289,54 @@ def _failed(queue: str, snapshots: Mapping[str, Sequence[str | None]], now: floa
         if (status, its_queue) == ("failed", queue):
             ages[task_id] = now - _seconds(finished or updated), error_type
     lost, poison = (
-        tuple(task_id for task_id, (age, error_type) in ages.items() if error_type == wanted and age <= DAY)
+        tuple(
+            task_id
+            for task_id, (age, error_type) in ages.items()
+            if error_type == wanted and age <= DAY
+        )
         for wanted in ("lost", "poison")
     )
     return _Failed(lost, poison, sum(age <= HOUR for age, _ in ages.values()))
 
 
 def _ask_good(queue: str, failures: int) -> Command:
-    """Return the command that tells which task is the last of so many complete ones that the failures are too many."""
+    """Return the command that tells which task is the last of so many complete ones that the
+    failures are too many.
+    """
     return ("LINDEX", keys.complete(queue), (SHARE - 1) * failures - 1)
 
 
 def _last(
     redis: Redis, last_good: Mapping[str, str | None], running: Sequence[Task], now: float
 ) -> tuple[set[str], dict[str, float], dict[str, Durations]]:
-    """Return in which queues too many fail, when tasks have last printed something, and how long others ran: one round trip.
+    """Return in which queues too many fail, when tasks have last printed something, and how long
+    others ran: one round trip.
 
-    last_good: by queue, the complete task that must have ended within the hour, or they are too many; None: none is there.
+    last_good: by queue, the complete task that must have ended within the hour, or they are too
+        many; None: none is there.
     running: tasks, those that run longest first.
     """
-    queues = list(dict.fromkeys(task.queue for task in running if task.queue is not None))[:MAX_RUNNING_QUEUES]
+    queues = list(dict.fromkeys(task.queue for task in running if task.queue is not None))[
+        :MAX_RUNNING_QUEUES
+    ]
     running = running[:MAX_TALKING]
     there = {queue: task_id for queue, task_id in last_good.items() if task_id is not None}
-    asked: list[Command] = [("HMGET", keys.task(task_id), "finished", "updated") for task_id in there.values()]
+    asked: list[Command] = [
+        ("HMGET", keys.task(task_id), "finished", "updated") for task_id in there.values()
+    ]
     asked += [ask_printed(task.id) for task in running]
     asked += [command for queue in queues for command in ask_usual(queue, now)]
     replies = redis.read(*asked) if asked else []
     ended = zip(there, replies, strict=False)
-    good = {queue for queue, (finished, updated) in ended if now - _seconds(finished or updated) <= HOUR}
+    good = {
+        queue for queue, (finished, updated) in ended if now - _seconds(finished or updated) <= HOUR
+    }
     entries = zip(running, replies[len(there) :], strict=False)
-    printed = {task.id: at for task, found in entries if (at := printed_at(found, task.attempt)) is not None}
+    printed = {
+        task.id: at
+        for task, found in entries
+        if (at := printed_at(found, task.attempt)) is not None
+    }
     days = iter(replies[len(there) + len(running) :])
     ran = {queue: take_ran([next(days) for _ in range(USUAL_DAYS)]) for queue in queues}
     return last_good.keys() - good, printed, ran
@@ -286,7 +355,9 @@ def _line(
     tasks: Mapping[str, Task],
     now: float,
 ) -> Line:
-    running = sum(tasks[task_id].status == "started" for task_id in started_ids(known.members.started))
+    running = sum(
+        tasks[task_id].status == "started" for task_id in started_ids(known.members.started)
+    )
     held = {task_id for node in nodes for task_id in node.held}
     since, first = _oldest(known, waits, tasks)
     *pause, limit = known.settings
@@ -326,10 +397,18 @@ def _runnable(line: Line, waits: Sequence[Waits], held: Mapping[str, int]) -> in
     return max(min(able, room), 0)
 
 
-def _oldest(known: _Known, waits: Sequence[Waits], tasks: Mapping[str, Task]) -> tuple[float | None, str | None]:
-    """Return since when the oldest of the next NEXT tasks of each line has been pending, and its id."""
+def _oldest(
+    known: _Known, waits: Sequence[Waits], tasks: Mapping[str, Task]
+) -> tuple[float | None, str | None]:
+    """Return since when the oldest of the next NEXT tasks of each line has been pending, and its
+    id.
+    """
     # Not only the very next one: a younger task may have been put first.
-    firsts = [tasks[task_id] for task_id in (*known.head, *_firsts(waits)) if tasks[task_id].status == "pending"]
+    firsts = [
+        tasks[task_id]
+        for task_id in (*known.head, *_firsts(waits))
+        if tasks[task_id].status == "pending"
+    ]
     found = [(since, task.id) for task in firsts if (since := entered(task)) is not None]
     return min(found, default=(None, None))
 
@@ -337,5 +416,5 @@ def _oldest(known: _Known, waits: Sequence[Waits], tasks: Mapping[str, Task]) ->
 def _seconds(text: str | None) -> float:
     try:
         return float(text or 0.0)
-    except ValueError:                                 # by another program's grace
+    except ValueError:  # by another program's grace
         return 0.0

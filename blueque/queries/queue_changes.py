@@ -1,8 +1,9 @@
 """Lookout: sees at once when a queue gets work or a scheduled task, without asking all the time.
 
-It reads over a connection of its own that has CLIENT TRACKING on: Redis itself says which of the keys it read has changed
-since. So an idle Redis is left in peace, and a 1.0.0 producer, which wakes nobody, is noticed in milliseconds. Where there
-is no tracking (TLS through redis-py, a proxy, an ACL without +client|tracking) it has to be asked again each second.
+It reads over a connection of its own that has CLIENT TRACKING on: Redis itself says which of the
+keys it read has changed since. So an idle Redis is left in peace, and a 1.0.0 producer, which wakes
+nobody, is noticed in milliseconds. Where there is no tracking (TLS through redis-py, a proxy, an
+ACL without +client|tracking) it has to be asked again each second.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from blueque.connection.tracking import Tracking
 from blueque.errors import RedisRefused
 from blueque.model import keys
 
-BATCH = 500                                            # queues that are looked at in one write
+BATCH = 500  # queues that are looked at in one write
 
 
 class View(NamedTuple):
@@ -32,7 +33,8 @@ class View(NamedTuple):
 
 
 class Lookout:
-    """Watches all queues of one Redis. `views` is what it saw last; `fileno()` is readable when there is news.
+    """Watches all queues of one Redis. `views` is what it saw last; `fileno()` is readable when
+    there is news.
 
     listeners: how many each queue has, as `blueque_queues` counts them.
     """
@@ -51,7 +53,9 @@ class Lookout:
         return self._tracking.fileno()
 
     def has_news(self) -> bool:
-        """Tell whether there is news that came along with something else, so that `fileno()` will not show it."""
+        """Tell whether there is news that came along with something else, so that `fileno()` will
+        not show it.
+        """
         return self._tracking.has_news()
 
     def look_again_at(self, queue: str) -> None:
@@ -59,7 +63,9 @@ class Lookout:
         self._stale.add(queue)
 
     def refresh(self, whole: bool = False) -> set[str]:
-        """Look at what has changed, or at everything; return the queues that were looked at. Raises RedisAway."""
+        """Look at what has changed, or at everything; return the queues that were looked at. Raises
+        RedisAway.
+        """
         try:
             return self._refresh(whole)
         except BaseException:
@@ -83,7 +89,9 @@ class Lookout:
             raise_refusal(replies)
             self.listeners = _scores(replies[0])
             stale |= set(self.listeners) - set(self.views)
-            self.views = {queue: view for queue, view in self.views.items() if queue in self.listeners}
+            self.views = {
+                queue: view for queue, view in self.views.items() if queue in self.listeners
+            }
         for queues in batches(sorted(stale), BATCH):
             self._read(connection, queues)
         return stale
@@ -105,7 +113,9 @@ class Lookout:
         ]
         replies = exchange(connection, commands)
         for queue, exists, first in zip(queues, replies[::2], replies[1::2], strict=True):
-            refusal = next((reply for reply in (exists, first) if isinstance(reply, RedisRefused)), None)
+            refusal = next(
+                (reply for reply in (exists, first) if isinstance(reply, RedisRefused)), None
+            )
             if refusal is not None:
                 self.views[queue] = View(refusal=refusal.answer)
             else:
@@ -124,6 +134,10 @@ def _watched(queue: str) -> tuple[str, ...]:
 
 
 def _scores(reply: list[Any]) -> dict[str, float]:
-    """Return the members of a range and their scores: RESP2 answers [member, score, ...], RESP3 [[member, score], ...]."""
-    pairs = reply if reply and isinstance(reply[0], list) else zip(reply[::2], reply[1::2], strict=True)
+    """Return the members of a range and their scores: RESP2 answers [member, score, ...], RESP3
+    [[member, score], ...].
+    """
+    pairs = (
+        reply if reply and isinstance(reply[0], list) else zip(reply[::2], reply[1::2], strict=True)
+    )
     return {member: float(score) for member, score in pairs}

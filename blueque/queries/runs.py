@@ -8,7 +8,8 @@ from blueque.model.run import Record, parse
 
 
 def load(redis: Redis, queue: str, run: str) -> Record | None:
-    """Return what is known of one run, with how many chunks are `staged` and `unpublished`; None: nothing is.
+    """Return what is known of one run, with how many chunks are `staged` and `unpublished`; None:
+    nothing is.
 
     moved: when it was last opened, or put into.
     """
@@ -40,19 +41,32 @@ def unpublished_chunks(redis: Redis, queue: str, run: str) -> list[str]:
 
 
 def _load(redis: Redis, queue: str, names: list[str]) -> list[Record]:
-    replies = redis.read(*[
-        command for name in names for command in (
-            ("HGETALL", keys.run(queue, name)), ("ZCARD", keys.staging(queue, name)), ("LLEN", keys.manifest(queue, name)),
-            ("ZSCORE", keys.runs(queue), name),
-        )
-    ])
+    replies = redis.read(
+        *[
+            command
+            for name in names
+            for command in (
+                ("HGETALL", keys.run(queue, name)),
+                ("ZCARD", keys.staging(queue, name)),
+                ("LLEN", keys.manifest(queue, name)),
+                ("ZSCORE", keys.runs(queue), name),
+            )
+        ]
+    )
     records = []
     for name, fields, staged, unpublished, moved in zip(
         names, replies[::4], replies[1::4], replies[2::4], replies[3::4], strict=True
     ):
         record = parse(as_hash(fields))
-        if not record and staged:                      # it has expired
+        if not record and staged:  # it has expired
             record = {"run": name, "queue": queue, "state": "committed"}
         if record.get("queue") == queue:
-            records.append({**record, "staged": staged, "unpublished": unpublished, "moved": float(moved or 0.0)})
+            records.append(
+                {
+                    **record,
+                    "staged": staged,
+                    "unpublished": unpublished,
+                    "moved": float(moved or 0.0),
+                }
+            )
     return records

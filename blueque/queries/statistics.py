@@ -1,9 +1,11 @@
-"""Statistics: how many tasks of a queue waited, ran and failed on which days, and for how long, as Redis has counted it.
+"""Statistics: how many tasks of a queue waited, ran and failed on which days, and for how long, as
+Redis has counted it.
 
-The numbers are those that the transitions left: docs/protocol.md, "Events". Counts, means and standard deviations are
-exact; quantiles are estimates, for only buckets are kept: each is right to the width of its bucket, a second up to a
-minute, a minute up to an hour, an hour up to a day. Mean and deviation bound them further: tasks that all run for 7 ms fill
-the bucket of the first second, and yet their quantiles are 7 ms.
+The numbers are those that the transitions left: docs/protocol.md, "Events". Counts, means and
+standard deviations are exact; quantiles are estimates, for only buckets are kept: each is right to
+the width of its bucket, a second up to a minute, a minute up to an hour, an hour up to a day. Mean
+and deviation bound them further: tasks that all run for 7 ms fill the bucket of the first second,
+    and yet their quantiles are 7 ms.
 """
 
 from __future__ import annotations
@@ -26,13 +28,14 @@ Name = TypeVar("Name")
 Amount = TypeVar("Amount", int, float)
 
 DAY = 86400
-MOST_DAYS = 3660                                       # that can be asked for
-USUAL_DAYS = 7                                         # of which is told what is usual
-LEAST = 5                                              # runs that are needed for it
-TAIL, LEAST_OF_TAIL = 0.95, 20                         # the share of runs that are no longer than what is long, and as many
-AT_ONCE = 500                                          # hashes that are read in one round trip
+MOST_DAYS = 3660  # that can be asked for
+USUAL_DAYS = 7  # of which is told what is usual
+LEAST = 5  # runs that are needed for it
+# the share of runs that are no longer than what is long, and as many
+TAIL, LEAST_OF_TAIL = 0.95, 20
+AT_ONCE = 500  # hashes that are read in one round trip
 
-_BEYOND = 1e100                                        # no sum of ours comes so far; those of another program might
+_BEYOND = 1e100  # no sum of ours comes so far; those of another program might
 
 _NUMBERS = {name: number for number, name in enumerate(histogram.NAMES)}
 
@@ -40,8 +43,9 @@ _NUMBERS = {name: number for number, name in enumerate(histogram.NAMES)}
 class Durations(NamedTuple):
     """How long something took.
 
-    counted: how often. mean, deviation: in seconds, the standard deviation; None: it did not happen, or, of `totals`, the
-    squares are not kept. buckets: how often by number of bucket, see histogram.py.
+    counted: how often. mean, deviation: in seconds, the standard deviation; None: it did not
+    happen, or, of `totals`, the squares are not kept. buckets: how often by number of bucket, see
+    histogram.py.
     """
 
     counted: int
@@ -50,7 +54,8 @@ class Durations(NamedTuple):
     buckets: Mapping[int, int]
 
     def quantile(self, share: float) -> float | None:
-        """Return the duration that this share did not exceed, in seconds, estimated from the buckets; None: no count.
+        """Return the duration that this share did not exceed, in seconds, estimated from the
+        buckets; None: no count.
 
         It is within what the mean and the deviation allow, and never more than `longest`.
         """
@@ -58,17 +63,22 @@ class Durations(NamedTuple):
 
     @property
     def longest(self) -> float | None:
-        """What the longest did not exceed, in seconds: the end of its bucket, or less by the mean and the deviation."""
+        """What the longest did not exceed, in seconds: the end of its bucket, or less by the mean
+        and the deviation.
+        """
         if not self.buckets:
             return None
         last = max(self.buckets)
         return max(min(histogram.end(last), self._most(1.0)), histogram.start(last))
 
     def _most(self, share: float) -> float:
-        """Return what the quantile can be at most, by Cantelli's inequality, or by Markov's without a deviation."""
+        """Return what the quantile can be at most, by Cantelli's inequality, or by Markov's without
+        a deviation.
+        """
         if self.mean is None:
             return math.inf
-        rest = max(1 - share, 1 / self.counted)        # at least this share is not shorter than the quantile
+        # at least this share is not shorter than the quantile
+        rest = max(1 - share, 1 / self.counted)
         if self.deviation is None:
             return self.mean / rest
         return self.mean + self.deviation * math.sqrt(1 / rest - 1)
@@ -81,9 +91,11 @@ class Durations(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """What was counted in a queue. events: how often each happened, as in docs/protocol.md, "Events".
+    """What was counted in a queue. events: how often each happened, as in docs/protocol.md,
+    "Events".
 
-    errors: failed attempts by error type, whether another followed or not. seconds, squares: sums of what each event took.
+    errors: failed attempts by error type, whether another followed or not. seconds, squares: sums
+        of what each event took.
     buckets: how often each event took how long, by number of bucket.
     """
 
@@ -113,7 +125,9 @@ class Numbers(NamedTuple):
 
     @property
     def lost(self) -> int:
-        """How many attempts ended because nobody was left who could: those that are tried again, and those that are not."""
+        """How many attempts ended because nobody was left who could: those that are tried again,
+        and those that are not.
+        """
         return sum(self.errors.get(kind, 0) for kind in LOST)
 
     @property
@@ -124,7 +138,9 @@ class Numbers(NamedTuple):
 
     @property
     def waiting(self) -> Durations:
-        """How long tasks were in line until a listener took them, without the time until they were due."""
+        """How long tasks were in line until a listener took them, without the time until they were
+        due.
+        """
         return self.durations("reserved")
 
     @property
@@ -133,7 +149,9 @@ class Numbers(NamedTuple):
         return self.durations("complete")
 
     def durations(self, event: str) -> Durations:
-        """Return how long that took which ended with such an event: `reserved`, `complete`, `failed`, `cancelled`."""
+        """Return how long that took which ended with such an event: `reserved`, `complete`,
+        `failed`, `cancelled`.
+        """
         buckets = self.buckets.get(event, {})
         count = sum(buckets.values())
         if not count:
@@ -144,7 +162,9 @@ class Numbers(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """The numbers of a queue: `days` by day in UTC, as 2026-11-22, the oldest first, those included that have none."""
+    """The numbers of a queue: `days` by day in UTC, as 2026-11-22, the oldest first, those included
+    that have none.
+    """
 
     queue: str
     days: Mapping[str, Numbers]
@@ -152,14 +172,19 @@ class Statistics(NamedTuple):
 
 
 class Usual(NamedTuple):
-    """A quarter of the tasks of a queue ran for less than `low` seconds, and a quarter for more than `high`: estimates."""
+    """A quarter of the tasks of a queue ran for less than `low` seconds, and a quarter for more
+    than `high`: estimates.
+    """
 
     low: float
     high: float
 
 
-def load(redis: Redis, queues: Sequence[str], days: int, now: float | None = None) -> list[Statistics]:
-    """Return the numbers of these queues for so many days, the last of which is today: in UTC, by the clock of Redis.
+def load(
+    redis: Redis, queues: Sequence[str], days: int, now: float | None = None
+) -> list[Statistics]:
+    """Return the numbers of these queues for so many days, the last of which is today: in UTC, by
+    the clock of Redis.
 
     One round trip for the time, if it is not given, and one for each 500 days of a queue.
     """
@@ -171,7 +196,10 @@ def load(redis: Redis, queues: Sequence[str], days: int, now: float | None = Non
     found = _hashes(redis, [keys.stats(queue, name) for queue in queues for name in names])
     statistics = []
     for queue in queues:
-        by_day = {name: read_numbers(fields) for name, fields in zip(names, islice(found, days), strict=True)}
+        by_day = {
+            name: read_numbers(fields)
+            for name, fields in zip(names, islice(found, days), strict=True)
+        }
         statistics.append(Statistics(queue, by_day, total(by_day.values())))
     return statistics
 
@@ -199,7 +227,9 @@ def take_ran(replies: Iterable[Sequence[str]]) -> Durations:
 def usual(ran: Durations) -> Usual | None:
     """Return how long the middle half ran; None: too few have."""
     low, high = ran.quantile(0.25), ran.quantile(0.75)
-    return Usual(low, high) if ran.counted >= LEAST and low is not None and high is not None else None
+    return (
+        Usual(low, high) if ran.counted >= LEAST and low is not None and high is not None else None
+    )
 
 
 def tail(ran: Durations) -> float | None:
@@ -237,8 +267,10 @@ def total(some: Iterable[Numbers]) -> Numbers:
     parts = [*some]
     events = {event for part in parts for event in part.buckets}
     return Numbers(
-        _sums(part.events for part in parts), _sums(part.errors for part in parts),
-        _sums(part.seconds for part in parts), _sums(part.squares for part in parts),
+        _sums(part.events for part in parts),
+        _sums(part.errors for part in parts),
+        _sums(part.seconds for part in parts),
+        _sums(part.squares for part in parts),
         {event: _sums(part.buckets.get(event, {}) for part in parts) for event in events},
     )
 

@@ -1,7 +1,7 @@
 """Watcher: sees tasks end, whoever ends them, without asking all the time.
 
-Redis says when the hash of one has changed, see `tracking`; of a task that runs this is about once a second, so only its
-status is read then. Where there is no tracking all are looked at each second.
+Redis says when the hash of one has changed, see `tracking`; of a task that runs this is about once
+a second, so only its status is read then. Where there is no tracking all are looked at each second.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from blueque.model.task import Task
 from blueque.system.outage import Trouble
 
 STATUSES_AT_ONCE = 1000
-TASKS_AT_ONCE = 100                                    # with their results
-PACE = 1.0                                             # seconds between two looks where there is no tracking
-COMES_BACK = 20.0                                      # seconds, two beats: a listener puts back what a Redis has lost
-PROOF = 10.0                                           # seconds of silence after which the connection has to prove itself
+TASKS_AT_ONCE = 100  # with their results
+PACE = 1.0  # seconds between two looks where there is no tracking
+COMES_BACK = 20.0  # seconds, two beats: a listener puts back what a Redis has lost
+PROOF = 10.0  # seconds of silence after which the connection has to prove itself
 
 
 class Watcher:
@@ -32,11 +32,15 @@ class Watcher:
     """
 
     def __init__(
-        self, connect: Callable[[], Connection], ids: Iterable[str], wait: Callable[..., Task] | None = None
+        self,
+        connect: Callable[[], Connection],
+        ids: Iterable[str],
+        wait: Callable[..., Task] | None = None,
     ) -> None:
         self.statuses: dict[str, str | None] = dict.fromkeys(ids)
         self.has_looked = False
-        self._missing: dict[str, float] = {}           # those that a listener had, and until when they may come back
+        # those that a listener had, and until when they may come back
+        self._missing: dict[str, float] = {}
         self._tracking, self._wait = Tracking(connect), wait
         self._by_key = {keys.task(task_id): task_id for task_id in self.statuses}
 
@@ -56,10 +60,16 @@ class Watcher:
             time.sleep(min(seconds, PACE))
             return
         connection, is_new = self._tracking.open()
-        if is_new or self._tracking.has_news() or connection.wait(min(seconds, PROOF)) or seconds < PROOF:
+        if (
+            is_new
+            or self._tracking.has_news()
+            or connection.wait(min(seconds, PROOF))
+            or seconds < PROOF
+        ):
             return
         try:
-            raise_refusal(exchange(connection, [("PING",)]))    # what is cut off without a word stays silent for ever
+            # what is cut off without a word stays silent for ever
+            raise_refusal(exchange(connection, [("PING",)]))
         except BaseException:
             self.close()
             raise
@@ -69,15 +79,28 @@ class Watcher:
 
     def _look(self) -> Iterator[Task]:
         connection, is_new = self._tracking.open()
-        changed = None if is_new or not self._tracking.is_tracking else connection.take_invalidated()
+        changed = (
+            None if is_new or not self._tracking.is_tracking else connection.take_invalidated()
+        )
         stale = [
-            task_id for task_id in (self.statuses if changed is None else {*map(self._by_key.get, changed), *self._missing})
+            task_id
+            for task_id in (
+                self.statuses
+                if changed is None
+                else {*map(self._by_key.get, changed), *self._missing}
+            )
             if task_id in self.statuses
         ]
         for ids in _pieces(stale, STATUSES_AT_ONCE):
-            statuses = exchange(connection, [("HGET", keys.task(task_id), "status") for task_id in ids])
+            statuses = exchange(
+                connection, [("HGET", keys.task(task_id), "status") for task_id in ids]
+            )
             raise_refusal(statuses)
-            ended = [task_id for task_id, status in zip(ids, statuses, strict=True) if self._note(task_id, status)]
+            ended = [
+                task_id
+                for task_id, status in zip(ids, statuses, strict=True)
+                if self._note(task_id, status)
+            ]
             for some in _pieces(ended, TASKS_AT_ONCE):
                 yield from self._load(connection, some)
         self.has_looked = True
@@ -93,7 +116,9 @@ class Watcher:
         return status in FINISHED
 
     def _may_come_back(self, task_id: str) -> bool:
-        """Tell whether a listener may have the task, and put it back: Redis may have lost it, as in a failover."""
+        """Tell whether a listener may have the task, and put it back: Redis may have lost it, as in
+        a failover.
+        """
         if self.statuses[task_id] not in HELD:
             return False
         return time.monotonic() < self._missing.setdefault(task_id, time.monotonic() + COMES_BACK)
@@ -103,16 +128,19 @@ class Watcher:
         raise_refusal(replies)
         for task_id, reply in zip(ids, replies, strict=True):
             task = Task(task_id, reply if isinstance(reply, dict) else as_hash(reply), self._wait)
-            if self._note(task_id, task.status):       # else somebody has put it in line again
+            if self._note(task_id, task.status):  # else somebody has put it in line again
                 del self.statuses[task_id]
                 yield task
 
 
 def ends(watcher: Watcher, patience: float, timeout: float | None) -> Iterator[Task]:
-    """Yield each of the tasks as it ends, and wait for the others meanwhile, whatever happens to Redis.
+    """Yield each of the tasks as it ends, and wait for the others meanwhile, whatever happens to
+    Redis.
 
-    patience: for so long, in seconds, the first look is tried again when Redis does not answer; after that, for ever.
-    Raises NoSuchTask, only after two beats if a listener had the task; WaitTimedOut; RedisAway before the first look only.
+    patience: for so long, in seconds, the first look is tried again when Redis does not answer;
+        after that, for ever.
+    Raises NoSuchTask, only after two beats if a listener had the task; WaitTimedOut; RedisAway
+    before the first look only.
     """
     deadline = math.inf if timeout is None else time.monotonic() + timeout
     first = Patience(patience if timeout is None else min(patience, timeout))

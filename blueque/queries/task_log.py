@@ -1,4 +1,6 @@
-"""The log of a task as it stands in Redis: the first lines of its last attempt, and the last ones of all."""
+"""The log of a task as it stands in Redis: the first lines of its last attempt, and the last ones
+of all.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,16 @@ from blueque.connection.redis import Command, Redis, as_hash
 from blueque.model import keys
 from blueque.model.log_line import OURS
 
-AT_ONCE = 1000                                         # entries that are read of a log at a time
+AT_ONCE = 1000  # entries that are read of a log at a time
 
 
 class LogLine(NamedTuple):
     """A line that a task has printed.
 
-    number: 1 is the first of the attempt, in both streams together. at: when its listener read it, in Unix seconds.
-    stream: stdout, stderr, or blueque: then it is a line of ours, of how the attempt has ended, or of where the task was.
+    number: 1 is the first of the attempt, in both streams together. at: when its listener read it,
+        in Unix seconds.
+    stream: stdout, stderr, or blueque: then it is a line of ours, of how the attempt has ended, or
+        of where the task was.
     """
 
     task: str
@@ -35,17 +39,21 @@ class Place(NamedTuple):
 
 
 def load(redis: Redis, task: str) -> tuple[list[LogLine], Place]:
-    """Return the lines that Redis has, in order, and the place behind them. Numbers tell where some are missing."""
+    """Return the lines that Redis has, in order, and the place behind them. Numbers tell where some
+    are missing.
+    """
     head, last = redis.read(
         ("XRANGE", keys.log_head(task), "-", "+"), ("XRANGE", keys.log(task), "-", "+")
     )
-    found = {(line.attempt, line.number): line for line in [*_lines(task, head), *_lines(task, last)]}
+    found = {
+        (line.attempt, line.number): line for line in [*_lines(task, head), *_lines(task, last)]
+    }
     return [found[place] for place in sorted(found)], Place(task, last[-1][0] if last else "0-0")
 
 
 class News(NamedTuple):
-    """What has come behind some places of logs, the places behind that, and of each task as of just before: its status, and
-    how far it was, in its own words.
+    """What has come behind some places of logs, the places behind that, and of each task as of just
+    before: its status, and how far it was, in its own words.
     """
 
     lines: list[LogLine]
@@ -56,19 +64,25 @@ class News(NamedTuple):
 
 def follow(redis: Redis, places: Sequence[Place]) -> News:
     """Return what has come since; one round trip."""
-    replies = redis.read(*[
-        command for place in places for command in (
-            ("HMGET", keys.task(place.task), "status", "progress"),
-            ("XRANGE", keys.log(place.task), f"({place.entry}", "+", "COUNT", AT_ONCE),
-        )
-    ])
+    replies = redis.read(
+        *[
+            command
+            for place in places
+            for command in (
+                ("HMGET", keys.task(place.task), "status", "progress"),
+                ("XRANGE", keys.log(place.task), f"({place.entry}", "+", "COUNT", AT_ONCE),
+            )
+        ]
+    )
     lines: list[LogLine] = []
     behind: list[Place] = []
     for place, entries in zip(places, replies[1::2], strict=True):
         lines += _lines(place.task, entries)
         behind.append(place._replace(entry=entries[-1][0]) if entries else place)
     known = {place.task: fields for place, fields in zip(places, replies[::2], strict=True)}
-    statuses, progress = ({task: fields[number] for task, fields in known.items()} for number in (0, 1))
+    statuses, progress = (
+        {task: fields[number] for task, fields in known.items()} for number in (0, 1)
+    )
     return News(lines, behind, statuses, progress)
 
 
@@ -89,7 +103,7 @@ def printed_at(entries: Sequence[Any], attempt: int | None) -> float | None:
     if fields.get("attempt") != str(attempt):
         return None
     if fields.get("stream") != OURS:
-        return int(entry.partition("-")[0]) / 1000     # by the clock of Redis
+        return int(entry.partition("-")[0]) / 1000  # by the clock of Redis
     try:
         return float(fields["printed"])
     except (KeyError, ValueError):
@@ -101,9 +115,16 @@ def _lines(task: str, entries: Sequence[Any]) -> list[LogLine]:
     for _, words in entries:
         fields = as_hash(words)
         try:
-            lines.append(LogLine(
-                task, int(fields["attempt"]), int(fields["line"]), float(fields["at"]), fields["stream"], fields["text"]
-            ))
-        except (KeyError, ValueError):                 # another program's
+            lines.append(
+                LogLine(
+                    task,
+                    int(fields["attempt"]),
+                    int(fields["line"]),
+                    float(fields["at"]),
+                    fields["stream"],
+                    fields["text"],
+                )
+            )
+        except (KeyError, ValueError):  # another program's
             continue
     return lines

@@ -10,7 +10,8 @@ from blueque.model.task import Task
 
 
 def load(redis: Redis, task_id: str, wait: Callable[..., Task] | None = None) -> Task:
-    """Return a snapshot of the task. An unknown id gives one whose attributes are all None, as in 1.0.0.
+    """Return a snapshot of the task. An unknown id gives one whose attributes are all None, as in
+    1.0.0.
 
     wait: what waits for it, if it shall know.
     """

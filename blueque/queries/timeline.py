@@ -14,12 +14,16 @@ if TYPE_CHECKING:
     from blueque.model.task import Task
     from blueque.queries.history import Event
 
-MOST_EVENTS = 10_000                                   # of a queue; it has few more
+MOST_EVENTS = 10_000  # of a queue; it has few more
 MOST_RUNNING = 1000
 QUEUES_AT_ONCE = 4
 # What ends a run, and what it is called then.
 ENDS = {
-    "complete": "complete", "failed": "failed", "retried": "failed", "cancelled": "cancelled", "released": "released",
+    "complete": "complete",
+    "failed": "failed",
+    "retried": "failed",
+    "cancelled": "cancelled",
+    "released": "released",
     "postponed": "released",
     "lost": "lost",
 }
@@ -29,7 +33,8 @@ _BEGINS = ("started", "restored", "reasserted")
 class Run(NamedTuple):
     """One attempt while its process ran.
 
-    node: the listener that watched over it last. began, ended: in Unix seconds; ended is None as long as it runs.
+    node: the listener that watched over it last. began, ended: in Unix seconds; ended is None as
+        long as it runs.
     outcome: complete, failed, cancelled, released, lost; None: it runs.
     """
 
@@ -45,7 +50,8 @@ class Run(NamedTuple):
 class Timeline(NamedTuple):
     """The runs that overlap a stretch of time, the earliest first.
 
-    since, until: of that stretch, by the clock of Redis. cut: the queues of which events at its beginning are gone.
+    since, until: of that stretch, by the clock of Redis. cut: the queues of which events at its
+        beginning are gone.
     has_more: more tasks run now than are in it.
     """
 
@@ -57,7 +63,9 @@ class Timeline(NamedTuple):
 
 
 def load(redis: Redis, queues: Sequence[str], seconds: float) -> Timeline:
-    """Return what ran in the last so many seconds: one round trip for 4 queues, and three for what runs now."""
+    """Return what ran in the last so many seconds: one round trip for 4 queues, and three for what
+    runs now.
+    """
     (time,) = redis.read(("TIME",))
     until = listing.to_seconds(time)
     since = until - seconds
@@ -65,9 +73,12 @@ def load(redis: Redis, queues: Sequence[str], seconds: float) -> Timeline:
     cut: list[str] = []
     for first in range(0, len(queues), QUEUES_AT_ONCE):
         some = queues[first : first + QUEUES_AT_ONCE]
-        replies = redis.read(*[
-            ("XREVRANGE", keys.events(queue), "+", int(since * 1000), "COUNT", MOST_EVENTS) for queue in some
-        ])
+        replies = redis.read(
+            *[
+                ("XREVRANGE", keys.events(queue), "+", int(since * 1000), "COUNT", MOST_EVENTS)
+                for queue in some
+            ]
+        )
         for queue, entries in zip(some, replies, strict=True):
             runs += over(history.parse(queue, reversed(entries)), since)
             if len(entries) >= MOST_EVENTS:
@@ -77,7 +88,9 @@ def load(redis: Redis, queues: Sequence[str], seconds: float) -> Timeline:
         running = listing.listing(redis, queues, ("started",), MOST_RUNNING, None)
         runs += [_running(task) for task in running.tasks]
         has_more = running.has_more
-    return Timeline(since, until, sorted(runs, key=lambda run: (run.began, run.task)), cut, has_more)
+    return Timeline(
+        since, until, sorted(runs, key=lambda run: (run.began, run.task)), cut, has_more
+    )
 
 
 def over(events: Iterable[Event], since: float) -> list[Run]:
@@ -93,7 +106,7 @@ def over(events: Iterable[Event], since: float) -> list[Run]:
             begun[its] = event.by or "", began
         elif event.event in ENDS:
             began = _began(event, since) if began is None else began
-            if began is not None:                      # else it ended before it had started
+            if began is not None:  # else it ended before it had started
                 is_lost = event.facts.get("error_type") in LOST
                 outcome = "lost" if is_lost else ENDS[event.event]
                 found.append(Run(*its, event.queue or "", node, began, event.at, outcome))
@@ -109,7 +122,7 @@ def _began(event: Event, since: float) -> float | None:
     try:
         if began is not None:
             return float(began)
-    except (TypeError, ValueError):                    # another program's
+    except (TypeError, ValueError):  # another program's
         pass
     return since if event.event in ("lost", "released") else None
 

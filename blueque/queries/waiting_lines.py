@@ -1,4 +1,6 @@
-"""What waits in all the lines of many queues: how much it is, what comes next, and what fits none of their listeners."""
+"""What waits in all the lines of many queues: how much it is, what comes next, and what fits none
+of their listeners.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,11 @@ if TYPE_CHECKING:
     from blueque.connection.redis import Command
     from blueque.model.task import Task
 
-MAX_LINES = 10_000                                     # of a queue that are counted: those of the highest priority
-MAX_HEADS = 100                                        # of these whose first tasks are looked at
-NEXT = 3                                               # first tasks of a line that are looked at
+MAX_LINES = 10_000  # of a queue that are counted: those of the highest priority
+MAX_HEADS = 100  # of these whose first tasks are looked at
+NEXT = 3  # first tasks of a line that are looked at
 
-Names = Mapping[str, Sequence[str]]                    # of lines besides the default one, by queue
+Names = Mapping[str, Sequence[str]]  # of lines besides the default one, by queue
 
 
 class Pause(NamedTuple):
@@ -59,20 +61,27 @@ def pause_of(paused: str | None, by: str | None, reason: str | None) -> Pause | 
         return None
     try:
         return Pause(float(paused), by, reason)
-    except ValueError:                                 # by another program's grace
+    except ValueError:  # by another program's grace
         return Pause(None, by, reason)
 
 
 def ask_names(queue: str, most: int = MAX_LINES) -> Command:
-    """Return the command that tells which lines a queue has besides the default one, the highest priority first."""
+    """Return the command that tells which lines a queue has besides the default one, the highest
+    priority first.
+    """
     return ("ZRANGE", keys.lines(queue), 0, most - 1, "REV")
 
 
 def ask_lengths(names: Names) -> list[Command]:
     """Return the commands that tell what waits in these lines."""
     return [
-        command for queue, some in names.items() for name in some
-        for command in (("LLEN", keys.line(queue, name)), ("LRANGE", keys.line(queue, name), -NEXT, -1))
+        command
+        for queue, some in names.items()
+        for name in some
+        for command in (
+            ("LLEN", keys.line(queue, name)),
+            ("LRANGE", keys.line(queue, name), -NEXT, -1),
+        )
     ]
 
 
@@ -87,7 +96,9 @@ def take_lengths(names: Names, replies: Iterable[Any]) -> dict[str, list[Waits]]
 
 
 def misfits(lines: Iterable[Waits], nodes: Sequence[Node]) -> tuple[Misfit, ...]:
-    """Return the lines whose tasks none of the listeners of the queue could ever run, if there are any listeners."""
+    """Return the lines whose tasks none of the listeners of the queue could ever run, if there are
+    any listeners.
+    """
     able = [node for node in nodes if node.state in LOOKS_AT_LINES]
     has = {node.resources or "" for node in able}
     totals = [dict((parse_needs(text) or Needs()).resources) for text in has]
@@ -95,20 +106,29 @@ def misfits(lines: Iterable[Waits], nodes: Sequence[Node]) -> tuple[Misfit, ...]
     for line in lines:
         needs = needs_of(line.line)
         if totals and needs is not None and lacking(needs, totals) is not None:
-            found.append(Misfit(line.line, line.length, write_needs(dict(needs.resources)), line.first))
+            found.append(
+                Misfit(line.line, line.length, write_needs(dict(needs.resources)), line.first)
+            )
     return tuple(found)
 
 
 def lacking(needs: Needs, nodes: Sequence[Mapping[str, int]]) -> str | None:
-    """Return the name of a resource that keeps tasks from ever running on any of these nodes; None: one has enough."""
-    if not needs.resources or any(all(has.get(name, 0) >= amount for name, amount in needs.resources) for has in nodes):
+    """Return the name of a resource that keeps tasks from ever running on any of these nodes; None:
+    one has enough.
+    """
+    if not needs.resources or any(
+        all(has.get(name, 0) >= amount for name, amount in needs.resources) for has in nodes
+    ):
         return None
-    short = [name for name, amount in needs.resources if all(has.get(name, 0) < amount for has in nodes)]
-    return next(iter(short), needs.resources[0][0])    # each may be somewhere, and not together
+    short = [
+        name for name, amount in needs.resources if all(has.get(name, 0) < amount for has in nodes)
+    ]
+    return next(iter(short), needs.resources[0][0])  # each may be somewhere, and not together
 
 
 def waiting_since(task: Task) -> float | None:
-    """Return since when a pending task has been in line. Another priority, place or queue does not change that.
+    """Return since when a pending task has been in line. Another priority, place or queue does not
+    change that.
 
     It did not wait for an `eta` that is later than its last change: it was put in line before.
     """
@@ -127,7 +147,8 @@ def lock_of(line: str) -> str | None:
 def runnable(lines: Iterable[Waits], unfit: Iterable[Misfit], held: Mapping[str, int]) -> int:
     """Return how many tasks in these lines could start now, as far as their needs go.
 
-    unfit: the lines whose tasks fit none of the listeners. held: how many tasks hold each lock that the lines name.
+    unfit: the lines whose tasks fit none of the listeners. held: how many tasks hold each lock that
+        the lines name.
     """
     left_out = {misfit.line for misfit in unfit}
     count, behind_locks, places = 0, dict[str, int](), dict[str, int]()
@@ -139,7 +160,9 @@ def runnable(lines: Iterable[Waits], unfit: Iterable[Misfit], held: Mapping[str,
             count += line.length
         else:
             behind_locks[needs.lock] = behind_locks.get(needs.lock, 0) + line.length
-            places[needs.lock] = max(places.get(needs.lock, 0), needs.limit - held.get(needs.lock, 0))
+            places[needs.lock] = max(
+                places.get(needs.lock, 0), needs.limit - held.get(needs.lock, 0)
+            )
     return count + sum(min(waiting, places[lock]) for lock, waiting in behind_locks.items())
 
 
@@ -152,14 +175,24 @@ def in_turn(lines: Mapping[tuple[str, str], Sequence[Task]]) -> list[Task]:
     queues: dict[str, list[Task]] = {}
     for priority in sorted({priority_of(line) for _, line in lines}, reverse=True):
         for queue in {queue for queue, _ in lines}:
-            equals = [some for (its, line), some in lines.items() if its == queue and priority_of(line) == priority]
-            queues.setdefault(queue, []).extend(heapq.merge(*equals, key=lambda task: task.created or 0.0))
+            equals = [
+                some
+                for (its, line), some in lines.items()
+                if its == queue and priority_of(line) == priority
+            ]
+            queues.setdefault(queue, []).extend(
+                heapq.merge(*equals, key=lambda task: task.created or 0.0)
+            )
     return list(heapq.merge(*queues.values(), key=lambda task: waiting_since(task) or 0.0))
 
 
 def ask_ids(names: Names, most: int) -> list[Command]:
     """Return the commands that tell the next tasks of these lines, so many of each; see `take_ids`."""
-    return [("LRANGE", keys.line(queue, name), -most, -1) for queue, some in names.items() for name in some]
+    return [
+        ("LRANGE", keys.line(queue, name), -most, -1)
+        for queue, some in names.items()
+        for name in some
+    ]
 
 
 def take_ids(names: Names, replies: Iterable[list[str]]) -> dict[tuple[str, str], list[str]]:

@@ -1,4 +1,6 @@
-"""The inquiry: everything that bears on why one task does not run, in six round trips. `why` makes sentences of it."""
+"""The inquiry: everything that bears on why one task does not run, in six round trips. `why` makes
+sentences of it.
+"""
 
 from __future__ import annotations
 
@@ -18,19 +20,21 @@ from blueque.queries.waiting_lines import Pause, pause_of
 if TYPE_CHECKING:
     from blueque.connection.redis import Command, Redis
 
-FARTHEST = 10_000                                      # from the front of its line a task is looked for
-MAX_LINES = 1000                                       # of the highest priority that are counted
-MAX_HOLDERS = 100                                      # of a lock, or of the places of a queue, that are looked at
-MAX_QUEUES = 1000                                      # whose listeners may share a node: those with the most of them
+FARTHEST = 10_000  # from the front of its line a task is looked for
+MAX_LINES = 1000  # of the highest priority that are counted
+MAX_HOLDERS = 100  # of a lock, or of the places of a queue, that are looked at
+MAX_QUEUES = 1000  # whose listeners may share a node: those with the most of them
 
 
 class Inquiry(NamedTuple):
     """A task and its circumstances at one instant.
 
     line: in which it waits, or would. needs: what it needs; None: nobody understands it.
-    before: how many are ahead of it in its line; None: it is not there, or further back than FARTHEST.
-    length: of its line. higher, beside: how many wait in lines of higher priority, and in others of the same; not those
-    that wait for a lock. nodes: the listeners of its queue. others: those of other queues that share a node with these.
+    before: how many are ahead of it in its line; None: it is not there, or further back than
+        FARTHEST.
+    length: of its line. higher, beside: how many wait in lines of higher priority, and in others of
+    the same; not those that wait for a lock. nodes: the listeners of its queue. others: those of
+    other queues that share a node with these.
     holders: who holds its lock, counted: who counts as running in its queue, by id.
     tasks: those that are held and these, by id, with the fields in `survey.SHOWN`.
     staged: the state of its run, if the task is staged for that and nobody sees it yet; else None.
@@ -64,16 +68,28 @@ def inquire(redis: Redis, task_id: str) -> Inquiry:
     queue, line = task.queue or "", line_of(task.fields.get("priority"), task.fields.get("needs"))
     needs = needs_of(line)
     lock = needs.lock if needs is not None else None
-    (time, queues), members, place, lines, settings, held, (indexed, state), latest = read_groups(redis, [
-        [("TIME",), ("ZRANGE", keys.QUEUES, 0, MAX_QUEUES - 1, "REV")],
-        ask_members(queue), _ask_place(queue, line, task.id), _ask_lines(queue), _ask_settings(queue),
-        [("SRANDMEMBER", keys.counted(queue), MAX_HOLDERS)]
-        + ([("SRANDMEMBER", keys.lock(lock), MAX_HOLDERS)] if lock is not None else []),
-        [("ZSCORE", keys.tasks(queue), task.id), ("HGET", keys.run(queue, task.run or ""), "state")],
-        history.ask_latest(task.id) if task.status == "scheduled" else [],
-    ])
+    (time, queues), members, place, lines, settings, held, (indexed, state), latest = read_groups(
+        redis,
+        [
+            [("TIME",), ("ZRANGE", keys.QUEUES, 0, MAX_QUEUES - 1, "REV")],
+            ask_members(queue),
+            _ask_place(queue, line, task.id),
+            _ask_lines(queue),
+            _ask_settings(queue),
+            [("SRANDMEMBER", keys.counted(queue), MAX_HOLDERS)]
+            + ([("SRANDMEMBER", keys.lock(lock), MAX_HOLDERS)] if lock is not None else []),
+            [
+                ("ZSCORE", keys.tasks(queue), task.id),
+                ("HGET", keys.run(queue, task.run or ""), "state"),
+            ],
+            history.ask_latest(task.id) if task.status == "scheduled" else [],
+        ],
+    )
     now = listing.to_seconds(time)
-    known = {queue: Members(*members), **_members(redis, [name for name in queues if name != queue])}
+    known = {
+        queue: Members(*members),
+        **_members(redis, [name for name in queues if name != queue]),
+    }
     compared = _compared(line, lines[0])
     asked, days = _ask_lengths(queue, compared), ask_usual(queue, now) if is_quiet(task) else []
     every, replies = read_nodes_and(redis, known, now, [*asked, *days])
@@ -85,9 +101,24 @@ def inquire(redis: Redis, task_id: str) -> Inquiry:
     higher, beside = _count_others(line, compared, lengths, lines[1])
     ids = [*(one for node in (*nodes, *others) for one in node.held), *holders, *counted]
     return Inquiry(
-        task, now, line, needs, None if index is None else length - 1 - index, length, higher, beside, pause, room, nodes,
-        others, holders, counted, listing.shown(redis, ids) if ids else {},
-        (state or "unknown") if task.run is not None and indexed is None and task.attempt is None else None,
+        task,
+        now,
+        line,
+        needs,
+        None if index is None else length - 1 - index,
+        length,
+        higher,
+        beside,
+        pause,
+        room,
+        nodes,
+        others,
+        holders,
+        counted,
+        listing.shown(redis, ids) if ids else {},
+        (state or "unknown")
+        if task.run is not None and indexed is None and task.attempt is None
+        else None,
         take_usual(replies[len(asked) :]) if days else None,
         history.take_wish(task.id, latest),
     )
@@ -99,10 +130,14 @@ def _members(redis: Redis, queues: Sequence[str]) -> dict[str, Members]:
 
 
 def _sharing(every: Sequence[Node], queue: str) -> tuple[list[Node], list[Node]]:
-    """Return the listeners of the queue, and those of others that share the resources, or the process, of one of them."""
+    """Return the listeners of the queue, and those of others that share the resources, or the
+    process, of one of them.
+    """
     own = [node for node in every if node.queue == queue]
     ids, pools = {node.id for node in own}, {node.pool for node in own}
-    return own, [node for node in every if node.queue != queue and (node.id in ids or node.pool in pools)]
+    return own, [
+        node for node in every if node.queue != queue and (node.id in ids or node.pool in pools)
+    ]
 
 
 def _ask_place(queue: str, line: str, task: str) -> list[Command]:
@@ -135,15 +170,20 @@ def _compared(line: str, names: Sequence[str]) -> list[str]:
 
 
 def _ask_lengths(queue: str, names: Sequence[str]) -> list[Command]:
-    """Return the commands that tell how many wait in each line, and how many hold the lock that they need."""
+    """Return the commands that tell how many wait in each line, and how many hold the lock that
+    they need.
+    """
     locks = [(needs_of(name) or Needs()).lock or "" for name in names]
     return [
-        command for name, lock in zip(names, locks, strict=True)
+        command
+        for name, lock in zip(names, locks, strict=True)
         for command in (("LLEN", keys.line(queue, name)), ("SCARD", keys.lock(lock)))
     ]
 
 
-def _count_others(line: str, names: Sequence[str], lengths: Sequence[int], pending: int) -> tuple[int, int]:
+def _count_others(
+    line: str, names: Sequence[str], lengths: Sequence[int], pending: int
+) -> tuple[int, int]:
     """Return how many wait in lines of higher priority, and in others of the same."""
     counts = [(DEFAULT, pending)] if line != DEFAULT else []
     for name, length, holders in zip(names, lengths[::2], lengths[1::2], strict=True):

@@ -1,4 +1,6 @@
-"""Recoveries: one judge for several queues. It looks at all of them at once, as often as any of them needs it."""
+"""Recoveries: one judge for several queues. It looks at all of them at once, as often as any of
+them needs it.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,9 @@ class Recoveries:
     def __init__(self, redis: Redis, queues: Sequence[str]) -> None:
         self._redis, self._inspector = redis, Inspector(redis)
         self._judges = {queue: Recovery(redis, queue) for queue in queues}
-        self._refused: set[str] = set()                # queues that Redis would not show us, and that we have named
-        self._is_at_once = True                        # whether all can be looked at together
+        # queues that Redis would not show us, and that we have named
+        self._refused: set[str] = set()
+        self._is_at_once = True  # whether all can be looked at together
 
     def own(self, queue: str, node: str) -> None:
         """Know the listener on whose behalf we judge: its own registration is not judged."""
@@ -38,7 +41,9 @@ class Recoveries:
         return min(judge.rest for judge in self._judges.values())
 
     def step(self) -> list[Task]:
-        """Do what `Recovery.step` does, for all queues: three round trips while nothing happens, mostly one."""
+        """Do what `Recovery.step` does, for all queues: three round trips while nothing happens,
+        mostly one.
+        """
         if len(self._judges) == 1:
             (judge,) = self._judges.values()
             return judge.step()
@@ -69,7 +74,9 @@ class Recoveries:
         return [task for judge in judges for task in judge.judge(now)]
 
     def _look_one_by_one(self) -> list[Task]:
-        """Look at each queue by itself: a key of one is not what it should be, and the others are not to blame."""
+        """Look at each queue by itself: a key of one is not what it should be, and the others are
+        not to blame.
+        """
         orphans: list[Task] = []
         self._is_at_once = True
         for queue, judge in self._judges.items():

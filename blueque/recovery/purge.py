@@ -14,11 +14,12 @@ from blueque.tables import snapshot_reader
 
 log = logging.getLogger("blueque")
 
-AT_ONCE = 50                                           # WATCH gets slow with the square of their number
+AT_ONCE = 50  # WATCH gets slow with the square of their number
 
 
 def purge(redis: Redis, snapshot: Snapshot) -> Iterator[int]:
-    """Delete those tasks of a snapshot that still wait, or have ended, as they had then; yield how many are gone so far.
+    """Delete those tasks of a snapshot that still wait, or have ended, as they had then; yield how
+    many are gone so far.
 
     Raises SnapshotGone.
     """
@@ -32,5 +33,9 @@ def purge(redis: Redis, snapshot: Snapshot) -> Iterator[int]:
 def _purge(redis: Redis, piece: Slice, some: Sequence[str]) -> int:
     if piece.listed_as not in FINISHED:
         return protocol.purge(redis, piece.queue, some)
-    seen = [one for one in finished.seen(redis, Place(piece.listed_as, piece.queue), some) if one is not None]
+    seen = [
+        one
+        for one in finished.seen(redis, Place(piece.listed_as, piece.queue), some)
+        if one is not None
+    ]
     return protocol.prune(redis, piece.queue, piece.listed_as, seen) if seen else 0

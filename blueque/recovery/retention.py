@@ -1,4 +1,6 @@
-"""Retention: deletes finished tasks that have been kept long enough, or of which there are too many, some at a time."""
+"""Retention: deletes finished tasks that have been kept long enough, or of which there are too
+many, some at a time.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,12 @@ from blueque.queries import finished as ended
 
 log = logging.getLogger("blueque")
 
-AT_ONCE = 100                                          # of one list: WATCH gets slow with the square of their number
-COUNTED_AT_ONCE = 1000                                 # tasks that `count` looks at in one round trip
-LISTS_AT_ONCE = 300                                    # that one step looks at; of more, others have their turn next time
-REFUSED_PAUSE = 60.0                                   # seconds for which a queue that Redis refuses to serve is left alone
-SHARE = 0.2                                            # of our time at most, where there is a lot to delete
-SAY_EVERY = 60.0                                       # seconds between two lines of the log about the same list
+AT_ONCE = 100  # of one list: WATCH gets slow with the square of their number
+COUNTED_AT_ONCE = 1000  # tasks that `count` looks at in one round trip
+LISTS_AT_ONCE = 300  # that one step looks at; of more, others have their turn next time
+REFUSED_PAUSE = 60.0  # seconds for which a queue that Redis refuses to serve is left alone
+SHARE = 0.2  # of our time at most, where there is a lot to delete
+SAY_EVERY = 60.0  # seconds between two lines of the log about the same list
 
 
 class Retention:
@@ -37,20 +39,27 @@ class Retention:
         self._rules: dict[Place, Keep] = {}
         # How many at the end of a list are not to be deleted, and the last of them.
         self._passed: dict[Place, tuple[int, str | None]] = {}
-        self._quiet: dict[Place, tuple[str, float]] = {}     # the oldest id, and when the first that stays has ended
-        self._left_alone: dict[str, float] = {}        # queue -> until when, on the monotonic clock
-        self._next = 0                                 # the list with which the next step begins
+        # the oldest id, and when the first that stays has ended
+        self._quiet: dict[Place, tuple[str, float]] = {}
+        self._left_alone: dict[str, float] = {}  # queue -> until when, on the monotonic clock
+        self._next = 0  # the list with which the next step begins
         self.rest = 0.0
-        self._unsaid: Counter[Place] = Counter()       # how many of these nobody has read of
+        self._unsaid: Counter[Place] = Counter()  # how many of these nobody has read of
         self._say_at: dict[Place, float] = {}
-        self.deleted: Counter[Place] = Counter()       # how many, of each list
+        self.deleted: Counter[Place] = Counter()  # how many, of each list
         self.serve(rules)
 
     def serve(self, rules: Mapping[str, Mapping[str, Keep]]) -> None:
         """Go by these rules from the next step on."""
-        every = {Place(status, queue): keep for queue, its in rules.items() for status, keep in its.items()}
+        every = {
+            Place(status, queue): keep
+            for queue, its in rules.items()
+            for status, keep in its.items()
+        }
         self._rules = {place: keep for place, keep in every.items() if keep != Keep()}
-        self._passed = {place: known for place, known in self._passed.items() if place in self._rules}
+        self._passed = {
+            place: known for place, known in self._passed.items() if place in self._rules
+        }
         self._quiet = {place: known for place, known in self._quiet.items() if place in self._rules}
 
     @property
@@ -58,7 +67,9 @@ class Retention:
         return bool(self._rules)
 
     def step(self) -> bool:
-        """Delete what is to go, oldest first; return whether there may be more. One round trip while there is nothing."""
+        """Delete what is to go, oldest first; return whether there may be more. One round trip
+        while there is nothing.
+        """
         began = time.monotonic()
         is_more = self._step(self._turn())
         self.rest = (time.monotonic() - began) * (1 / SHARE - 1)
@@ -71,7 +82,9 @@ class Retention:
                 pass
 
     def count(self) -> Counter[Place]:
-        """Return how many tasks are to go, of each list that has some; look at each of them, and change nothing."""
+        """Return how many tasks are to go, of each list that has some; look at each of them, and
+        change nothing.
+        """
         found: Counter[Place] = Counter()
         for place, keep in self._rules.items():
             stock = ended.stock(self._redis, [place])
@@ -81,7 +94,9 @@ class Retention:
                 going = sum(1 for _ in _going(keep, stock.now, stock.lengths[place] - passed, some))
                 found[place] += going
                 passed += len(some)
-                if len(some) < COUNTED_AT_ONCE or going + sum(one is None for one in some) < len(some):
+                if len(some) < COUNTED_AT_ONCE or going + sum(one is None for one in some) < len(
+                    some
+                ):
                     break
         return +found
 
@@ -99,18 +114,28 @@ class Retention:
         try:
             # One clock for all: a wrong one here would delete everything.
             stock = ended.stock(self._redis, places)
-            busy = [place for place in places if place.queue not in stock.archiving and self._may_have_old(place, stock)]
-            oldest = ended.oldest(self._redis, {place: self._passed_now(place, stock) for place in busy}, AT_ONCE)
+            busy = [
+                place
+                for place in places
+                if place.queue not in stock.archiving and self._may_have_old(place, stock)
+            ]
+            oldest = ended.oldest(
+                self._redis, {place: self._passed_now(place, stock) for place in busy}, AT_ONCE
+            )
             left = [self._delete(place, oldest[place], stock) for place in busy]
         except RedisRefused as error:
             return self._apart(places, error)
         return any(left)
 
     def _apart(self, places: Sequence[Place], error: RedisRefused) -> bool:
-        """Serve queues one by one: what is wrong with one is not to keep the others from being served."""
+        """Serve queues one by one: what is wrong with one is not to keep the others from being
+        served.
+        """
         queues = list(dict.fromkeys(place.queue for place in places))
         if len(queues) > 1:
-            left = [self._step([place for place in places if place.queue == queue]) for queue in queues]
+            left = [
+                self._step([place for place in places if place.queue == queue]) for queue in queues
+            ]
             return any(left)
         log.debug("prune queue=%s: %s", queues[0], error)
         self._left_alone[queues[0]] = time.monotonic() + REFUSED_PAUSE
@@ -124,10 +149,14 @@ class Retention:
         if keep.newest is not None and length > keep.newest:
             stays.append(keep.spared)
         known, ended = self._quiet.get(place, ("", 0.0))
-        return bool(stays) and (known != oldest or ended + min(stays) < stock.now or min(stays) == 0.0)
+        return bool(stays) and (
+            known != oldest or ended + min(stays) < stock.now or min(stays) == 0.0
+        )
 
     def _passed_now(self, place: Place, stock: ended.Stock) -> int:
-        """Return how many to pass over: none once somebody has taken some of them away, else others would be."""
+        """Return how many to pass over: none once somebody has taken some of them away, else others
+        would be.
+        """
         passed, last = self._passed.get(place, (0, None))
         return passed if last == stock.oldest[place] else 0
 
@@ -136,7 +165,8 @@ class Retention:
         floors = dict(_going(keep, stock.now, stock.lengths[place] - passed, oldest))
         going, deleted = list(floors), self._prune(place, floors)
         self.deleted[place] += deleted
-        passed += sum(one is None for one in oldest)   # no task that has ended so; the doctor sees to it
+        # no task that has ended so; the doctor sees to it
+        passed += sum(one is None for one in oldest)
         following = next((one for one in oldest if one is not None and one not in going), None)
         self._say(place, deleted, is_all=following is not None)
         if following is None and oldest and len(going) == deleted:
@@ -144,18 +174,21 @@ class Retention:
             return True
         if following is not None and not going:
             self._quiet[place] = (stock.oldest[place] or "", following.at)
-        # Somebody may have seen to them by the next time. Who has found others deleting leaves it to them.
+        # Somebody may have seen to them by the next time. Who has found others deleting leaves it
+        # to them.
         self._passed.pop(place, None)
         return False
 
     def _prune(self, place: Place, floors: Mapping[Ended, int]) -> int:
-        """Delete tasks, the oldest first, each as long as the list does not become too short; return how many."""
+        """Delete tasks, the oldest first, each as long as the list does not become too short;
+        return how many.
+        """
         deleted = 0
         for floor in dict.fromkeys(floors.values()):
             some = [one for one, its in floors.items() if its == floor]
             gone = protocol.prune(self._redis, place.queue, place.kind, some, floor)
             deleted += gone
-            if gone < len(some):                       # what is counted may now be another
+            if gone < len(some):  # what is counted may now be another
                 break
         return deleted
 
@@ -165,13 +198,19 @@ class Retention:
         if self._unsaid[place] and (is_all or time.monotonic() >= self._say_at.get(place, 0.0)):
             log.info(
                 "prune queue=%s status=%s tasks=%d: kept as long as they are to be",
-                place.queue, place.kind, self._unsaid.pop(place),
+                place.queue,
+                place.kind,
+                self._unsaid.pop(place),
             )
             self._say_at[place] = time.monotonic() + SAY_EVERY
 
 
-def _going(keep: Keep, now: float, length: int, oldest: Iterable[Ended | None]) -> Iterator[tuple[Ended, int]]:
-    """Yield those that are to go, of the end of a list of this length, each with how short the list may become by it."""
+def _going(
+    keep: Keep, now: float, length: int, oldest: Iterable[Ended | None]
+) -> Iterator[tuple[Ended, int]]:
+    """Yield those that are to go, of the end of a list of this length, each with how short the list
+    may become by it.
+    """
     for place, one in enumerate(oldest):
         if length - place <= keep.least:
             return
@@ -179,7 +218,11 @@ def _going(keep: Keep, now: float, length: int, oldest: Iterable[Ended | None]) 
             continue
         if keep.age is not None and one.at < now - keep.age:
             yield one, keep.least
-        elif keep.newest is not None and length - place > keep.newest and (not keep.spared or one.at < now - keep.spared):
+        elif (
+            keep.newest is not None
+            and length - place > keep.newest
+            and (not keep.spared or one.at < now - keep.spared)
+        ):
             yield one, keep.newest
-        else:                                          # and those that come next have ended later
+        else:  # and those that come next have ended later
             return

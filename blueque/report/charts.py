@@ -9,9 +9,9 @@ from blueque.report.phrases import counted, day, share, span
 from blueque.report.scales import Bins, Counts, Days, Durations, Tick
 from blueque.report.summary import Group, Spread
 
-HEIGHT = 120                                           # pixels of a plot, without what is written below it
+HEIGHT = 120  # pixels of a plot, without what is written below it
 _LABELS = 20
-_WIDEST = 0.07                                         # share of the width that the bar of a day may take
+_WIDEST = 0.07  # share of the width that the bar of a day may take
 _TICKS = 5
 # What is drawn of a spread, and how it is called.
 _LINES: tuple[tuple[str, str, Callable[[Spread], float]], ...] = (
@@ -24,36 +24,55 @@ _LINES: tuple[tuple[str, str, Callable[[Spread], float]], ...] = (
 def throughput(name: str, title: str, groups: Sequence[Group]) -> str:
     """Return how many tasks ended each day, and how."""
     parts = {
-        "complete": [group.complete for group in groups], "cancelled": [group.cancelled for group in groups],
-        "failed": [group.failed for group in groups], "other": [group.others for group in groups],
+        "complete": [group.complete for group in groups],
+        "cancelled": [group.cancelled for group in groups],
+        "failed": [group.failed for group in groups],
+        "other": [group.others for group in groups],
     }
     everything = sum(group.n for group in groups)
     says = f"{everything / len(groups):,.0f} a day on average{_most(groups, lambda group: group.n)}"
-    return _bars(name, title, says if len(groups) > 1 else counted(everything, "task"), groups, parts)
+    return _bars(
+        name, title, says if len(groups) > 1 else counted(everything, "task"), groups, parts
+    )
 
 
 def failed(name: str, title: str, groups: Sequence[Group]) -> str:
     """Return how many tasks failed each day."""
     counts = [group.failed for group in groups]
     says = f"{sum(counts):,} in all{_most(groups, lambda group: group.failed)}"
-    return _bars(name, title, says, groups, {"failed": counts}) if any(counts) else figure(name, title, "none")
+    return (
+        _bars(name, title, says, groups, {"failed": counts})
+        if any(counts)
+        else figure(name, title, "none")
+    )
 
 
 def durations(name: str, title: str, spreads: Mapping[int, Spread], days: Days) -> str:
     """Return median, 90 % and 99 % by day on a logarithmic axis; a day without tasks is a gap."""
     if not spreads:
         return figure(name, title, "not known of any task")
-    scale = Durations([seconds for spread in spreads.values() for seconds in (spread.p50, spread.p99)])
+    scale = Durations(
+        [seconds for spread in spreads.values() for seconds in (spread.p50, spread.p99)]
+    )
     lines = []
     for kind, _, of in _LINES:
         values = {number: of(spread) for number, spread in spreads.items()}
         lines.append(svg.path(_line(values, days, scale), f"line {kind}"))
         lines.append(svg.path(_dots(values, days, scale), f"dot {kind}"))
-    tips = [_hit(days, number, _spread_tip(number, spread)) for number, spread in sorted(spreads.items())]
+    tips = [
+        _hit(days, number, _spread_tip(number, spread))
+        for number, spread in sorted(spreads.items())
+    ]
     low, high = (span(extreme(spread.p50 for spread in spreads.values())) for extreme in (min, max))
     says = f"median {low}" if low == high else f"daily median {low} to {high}"
     return figure(
-        name, title, says, *_across(scale.ticks()), *_below(days.ticks(_TICKS)), svg.stretched(HEIGHT, *lines), _hits(tips)
+        name,
+        title,
+        says,
+        *_across(scale.ticks()),
+        *_below(days.ticks(_TICKS)),
+        svg.stretched(HEIGHT, *lines),
+        _hits(tips),
     )
 
 
@@ -71,11 +90,21 @@ def run_times(name: str, title: str, counts: Mapping[int, int], spread: Spread |
         if count:
             bars.append(_bar(place / places, 1 / places, 0, scale.at(count), "complete bin", tip))
     says = f"median {span(spread.p50)}, 90 % within {span(spread.p90)}"
-    return figure(name, title, says, *_across(scale.ticks()), *_below(bins.ticks()), *bars, *_marks(bins, spread))
+    return figure(
+        name,
+        title,
+        says,
+        *_across(scale.ticks()),
+        *_below(bins.ticks()),
+        *bars,
+        *_marks(bins, spread),
+    )
 
 
 def range_bar(spread: Spread, scale: Durations) -> str:
-    """Return a small picture of a spread for a row of a table: median to 90 % thick, on to 99 % thin."""
+    """Return a small picture of a spread for a row of a table: median to 90 % thick, on to 99 %
+    thin.
+    """
     p50, p90, p99 = (scale.at(seconds) for seconds in (spread.p50, spread.p90, spread.p99))
     mark = svg.rect(min(max(p50 - 0.01, 0), 0.98), 1, 0.02, 12, "mark")
     thick = svg.rect(p50, 4, p90 - p50, 6, "thick") if p90 > p50 else ""
@@ -83,9 +112,17 @@ def range_bar(spread: Spread, scale: Durations) -> str:
 
 
 def figure(name: str, title: str, says: str, *content: str) -> str:
-    """Return a picture with its title and a sentence on what it shows; or only these, where there is nothing to draw."""
-    caption = svg.tag("figcaption", svg.tag("b", svg.text(title)), svg.tag("span", svg.text(says), title=says))
-    return svg.tag("figure", caption, svg.picture(name, title, says, HEIGHT + _LABELS, *content) if content else "")
+    """Return a picture with its title and a sentence on what it shows; or only these, where there
+    is nothing to draw.
+    """
+    caption = svg.tag(
+        "figcaption", svg.tag("b", svg.text(title)), svg.tag("span", svg.text(says), title=says)
+    )
+    return svg.tag(
+        "figure",
+        caption,
+        svg.picture(name, title, says, HEIGHT + _LABELS, *content) if content else "",
+    )
 
 
 def legend(outcomes: bool, lines: bool) -> str:
@@ -96,11 +133,15 @@ def legend(outcomes: bool, lines: bool) -> str:
             keys.append(svg.tag("span", svg.ornament("10", 10, svg.rect(0, 0, 1, 10, kind)), kind))
     if lines:
         for kind, said, _ in reversed(_LINES):
-            keys.append(svg.tag("span", svg.ornament("20", 10, svg.line(0, 5, 1, 5, f"line {kind}")), said))
+            keys.append(
+                svg.tag("span", svg.ornament("20", 10, svg.line(0, 5, 1, 5, f"line {kind}")), said)
+            )
     return svg.tag("p", *keys, class_="legend")
 
 
-def _bars(name: str, title: str, says: str, groups: Sequence[Group], parts: Mapping[str, Sequence[int]]) -> str:
+def _bars(
+    name: str, title: str, says: str, groups: Sequence[Group], parts: Mapping[str, Sequence[int]]
+) -> str:
     days = Days(groups[0].day or 0, groups[-1].day or 0)
     scale = Counts(max(sum(counts) for counts in zip(*parts.values(), strict=True)))
     width = min(0.8 / days.count, _WIDEST)
@@ -109,11 +150,21 @@ def _bars(name: str, title: str, says: str, groups: Sequence[Group], parts: Mapp
         number, low = group.day or 0, 0
         for kind, counts in parts.items():
             if counts[place]:
-                bars.append(_bar(days.at(number) - width / 2, width, scale.at(low), scale.at(counts[place]), kind))
+                bars.append(
+                    _bar(
+                        days.at(number) - width / 2,
+                        width,
+                        scale.at(low),
+                        scale.at(counts[place]),
+                        kind,
+                    )
+                )
             low += counts[place]
         told = [f"{counts[place]:,} {kind}" for kind, counts in parts.items() if counts[place]]
         tips.append(_hit(days, number, f"{day(number)}: {', '.join(told) or 'none'}"))
-    return figure(name, title, says, *_across(scale.ticks()), *_below(days.ticks(_TICKS)), *bars, _hits(tips))
+    return figure(
+        name, title, says, *_across(scale.ticks()), *_below(days.ticks(_TICKS)), *bars, _hits(tips)
+    )
 
 
 def _most(groups: Sequence[Group], of: Callable[[Group], int]) -> str:
@@ -122,7 +173,7 @@ def _most(groups: Sequence[Group], of: Callable[[Group], int]) -> str:
 
 
 def _bar(x: float, width: float, low: float, high: float, class_: str, tip: str = "") -> str:
-    height = max(high * HEIGHT, 1.0)                   # one of a million is seen as well
+    height = max(high * HEIGHT, 1.0)  # one of a million is seen as well
     return svg.rect(x, HEIGHT * (1 - low) - height, width, height, class_, tip)
 
 
@@ -158,7 +209,9 @@ def _spread_tip(number: int, spread: Spread) -> str:
 
 
 def _marks(bins: Bins, spread: Spread) -> Iterator[str]:
-    """Yield lines at the median and at 90 %, and what they are above the plot, unless one would lie upon the other."""
+    """Yield lines at the median and at 90 %, and what they are above the plot, unless one would lie
+    upon the other.
+    """
     p50, p90 = bins.at(spread.p50), bins.at(spread.p90)
     for at, said in ((p50, "median"), (p90, "90 %")):
         yield svg.line(at, -3, at, HEIGHT, "quantile")

@@ -1,4 +1,6 @@
-"""The page of a report: one HTML file that needs nothing beside it, on any screen, in light and dark, and on paper."""
+"""The page of a report: one HTML file that needs nothing beside it, on any screen, in light and
+dark, and on paper.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,9 @@ from blueque.report.style import STYLE
 from blueque.report.summary import Group, Spread, Summary
 from blueque.version import __version__
 
-_FIRST = 20                                            # queues that are listed at once
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"   # should a text ever get through, it can do nothing
+_FIRST = 20  # queues that are listed at once
+# should a text ever get through, it can do nothing
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 # Failure is not told by colour alone.
 _HATCH = (
     '<svg width="0" height="0" class="defs" aria-hidden="true"><defs><pattern id="hatch" width="4" height="4" '
@@ -28,12 +31,17 @@ _MEANING = (
 def page(summary: Summary) -> str:
     """Return the whole file."""
     sections = _sections(summary) if summary.total.n else _nothing()
-    head = "".join([
-        '<meta charset="utf-8"/><meta name="viewport" content="width=device-width, initial-scale=1"/>',
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"/>',
-        svg.tag("title", svg.text(summary.title)), f"<style>{STYLE}</style>",
-    ])
-    footer = svg.tag("footer", svg.text(f"{_MEANING}Made {stamp(summary.made)} UTC with Blueque {__version__}."))
+    head = "".join(
+        [
+            '<meta charset="utf-8"/><meta name="viewport" content="width=device-width, initial-scale=1"/>',
+            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"/>',
+            svg.tag("title", svg.text(summary.title)),
+            f"<style>{STYLE}</style>",
+        ]
+    )
+    footer = svg.tag(
+        "footer", svg.text(f"{_MEANING}Made {stamp(summary.made)} UTC with Blueque {__version__}.")
+    )
     body = svg.tag("main", _header(summary), *sections, footer)
     return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body>{_HATCH}{body}</body></html>\n'
 
@@ -69,17 +77,28 @@ def _sections(summary: Summary) -> Iterator[str]:
 def _tiles(summary: Summary) -> Iterator[str]:
     total = summary.total
     yield _tile("Tasks", f"{total.n:,}", f"in {counted(summary.all_queues, 'queue')}")
-    yield _tile("Failed", share(total.failed, total.n), f"{total.failed:,}", "bad" if total.failed else "")
+    yield _tile(
+        "Failed", share(total.failed, total.n), f"{total.failed:,}", "bad" if total.failed else ""
+    )
     yield _tile("Cancelled", share(total.cancelled, total.n), f"{total.cancelled:,}")
     yield _tile("Retried", share(total.retried, total.n), f"{total.retried:,} ran again")
     for name, spread in (("Waited, median", total.wait), ("Ran, median", total.run)):
-        yield _tile(name, *((span(spread.p50), f"90 % within {span(spread.p90)}") if spread else ("-", "not known")))
+        yield _tile(
+            name,
+            *(
+                (span(spread.p50), f"90 % within {span(spread.p90)}")
+                if spread
+                else ("-", "not known")
+            ),
+        )
     yield _tile("Work", work(total.work) if total.run else "-", "all run times together")
 
 
 def _tile(name: str, value: str, more: str, kind: str = "") -> str:
     shown = svg.tag("dd", svg.text(value), class_=f"value {kind}".strip())
-    return svg.tag("div", svg.tag("dt", svg.text(name)), shown, svg.tag("dd", svg.text(more), class_="muted"))
+    return svg.tag(
+        "div", svg.tag("dt", svg.text(name)), shown, svg.tag("dd", svg.text(more), class_="muted")
+    )
 
 
 def _notes(summary: Summary) -> Iterator[str]:
@@ -99,22 +118,34 @@ def _notes(summary: Summary) -> Iterator[str]:
 def _per_day(summary: Summary) -> str:
     groups = summary.days
     figures = [
-        charts.throughput("throughput", "Tasks per day", groups), charts.failed("failed", "Failed per day", groups),
+        charts.throughput("throughput", "Tasks per day", groups),
+        charts.failed("failed", "Failed per day", groups),
         *_durations("all", groups, _days(summary)),
     ]
     grid = svg.tag("div", *figures, class_="grid two")
-    return _section("All queues by day", charts.legend(True, True), grid, tables.folded("As a table", tables.days(groups)))
+    return _section(
+        "All queues by day",
+        charts.legend(True, True),
+        grid,
+        tables.folded("As a table", tables.days(groups)),
+    )
 
 
 def _queues(summary: Summary) -> str:
     groups = summary.queues
-    seconds = [seconds for group in groups if group.run for seconds in (group.run.p50, group.run.p99)]
+    seconds = [
+        seconds for group in groups if group.run for seconds in (group.run.p50, group.run.p99)
+    ]
     scale = Durations(seconds) if seconds else None
     content = [tables.queues(groups[:_FIRST], scale)]
     if groups[_FIRST:]:
-        content.append(tables.folded(f"{len(groups) - _FIRST} more", tables.queues(groups[_FIRST:], scale)))
+        content.append(
+            tables.folded(f"{len(groups) - _FIRST} more", tables.queues(groups[_FIRST:], scale))
+        )
     left = summary.all_queues - len(groups)
-    content.append(_left(f"{counted(left, 'queue')} with fewer tasks left out.") if left > 0 else "")
+    content.append(
+        _left(f"{counted(left, 'queue')} with fewer tasks left out.") if left > 0 else ""
+    )
     return _section("Queues", *content)
 
 
@@ -123,22 +154,34 @@ def _cards(summary: Summary) -> Iterator[str]:
     if summary.all_queues > len(summary.by_day):
         yield _left(f"The {len(summary.by_day)} queues with the most tasks.")
     yield charts.legend(False, True)
-    for number, total in enumerate(group for group in summary.queues if group.queue in summary.by_day):
+    for number, total in enumerate(
+        group for group in summary.queues if group.queue in summary.by_day
+    ):
         queue = total.queue or ""
         groups, counts = summary.by_day[queue], summary.run_times.get(queue, {})
-        facts = f"{counted(total.n, 'task')}, {total.failed:,} failed ({share(total.failed, total.n)})"
-        title = svg.tag("h3", svg.tag("bdi", svg.text(queue, 80)), " ", svg.tag("span", svg.text(facts), class_="muted"))
+        facts = (
+            f"{counted(total.n, 'task')}, {total.failed:,} failed ({share(total.failed, total.n)})"
+        )
+        title = svg.tag(
+            "h3",
+            svg.tag("bdi", svg.text(queue, 80)),
+            " ",
+            svg.tag("span", svg.text(facts), class_="muted"),
+        )
         figures = [
             *_durations(f"q{number}", groups, _days(summary)),
             charts.run_times(f"q{number}-times", "Run times of all days", counts, total.run),
         ]
         grid = svg.tag("div", *figures, class_="grid three")
-        yield svg.tag("div", title, grid, tables.folded("As a table", tables.days(groups)), class_="card")
+        yield svg.tag(
+            "div", title, grid, tables.folded("As a table", tables.days(groups)), class_="card"
+        )
 
 
 def _durations(name: str, groups: Sequence[Group], days: Days) -> Iterator[str]:
     measures: list[tuple[str, Callable[[Group], Spread | None]]] = [
-        ("Waited", lambda group: group.wait), ("Ran", lambda group: group.run),
+        ("Waited", lambda group: group.wait),
+        ("Ran", lambda group: group.run),
     ]
     for title, of in measures:
         spreads = {group.day or 0: spread for group in groups if (spread := of(group)) is not None}
@@ -150,7 +193,9 @@ def _failures(summary: Summary) -> str:
         return _section("Failures by type", svg.tag("p", "No task failed.", class_="muted"))
     left = summary.all_types - len(summary.failures)
     said = _left(f"{counted(left, 'type')} that came less often left out.") if left > 0 else ""
-    return _section("Failures by type", tables.failures(summary.failures, summary.total.failed), said)
+    return _section(
+        "Failures by type", tables.failures(summary.failures, summary.total.failed), said
+    )
 
 
 def _days(summary: Summary) -> Days:

@@ -1,4 +1,6 @@
-"""Counts, shares, days and instants as a report says them. Days are numbered from 1970-01-01, in UTC."""
+"""Counts, shares, days and instants as a report says them. Days are numbered from 1970-01-01, in
+UTC.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def counted(number: int, noun: str) -> str:
 
 
 def span(seconds: float | None) -> str:
-    """Return a duration as everywhere else, 0.8 s or 4 m 12 s; less than a tenth of a second as 12 ms."""
+    """Return a duration as everywhere else, 0.8 s or 4 m 12 s; less than a tenth of a second as 12
+    ms.
+    """
     if seconds is None or not 0 < seconds < 0.0995:
         return format.span(seconds)
     return f"{seconds * 1000:.0f} ms" if seconds >= 0.001 else "<1 ms"
@@ -36,7 +40,7 @@ def share(part: float, whole: float) -> str:
 def work(seconds: float) -> str:
     """Return how long many tasks ran, all together: a duration that may be one of years."""
     days = seconds / _DAY
-    if days >= 1e6:                                    # a clock was wrong
+    if days >= 1e6:  # a clock was wrong
         return f"{days / 1e6:,.0f}M d"
     return f"{days:,.0f} d" if days >= 100 else span(seconds)
 
@@ -71,7 +75,11 @@ def stamp(instant: float | None, length: float = _DAY) -> str:
     moment = None if instant is None else _moment(instant)
     if moment is None:
         return "-"
-    return moment.isoformat(" ", "seconds")[:19] if length < 3600 else moment.isoformat(" ", "minutes")[:16]
+    return (
+        moment.isoformat(" ", "seconds")[:19]
+        if length < 3600
+        else moment.isoformat(" ", "minutes")[:16]
+    )
 
 
 def tick(instant: float, step: float) -> str:
@@ -85,8 +93,12 @@ def tick(instant: float, step: float) -> str:
 
 
 def hosts(names: Sequence[str]) -> dict[str, str]:
-    """Return a short name for each host: what its domain adds is left out where no other has the same."""
-    short_names = [name.partition(".")[0] if not name.replace(".", "").isdigit() else name for name in names]
+    """Return a short name for each host: what its domain adds is left out where no other has the
+    same.
+    """
+    short_names = [
+        name.partition(".")[0] if not name.replace(".", "").isdigit() else name for name in names
+    ]
     return {
         name: short_name if short_names.count(short_name) == 1 else name
         for name, short_name in zip(names, short_names, strict=True)
@@ -95,11 +107,14 @@ def hosts(names: Sequence[str]) -> dict[str, str]:
 
 def natural(name: str) -> list[tuple[int, str]]:
     """Return what sorts gpu-2 before gpu-10."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"([0-9]{1,9})", name)]
+    return [
+        (int(part), "") if part.isdecimal() else (-1, part)
+        for part in re.split(r"([0-9]{1,9})", name)
+    ]
 
 
 def _moment(instant: float) -> datetime | None:
     try:
         return datetime.fromtimestamp(instant, UTC)
-    except (ValueError, OverflowError, OSError):       # at either end of the calendar
+    except (ValueError, OverflowError, OSError):  # at either end of the calendar
         return None

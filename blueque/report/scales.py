@@ -12,23 +12,53 @@ from blueque.report.phrases import day, month, short, span, tick
 MINUTE, HOUR, DAY = 60, 3600, 86400
 # Durations that people think in, with about the same distance on a logarithmic axis.
 _DURATIONS = {
-    0.001: "1 ms", 0.01: "10 ms", 0.1: "0.1 s", 1: "1 s", 10: "10 s", MINUTE: "1 m", 10 * MINUTE: "10 m",
-    HOUR: "1 h", 6 * HOUR: "6 h", DAY: "1 d", 7 * DAY: "7 d", 30 * DAY: "30 d", 365 * DAY: "365 d", 3650 * DAY: "3,650 d",
+    0.001: "1 ms",
+    0.01: "10 ms",
+    0.1: "0.1 s",
+    1: "1 s",
+    10: "10 s",
+    MINUTE: "1 m",
+    10 * MINUTE: "10 m",
+    HOUR: "1 h",
+    6 * HOUR: "6 h",
+    DAY: "1 d",
+    7 * DAY: "7 d",
+    30 * DAY: "30 d",
+    365 * DAY: "365 d",
+    3650 * DAY: "3,650 d",
 }
-# Qless's buckets, put together to some that are about as wide as each other on a logarithmic axis: each twice the one
-# before, as the first minutes and hours are. With others a bucket would stand out only because it is wide.
+# Qless's buckets, put together to some that are about as wide as each other on a logarithmic axis:
+# each twice the one before, as the first minutes and hours are. With others a bucket would stand
+# out only because it is wide.
 _EDGES = [
-    *(0, 1, 2, 4, 8, 15, 30), *(count * MINUTE for count in (1, 2, 4, 8, 15, 30)),
-    *(count * HOUR for count in (1, 2, 3, 6, 12)), *(count * DAY for count in (1, 2, 4, 7, 14, 30, 60, 120, 240)),
+    *(0, 1, 2, 4, 8, 15, 30),
+    *(count * MINUTE for count in (1, 2, 4, 8, 15, 30)),
+    *(count * HOUR for count in (1, 2, 3, 6, 12)),
+    *(count * DAY for count in (1, 2, 4, 7, 14, 30, 60, 120, 240)),
     histogram.LAST_DAY * DAY,
 ]
-_SAID = {1, 4, 15, MINUTE, 4 * MINUTE, 15 * MINUTE, HOUR, 6 * HOUR, DAY, 7 * DAY, 30 * DAY, 120 * DAY}
+_SAID = {
+    1,
+    4,
+    15,
+    MINUTE,
+    4 * MINUTE,
+    15 * MINUTE,
+    HOUR,
+    6 * HOUR,
+    DAY,
+    7 * DAY,
+    30 * DAY,
+    120 * DAY,
+}
 _STEPS = [
-    *(1, 2, 5, 10, 15, 30), *(count * MINUTE for count in (1, 2, 5, 10, 15, 30)),
-    *(count * HOUR for count in (1, 2, 3, 6, 12)), *(count * DAY for count in (1, 2, 7, 14, 30, 90, 365)),
+    *(1, 2, 5, 10, 15, 30),
+    *(count * MINUTE for count in (1, 2, 5, 10, 15, 30)),
+    *(count * HOUR for count in (1, 2, 3, 6, 12)),
+    *(count * DAY for count in (1, 2, 7, 14, 30, 90, 365)),
 ]
 _DAYS = [1, 2, 7, 14, 30, 60, 90, 180, 365, 730, 1825, 3650]
-_MANY_DAYS = 300                                       # from so many on, months are said instead
+_MANY_DAYS = 300  # from so many on, months are said instead
 
 
 class Tick(NamedTuple):
@@ -45,8 +75,10 @@ class Durations:
     def __init__(self, seconds: Sequence[float], ticks: int = 5) -> None:
         rungs = [*_DURATIONS]
         low = max((n for n, rung in enumerate(rungs[:-1]) if rung <= min(seconds)), default=0)
-        high = min((n for n, rung in enumerate(rungs) if rung >= max(seconds)), default=len(rungs) - 1)
-        self._rungs = rungs[low:max(high, low + 1) + 1]
+        high = min(
+            (n for n, rung in enumerate(rungs) if rung >= max(seconds)), default=len(rungs) - 1
+        )
+        self._rungs = rungs[low : max(high, low + 1) + 1]
         self._every = math.ceil(len(self._rungs) / ticks)
 
     def at(self, seconds: float) -> float:
@@ -62,7 +94,9 @@ class Counts:
 
     def __init__(self, most: float, ticks: int = 4) -> None:
         power = 10 ** math.floor(math.log10(max(most / ticks, 1)))
-        self._step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= most / ticks)
+        self._step = next(
+            factor * power for factor in (1, 2, 5, 10) if factor * power >= most / ticks
+        )
         self._steps = max(math.ceil(most / self._step), 1)
 
     def at(self, count: float) -> float:
@@ -86,7 +120,9 @@ class Days:
         """Return the newest day, and others before it at the same distance."""
         step = next((step for step in _DAYS if self.count / step <= most), _DAYS[-1])
         say = month if self.count > _MANY_DAYS else day
-        return [Tick(self.at(number), say(number)) for number in range(self.last, self.first - 1, -step)]
+        return [
+            Tick(self.at(number), say(number)) for number in range(self.last, self.first - 1, -step)
+        ]
 
 
 class Times:
@@ -101,11 +137,16 @@ class Times:
     def ticks(self, most: int) -> list[Tick]:
         step = step_of(self.until - self.since, most)
         places = range(math.ceil(self.since / step), math.floor(self.until / step) + 1)
-        return [Tick(self.at(place * step), tick(place * step, step), n % 2 == 1) for n, place in enumerate(places)]
+        return [
+            Tick(self.at(place * step), tick(place * step, step), n % 2 == 1)
+            for n, place in enumerate(places)
+        ]
 
 
 class Bins:
-    """An axis of places for durations, each a few of Qless's buckets, and how many there are in each."""
+    """An axis of places for durations, each a few of Qless's buckets, and how many there are in
+    each.
+    """
 
     def __init__(self, counts: Mapping[int, int]) -> None:
         filled = [0] * len(_EDGES)
@@ -113,7 +154,7 @@ class Bins:
             filled[_bin(histogram.start(number))] += count
         used = [place for place, count in enumerate(filled) if count]
         self._low = max(min(used) - 1, 0)
-        self.counts = filled[self._low:max(used) + 2]
+        self.counts = filled[self._low : max(used) + 2]
 
     def at(self, seconds: float) -> float:
         """Return where a duration lies."""
@@ -137,7 +178,11 @@ class Bins:
 
 def step_of(length: float, most: int) -> float:
     """Return a step that people think in, of which at most so many cover a length of time."""
-    return float(next((step for step in _STEPS if length / step <= most), math.ceil(length / DAY / most) * DAY))
+    return float(
+        next(
+            (step for step in _STEPS if length / step <= most), math.ceil(length / DAY / most) * DAY
+        )
+    )
 
 
 def _label(seconds: float) -> str:

@@ -1,4 +1,6 @@
-"""How a report looks: one accent, red for failure, and the colours of the states as everywhere in Blueque."""
+"""How a report looks: one accent, red for failure, and the colours of the states as everywhere in
+Blueque.
+"""
 
 from __future__ import annotations
 

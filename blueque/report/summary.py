@@ -1,5 +1,6 @@
-"""What a report tells: small, however many tasks there were. Times are in Unix seconds, durations in
-seconds, days counted from 1970-01-01."""
+"""What a report tells: small, however many tasks there were. Times are in Unix seconds, durations
+in seconds, days counted from 1970-01-01.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import NamedTuple
 class Spread(NamedTuple):
     """How long something took."""
 
-    n: int                                             # of how many it is known
+    n: int  # of how many it is known
     mean: float
     maximum: float
     p50: float
@@ -82,8 +83,9 @@ class Host(NamedTuple):
 class Timeline:
     """What ran when on which host, between two times.
 
-    Either `bars`, every run; or `profiles`, when there are too many of them: by host and status, how many ran at the same
-    time in each step of time. more: how many hosts are left out, those with the least work.
+    Either `bars`, every run; or `profiles`, when there are too many of them: by host and status,
+    how many ran at the same time in each step of time. more: how many hosts are left out, those
+    with the least work.
     """
 
     since: float
@@ -99,9 +101,9 @@ class Timeline:
 class Summary:
     """All of a report.
 
-    days, queues: a group for each; queues only those with the most tasks, of `all_queues`. by_day: of some queues, a group
-    for each of their days. run_times: of some queues, how many by number of bucket. strays: tasks of days far from all
-    others. failures: the most frequent, of `all_types`.
+    days, queues: a group for each; queues only those with the most tasks, of `all_queues`. by_day:
+    of some queues, a group for each of their days. run_times: of some queues, how many by number of
+    bucket. strays: tasks of days far from all others. failures: the most frequent, of `all_types`.
     """
 
     title: str

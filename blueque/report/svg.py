@@ -1,7 +1,8 @@
 """Elements of HTML and SVG, and the one place where text becomes part of them.
 
-A picture has no viewBox: what is horizontal is in percent, so that it may be of any width, and what is vertical in pixels,
-so that text and lines stay as they are. What percents cannot say, paths, is drawn in a stretched picture within it.
+A picture has no viewBox: what is horizontal is in percent, so that it may be of any width, and what
+is vertical in pixels, so that text and lines stay as they are. What percents cannot say, paths, is
+drawn in a stretched picture within it.
 """
 
 from __future__ import annotations
@@ -11,29 +12,48 @@ from collections.abc import Iterable
 
 from blueque.text.format import clean
 
-WIDTH = 1000                                           # of a stretched picture, in its own units
+WIDTH = 1000  # of a stretched picture, in its own units
 
 
 def text(value: object, longest: int = 0) -> str:
-    """Return a text as it may stand in an element or an attribute: harmless, and cut when it is longer than asked for."""
+    """Return a text as it may stand in an element or an attribute: harmless, and cut when it is
+    longer than asked for.
+    """
     shown = str(value)
     if longest and len(shown) > longest:
-        shown = shown[:longest - 1] + "…"
+        shown = shown[: longest - 1] + "…"
     return html.escape(clean(shown))
 
 
 def tag(name: str, *content: str, **attributes: object) -> str:
-    """Return an element. content: HTML. attributes: text; `_` is `-`, `class_` is class, and None is left out."""
-    named = {key.strip("_").replace("_", "-"): value for key, value in attributes.items() if value is not None}
+    """Return an element. content: HTML. attributes: text; `_` is `-`, `class_` is class, and None
+    is left out.
+    """
+    named = {
+        key.strip("_").replace("_", "-"): value
+        for key, value in attributes.items()
+        if value is not None
+    }
     said = "".join(f' {key}="{text(value)}"' for key, value in named.items())
     return f"<{name}{said}>{''.join(content)}</{name}>"
 
 
-def picture(name: str, title: str, says: str, height: float, *content: str, class_: str = "plot") -> str:
-    """Return an SVG that tells those who cannot see it what it shows. name: no other on the page may have it."""
+def picture(
+    name: str, title: str, says: str, height: float, *content: str, class_: str = "plot"
+) -> str:
+    """Return an SVG that tells those who cannot see it what it shows. name: no other on the page
+    may have it.
+    """
     return tag(
-        "svg", tag("title", text(title), id=f"{name}-t"), tag("desc", text(says), id=f"{name}-d"), *content,
-        class_=class_, role="img", aria_labelledby=f"{name}-t {name}-d", height=number(height), width="100%",
+        "svg",
+        tag("title", text(title), id=f"{name}-t"),
+        tag("desc", text(says), id=f"{name}-d"),
+        *content,
+        class_=class_,
+        role="img",
+        aria_labelledby=f"{name}-t {name}-d",
+        height=number(height),
+        width="100%",
     )
 
 
@@ -45,7 +65,11 @@ def ornament(width: str, height: int, *content: str, class_: str | None = None) 
 def stretched(height: float, *content: str) -> str:
     """Return a picture within a picture, WIDTH units wide however wide that is."""
     return tag(
-        "svg", *content, width="100%", height=number(height), viewBox=f"0 0 {WIDTH} {number(height)}",
+        "svg",
+        *content,
+        width="100%",
+        height=number(height),
+        viewBox=f"0 0 {WIDTH} {number(height)}",
         preserveAspectRatio="none",
     )
 
@@ -55,10 +79,17 @@ def path(points: Iterable[str], class_: str) -> str:
 
 
 def rect(x: float, y: float, width: float, height: float, class_: str | None, tip: str = "") -> str:
-    """Return a rectangle; x and width are shares of the whole. tip: shown by a pointer that rests on it."""
+    """Return a rectangle; x and width are shares of the whole. tip: shown by a pointer that rests
+    on it.
+    """
     return tag(
-        "rect", tag("title", text(tip)) if tip else "", x=percent(x), y=number(y), width=percent(width),
-        height=number(height), class_=class_,
+        "rect",
+        tag("title", text(tip)) if tip else "",
+        x=percent(x),
+        y=number(y),
+        width=percent(width),
+        height=number(height),
+        class_=class_,
     )
 
 

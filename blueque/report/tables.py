@@ -10,13 +10,26 @@ from blueque.report.phrases import iso_day, share, span, stamp
 from blueque.report.scales import Durations
 from blueque.report.summary import Failure, Group
 
-_HEADS = ("Tasks", "Failed", "Cancelled", "Retried", "Waited", "90 %", "Ran", "90 %", "99 %", "Longest")
-_NAME, _MESSAGE = 60, 200                              # characters that are shown
+_HEADS = (
+    "Tasks",
+    "Failed",
+    "Cancelled",
+    "Retried",
+    "Waited",
+    "90 %",
+    "Ran",
+    "90 %",
+    "99 %",
+    "Longest",
+)
+_NAME, _MESSAGE = 60, 200  # characters that are shown
 
 
 def days(groups: Sequence[Group]) -> str:
     """Return a row for each day, the newest first."""
-    rows = [svg.tag("tr", _name(iso_day(group.day or 0)), *_cells(group)) for group in reversed(groups)]
+    rows = [
+        svg.tag("tr", _name(iso_day(group.day or 0)), *_cells(group)) for group in reversed(groups)
+    ]
     return _table([_head("Day"), *(_head(head, True) for head in _HEADS)], rows)
 
 
@@ -27,12 +40,18 @@ def queues(groups: Sequence[Group], scale: Durations | None) -> str:
     rows = []
     for group in groups:
         bar = range_bar(group.run, scale) if group.run and scale else ""
-        rows.append(svg.tag("tr", _name(group.queue), *_cells(group), svg.tag("td", bar, class_="bar ranges")))
+        rows.append(
+            svg.tag(
+                "tr", _name(group.queue), *_cells(group), svg.tag("td", bar, class_="bar ranges")
+            )
+        )
     return _table(heads, rows)
 
 
 def failures(found: Sequence[Failure], failed: int) -> str:
-    """Return a row for each type of error, and one below it for the last of them. failed: how many tasks failed in all."""
+    """Return a row for each type of error, and one below it for the last of them. failed: how many
+    tasks failed in all.
+    """
     numbers = ("Tasks", "Share", "Last, UTC")
     heads = ("Type", "Tasks", "Share", "", "Mostly in", "Last, UTC")
     most = max(failure.n for failure in found)
@@ -40,8 +59,13 @@ def failures(found: Sequence[Failure], failed: int) -> str:
     for failure in found:
         message = svg.tag("code", svg.text(failure.error or "-", _MESSAGE))
         task_id = svg.tag("span", svg.text(failure.task_id or "-", _NAME), class_="id")
-        example = svg.tag("td", svg.tag("div", message, " ", task_id), class_="text message", colspan=len(heads))
-        rows += [svg.tag("tr", *_failure(failure, failed, most), class_="above"), svg.tag("tr", example)]
+        example = svg.tag(
+            "td", svg.tag("div", message, " ", task_id), class_="text message", colspan=len(heads)
+        )
+        rows += [
+            svg.tag("tr", *_failure(failure, failed, most), class_="above"),
+            svg.tag("tr", example),
+        ]
     return _table([_head(head, head in numbers) for head in heads], rows)
 
 
@@ -57,16 +81,23 @@ def _failure(failure: Failure, failed: int, most: int) -> Iterator[str]:
     yield _number(f"{failure.n:,}")
     yield _number(share(failure.n, failed))
     yield svg.tag("td", bar, class_="bar")
-    yield svg.tag("td", svg.tag("bdi", svg.text(failure.queue or "-", _NAME)), more, class_="text name")
+    yield svg.tag(
+        "td", svg.tag("bdi", svg.text(failure.queue or "-", _NAME)), more, class_="text name"
+    )
     yield _number(stamp(failure.last))
 
 
 def _cells(group: Group) -> Iterator[str]:
     yield _number(f"{group.n:,}")
-    yield from (_number(f"{count:,}" if count else "·") for count in (group.failed, group.cancelled, group.retried))
+    yield from (
+        _number(f"{count:,}" if count else "·")
+        for count in (group.failed, group.cancelled, group.retried)
+    )
     wait, run = group.wait, group.run
     yield from map(_number, (span(wait.p50), span(wait.p90)) if wait else "--")
-    yield from map(_number, (span(run.p50), span(run.p90), span(run.p99), span(run.maximum)) if run else "----")
+    yield from map(
+        _number, (span(run.p50), span(run.p90), span(run.p99), span(run.maximum)) if run else "----"
+    )
 
 
 def _number(said: str) -> str:
@@ -75,7 +106,9 @@ def _number(said: str) -> str:
 
 def _name(said: str | None) -> str:
     shown = svg.tag("bdi", svg.text(said, _NAME)) if said is not None else svg.tag("i", "none")
-    return svg.tag("th", shown, scope="row", title=said if said and len(said) > _NAME // 2 else None)
+    return svg.tag(
+        "th", shown, scope="row", title=said if said and len(said) > _NAME // 2 else None
+    )
 
 
 def _head(said: str, is_number: bool = False) -> str:
@@ -84,4 +117,11 @@ def _head(said: str, is_number: bool = False) -> str:
 
 def _table(heads: Sequence[str], rows: Sequence[str]) -> str:
     table = svg.tag("table", svg.tag("thead", svg.tag("tr", *heads)), svg.tag("tbody", *rows))
-    return svg.tag("div", table, class_="scroll", tabindex="0", role="group", aria_label="table, may be wider than this")
+    return svg.tag(
+        "div",
+        table,
+        class_="scroll",
+        tabindex="0",
+        role="group",
+        aria_label="table, may be wider than this",
+    )

@@ -1,4 +1,6 @@
-"""What ran when on which host: one row for each, lanes for what ran at the same time, or how many did."""
+"""What ran when on which host: one row for each, lanes for what ran at the same time, or how many
+did.
+"""
 
 from __future__ import annotations
 
@@ -11,40 +13,51 @@ from blueque.report.phrases import counted, span, stamp, work
 from blueque.report.scales import Times, step_of
 from blueque.report.summary import Bar, Host, Timeline
 
-LANES = 12                                             # of one host; more are summed up
+LANES = 12  # of one host; more are summed up
 STEPS = 240
-_LANE, _GAP, _PROFILE = 9, 2, 30                       # pixels
-_THIN, _THINNEST = 0.003, 0.0012                       # shares of the width
+_LANE, _GAP, _PROFILE = 9, 2, 30  # pixels
+_THIN, _THINNEST = 0.003, 0.0012  # shares of the width
 _TICKS = 8
-_ORDER = ("complete", "cancelled", "failed")           # from the bottom
+_ORDER = ("complete", "cancelled", "failed")  # from the bottom
 
 
 def draw(timeline: Timeline) -> str:
     """Return a row for each host, and the axis of all."""
     times = Times(timeline.since, timeline.until)
     short = phrases.hosts([host.name for host in timeline.hosts])
-    rows = [_row(f"host{number}", host, short[host.name], timeline, times) for number, host in enumerate(timeline.hosts)]
+    rows = [
+        _row(f"host{number}", host, short[host.name], timeline, times)
+        for number, host in enumerate(timeline.hosts)
+    ]
     return svg.tag("div", *rows, _axis(times), class_="timeline")
 
 
 def says(timeline: Timeline) -> str:
     """Return what has to be known to read it."""
-    runs, length = counted(sum(host.n for host in timeline.hosts), "run"), timeline.until - timeline.since
+    runs, length = (
+        counted(sum(host.n for host in timeline.hosts), "run"),
+        timeline.until - timeline.since,
+    )
     since, until = stamp(timeline.since, length), stamp(timeline.until, length)
     told = f"{runs} on {counted(len(timeline.hosts), 'host')}, {since} to {until} UTC. "
     if timeline.bars:
-        told += "Each bar is a run; those too short and too close to be told apart are drawn as one. "
+        told += (
+            "Each bar is a run; those too short and too close to be told apart are drawn as one. "
+        )
         told += "What ran at the same time is drawn one below the other."
     else:
         told += "Too many to draw one by one: the height is how many ran at the same time, on average over "
         told += f"{span(timeline.step)}; each host has a scale of its own."
-    return told + (f" {counted(timeline.more, 'host')} with less work left out." if timeline.more else "")
+    return told + (
+        f" {counted(timeline.more, 'host')} with less work left out." if timeline.more else ""
+    )
 
 
 def add_up(changes: Mapping[int, tuple[float, int]], steps: int) -> list[float]:
     """Return how many ran at the same time in each step, on average.
 
-    changes: by step, what those that start or end in it add to it itself (part), and to all later ones (whole).
+    changes: by step, what those that start or end in it add to it itself (part), and to all later
+        ones (whole).
     """
     found, level = [], 0.0
     for place in range(steps):
@@ -69,7 +82,7 @@ def profile(bars: Iterable[Bar], since: float, step: float, steps: int) -> dict[
 def lanes(bars: Iterable[Bar]) -> list[list[Bar]]:
     """Return bars in as few lanes as possible, in none of which two overlap."""
     found: list[list[Bar]] = []
-    ends: list[tuple[float, int]] = []                 # of each lane, when it is free again
+    ends: list[tuple[float, int]] = []  # of each lane, when it is free again
     for bar in sorted(bars, key=lambda bar: (bar.start, bar.end)):
         if ends and ends[0][0] <= bar.start:
             _, number = heapq.heappop(ends)
@@ -91,9 +104,13 @@ def _row(name: str, host: Host, short: str, timeline: Timeline, times: Times) ->
         statuses = _statuses(host, timeline)
         peak = max(map(sum, zip(*statuses.values(), strict=True)), default=0.0)
         facts += f", peak {peak:.3g}"
-        drawn = _draw_profile(name, f"{tip}, at most {peak:.3g} at the same time", statuses, peak, times)
+        drawn = _draw_profile(
+            name, f"{tip}, at most {peak:.3g} at the same time", statuses, peak, times
+        )
     label = svg.tag("span", svg.tag("bdi", svg.text(short)), class_="host", title=host.name)
-    return svg.tag("div", label, drawn, svg.tag("span", svg.text(facts), class_="facts"), class_="row")
+    return svg.tag(
+        "div", label, drawn, svg.tag("span", svg.text(facts), class_="facts"), class_="row"
+    )
 
 
 def _statuses(host: Host, timeline: Timeline) -> Mapping[str, Sequence[float]]:
@@ -106,7 +123,8 @@ def _statuses(host: Host, timeline: Timeline) -> Mapping[str, Sequence[float]]:
 
 def _draw_lanes(name: str, tip: str, packed: Sequence[Sequence[Bar]], times: Times) -> str:
     rects = [
-        rect for number, lane in enumerate(packed)
+        rect
+        for number, lane in enumerate(packed)
         for rect in _rects(lane, times, _GAP + number * (_LANE + _GAP))
     ]
     height = _GAP + len(packed) * (_LANE + _GAP)
@@ -117,15 +135,23 @@ def _rects(lane: Iterable[Bar], times: Times, y: float) -> Iterator[str]:
     for block in _blocks(lane, times):
         since, until = times.at(block[0].start), times.at(block[-1].end)
         width = max(until - since, _THINNEST)
-        yield svg.rect(min(since, 1 - width), y, width, _LANE, _class(block[0].status), _tip(block, times))
+        yield svg.rect(
+            min(since, 1 - width), y, width, _LANE, _class(block[0].status), _tip(block, times)
+        )
 
 
 def _blocks(lane: Iterable[Bar], times: Times) -> Iterator[list[Bar]]:
-    """Yield bars that are drawn as one: thin ones of the same outcome with no gap to be seen between them."""
+    """Yield bars that are drawn as one: thin ones of the same outcome with no gap to be seen
+    between them.
+    """
     block: list[Bar] = []
     for bar in lane:
         is_thin = times.at(bar.end) - times.at(bar.start) < _THIN
-        follows = block and block[-1].status == bar.status and times.at(bar.start) - times.at(block[-1].end) < _THINNEST
+        follows = (
+            block
+            and block[-1].status == bar.status
+            and times.at(bar.start) - times.at(block[-1].end) < _THINNEST
+        )
         was_thin = block and times.at(block[-1].end) - times.at(block[-1].start) < _THIN
         if block and not (is_thin and follows and was_thin):
             yield block
@@ -186,12 +212,19 @@ def _grid(times: Times, height: float) -> Iterator[str]:
 
 def _axis(times: Times) -> str:
     labels = [
-        # Also at the ends, where there is room beside it: were it moved, times as far apart would not look so.
+        # Also at the ends, where there is room beside it: were it moved, times as far apart would
+        # not look so.
         svg.label(tick.at, 12, tick.label, f"middle{' minor' if tick.is_minor else ''}")
         for tick in times.ticks(_TICKS)
     ]
     drawn = svg.ornament("100%", 16, *labels, class_="lanes")
-    return svg.tag("div", svg.tag("span", class_="host"), drawn, svg.tag("span", class_="facts"), class_="row axis")
+    return svg.tag(
+        "div",
+        svg.tag("span", class_="host"),
+        drawn,
+        svg.tag("span", class_="facts"),
+        class_="row axis",
+    )
 
 
 def _class(status: str) -> str:

@@ -1,7 +1,8 @@
-"""blueque.spark: the pipeline side of Blueque, for programs that use PySpark. `import blueque.spark as bs`.
+"""blueque.spark: the pipeline side of Blueque, for programs that use PySpark. `import blueque.spark
+as bs`.
 
-A table of contents: importing it neither imports pyspark nor starts Java; the first use of a name imports the module that
-has it. No module here bears the name of what it offers: it would hide it.
+A table of contents: importing it neither imports pyspark nor starts Java; the first use of a name
+imports the module that has it. No module here bears the name of what it offers: it would hide it.
 
 May import: archives/ and what is below it. Begin with sessions.py.
 """
@@ -42,7 +43,7 @@ __all__ = [
     "task",
 ]
 
-OLDEST_PYSPARK = "4.1"                                 # as in pyproject.toml
+OLDEST_PYSPARK = "4.1"  # as in pyproject.toml
 
 # Where each name is: the same as above, which is for mypy.
 _MODULES = {
@@ -73,7 +74,9 @@ def __getattr__(name: str) -> Any:
             raise
         version = _version(package) if package == "pyspark" else None
         if version is not None and _numbers(version) < _numbers(OLDEST_PYSPARK):
-            raise NotInstalled(f"blueque.spark.{name}", package, "spark", OLDEST_PYSPARK, version) from error
+            raise NotInstalled(
+                f"blueque.spark.{name}", package, "spark", OLDEST_PYSPARK, version
+            ) from error
         if not isinstance(error, ModuleNotFoundError):
             raise
         raise NotInstalled(f"blueque.spark.{name}", package, "spark") from error
@@ -86,7 +89,8 @@ def _version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-        return getattr(sys.modules.get(package), "__version__", None)    # a cluster's own, without metadata
+        # a cluster's own, without metadata
+        return getattr(sys.modules.get(package), "__version__", None)
 
 
 def _numbers(version: str) -> list[int]:

@@ -1,4 +1,5 @@
-"""How long tasks waited and ran, and why they failed: tables over what `read` and `read_archive` return.
+"""How long tasks waited and ran, and why they failed: tables over what `read` and `read_archive`
+return.
 
 Each is computed in Spark and has a row per group. Source: Qless's statistics by queue and day.
 """
@@ -17,17 +18,19 @@ from blueque.spark.measures import bucket, column, measured, names, ordered
 
 STATUSES = ("complete", "failed", "cancelled")
 _SHARES = (0.5, 0.9, 0.99)
-_ACCURACY = 1000                                       # of a rank: one in so many
+_ACCURACY = 1000  # of a rank: one in so many
 _SPREAD = ("n", "mean", "variance", "max", "p50", "p90", "p99")
 
 
 def stats(df: DataFrame, by: str | Iterable[str] = ("queue", "day")) -> DataFrame:
-    """Return how many tasks there were, how they ended, and how long they waited and ran: a row per group.
+    """Return how many tasks there were, how they ended, and how long they waited and ran: a row per
+    group.
 
-    df: a table of tasks. by: columns of it, or "day": the UTC day on which a task finished (of 1.0.0: was last touched).
-    n, complete, failed, cancelled, retried (started more than once). Of wait and run, in seconds: wait_n (of how many it is
-    known), wait_mean, wait_variance (of all, not of a sample), wait_max, wait_p50, wait_p90, wait_p99 (approximate: their
-    rank is right to 1 in 1,000); null where it is known of none. Raises InvalidInput, InvalidType.
+    df: a table of tasks. by: columns of it, or "day": the UTC day on which a task finished (of
+    1.0.0: was last touched). n, complete, failed, cancelled, retried (started more than once). Of
+    wait and run, in seconds: wait_n (of how many it is known), wait_mean, wait_variance (of all,
+    not of a sample), wait_max, wait_p50, wait_p90, wait_p99 (approximate: their rank is right to 1
+    in 1,000); null where it is known of none. Raises InvalidInput, InvalidType.
     """
     groups = names(by)
     rows = measured(df, ("wait", "run"), (*groups, "status", "attempts"))
@@ -39,19 +42,28 @@ def summed(rows: DataFrame, by: Sequence[str]) -> DataFrame:
     ended = [sql.count_if(sql.col("status") == status).alias(status) for status in STATUSES]
     retried = sql.count_if(sql.col("attempts") > 1).alias("retried")
     spreads = [part for measure in ("wait", "run") for part in _spread(measure)]
-    found = rows.groupBy(*map(column, by)).agg(sql.count(sql.lit(1)).alias("n"), *ended, retried, *spreads)
+    found = rows.groupBy(*map(column, by)).agg(
+        sql.count(sql.lit(1)).alias("n"), *ended, retried, *spreads
+    )
     for measure in ("wait", "run"):
-        shares = {f"{measure}_p{share * 100:.0f}": sql.col(f"_{measure}")[n] for n, share in enumerate(_SHARES)}
+        shares = {
+            f"{measure}_p{share * 100:.0f}": sql.col(f"_{measure}")[n]
+            for n, share in enumerate(_SHARES)
+        }
         found = found.withColumns(shares)
     durations = [f"{measure}_{part}" for measure in ("wait", "run") for part in _SPREAD]
     return found.select(*map(column, by), "n", *STATUSES, "retried", *durations)
 
 
-def histogram(df: DataFrame, of: Literal["run", "wait"] = "run", by: str | Iterable[str] = ("queue", "day")) -> DataFrame:
-    """Return how many tasks ran (or waited) how long, in Qless's buckets: a row per group and bucket that has any.
+def histogram(
+    df: DataFrame, of: Literal["run", "wait"] = "run", by: str | Iterable[str] = ("queue", "day")
+) -> DataFrame:
+    """Return how many tasks ran (or waited) how long, in Qless's buckets: a row per group and
+    bucket that has any.
 
-    bucket: s0 to s59, m1 to m59, h1 to h23, d1 to d366 (and longer). number: its place among them, from 0. since: the
-    shortest duration in it, in seconds. n: how many. Buckets of several groups add up. Raises InvalidInput, InvalidType.
+    bucket: s0 to s59, m1 to m59, h1 to h23, d1 to d366 (and longer). number: its place among them,
+    from 0. since: the shortest duration in it, in seconds. n: how many. Buckets of several groups
+        add up. Raises InvalidInput, InvalidType.
     """
     if of not in ("run", "wait"):
         raise InvalidInput(f"of is 'run' or 'wait', not {of!r}")
@@ -59,21 +71,31 @@ def histogram(df: DataFrame, of: Literal["run", "wait"] = "run", by: str | Itera
     found = counted(measured(df, (of,), groups), of, groups)
     number = sql.col("number")
     name = sql.array(*map(sql.lit, buckets.NAMES))[number].alias("bucket")
-    since = sql.array(*(sql.lit(buckets.start(place)) for place in range(len(buckets.NAMES))))[number].alias("since")
-    return ordered(found.select(*map(column, groups), name, "number", since, "n"), [*map(column, groups), number])
+    since = sql.array(*(sql.lit(buckets.start(place)) for place in range(len(buckets.NAMES))))[
+        number
+    ].alias("since")
+    return ordered(
+        found.select(*map(column, groups), name, "number", since, "n"),
+        [*map(column, groups), number],
+    )
 
 
 def counted(rows: DataFrame, of: str, by: Sequence[str]) -> DataFrame:
     """Return `n` by number of bucket of what is measured already, in no order."""
     known = rows.where(sql.col(f"_{of}").isNotNull())
-    return known.groupBy(*map(column, by), bucket(f"_{of}").alias("number")).agg(sql.count(sql.lit(1)).alias("n"))
+    return known.groupBy(*map(column, by), bucket(f"_{of}").alias("number")).agg(
+        sql.count(sql.lit(1)).alias("n")
+    )
 
 
 def failures(df: DataFrame, by: str | Iterable[str] = ("queue",)) -> DataFrame:
-    """Return of what failed how often each type of error came, the most frequent first: a row per group and type.
+    """Return of what failed how often each type of error came, the most frequent first: a row per
+    group and type.
 
-    error_type: as recorded; where it is not (1.0.0 has none), the first word of the error, or "unknown". n: how many tasks.
-    task_id, error, last: the newest of them, its message, and when it failed. Raises InvalidInput, InvalidType.
+    error_type: as recorded; where it is not (1.0.0 has none), the first word of the error, or
+        "unknown". n: how many tasks.
+    task_id, error, last: the newest of them, its message, and when it failed. Raises InvalidInput,
+        InvalidType.
     """
     groups = tuple(name for name in names(by) if name != "error_type")
     rows = measured(df, ("kind", "seen"), (*groups, "status", "task_id", "error"))
@@ -94,7 +116,9 @@ def grouped(failed: DataFrame, by: Sequence[str], *also: Column) -> DataFrame:
 
 
 def _spread(measure: str) -> Iterator[Column]:
-    """Yield what is told of a column of seconds; the percentiles in one array, for one pass over the values."""
+    """Yield what is told of a column of seconds; the percentiles in one array, for one pass over
+    the values.
+    """
     seconds = sql.col(f"_{measure}")
     yield sql.count(seconds).alias(f"{measure}_n")
     yield sql.avg(seconds).alias(f"{measure}_mean")

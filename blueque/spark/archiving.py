@@ -1,7 +1,7 @@
 """Archives with Spark: its workers write and merge the files, and read them as a table.
 
-Who may do what, and when a task is deleted from Redis, is as without Spark, see blueque/archives. So each goes on where the
-other was killed, and both may write into one archive.
+Who may do what, and when a task is deleted from Redis, is as without Spark, see blueque/archives.
+So each goes on where the other was killed, and both may write into one archive.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ from blueque.tables import arrow
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-PIECE = SLICE                                          # tasks that one worker writes at a time
-TRIES = 10                                             # while others compact
-MOST_TWICE = 10_000                                    # tasks that a query tells apart one by one
+PIECE = SLICE  # tasks that one worker writes at a time
+TRIES = 10  # while others compact
+MOST_TWICE = 10_000  # tasks that a query tells apart one by one
+
 
 def archive(
     spark: SparkSession,
@@ -51,44 +52,65 @@ def archive(
     statuses: str | Iterable[str] = FINISHED,
     url: str | None = None,
 ) -> Archived:
-    """Move the finished tasks of a queue into Parquet files by queue and day, and delete from Redis what is there then.
+    """Move the finished tasks of a queue into Parquet files by queue and day, and delete from Redis
+    what is there then.
 
-    As `blueque.archive`, but the workers of Spark read and write, 50,000 tasks at a time. So they need the same directory as
-    the driver, by the same path, and the same address of Redis. The next run goes on where one was killed, of either kind.
+    As `blueque.archive`, but the workers of Spark read and write, 50,000 tasks at a time. So they
+    need the same directory as the driver, by the same path, and the same address of Redis. The next
+    run goes on where one was killed, of either kind.
     older_than: seconds since their end, or as "7d". limit: how many tasks at most.
-    Raises ArchiveRefused, InvalidInput, RedisAway; JobFailed when the workers fail for another reason.
+    Raises ArchiveRefused, InvalidInput, RedisAway; JobFailed when the workers fail for another
+    reason.
     """
     address = units.redis_url()[0] if url is None else url
     return archive_with(
-        queue, directory, older_than=older_than, limit=limit, statuses=statuses, url=address,
+        queue,
+        directory,
+        older_than=older_than,
+        limit=limit,
+        statuses=statuses,
+        url=address,
         engine=lambda redis, work: _write(spark, address, redis, work),
     )
 
 
 def compact(
-    spark: SparkSession, directory: str | os.PathLike[str], min_files: int = MIN_FILES, target: int = TARGET
+    spark: SparkSession,
+    directory: str | os.PathLike[str],
+    min_files: int = MIN_FILES,
+    target: int = TARGET,
 ) -> Compacted:
-    """Merge the small files of each queue and day, where there are `min_files` or more, into files of about `target` bytes.
+    """Merge the small files of each queue and day, where there are `min_files` or more, into files
+    of about `target` bytes.
 
-    As `blueque.archives.compact`, but the workers of Spark merge. Killed at any point, it loses and doubles nothing.
+    As `blueque.archives.compact`, but the workers of Spark merge. Killed at any point, it loses and
+    doubles nothing.
     Raises ArchiveRefused, InvalidInput, JobFailed.
     """
     return compact_with(
-        directory, min_files=min_files, target=target,
+        directory,
+        min_files=min_files,
+        target=target,
         engine=lambda place, groups: _merge_all(spark, place, groups),
     )
 
 
 def read_archive(
-    spark: SparkSession, directory: str | os.PathLike[str], latest: bool = True, queue: str | None = None,
+    spark: SparkSession,
+    directory: str | os.PathLike[str],
+    latest: bool = True,
+    queue: str | None = None,
     days: tuple[date | str, date | str] | None = None,
 ) -> DataFrame:
-    """Return the tasks in an archive as a DataFrame, with the columns of `bs.read` but listed_as, and `other` and `day`.
+    """Return the tasks in an archive as a DataFrame, with the columns of `bs.read` but listed_as,
+    and `other` and `day`.
 
-    It holds what is published at this moment, each row once, also while somebody archives or compacts. A query that comes
-    after a compaction fails if it needs files that are gone; read the archive again then.
-    latest: only the newest state of a task that was archived more than once, as one that was put in line again is. Whether
-    there are any is found out at once, by a look at all ids; without, nothing is read before it is asked for.
+    It holds what is published at this moment, each row once, also while somebody archives or
+    compacts. A query that comes after a compaction fails if it needs files that are gone; read the
+    archive again then.
+    latest: only the newest state of a task that was archived more than once, as one that was put in
+    line again is. Whether there are any is found out at once, by a look at all ids; without,
+    nothing is read before it is asked for.
     queue, days: only those of that queue, and of the days from the first to the last of the two.
     Raises ArchiveRefused, InvalidInput, Contended.
     """
@@ -96,7 +118,11 @@ def read_archive(
     for _ in range(TRIES):
         before = compaction.generation(place)
         try:
-            files = [file for file in reading.view(place, queue) if days is None or reading.is_within(file.day, *days)]
+            files = [
+                file
+                for file in reading.view(place, queue)
+                if days is None or reading.is_within(file.day, *days)
+            ]
             frame = _table(spark, place, files)
             return _latest(frame) if latest else frame
         except (PySparkException, Py4JJavaError):
@@ -119,12 +145,18 @@ def _write(spark: SparkSession, url: str, redis: Redis, work: Work) -> None:
     """Write the files of a batch in the workers: an engine, see blueque/archives/run.py."""
     pieces = Snapshot("", 0.0, 0, tuple(work.pieces)).slices(PIECE)
     parts = [Part(url, work.queue, piece, work.before, work.staging) for piece in pieces]
-    with jobs.failing(work.queue, None, "nothing of this batch was deleted from Redis: run it again", (BluequeError,)):
+    with jobs.failing(
+        work.queue,
+        None,
+        "nothing of this batch was deleted from Redis: run it again",
+        (BluequeError,),
+    ):
         folders = executors.run(spark, write_part, parts)
     staged = [[*layout.staged(folder)] for folder in folders]
     rows = _count_unique([path for files in staged for path, _ in files])
     if rows is None:
-        write_here(redis, work)                        # a list holds a task twice, as 1.0.0 can leave it: one has to see all
+        # a list holds a task twice, as 1.0.0 can leave it: one has to see all
+        write_here(redis, work)
         return
     for number, files in enumerate(staged):
         for path, day in files:
@@ -138,9 +170,11 @@ def write_part(part: Part) -> str:
     """Write the tasks of a slice, in a worker, and return the folder with their files."""
     if not os.path.isdir(part.staging):
         raise ArchiveRefused(
-            part.staging, f"is not there on {host_name()}: driver and workers of Spark need the archive by the same path"
+            part.staging,
+            f"is not there on {host_name()}: driver and workers of Spark need the archive by the same path",
         )
-    # A name of its own, not of a day: Spark may have another worker do the same, and only one of them counts.
+    # A name of its own, not of a day: Spark may have another worker do the same, and only one of
+    # them counts.
     folder = os.path.join(part.staging, f"_part-{os.urandom(8).hex()}")
     files, seen = parquet.Files(folder), set[str]()
     client = Client(part.url, patience=PATIENCE)
@@ -153,7 +187,9 @@ def write_part(part: Part) -> str:
     return folder
 
 
-def _merge_all(spark: SparkSession, place: Directory, groups: Sequence[Sequence[File]]) -> list[str]:
+def _merge_all(
+    spark: SparkSession, place: Directory, groups: Sequence[Sequence[File]]
+) -> list[str]:
     with jobs.failing(None, None, "the archive reads as before: run it again", (BluequeError,)):
         return executors.run(spark, _merge, [(place, group) for group in groups])
 
@@ -164,24 +200,42 @@ def _merge(work: tuple[Directory, Sequence[File]]) -> str:
 
 def _table(spark: SparkSession, place: Directory, files: Sequence[File]) -> DataFrame:
     """Return the rows of these files."""
-    schema = StructType([
-        StructField(name, DateType() if name == reading.DAY else TYPES[COLUMNS[name].kind]) for name in reading.FIELDS
-    ])
+    schema = StructType(
+        [
+            StructField(name, DateType() if name == reading.DAY else TYPES[COLUMNS[name].kind])
+            for name in reading.FIELDS
+        ]
+    )
     # A file that has gone must be an error, whatever the session says of missing files.
-    reader = spark.read.schema(schema).option("ignoreMissingFiles", "false").option("ignoreCorruptFiles", "false")
-    is_inside = {file: os.path.dirname(file.path) == place.folder(file.queue, file.day) for file in files}
+    reader = (
+        spark.read.schema(schema)
+        .option("ignoreMissingFiles", "false")
+        .option("ignoreCorruptFiles", "false")
+    )
+    is_inside = {
+        file: os.path.dirname(file.path) == place.folder(file.queue, file.day) for file in files
+    }
     inside = [file.path for file in files if is_inside[file]]
-    frame = reader.option("basePath", place.root).parquet(*inside) if inside else spark.createDataFrame([], schema)
+    frame = (
+        reader.option("basePath", place.root).parquet(*inside)
+        if inside
+        else spark.createDataFrame([], schema)
+    )
     frame = frame.select(*reading.FIELDS)
-    for file in [file for file in files if not is_inside[file]]:       # made by a compaction, and not yet brought in
-        told = {"queue": functions.lit(file.queue), reading.DAY: functions.lit(file.day).cast("date")}
+    # made by a compaction, and not yet brought in
+    for file in [file for file in files if not is_inside[file]]:
+        told = {
+            "queue": functions.lit(file.queue),
+            reading.DAY: functions.lit(file.day).cast("date"),
+        }
         frame = frame.unionByName(reader.parquet(file.path).withColumns(told))
     return frame
 
 
 def _latest(frame: DataFrame) -> DataFrame:
     """Return the row that was changed last of each task."""
-    # Hashes take less than half the time of ids; should two ids have the same, both are looked at more closely, no more.
+    # Hashes take less than half the time of ids; should two ids have the same, both are looked at
+    # more closely, no more.
     mark = functions.xxhash64("task_id")
     counts = frame.groupBy(mark.alias("mark")).count()
     twice = [row.mark for row in counts.where(counts["count"] > 1).limit(MOST_TWICE + 1).collect()]
@@ -200,6 +254,11 @@ def _count_unique(paths: Sequence[str]) -> int | None:
 
     pa = arrow.pyarrow()
     ids = pa.chunked_array(
-        [chunk for path in paths for chunk in pq.read_table(path, columns=["task_id"])["task_id"].chunks], pa.string()
+        [
+            chunk
+            for path in paths
+            for chunk in pq.read_table(path, columns=["task_id"])["task_id"].chunks
+        ],
+        pa.string(),
     )
     return len(ids) if pa.compute.count_distinct(ids).as_py() == len(ids) else None

@@ -1,4 +1,6 @@
-"""Chunks: rows cut into what is good for one transaction, and put together by the shard of their task."""
+"""Chunks: rows cut into what is good for one transaction, and put together by the shard of their
+task.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ from typing import Any
 from blueque.model.ids import shards_of
 from blueque.producer.row_batch import MAX_ROWS, Rows
 
-MAX_BYTES = 4 * 2**20                                  # of parameters in one transaction: Redis does nothing else meanwhile
-HELD_BYTES = 32 * 2**20                                # of parameters in all buckets together
+MAX_BYTES = 4 * 2**20  # of parameters in one transaction: Redis does nothing else meanwhile
+HELD_BYTES = 32 * 2**20  # of parameters in all buckets together
 
 
 def split(rows: Rows, most_bytes: int = MAX_BYTES) -> Iterator[Rows]:
@@ -25,9 +27,11 @@ def split(rows: Rows, most_bytes: int = MAX_BYTES) -> Iterator[Rows]:
 
 
 def by_shard(pieces: Iterable[Rows], shards: int, held_bytes: int = HELD_BYTES) -> Iterator[Rows]:
-    """Yield the rows in chunks, each of one shard as far as that can be had without holding too many rows.
+    """Yield the rows in chunks, each of one shard as far as that can be had without holding too
+    many rows.
 
-    This is for speed only: tasks of Spark that write at a time seldom meet in one ledger then. pieces: with ids.
+    This is for speed only: tasks of Spark that write at a time seldom meet in one ledger then.
+        pieces: with ids.
     """
     buckets = _Buckets(shards)
     for rows in pieces:
@@ -101,7 +105,7 @@ def _between(rows: Rows, start: int, end: int) -> Rows:
 def _at(rows: Rows, places: Sequence[int]) -> Rows:
     if len(places) == 1:
         return _changed(rows, lambda name, column: [column[places[0]]])
-    chosen = itemgetter(*places)                       # in C, and so in a third of the time
+    chosen = itemgetter(*places)  # in C, and so in a third of the time
     return _changed(rows, lambda name, column: chosen(column))
 
 
@@ -109,7 +113,9 @@ def _together(pieces: Sequence[Rows]) -> Rows:
     """Return the rows of all pieces, which have the same columns."""
     if len(pieces) == 1:
         return pieces[0]
-    return _changed(pieces[0], lambda name, _: list(chain.from_iterable(getattr(rows, name) for rows in pieces)))
+    return _changed(
+        pieces[0], lambda name, _: list(chain.from_iterable(getattr(rows, name) for rows in pieces))
+    )
 
 
 def _changed(rows: Rows, change: Callable[[str, Sequence[Any]], Sequence[Any]]) -> Rows:

@@ -1,7 +1,9 @@
-"""What Spark asks of the data source `blueque`: the class that it finds is in discovery/pyspark_blueque.
+"""What Spark asks of the data source `blueque`: the class that it finds is in
+discovery/pyspark_blueque.
 
-These run in Python processes that Spark starts beside its driver, so nothing here shares anything with your program.
-Writing is by sink.py (what the options say), layout.py (what the columns hold), writer.py and stream.py.
+These run in Python processes that Spark starts beside its driver, so nothing here shares anything
+with your program. Writing is by sink.py (what the options say), layout.py (what the columns hold),
+writer.py and stream.py.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ def reader(schema: StructType, options: Mapping[str, str]) -> DataSourceReader:
 
 
 def _in_short(make: Callable[..., Made]) -> Callable[..., Made]:
-    """Have our own errors come without the way they took: Spark shows all of it, before the sentence."""
+    """Have our own errors come without the way they took: Spark shows all of it, before the
+    sentence.
+    """
 
     @functools.wraps(make)
     def made(*given: Any) -> Made:
@@ -60,12 +64,16 @@ def writer(schema: StructType, options: Mapping[str, str], overwrite: bool) -> D
     from blueque.spark.writer import make_writer  # here: who reads needs none of it
 
     if overwrite:
-        raise InvalidInput("mode 'overwrite' would mean to empty the queue first: write with mode 'append'")
+        raise InvalidInput(
+            "mode 'overwrite' would mean to empty the queue first: write with mode 'append'"
+        )
     return make_writer(schema, options)
 
 
 @_in_short
-def stream_writer(schema: StructType, options: Mapping[str, str], overwrite: bool) -> DataSourceStreamWriter:
+def stream_writer(
+    schema: StructType, options: Mapping[str, str], overwrite: bool
+) -> DataSourceStreamWriter:
     """Return what writes the batches of a stream. Raises InvalidInput before any row is looked at."""
     from blueque.spark.stream import make_stream_writer  # here: who reads needs none of it
 

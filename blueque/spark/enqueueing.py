@@ -1,6 +1,8 @@
-"""enqueue: a task for each row of a frame, made by a job of Spark, once, whatever fails and is tried again.
+"""enqueue: a task for each row of a frame, made by a job of Spark, once, whatever fails and is
+tried again.
 
-The frame is brought into one form inside the JVM (frames.py) and written by `format("blueque")` (writer.py), whose commit
+The frame is brought into one form inside the JVM (frames.py) and written by `format("blueque")`
+(writer.py), whose commit
 runs in a process of its own: what it has to say is in the record of the run.
 """
 
@@ -23,7 +25,14 @@ from blueque.spark import frames, jobs
 from blueque.spark.layout import Layout, lay_out
 from blueque.spark.sessions import activate
 from blueque.spark.sink import ForAll, Sink, parse, write_options
-from blueque.spark.writer import COUNTS, KEEP_RANDOM, join_staging, open_run, open_staging, warn_of_replay
+from blueque.spark.writer import (
+    COUNTS,
+    KEEP_RANDOM,
+    join_staging,
+    open_run,
+    open_staging,
+    warn_of_replay,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -39,8 +48,10 @@ _SETTLES = "the same again under this run settles it"
 class Enqueued(NamedTuple):
     """What has come of a frame.
 
-    run: None where keys count in the whole queue. rows: of the frame; of the run, if it was committed before.
-    tasks: of the run, or all that are new if there is none. new: those that were not there when this call began.
+    run: None where keys count in the whole queue. rows: of the frame; of the run, if it was
+        committed before.
+    tasks: of the run, or all that are new if there is none. new: those that were not there when
+        this call began.
     is_replay: the run was committed before, and nothing was written.
     """
 
@@ -76,27 +87,43 @@ def enqueue(
     check: bool = True,
     **options: Unpack[ForAll],
 ) -> Enqueued:
-    """Put a task in line for each row of a frame, by a job of Spark, and return what has come of it.
+    """Put a task in line for each row of a frame, by a job of Spark, and return what has come of
+    it.
 
-    key: the column, or columns, by which a row makes one task only. With a `run`, that counts in this run, and as long as
-    its record is kept, even when its tasks have been deleted; without one it counts in the queue, as for `Queue.enqueue`.
-    Rows are visible as they are written: after a failure run the same again. Without a key, all rows become visible at
-    once, when all of them are there, or none.
-    run: the name of the run. The same name again, once it is committed, changes nothing, and says so in a warning.
-    params: columns that make the parameters, as a dict; one column of text, named alone, makes a str. If left out: all
-    columns that are nothing else, or those of the key, as a dict. json: the one column of text holds JSON.
-    eta: a column of timestamps or Unix seconds, null for at once; or such a value for all. priority: a column, or for all.
+    key: the column, or columns, by which a row makes one task only. With a `run`, that counts in
+    this run, and as long as its record is kept, even when its tasks have been deleted; without one
+    it counts in the queue, as for `Queue.enqueue`. Rows are visible as they are written: after a
+    failure run the same again. Without a key, all rows become visible at once, when all of them are
+    there, or none.
+    run: the name of the run. The same name again, once it is committed, changes nothing, and says
+        so in a warning.
+    params: columns that make the parameters, as a dict; one column of text, named alone, makes a
+    str. If left out: all columns that are nothing else, or those of the key, as a dict. json: the
+        one column of text holds JSON.
+    eta: a column of timestamps or Unix seconds, null for at once; or such a value for all.
+        priority: a column, or for all.
     keep: how long the run, or without one the key, counts afterwards; 90d, or 1d.
     max_bytes: how much parameters may take. shards, shuffle: see docs/pipelines.md, "Speed".
-    check: with a key, look over all rows before any is written, in one more pass over the frame; without, a row that is
-    refused fails the job when it is met, and is the cause of JobFailed.
+    check: with a key, look over all rows before any is written, in one more pass over the frame;
+    without, a row that is refused fails the job when it is met, and is the cause of JobFailed.
     The other options are those of `Queue.enqueue`, for all tasks.
-    Raises InvalidInput before anything is written; WrongRun; JobFailed; what `Queue.enqueue` raises.
+    Raises InvalidInput before anything is written; WrongRun; JobFailed; what `Queue.enqueue`
+    raises.
     """
     began = time.monotonic()
     said = write_options(
-        queue=queue, url=url, run=run, key=_names(key, "key"), params=_names(params, "params"),
-        json=str(json).lower(), eta=_time(eta), priority=priority, keep=keep, max_bytes=max_bytes, shards=shards, **options,
+        queue=queue,
+        url=url,
+        run=run,
+        key=_names(key, "key"),
+        params=_names(params, "params"),
+        json=str(json).lower(),
+        eta=_time(eta),
+        priority=priority,
+        keep=keep,
+        max_bytes=max_bytes,
+        shards=shards,
+        **options,
     )
     sink = parse(said)
     layout = _lay_out(df, sink, shuffle)
@@ -116,20 +143,32 @@ def enqueue(
 class _Job:
     """One job of Spark that writes a frame."""
 
-    def __init__(self, df: DataFrame, sink: Sink, layout: Layout, said: Mapping[str, str], shuffle: bool) -> None:
-        self.sink, self._run = sink, sink.run          # the latter as the user has named it
+    def __init__(
+        self, df: DataFrame, sink: Sink, layout: Layout, said: Mapping[str, str], shuffle: bool
+    ) -> None:
+        self.sink, self._run = sink, sink.run  # the latter as the user has named it
         self._frame = frames.form(df, layout)
         self._shuffle = shuffle
         # What the environment says here, it may not say where Spark plans.
-        self._options: dict[str, str] = {**said, **frames.formed(layout), "url": sink.url, "max_bytes": str(sink.max_bytes)}
+        self._options: dict[str, str] = {
+            **said,
+            **frames.formed(layout),
+            "url": sink.url,
+            "max_bytes": str(sink.max_bytes),
+        }
 
     def enqueue_keys(self) -> tuple[int, int]:
-        """Write rows with keys that count in the queue; return how many there were, and how many tasks are new."""
+        """Write rows with keys that count in the queue; return how many there were, and how many
+        tasks are new.
+        """
         with tempfile.TemporaryDirectory(prefix="blueque-") as directory:
             path = os.path.join(directory, "counts")
             with self.sink.connected() as client:
-                client.get_run(self.sink.queue, "-")   # if Redis does not answer, it is better said here
-            self._write({COUNTS: path}, "what was written stays, and its keys count: enqueue the same again")
+                # if Redis does not answer, it is better said here
+                client.get_run(self.sink.queue, "-")
+            self._write(
+                {COUNTS: path}, "what was written stays, and its keys count: enqueue the same again"
+            )
             with open(path) as file:
                 rows, new = json_module.load(file)
         return rows, new
@@ -141,22 +180,32 @@ class _Job:
             before = run.count()
         if self._shuffle:
             self._frame = frames.by_shard(self._frame, self.sink.queue, run.name, run.shards)
-        self._write({}, "what was written stays, and counts: enqueue the same again under the same run")
+        self._write(
+            {}, "what was written stays, and counts: enqueue the same again under the same run"
+        )
         record = _record(self.sink)
         return record, record["tasks"] - before
 
     def enqueue_staged(self) -> tuple[Record, int]:
-        """Write rows that become visible all at once; return the record of their run, and how many tasks there are."""
+        """Write rows that become visible all at once; return the record of their run, and how many
+        tasks there are.
+        """
         is_random = self.sink.run is None
         if is_random:
-            self.sink = self.sink._replace(run=str(uuid.uuid4()), keep=self.sink.keep or KEEP_RANDOM)
-        given = {"run": str(self.sink.run)} | ({} if self.sink.keep is None else {"keep": self.sink.keep})
+            self.sink = self.sink._replace(
+                run=str(uuid.uuid4()), keep=self.sink.keep or KEEP_RANDOM
+            )
+        given = {"run": str(self.sink.run)} | (
+            {} if self.sink.keep is None else {"keep": self.sink.keep}
+        )
         with self.sink.connected() as client:
-            opened = open_staging(client, self.sink).record    # if Redis does not answer, it is better said here
+            # if Redis does not answer, it is better said here
+            opened = open_staging(client, self.sink).record
         try:
             self._write(given, "nothing of it is visible")
         except BluequeError as error:
-            # Decided is decided, even if the process that published is dead: then it is for us to finish.
+            # Decided is decided, even if the process that published is dead: then it is for us to
+            # finish.
             if not self._is_finished(opened, is_random, error):
                 raise
         record = _record(self.sink)
@@ -172,18 +221,22 @@ class _Job:
                     client.get_leftovers().drop(staging.queue, staging.name)
                 return staging.is_committed
         except BluequeError as another:
-            if not isinstance(error, JobFailed):       # a row was refused, and so nothing was decided
+            if not isinstance(error, JobFailed):  # a row was refused, and so nothing was decided
                 return False
             look = f"see what `blueque runs {self.sink.queue}` says of run {self.sink.run}"
             is_gone = isinstance(another, RunDropped)
-            advice = look if is_random else f"before you run it again, {look}" if is_gone else _SETTLES
+            advice = (
+                look if is_random else f"before you run it again, {look}" if is_gone else _SETTLES
+            )
             fate = f"whether it is decided is not known, for {another}; {advice}"
             raise JobFailed(error.queue, error.run, error.reason, fate) from error.__cause__
 
     def _write(self, more: dict[str, str], fate: str) -> None:
         activate(self._frame.sparkSession)
         # With keys, some may have been written before one was refused.
-        with jobs.failing(self.sink.queue, self._run, fate, () if self.sink.keys else (InvalidInput,)):
+        with jobs.failing(
+            self.sink.queue, self._run, fate, () if self.sink.keys else (InvalidInput,)
+        ):
             self._frame.write.format(FORMAT).options(**self._options | more).mode("append").save()
 
 
@@ -191,17 +244,22 @@ def _lay_out(df: DataFrame, sink: Sink, shuffle: bool) -> Layout:
     if not hasattr(df, "isStreaming"):
         raise InvalidType(f"a DataFrame is needed, not {type(df).__name__}")
     if df.isStreaming:
-        raise InvalidInput("this frame is a stream: use df.writeStream.format('blueque'), or this in foreachBatch")
+        raise InvalidInput(
+            "this frame is a stream: use df.writeStream.format('blueque'), or this in foreachBatch"
+        )
     if shuffle and not (sink.keys and sink.run):
         raise InvalidInput("shuffle is for rows with a key in a run")
     return lay_out(df.schema, sink)
 
 
 def _replay(sink: Sink) -> Record | None:
-    """Return the record of the run if it was decided before, and see that it is finished; None: there is work to do."""
+    """Return the record of the run if it was decided before, and see that it is finished; None:
+    there is work to do.
+    """
     with sink.connected() as client:
         record = client.get_run(sink.queue, str(sink.run))
-        if record is None or record["state"] == "open" or "kind" not in record:     # of the last only leftovers are there
+        # of the last only leftovers are there
+        if record is None or record["state"] == "open" or "kind" not in record:
             return None
         if record["kind"] == "staged" and not sink.keys:
             join_staging(client, sink, record).commit([])
@@ -219,9 +277,17 @@ def _record(sink: Sink) -> Record:
     return record
 
 
-def _outcome(sink: Sink, record: Record, new: int, began: float, is_replay: bool = False) -> Enqueued:
+def _outcome(
+    sink: Sink, record: Record, new: int, began: float, is_replay: bool = False
+) -> Enqueued:
     return Enqueued(
-        sink.queue, sink.run, record["rows"], record["tasks"], new, time.monotonic() - began, is_replay
+        sink.queue,
+        sink.run,
+        record["rows"],
+        record["tasks"],
+        new,
+        time.monotonic() - began,
+        is_replay,
     )
 
 
@@ -231,7 +297,9 @@ def _names(names: str | Sequence[str] | None, option: str) -> str | None:
         return None
     several = [names] if isinstance(names, str) else names
     if not isinstance(several, list | tuple) or not all(isinstance(name, str) for name in several):
-        raise InvalidType(f"{option}: the name of a column, or a list of such, is needed, not {names!r}")
+        raise InvalidType(
+            f"{option}: the name of a column, or a list of such, is needed, not {names!r}"
+        )
     return json_module.dumps(several)
 
 

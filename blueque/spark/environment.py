@@ -1,4 +1,6 @@
-"""Environment: what Spark is given in variables, and where it is. It needs no pyspark, which takes a second to import."""
+"""Environment: what Spark is given in variables, and where it is. It needs no pyspark, which takes
+a second to import.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,10 @@ from pathlib import Path
 from blueque.errors import InvalidInput, NoJava, NotInstalled
 
 _HERE = Path(__file__).parent
-_DISCOVERY = _HERE / "discovery"                       # in a checkout only; what is in it is elsewhere once it is installed
-_RUNS_ALREADY = {"PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"}       # variables of one whose Java somebody else has started
+# in a checkout only; what is in it is elsewhere once it is installed
+_DISCOVERY = _HERE / "discovery"
+# variables of one whose Java somebody else has started
+_RUNS_ALREADY = {"PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"}
 
 
 def prepare(environ: MutableMapping[str, str], is_local: bool) -> None:
@@ -26,8 +30,10 @@ def prepare(environ: MutableMapping[str, str], is_local: bool) -> None:
         find_java(environ)
     environ.setdefault("PYSPARK_DRIVER_PYTHON", environ.get("PYSPARK_PYTHON", sys.executable))
     if is_local:
-        environ.setdefault("PYSPARK_PYTHON", sys.executable)   # else it is whatever python3 is in PATH, as on a cluster
-        environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")      # else it warns of host names that lead to the loopback
+        # else it is whatever python3 is in PATH, as on a cluster
+        environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        # else it warns of host names that lead to the loopback
+        environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     known = [path for path in environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     missing = [path for path in _import_paths() if path not in known]
     if missing:
@@ -35,21 +41,31 @@ def prepare(environ: MutableMapping[str, str], is_local: bool) -> None:
 
 
 def default_master(environ: Mapping[str, str] = os.environ) -> str | None:
-    """Return all of this machine, or None where somebody else has the say: spark-submit, Connect, what Spark is told."""
+    """Return all of this machine, or None where somebody else has the say: spark-submit, Connect,
+    what Spark is told.
+    """
     if _RUNS_ALREADY & environ.keys() or "--master" in environ.get("PYSPARK_SUBMIT_ARGS", ""):
         return None
-    return None if _is_configured("spark-defaults.conf", environ) else environ.get("MASTER") or "local[*]"
+    return (
+        None
+        if _is_configured("spark-defaults.conf", environ)
+        else environ.get("MASTER") or "local[*]"
+    )
 
 
 def quiet_log(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return the options with which Spark logs errors only, unless it is told what to log."""
     if _is_configured("log4j2.properties", environ):
         return {}
-    return {"spark.driver.defaultJavaOptions": f"-Dlog4j2.configurationFile={(_HERE / 'quiet.properties').as_uri()}"}
+    return {
+        "spark.driver.defaultJavaOptions": f"-Dlog4j2.configurationFile={(_HERE / 'quiet.properties').as_uri()}"
+    }
 
 
 def option(name: str, value: object) -> tuple[str, str]:
-    """Return name and value of an option as Spark has them; `spark_driver_memory` is spark.driver.memory."""
+    """Return name and value of an option as Spark has them; `spark_driver_memory` is
+    spark.driver.memory.
+    """
     if name.startswith("spark_"):
         name = name.replace("_", ".")
     if not name.startswith("spark."):
@@ -62,14 +78,18 @@ def option(name: str, value: object) -> tuple[str, str]:
 def find_java(environ: Mapping[str, str] = os.environ) -> str:
     """Return the path of the Java that Spark would run. Raises NoJava."""
     home = environ.get("JAVA_HOME")
-    found = shutil.which(os.path.join(home, "bin", "java") if home else "java", path=environ.get("PATH"))
+    found = shutil.which(
+        os.path.join(home, "bin", "java") if home else "java", path=environ.get("PATH")
+    )
     if found is None:
         raise NoJava(f"in JAVA_HOME, {home}" if home else "here")
     return found
 
 
 def find_submit(environ: Mapping[str, str] = os.environ) -> str:
-    """Return the path of spark-submit: in SPARK_HOME, else in pyspark. Raises NotInstalled, InvalidInput."""
+    """Return the path of spark-submit: in SPARK_HOME, else in pyspark. Raises NotInstalled,
+    InvalidInput.
+    """
     home = environ.get("SPARK_HOME")
     if not home:
         package = importlib.util.find_spec("pyspark")
@@ -83,7 +103,9 @@ def find_submit(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def _import_paths() -> list[str]:
-    """Return the directories in which workers find Blueque, but for those in which every Python looks."""
+    """Return the directories in which workers find Blueque, but for those in which every Python
+    looks.
+    """
     if _DISCOVERY.is_dir():
         return [str(_HERE.parent.parent), str(_DISCOVERY)]
     usual = {*site.getsitepackages(), site.getusersitepackages()}

@@ -1,4 +1,5 @@
-"""Frames: the rows of a user's frame in one form, made and looked over by Spark itself, without Python.
+"""Frames: the rows of a user's frame in one form, made and looked over by Spark itself, without
+Python.
 
 The form has the columns `parameters` (text), and `key`, `eta`, `priority` if the frame says them.
 """
@@ -26,7 +27,7 @@ JSON = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
-_LONGER = 6                                            # bytes that JSON may need for a byte of text, as \u0000
+_LONGER = 6  # bytes that JSON may need for a byte of text, as \u0000
 
 
 def form(frame: DataFrame, layout: Layout) -> DataFrame:
@@ -44,26 +45,37 @@ def form(frame: DataFrame, layout: Layout) -> DataFrame:
 def formed(layout: Layout) -> dict[str, str]:
     """Return the options that say how to read the form."""
     options = {"params": "parameters", "json": str(layout.are_json).lower()}
-    return options | {name: name for name in ("eta", "priority") if isinstance(getattr(layout, name), str)} | (
-        {"key": "key"} if layout.keys else {}
+    return (
+        options
+        | {name: name for name in ("eta", "priority") if isinstance(getattr(layout, name), str)}
+        | ({"key": "key"} if layout.keys else {})
     )
 
 
 def by_shard(formed: DataFrame, queue: str, run: str, shards: int) -> DataFrame:
-    """Return the rows so that each partition has those of one shard: a shuffle, which pays on large clusters."""
+    """Return the rows so that each partition has those of one shard: a shuffle, which pays on large
+    clusters.
+    """
     scope = RUN_NAMESPACE.bytes + f"{queue}\0{run}\0".encode()
     digest = F.sha1(F.concat(F.lit(bytearray(scope)), F.encode("key", "utf-8")))
-    return formed.repartitionById(shards, F.conv(F.substring(digest, 1, 4), 16, 10).cast("int") % shards)
+    return formed.repartitionById(
+        shards, F.conv(F.substring(digest, 1, 4), 16, 10).cast("int") % shards
+    )
 
 
 def check(frame: DataFrame, layout: Layout) -> None:
-    """Look over all rows, in one job without Python, and refuse what the writers would refuse. Raises InvalidInput."""
+    """Look over all rows, in one job without Python, and refuse what the writers would refuse.
+    Raises InvalidInput.
+    """
     whole = _parameters(layout)
     tests = dict(_tests(layout))
     looks = [F.coalesce(F.max(_size(frame, layout)), F.lit(0)).alias("size")]
     for name, (wrong, value, _) in tests.items():
         example = F.first(F.when(wrong, whole if value is None else value), ignorenulls=True)
-        looks += [F.count_if(wrong).alias(f"wrong_{name}"), example.cast("string").alias(f"shown_{name}")]
+        looks += [
+            F.count_if(wrong).alias(f"wrong_{name}"),
+            example.cast("string").alias(f"shown_{name}"),
+        ]
     found = frame.agg(*looks).first()
     for name, (_, value, words) in tests.items():
         if count := found[f"wrong_{name}"]:
@@ -76,7 +88,9 @@ def check(frame: DataFrame, layout: Layout) -> None:
 
 
 def _tests(layout: Layout) -> Iterable[tuple[str, tuple[Column, Column | None, str]]]:
-    """Yield for each thing that may be wrong: its name, whether it is, the value to show (None: the parameters), words."""
+    """Yield for each thing that may be wrong: its name, whether it is, the value to show (None: the
+    parameters), words.
+    """
     if layout.is_text:
         name = layout.parameters[0]
         yield "params", (column(name).isNull(), F.lit("null"), f"params: column {name!r} is null")
@@ -85,21 +99,41 @@ def _tests(layout: Layout) -> Iterable[tuple[str, tuple[Column, Column | None, s
     if layout.keys:
         key = _key(layout)
         size = F.octet_length(key)
-        yield "key", ((size > MAX_KEY_BYTES) | (size == 0), key, f"key: a key takes 1 to {MAX_KEY_BYTES} bytes")
+        yield (
+            "key",
+            (
+                (size > MAX_KEY_BYTES) | (size == 0),
+                key,
+                f"key: a key takes 1 to {MAX_KEY_BYTES} bytes",
+            ),
+        )
     if isinstance(layout.eta, str):
         eta = column(layout.eta).cast("double")
-        wrong = (eta < -LAST_SECOND) | (eta > LAST_SECOND)        # of numbers, NaN is the largest
-        yield "eta", (wrong, eta, f"eta: column {layout.eta!r} is no time before the year 10000: seconds, not milliseconds?")
+        wrong = (eta < -LAST_SECOND) | (eta > LAST_SECOND)  # of numbers, NaN is the largest
+        yield (
+            "eta",
+            (
+                wrong,
+                eta,
+                f"eta: column {layout.eta!r} is no time before the year 10000: seconds, not milliseconds?",
+            ),
+        )
     if layout.priority:
         priority = column(layout.priority)
-        yield "priority", (
-            (priority < LOWEST) | (priority > HIGHEST), priority,
-            f"priority: column {layout.priority!r} is not between {LOWEST} and {HIGHEST}",
+        yield (
+            "priority",
+            (
+                (priority < LOWEST) | (priority > HIGHEST),
+                priority,
+                f"priority: column {layout.priority!r} is not between {LOWEST} and {HIGHEST}",
+            ),
         )
 
 
 def _size(frame: DataFrame, layout: Layout) -> Column:
-    """Return at most how many bytes the parameters of a row may take, which costs less than to make them."""
+    """Return at most how many bytes the parameters of a row may take, which costs less than to make
+    them.
+    """
     if layout.is_text:
         return F.octet_length(column(layout.parameters[0]))
     sizes: list[Any] = [2]
@@ -110,7 +144,7 @@ def _size(frame: DataFrame, layout: Layout) -> Column:
         elif kind in ("array", "map", "struct", "binary", "variant"):
             size = F.octet_length(F.to_json(F.struct(column(name)), JSON))
         else:
-            size = F.lit(50)                           # of a number or a time: a decimal has 38 digits at most
+            size = F.lit(50)  # of a number or a time: a decimal has 38 digits at most
         sizes.append(F.coalesce(size, F.lit(0)) + len(name.encode()) * _LONGER + 6)
     total = F.lit(sizes[0]).cast("long")
     for size in sizes[1:]:
@@ -120,9 +154,15 @@ def _size(frame: DataFrame, layout: Layout) -> Column:
 
 def _require_size(frame: DataFrame, layout: Layout) -> None:
     size = F.octet_length(_parameters(layout))
-    largest = frame.agg(F.max(F.struct(size.alias("size"), F.substring(_parameters(layout), 1, 100).alias("shown")))).first()
+    largest = frame.agg(
+        F.max(F.struct(size.alias("size"), F.substring(_parameters(layout), 1, 100).alias("shown")))
+    ).first()
     if largest is not None and largest[0] is not None and largest[0]["size"] > layout.max_bytes:
-        raise TooLarge(f"row {shown(largest[0]['shown'])}: the parameters", largest[0]["size"], layout.max_bytes)
+        raise TooLarge(
+            f"row {shown(largest[0]['shown'])}: the parameters",
+            largest[0]["size"],
+            layout.max_bytes,
+        )
 
 
 def _parameters(layout: Layout) -> Column:

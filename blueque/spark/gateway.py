@@ -1,7 +1,9 @@
-"""Gateway: what pyspark remembers of its Java process, and what of that holds in a process that was forked.
+"""Gateway: what pyspark remembers of its Java process, and what of that holds in a process that was
+forked.
 
-pyspark keeps one Java process for each Python process, for good, in attributes of its classes. A forked process inherits
-them with the sockets; when both use them, each gets answers to what the other has asked.
+pyspark keeps one Java process for each Python process, for good, in attributes of its classes. A
+forked process inherits them with the sockets; when both use them, each gets answers to what the
+other has asked.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from pyspark.sql import SparkSession, SQLContext
 
 from blueque.system import process
 
-_OWNER = "owner_of_blueque"                            # the attribute of a gateway that says which process may use it
+_OWNER = "owner_of_blueque"  # the attribute of a gateway that says which process may use it
 
 
 def has_java() -> bool:
@@ -31,31 +33,38 @@ def claim() -> None:
 
 
 def forget_inherited() -> bool:
-    """Have pyspark forget a gateway that it has from the process from which this one was forked; tell whether it had one."""
+    """Have pyspark forget a gateway that it has from the process from which this one was forked;
+    tell whether it had one.
+    """
     gateway = SparkContext._gateway
     if gateway is None or _is_ours(gateway):
         return False
     _cut_off(gateway)
     java = _java(gateway)
     if java is not None and java.stdin is not None:
-        java.stdin.close()                             # while anybody holds it, that Java does not end with its owner
+        java.stdin.close()  # while anybody holds it, that Java does not end with its owner
     forget()
     return True
 
 
 def _cut_off(gateway: Any) -> None:
-    """Have objects that are left of the other process's session ask nothing, and discard nothing there."""
+    """Have objects that are left of the other process's session ask nothing, and discard nothing
+    there.
+    """
     disconnect()
     client = gateway._gateway_client
     if hasattr(client, "java_parameters"):
-        client.java_parameters.port = 0                # of the clients in use one looks at this only, when it connects
+        # of the clients in use one looks at this only, when it connects
+        client.java_parameters.port = 0
     connection = _connection(client)
     if connection is not None and connection.socket is not None:
-        # Not connection.close(): that would end the other process's connection, which this is as well.
+        # Not connection.close(): that would end the other process's connection, which this is as
+        # well.
         connection.stream.close()
         connection.socket.close()
         connection.socket = connection.stream = None
-    SparkContext._of_parent = gateway                  # so that it is kept: where it is collected, connections are shut down
+    # so that it is kept: where it is collected, connections are shut down
+    SparkContext._of_parent = gateway
 
 
 def disconnect() -> None:
@@ -75,7 +84,8 @@ def drop_connection() -> None:
 
 def forget() -> None:
     """Have pyspark forget its gateway, as if it had never had one."""
-    SparkContext._lock = threading.RLock()             # a thread that is not here may have held it when we were forked
+    # a thread that is not here may have held it when we were forked
+    SparkContext._lock = threading.RLock()
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
     SparkSession._instantiatedSession = SparkSession._activeSession = None
     SQLContext._instantiatedContext = None
@@ -84,7 +94,9 @@ def forget() -> None:
 
 
 def java_process() -> Popen[bytes] | None:
-    """Return the Java process that this process has started; None when there is none, or spark-submit has started it."""
+    """Return the Java process that this process has started; None when there is none, or
+    spark-submit has started it.
+    """
     gateway = SparkContext._gateway
     return _java(gateway) if gateway is not None and _is_ours(gateway) else None
 
@@ -99,9 +111,11 @@ def _is_ours(gateway: Any) -> bool:
 
 
 def _connection(client: Any) -> Any:
-    """Return the connection of this thread; None when it has none, as always without PYSPARK_PIN_THREAD."""
+    """Return the connection of this thread; None when it has none, as always without
+    PYSPARK_PIN_THREAD.
+    """
     return client.get_thread_connection() if hasattr(client, "get_thread_connection") else None
 
 
 def _java(gateway: Any) -> Popen[bytes] | None:
-    return vars(gateway).get("proc")                   # not getattr: a gateway takes unknown names for Java's
+    return vars(gateway).get("proc")  # not getattr: a gateway takes unknown names for Java's

@@ -1,4 +1,6 @@
-"""Jobs of Spark that have failed, in one sentence: Spark tells of them with the tracebacks of several processes."""
+"""Jobs of Spark that have failed, in one sentence: Spark tells of them with the tracebacks of
+several processes.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,13 @@ from blueque.errors import BluequeError, InvalidInput, JobFailed
 
 E = TypeVar("E", bound=BluequeError)
 
-MAX_REASON = 300                                       # characters; all of it is in the cause
+MAX_REASON = 300  # characters; all of it is in the cause
 
-_FACTS = "facts: "                                     # what comes before the attributes of an error of ours
+_FACTS = "facts: "  # what comes before the attributes of an error of ours
 _RAISED = re.compile(rf"^blueque\.errors\.(\w+): (.+)(?:\n{_FACTS}(\{{.*\}})$)?", re.MULTILINE)
-_TRACEBACK = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)", re.MULTILINE)
+_TRACEBACK = re.compile(
+    r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)", re.MULTILINE
+)
 _LAST = re.compile(r"^((?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)\b: .+)$", re.MULTILINE)
 # What Java puts before the sentence.
 _CALL = re.compile(r"^An error occurred while calling \S+\n: ")
@@ -30,14 +34,20 @@ _CLASS = re.compile(r"^(?:\w+[.$])+\w+: ")
 
 @contextmanager
 def failing(
-    queue: str | None, run: str | None, fate: str, as_it_was: tuple[type[BluequeError], ...] = (InvalidInput,)
+    queue: str | None,
+    run: str | None,
+    fate: str,
+    as_it_was: tuple[type[BluequeError], ...] = (InvalidInput,),
 ) -> Iterator[None]:
-    """Have a job that fails in here raise an error of ours: that which stopped it, if it is one of these, or JobFailed."""
+    """Have a job that fails in here raise an error of ours: that which stopped it, if it is one of
+    these, or JobFailed.
+    """
     try:
         yield
-    except BluequeError:                               # some are OSErrors as well
+    except BluequeError:  # some are OSErrors as well
         raise
-    except (PySparkException, Py4JError, OSError) as error:    # an OSError: Java has died, and does not answer
+    except (PySparkException, Py4JError, OSError) as error:
+        # an OSError: Java has died, and does not answer
         own = raised(error)
         if own is None:
             raise JobFailed(queue, run, reason(error), fate) from error
@@ -48,7 +58,9 @@ def failing(
 
 
 def told(error: E) -> E:
-    """Return the error with a note, by which `raised` knows its attributes where it comes as text only."""
+    """Return the error with a note, by which `raised` knows its attributes where it comes as text
+    only.
+    """
     facts = {name: value for name, value in vars(error).items() if not name.startswith("_")}
     if facts and not hasattr(error, "__notes__"):
         error.add_note(_FACTS + json.dumps(facts, default=str))
@@ -66,13 +78,16 @@ def telling() -> Iterator[None]:
 
 
 def raised(error: BaseException) -> BluequeError | None:
-    """Return the error of ours for which a job has failed, as if it had been raised here; None: it was none of ours."""
+    """Return the error of ours for which a job has failed, as if it had been raised here; None: it
+    was none of ours.
+    """
     found = _RAISED.findall(_text(error))
     kind: Any = getattr(errors, found[-1][0], None) if found else None
     if not (isinstance(kind, type) and issubclass(kind, BluequeError)):
         return None
     _, sentence, facts = found[-1]
-    while not facts and "__init__" in vars(kind):      # whoever catches that one asks for its attributes
+    # whoever catches that one asks for its attributes
+    while not facts and "__init__" in vars(kind):
         kind = kind.__bases__[0]
     own: BluequeError = kind.__new__(kind)
     own.args = (sentence,)
@@ -91,7 +106,11 @@ def reason(error: BaseException) -> str:
         sentence = _CLASS.sub(lambda name: re.split(r"[.$]", name[0])[-1], others[-1])
     else:
         lines = [line.strip() for line in _CALL.sub("", text).splitlines() if line.strip()]
-        sentence = _without_classes(_STAGE.sub("", _without_classes(lines[0]))) if lines else type(error).__name__
+        sentence = (
+            _without_classes(_STAGE.sub("", _without_classes(lines[0])))
+            if lines
+            else type(error).__name__
+        )
     return sentence if len(sentence) <= MAX_REASON else sentence[:MAX_REASON] + "..."
 
 

@@ -1,6 +1,8 @@
-"""JSON of Arrow columns: a text for each value, as Spark's `to_json` makes it with the options in enqueue.py.
+"""JSON of Arrow columns: a text for each value, as Spark's `to_json` makes it with the options in
+enqueue.py.
 
-A null is null, a time is ISO 8601 in UTC with microseconds, a day is 2030-01-31, bytes are base64, a map is an object,
+A null is null, a time is ISO 8601 in UTC with microseconds, a day is 2030-01-31, bytes are base64,
+a map is an object,
 and what is no number in JSON is text: "NaN", "Infinity". Nothing else about them is lost.
 """
 
@@ -18,7 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 quoted: Callable[[str], str] = json_encoder.encode_basestring
-_ESCAPE = re.compile(r"\\(?:u00..|.)")                  # each as a whole: what follows an escaped backslash is no escape
+# each as a whole: what follows an escaped backslash is no escape
+_ESCAPE = re.compile(r"\\(?:u00..|.)")
 
 
 def objects(names: Sequence[str], columns: Sequence[pa.Array]) -> list[str]:
@@ -33,19 +36,26 @@ def texts(column: pa.Array) -> list[str]:
     made = _maker(column.type)(column)
     if not column.null_count:
         return made
-    return [text if valid else "null" for text, valid in zip(made, column.is_valid().to_pylist(), strict=True)]
+    return [
+        text if valid else "null"
+        for text, valid in zip(made, column.is_valid().to_pylist(), strict=True)
+    ]
 
 
 def as_in_java(text: str) -> str:
     """Return JSON that is made here as Spark makes it, byte by byte: it escapes with capitals, as \\u001F."""
-    return _ESCAPE.sub(lambda escape: escape[0][:2] + escape[0][2:].upper(), text) if "\\u00" in text else text
+    return (
+        _ESCAPE.sub(lambda escape: escape[0][:2] + escape[0][2:].upper(), text)
+        if "\\u00" in text
+        else text
+    )
 
 
 def _maker(kind: pa.DataType) -> Callable[[Any], list[str]]:
     for is_it, make in _MAKERS:
         if is_it(kind):
             return make
-    raise TypeError(f"no JSON is made of {kind}")       # `rows.require_json` lets none through
+    raise TypeError(f"no JSON is made of {kind}")  # `rows.require_json` lets none through
 
 
 def _plain(column: pa.Array) -> list[str]:
@@ -60,8 +70,14 @@ def _strings(column: pa.Array) -> list[str]:
 
 def _floats(column: pa.Array) -> list[str]:
     # A short one has a short text of its own: as a double, 0.1 would be 0.10000000149011612.
-    values = map(float, _plain(column.fill_null(0))) if column.type == pa.float32() else column.fill_null(0).to_pylist()
-    return [json.dumps(value) if value - value == 0 else _NO_NUMBERS[str(value)] for value in values]
+    values = (
+        map(float, _plain(column.fill_null(0)))
+        if column.type == pa.float32()
+        else column.fill_null(0).to_pylist()
+    )
+    return [
+        json.dumps(value) if value - value == 0 else _NO_NUMBERS[str(value)] for value in values
+    ]
 
 
 def _times(column: pa.Array) -> list[str]:

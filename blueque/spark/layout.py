@@ -1,4 +1,6 @@
-"""Layout: which columns hold what of the tasks, checked by their types first, and by their values when they come."""
+"""Layout: which columns hold what of the tasks, checked by their types first, and by their values
+when they come.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +20,29 @@ from blueque.spark.sink import Sink
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField, StructType
 
-SHOWN = 60                                             # characters of a value that an error quotes
+SHOWN = 60  # characters of a value that an error quotes
 
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
 _KEYS = ("string", *_WHOLE, "date")
 _ETAS = ("timestamp", *_WHOLE, "float", "double", "decimal")
-_IN_JSON = (*_KEYS, "float", "double", "decimal", "boolean", "timestamp", "timestamp_ntz", "binary", "void")
+_IN_JSON = (
+    *_KEYS,
+    "float",
+    "double",
+    "decimal",
+    "boolean",
+    "timestamp",
+    "timestamp_ntz",
+    "binary",
+    "void",
+)
 
 
 class Layout(NamedTuple):
     """Which columns hold what.
 
-    is_text: the only one of parameters holds them as they are to be. are_json: what comes of them is JSON.
+    is_text: the only one of parameters holds them as they are to be. are_json: what comes of them
+        is JSON.
     max_bytes: how much the parameters of a task may take.
     """
 
@@ -38,15 +51,21 @@ class Layout(NamedTuple):
     are_json: bool
     max_bytes: int
     keys: tuple[str, ...] = ()
-    eta: str | float | None = None                     # a column, or the same for all
+    eta: str | float | None = None  # a column, or the same for all
     priority: str | None = None
 
 
 def lay_out(schema: StructType, sink: Sink) -> Layout:
     """Return which columns hold what. Raises InvalidInput and InvalidType, which name the column."""
     fields = _fields(schema)
-    keys = tuple(_typed(fields, name, "key", _KEYS, "text, a whole number or a date") for name in sink.keys)
-    eta = _typed(fields, sink.eta, "eta", _ETAS, "a timestamp or Unix seconds") if isinstance(sink.eta, str) else sink.eta
+    keys = tuple(
+        _typed(fields, name, "key", _KEYS, "text, a whole number or a date") for name in sink.keys
+    )
+    eta = (
+        _typed(fields, sink.eta, "eta", _ETAS, "a timestamp or Unix seconds")
+        if isinstance(sink.eta, str)
+        else sink.eta
+    )
     priority = None
     if isinstance(sink.priority, str):
         priority = _typed(fields, sink.priority, "priority", _WHOLE, "a whole number")
@@ -54,23 +73,34 @@ def lay_out(schema: StructType, sink: Sink) -> Layout:
     parameters = sink.parameters or tuple(name for name in fields if name not in taken) or keys
     _require_parameters(fields, parameters, sink)
     chosen = [_found(fields, name, "params").dataType for name in parameters]
-    # What is left over is a dict also if it is one column: another one beside it changes nothing about it.
+    # What is left over is a dict also if it is one column: another one beside it changes nothing
+    # about it.
     is_named = bool(sink.parameters or sink.is_json)
     is_text = is_named and len(chosen) == 1 and kind(chosen[0]) == "string"
     if sink.is_json and not is_text:
-        raise InvalidInput("option 'json' says that params are one column of text, and they are not")
+        raise InvalidInput(
+            "option 'json' says that params are one column of text, and they are not"
+        )
     for name in () if is_text else parameters:
         require_json(fields[name].dataType, name)
-    return Layout(parameters, is_text, sink.is_json or not is_text, sink.max_bytes, keys, eta, priority)
+    return Layout(
+        parameters, is_text, sink.is_json or not is_text, sink.max_bytes, keys, eta, priority
+    )
 
 
 def read(batch: pa.RecordBatch, layout: Layout) -> Rows:
-    """Return the rows of a batch. Raises InvalidInput for the first that is refused, which shows it."""
+    """Return the rows of a batch. Raises InvalidInput for the first that is refused, which shows
+    it.
+    """
     parameters = _parameters(batch, layout)
     keys = _keys(batch, layout, parameters) if layout.keys else None
     etas: list[float | None] | None = None
     if layout.eta is not None:
-        etas = _etas(batch.column(layout.eta)) if isinstance(layout.eta, str) else [layout.eta] * len(parameters)
+        etas = (
+            _etas(batch.column(layout.eta))
+            if isinstance(layout.eta, str)
+            else [layout.eta] * len(parameters)
+        )
     priorities = _priorities(batch.column(layout.priority)) if layout.priority is not None else None
     return Rows(parameters, keys, layout.are_json, etas, priorities)
 
@@ -94,7 +124,9 @@ def require_json(data_type: DataType, name: str) -> None:
         require_json(data_type.valueType, name)
     elif its_kind not in _IN_JSON:
         what = data_type.simpleString()
-        raise InvalidType(f"params: column {name!r} is of type {what}, which has no JSON: cast it, or leave it out")
+        raise InvalidType(
+            f"params: column {name!r} is of type {what}, which has no JSON: cast it, or leave it out"
+        )
 
 
 def shown(value: object) -> str:
@@ -117,11 +149,17 @@ def _found(fields: dict[str, StructField], name: str, option: str) -> StructFiel
     return fields[name]
 
 
-def _typed(fields: dict[str, StructField], name: str, option: str, allowed: Iterable[str], words: str) -> str:
+def _typed(
+    fields: dict[str, StructField], name: str, option: str, allowed: Iterable[str], words: str
+) -> str:
     data_type = _found(fields, name, option).dataType
     if kind(data_type) not in allowed:
-        no_zone = " with a time zone" if kind(data_type) == "timestamp_ntz" and option == "eta" else ""
-        raise InvalidType(f"{option}: column {name!r} is of type {data_type.simpleString()}, not {words}{no_zone}")
+        no_zone = (
+            " with a time zone" if kind(data_type) == "timestamp_ntz" and option == "eta" else ""
+        )
+        raise InvalidType(
+            f"{option}: column {name!r} is of type {data_type.simpleString()}, not {words}{no_zone}"
+        )
     return name
 
 
@@ -129,7 +167,9 @@ def _require_parameters(fields: dict[str, StructField], names: Sequence[str], si
     if not names:
         raise InvalidInput("params: no column is left: name those that make the parameters")
     if not sink.parameters and {"task_id", "parameters", "listed_as"} <= fields.keys():
-        raise InvalidInput("params: these rows are tasks as read from a queue: say which columns, as params='parameters'")
+        raise InvalidInput(
+            "params: these rows are tasks as read from a queue: say which columns, as params='parameters'"
+        )
 
 
 def _list(names: Iterable[str]) -> str:
@@ -142,7 +182,9 @@ def _parameters(batch: pa.RecordBatch, layout: Layout) -> list[bytes]:
     if not layout.is_text:
         made = list(map(str.encode, json_texts.objects(layout.parameters, columns)))
     elif columns[0].null_count:
-        raise InvalidType(f"params: column {layout.parameters[0]!r} is null in {columns[0].null_count} rows of a batch")
+        raise InvalidType(
+            f"params: column {layout.parameters[0]!r} is null in {columns[0].null_count} rows of a batch"
+        )
     else:
         made = list(map(str.encode, columns[0].to_pylist()))
     if max(map(len, made), default=0) > layout.max_bytes:
@@ -165,18 +207,25 @@ def _keys(batch: pa.RecordBatch, layout: Layout, parameters: Sequence[bytes]) ->
         keys = [json_texts.as_in_java(f"[{','.join(row)}]") for row in zip(*parts, strict=True)]
     for key in keys:
         if not 0 < len(key) <= MAX_KEY_BYTES // 4 and not 0 < len(key.encode()) <= MAX_KEY_BYTES:
-            raise InvalidInput(f"key: a key takes 1 to {MAX_KEY_BYTES} bytes, not {len(key.encode())}: {shown(key)}")
+            raise InvalidInput(
+                f"key: a key takes 1 to {MAX_KEY_BYTES} bytes, not {len(key.encode())}: {shown(key)}"
+            )
     return keys
 
 
 def _etas(column: pa.Array) -> list[float | None]:
     if pa.types.is_timestamp(column.type):
-        etas = [None if eta is None else eta / 1e6 for eta in column.cast("timestamp[us]").cast("int64").to_pylist()]
+        etas = [
+            None if eta is None else eta / 1e6
+            for eta in column.cast("timestamp[us]").cast("int64").to_pylist()
+        ]
     else:
         etas = column.cast("double").to_pylist()
     for eta in etas:
         if eta is not None and not -LAST_SECOND <= eta <= LAST_SECOND:
-            raise InvalidInput(f"eta: {eta:.15g} is not a time before the year 10000: seconds, not milliseconds?")
+            raise InvalidInput(
+                f"eta: {eta:.15g} is not a time before the year 10000: seconds, not milliseconds?"
+            )
     return etas
 
 

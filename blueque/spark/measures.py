@@ -1,9 +1,11 @@
-"""What is measured of each row of a table of tasks: its day, how long it waited and ran, and why it failed.
+"""What is measured of each row of a table of tasks: its day, how long it waited and ran, and why it
+failed.
 
-wait: from `created`, or from `eta` where that is later, to `started`, in seconds. run: from `started` to `finished`. Both
-are of the attempt that started last, null where a time is missing (1.0.0 records none), never less than 0: clocks differ.
-day: in UTC, of `finished`; of `updated` where that is missing. kind: the error type, or the first word of the error.
-Nothing here depends on the time zone of the session, nor on ANSI mode.
+wait: from `created`, or from `eta` where that is later, to `started`, in seconds. run: from
+`started` to `finished`. Both are of the attempt that started last, null where a time is missing
+(1.0.0 records none), never less than 0: clocks differ.
+day: in UTC, of `finished`; of `updated` where that is missing. kind: the error type, or the first
+word of the error. Nothing here depends on the time zone of the session, nor on ANSI mode.
 """
 
 from __future__ import annotations
@@ -16,15 +18,22 @@ from pyspark.sql import functions as sql
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model import histogram
 
-_BETWEEN = "case when {to} < {since} then 0D else (unix_micros({to}) - unix_micros({since})) / 1e6D end"
-# Each with the columns that it needs, and what it is. Their names have an underscore: a table has a column `run`.
+_BETWEEN = (
+    "case when {to} < {since} then 0D else (unix_micros({to}) - unix_micros({since})) / 1e6D end"
+)
+# Each with the columns that it needs, and what it is. Their names have an underscore: a table has a
+# column `run`.
 _MEASURES = {
-    "_wait": (("created", "eta", "started"), _BETWEEN.format(since="greatest(created, eta)", to="started")),
+    "_wait": (
+        ("created", "eta", "started"),
+        _BETWEEN.format(since="greatest(created, eta)", to="started"),
+    ),
     "_run": (("started", "finished"), _BETWEEN.format(since="started", to="finished")),
     "_seen": (("finished", "updated"), "coalesce(finished, updated)"),
     "_kind": (
         ("error", "error_type"),
-        # Of the beginning only: a regular expression over megabytes of a message would exhaust the stack of the JVM.
+        # Of the beginning only: a regular expression over megabytes of a message would exhaust the
+        # stack of the JVM.
         "coalesce(nullif(error_type, ''), "
         r"nullif(regexp_extract(left(error, 200), r'(?U)^\W*(\w+(?:\.\w+)*)', 1), ''), 'unknown')",
     ),
@@ -36,17 +45,28 @@ _MEASURES = {
 
 
 def measured(df: DataFrame, measures: Iterable[str], columns: Iterable[str] = ()) -> DataFrame:
-    """Return these measures of each row, and some columns of the table, "day" among them: nothing else is read.
+    """Return these measures of each row, and some columns of the table, "day" among them: nothing
+    else is read.
 
     measures: wait, run, seen, kind; they are named _wait and so on.
-    Raises InvalidInput when the table lacks a column, with the `fields=` that it has to be read with.
+    Raises InvalidInput when the table lacks a column, with the `fields=` that it has to be read
+    with.
     """
     derived = [f"_{name}" for name in measures]
     wanted = [*dict.fromkeys(columns)]
-    parts = {name: _MEASURES[name] for name in [*wanted, *derived] if name in derived or name == "day"}
-    _require(df, [name for name in wanted if name not in parts] + [needed for part in parts.values() for needed in part[0]])
+    parts = {
+        name: _MEASURES[name] for name in [*wanted, *derived] if name in derived or name == "day"
+    }
+    _require(
+        df,
+        [name for name in wanted if name not in parts]
+        + [needed for part in parts.values() for needed in part[0]],
+    )
     return df.select(
-        *(sql.expr(parts[name][1]).alias(name) if name in parts else column(name) for name in [*wanted, *derived])
+        *(
+            sql.expr(parts[name][1]).alias(name) if name in parts else column(name)
+            for name in [*wanted, *derived]
+        )
     )
 
 

@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 
 log = logging.getLogger("blueque")
 
-EVERY = 1.0                                            # seconds between two looks
+EVERY = 1.0  # seconds between two looks
 _ENDED = ("SUCCEEDED", "FAILED")
 
 
 class Far(NamedTuple):
-    """How many of Spark's tasks are done. total grows with each job: nobody knows how many will come."""
+    """How many of Spark's tasks are done. total grows with each job: nobody knows how many will
+    come.
+    """
 
     done: int
     total: int
@@ -23,19 +25,27 @@ class Far(NamedTuple):
 class Progress:
     """Looks at the jobs of a session, of whatever thread they are.
 
-    tracker: `SparkContext.statusTracker()`. It forgets old jobs and stages, so that what they came to is kept here.
+    tracker: `SparkContext.statusTracker()`. It forgets old jobs and stages, so that what they came
+        to is kept here.
     """
 
     def __init__(self, tracker: Any) -> None:
         self._tracker = tracker
-        self._ended: set[int] = set()                  # jobs
-        self._stages: dict[int, tuple[int, int]] = {}  # of all jobs: how many tasks are done, and how many there are
+        self._ended: set[int] = set()  # jobs
+        # of all jobs: how many tasks are done, and how many there are
+        self._stages: dict[int, tuple[int, int]] = {}
 
     def look(self) -> Far:
         """Return how far the jobs are. Raises what py4j raises when Java is gone."""
-        for job in {*self._tracker.getActiveJobsIds(), *self._tracker.getJobIdsForGroup()} - self._ended:
+        for job in {
+            *self._tracker.getActiveJobsIds(),
+            *self._tracker.getJobIdsForGroup(),
+        } - self._ended:
             self._look_at(job)
-        return Far(sum(done for done, _ in self._stages.values()), sum(total for _, total in self._stages.values()))
+        return Far(
+            sum(done for done, _ in self._stages.values()),
+            sum(total for _, total in self._stages.values()),
+        )
 
     def _look_at(self, job: int) -> None:
         info = self._tracker.getJobInfo(job)
@@ -49,7 +59,8 @@ class Progress:
                 self._stages[number] = (stage.numCompletedTasks, stage.numTasks)
         if info.status in _ENDED:
             self._ended.add(job)
-            for number in stages:                      # what it has left out was there from before, or not needed after all
+            # what it has left out was there from before, or not needed after all
+            for number in stages:
                 done, _ = self._stages.pop(number, (0, 0))
                 self._stages[number] = (done, done)
 
@@ -57,7 +68,8 @@ class Progress:
 class Reporter:
     """Tells of the progress from a thread of its own, as long as it is started and not stopped.
 
-    tell: called with what has changed since the last time. A look that fails is made again: Java may be at its end.
+    tell: called with what has changed since the last time. A look that fails is made again: Java
+        may be at its end.
     """
 
     def __init__(self, progress: Progress, tell: Callable[[Far], object]) -> None:
@@ -85,9 +97,9 @@ class Reporter:
     def _report(self) -> None:
         try:
             far = self._progress.look()
-        except Exception as error:                     # py4j raises all kinds
+        except Exception as error:  # py4j raises all kinds
             log.debug("no progress of Spark: %s", error)
             return
-        if far != self._told and far.total:            # a stall limit goes by what is told, not by how often
+        if far != self._told and far.total:  # a stall limit goes by what is told, not by how often
             self._told = far
             self._tell(far)

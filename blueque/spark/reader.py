@@ -1,7 +1,7 @@
 """Tasks as a DataFrame: what `spark.read.format("blueque")` does, and `read`, which asks for it.
 
-The ids are those of one instant, taken when Spark plans the query. Each partition reads its slice of them in a worker,
-straight from Redis, as record batches of Arrow.
+The ids are those of one instant, taken when Spark plans the query. Each partition reads its slice
+of them in a worker, straight from Redis, as record batches of Arrow.
 """
 
 from __future__ import annotations
@@ -13,7 +13,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import (
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from blueque.client import Client
 from blueque.errors import BluequeError, InvalidInput, InvalidType
@@ -31,11 +39,14 @@ log = logging.getLogger("blueque")
 
 Missing = Literal["drop", "null"]
 
-KEEP = 3600                                            # seconds
+KEEP = 3600  # seconds
 MAX_PARTITIONS = 10_000
-PATIENCE = 30.0                                        # seconds; a worker that gives up loses all that it has read
+PATIENCE = 30.0  # seconds; a worker that gives up loses all that it has read
 TYPES: dict[str, DataType] = {
-    "string": StringType(), "int": IntegerType(), "long": LongType(), "timestamp": TimestampType(),
+    "string": StringType(),
+    "int": IntegerType(),
+    "long": LongType(),
+    "timestamp": TimestampType(),
 }
 
 
@@ -51,22 +62,28 @@ def read(
 ) -> DataFrame:
     """Return the tasks of a queue, or of several, as a DataFrame, one row for each.
 
-    status: one, or several; all if left out. Which tasks these are is settled for all at one instant, when Spark plans the
-    query; what is told of each is read later, so its `status` may be another by then: `listed_as` has that of the instant.
-    fields: names of columns, see blueque.model.columns; None: all but `other`. Few columns are read much faster.
+    status: one, or several; all if left out. Which tasks these are is settled for all at one
+    instant, when Spark plans the query; what is told of each is read later, so its `status` may be
+    another by then: `listed_as` has that of the instant.
+    fields: names of columns, see blueque.model.columns; None: all but `other`. Few columns are read
+        much faster.
     partitions: about how many; None: one for each 50,000 tasks of a status.
-    missing: what becomes of an entry whose task is gone: no row ("drop"), or one with no more than its id ("null").
+    missing: what becomes of an entry whose task is gone: no row ("drop"), or one with no more than
+        its id ("null").
     url: as for `blueque.Client`, and for the workers too, wherever they run.
-    keep: for how many seconds Redis holds the ids. A query that reads them later fails with SnapshotGone, in Spark's words;
-    a new DataFrame takes a new snapshot.
-    Warns of a queue that Redis does not know, which is perhaps mistyped. Raises InvalidInput, InvalidType.
+    keep: for how many seconds Redis holds the ids. A query that reads them later fails with
+    SnapshotGone, in Spark's words; a new DataFrame takes a new snapshot.
+    Warns of a queue that Redis does not know, which is perhaps mistyped. Raises InvalidInput,
+    InvalidType.
     """
     wish = Wish(
         url=units.redis_url()[0] if url is None else url,
         queues=tuple(require_queues(queue)),
         statuses=tuple(require_statuses(status)),
         fields=require_fields(fields),
-        partitions=None if partitions is None else require_whole(partitions, "partitions", 1, MAX_PARTITIONS),
+        partitions=None
+        if partitions is None
+        else require_whole(partitions, "partitions", 1, MAX_PARTITIONS),
         missing=_require_missing(missing),
         keep=require_keep(keep),
     )
@@ -78,14 +95,17 @@ def _warn_of_unknown(wish: Wish) -> None:
     client = Client(wish.url, patience=0)
     try:
         known = {*client.get_inspector().queues()}
-    except BluequeError:                               # that is for the query to find: it is patient, and Redis may be back
+    except BluequeError:  # that is for the query to find: it is patient, and Redis may be back
         return
     finally:
         client.close()
     unknown = [queue for queue in wish.queues if queue not in known]
     if unknown:
         names = ", ".join(map(repr, unknown))
-        log.warning("Redis knows no queue %s: a table of its tasks has no rows as long as nobody enqueues there", names)
+        log.warning(
+            "Redis knows no queue %s: a table of its tasks has no rows as long as nobody enqueues there",
+            names,
+        )
 
 
 def make_schema(options: Mapping[str, str]) -> StructType:
@@ -96,14 +116,17 @@ def make_schema(options: Mapping[str, str]) -> StructType:
 def make_reader(schema: StructType, options: Mapping[str, str]) -> DataSourceReader:
     """Return what reads the tasks that the options ask for.
 
-    schema: the one above, or a user's own, made of some of the columns. Raises InvalidInput if it is neither.
+    schema: the one above, or a user's own, made of some of the columns. Raises InvalidInput if it
+        is neither.
     """
     wish = parse(options)
     wanted = [(field.name, field.dataType) for field in schema.fields]
     fields = require_fields([name for name, _ in wanted])
     for (name, type_), known in zip(wanted, _schema(fields).fields, strict=True):
         if type_ != known.dataType:
-            raise InvalidInput(f"the column {name!r} is {known.dataType.simpleString()}, not {type_.simpleString()}")
+            raise InvalidInput(
+                f"the column {name!r} is {known.dataType.simpleString()}, not {type_.simpleString()}"
+            )
     return TaskReader(wish, fields)
 
 
@@ -123,28 +146,42 @@ class Wish:
         """Return it as options, which Spark has as text only: what `parse` understands."""
         said = {"partitions": str(self.partitions)} if self.partitions is not None else {}
         return {
-            "url": self.url, "queue": json.dumps(self.queues), "status": ",".join(self.statuses),
-            "fields": ",".join(self.fields), "missing": self.missing, "keep": str(self.keep), **said,
+            "url": self.url,
+            "queue": json.dumps(self.queues),
+            "status": ",".join(self.statuses),
+            "fields": ",".join(self.fields),
+            "missing": self.missing,
+            "keep": str(self.keep),
+            **said,
         }
 
 
 def parse(options: Mapping[str, str]) -> Wish:
-    """Return what the options say. Raises InvalidInput for one that is unknown, is missing or has no such value."""
+    """Return what the options say. Raises InvalidInput for one that is unknown, is missing or has
+    no such value.
+    """
     known = ("url", "queue", "status", "fields", "partitions", "missing", "keep")
     given = {name.lower(): text for name, text in options.items()}
     for name in given:
         if name not in known:
-            raise InvalidInput(f"there is no option {name!r} for reading; there are {', '.join(known)}")
+            raise InvalidInput(
+                f"there is no option {name!r} for reading; there are {', '.join(known)}"
+            )
     if not given.get("queue"):
-        raise InvalidInput("the option 'queue' is needed: the name of a queue, or a JSON list of names")
+        raise InvalidInput(
+            "the option 'queue' is needed: the name of a queue, or a JSON list of names"
+        )
     partitions = given.get("partitions")
     return Wish(
         url=given.get("url") or units.redis_url()[0],
         queues=tuple(require_queues(_names(given["queue"]))),
-        statuses=tuple(require_statuses(_words(given["status"]) if "status" in given else STATUSES)),
+        statuses=tuple(
+            require_statuses(_words(given["status"]) if "status" in given else STATUSES)
+        ),
         fields=require_fields(_words(given["fields"]) if "fields" in given else None),
         partitions=(
-            None if partitions is None
+            None
+            if partitions is None
             else require_whole(_number(partitions, "partitions"), "partitions", 1, MAX_PARTITIONS)
         ),
         missing=_require_missing(given.get("missing", "drop")),
@@ -171,7 +208,7 @@ class TaskReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the tasks of one slice. Raises SnapshotGone when its ids are no longer in Redis."""
         piece: Slice | None = partition.value
-        if piece is None:                              # Spark's own, in place of none
+        if piece is None:  # Spark's own, in place of none
             return
         client = Client(self._wish.url, patience=PATIENCE)
         try:
@@ -195,7 +232,9 @@ def _words(text: str) -> list[str]:
 
 
 def _names(text: str) -> list[str]:
-    """Return names of queues: a JSON list of them, or the text itself, for a name may hold anything."""
+    """Return names of queues: a JSON list of them, or the text itself, for a name may hold
+    anything.
+    """
     if not text.startswith("["):
         return [text]
     try:
@@ -203,7 +242,9 @@ def _names(text: str) -> list[str]:
     except ValueError:
         return [text]
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise InvalidType(f"the option 'queue' is the name of a queue, or a JSON list of names, not {text!r}")
+        raise InvalidType(
+            f"the option 'queue' is the name of a queue, or a JSON list of names, not {text!r}"
+        )
     return names
 
 

@@ -18,19 +18,22 @@ from blueque.report.summary import Summary
 from blueque.spark.archiving import read_archive
 from blueque.spark.summaries import summarise
 
-TRIES = 3                                              # while others compact
+TRIES = 3  # while others compact
 
 
 def report(
-    spark: SparkSession, source: str | os.PathLike[str] | DataFrame, path: str | os.PathLike[str], title: str = "",
+    spark: SparkSession,
+    source: str | os.PathLike[str] | DataFrame,
+    path: str | os.PathLike[str],
+    title: str = "",
 ) -> Path:
     """Write a report about an archive, or a table of tasks, and return where it is.
 
-    source: the directory of an archive, or what `read` or `read_archive` returned. path: of an HTML file, written anew as a
-    whole. It holds names of queues and hosts, and messages of errors; neither parameters nor results.
-    Others may archive and compact meanwhile.
-    Raises ArchiveRefused; InvalidInput when there is no directory for the file, or the table lacks a column; Contended when
-    the archive is compacted again and again meanwhile.
+    source: the directory of an archive, or what `read` or `read_archive` returned. path: of an HTML
+    file, written anew as a whole. It holds names of queues and hosts, and messages of errors;
+    neither parameters nor results. Others may archive and compact meanwhile.
+    Raises ArchiveRefused; InvalidInput when there is no directory for the file, or the table lacks
+    a column; Contended when the archive is compacted again and again meanwhile.
     """
     target = Path(path)
     if not target.parent.is_dir():
@@ -50,7 +53,8 @@ def _of_archive(spark: SparkSession, place: Directory, title: str) -> Summary:
         try:
             df = read_archive(spark, place.root)
             return summarise(df, title or "Tasks", f"archive {place.root}", time.time(), keep=False)
-        except (PySparkException, Py4JJavaError):      # the files that were listed are gone: list them anew
+        except (PySparkException, Py4JJavaError):
+            # the files that were listed are gone: list them anew
             if compaction.generation(place) == before:
                 raise
     raise Contended("report", TRIES)

@@ -16,9 +16,9 @@ from blueque.model.retry import Retry
 from blueque.model.units import DEFAULT_MAX_BYTES, max_bytes, parse_size, redis_url
 from blueque.producer.queue import require_retry
 
-SHARDS = 32                                            # so that tasks of Spark that write at a time seldom meet in one
+SHARDS = 32  # so that tasks of Spark that write at a time seldom meet in one
 MAX_SHARDS = 1024
-PATIENCE = 5.0                                         # seconds; as of any client, where nothing is lost by giving up
+PATIENCE = 5.0  # seconds; as of any client, where nothing is lost by giving up
 
 # What Spark itself says of a stream.
 _OF_SPARK = ("checkpointlocation", "queryname")
@@ -42,8 +42,10 @@ class Sink(NamedTuple):
 
     run: the name of the run, or of the stream; None: it has no name of its own.
     keys, parameters: names of columns; no parameters: all the columns that are nothing else.
-    is_json: the one column of parameters is text that holds JSON. eta, priority: for all rows, or the name of a column.
-    options: of `Queue.enqueue`, for all tasks. keep: how long what was enqueued counts; None: as long as it does by default.
+    is_json: the one column of parameters is text that holds JSON. eta, priority: for all rows, or
+        the name of a column.
+    options: of `Queue.enqueue`, for all tasks. keep: how long what was enqueued counts; None: as
+        long as it does by default.
     """
 
     queue: str
@@ -62,7 +64,9 @@ class Sink(NamedTuple):
     @contextmanager
     def connected(self, patience: float | None = None) -> Iterator[Client]:
         """Hand out a client, and close its connection afterwards."""
-        client = Client(self.url, patience=PATIENCE if patience is None else patience, max_bytes=self.max_bytes)
+        client = Client(
+            self.url, patience=PATIENCE if patience is None else patience, max_bytes=self.max_bytes
+        )
         try:
             yield client
         finally:
@@ -84,7 +88,9 @@ def parse(options: Mapping[str, str], name_of_run: Literal["run", "name"] = "run
 
     name_of_run: how the option is called that names the run, or the stream.
     """
-    given = {name.lower(): value for name, value in options.items() if name.lower() not in _OF_SPARK}
+    given = {
+        name.lower(): value for name, value in options.items() if name.lower() not in _OF_SPARK
+    }
     _refuse_unknown(given, name_of_run)
     said = {name: _read(name, value) for name, value in given.items()}
     if "queue" not in said:
@@ -106,7 +112,8 @@ def parse(options: Mapping[str, str], name_of_run: Literal["run", "name"] = "run
     )
     if sink.run is not None:
         require_run_name(sink.run)
-    with sink.connected() as client:                   # which asks Redis nothing, and refuses what a queue would refuse
+    # which asks Redis nothing, and refuses what a queue would refuse
+    with sink.connected() as client:
         client.get_queue(sink.queue).enqueue_iter((), **sink.constants)
     return sink
 
@@ -120,7 +127,9 @@ def write_options(
     """Return options as text, as `parse` reads them; those that are None are left out."""
     options = {name: str(value) for name, value in others.items() if value is not None}
     if resources is not None:
-        options["resources"] = ",".join(f"{name}={amount}" for name, amount in require_resources(resources).items())
+        options["resources"] = ",".join(
+            f"{name}={amount}" for name, amount in require_resources(resources).items()
+        )
     if lock is not None:
         options["lock"] = "=".join(map(str, require_lock(lock)))
     if retry is not None:
@@ -133,9 +142,14 @@ def _refuse_unknown(given: Mapping[str, str], name_of_run: str) -> None:
     known = [*_READERS, name_of_run]
     for name in given:
         if name == "path":
-            raise InvalidInput("a queue is no path: name it with option 'queue', and say save() or start() without one")
+            raise InvalidInput(
+                "a queue is no path: name it with option 'queue', and say save() or start() without one"
+            )
         if name not in known:
-            other = {"run": "a stream has a 'name'", "name": "only a stream has a 'name', this is a 'run'"}.get(name)
+            other = {
+                "run": "a stream has a 'name'",
+                "name": "only a stream has a 'name', this is a 'run'",
+            }.get(name)
             raise InvalidInput(f"there is no option {name!r}: {other or _hint(name, known)}")
 
 
@@ -174,7 +188,9 @@ def _yes_or_no(text: str) -> bool:
 
 
 def _eta(text: str) -> float | str:
-    """Return Unix seconds of such, or of a time as 2030-01-31T08:00:00Z; or else the name of a column."""
+    """Return Unix seconds of such, or of a time as 2030-01-31T08:00:00Z; or else the name of a
+    column.
+    """
     if re.fullmatch(r"-?\d+(\.\d*)?", text):
         return require_time(float(text))
     from datetime import datetime  # here: mostly it is a column, or left out
@@ -205,11 +221,25 @@ def _retry(text: str) -> Retry | Literal[False]:
 
 
 _OF_TASKS: dict[str, Callable[[str], Any]] = {
-    "resources": _resources, "lock": _lock, "retry": _retry, "time_limit": _name, "stall_limit": _name,
-    "memory_limit": _name, "grace": _name, "lead": _name,
+    "resources": _resources,
+    "lock": _lock,
+    "retry": _retry,
+    "time_limit": _name,
+    "stall_limit": _name,
+    "memory_limit": _name,
+    "grace": _name,
+    "lead": _name,
 }
 _READERS: dict[str, Callable[[str], Any]] = {
-    "queue": require_queue_name, "url": _name, "key": _columns, "params": _columns, "json": _yes_or_no, "eta": _eta,
-    "priority": _priority, "keep": _name, "shards": lambda text: require_whole(int(text), "it", 1, MAX_SHARDS),
-    "max_bytes": parse_size, **_OF_TASKS,
+    "queue": require_queue_name,
+    "url": _name,
+    "key": _columns,
+    "params": _columns,
+    "json": _yes_or_no,
+    "eta": _eta,
+    "priority": _priority,
+    "keep": _name,
+    "shards": lambda text: require_whole(int(text), "it", 1, MAX_SHARDS),
+    "max_bytes": parse_size,
+    **_OF_TASKS,
 }

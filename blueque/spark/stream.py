@@ -1,6 +1,8 @@
-"""The sink of streams: each micro-batch comes into its queue once, all at once, by its number and the stream's name.
+"""The sink of streams: each micro-batch comes into its queue once, all at once, by its number and
+the stream's name.
 
-Spark tells the number of a batch to `commit` only. So workers stage under the name of the stream, and commit decides.
+Spark tells the number of a batch to `commit` only. So workers stage under the name of the stream,
+and commit decides.
 """
 
 from __future__ import annotations
@@ -19,24 +21,39 @@ from blueque.model.run import Record
 from blueque.producer.row_batch import Rows
 from blueque.spark.layout import Layout, lay_out
 from blueque.spark.sink import Sink, parse
-from blueque.spark.writer import Report, accepted, chunks_of, driver, join_staging, open_staging, stage, written
+from blueque.spark.writer import (
+    Report,
+    accepted,
+    chunks_of,
+    driver,
+    join_staging,
+    open_staging,
+    stage,
+    written,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-QUERY_ID = "sql.streaming.queryId"                     # a property that Spark gives the jobs of a stream
+QUERY_ID = "sql.streaming.queryId"  # a property that Spark gives the jobs of a stream
 
 log = logging.getLogger("blueque")
 
 
 def make_stream_writer(schema: StructType, options: Mapping[str, str]) -> StreamWriter:
-    """Return the writer for what the options say. Spark asks for one for each batch, and again to commit it."""
+    """Return the writer for what the options say. Spark asks for one for each batch, and again to
+    commit it.
+    """
     sink = parse(options, "name")
     if sink.run is None:
-        raise InvalidInput("option 'name' is missing: a stream is known by its name, the same as long as its checkpoint")
+        raise InvalidInput(
+            "option 'name' is missing: a stream is known by its name, the same as long as its checkpoint"
+        )
     if sink.keys:
-        raise InvalidInput("option 'key' is not for streams: each batch comes once as it is; with keys, use foreachBatch")
+        raise InvalidInput(
+            "option 'key' is not for streams: each batch comes once as it is; with keys, use foreachBatch"
+        )
     layout = lay_out(schema, sink)
     with sink.connected() as client:
         opened = open_staging(client, sink, is_stream=True)
@@ -49,7 +66,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, sink: Sink, layout: Layout, record: Record, owner: str) -> None:
         self.sink, self.layout, self._owner = sink, layout, owner
-        self._record = record                          # of the stream as it was when Spark asked for this writer
+        self._record = record  # of the stream as it was when Spark asked for this writer
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Report:
         """Stage what one task of Spark has of a batch; Spark calls this in its workers."""
@@ -60,20 +77,28 @@ class StreamWriter(DataSourceStreamArrowWriter):
         done = accepted(messages)
         query = next((report.query for report in done if report.query is not None), None)
         with self.sink.connected() as client:
-            outcome = join_staging(client, self.sink, self._record).commit(chunks_of(done), batchId, query)
+            outcome = join_staging(client, self.sink, self._record).commit(
+                chunks_of(done), batchId, query
+            )
         rows = sum(report.rows for report in done)
         if outcome.is_replay and outcome.rows != rows:
             told = (
                 f"stream {self.sink.run!r} of queue {self.sink.queue!r} has committed batch {batchId} with {outcome.rows} "
                 f"rows, and here it has {rows}"
             )
-            if rows and None in (query, self._record.get("query")):    # it may be one that counts from 0 again
+            # it may be one that counts from 0 again
+            if rows and None in (query, self._record.get("query")):
                 raise InvalidInput(f"{told}: a query with a new checkpoint needs a new name")
-            log.warning("%s, which are left out: was the query changed before it was started again?", told)
+            log.warning(
+                "%s, which are left out: was the query changed before it was started again?", told
+            )
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Drop what was staged. What is decided stays, and is finished when the batch is tried again."""
-        with self.sink.connected() as client, suppress(RunDropped):    # then nothing of it is staged any more
+        """Drop what was staged. What is decided stays, and is finished when the batch is tried
+        again.
+        """
+        # then nothing of it is staged any more
+        with self.sink.connected() as client, suppress(RunDropped):
             join_staging(client, self.sink, self._record).discard(chunks_of(messages))
 
     def _put(self, client: Client, pieces: Iterator[Rows], report: Report) -> None:
@@ -82,6 +107,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def _query() -> str | None:
-    """Return Spark's id of the query that this process works for, which its checkpoint keeps; None: it does not say."""
+    """Return Spark's id of the query that this process works for, which its checkpoint keeps; None:
+    it does not say.
+    """
     context = TaskContext.get()
     return None if context is None else context.getLocalProperty(QUERY_ID)

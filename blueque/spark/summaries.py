@@ -1,4 +1,6 @@
-"""What a report tells of a table of tasks: summed up in Spark, so that only little comes back, however long the table is."""
+"""What a report tells of a table of tasks: summed up in Spark, so that only little comes back,
+however long the table is.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +21,17 @@ from blueque.spark.measures import measured
 
 QUEUES, DRAWN_QUEUES, TYPES, HOSTS, BARS = 200, 12, 50, 30, 2000
 DAY = 86400
-_LAST_DAY = 2_932_896                                  # 9999-12-31: what comes later, no calendar of Python has
-_APART = 366                                           # days; a clock was wrong that says so
-_LONGEST = 300                                         # characters of a message
+_LAST_DAY = 2_932_896  # 9999-12-31: what comes later, no calendar of Python has
+_APART = 366  # days; a clock was wrong that says so
+_LONGEST = 300  # characters of a message
 
 
 def summarise(df: DataFrame, title: str, source: str, made: float, keep: bool = True) -> Summary:
-    """Return all that a report tells of a table of tasks. Raises InvalidInput when it lacks a column.
+    """Return all that a report tells of a table of tasks. Raises InvalidInput when it lacks a
+    column.
 
-    keep: read it once, and keep what is needed of it meanwhile. A live Redis would say something else each time; files say
-    the same, and a few of their columns are read again faster than kept.
+    keep: read it once, and keep what is needed of it meanwhile. A live Redis would say something
+    else each time; files say the same, and a few of their columns are read again faster than kept.
     """
     rows = _rows(df)
     if keep:
@@ -45,25 +48,45 @@ def summarise(df: DataFrame, title: str, source: str, made: float, keep: bool = 
 def _summary(rows: DataFrame, empty: Summary) -> Summary:
     days = _main_days(_groups(rows.where(sql.col("day").between(0, _LAST_DAY)), ("day",)))
     queues = _groups(rows, ("queue",), QUEUES)
-    drawn = rows.where(sql.col("queue").isin([group.queue for group in queues if group.queue is not None][:DRAWN_QUEUES]))
+    drawn = rows.where(
+        sql.col("queue").isin(
+            [group.queue for group in queues if group.queue is not None][:DRAWN_QUEUES]
+        )
+    )
     failures, types = _failures(rows) if empty.total.failed else ([], 0)
     return replace(
-        empty, days=days, strays=empty.total.n - sum(group.n for group in days), queues=queues,
-        all_queues=rows.select("queue").distinct().count() if len(queues) == QUEUES else len(queues),
+        empty,
+        days=days,
+        strays=empty.total.n - sum(group.n for group in days),
+        queues=queues,
+        all_queues=rows.select("queue").distinct().count()
+        if len(queues) == QUEUES
+        else len(queues),
         by_day=_by_queue(_groups(_of_days(drawn, days), ("queue", "day"))) if days else {},
-        run_times=_histograms(drawn), failures=failures, all_types=types, timeline=_timeline(rows, days),
+        run_times=_histograms(drawn),
+        failures=failures,
+        all_types=types,
+        timeline=_timeline(rows, days),
     )
 
 
 def _rows(df: DataFrame) -> DataFrame:
     """Return what a report needs of each task; what only a failed one needs is null in all others."""
     rows = measured(
-        df, ("wait", "run", "seen", "kind"),
+        df,
+        ("wait", "run", "seen", "kind"),
         ("task_id", "queue", "status", "attempts", "node", "day", "error", "started", "finished"),
     )
     failed = sql.col("status") == "failed"
     return rows.select(
-        "task_id", "queue", "status", "attempts", "_wait", "_run", sql.unix_date("day").alias("day"), "node",
+        "task_id",
+        "queue",
+        "status",
+        "attempts",
+        "_wait",
+        "_run",
+        sql.unix_date("day").alias("day"),
+        "node",
         *((sql.unix_micros(name) / 1e6).alias(name) for name in ("started", "finished", "_seen")),
         sql.when(failed, sql.left("error", sql.lit(_LONGEST))).alias("error"),
         sql.when(failed, sql.col("_kind")).alias("_kind"),
@@ -82,8 +105,15 @@ def _groups(rows: DataFrame, by: Sequence[str], most: int = 0) -> list[Group]:
 def _group(row: Row) -> Group:
     told = row.asDict()
     return Group(
-        told.get("queue"), told.get("day"), row.n, row.complete, row.failed, row.cancelled, row.retried,
-        _spread(told, "wait"), _spread(told, "run"),
+        told.get("queue"),
+        told.get("day"),
+        row.n,
+        row.complete,
+        row.failed,
+        row.cancelled,
+        row.retried,
+        _spread(told, "wait"),
+        _spread(told, "run"),
     )
 
 
@@ -125,14 +155,24 @@ def _failures(rows: DataFrame) -> tuple[Sequence[Failure], int]:
     queues = [sql.count_distinct("queue").alias("queues"), sql.mode("queue").alias("queue")]
     found = grouped(rows.where(sql.col("status") == "failed"), (), *queues)
     failures = [
-        Failure(row.error_type, row.n, row.queues, row.queue, row.newest.task_id, row.newest.error, row.newest._seen)
+        Failure(
+            row.error_type,
+            row.n,
+            row.queues,
+            row.queue,
+            row.newest.task_id,
+            row.newest.error,
+            row.newest._seen,
+        )
         for row in found.orderBy(sql.col("n").desc(), "error_type").limit(TYPES).collect()
     ]
     return failures, len(failures) if len(failures) < TYPES else found.count()
 
 
 def _timeline(rows: DataFrame, days: Sequence[Group]) -> Timeline | None:
-    """Return what ran where; of the hosts with the most work only, and summed up when there is too much of it."""
+    """Return what ran where; of the hosts with the most work only, and summed up when there is too
+    much of it.
+    """
     if not days:
         return None
     runs = _of_days(rows, days).where("finished >= started and node is not null")
@@ -141,9 +181,13 @@ def _timeline(rows: DataFrame, days: Sequence[Group]) -> Timeline | None:
     if not found:
         return None
     more = runs.select("host").distinct().count() - HOSTS if len(found) == HOSTS else 0
-    hosts = sorted((Host(row.host, row.nodes, row.n, row.work) for row in found), key=lambda host: natural(host.name))
+    hosts = sorted(
+        (Host(row.host, row.nodes, row.n, row.work) for row in found),
+        key=lambda host: natural(host.name),
+    )
     runs = runs.where(sql.col("host").isin([host.name for host in hosts]))
-    # A run that began long before the first day is cut: the days themselves have at least half of the room.
+    # A run that began long before the first day is cut: the days themselves have at least half of
+    # the room.
     first, last = days[0].day or 0, days[-1].day or 0
     since = max(min(row.since for row in found), (first - (last - first + 1)) * DAY)
     until = max(max(row.until for row in found), since + 1)
@@ -151,48 +195,77 @@ def _timeline(rows: DataFrame, days: Sequence[Group]) -> Timeline | None:
         return Timeline(since, until, hosts, bars=_bars(runs), more=more)
     step = step_of(until - since, STEPS)
     since = math.floor(since / step) * step
-    return Timeline(since, until, hosts, profiles=_profiles(runs, since, until, step), step=step, more=more)
+    return Timeline(
+        since, until, hosts, profiles=_profiles(runs, since, until, step), step=step, more=more
+    )
 
 
 def _hosts(runs: DataFrame) -> list[Row]:
-    """Return the hosts with the most work. What is asked of each row is asked of each listener first: they are fewer."""
+    """Return the hosts with the most work. What is asked of each row is asked of each listener
+    first: they are fewer.
+    """
     nodes = runs.groupBy("host", "node").agg(
-        sql.count(sql.lit(1)).alias("n"), sql.sum("_run").alias("work"),
-        sql.min("started").alias("since"), sql.max("finished").alias("until"),
+        sql.count(sql.lit(1)).alias("n"),
+        sql.sum("_run").alias("work"),
+        sql.min("started").alias("since"),
+        sql.max("finished").alias("until"),
     )
     hosts = nodes.groupBy("host").agg(
-        sql.sum("n").alias("n"), sql.count(sql.lit(1)).alias("nodes"), sql.sum("work").alias("work"),
-        sql.min("since").alias("since"), sql.max("until").alias("until"),
+        sql.sum("n").alias("n"),
+        sql.count(sql.lit(1)).alias("nodes"),
+        sql.sum("work").alias("work"),
+        sql.min("since").alias("since"),
+        sql.max("until").alias("until"),
     )
     return hosts.orderBy(sql.col("work").desc(), "host").limit(HOSTS).collect()
 
 
 def _bars(runs: DataFrame) -> dict[str, list[Bar]]:
     found: dict[str, list[Bar]] = {}
-    for row in runs.select("host", "started", "finished", "status", "task_id", "queue", "node").collect():
+    for row in runs.select(
+        "host", "started", "finished", "status", "task_id", "queue", "node"
+    ).collect():
         found.setdefault(row.host, []).append(
-            Bar(row.started, row.finished, row.status or "", row.task_id or "", row.queue or "", row.node)
+            Bar(
+                row.started,
+                row.finished,
+                row.status or "",
+                row.task_id or "",
+                row.queue or "",
+                row.node,
+            )
         )
     return found
 
 
-def _profiles(runs: DataFrame, since: float, until: float, step: float) -> dict[str, dict[str, list[float]]]:
+def _profiles(
+    runs: DataFrame, since: float, until: float, step: float
+) -> dict[str, dict[str, list[float]]]:
     """Return how many ran at the same time, by host and status, in each step.
 
-    Each run counts twice, where it starts and where it ends, so that a long one costs no more than a short one.
+    Each run counts twice, where it starts and where it ends, so that a long one costs no more than
+    a short one.
     """
     at = f"greatest({{}} - {since!r}D, 0D) / {step!r}D as at"
     both = f"struct({at.format('started')}, 1 as sign), struct({at.format('finished')}, -1 as sign)"
     turns = runs.select("host", "status", sql.expr(f"explode(array({both})) as turn")).select(
-        "host", "status", "turn.sign", "turn.at", sql.expr("cast(floor(turn.at) as int)").alias("place")
+        "host",
+        "status",
+        "turn.sign",
+        "turn.at",
+        sql.expr("cast(floor(turn.at) as int)").alias("place"),
     )
     found = turns.groupBy("host", "status", "place").agg(
         sql.sum(sql.expr("sign * (place + 1 - at)")).alias("part"), sql.sum("sign").alias("whole")
     )
     changes: dict[str, dict[str, dict[int, tuple[float, int]]]] = {}
     for row in found.collect():
-        changes.setdefault(row.host, {}).setdefault(row.status or "", {})[row.place] = (row.part, row.whole)
+        changes.setdefault(row.host, {}).setdefault(row.status or "", {})[row.place] = (
+            row.part,
+            row.whole,
+        )
     steps = math.ceil((until - since) / step)
     return {
-        host: {status: add_up(places, steps) for status, places in statuses.items()} for host, statuses in changes.items()
+        host: {status: add_up(places, steps) for status, places in statuses.items()}
+        for host, statuses in changes.items()
     }

@@ -23,28 +23,32 @@ from blueque.task_process.running_task import Heeding, RunningTask, current_task
 
 log = logging.getLogger("blueque")
 
-_CANCEL = 2.0                                          # seconds for the jobs to be cancelled, when SIGTERM has come
-_STOP = 30.0                                           # ... for the session to stop in order: it may have files to move
-_CLOSED = 1.0                                          # ... for Java to end after its connections have
-_END = 5.0                                             # ... for Java to end after that; then it is killed
+_CANCEL = 2.0  # seconds for the jobs to be cancelled, when SIGTERM has come
+_STOP = 30.0  # ... for the session to stop in order: it may have files to move
+_CLOSED = 1.0  # ... for Java to end after its connections have
+_END = 5.0  # ... for Java to end after that; then it is killed
 
 
 @contextlib.contextmanager
-def task(task: Task | None = None, master: str | None = None, **conf: Any) -> Iterator[SparkSession]:
+def task(
+    task: Task | None = None, master: str | None = None, **conf: Any
+) -> Iterator[SparkSession]:
     """Give a task a Spark session that ends with the body.
 
         def work(task):
             with bs.task(task) as spark:
                 return spark.read.parquet(task.parameters["path"]).count()
 
-    The session is called blueque-[task id], and its jobs have the id as tag and description. Once a second the progress of
-    the task is told, in tasks of Spark. When the task is cancelled, or has to stop for another reason, SIGTERM comes: jobs
-    are cancelled, the body is left through SystemExit, and no process of Spark stays. A handler of the task's own for
-    SIGTERM is left in place, and then all this is its business.
+    The session is called blueque-[task id], and its jobs have the id as tag and description. Once a
+    second the progress of the task is told, in tasks of Spark. When the task is cancelled, or has
+    to stop for another reason, SIGTERM comes: jobs are cancelled, the body is left through
+    SystemExit, and no process of Spark stays. A handler of the task's own for SIGTERM is left in
+    place, and then all this is its business.
 
-    task: if left out, the one that this process runs, or that has started this program, as with `submit`.
-    master, conf: see `session`. Raises what `session` does, SparkEnded when the Java process ends before the body does, and
-    LookupError when there is no task.
+    task: if left out, the one that this process runs, or that has started this program, as with
+        `submit`.
+    master, conf: see `session`. Raises what `session` does, SparkEnded when the Java process ends
+    before the body does, and LookupError when there is no task.
     """
     task = _current() if task is None else task
     with _Sigterm() as sigterm:
@@ -75,7 +79,7 @@ def _current() -> RunningTask:
 
 
 def _teller(task: Task) -> Callable[[Far], object]:
-    if not isinstance(task, RunningTask):              # of a program that has its listener as a library
+    if not isinstance(task, RunningTask):  # of a program that has its listener as a library
         return lambda far: None
     return lambda far: task.progress(far.done, far.total, "tasks")
 
@@ -89,7 +93,7 @@ class _Sigterm:
 
     def __init__(self) -> None:
         self.has_come = False
-        self._is_over = False                          # it is too late to raise
+        self._is_over = False  # it is too late to raise
         self._before: Any = signal.SIG_DFL
 
     def __enter__(self) -> _Sigterm:
@@ -113,7 +117,8 @@ class _Sigterm:
         if self.has_come or self._is_over:
             return
         self.has_come = True
-        # It may be waiting for an answer of Java's. Whoever asks next, on the way out, would get that one.
+        # It may be waiting for an answer of Java's. Whoever asks next, on the way out, would get
+        # that one.
         gateway.drop_connection()
         raise _Terminated("stopped by SIGTERM")
 
@@ -135,10 +140,11 @@ def _leave(spark: SparkSession, reporter: Reporter, sigterm: _Sigterm) -> None:
 
 def _within(seconds: float, action: Callable[[], object]) -> None:
     """Do it in another thread, and wait so long for it: Java may not answer any more."""
+
     def act() -> None:
         try:
             action()
-        except Exception as error:                     # Java is at its end, too; py4j raises all kinds
+        except Exception as error:  # Java is at its end, too; py4j raises all kinds
             log.debug("Spark: %s", error)
 
     thread = threading.Thread(target=act, name="blueque-spark", daemon=True)
@@ -148,10 +154,10 @@ def _within(seconds: float, action: Callable[[], object]) -> None:
 
 def _end(java: subprocess.Popen[bytes], is_stopped: bool) -> None:
     if is_stopped:
-        java.terminate()                               # stops the session in order, whatever it is doing
+        java.terminate()  # stops the session in order, whatever it is doing
     gateway.disconnect()
     if java.stdin is not None:
-        java.stdin.close()                             # it ends when it sees that
+        java.stdin.close()  # it ends when it sees that
     try:
         java.wait(_END)
     except subprocess.TimeoutExpired:
@@ -160,9 +166,15 @@ def _end(java: subprocess.Popen[bytes], is_stopped: bool) -> None:
 
 
 def _end_of_java(error: BaseException) -> SparkEnded | None:
-    """Return what to raise instead when the body has failed because Java was gone: py4j says that in many ways."""
+    """Return what to raise instead when the body has failed because Java was gone: py4j says that
+    in many ways.
+    """
     java = gateway.java_process()
-    if java is None or isinstance(error, Py4JJavaError) or not isinstance(error, Py4JError | ConnectionError):
+    if (
+        java is None
+        or isinstance(error, Py4JJavaError)
+        or not isinstance(error, Py4JError | ConnectionError)
+    ):
         return None
     try:
         return SparkEnded(java.pid, process.describe(java.wait(_CLOSED)))

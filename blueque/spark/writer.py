@@ -1,7 +1,8 @@
-"""Writers: what Spark copies to its workers to write a frame, and calls `commit` or `abort` of when they are done.
+"""Writers: what Spark copies to its workers to write a frame, and calls `commit` or `abort` of when
+they are done.
 
-Planning, each task and the commit run in processes of their own, which know of each other by the messages of the tasks
-and by the record of the run in Redis.
+Planning, each task and the commit run in processes of their own, which know of each other by the
+messages of the tasks and by the record of the run in Redis.
 """
 
 from __future__ import annotations
@@ -36,18 +37,20 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-COUNTS = "_counts"                                     # an option of ours: the file in which enqueue.py looks for counts
-PATIENCE = 30.0                                        # seconds; a worker that gives up has written for nothing
-KEEP_RANDOM = "1d"                                     # for a run that nobody can name again
+COUNTS = "_counts"  # an option of ours: the file in which enqueue.py looks for counts
+PATIENCE = 30.0  # seconds; a worker that gives up has written for nothing
+KEEP_RANDOM = "1d"  # for a run that nobody can name again
 
 log = logging.getLogger("blueque")
 
 
 @dataclass
 class Report(WriterCommitMessage):
-    """What a task of Spark has done. new: tasks that it has made. chunks: the names of what it has staged.
+    """What a task of Spark has done. new: tasks that it has made. chunks: the names of what it has
+    staged.
 
-    refusal: why a row of it was refused. A task that fails is tried again by Spark, which would not make the row any better.
+    refusal: why a row of it was refused. A task that fails is tried again by Spark, which would not
+        make the row any better.
     query: of a stream: Spark's id of the query.
     """
 
@@ -73,7 +76,7 @@ def make_writer(schema: StructType, options: Mapping[str, str]) -> Writer:
     with sink.connected() as client:
         if not sink.keys:
             is_random = sink.run is None
-            if is_random:                              # once, when the write is planned; all that take part get a copy
+            if is_random:  # once, when the write is planned; all that take part get a copy
                 sink = sink._replace(run=str(uuid.uuid4()), keep=sink.keep or KEEP_RANDOM)
             return StagedWriter(sink, layout, open_staging(client, sink), is_random)
         if sink.run is not None:
@@ -97,11 +100,13 @@ class Writer(DataSourceArrowWriter):
 
 
 class RunWriter(Writer):
-    """Writes rows of a named run with keys: they are visible as they are written, and each key makes one task."""
+    """Writes rows of a named run with keys: they are visible as they are written, and each key
+    makes one task.
+    """
 
     def __init__(self, sink: Sink, layout: Layout, record: Record) -> None:
         super().__init__(sink, layout)
-        self._record = record                          # of the run that the planner has opened, and no later one
+        self._record = record  # of the run that the planner has opened, and no later one
 
     def put(self, client: Client, pieces: Iterator[Rows], report: Report) -> None:
         run = join_run(client, self.sink, self._record)
@@ -119,7 +124,9 @@ class RunWriter(Writer):
 
 
 class KeysWriter(Writer):
-    """Writes rows with keys that count in the whole queue, whoever enqueues, as `Queue.enqueue(key=)`."""
+    """Writes rows with keys that count in the whole queue, whoever enqueues, as
+    `Queue.enqueue(key=)`.
+    """
 
     def __init__(self, sink: Sink, layout: Layout, counts: str | None) -> None:
         super().__init__(sink, layout)
@@ -130,19 +137,23 @@ class KeysWriter(Writer):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         done = accepted(messages)
-        if self._counts is not None:                   # there is no run, and so no record that could tell
+        if self._counts is not None:  # there is no run, and so no record that could tell
             with open(self._counts, "w") as file:
-                json.dump([sum(report.rows for report in done), sum(report.new for report in done)], file)
+                json.dump(
+                    [sum(report.rows for report in done), sum(report.new for report in done)], file
+                )
 
 
 class StagedWriter(Writer):
     """Writes rows that become visible all at once, when all of them are there, or not at all."""
 
-    def __init__(self, sink: Sink, layout: Layout, opened: Staging, is_random: bool = False) -> None:
+    def __init__(
+        self, sink: Sink, layout: Layout, opened: Staging, is_random: bool = False
+    ) -> None:
         super().__init__(sink, layout)
-        self._record = opened.record                   # of the run that the planner has opened, and no later one
+        self._record = opened.record  # of the run that the planner has opened, and no later one
         self._owner = driver()
-        self._is_random = is_random                    # nobody else stages under this name
+        self._is_random = is_random  # nobody else stages under this name
         if not opened.is_committed:
             opened.discard_of_dead()
 
@@ -160,18 +171,25 @@ class StagedWriter(Writer):
             warn_of_replay(self.sink)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Drop what was staged. What is decided stays: Spark calls this after a `commit` that failed midway, too."""
-        with self.sink.connected() as client, suppress(RunDropped):    # then nothing of it is staged any more
+        """Drop what was staged. What is decided stays: Spark calls this after a `commit` that
+        failed midway, too.
+        """
+        # then nothing of it is staged any more
+        with self.sink.connected() as client, suppress(RunDropped):
             staging = join_staging(client, self.sink, self._record)
             if not self._is_random:
                 staging.discard(chunks_of(messages))
-            elif not staging.is_committed:             # a task of Spark that is still at it is refused from now on
+            elif not staging.is_committed:
+                # a task of Spark that is still at it is refused from now on
                 client.get_leftovers().drop(staging.queue, staging.name)
 
 
 @telling()
 def written(
-    sink: Sink, layout: Layout, batches: Iterable[pa.RecordBatch], put: Callable[[Client, Iterator[Rows], Report], None]
+    sink: Sink,
+    layout: Layout,
+    batches: Iterable[pa.RecordBatch],
+    put: Callable[[Client, Iterator[Rows], Report], None],
 ) -> Report:
     """Have the rows of the batches written, and return the report."""
     report = Report()
@@ -200,26 +218,32 @@ def join_staging(client: Client, sink: Sink, record: Record, owner: str = "") ->
 
 
 def driver() -> str:
-    """Return the owner of what is staged: Spark's driver, whose Java process started this one. Empty: there is none."""
+    """Return the owner of what is staged: Spark's driver, whose Java process started this one.
+    Empty: there is none.
+    """
     java = next((parent for parent in psutil.Process().parents() if parent.name() == "java"), None)
     return "" if java is None else owner_of(java.pid)
 
 
 def stage(staging: Staging, pieces: Iterable[Rows]) -> list[str]:
-    """Stage the rows and return the names of their chunks; if that fails, none is left, as far as we can tell."""
+    """Stage the rows and return the names of their chunks; if that fails, none is left, as far as
+    we can tell.
+    """
     names: list[str] = []
     try:
         for name in staging.stage_each(chain.from_iterable(map(split, pieces))):
             names.append(name)
     except Exception:
-        with suppress(BluequeError):                   # what stays is dropped by `blueque gc`
+        with suppress(BluequeError):  # what stays is dropped by `blueque gc`
             staging.discard(names)
         raise
     return names
 
 
 def enqueue_keyed(client: Client, pieces: Iterable[Rows], sink: Sink) -> int:
-    """Enqueue the rows with their keys, as `Queue.enqueue(key=)` does with one, and return how many tasks are new."""
+    """Enqueue the rows with their keys, as `Queue.enqueue(key=)` does with one, and return how many
+    tasks are new.
+    """
     queue = client.get_queue(sink.queue)
     rows = chain.from_iterable(_each(some, sink) for some in pieces)
     options = {**sink.constants, "keys": attrgetter("key"), "priorities": attrgetter("priority")}
@@ -233,23 +257,31 @@ class _Row(Encoded):
 
     __slots__ = ("eta", "key", "priority")
 
-    def __init__(self, text: bytes, is_json: bool, key: str, eta: float | None, priority: int) -> None:
+    def __init__(
+        self, text: bytes, is_json: bool, key: str, eta: float | None, priority: int
+    ) -> None:
         super().__init__(text, is_json)
         self.key, self.priority = key, priority
-        self.eta = 0.0 if eta is None else eta         # a time that is past is at once
+        self.eta = 0.0 if eta is None else eta  # a time that is past is at once
 
 
 def _each(rows: Rows, sink: Sink) -> Iterator[_Row]:
     default = repeat(sink.constants["priority"])
     columns = zip(
-        rows.parameters, repeat(rows.are_json), rows.keys or (), rows.etas or repeat(None), rows.priorities or default,
+        rows.parameters,
+        repeat(rows.are_json),
+        rows.keys or (),
+        rows.etas or repeat(None),
+        rows.priorities or default,
         strict=False,
     )
     return starmap(_Row, columns)
 
 
 def accepted(messages: Iterable[WriterCommitMessage | None]) -> list[Report]:
-    """Return the reports of all tasks of Spark. Raises InvalidInput if one of them has met a row that is refused."""
+    """Return the reports of all tasks of Spark. Raises InvalidInput if one of them has met a row
+    that is refused.
+    """
     done = [message for message in messages if isinstance(message, Report)]
     for report in done:
         if report.refusal is not None:
@@ -262,4 +294,6 @@ def chunks_of(messages: Iterable[WriterCommitMessage | None]) -> list[str]:
 
 
 def warn_of_replay(sink: Sink) -> None:
-    log.warning("run %s of queue %s was committed before: nothing new was written", sink.run, sink.queue)
+    log.warning(
+        "run %s of queue %s was committed before: nothing new was written", sink.run, sink.queue
+    )

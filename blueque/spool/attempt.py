@@ -1,7 +1,9 @@
 """The files of one attempt, in a directory of its own: see `spool` for what they are.
 
-To make a file takes a file system 20 times as long as to give one another name. So the file `task` serves for several
-things: it has the names `reported`, `wanted` and `open/[pid]-[start]` as well, and a second line once the task has begun.
+To make a file takes a file system 20 times as long as to give one another name. So the file `task`
+serves for several
+things: it has the names `reported`, `wanted` and `open/[pid]-[start]` as well, and a second line
+    once the task has begun.
 """
 
 from __future__ import annotations
@@ -26,29 +28,31 @@ log = logging.getLogger("blueque")
 
 T = TypeVar("T")
 
-MAX_BEGINNING = 64                                     # bytes at the end of `task` that say when it began
-STOP = "stop"                                          # the file that asks the task to come to an end
-WANTED = "wanted"                                      # the file that says that the next attempt may go on from here
-ASKED = "asked"                                        # there as long as it is asked, whether it has removed that or not
-STACK = "stack"                                        # what was asked for of where the task is
-MAX_PROGRESS = 1000                                    # bytes of the file `progress` that are read
+MAX_BEGINNING = 64  # bytes at the end of `task` that say when it began
+STOP = "stop"  # the file that asks the task to come to an end
+WANTED = "wanted"  # the file that says that the next attempt may go on from here
+ASKED = "asked"  # there as long as it is asked, whether it has removed that or not
+STACK = "stack"  # what was asked for of where the task is
+MAX_PROGRESS = 1000  # bytes of the file `progress` that are read
 
 
 class Attempt:
     """The files of one attempt, in the directory `path`.
 
     room: a file of allocated blocks that the exit record may take over when the disk is full.
-    link: its other name in `open`, as long as Redis does not know the end of the attempt; None when there is none.
+    link: its other name in `open`, as long as Redis does not know the end of the attempt; None when
+        there is none.
     """
 
     def __init__(self, path: str, room: str, link: str | None = None) -> None:
         self.path = path
         self._room = room
         self._link = link
-        self._failed: set[str] = set()                 # kinds of looks that have failed
+        self._failed: set[str] = set()  # kinds of looks that have failed
 
     def guarded(self, kind: str, look: Callable[[], T], otherwise: T) -> T:
-        """Return what `look` returns, or `otherwise` if it raises, which is logged once for each kind.
+        """Return what `look` returns, or `otherwise` if it raises, which is logged once for each
+        kind.
 
         kind: what it looks at, in a word or two. The task may have left anything in the files.
         """
@@ -62,7 +66,9 @@ class Attempt:
         """Log the exception that a look at the files has raised, once for each kind."""
         if kind not in self._failed:
             self._failed.add(kind)
-            log.exception("cannot read the %s of the attempt in %s; going on without", kind, self.path)
+            log.exception(
+                "cannot read the %s of the attempt in %s; going on without", kind, self.path
+            )
 
     def read_task(self) -> tuple[str, dict[str, str]]:
         """Return the id and the fields of the task as it was reserved. Raises OSError, ValueError."""
@@ -81,7 +87,9 @@ class Attempt:
         return path
 
     def begin(self) -> None:
-        """Note that the task may begin, and when, by the clock that all processes of this boot share and nobody sets."""
+        """Note that the task may begin, and when, by the clock that all processes of this boot
+        share and nobody sets.
+        """
         descriptor = plain_files.open_plain(f"{self.path}/task", os.O_WRONLY | os.O_APPEND)
         try:
             os.write(descriptor, b"\n%.3f" % time.monotonic())
@@ -89,20 +97,24 @@ class Attempt:
             os.close(descriptor)
 
     def began_at(self) -> float | None:
-        """Return when it began, on the monotonic clock; None when it has not, or nobody could write it down."""
+        """Return when it began, on the monotonic clock; None when it has not, or nobody could write
+        it down.
+        """
         try:
             began = float(self._beginning() or "")
         except ValueError:
             return None
         now = time.monotonic()
-        return min(began, now) if 0 <= began <= now + 1 else None      # else the task has written there
+        return min(began, now) if 0 <= began <= now + 1 else None  # else the task has written there
 
     def has_begun(self) -> bool:
         """Tell whether the task has begun to run; True when that cannot be told."""
         return self._beginning() is not None
 
     def _beginning(self) -> str | None:
-        """Return the last line of the file `task`, if it has more than one; None: it is as `Spool.create` has left it."""
+        """Return the last line of the file `task`, if it has more than one; None: it is as
+        `Spool.create` has left it.
+        """
         try:
             end = plain_files.tail(self._task_file, MAX_BEGINNING)
             _, separator, text = end.rpartition(b"\n")
@@ -110,9 +122,10 @@ class Attempt:
                 return text.decode("utf-8", "replace")
             content = plain_files.read(self._task_file)
             parse_task(content)
-        except (OSError, ValueError):                  # the task has written there, or nobody can tell: it may have begun
+        except (OSError, ValueError):
+            # the task has written there, or nobody can tell: it may have begun
             return ""
-        return "" if b"\n" in content else None        # "": it has begun, and has written behind that
+        return "" if b"\n" in content else None  # "": it has begun, and has written behind that
 
     def has_ended(self) -> bool:
         """Tell whether there is word of its end."""
@@ -121,8 +134,8 @@ class Attempt:
     def write_exit(self, record: Mapping[str, Any]) -> None:
         """Write how the attempt ended: whole and on the disk, or not at all.
 
-        record: status (complete or failed); result and result_encoding, or error; error_type, traceback, exit_code,
-        signal where they apply; finished, in Unix seconds.
+        record: status (complete or failed); result and result_encoding, or error; error_type,
+        traceback, exit_code, signal where they apply; finished, in Unix seconds.
         """
         content = json.dumps(record, ensure_ascii=False).encode("utf-8", "backslashreplace")
         new = f"{self.path}/exit.new"
@@ -131,13 +144,17 @@ class Attempt:
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            os.rename(self._room, new)                 # its blocks are ours already: a full disk cannot refuse them
+            # its blocks are ours already: a full disk cannot refuse them
+            os.rename(self._room, new)
             write_whole(new, content)
         replace(new, f"{self.path}/exit")
 
     def read_exit(self) -> dict[str, Any] | None:
-        """Return how the attempt ended, or None when it left no record. Raises OSError when that cannot be told now."""
-        # exit.new: a power failure may have undone the rename, but not what was synced. It is JSON only when it is whole.
+        """Return how the attempt ended, or None when it left no record. Raises OSError when that
+        cannot be told now.
+        """
+        # exit.new: a power failure may have undone the rename, but not what was synced. It is JSON
+        # only when it is whole.
         for name in ("exit", "exit.new"):
             content = _read_json(f"{self.path}/{name}")
             record = usable(content) if content is not None else None
@@ -153,11 +170,13 @@ class Attempt:
             return False
 
     def open(self, directory: str, pid: int, ticks: int) -> None:
-        """Note which process runs it, before it runs: whoever sees its end, or has to find it, can then tell what it was."""
+        """Note which process runs it, before it runs: whoever sees its end, or has to find it, can
+        then tell what it was.
+        """
         self._link = f"{directory}/{pid}-{ticks}"
         try:
             os.link(f"{self.path}/task", self._link)
-        except FileExistsError:                        # of another boot, which gave the same numbers
+        except FileExistsError:  # of another boot, which gave the same numbers
             remove(self._link)
             os.link(f"{self.path}/task", self._link)
 
@@ -173,7 +192,8 @@ class Attempt:
     def mark_reported(self, is_wanted: bool = False) -> None:
         """Note that Redis knows the end: from now on the directory may be pruned.
 
-        is_wanted: the next attempt may go on from what is in it, so it is not to be among the first that go.
+        is_wanted: the next attempt may go on from what is in it, so it is not to be among the first
+            that go.
         """
         try:
             if is_wanted and not self.is_wanted():
@@ -181,8 +201,8 @@ class Attempt:
             if self._mark("reported"):
                 os.utime(f"{self.path}/reported", follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError, NotPlain):
-            pass                                       # the task has removed its directory: nothing to prune
-        except PermissionError:                        # the task has closed its directory to us: waiting does not help
+            pass  # the task has removed its directory: nothing to prune
+        except PermissionError:  # the task has closed its directory to us: waiting does not help
             self.close()
             raise
         self.close()
@@ -194,7 +214,7 @@ class Attempt:
             os.link(self._task_file, path)
         except FileExistsError:
             return False
-        except OSError:                                # the task has removed it, or put a directory there
+        except OSError:  # the task has removed it, or put a directory there
             try:
                 os.close(plain_files.open_plain(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
             except FileExistsError:
@@ -220,12 +240,14 @@ class Attempt:
         try:
             write_whole(f"{self.path}/status.new", json.dumps(ending).encode())
             replace(f"{self.path}/status.new", f"{self.path}/status")
-        except OSError:                                # a full disk: its end is then not known, and it counts as lost
+        except OSError:  # a full disk: its end is then not known, and it counts as lost
             with contextlib.suppress(OSError):
                 remove(f"{self.path}/status.new")
 
     def read_ending(self) -> dict[str, Any] | None:
-        """Return what its reaper noted, as `process.Reaped` has it; None when nobody has, or it cannot be read."""
+        """Return what its reaper noted, as `process.Reaped` has it; None when nobody has, or it
+        cannot be read.
+        """
         try:
             content = _read_json(f"{self.path}/status")
         except OSError:
@@ -234,13 +256,13 @@ class Attempt:
 
     def ask_to_stop(self, reason: str) -> None:
         """Have the task know that it should come to an end, and why, in a word. Raises OSError."""
-        if self.has_taken_notice():                    # another file would look as if it had not
+        if self.has_taken_notice():  # another file would look as if it had not
             return
         path = f"{self.path}/{STOP}"
         try:
             write_whole(f"{path}.new", f"{reason}\n".encode(), is_synced=False)
             replace(f"{path}.new", path)
-        except OSError:                                # a full disk has room for a name
+        except OSError:  # a full disk has room for a name
             self._mark(STOP)
         self._mark(ASKED)
 
@@ -271,7 +293,9 @@ class Attempt:
         return status.st_mtime if stat.S_ISREG(status.st_mode) else None
 
     def read_progress(self) -> str:
-        """Return what the file `progress` says, in a line; empty when there is none, or nothing in it."""
+        """Return what the file `progress` says, in a line; empty when there is none, or nothing in
+        it.
+        """
         try:
             said = plain_files.head(f"{self.path}/progress", MAX_PROGRESS, may_be_link=True)
         except OSError:
@@ -301,9 +325,11 @@ def _read_json(path: str) -> dict[str, Any] | None:
 
 
 def parse_task(content: bytes) -> dict[str, Any]:
-    """Return what the first line of a file `task` says: id, path, fields and room. Raises ValueError.
+    """Return what the first line of a file `task` says: id, path, fields and room. Raises
+    ValueError.
 
-    The last is the name of the room that its listener has set aside, or None: see `spool.Spool.want_of_room`.
+    The last is the name of the room that its listener has set aside, or None: see
+    `spool.Spool.want_of_room`.
     """
     try:
         written = json.loads(content.partition(b"\n")[0].decode("utf-8", "surrogateescape"))

@@ -1,7 +1,9 @@
-"""The checkpoint of an attempt: a value in the file `checkpoint.json`, and what else it needs in the directory `checkpoint`.
+"""The checkpoint of an attempt: a value in the file `checkpoint.json`, and what else it needs in
+the directory `checkpoint`.
 
-The directory travels as a tar of its files, sorted, compressed: the same files make the same bytes. The file
-`checkpoint.known` says which parts of it Redis may have: what the attempt has been handed, and what it has told.
+The directory travels as a tar of its files, sorted, compressed: the same files make the same bytes.
+The file `checkpoint.known` says which parts of it Redis may have: what the attempt has been handed,
+and what it has told.
 """
 
 from __future__ import annotations
@@ -21,9 +23,9 @@ if TYPE_CHECKING:
     import tarfile
 
 VALUE, DIRECTORY, KNOWN = "checkpoint.json", "checkpoint", "checkpoint.known"
-MOST_ENTRIES = 1000                                    # of a directory that travels
-UNPACKED = 16                                          # times as much as it may take packed, it may take before
-HEADERS = 1536                                         # bytes that a file takes in a tar besides its own, at most as a rule
+MOST_ENTRIES = 1000  # of a directory that travels
+UNPACKED = 16  # times as much as it may take packed, it may take before
+HEADERS = 1536  # bytes that a file takes in a tar besides its own, at most as a rule
 
 # What tells a file from what it was: inode, size, and when it was written, in nanoseconds.
 Mark = tuple[int, int, int]
@@ -74,7 +76,9 @@ def exists(directory: str) -> bool:
 
 
 def read(directory: str, limit: int = plain_files.MOST) -> str | None:
-    """Return the value, as JSON; None: there is none, it is no JSON, or takes more than `limit` bytes."""
+    """Return the value, as JSON; None: there is none, it is no JSON, or takes more than `limit`
+    bytes.
+    """
     try:
         text = plain_files.read(f"{directory}/{VALUE}", limit, may_be_link=True).decode()
     except (OSError, ValueError):
@@ -107,7 +111,9 @@ def note_known(directory: str, parts: Iterable[str]) -> None:
 
 
 def entries(directory: str) -> list[Entry] | None:
-    """Return what is in the directory, sorted; None: there is none that can be read. Too much is not read to the end."""
+    """Return what is in the directory, sorted; None: there is none that can be read. Too much is
+    not read to the end.
+    """
     found: list[Entry] = []
     try:
         for entry in _walk(f"{directory}/{DIRECTORY}"):
@@ -125,21 +131,26 @@ def marks(found: list[Entry]) -> list[Any]:
 
 
 def pack(directory: str, found: list[Entry], limit: int) -> bytes:
-    """Return the directory as one piece. What comes and goes meanwhile is there or not. Raises TooMuch, OSError."""
+    """Return the directory as one piece. What comes and goes meanwhile is there or not. Raises
+    TooMuch, OSError.
+    """
     import tarfile  # here: what a listener imports, each of its forks copies
 
     size = sum(HEADERS + (its.st_size if stat.S_ISREG(its.st_mode) else 0) for _, its in found)
     if len(found) > MOST_ENTRIES or size > UNPACKED * limit:
         raise TooMuch
     packed = _Packed(limit)
-    with tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar:   # type: ignore[call-overload]
+    with tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar:  # type: ignore[call-overload]
         for name, its in found:
-            _add(tar, f"{directory}/{DIRECTORY}/{name}", tarfile.TarInfo(name), its, UNPACKED * limit)
+            _add(
+                tar, f"{directory}/{DIRECTORY}/{name}", tarfile.TarInfo(name), its, UNPACKED * limit
+            )
     return packed.finish()
 
 
 def unpack(content: bytes, directory: str, limit: int) -> list[str]:
-    """Make the directory of what `pack` returned; return what was left out, as it would reach outside of it.
+    """Make the directory of what `pack` returned; return what was left out, as it would reach
+    outside of it.
 
     Raises OSError, ValueError when it is something else.
     """
@@ -165,14 +176,16 @@ def unpack(content: bytes, directory: str, limit: int) -> list[str]:
 
 
 def carry(old: str, new: str, is_in_use: bool) -> None:
-    """Have the new attempt find the directory of the old one. is_in_use: the old one still writes. Raises OSError."""
+    """Have the new attempt find the directory of the old one. is_in_use: the old one still writes.
+    Raises OSError.
+    """
     source, target = f"{old}/{DIRECTORY}", f"{new}/{DIRECTORY}"
     if not is_in_use:
         os.rename(source, target)
         return
     import shutil
 
-    shutil.rmtree(f"{target}.new", ignore_errors=True)     # of a try before
+    shutil.rmtree(f"{target}.new", ignore_errors=True)  # of a try before
     try:
         _copy(source, f"{target}.new")
     except RecursionError:
@@ -218,7 +231,7 @@ def _walk(path: str) -> Iterator[Entry]:
                         yield Entry(prefix + entry.name, status)
                         if stat.S_ISDIR(status.st_mode):
                             prefixes.append(f"{prefix}{entry.name}/")
-        except OSError:                                # gone meanwhile, or not for us to read
+        except OSError:  # gone meanwhile, or not for us to read
             if not prefix:
                 raise
 
@@ -226,19 +239,23 @@ def _walk(path: str) -> Iterator[Entry]:
 def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
     try:
         return entry.stat(follow_symlinks=False)
-    except OSError:                                    # gone meanwhile
+    except OSError:  # gone meanwhile
         return None
 
 
 def _open_file(path: str) -> int | None:
-    """Open a file to be read; None: it is gone, or something else by now, such as a pipe, which would have us wait."""
+    """Open a file to be read; None: it is gone, or something else by now, such as a pipe, which
+    would have us wait.
+    """
     try:
         return plain_files.open_plain(path)
     except (FileNotFoundError, NotADirectoryError, plain_files.NotPlain):
         return None
 
 
-def _add(tar: tarfile.TarFile, path: str, member: tarfile.TarInfo, its: os.stat_result, most: int) -> None:
+def _add(
+    tar: tarfile.TarFile, path: str, member: tarfile.TarInfo, its: os.stat_result, most: int
+) -> None:
     import io
     import tarfile
 
@@ -249,16 +266,20 @@ def _add(tar: tarfile.TarFile, path: str, member: tarfile.TarInfo, its: os.stat_
     elif stat.S_ISLNK(its.st_mode):
         try:
             member.type, member.linkname = tarfile.SYMTYPE, os.readlink(path)
-        except OSError:                                # gone, or no link any more
+        except OSError:  # gone, or no link any more
             return
         tar.addfile(member)
     elif stat.S_ISREG(its.st_mode) and (descriptor := _open_file(path)) is not None:
         with open(descriptor, "rb") as file:
-            its = os.fstat(descriptor)                 # another one may have taken its place
+            its = os.fstat(descriptor)  # another one may have taken its place
             if its.st_size > most:
                 raise TooMuch
-            content = file.read(its.st_size)           # what is written meanwhile is for the next time
-        member.mtime, member.mode, member.size = int(its.st_mtime), stat.S_IMODE(its.st_mode), len(content)
+            content = file.read(its.st_size)  # what is written meanwhile is for the next time
+        member.mtime, member.mode, member.size = (
+            int(its.st_mtime),
+            stat.S_IMODE(its.st_mode),
+            len(content),
+        )
         tar.addfile(member, io.BytesIO(content))
 
 
@@ -274,7 +295,7 @@ def _copy(source: str, target: str) -> None:
         if entry.is_symlink():
             try:
                 aim = os.readlink(entry.path)
-            except OSError:                            # gone, or no link any more
+            except OSError:  # gone, or no link any more
                 continue
             os.symlink(aim, new)
         elif entry.is_dir(follow_symlinks=False):
@@ -291,7 +312,9 @@ def _copy_file(source: str, target: str) -> None:
         return
     with open(descriptor, "rb") as old:
         its = os.fstat(descriptor)
-        with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, stat.S_IMODE(its.st_mode)), "wb") as new:
+        with open(
+            os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, stat.S_IMODE(its.st_mode)), "wb"
+        ) as new:
             shutil.copyfileobj(old, new)
     os.utime(target, ns=(its.st_atime_ns, its.st_mtime_ns))
 
@@ -306,7 +329,9 @@ def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> bool:
         except tarfile.FilterError:
             return False
         return True
-    is_safe = (member.isfile() or member.isdir()) and not {"", "..", "."} & set(member.name.split("/"))
+    is_safe = (member.isfile() or member.isdir()) and not {"", "..", "."} & set(
+        member.name.split("/")
+    )
     if is_safe:
-        tar.extract(member, path)                      # a Python before 3.11.4 knows no filters
+        tar.extract(member, path)  # a Python before 3.11.4 knows no filters
     return is_safe

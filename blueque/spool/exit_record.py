@@ -1,4 +1,6 @@
-"""The fields of an exit record, and what of them is usable when the file was written by the task instead of us."""
+"""The fields of an exit record, and what of them is usable when the file was written by the task
+instead of us.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import Any
 def _is_text(value: Any) -> bool:
     try:
         return isinstance(value, str) and value.encode("utf-8", "surrogateescape") is not None
-    except UnicodeEncodeError:                         # half of a surrogate pair, which cannot be sent to Redis
+    except UnicodeEncodeError:  # half of a surrogate pair, which cannot be sent to Redis
         return False
 
 
@@ -30,17 +32,27 @@ def _is_list_of_texts(value: Any) -> bool:
 
 
 _FIELDS: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("result", "result_encoding", "error", "error_type", "traceback", "signal", "retry"), _is_text),
+    **dict.fromkeys(
+        ("result", "result_encoding", "error", "error_type", "traceback", "signal", "retry"),
+        _is_text,
+    ),
     **dict.fromkeys(("cpu_seconds", "finished", "retry_after"), _is_number),
     **dict.fromkeys(("exit_code", "memory_peak", "leaked"), _is_whole),
-    "error_types": _is_list_of_texts, "handed_back": _is_flag,
+    "error_types": _is_list_of_texts,
+    "handed_back": _is_flag,
 }
 
 
 def usable(content: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the record without fields of a wrong type; None: it does not say how the attempt ended."""
+    """Return the record without fields of a wrong type; None: it does not say how the attempt
+    ended.
+    """
     status = content.get("status")
-    record = {name: value for name, value in content.items() if name not in _FIELDS or value is None or _FIELDS[name](value)}
+    record = {
+        name: value
+        for name, value in content.items()
+        if name not in _FIELDS or value is None or _FIELDS[name](value)
+    }
     if status not in ("complete", "failed") or (status == "failed" and record.get("error") is None):
         return None
     return record
@@ -49,5 +61,9 @@ def usable(content: dict[str, Any]) -> dict[str, Any] | None:
 def usable_ending(content: dict[str, Any]) -> dict[str, Any] | None:
     """Return what a reaper noted, as `process.Reaped` has it; None: it is something else."""
     found = {name: content.get(name) for name in ("code", "cpu_seconds", "max_rss_bytes")}
-    is_whole = _is_whole(found["code"]) and _is_number(found["cpu_seconds"]) and _is_whole(found["max_rss_bytes"])
+    is_whole = (
+        _is_whole(found["code"])
+        and _is_number(found["cpu_seconds"])
+        and _is_whole(found["max_rss_bytes"])
+    )
     return found if is_whole else None

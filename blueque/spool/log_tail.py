@@ -1,10 +1,13 @@
-"""Tail: what a task prints, read line by line from the files that it prints to, with the time at which we saw each line.
+"""Tail: what a task prints, read line by line from the files that it prints to, with the time at
+which we saw each line.
 
-The task writes to files of its own, so that it never waits for us, nor breaks when we die. We look about once a second.
+The task writes to files of its own, so that it never waits for us, nor breaks when we die. We look
+about once a second.
 
-    times           a line for each look that has found something: when, how many lines there were by then, and how far we
-                    had come in stdout, in stderr and in `stack`; somebody else goes on from there, and tells when a line
-                    was read
+    times           a line for each look that has found something: when, how many lines there were
+    by then, and how far we
+                    had come in stdout, in stderr and in `stack`; somebody else goes on from there,
+                    and tells when a line was read
 """
 
 from __future__ import annotations
@@ -20,12 +23,12 @@ from blueque.spool.terminal_text import Stream
 from blueque.system.plain_files import open_plain, tail
 
 STREAMS = ("stdout", "stderr")
-FILES = (*((name, name) for name in STREAMS), (STACK, OURS))                   # and the stream of their lines
-HEAD = 64 * 1024                                       # bytes of the first lines, which are always kept
-LOOKS = 3600                                           # that wait for Redis; older ones are in `times` whatever it says
-LEAST = 16                                             # bytes of it that a line takes at least: there are empty ones
-MAX_NOTE = 1000                                        # bytes of a line of `times`
-HELD = 2**19                                           # bytes of the lines that wait to be taken
+FILES = (*((name, name) for name in STREAMS), (STACK, OURS))  # and the stream of their lines
+HEAD = 64 * 1024  # bytes of the first lines, which are always kept
+LOOKS = 3600  # that wait for Redis; older ones are in `times` whatever it says
+LEAST = 16  # bytes of it that a line takes at least: there are empty ones
+MAX_NOTE = 1000  # bytes of a line of `times`
+HELD = 2**19  # bytes of the lines that wait to be taken
 
 
 class Tail:
@@ -38,14 +41,16 @@ class Tail:
     def __init__(self, path: str, kept: int = LOG_LIMIT) -> None:
         self._path, self._kept = path, kept
         self._number, *places = _resume(path)
-        self._streams = [Stream(f"{path}/{name}", place) for (name, _), place in zip(FILES, places, strict=True)]
-        self._head = HEAD - max(sum(places), LEAST * self._number)     # bytes that are left of it
+        self._streams = [
+            Stream(f"{path}/{name}", place) for (name, _), place in zip(FILES, places, strict=True)
+        ]
+        self._head = HEAD - max(sum(places), LEAST * self._number)  # bytes that are left of it
         self._first: list[Line] = []
         self._last: deque[tuple[int, float, str, bytes]] = deque()
-        self._held = 0                                 # their bytes
-        self._own: Line | None = None                  # what we say behind them
+        self._held = 0  # their bytes
+        self._own: Line | None = None  # what we say behind them
         self._has_said = False
-        self._looks: list[tuple[float, int, list[int]]] = []       # that are not in the file `times` yet
+        self._looks: list[tuple[float, int, list[int]]] = []  # that are not in the file `times` yet
 
     @property
     def has_news(self) -> bool:
@@ -82,11 +87,15 @@ class Tail:
                 _note(self._path, *self._looks.pop(0))
 
     def drawn(self) -> list[str]:
-        """Return what is drawn again and again, on standard error first, from the top, as it is now."""
+        """Return what is drawn again and again, on standard error first, from the top, as it is
+        now.
+        """
         return [_readable(text) for stream in reversed(self._streams) for text in stream.drawn]
 
     def ended(self) -> list[str]:
-        """Return the last of what was drawn again and again and has ended in the last look, the outermost last."""
+        """Return the last of what was drawn again and again and has ended in the last look, the
+        outermost last.
+        """
         return [_readable(text) for stream in self._streams for text in stream.ended]
 
     def news(self) -> list[Line]:
@@ -95,9 +104,14 @@ class Tail:
         return [*self._first, *last, *([self._own] if self._own else [])]
 
     def say(self, now: float, text: str) -> None:
-        """Have this line of ours be the last, once. It is not in the files, so that whoever comes after us says the same."""
+        """Have this line of ours be the last, once. It is not in the files, so that whoever comes
+        after us says the same.
+        """
         if not self._has_said:
-            self._own, self._has_said = Line(self._number + 1, now, OURS, text, self._head > 0), True
+            self._own, self._has_said = (
+                Line(self._number + 1, now, OURS, text, self._head > 0),
+                True,
+            )
 
     def done(self, number: int) -> None:
         """Forget the lines up to this number; whoever comes after us begins behind them."""
@@ -141,7 +155,7 @@ def _readable(text: bytes) -> str:
 def _note(path: str, now: float, number: int, places: list[int]) -> None:
     try:
         descriptor = open_plain(f"{path}/times", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    except OSError:                                    # a full disk, or the directory is gone: it is for people only
+    except OSError:  # a full disk, or the directory is gone: it is for people only
         return
     try:
         os.write(descriptor, b"%.3f %d %d %d %d\n" % (now, number, *places))
@@ -154,7 +168,8 @@ def _note(path: str, now: float, number: int, places: list[int]) -> None:
 def _times(path: str) -> Iterator[tuple[float, int, int, int, int]]:
     try:
         with open(open_plain(f"{path}/times"), "rb") as file:
-            # A line as long as that is not ours: the task has written there, perhaps a terabyte of nothing.
+            # A line as long as that is not ours: the task has written there, perhaps a terabyte of
+            # nothing.
             while (line := file.readline(MAX_NOTE)) and len(line) < MAX_NOTE:
                 if (look := _look_of(line)) is not None:
                     yield look
@@ -163,10 +178,18 @@ def _times(path: str) -> Iterator[tuple[float, int, int, int, int]]:
 
 
 def _look_of(line: bytes) -> tuple[float, int, int, int, int] | None:
-    """Return when a look was, and how far; None: it was written in part, on a full disk, or by the task."""
+    """Return when a look was, and how far; None: it was written in part, on a full disk, or by the
+    task.
+    """
     try:
         at, number, *places = line.split()
-        look = float(at), int(number), int(places[0]), int(places[1]), int(places[2]) if places[2:] else 0
+        look = (
+            float(at),
+            int(number),
+            int(places[0]),
+            int(places[1]),
+            int(places[2]) if places[2:] else 0,
+        )
     except (ValueError, IndexError):
         return None
     return look if all(0 <= value < 2**63 for value in look) else None

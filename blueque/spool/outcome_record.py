@@ -14,12 +14,21 @@ from blueque.spool.attempt import Attempt
 from blueque.system import process, signals
 from blueque.text.format import one_line, size
 
-MAX_ERROR = 16 * 1024                                  # bytes of an error, or characters of a traceback, that are kept
-HANDED_BACK = 75                                       # exit code of a program that gives itself back: EX_TEMPFAIL
-MAX_ERROR_LINES = 10                                   # lines of a program's stderr that become its error
+MAX_ERROR = 16 * 1024  # bytes of an error, or characters of a traceback, that are kept
+HANDED_BACK = 75  # exit code of a program that gives itself back: EX_TEMPFAIL
+MAX_ERROR_LINES = 10  # lines of a program's stderr that become its error
 
 # The error types of an end that no handler has chosen, by an exception or a result.
-ENDED = ("exit", "signal", "memory", "time_limit", "stall_limit", "memory_limit", "cancelled", "stopped")
+ENDED = (
+    "exit",
+    "signal",
+    "memory",
+    "time_limit",
+    "stall_limit",
+    "memory_limit",
+    "cancelled",
+    "stopped",
+)
 
 Record = dict[str, Any]
 
@@ -32,12 +41,22 @@ def record_of(error: BaseException, is_asked_to_stop: bool = False) -> Record:
         return _record_of_hand_back(printable(error, MAX_ERROR))
     if isinstance(error, SystemExit):
         code = 0 if error.code is None else int(error.code) if isinstance(error.code, int) else None
-        if code == 0:                                  # a program that ends like this has succeeded
+        if code == 0:  # a program that ends like this has succeeded
             return {"status": "complete", "result": "null", "result_encoding": "json"}
         if code is not None:
-            return {"status": "failed", "error": f"sys.exit({code})", "error_type": "exit", "exit_code": code}
+            return {
+                "status": "failed",
+                "error": f"sys.exit({code})",
+                "error_type": "exit",
+                "exit_code": code,
+            }
         said = printable(error.code, MAX_ERROR)
-        return {"status": "failed", "error": f"sys.exit: {said}", "error_type": "exit", "exit_code": 1}
+        return {
+            "status": "failed",
+            "error": f"sys.exit: {said}",
+            "error_type": "exit",
+            "exit_code": 1,
+        }
     if isinstance(error, RetryLater) and (record := _record_of_wish(error)):
         return record
     import traceback  # here: a listener forks all day and never needs it
@@ -47,11 +66,13 @@ def record_of(error: BaseException, is_asked_to_stop: bool = False) -> Record:
     try:
         lines = traceback.format_exception(kind, error, _from_the_handler_on(error.__traceback__))
         trace = printable("".join(lines)[-MAX_ERROR:], 4 * MAX_ERROR)
-    except Exception:                                  # the exception of the user's own class cannot even be shown
+    except Exception:  # the exception of the user's own class cannot even be shown
         trace = ""
     record = {
         "status": "failed",
-        "error": printable(f"{kind.__qualname__}: {message}" if message else kind.__qualname__, MAX_ERROR),
+        "error": printable(
+            f"{kind.__qualname__}: {message}" if message else kind.__qualname__, MAX_ERROR
+        ),
         "error_type": printable(class_name(kind), MAX_ERROR),
         "error_types": [printable(name, MAX_NAME) for name in class_names(kind)],
         "traceback": trace,
@@ -64,14 +85,18 @@ def record_of(error: BaseException, is_asked_to_stop: bool = False) -> Record:
 
 
 def _from_the_handler_on(trace: TracebackType | None) -> TracebackType | None:
-    """Return the traceback without the frames of Blueque that called the handler; the whole when all are such."""
+    """Return the traceback without the frames of Blueque that called the handler; the whole when
+    all are such.
+    """
     frame = trace
     while frame is not None and frame.tb_frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.tb_next
     return frame or trace
 
 
-def record_of_ending(ending: process.Ending, is_out_of_memory: bool, has_begun: bool = True) -> Record:
+def record_of_ending(
+    ending: process.Ending, is_out_of_memory: bool, has_begun: bool = True
+) -> Record:
     """Return the exit record of a task process that left none.
 
     is_out_of_memory: the kernel was killing processes for want of memory at the time.
@@ -79,7 +104,12 @@ def record_of_ending(ending: process.Ending, is_out_of_memory: bool, has_begun: 
     before = "" if has_begun else " before it had begun"
     if ending.signal is None:
         error = f"the process left with exit code {ending.exit_code} and without a result{before}"
-        return {"status": "failed", "error": error, "error_type": "exit", "exit_code": ending.exit_code}
+        return {
+            "status": "failed",
+            "error": error,
+            "error_type": "exit",
+            "exit_code": ending.exit_code,
+        }
     error = f"killed by {ending.signal}{before}" + (" (core dumped)" if ending.dumped_core else "")
     if ending.signal == "SIGKILL" and is_out_of_memory:
         error += ": out of memory; the kernel was ending processes for want of it"
@@ -98,12 +128,23 @@ def record_of_exit(code: int, attempt: Attempt) -> Record:
     said = ":\n" + "\n".join(lines) if any(lines) else ""
     if code < 0:
         name = signals.signal_name(-code)
-        return {"status": "failed", "error": f"killed by {name}{said}", "error_type": "signal", "signal": name}
-    return {"status": "failed", "error": f"exit code {code}{said}", "error_type": "exit", "exit_code": code}
+        return {
+            "status": "failed",
+            "error": f"killed by {name}{said}",
+            "error_type": "signal",
+            "signal": name,
+        }
+    return {
+        "status": "failed",
+        "error": f"exit code {code}{said}",
+        "error_type": "exit",
+        "exit_code": code,
+    }
 
 
 def last_words(record: Record | None) -> str:
-    """Return the line that ends the log of an attempt which has not ended by itself; empty for one that has.
+    """Return the line that ends the log of an attempt which has not ended by itself; empty for one
+    that has.
 
     record: None: its process is gone without a word.
     """
@@ -118,11 +159,18 @@ def last_words(record: Record | None) -> str:
 
 
 def _record_of_hand_back(said: str) -> Record:
-    return {"status": "failed", "error": said or "handed back", "error_type": "HandBack", "handed_back": True}
+    return {
+        "status": "failed",
+        "error": said or "handed back",
+        "error_type": "HandBack",
+        "handed_back": True,
+    }
 
 
 def _record_of_wish(error: RetryLater) -> Record | None:
-    """Return None for one that has lost its seconds, in a class of the user's own: such a wish cannot be granted."""
+    """Return None for one that has lost its seconds, in a class of the user's own: such a wish
+    cannot be granted.
+    """
     try:
         seconds = require_number(error.seconds, "seconds")
         said = printable(error, MAX_ERROR)

@@ -1,9 +1,11 @@
-"""Gauge: how far a task is, in a file that task and listener both map, so that to tell it takes half a microsecond.
+"""Gauge: how far a task is, in a file that task and listener both map, so that to tell it takes
+half a microsecond.
 
-    progress.live   a number that is another one each time; done and total as doubles, not a number where there is none; the
-                    length of the words; the words: the unit, a line feed and the text, in UTF-8; at the end that number
-                    again. It is changed at the end first, and at the beginning last: who reads from there sees that
-                    something is being written
+    progress.live   a number that is another one each time; done and total as doubles, not a number
+    where there is none; the
+                    length of the words; the words: the unit, a line feed and the text, in UTF-8; at
+                    the end that number again. It is changed at the end first, and at the beginning
+                    last: who reads from there sees that something is being written
 """
 
 from __future__ import annotations
@@ -18,10 +20,10 @@ from blueque.system.plain_files import open_plain
 from blueque.text.format import one_line
 
 NAME = "progress.live"
-MAX_WORDS = 470                                        # bytes
+MAX_WORDS = 470  # bytes
 _COUNTER = struct.Struct("=Q")
 _FACTS = struct.Struct("=ddH")
-_WORDS = _COUNTER.size + _FACTS.size                   # where they begin
+_WORDS = _COUNTER.size + _FACTS.size  # where they begin
 _SIZE = 512
 _END = _SIZE - _COUNTER.size
 _TRIES = 100
@@ -39,7 +41,13 @@ class Told(NamedTuple):
 
     def __str__(self) -> str:
         """As it is shown: 450/1500 frames encoding."""
-        said = "" if self.done is None else f"{self.done:g}" if self.total is None else f"{self.done:g}/{self.total:g}"
+        said = (
+            ""
+            if self.done is None
+            else f"{self.done:g}"
+            if self.total is None
+            else f"{self.done:g}/{self.total:g}"
+        )
         return " ".join(word for word in (said, self.unit, self.text) if word)
 
 
@@ -49,7 +57,8 @@ class Gauge:
     def __init__(self, directory: str) -> None:
         descriptor = open_plain(f"{directory}/{NAME}", os.O_RDWR | os.O_CREAT)
         try:
-            # Else a full disk would end whoever writes to the map. (It still may where each write is a copy, as on btrfs.)
+            # Else a full disk would end whoever writes to the map. (It still may where each write
+            # is a copy, as on btrfs.)
             os.posix_fallocate(descriptor, 0, _SIZE)
             self._map = mmap.mmap(descriptor, _SIZE)
         finally:
@@ -62,10 +71,14 @@ class Gauge:
         if self._words != (unit, text):
             self._packed = f"{one_line(unit)}\n{one_line(text)}".encode()[:MAX_WORDS]
             self._words = (unit, text)
-        packed, number = self._packed, time.monotonic_ns()     # which no other process of ours will have
-        facts = _FACTS.pack(_NONE if done is None else done, _NONE if total is None else total, len(packed))
+        # which no other process of ours will have
+        packed, number = self._packed, time.monotonic_ns()
+        facts = _FACTS.pack(
+            _NONE if done is None else done, _NONE if total is None else total, len(packed)
+        )
         _COUNTER.pack_into(self._map, _END, number)
-        self._map[_WORDS : _WORDS + len(packed)] = packed      # each time: another process may have told something else
+        # each time: another process may have told something else
+        self._map[_WORDS : _WORDS + len(packed)] = packed
         self._map[_COUNTER.size : _WORDS] = facts
         _COUNTER.pack_into(self._map, 0, number)
 
@@ -79,7 +92,7 @@ def read(directory: str) -> Told | None:
     try:
         for _ in range(_TRIES):
             content = os.pread(descriptor, _SIZE, 0)
-            if len(content) < _SIZE:                   # made on a full disk, or cut by the task
+            if len(content) < _SIZE:  # made on a full disk, or cut by the task
                 return None
             if content[: _COUNTER.size] == content[_END:]:
                 break
@@ -91,7 +104,12 @@ def read(directory: str) -> Told | None:
         os.close(descriptor)
     count = _COUNTER.unpack_from(content)[0]
     done, total, length = _FACTS.unpack_from(content, _COUNTER.size)
-    words = content[_WORDS : _WORDS + length].decode("utf-8", "ignore")      # one that was cut in two
-    unit, text = map(one_line, words.partition("\n")[::2])     # the task may have written anything there
+    words = content[_WORDS : _WORDS + length].decode("utf-8", "ignore")  # one that was cut in two
+    # the task may have written anything there
+    unit, text = map(one_line, words.partition("\n")[::2])
     # What is not a number is not equal to itself.
-    return Told(count, done if done == done else None, total if total == total else None, unit, text) if count else None
+    return (
+        Told(count, done if done == done else None, total if total == total else None, unit, text)
+        if count
+        else None
+    )

@@ -18,10 +18,11 @@ class Shrunk(NamedTuple):
 
 
 def shrink(attempts: Iterator[str], most: int, remove: Callable[[str], None]) -> Shrunk:
-    """Remove attempts whose end Redis knows, the longest known first, until all take no more than so many bytes.
+    """Remove attempts whose end Redis knows, the longest known first, until all take no more than
+    so many bytes.
 
-    attempts: their directories. What runs, and what Redis does not know yet, stays, whatever it takes; what the next attempt
-    may go on from goes last. remove: removes one.
+    attempts: their directories. What runs, and what Redis does not know yet, stays, whatever it
+    takes; what the next attempt may go on from goes last. remove: removes one.
     """
     size = 0
     reported: list[tuple[bool, float, int, str]] = []
@@ -30,7 +31,7 @@ def shrink(attempts: Iterator[str], most: int, remove: Callable[[str], None]) ->
         size += its
         try:
             reported.append((is_wanted(path), os.lstat(f"{path}/reported").st_mtime, its, path))
-        except OSError:                                # it runs, or nobody has told Redis yet
+        except OSError:  # it runs, or nobody has told Redis yet
             continue
     removed = 0
     for _, _, its, path in sorted(reported):
@@ -38,7 +39,7 @@ def shrink(attempts: Iterator[str], most: int, remove: Callable[[str], None]) ->
             break
         remove(path)
         try:
-            os.rmdir(os.path.dirname(path))            # only succeeds when it is empty
+            os.rmdir(os.path.dirname(path))  # only succeeds when it is empty
         except OSError:
             pass
         removed, size = removed + 1, size - its
@@ -46,7 +47,9 @@ def shrink(attempts: Iterator[str], most: int, remove: Callable[[str], None]) ->
 
 
 def size_of(path: str) -> int:
-    """Return how many bytes of the disk a directory takes with all in it. What is gone meanwhile takes none."""
+    """Return how many bytes of the disk a directory takes with all in it. What is gone meanwhile
+    takes none.
+    """
     total = 0
     try:
         with os.scandir(path) as entries:
@@ -54,14 +57,20 @@ def size_of(path: str) -> int:
                 status = entry.stat(follow_symlinks=False)
                 if stat.S_ISDIR(status.st_mode):
                     total += size_of(entry.path)
-                total += status.st_blocks * 512 // max(status.st_nlink if stat.S_ISREG(status.st_mode) else 1, 1)
-    except (OSError, RecursionError):                  # the second: a task may nest a thousand directories
+                total += (
+                    status.st_blocks
+                    * 512
+                    // max(status.st_nlink if stat.S_ISREG(status.st_mode) else 1, 1)
+                )
+    except (OSError, RecursionError):  # the second: a task may nest a thousand directories
         pass
     return total
 
 
 def allowed(root: str, limit: float) -> int:
-    """Return a limit in bytes. limit: bytes, or below 1 a share of the disk that the directory is on."""
+    """Return a limit in bytes. limit: bytes, or below 1 a share of the disk that the directory is
+    on.
+    """
     if limit >= 1:
         return int(limit)
     disk = os.statvfs(root)

@@ -1,6 +1,7 @@
 """The spool: the files of each attempt on the node's disk, `[spool]/[task]/[attempt]/`.
 
-    task            the task as it was reserved: its id and fields, its token among them, as JSON; in a second line, once
+    task            the task as it was reserved: its id and fields, its token among them, as JSON;
+    in a second line, once
                     the task may have begun, when that was
     parameters      of a program: what was enqueued, as it gets it on its standard input
     stdout, stderr  what the task prints
@@ -10,7 +11,8 @@
     progress        the same of a program, in its own words
     checkpoint.json, checkpoint/, checkpoint.known
                     where the next attempt could go on, see checkpoint_files.py
-    stop            there once the task should come to an end; why, in a word; a program that takes notice removes it
+    stop            there once the task should come to an end; why, in a word; a program that takes
+    notice removes it
     asked           there as long as the task should come to an end
     result          of a program: its result, if it does not print it as its last line
     exit            how it ended; written in full before anybody tells Redis
@@ -18,8 +20,9 @@
     reported        there once Redis knows, or has refused to
     wanted          there besides while the next attempt may go on from `checkpoint/`
 
-`[spool]/open/[pid]-[start]` is the file `task` of the attempt that this process runs or ran, until its end is reported. The
-task process writes, its listener reads. Nothing here needs Redis, so a task runs on while Redis is away.
+`[spool]/open/[pid]-[start]` is the file `task` of the attempt that this process runs or ran, until
+its end is reported. The task process writes, its listener reads. Nothing here needs Redis, so a
+task runs on while Redis is away.
 """
 
 from __future__ import annotations
@@ -44,9 +47,10 @@ log = logging.getLogger("blueque")
 
 # Room that must be free besides what is set aside, for directories and the first lines of output.
 MARGIN = 1024 * 1024
-# An exit record holds the result as a JSON string (at worst most characters escaped once), an error and a traceback.
+# An exit record holds the result as a JSON string (at worst most characters escaped once), an error
+# and a traceback.
 RECORD_OVERHEAD = 128 * 1024
-_OWN_NAMES = ("open", "listeners", "resources", "blanks")     # directories here that are no task's
+_OWN_NAMES = ("open", "listeners", "resources", "blanks")  # directories here that are no task's
 
 
 class Spool:
@@ -60,7 +64,8 @@ class Spool:
         self.root = os.path.abspath(root)
         self.max_bytes = max_bytes
         self._room = 2 * max_bytes + RECORD_OVERHEAD
-        self._margin = 2 * max_bytes + MARGIN          # the files of the task hold the parameters twice at most
+        # the files of the task hold the parameters twice at most
+        self._margin = 2 * max_bytes + MARGIN
         self.slot = slot or os.getpid()
         self._room_path = f"{self.root}/room.{self.slot}"
         self.open_path = f"{self.root}/open"
@@ -69,17 +74,24 @@ class Spool:
     def open(self) -> None:
         """Make the directory if need be; refuse one that others could read or have made.
 
-        Parameters and results lie in it, and in a shared place such as /tmp somebody else may have been there first.
+        Parameters and results lie in it, and in a shared place such as /tmp somebody else may have
+        been there first.
         """
         try:
             os.makedirs(self.root, mode=0o700, exist_ok=True)
             status = os.lstat(self.root)
         except OSError as error:
-            raise SpoolRefused(f"spool {self.root}: {error.strerror}; choose another with --spool") from error
+            raise SpoolRefused(
+                f"spool {self.root}: {error.strerror}; choose another with --spool"
+            ) from error
         if not stat.S_ISDIR(status.st_mode):
-            raise SpoolRefused(f"spool {self.root} is not a directory (nor may it be a symbolic link)")
+            raise SpoolRefused(
+                f"spool {self.root} is not a directory (nor may it be a symbolic link)"
+            )
         if status.st_uid != os.geteuid():
-            raise SpoolRefused(f"spool {self.root} belongs to user {status.st_uid}, not to us ({os.geteuid()})")
+            raise SpoolRefused(
+                f"spool {self.root} belongs to user {status.st_uid}, not to us ({os.geteuid()})"
+            )
         if status.st_mode & 0o077:
             self._make_private(status.st_mode)
         if not os.access(self.root, os.W_OK | os.X_OK):
@@ -91,7 +103,9 @@ class Spool:
             raise SpoolRefused(f"spool {self.open_path}: {error.strerror}") from error
 
     def _make_private(self, mode: int) -> None:
-        """Close an empty directory to others; one with something in it may be anybody's, such as /tmp."""
+        """Close an empty directory to others; one with something in it may be anybody's, such as
+        /tmp.
+        """
         if mode & stat.S_ISVTX or os.listdir(self.root):
             raise SpoolRefused(
                 f"spool {self.root} is open to others (mode {stat.S_IMODE(mode):o}) and in use: choose another directory"
@@ -99,7 +113,8 @@ class Spool:
         os.chmod(self.root, 0o700)
 
     def want_of_room(self) -> str | None:
-        """Set aside room for the next exit record; return why no attempt should begin now, in a sentence, or None.
+        """Set aside room for the next exit record; return why no attempt should begin now, in a
+        sentence, or None.
 
         Make the directory again if it has been removed, as by a program that tidies up /tmp.
         """
@@ -116,7 +131,9 @@ class Spool:
             return f"spool {self.root}: {error.strerror}; a task needs {self._room + self._margin:,} bytes to begin"
         free = disk.f_bavail * disk.f_frsize
         if free < self._margin:
-            return f"spool {self.root} has {free:,} bytes free; a task needs {self._margin:,} to begin"
+            return (
+                f"spool {self.root} has {free:,} bytes free; a task needs {self._margin:,} to begin"
+            )
         if disk.f_files and disk.f_favail < 16:
             return f"spool {self.root} has no room for more files"
         return None
@@ -126,22 +143,27 @@ class Spool:
         self.remove_room(self.slot)
 
     def remove_room(self, slot: int) -> None:
-        """Remove the room of a listener that leaves or is dead, unless an attempt that it started runs on."""
+        """Remove the room of a listener that leaves or is dead, unless an attempt that it started
+        runs on.
+        """
         room = f"{self.root}/room.{slot}"
         if os.path.exists(room) and not self._rooms_in_use() & {os.path.basename(room), None}:
             with contextlib.suppress(OSError):
                 remove(room)
 
     def _rooms_in_use(self) -> set[str | None]:
-        """Return the rooms of the listeners that started the attempts that run; None: one of an older version runs."""
+        """Return the rooms of the listeners that started the attempts that run; None: one of an
+        older version runs.
+        """
         running = (link for pid, ticks, link in self._links() if process.start_ticks(pid) == ticks)
         return {written["room"] for link in running if (written := _written(link)) is not None}
 
     def make_blank(self) -> str | None:
-        """Make a directory with the files that each attempt has, for the task that we shall run; return it, or None.
+        """Make a directory with the files that each attempt has, for the task that we shall run;
+        return it, or None.
 
-        To make files takes a file system time, and to give a directory another name none. Whatever goes wrong, `create`
-        does without.
+        To make files takes a file system time, and to give a directory another name none. Whatever
+        goes wrong, `create` does without.
         """
         path = f"{self._blanks_path}/{os.getpid()}"
         try:
@@ -149,7 +171,7 @@ class Spool:
             os.mkdir(f"{path}.new/1", 0o700)
             for name in ("task", "stdout", "stderr"):
                 os.close(os.open(f"{path}.new/1/{name}", os.O_WRONLY | os.O_CREAT, 0o600))
-            os.rename(f"{path}.new", path)             # whole or not at all
+            os.rename(f"{path}.new", path)  # whole or not at all
         except OSError:
             return None
         return f"{path}/1"
@@ -161,7 +183,9 @@ class Spool:
                 _remove_tree(path)
 
     def create(self, task_id: str, number: int, fields: Mapping[str, str], pid: int = 0) -> Attempt:
-        """Make the directory of an attempt, from what `make_blank` has left in process `pid` if possible. Raises OSError."""
+        """Make the directory of an attempt, from what `make_blank` has left in process `pid` if
+        possible. Raises OSError.
+        """
         attempt = self.attempt(task_id, number)
         if number != 1 or not self._use_blank(pid, os.path.dirname(attempt.path)):
             attempt = self._make_directory(attempt)
@@ -169,7 +193,8 @@ class Spool:
         written = {"id": task_id, "path": attempt.path, "room": room, "fields": dict(fields)}
         content = json.dumps(written, ensure_ascii=False)
         try:
-            # Not to be truncated, empty as it is: ext4 takes that for an old file replaced, and writes it out at once.
+            # Not to be truncated, empty as it is: ext4 takes that for an old file replaced, and
+            # writes it out at once.
             descriptor = os.open(f"{attempt.path}/task", os.O_WRONLY | os.O_CREAT, 0o600)
             try:
                 write_all(descriptor, content.encode("utf-8", "surrogateescape"))
@@ -183,7 +208,7 @@ class Spool:
     def _use_blank(self, pid: int, path: str) -> bool:
         try:
             os.rename(f"{self._blanks_path}/{pid}", path)
-        except OSError:                                # it is not ready, or there are files of this task from before
+        except OSError:  # it is not ready, or there are files of this task from before
             return False
         return True
 
@@ -191,13 +216,13 @@ class Spool:
         directory = os.path.dirname(attempt.path)
         try:
             if os.path.lexists(directory) and not stat.S_ISDIR(os.lstat(directory).st_mode):
-                remove(directory)                      # an earlier attempt has put something else there
+                remove(directory)  # an earlier attempt has put something else there
             os.mkdir(directory, 0o700)
-        except FileExistsError:                        # of an earlier attempt
+        except FileExistsError:  # of an earlier attempt
             pass
         try:
             os.mkdir(attempt.path, 0o700)
-        except FileExistsError:                        # a Redis that lost its data counts attempts from the start again
+        except FileExistsError:  # a Redis that lost its data counts attempts from the start again
             attempt = self.attempt_at(f"{attempt.path}.{os.urandom(4).hex()}")
             os.mkdir(attempt.path, 0o700)
         return attempt
@@ -213,7 +238,10 @@ class Spool:
         directory = f"{self.root}/{_file_name(task_id)}"
         # The open ones first: the task may have removed its file `task`, but not its other name.
         opened = (attempt for _, _, attempt in self.open_attempts())
-        for attempt in (*opened, *(self.attempt_at(f"{directory}/{name}") for name in _attempts(directory))):
+        for attempt in (
+            *opened,
+            *(self.attempt_at(f"{directory}/{name}") for name in _attempts(directory)),
+        ):
             try:
                 found, fields = attempt.read_task()
             except (OSError, ValueError):
@@ -223,17 +251,22 @@ class Spool:
         return None
 
     def earlier(self, task_id: str, fields: Mapping[str, str]) -> Iterator[tuple[int, Attempt]]:
-        """Yield the attempts of a task before the one of which these are the fields, with their numbers, newest first."""
+        """Yield the attempts of a task before the one of which these are the fields, with their
+        numbers, newest first.
+        """
         # Of another one by the same key, which was deleted, `created` is another.
         found = [
-            (number, attempt.path, attempt) for number, created, attempt in self._numbered(task_id)
+            (number, attempt.path, attempt)
+            for number, created, attempt in self._numbered(task_id)
             if created == fields.get("created") and number < int(fields.get("attempt", "1"))
         ]
         for number, _, attempt in sorted(found, key=lambda one: one[:2], reverse=True):
             yield number, attempt
 
     def newest(self, task_id: str) -> dict[str, int]:
-        """Return the number of the newest attempt of a task that is here, by the `created` of the task."""
+        """Return the number of the newest attempt of a task that is here, by the `created` of the
+        task.
+        """
         found: dict[str, int] = {}
         for number, created, _ in self._numbered(task_id):
             found[created or ""] = max(number, found.get(created or "", 0))
@@ -255,7 +288,8 @@ class Spool:
     def is_in_use(self, path: str) -> bool:
         """Tell whether the process of the attempt in this directory still runs."""
         return any(
-            attempt.path == path and process.start_ticks(pid) == ticks for pid, ticks, attempt in self.open_attempts()
+            attempt.path == path and process.start_ticks(pid) == ticks
+            for pid, ticks, attempt in self.open_attempts()
         )
 
     def open_attempts(self) -> Iterator[tuple[int, int, Attempt]]:
@@ -273,7 +307,9 @@ class Spool:
                 yield int(pid), int(ticks), f"{self.open_path}/{name}"
 
     def note_ending(self, pid: int, ticks: int, reaped: process.Reaped) -> bool:
-        """Note how a process ended whose listener was not there to see it; False when it ran no attempt."""
+        """Note how a process ended whose listener was not there to see it; False when it ran no
+        attempt.
+        """
         link = f"{self.open_path}/{pid}-{ticks}"
         written = _written(link)
         if written is None:
@@ -290,18 +326,21 @@ class Spool:
         for name in _attempts(self._blanks_path):
             pid = name.partition(".")[0]
             if pid.isdecimal() and not process.is_running(int(pid)):
-                _remove_tree(f"{self._blanks_path}/{name}")     # its process was killed before it had a task
+                # its process was killed before it had a task
+                _remove_tree(f"{self._blanks_path}/{name}")
         for name in os.listdir(self.root):
             path = f"{self.root}/{name}"
             kind, _, pid = name.partition(".")
             if kind == "room" and pid.isdecimal():
                 if not rooms & {name, None} and not process.is_running(int(pid)):
-                    remove(path)                       # its listener was killed
+                    remove(path)  # its listener was killed
                 continue
             if name in _OWN_NAMES:
                 continue
             old = [
-                attempt for attempt in _attempts(path) if _is_older(f"{path}/{attempt}/reported", before)
+                attempt
+                for attempt in _attempts(path)
+                if _is_older(f"{path}/{attempt}/reported", before)
                 and not (but_wanted and is_wanted(f"{path}/{attempt}"))
             ]
             for attempt in old:
@@ -309,13 +348,14 @@ class Spool:
             if old:
                 removed += len(old)
                 try:
-                    os.rmdir(path)                     # only succeeds when it is empty
+                    os.rmdir(path)  # only succeeds when it is empty
                 except OSError:
                     pass
         return removed
 
     def shrink(self, limit: float) -> Shrunk:
-        """Remove attempts whose end Redis knows, oldest first, as long as the spool takes more room than that.
+        """Remove attempts whose end Redis knows, oldest first, as long as the spool takes more room
+        than that.
 
         Those that the next attempt may go on from go last.
 
@@ -324,7 +364,9 @@ class Spool:
         return shrink(self._attempts(), allowed(self.root, limit), self._remove_attempt)
 
     def _remove_attempt(self, path: str) -> None:
-        """Remove it all at once, as others see it: who takes over what is in it finds it whole, or not at all."""
+        """Remove it all at once, as others see it: who takes over what is in it finds it whole, or
+        not at all.
+        """
         gone = f"{self._blanks_path}/{os.getpid()}.gone"
         _remove_tree(gone)
         try:
@@ -342,7 +384,9 @@ class Spool:
 
 
 def _file_name(task_id: str) -> str:
-    """Return the id, or something safe in its place: another program may have put any text in the queue."""
+    """Return the id, or something safe in its place: another program may have put any text in the
+    queue.
+    """
     is_free = task_id not in _OWN_NAMES and not task_id.startswith("room.")
     if is_free and re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", task_id):
         return task_id
@@ -352,7 +396,9 @@ def _file_name(task_id: str) -> str:
 
 
 def _written(path: str) -> dict[str, Any] | None:
-    """Return what a file `task` says of its attempt, see `parse_task`; None: it is gone, or not what we have written."""
+    """Return what a file `task` says of its attempt, see `parse_task`; None: it is gone, or not
+    what we have written.
+    """
     try:
         return parse_task(plain_files.read(path))
     except (OSError, ValueError):
@@ -364,14 +410,14 @@ def _remove_tree(path: str) -> None:
 
     try:
         shutil.rmtree(path, ignore_errors=True)
-    except RecursionError:                             # a task has nested a thousand directories: they stay
+    except RecursionError:  # a task has nested a thousand directories: they stay
         pass
 
 
 def _attempts(path: str) -> list[str]:
     try:
         return os.listdir(path)
-    except OSError:                                    # not a directory, or gone
+    except OSError:  # not a directory, or gone
         return []
 
 

@@ -1,10 +1,12 @@
-"""How long to wait before trying again: longer each time, and never quite as long as somebody else does."""
+"""How long to wait before trying again: longer each time, and never quite as long as somebody else
+does.
+"""
 
 from __future__ import annotations
 
 import os
 
-LONGEST = 5.0                                          # seconds
+LONGEST = 5.0  # seconds
 
 
 def pause(failures: int) -> float:
@@ -14,5 +16,6 @@ def pause(failures: int) -> float:
 
 def jitter(longest: float) -> float:
     """Return a random time between half of `longest` and all of it."""
-    # Not the random module: it seeds itself anew in every forked child, whether the child wants it or not.
+    # Not the random module: it seeds itself anew in every forked child, whether the child wants it
+    # or not.
     return longest * (0.5 + os.urandom(1)[0] / 512)

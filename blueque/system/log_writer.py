@@ -32,7 +32,7 @@ class Writer(logging.Handler):
         self._pid, self._dropped, self._rest = os.getpid(), 0, b""
 
     def emit(self, record: logging.LogRecord) -> None:
-        if self._pid != os.getpid():                   # a forked child: the parent tells of its own
+        if self._pid != os.getpid():  # a forked child: the parent tells of its own
             self._pid, self._dropped, self._rest = os.getpid(), 0, b""
         if self._dropped and self._put(_about(self._dropped)):
             self._dropped = 0
@@ -48,12 +48,12 @@ class Writer(logging.Handler):
         """Write the record or its beginning; the rest goes before the next. False: not a byte."""
         try:
             if self._rest:
-                self._rest = self._rest[self._write(self._rest):]
+                self._rest = self._rest[self._write(self._rest) :]
             if self._rest:
                 return False
             line = f"{self.format(record)}\n".encode(self._encoding, "backslashreplace")
             written = self._write(line)
-        except Exception:                              # also a record that cannot be formatted
+        except Exception:  # also a record that cannot be formatted
             return False
         self._rest = line[written:] if written else b""
         return written > 0
@@ -64,7 +64,7 @@ class Writer(logging.Handler):
         O_NONBLOCK belongs to the open file description, which the shell and others share. So a pipe
         or a terminal is opened once more, for a description of this process and its children.
         """
-        if sys.stderr is None:                         # closed: another file may have its number
+        if sys.stderr is None:  # closed: another file may have its number
             return len
         mode = os.fstat(STDERR).st_mode
         if stat.S_ISSOCK(mode):
@@ -73,7 +73,7 @@ class Writer(logging.Handler):
         if stat.S_ISFIFO(mode) or os.isatty(STDERR):
             try:
                 own = os.open(f"/proc/self/fd/{STDERR}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
-            except OSError:                            # another user's, or a pipe without a reader
+            except OSError:  # another user's, or a pipe without a reader
                 return _write_if_ready
             os.dup2(own, STDERR)
             os.close(own)
@@ -83,20 +83,24 @@ class Writer(logging.Handler):
 
 @contextlib.contextmanager
 def dropping_prints() -> Iterator[None]:
-    """Have `sys.stderr` drop what standard error cannot take at once, for imports of a user's modules.
+    """Have `sys.stderr` drop what standard error cannot take at once, for imports of a user's
+    modules.
 
-    A buffered stream raises BlockingIOError for it, because `Writer` has made the descriptor non-blocking.
+    A buffered stream raises BlockingIOError for it, because `Writer` has made the descriptor
+    non-blocking.
     """
     plain = sys.stderr
     if plain is None:
         yield
         return
     encoding, raw = getattr(plain, "encoding", None), io.FileIO(STDERR, "w", closefd=False)
-    sys.stderr = unbuffered = io.TextIOWrapper(raw, encoding, "backslashreplace", write_through=True)
+    sys.stderr = unbuffered = io.TextIOWrapper(
+        raw, encoding, "backslashreplace", write_through=True
+    )
     try:
         yield
     finally:
-        if sys.stderr is unbuffered:                   # else the import has replaced it
+        if sys.stderr is unbuffered:  # else the import has replaced it
             sys.stderr = plain
 
 

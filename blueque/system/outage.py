@@ -22,9 +22,11 @@ class _Outage:
 
 
 class Trouble:
-    """Logs what goes wrong when it begins, and again when it is over, however many duties meet it meanwhile.
+    """Logs what goes wrong when it begins, and again when it is over, however many duties meet it
+    meanwhile.
 
-    That Redis is away is over when any duty succeeds; that it refuses a command, when each duty that met it has succeeded.
+    That Redis is away is over when any duty succeeds; that it refuses a command, when each duty
+    that met it has succeeded.
 
     over: what to say when Redis, or whatever was away, is back.
     level: at which the beginning is logged.
@@ -32,8 +34,9 @@ class Trouble:
 
     def __init__(self, over: str, level: int = logging.WARNING) -> None:
         self._over, self._level = over, level
-        self._outages: dict[str, _Outage] = {}         # by what Redis says no longer at its end; "": it was no refusal
-        self._failures: Counter[str] = Counter()       # of each duty, since it last succeeded
+        # by what Redis says no longer at its end; "": it was no refusal
+        self._outages: dict[str, _Outage] = {}
+        self._failures: Counter[str] = Counter()  # of each duty, since it last succeeded
 
     @property
     def is_on(self) -> bool:
@@ -41,7 +44,9 @@ class Trouble:
         return bool(self._outages)
 
     def tell(self, reason: Exception | str | None, consequence: str = "", duty: str = "") -> bool:
-        """Take notice of what has stopped a duty, or with None of its success; return whether something has."""
+        """Take notice of what has stopped a duty, or with None of its success; return whether
+        something has.
+        """
         refused = _refused(reason)
         for what, outage in list(self._outages.items()):
             if what == refused or refused == "":
@@ -60,7 +65,9 @@ class Trouble:
         return True
 
     def pause(self, duty: str = "") -> float:
-        """Return how long to wait before the next try, in seconds: longer each time, and never quite the same."""
+        """Return how long to wait before the next try, in seconds: longer each time, and never
+        quite the same.
+        """
         return pause(self._failures[duty])
 
     def _end(self, what: str) -> None:
@@ -71,9 +78,14 @@ class Trouble:
 def _refused(reason: Exception | str | None) -> str | None:
     """Return what Redis does that it should not, "" for any other reason, None if there is none.
 
-    Rights and types are a matter of the command; what else Redis refuses with, as OOM, holds for many of them.
+    Rights and types are a matter of the command; what else Redis refuses with, as OOM, holds for
+    many of them.
     """
     if isinstance(reason, RedisRefused):
         command = reason.command.partition(" ")[0]
-        return f"refuses {command}" if command and reason.code in ("NOPERM", "WRONGTYPE") else f"answers {reason.code}"
+        return (
+            f"refuses {command}"
+            if command and reason.code in ("NOPERM", "WRONGTYPE")
+            else f"answers {reason.code}"
+        )
     return None if reason is None else ""

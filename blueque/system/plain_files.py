@@ -1,7 +1,7 @@
 """Open, read and replace the files of an attempt, whatever the task has put in their place.
 
-A task may leave a pipe, a link, a device, a directory or a sparse file of a terabyte under any name in its directory. No
-function here waits for one, and none reads more than its limit.
+A task may leave a pipe, a link, a device, a directory or a sparse file of a terabyte under any name
+in its directory. No function here waits for one, and none reads more than its limit.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 
-MOST = 2**30                                           # bytes; a value in Redis takes 512 MiB at most
+MOST = 2**30  # bytes; a value in Redis takes 512 MiB at most
 _NO_FILE = (errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENODEV, errno.EOPNOTSUPP)
 
 
@@ -37,7 +37,9 @@ def open_plain(path: str, flags: int = os.O_RDONLY, may_be_link: bool = False) -
 
 
 def read(path: str, limit: int = MOST, may_be_link: bool = False) -> bytes:
-    """Return the content of a regular file. Raises NotPlain, also if it takes more than `limit` bytes, OSError."""
+    """Return the content of a regular file. Raises NotPlain, also if it takes more than `limit`
+    bytes, OSError.
+    """
     content, size = _read(path, limit, 0, may_be_link)
     if size > limit:
         raise NotPlain(errno.EFBIG, f"it takes {size:,} bytes, more than {limit:,}", path)
@@ -55,7 +57,9 @@ def tail(path: str, size: int, may_be_link: bool = False) -> bytes:
 
 
 def _read(path: str, limit: int, part: int, may_be_link: bool) -> tuple[bytes, int]:
-    """Return up to `limit` bytes, and the size of the file. part: 0 for all or nothing, below 0 for the end."""
+    """Return up to `limit` bytes, and the size of the file. part: 0 for all or nothing, below 0 for
+    the end.
+    """
     descriptor = open_plain(path, may_be_link=may_be_link)
     with open(descriptor, "rb", buffering=0) as file:
         size = os.fstat(descriptor).st_size
@@ -91,7 +95,9 @@ def replace(new: str, path: str) -> None:
 
 
 def write_all(descriptor: int, content: bytes) -> None:
-    """Write all of it from the beginning of the file. A disk that is nearly full takes a part at first, and then refuses."""
+    """Write all of it from the beginning of the file. A disk that is nearly full takes a part at
+    first, and then refuses.
+    """
     written = 0
     while written < len(content):
         written += os.pwrite(descriptor, content[written:], written)

@@ -17,7 +17,8 @@ from blueque.system.procfs import has_ended, read_all_stats, read_stat
 from blueque.system.signals import signal_name
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
-_FIRST_PID_NAMESPACE = "pid:[4026531836]"              # a constant of the kernel: that of the machine, not of a container
+# a constant of the kernel: that of the machine, not of a container
+_FIRST_PID_NAMESPACE = "pid:[4026531836]"
 
 
 def user_at_host() -> str:
@@ -43,7 +44,9 @@ def identity(pid: int) -> dict[str, str | int]:
 
 
 def start_ticks(pid: int) -> int | None:
-    """Return when the process started, in clock ticks since boot; None when there is no such process."""
+    """Return when the process started, in clock ticks since boot; None when there is no such
+    process.
+    """
     fields = read_stat(pid)
     return int(fields[19]) if fields else None
 
@@ -67,12 +70,12 @@ def is_alive(pid: int, known: Mapping[str, str]) -> bool:
     """
     ticks = known.get("pid_start")
     if known.get("boot") and not shares_pids(known):
-        return True                                    # another machine or container: its pid means nothing here
+        return True  # another machine or container: its pid means nothing here
     fields = read_stat(pid)
     if not is_running(pid) or (fields and has_ended(fields)):
         return False
     if not fields:
-        return True                                    # another user's, and hidden from us (hidepid)
+        return True  # another user's, and hidden from us (hidepid)
     return not ticks or not ticks.isdecimal() or int(ticks[:20]) in (0, start_ticks(pid))
 
 
@@ -85,7 +88,9 @@ def is_gone(pid: int, known: Mapping[str, str]) -> bool:
 
 
 def shares_pids(known: Mapping[str, str]) -> bool:
-    """Tell whether the pids recorded there (see `identity`) mean the same processes here: same boot, same namespace."""
+    """Tell whether the pids recorded there (see `identity`) mean the same processes here: same
+    boot, same namespace.
+    """
     boot, namespace = known.get("boot"), known.get("ns")
     return bool(boot and namespace) and boot == _boot_id() and namespace == _pid_namespace()
 
@@ -96,9 +101,11 @@ def sees_all_pids() -> bool:
 
 
 def is_legacy_here(node: str) -> bool:
-    """Tell whether we can see the process of a listener of 1.0.0, of which the node id is all that is recorded.
+    """Tell whether we can see the process of a listener of 1.0.0, of which the node id is all that
+    is recorded.
 
-    In a container, a host name that is the same may be of another one, or of the machine: its pids mean nothing here.
+    In a container, a host name that is the same may be of another one, or of the machine: its pids
+    mean nothing here.
     """
     return is_this_machine(node.rpartition("_")[0]) and sees_all_pids()
 
@@ -107,7 +114,7 @@ def is_running(pid: int) -> bool:
     """Tell whether there is a process with this pid, ours or not."""
     try:
         os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):        # the second: a number that no pid has
+    except (ProcessLookupError, OverflowError):  # the second: a number that no pid has
         return False
     except PermissionError:
         return True
@@ -115,7 +122,9 @@ def is_running(pid: int) -> bool:
 
 
 def children(pid: int) -> set[int]:
-    """Return the children of a process, those too that wait to be reaped. Of our own none is missed."""
+    """Return the children of a process, those too that wait to be reaped. Of our own none is
+    missed.
+    """
     if not _knows_children():
         return {child for child, fields in read_all_stats() if int(fields[1]) == pid}
     found: set[int] = set()
@@ -123,16 +132,20 @@ def children(pid: int) -> set[int]:
         for thread in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
                 found.update(map(int, file.read().split()))
-    except OSError:                                    # it has ended
+    except OSError:  # it has ended
         pass
     return found
 
 
 def is_in_container(environ: Mapping[str, str] = os.environ, root: str = "/") -> bool:
-    """Tell whether this process is in a container, which ends with its first process and takes all others along."""
+    """Tell whether this process is in a container, which ends with its first process and takes all
+    others along.
+    """
     if environ.get("container") or environ.get("KUBERNETES_SERVICE_HOST"):
         return True
-    if any(os.path.exists(os.path.join(root, mark)) for mark in (".dockerenv", "run/.containerenv")):
+    if any(
+        os.path.exists(os.path.join(root, mark)) for mark in (".dockerenv", "run/.containerenv")
+    ):
         return True
     try:
         return os.readlink(os.path.join(root, "proc/self/ns/pid")) != _FIRST_PID_NAMESPACE
@@ -153,7 +166,9 @@ def die_with_parent(is_wanted: bool) -> None:
 
 
 def fork(body: Callable[[], int]) -> int:
-    """Run `body()` in a new process and return its pid. The child ends with what `body` returns, and never comes back."""
+    """Run `body()` in a new process and return its pid. The child ends with what `body` returns,
+    and never comes back.
+    """
     _flush()
     pid = os.fork()
     if pid:
@@ -170,7 +185,7 @@ def leave_with(body: Callable[[], int]) -> NoReturn:
         sys.excepthook(*sys.exc_info())
     finally:
         try:
-            _flush()                                   # os._exit flushes nothing
+            _flush()  # os._exit flushes nothing
         finally:
             os._exit(status)
 
@@ -179,14 +194,17 @@ def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (OSError, ValueError, AttributeError):  # nobody reads it any more, it is closed, or there is none
+        except (OSError, ValueError, AttributeError):
+            # nobody reads it any more, it is closed, or there is none
             pass
 
 
 class Ending:
     """How a process ended."""
 
-    def __init__(self, exit_code: int | None, signal_number: int | None, dumped_core: bool = False) -> None:
+    def __init__(
+        self, exit_code: int | None, signal_number: int | None, dumped_core: bool = False
+    ) -> None:
         self.exit_code = exit_code
         self.signal = None if signal_number is None else signal_name(signal_number)
         self.dumped_core = dumped_core
@@ -215,20 +233,26 @@ def reap(pid: int) -> None:
         pass
 
 
-def reap_strays(keep: Collection[int], note: Callable[[int, int, Reaped], object] = lambda *_: None) -> None:
-    """Let go of every child that has ended, but for those to keep: orphans that came to us as a subreaper.
+def reap_strays(
+    keep: Collection[int], note: Callable[[int, int, Reaped], object] = lambda *_: None
+) -> None:
+    """Let go of every child that has ended, but for those to keep: orphans that came to us as a
+    subreaper.
 
     note: called with the pid of each, the ticks at which it started, and how it ended.
     """
     for pid in ended_children():
-        # The kernel names any that has ended; when it is one to keep, the others have their turn after it.
+        # The kernel names any that has ended; when it is one to keep, the others have their turn
+        # after it.
         if pid in keep:
             return
         note(pid, start_ticks(pid) or 0, wait_usage(pid))
 
 
 def ended_children() -> Iterator[int]:
-    """Yield each child that has ended, still to be looked at; the caller reaps it before he asks for the next."""
+    """Yield each child that has ended, still to be looked at; the caller reaps it before he asks
+    for the next.
+    """
     while True:
         try:
             info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -245,17 +269,21 @@ def wait_for(pid: int) -> int:
 
 
 class Reaped(NamedTuple):
-    """How our child ended, and what it used together with the children that it had waited for itself."""
+    """How our child ended, and what it used together with the children that it had waited for
+    itself.
+    """
 
-    code: int                                          # exit code or minus the signal
+    code: int  # exit code or minus the signal
     cpu_seconds: float
-    max_rss_bytes: int                                 # of the largest one of these processes
+    max_rss_bytes: int  # of the largest one of these processes
 
 
 def wait_usage(pid: int) -> Reaped:
     """Wait for our child to end, let go of it, and return what it used."""
     _, status, usage = os.wait4(pid, 0)
-    return Reaped(os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+    return Reaped(
+        os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+    )
 
 
 def describe(code: int) -> str:
@@ -264,8 +292,10 @@ def describe(code: int) -> str:
 
 
 def keep_in_memory(text: str) -> int:
-    """Return a descriptor from which the program that takes our place can read the text: no environment shows it."""
-    descriptor = os.memfd_create("blueque", 0)         # 0: it stays open at an exec
+    """Return a descriptor from which the program that takes our place can read the text: no
+    environment shows it.
+    """
+    descriptor = os.memfd_create("blueque", 0)  # 0: it stays open at an exec
     with open(descriptor, "w", encoding="utf-8", errors="surrogateescape", closefd=False) as file:
         file.write(text)
     return descriptor
@@ -286,23 +316,27 @@ def find_program(name: str) -> str | None:
 
 
 def signal_group(pid: int, number: int) -> bool:
-    """Send a signal to the process group that our child leads, or is about to. False: there is nobody to get it."""
+    """Send a signal to the process group that our child leads, or is about to. False: there is
+    nobody to get it.
+    """
     if pid <= 1:
-        return False                                   # to the kernel, 0 is our own group, and 1 every process
+        return False  # to the kernel, 0 is our own group, and 1 every process
     try:
         os.killpg(pid, number)
     except ProcessLookupError:
         try:
-            os.kill(pid, number)                       # forked just now, and not yet its own leader
+            os.kill(pid, number)  # forked just now, and not yet its own leader
         except ProcessLookupError:
             return False
-    except PermissionError:                            # somebody in it has changed the user; the others have got it
+    except PermissionError:  # somebody in it has changed the user; the others have got it
         return True
     return True
 
 
 def out_of_memory_kills() -> int:
-    """Return how many processes the kernel of this machine has killed for want of memory since boot; 0 if it won't say."""
+    """Return how many processes the kernel of this machine has killed for want of memory since
+    boot; 0 if it won't say.
+    """
     try:
         with open("/proc/vmstat", "rb") as file:
             for line in file:
@@ -315,10 +349,13 @@ def out_of_memory_kills() -> int:
 
 def wait_readable(descriptors: Iterable[int], seconds: float | None) -> set[int]:
     """Wait until one of the descriptors can be read or has been hung up, and return those."""
-    poll = select.poll()                               # not select.select: it refuses descriptors above 1023
+    poll = select.poll()  # not select.select: it refuses descriptors above 1023
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
-    return {descriptor for descriptor, _ in poll.poll(None if seconds is None else max(seconds, 0.0) * 1000)}
+    return {
+        descriptor
+        for descriptor, _ in poll.poll(None if seconds is None else max(seconds, 0.0) * 1000)
+    }
 
 
 @functools.cache
@@ -328,7 +365,7 @@ def _libc() -> ctypes.CDLL:
 
 @functools.cache
 def _knows_children() -> bool:
-    return os.path.exists("/proc/thread-self/children")     # a choice when the kernel is built
+    return os.path.exists("/proc/thread-self/children")  # a choice when the kernel is built
 
 
 @functools.cache

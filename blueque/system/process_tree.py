@@ -1,7 +1,8 @@
-"""The process tree of a task: the leader of a session, and everything that came of it, wherever that has gone.
+"""The process tree of a task: the leader of a session, and everything that came of it, wherever
+that has gone.
 
-One read of /proc/[pid]/stat gives a process's parent, session, start, time and memory at once; the same through psutil takes
-seven times as long.
+One read of /proc/[pid]/stat gives a process's parent, session, start, time and memory at once; the
+same through psutil takes seven times as long.
 """
 
 from __future__ import annotations
@@ -17,37 +18,39 @@ from blueque.system.procfs import has_ended, read_all_stats, read_share_of_memor
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
-_ROUNDS = 5                                            # passes in which those are signalled that were forked meanwhile
-_PATIENCE = 5.0                                        # seconds after SIGKILL for which a process is waited for
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25              # seconds between two passes while processes end
+_ROUNDS = 5  # passes in which those are signalled that were forked meanwhile
+_PATIENCE = 5.0  # seconds after SIGKILL for which a process is waited for
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25  # seconds between two passes while processes end
 
-Identity = tuple[int, int]                             # pid and the ticks at which it started
+Identity = tuple[int, int]  # pid and the ticks at which it started
 
 
 class Usage(NamedTuple):
     """What a tree uses."""
 
-    memory: int                                        # bytes; a page that processes share counts for each of them
-    cpu_seconds: float                                 # of those that have ended, too
+    memory: int  # bytes; a page that processes share counts for each of them
+    cpu_seconds: float  # of those that have ended, too
     processes: int
 
 
 class Tree:
     """A process, the leader of its own session, and all that came of it.
 
-    What has left the session and lost its parent belongs to it as well, once it was seen, or named as a stray: a child that
-    came to a subreaper when its parent ended.
+    What has left the session and lost its parent belongs to it as well, once it was seen, or named
+    as a stray: a child that came to a subreaper when its parent ended.
 
-    pid: below 2 for a process that is not known: such a tree is empty. Session 0 is that of the whole machine.
-    start: the ticks at which the process started, if known; else those of the process that has the pid at the first look.
+    pid: below 2 for a process that is not known: such a tree is empty. Session 0 is that of the
+        whole machine.
+    start: the ticks at which the process started, if known; else those of the process that has the
+        pid at the first look.
     """
 
     def __init__(self, pid: int, start: int | None = None) -> None:
         self.pid = pid
-        self.peak_memory = 0                           # bytes, as in `Usage`
+        self.peak_memory = 0  # bytes, as in `Usage`
         self.cpu_seconds = 0.0
         self._start = start
-        self._has_session = pid > 1                    # nobody else can have the session's number
+        self._has_session = pid > 1  # nobody else can have the session's number
         self._members: dict[int, _Member] = {}
         self._ended_ticks = 0
 
@@ -61,7 +64,8 @@ class Tree:
     def measure_memory(self) -> int:
         """Return the bytes of all living members, each page that processes share counted once.
 
-        Never more than `look` says, and far less for a pool of forks. Slow: some milliseconds for each gigabyte.
+        Never more than `look` says, and far less for a pool of forks. Slow: some milliseconds for
+        each gigabyte.
         """
         total = 0
         for pid, member in self._find(()).items():
@@ -69,7 +73,7 @@ class Tree:
                 total += read_share_of_memory(pid)
             except ProcessLookupError:
                 pass
-            except OSError:                            # it has changed its user
+            except OSError:  # it has changed its user
                 total += member.pages * _PAGE
         return total
 
@@ -80,10 +84,16 @@ class Tree:
     def living(self, with_root: bool = True, strays: Collection[int] = ()) -> set[Identity]:
         """Return the identities of the living members."""
         found = self._find(strays)
-        return {(pid, member.start) for pid, member in found.items() if with_root or pid != self.pid}
+        return {
+            (pid, member.start) for pid, member in found.items() if with_root or pid != self.pid
+        }
 
     def signal(
-        self, number: int, with_root: bool = True, strays: Collection[int] = (), told: set[Identity] | None = None
+        self,
+        number: int,
+        with_root: bool = True,
+        strays: Collection[int] = (),
+        told: set[Identity] | None = None,
     ) -> int:
         """Send a signal to all living members; return how many got it.
 
@@ -91,11 +101,13 @@ class Tree:
         """
         told = set() if told is None else told
         count = 0
-        for _ in range(_ROUNDS):                       # what they have forked meanwhile; not for ever, should it be a bomb
+        # what they have forked meanwhile; not for ever, should it be a bomb
+        for _ in range(_ROUNDS):
             found = self._find(strays)
             new = {pid: member for pid, member in found.items() if with_root or pid != self.pid}
             new = {pid: member for pid, member in new.items() if (pid, member.start) not in told}
-            # Parents first: a script whose child has been killed would go on, and print its result before its own end comes.
+            # Parents first: a script whose child has been killed would go on, and print its result
+            # before its own end comes.
             for pid, member in sorted(new.items(), key=lambda one: (one[1].start, one[0])):
                 count += _send(pid, member, number)
             if number == signal.SIGKILL:
@@ -106,12 +118,16 @@ class Tree:
         return count
 
     def kill_groups(self, with_root: bool = True) -> None:
-        """Kill the process groups of the session at one blow each: what forks faster than we look has no other end."""
+        """Kill the process groups of the session at one blow each: what forks faster than we look
+        has no other end.
+        """
         root = self._members.get(self.pid)
         if not self._has_session or (root and root.is_living and not with_root):
             return
-        groups = {self.pid} | {member.group for member in self._members.values() if member.session == self.pid}
-        for group in groups - {0, 1}:                  # to the kernel, 0 is our own group, and 1 every process
+        groups = {self.pid} | {
+            member.group for member in self._members.values() if member.session == self.pid
+        }
+        for group in groups - {0, 1}:  # to the kernel, 0 is our own group, and 1 every process
             try:
                 os.killpg(group, signal.SIGKILL)
             except (ProcessLookupError, PermissionError):
@@ -124,7 +140,12 @@ class Tree:
         for pid, fields in everyone.items():
             children[int(fields[1])].append(pid)
         members: dict[int, _Member] = {}
-        line = [*self._root(everyone), *self._session(everyone), *self._remembered(everyone), *strays]
+        line = [
+            *self._root(everyone),
+            *self._session(everyone),
+            *self._remembered(everyone),
+            *strays,
+        ]
         while line:
             pid = line.pop()
             if pid in everyone and pid not in members:
@@ -143,7 +164,8 @@ class Tree:
     def _session(self, everyone: dict[int, list[bytes]]) -> list[int]:
         """Return the processes of our session.
 
-        Its number is given to no new process while anybody is in it, or the root has not been reaped; afterwards it may be.
+        Its number is given to no new process while anybody is in it, or the root has not been
+        reaped; afterwards it may be.
         """
         root = everyone.get(self.pid)
         if root and int(root[19]) != self._start:
@@ -156,26 +178,38 @@ class Tree:
         return found
 
     def _remembered(self, everyone: dict[int, list[bytes]]) -> list[int]:
-        return [pid for pid, member in self._members.items() if pid in everyone and int(everyone[pid][19]) == member.start]
+        return [
+            pid
+            for pid, member in self._members.items()
+            if pid in everyone and int(everyone[pid][19]) == member.start
+        ]
 
     def _count_time(self, members: dict[int, _Member]) -> None:
         """Bring `cpu_seconds` up to date.
 
-        A process hands its time on to the parent that waits for it. The time of one whose parent did not wait, or is
-        gone too, is ours to keep, as it was last seen.
+        A process hands its time on to the parent that waits for it. The time of one whose parent
+        did not wait, or is gone too, is ours to keep, as it was last seen.
         """
         before = self._members
-        gone = {pid: old for pid, old in before.items() if pid not in members or members[pid].start != old.start}
+        gone = {
+            pid: old
+            for pid, old in before.items()
+            if pid not in members or members[pid].start != old.start
+        }
         owed: dict[int, int] = defaultdict(int)
         for old in gone.values():
             heir = old.parent
-            for _ in gone:                             # not `while`: pids that are reused could lead in a circle
+            for _ in gone:  # not `while`: pids that are reused could lead in a circle
                 if heir not in gone:
                     break
                 heir = gone[heir].parent
             owed[heir] += old.ticks
         for heir, ticks in owed.items():
-            got = members[heir].inherited - before[heir].inherited if heir in members and heir in before else 0
+            got = (
+                members[heir].inherited - before[heir].inherited
+                if heir in members and heir in before
+                else 0
+            )
             self._ended_ticks += max(ticks - got, 0)
         total = self._ended_ticks + sum(member.ticks for member in members.values())
         self.cpu_seconds = max(self.cpu_seconds, total / _TICKS)
@@ -204,7 +238,7 @@ class Stopping:
         """
         if self._kill_at is None:
             self._kill_at = now + self._grace
-        living = self._look(strays) or self._look(strays)      # again: what was forked while we looked
+        living = self._look(strays) or self._look(strays)  # again: what was forked while we looked
         self.ended = len(self._met - living)
         if not living:
             self._tree.kill_groups(self._with_root)
@@ -243,8 +277,8 @@ class _Member(NamedTuple):
     group: int
     session: int
     start: int
-    ticks: int                                         # of itself and of the children that it has waited for
-    inherited: int                                     # from those children only
+    ticks: int  # of itself and of the children that it has waited for
+    inherited: int  # from those children only
     pages: int
     is_living: bool
     is_stopped: bool
@@ -255,24 +289,35 @@ def _member(fields: list[bytes]) -> _Member:
     inherited = int(fields[13]) + int(fields[14])
     ticks = int(fields[11]) + int(fields[12]) + inherited
     return _Member(
-        parent, group, session, int(fields[19]), ticks, inherited, int(fields[21]), not has_ended(fields), fields[0] == b"T"
+        parent,
+        group,
+        session,
+        int(fields[19]),
+        ticks,
+        inherited,
+        int(fields[21]),
+        not has_ended(fields),
+        fields[0] == b"T",
     )
 
 
 def _send(pid: int, member: _Member, number: int) -> bool:
-    """Send a signal to this member and to no later process with its pid. False: it is gone, or not ours to signal."""
+    """Send a signal to this member and to no later process with its pid. False: it is gone, or not
+    ours to signal.
+    """
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
         return False
     try:
-        # The descriptor stays with one process. If that one started then, it is ours, whatever the pid will mean next.
+        # The descriptor stays with one process. If that one started then, it is ours, whatever the
+        # pid will mean next.
         if start_ticks(pid) != member.start:
             return False
         signal.pidfd_send_signal(descriptor, number)
         if number == signal.SIGTERM and member.is_stopped:
-            signal.pidfd_send_signal(descriptor, signal.SIGCONT)       # else it would not hear it
-    except (ProcessLookupError, PermissionError):      # the second: it has changed its user
+            signal.pidfd_send_signal(descriptor, signal.SIGCONT)  # else it would not hear it
+    except (ProcessLookupError, PermissionError):  # the second: it has changed its user
         return False
     finally:
         os.close(descriptor)
@@ -284,6 +329,6 @@ def _has_group(number: int) -> bool:
         os.killpg(number, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:                            # somebody in it has changed the user
+    except PermissionError:  # somebody in it has changed the user
         pass
     return True

@@ -7,16 +7,20 @@ from collections.abc import Iterator
 
 
 def read_stat(pid: int) -> list[bytes]:
-    """Return the fields of /proc/[pid]/stat from the third on, the state; nothing when there is no such process."""
+    """Return the fields of /proc/[pid]/stat from the third on, the state; nothing when there is no
+    such process.
+    """
     try:
-        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY)     # open() takes twice as long, and a tree reads hundreds
+        # open() takes twice as long, and a tree reads hundreds
+        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
         try:
             stat = os.read(descriptor, 4096)
         finally:
             os.close(descriptor)
     except OSError:
         return []
-    # The second field is the program's name in parentheses and may hold anything; count from its end.
+    # The second field is the program's name in parentheses and may hold anything; count from its
+    # end.
     return stat.rpartition(b") ")[2].split(None, 22)
 
 
@@ -28,7 +32,8 @@ def read_all_stats() -> Iterator[tuple[int, list[bytes]]]:
 
 
 def read_share_of_memory(pid: int) -> int:
-    """Return the bytes of a process's memory, a page that n processes share counted as 1/n. Raises OSError.
+    """Return the bytes of a process's memory, a page that n processes share counted as 1/n. Raises
+    OSError.
 
     ProcessLookupError: there is no such process; PermissionError: it is another user's.
     """
@@ -43,5 +48,8 @@ def read_share_of_memory(pid: int) -> int:
 
 
 def has_ended(fields: list[bytes]) -> bool:
-    """Tell whether the process with these fields (see `read_stat`) waits to be reaped and does nothing else."""
-    return fields[0] in (b"Z", b"X") and int(fields[17]) < 2       # its first thread may have ended before the others
+    """Tell whether the process with these fields (see `read_stat`) waits to be reaped and does
+    nothing else.
+    """
+    # its first thread may have ended before the others
+    return fields[0] in (b"Z", b"X") and int(fields[17]) < 2

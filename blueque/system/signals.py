@@ -10,17 +10,19 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-ECHO = 1.0                                             # seconds in which a signal that comes again is the same one
+ECHO = 1.0  # seconds in which a signal that comes again is the same one
 
-# From a master to its listeners: look at `orders.Pause`; stop the task, for --max-runtime has passed.
+# From a master to its listeners: look at `orders.Pause`; stop the task, for --max-runtime has
+# passed.
 PAUSE, OUT_OF_TIME = signal.SIGRTMIN + 4, signal.SIGRTMIN + 5
 
-RESIZED = signal.SIGWINCH                              # the terminal has another size
-CONTINUED = signal.SIGCONT                             # after a stop, by fg
+RESIZED = signal.SIGWINCH  # the terminal has another size
+CONTINUED = signal.SIGCONT  # after a stop, by fg
 
 
 class Signals:
-    """Signals that wait to be looked at: they make `fileno()` readable and are returned by `take()`, in order.
+    """Signals that wait to be looked at: they make `fileno()` readable and are returned by
+    `take()`, in order.
 
     To be used in the main thread. `restore()` puts back what was before.
     """
@@ -28,7 +30,8 @@ class Signals:
     def __init__(self, numbers: Iterable[int]) -> None:
         self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._old_fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-        # The handler itself does nothing: Python writes the signal's number to the descriptor before it calls it.
+        # The handler itself does nothing: Python writes the signal's number to the descriptor
+        # before it calls it.
         self._old_handlers = {number: signal.signal(number, lambda *_: None) for number in numbers}
 
     def fileno(self) -> int:
@@ -48,22 +51,29 @@ class Signals:
         os.close(self._write)
 
     def forget(self) -> None:
-        """In a forked child: let go of the parent's descriptors. The handlers are the child's to set."""
+        """In a forked child: let go of the parent's descriptors. The handlers are the child's to
+        set.
+        """
         signal.set_wakeup_fd(-1)
         os.close(self._read)
         os.close(self._write)
 
 
 class Interruptions:
-    """Has something left before a signal stops or ends this process, and taken up again when it goes on after a stop.
+    """Has something left before a signal stops or ends this process, and taken up again when it
+    goes on after a stop.
 
-    They may come at any moment, in the middle of a write, too. What is ignored stays so. To be used in the main thread.
+    They may come at any moment, in the middle of a write, too. What is ignored stays so. To be used
+    in the main thread.
     """
 
     def __init__(self, leave: Callable[[], object], take_up: Callable[[], object]) -> None:
         self._leave, self._take_up = leave, take_up
         handlers = {
-            signal.SIGTSTP: self._stop, CONTINUED: self._go_on, signal.SIGTERM: self._end, signal.SIGHUP: self._end,
+            signal.SIGTSTP: self._stop,
+            CONTINUED: self._go_on,
+            signal.SIGTERM: self._end,
+            signal.SIGHUP: self._end,
         }
         self._old = {
             number: signal.signal(number, handler)
@@ -76,23 +86,26 @@ class Interruptions:
             signal.signal(number, handler if handler is not None else signal.SIG_DFL)
 
     def _stop(self, number: int, frame: object) -> None:
-        self._end(number, frame)                       # it returns after a stop, and where nobody could have us go on
+        self._end(number, frame)  # it returns after a stop, and where nobody could have us go on
         signal.signal(number, self._stop)
         self._take_up()
 
     def _go_on(self, number: int, frame: object) -> None:
-        self._take_up()                                # after a SIGSTOP, too, of which we are not told
+        self._take_up()  # after a SIGSTOP, too, of which we are not told
 
     def _end(self, number: int, frame: object) -> None:
         self._leave()
         signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)                   # so that whoever waits for us sees what it was
+        os.kill(os.getpid(), number)  # so that whoever waits for us sees what it was
 
 
 def show_stacks_on(number: int) -> None:
-    """Have the signal write to standard error where all our threads are, at once, whatever they do; then as before."""
+    """Have the signal write to standard error where all our threads are, at once, whatever they do;
+    then as before.
+    """
     faulthandler.unregister(number)
-    with contextlib.suppress(ValueError, OSError, AttributeError, RuntimeError):     # standard error is no file
+    # standard error is no file
+    with contextlib.suppress(ValueError, OSError, AttributeError, RuntimeError):
         faulthandler.register(number, all_threads=True, chain=True)
 
 
@@ -104,14 +117,17 @@ def show_no_stacks_on(number: int) -> None:
 class Echoes:
     """Tells the echo of a signal from a second signal, for the second one ends tasks of days.
 
-    `timeout`, `docker stop` through a shell and others signal a process and then its group: one order, which comes twice.
+    `timeout`, `docker stop` through a shell and others signal a process and then its group: one
+    order, which comes twice.
     """
 
     def __init__(self) -> None:
         self._number, self._at = 0, 0.0
 
     def is_one(self, number: int) -> bool:
-        """Tell whether the signal is the same as the last one that was none, which came less than a second ago."""
+        """Tell whether the signal is the same as the last one that was none, which came less than a
+        second ago.
+        """
         now = time.monotonic()
         if number == self._number and now - self._at < ECHO:
             return True
@@ -120,12 +136,16 @@ class Echoes:
 
 
 class StopSignals:
-    """Sets an event when SIGINT or SIGTERM comes; a second one interrupts at once. To be used in the main thread."""
+    """Sets an event when SIGINT or SIGTERM comes; a second one interrupts at once. To be used in
+    the main thread.
+    """
 
     def __init__(self, stop: threading.Event) -> None:
-        self._number: int | None = None                # of the one that came
+        self._number: int | None = None  # of the one that came
         self._stop, self._echoes = stop, Echoes()
-        self._old = {number: signal.signal(number, self._take) for number in (signal.SIGINT, signal.SIGTERM)}
+        self._old = {
+            number: signal.signal(number, self._take) for number in (signal.SIGINT, signal.SIGTERM)
+        }
 
     @property
     def exit_code(self) -> int:
@@ -142,7 +162,8 @@ class StopSignals:
         if self._number is not None:
             raise KeyboardInterrupt
         self._number = number
-        # From another thread: this one may be in the middle of waiting for that very event, and holds its lock.
+        # From another thread: this one may be in the middle of waiting for that very event, and
+        # holds its lock.
         threading.Thread(target=self._stop.set, daemon=True).start()
 
 
@@ -171,12 +192,14 @@ def discard(numbers: Iterable[int]) -> None:
     pending = signal.sigpending()
     for number in numbers:
         if number in pending:
-            signal.signal(number, signal.SIG_IGN)      # which drops what is held back
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+            signal.signal(number, signal.SIG_IGN)  # which drops what is held back
+        signal.signal(
+            number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+        )
 
 
 def signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
-    except ValueError:                                 # real-time signals have no names of their own
+    except ValueError:  # real-time signals have no names of their own
         return f"signal {number}"

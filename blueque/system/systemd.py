@@ -8,13 +8,19 @@ from collections.abc import MutableMapping
 
 
 class Notifier:
-    """Sends to the socket that the environment names, and takes that out of it: it is nothing for tasks."""
+    """Sends to the socket that the environment names, and takes that out of it: it is nothing for
+    tasks.
+    """
 
     def __init__(self, environ: MutableMapping[str, str] = os.environ) -> None:
         self._address = environ.pop("NOTIFY_SOCKET", "")
-        microseconds, pid = environ.pop("WATCHDOG_USEC", ""), environ.pop("WATCHDOG_PID", str(os.getpid()))
+        microseconds, pid = (
+            environ.pop("WATCHDOG_USEC", ""),
+            environ.pop("WATCHDOG_PID", str(os.getpid())),
+        )
         is_watched = self._address and microseconds.isdecimal() and pid == str(os.getpid())
-        self.watchdog = int(microseconds) / 1e6 if is_watched else float("inf")     # seconds in which it wants a sign
+        # seconds in which it wants a sign
+        self.watchdog = int(microseconds) / 1e6 if is_watched else float("inf")
         self._said = ""
 
     @property
@@ -34,8 +40,10 @@ class Notifier:
     def _send(self, text: str) -> bool:
         address = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
         try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK) as own:
+            with socket.socket(
+                socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
+            ) as own:
                 own.sendto(text.encode(), address)
-        except OSError:                                # nobody listens, or it has too much to read: no reason to stop
+        except OSError:  # nobody listens, or it has too much to read: no reason to stop
             return False
         return True

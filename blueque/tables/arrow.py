@@ -1,6 +1,7 @@
 """From the texts in Redis to columns of Apache Arrow, with little work for each row.
 
-pyarrow is imported when first needed: it takes 200 ms and 60 MB, and who only enqueues and runs tasks never needs it.
+pyarrow is imported when first needed: it takes 200 ms and 60 MB, and who only enqueues and runs
+    tasks never needs it.
 """
 
 from __future__ import annotations
@@ -42,7 +43,12 @@ def pyarrow() -> ModuleType:
 def types() -> dict[str, pa.DataType]:
     """Return the type of each kind of column."""
     pa = pyarrow()
-    return {"string": pa.string(), "int": pa.int32(), "long": pa.int64(), "timestamp": pa.timestamp("us", tz="UTC")}
+    return {
+        "string": pa.string(),
+        "int": pa.int32(),
+        "long": pa.int64(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+    }
 
 
 def schema(fields: Sequence[str]) -> pa.Schema:
@@ -51,18 +57,22 @@ def schema(fields: Sequence[str]) -> pa.Schema:
 
 
 def column(kind: str, texts: Texts) -> Made:
-    """Return the texts as a column of this kind; what makes no number, or none that it can hold, is null."""
+    """Return the texts as a column of this kind; what makes no number, or none that it can hold, is
+    null.
+    """
     pa = pyarrow()
     try:
         strings = pa.array(texts, pa.string())
-    except UnicodeError:                               # another program's: we write UTF-8 only
+    except UnicodeError:  # another program's: we write UTF-8 only
         return _column_of_odd(kind, texts)
     if kind == "string":
         return Made(strings)
     if strings.null_count == len(strings):
         return Made(pa.nulls(len(strings), types()[kind]))
     try:
-        return Made(_times(strings) if kind == "timestamp" else strings.cast(pa.int64()).cast(types()[kind]))
+        return Made(
+            _times(strings) if kind == "timestamp" else strings.cast(pa.int64()).cast(types()[kind])
+        )
     except pa.ArrowInvalid:
         return _column_of_odd(kind, texts)
 
@@ -74,7 +84,11 @@ def _times(seconds: pa.Array) -> pa.Array:
     extremes = pa.compute.min_max(numbers).as_py()
     if not FIRST_SECOND <= extremes["min"] <= extremes["max"] <= LAST_SECOND:
         raise pa.ArrowInvalid("not in any year of the calendar")
-    return pa.compute.round(pa.compute.multiply(numbers, 1e6)).cast(pa.int64()).cast(types()["timestamp"])
+    return (
+        pa.compute.round(pa.compute.multiply(numbers, 1e6))
+        .cast(pa.int64())
+        .cast(types()["timestamp"])
+    )
 
 
 def _column_of_odd(kind: str, texts: Texts) -> Made:
@@ -83,7 +97,8 @@ def _column_of_odd(kind: str, texts: Texts) -> Made:
     values = [None if text is None else make(text) for text in texts]
     is_text = kind == "string"
     odd = [
-        row for row, (text, value) in enumerate(zip(texts, values, strict=True))
+        row
+        for row, (text, value) in enumerate(zip(texts, values, strict=True))
         if (text != value if is_text else value is None and text is not None)
     ]
     return Made(pyarrow().array(values, types()[kind]), odd)
@@ -94,5 +109,8 @@ def _to_readable(text: str) -> str:
 
 
 _MAKERS: dict[str, Callable[[str], Any]] = {
-    "string": _to_readable, "int": to_whole, "long": functools.partial(to_whole, bits=64), "timestamp": to_microseconds,
+    "string": _to_readable,
+    "int": to_whole,
+    "long": functools.partial(to_whole, bits=64),
+    "timestamp": to_microseconds,
 }

@@ -1,4 +1,6 @@
-"""What a table of tasks is to hold: the commands that ask for it, and the record batch that their answers make."""
+"""What a table of tasks is to hold: the commands that ask for it, and the record batch that their
+answers make.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 Cells = Sequence[str | None]
 
-MOST_PLANS = 1000                                      # of hashes with other fields, or in another order
+MOST_PLANS = 1000  # of hashes with other fields, or in another order
 
 # Read in any case: a task has both, and without them there is none.
 _PROOF = ("status", "queue")
@@ -29,33 +31,42 @@ _TASK = keys.task("").encode()
 class Shape:
     """A table with some columns, of tasks that were listed by one status.
 
-    keeps_missing: an entry whose task is gone, or is none, becomes a row of its id only; else it is left out.
+    keeps_missing: an entry whose task is gone, or is none, becomes a row of its id only; else it is
+        left out.
     """
 
     def __init__(self, fields: Sequence[str], listed_as: str, keeps_missing: bool) -> None:
         self.schema = arrow.schema(fields)
         self._columns = [COLUMNS[name] for name in fields]
         self._listed_as, self._keeps_missing = listed_as, keeps_missing
-        self._fields = tuple(dict.fromkeys([*_PROOF, *[column.field for column in self._columns if column.field]]))
+        self._fields = tuple(
+            dict.fromkeys([*_PROOF, *[column.field for column in self._columns if column.field]])
+        )
         self._others = _Others(self._fields) if OTHER in fields else None
-        words = pack(("HGETALL", "?") if self._others is not None else ("HMGET", "?", *self._fields))
+        words = pack(
+            ("HGETALL", "?") if self._others is not None else ("HMGET", "?", *self._fields)
+        )
         self._before, self._after = words.split(b"$1\r\n?\r\n")
 
     def requests(self, ids: Sequence[str]) -> bytes:
         """Return the commands that read these tasks, in Redis' wire format."""
         encoded = [task.encode("utf-8", "surrogateescape") for task in ids]
         sizes = {*map(len, encoded)}
-        if len(sizes) == 1:                            # as mostly: UUIDs
+        if len(sizes) == 1:  # as mostly: UUIDs
             begin = self._before + b"$%d\r\n%b" % (len(_TASK) + sizes.pop(), _TASK)
             end = b"\r\n" + self._after
             return begin + (end + begin).join(encoded) + end
         return b"".join(
-            [b"%b$%d\r\n%b%b\r\n%b" % (self._before, len(_TASK) + len(task), _TASK, task, self._after) for task in encoded]
+            [
+                b"%b$%d\r\n%b%b\r\n%b"
+                % (self._before, len(_TASK) + len(task), _TASK, task, self._after)
+                for task in encoded
+            ]
         )
 
     def batch(self, ids: Sequence[str], replies: Sequence[Any]) -> pa.RecordBatch:
         """Return the tasks with these ids, of which Redis has answered so."""
-        if {*map(type, replies)} != {list}:            # a key of another type: as if there were none
+        if {*map(type, replies)} != {list}:  # a key of another type: as if there were none
             nothing: list[None] = [] if self._others is not None else [None] * len(self._fields)
             replies = [reply if type(reply) is list else [*nothing] for reply in replies]
         others: Sequence[str | None] = ()
@@ -64,12 +75,17 @@ class Shape:
             rows, others = self._others.split(replies)
         cells: list[Cells] = list(zip(*rows, strict=True))
         if None in cells[0] and not self._keeps_missing:
-            is_there = [status is not None or queue is not None for status, queue in zip(*cells[:2], strict=True)]
+            is_there = [
+                status is not None or queue is not None
+                for status, queue in zip(*cells[:2], strict=True)
+            ]
             ids, others = list(compress(ids, is_there)), list(compress(others, is_there))
             cells = [list(compress(row, is_there)) for row in cells]
         return self._assemble(ids, dict(zip(self._fields, cells, strict=True)), list(others))
 
-    def _assemble(self, ids: Sequence[str], cells: dict[str, Cells], others: list[str | None]) -> pa.RecordBatch:
+    def _assemble(
+        self, ids: Sequence[str], cells: dict[str, Cells], others: list[str | None]
+    ) -> pa.RecordBatch:
         pa = arrow.pyarrow()
         made: dict[str, Any] = {}
         for column in self._columns:
@@ -82,11 +98,15 @@ class Shape:
                     others[row] = _with(others[row], column.field, texts[row])
         if self._others is not None:
             made[OTHER] = pa.array(others, pa.string())
-        return pa.RecordBatch.from_arrays([made[column.name] for column in self._columns], schema=self.schema)
+        return pa.RecordBatch.from_arrays(
+            [made[column.name] for column in self._columns], schema=self.schema
+        )
 
 
 class _Plan(NamedTuple):
-    """Where in an answer, with a None at its end, the columns are, and what makes the JSON of the rest."""
+    """Where in an answer, with a None at its end, the columns are, and what makes the JSON of the
+    rest.
+    """
 
     columns: Callable[[Sequence[Any]], tuple[str | None, ...]]
     rest: Callable[[Sequence[Any]], str | None]
@@ -102,12 +122,14 @@ class _Others:
         self._fields = fields
         self._plans: dict[tuple[str, ...], _Plan] = {}
 
-    def split(self, replies: Sequence[list[Any]]) -> tuple[list[tuple[str | None, ...]], list[str | None]]:
+    def split(
+        self, replies: Sequence[list[Any]]
+    ) -> tuple[list[tuple[str | None, ...]], list[str | None]]:
         rows, others = [], []
         for reply in replies:
             names = tuple(reply[::2])
             plan = self._plans.get(names) or self._plan(names)
-            reply.append(None)                         # what a field that is not there reads
+            reply.append(None)  # what a field that is not there reads
             rows.append(plan.columns(reply))
             others.append(plan.rest(reply))
         return rows, others

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 Missing = Literal["drop", "null"]
 
-FIRST_ROWS, LEAST_ROWS, MOST_ROWS = 100, 16, 2000      # of a batch
-BYTES = 8 * 2**20                                      # about what a batch takes at most
+FIRST_ROWS, LEAST_ROWS, MOST_ROWS = 100, 16, 2000  # of a batch
+BYTES = 8 * 2**20  # about what a batch takes at most
 
 
 def schema(fields: Sequence[str] | None = None) -> pa.Schema:
@@ -46,16 +46,18 @@ def read(
 
 
 class _Reader:
-    """Reads one slice, on a connection of its own: whoever takes the batches may use the first one in between."""
+    """Reads one slice, on a connection of its own: whoever takes the batches may use the first one
+    in between.
+    """
 
     def __init__(self, redis: Redis, piece: Slice, shape: Shape) -> None:
         self._redis, self._piece, self._shape = redis.another(), piece, shape
         self._connection: Connection | None = None
-        self._request, self._count = b"", 0            # what was asked last, and how many answers are to come
+        self._request, self._count = b"", 0  # what was asked last, and how many answers are to come
         self._is_sent = False
         self._known: list[str] = [] if piece.key else [*piece.ids[piece.first : piece.last]]
-        self._place = piece.first                      # up to which the ids are known, or asked for
-        self._asked = 0                                # how many ids are asked for
+        self._place = piece.first  # up to which the ids are known, or asked for
+        self._asked = 0  # how many ids are asked for
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         rows = FIRST_ROWS
@@ -88,13 +90,17 @@ class _Reader:
         if piece.key and begin < piece.last and len(self._known) < MOST_ROWS:
             self._place = end = min(begin + MOST_ROWS, piece.last)
             # In a list the oldest is at the tail, in a sorted set at the head.
-            places = [("ZRANGE", piece.key, begin, end - 1) if piece.is_scored else ("LRANGE", piece.key, -end, -begin - 1)]
+            places = [
+                ("ZRANGE", piece.key, begin, end - 1)
+                if piece.is_scored
+                else ("LRANGE", piece.key, -end, -begin - 1)
+            ]
         self._asked = self._place - begin
         self._request = self._shape.requests(ids) + b"".join(map(pack, places))
         self._count, self._is_sent = len(ids) + len(places), False
         try:
             self._send()
-        except RedisAway:                              # `_answer` tries again
+        except RedisAway:  # `_answer` tries again
             self._close()
 
     def _send(self) -> None:

@@ -10,12 +10,13 @@ from blueque.model import keys
 from blueque.model.snapshot import Slice, Snapshot
 from blueque.model.task import Task
 
-FEWEST, MOST = 4, 1000                                 # tasks in one round trip
-ROOM = 4 * 2**20                                       # characters of them
+FEWEST, MOST = 4, 1000  # tasks in one round trip
+ROOM = 4 * 2**20  # characters of them
 
 
 def ids(redis: Redis, snapshot: Snapshot, count: int) -> Iterator[tuple[Slice, list[str]]]:
-    """Yield the ids of a snapshot, oldest first, so many at a time, each with the part that they are from.
+    """Yield the ids of a snapshot, oldest first, so many at a time, each with the part that they
+    are from.
 
     Raises SnapshotGone when it has expired.
     """
@@ -24,7 +25,9 @@ def ids(redis: Redis, snapshot: Snapshot, count: int) -> Iterator[tuple[Slice, l
             yield piece, list(piece.ids)
             continue
         # In a list the oldest is at the tail, in a sorted set at the head.
-        places = (piece.first, piece.last - 1) if piece.is_scored else (-piece.last, -piece.first - 1)
+        places = (
+            (piece.first, piece.last - 1) if piece.is_scored else (-piece.last, -piece.first - 1)
+        )
         (found,) = redis.read(("ZRANGE" if piece.is_scored else "LRANGE", piece.key, *places))
         if len(found) < piece.last - piece.first:
             raise SnapshotGone(piece.key)
@@ -32,7 +35,9 @@ def ids(redis: Redis, snapshot: Snapshot, count: int) -> Iterator[tuple[Slice, l
 
 
 def tasks(redis: Redis, snapshot: Snapshot) -> Iterator[Task]:
-    """Yield the tasks of a snapshot that are still there, as they are when they are read; a few MiB at a time."""
+    """Yield the tasks of a snapshot that are still there, as they are when they are read; a few MiB
+    at a time.
+    """
     count = FEWEST
     for _, some in ids(redis, snapshot, MOST):
         while some:

@@ -1,4 +1,5 @@
-"""Spawned: a task process that is a fresh interpreter, for what does not agree with being forked, such as CUDA or threads.
+"""Spawned: a task process that is a fresh interpreter, for what does not agree with being forked,
+such as CUDA or threads.
 
 All else is as in one that was only forked: its gate, its import path, its environment, its life.
 """
@@ -43,7 +44,8 @@ class Orders(NamedTuple):
 class Job(NamedTuple):
     """What the task processes of a listener do.
 
-    handlers: by queue. redis_url: where the listener connects, for `Client()` in a handler; None: tasks do not get it.
+    handlers: by queue. redis_url: where the listener connects, for `Client()` in a handler; None:
+        tasks do not get it.
     is_for_programs: a program gets it as well, in its environment.
     """
 
@@ -53,18 +55,26 @@ class Job(NamedTuple):
     is_for_programs: bool = False
 
     def work_of(self, queue: str) -> work.Work:
-        """Return the work for the tasks of a queue. Raises InvalidInput when no handler is named for it."""
+        """Return the work for the tasks of a queue. Raises InvalidInput when no handler is named
+        for it.
+        """
         if queue not in self.handlers:
             raise InvalidInput(f"no handler is named for queue {queue!r}")
         name = self.handlers[queue]
         if name.exec is not None:
             url = self.redis_url if self.is_for_programs else None
-            return work.program(name.exec, self.max_bytes, {} if url is None else {"BLUEQUE_REDIS_URL": url})
+            return work.program(
+                name.exec, self.max_bytes, {} if url is None else {"BLUEQUE_REDIS_URL": url}
+            )
         return work.handler(functools.partial(work.resolve, name.run or ""), self.max_bytes)
 
 
 def run(
-    job: Job, spool: Spool, gate: int, prepared: str | None, is_outdated: Callable[[], bool] = lambda: False
+    job: Job,
+    spool: Spool,
+    gate: int,
+    prepared: str | None,
+    is_outdated: Callable[[], bool] = lambda: False,
 ) -> int:
     """Be a task process that does the job; see `task_process.main`."""
     units.connect_as_listener(job.redis_url)
@@ -76,16 +86,26 @@ def become(job: Job, spool: Spool, gate: int, prepared: str | None) -> NoReturn:
     orders = Orders(*job, spool.root, spool.slot, gate, prepared, sys.path)
     os.set_inheritable(gate, True)
     # The handler is there for whoever reads a list of processes.
-    shown = {name.run or "--exec" for queue, name in job.handlers.items() if prepared in (None, queue)}
-    arguments = [sys.executable, "-P", "-m", "blueque.task_process.fresh_interpreter", *sorted(shown)]
-    kept = process.keep_in_memory(json.dumps(orders))  # not in the environment: there is a password in it
+    shown = {
+        name.run or "--exec" for queue, name in job.handlers.items() if prepared in (None, queue)
+    }
+    arguments = [
+        sys.executable,
+        "-P",
+        "-m",
+        "blueque.task_process.fresh_interpreter",
+        *sorted(shown),
+    ]
+    # not in the environment: there is a password in it
+    kept = process.keep_in_memory(json.dumps(orders))
     os.execve(sys.executable, arguments, {**os.environ, ORDERS: str(kept)})
 
 
 def main() -> int:
     """Be the task process that the environment asks for.
 
-    It waits for its task. If the package has been replaced meanwhile, what it would import for the task is of another
+    It waits for its task. If the package has been replaced meanwhile, what it would import for the
+    task is of another
     version: then it leaves, and the task goes back.
     """
     version = _version_of_file()

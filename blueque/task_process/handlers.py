@@ -20,7 +20,7 @@ from blueque.task_process import stack_dump
 from blueque.task_process.import_ahead import import_for_handler
 from blueque.task_process.running_task import RunningTask
 
-Handler = Callable[[RunningTask], Any]                 # it gets the task and returns the result
+Handler = Callable[[RunningTask], Any]  # it gets the task and returns the result
 
 _NOT_RUN = (types.CoroutineType, types.GeneratorType, types.AsyncGeneratorType)
 _RETURN = "a handler runs to its end and returns the result"
@@ -29,7 +29,8 @@ _RETURN = "a handler runs to its end and returns the result"
 class Work(NamedTuple):
     """What is done for each task.
 
-    run: does it. prepare: what of it can be done before there is a task, if anything; may raise what it likes.
+    run: does it. prepare: what of it can be done before there is a task, if anything; may raise
+        what it likes.
     """
 
     run: Callable[[RunningTask, Attempt], Record]
@@ -39,7 +40,8 @@ class Work(NamedTuple):
 def handler(get: Callable[[], Handler], max_bytes: int) -> Work:
     """Work that is a Python callable.
 
-    get: returns it. Called in the task process only, so that nothing the user imports runs in a listener.
+    get: returns it. Called in the task process only, so that nothing the user imports runs in a
+        listener.
     """
 
     def prepare() -> Handler:
@@ -58,14 +60,20 @@ def handler(get: Callable[[], Handler], max_bytes: int) -> Work:
         try:
             text, encoding = encode(result, "the result", max_bytes)
         except InvalidInput as refusal:
-            return {"status": "failed", "error": printable(refusal, MAX_ERROR), "error_type": "result"}
+            return {
+                "status": "failed",
+                "error": printable(refusal, MAX_ERROR),
+                "error_type": "result",
+            }
         return {"status": "complete", "result": text, "result_encoding": encoding}
 
     return Work(work, prepare)
 
 
 def resolve(name: str) -> Handler:
-    """Return the callable that `package.module:callable` names. Raises InvalidInput, or whatever its import raises."""
+    """Return the callable that `package.module:callable` names. Raises InvalidInput, or whatever
+    its import raises.
+    """
     module_name, _, path = name.partition(":")
     if not module_name or not path:
         raise InvalidInput(f"{name!r} is not of the form package.module:callable")
@@ -102,7 +110,7 @@ def unfit(handler: Any) -> str | None:
             return f"is a generator function (it has a yield): {_RETURN}"
     try:
         signature = inspect.signature(handler, follow_wrapped=False)
-    except (ValueError, TypeError):                    # a builtin that does not tell
+    except (ValueError, TypeError):  # a builtin that does not tell
         return None
     try:
         signature.bind(None)
@@ -112,8 +120,11 @@ def unfit(handler: Any) -> str | None:
     return None
 
 
-def program(command: list[str], max_bytes: int, environ: Mapping[str, str] = MappingProxyType({})) -> Work:
-    """Work that is any program: parameters on its standard input, its exit code the outcome. No shell is involved.
+def program(
+    command: list[str], max_bytes: int, environ: Mapping[str, str] = MappingProxyType({})
+) -> Work:
+    """Work that is any program: parameters on its standard input, its exit code the outcome. No
+    shell is involved.
 
     environ: variables that it gets besides those of this process.
     """
@@ -121,18 +132,26 @@ def program(command: list[str], max_bytes: int, environ: Mapping[str, str] = Map
     def work(task: RunningTask, attempt: Attempt) -> Record:
         stopping = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
         for number in stopping:
-            signal.signal(number, signal.SIG_IGN)      # they are for the program; we stay to write down how it ends
+            # they are for the program; we stay to write down how it ends
+            signal.signal(number, signal.SIG_IGN)
         parameters = attempt.write_parameters(task.fields.get("parameters", ""))
         os.makedirs(f"{attempt.path}/{checkpoint.DIRECTORY}", mode=0o700, exist_ok=True)
         try:
             pid = os.posix_spawnp(
-                command[0], command, {**os.environ, **environ},
+                command[0],
+                command,
+                {**os.environ, **environ},
                 file_actions=[(os.POSIX_SPAWN_OPEN, 0, parameters, os.O_RDONLY, 0)],
                 setsigdef=[*stopping, signal.SIGUSR1, signal.SIGPIPE, signal.SIGXFSZ],
             )
         except OSError as error:
-            return {"status": "failed", "error": f"cannot run {command[0]}: {error.strerror}", "error_type": "exit"}
-        signal.signal(signal.SIGUSR1, lambda *_: os.kill(pid, signal.SIGUSR1))     # not reaped yet: it cannot be another's
+            return {
+                "status": "failed",
+                "error": f"cannot run {command[0]}: {error.strerror}",
+                "error_type": "exit",
+            }
+        # not reaped yet: it cannot be another's
+        signal.signal(signal.SIGUSR1, lambda *_: os.kill(pid, signal.SIGUSR1))
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

@@ -1,7 +1,9 @@
-"""Gate: where a task process, made ahead, waits for a task, and how its listener tells it what to run.
+"""Gate: where a task process, made ahead, waits for a task, and how its listener tells it what to
+run.
 
-A pair of sockets that keeps messages whole: a word says what to get ready for, and carries open files with it; a second one
-opens the gate. When the listener closes its end, or dies, without it, there is nothing to run.
+A pair of sockets that keeps messages whole: a word says what to get ready for, and carries open
+files with it; a second one opens the gate. When the listener closes its end, or dies, without it,
+there is nothing to run.
 """
 
 from __future__ import annotations
@@ -14,16 +16,17 @@ import socket
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-_MOST = 200_000                                        # bytes; a path takes 4,096, six times that as JSON at worst
+_MOST = 200_000  # bytes; a path takes 4,096, six times that as JSON at worst
 _MOST_DESCRIPTORS = 64
 _GO = b"go"
-_receive = socket.recv_fds                             # before a line of the user's has run, which may replace it
+_receive = socket.recv_fds  # before a line of the user's has run, which may replace it
 
 
 class Word(NamedTuple):
     """What a task process gets ready for.
 
-    path: the directory of the attempt. resources: what the task has been given, by name: numbers, or an amount.
+    path: the directory of the attempt. resources: what the task has been given, by name: numbers,
+        or an amount.
     environ: variables for it. time_limit: in seconds, if it has one.
     """
 
@@ -34,13 +37,17 @@ class Word(NamedTuple):
 
 
 def make() -> tuple[int, int]:
-    """Return the two ends of a gate: that of the task process, and that of its listener. Raises OSError."""
+    """Return the two ends of a gate: that of the task process, and that of its listener. Raises
+    OSError.
+    """
     theirs, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     return theirs.detach(), ours.detach()
 
 
 def announce(gate: int, word: Word, descriptors: Sequence[int] = ()) -> None:
-    """Have the process at the other end get ready, with copies of the descriptors. Raises BrokenPipeError: it is gone."""
+    """Have the process at the other end get ready, with copies of the descriptors. Raises
+    BrokenPipeError: it is gone.
+    """
     _send(gate, json.dumps(word).encode(), descriptors)
 
 
@@ -50,7 +57,11 @@ def open_gate(gate: int) -> None:
 
 
 def _send(gate: int, message: bytes, descriptors: Sequence[int] = ()) -> None:
-    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
+    rights = (
+        [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
+        if descriptors
+        else []
+    )
     end = _socket(gate)
     try:
         end.sendmsg([message], rights)
@@ -61,16 +72,22 @@ def _send(gate: int, message: bytes, descriptors: Sequence[int] = ()) -> None:
 
 
 class Waiting:
-    """The end of the task process. Made before a line of the user's has run, which may replace what it needs."""
+    """The end of the task process. Made before a line of the user's has run, which may replace what
+    it needs.
+    """
 
     def __init__(self, gate: int) -> None:
         self._end = _socket(gate)
 
     def word(self) -> Word | None:
-        """Wait for a word; None: there will be none. The descriptors that come with it stay open until this process ends."""
+        """Wait for a word; None: there will be none. The descriptors that come with it stay open
+        until this process ends.
+        """
         try:
-            said, descriptors, _, _ = _receive(self._end, _MOST, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
-        except OSError:                                # what has been imported has closed it
+            said, descriptors, _, _ = _receive(
+                self._end, _MOST, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+            )
+        except OSError:  # what has been imported has closed it
             return None
         if descriptors:
             # What is set aside is the task's, not of a helper that it forks and that outlives it.
@@ -92,11 +109,11 @@ def _close(descriptors: Sequence[int]) -> None:
     for descriptor in descriptors:
         try:
             os.close(descriptor)
-        except OSError:                                # the task has closed it itself
+        except OSError:  # the task has closed it itself
             pass
 
 
 def _socket(descriptor: int) -> socket.socket:
     end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, descriptor)
-    end.settimeout(None)                               # somebody may have set another default for the whole process
+    end.settimeout(None)  # somebody may have set another default for the whole process
     return end

@@ -1,8 +1,9 @@
 """Import ahead what a running program may need later.
 
-An upgrade replaces the files of the package under listeners and tasks that run for days. A module that they import only
-then is missing, or is of another version. So listeners, their master, the scheduler, and task processes import at their
-start what they may need until their end; tests/guards/test_replaced_package.py takes the package away from under them.
+An upgrade replaces the files of the package under listeners and tasks that run for days. A module
+that they import only then is missing, or is of another version. So listeners, their master, the
+scheduler, and task processes import at their start what they may need until their end;
+tests/guards/test_replaced_package.py takes the package away from under them.
 """
 
 # ruff: noqa: F401
@@ -39,10 +40,11 @@ def import_for_daemon(is_plain: bool = True) -> None:
 
 
 def import_for_handler() -> None:
-    """Import what a handler that has been imported may need later, in an interpreter that no listener has forked.
+    """Import what a handler that has been imported may need later, in an interpreter that no
+    listener has forked.
 
-    Of Client what its methods import, and only if the handler has imported Client: it takes 200 ms and 5 MB. A module that
-    cannot be imported is not the end of the task, which may not need it.
+    Of Client what its methods import, and only if the handler has imported Client: it takes 200 ms
+    and 5 MB. A module that cannot be imported is not the end of the task, which may not need it.
     """
     import pathlib
 
@@ -54,7 +56,8 @@ def import_for_handler() -> None:
 def _import_for_client() -> None:
     """Import what the methods of Client import when they are called.
 
-    Not Doctor and the feeding of a backlog: they are large, and who runs them has imported them long before their end.
+    Not Doctor and the feeding of a backlog: they are large, and who runs them has imported them
+        long before their end.
     """
     import blueque.client
     import blueque.listener.group

@@ -17,10 +17,13 @@ class Output:
     """Standard input, output and error of this process, a task process."""
 
     def __init__(self) -> None:
-        self._kept: dict[int, tuple[int, int]] = {}    # descriptor -> what tells the file that it was given
+        # descriptor -> what tells the file that it was given
+        self._kept: dict[int, tuple[int, int]] = {}
 
     def keep(self, directory: str | None) -> None:
-        """Send what is printed to the files in there, for whoever runs in this process later; None: it is lost."""
+        """Send what is printed to the files in there, for whoever runs in this process later; None:
+        it is lost.
+        """
         _replace(0, os.open(os.devnull, os.O_RDONLY))
         for number, name in _STREAMS:
             path = os.devnull if directory is None else f"{directory}/{name}"
@@ -35,7 +38,7 @@ class Output:
             if self._is_ours(number):
                 try:
                     os.ftruncate(number, 0)
-                except OSError:                        # nobody has kept it
+                except OSError:  # nobody has kept it
                     pass
 
     def send_to(self, attempt: Attempt) -> None:
@@ -48,10 +51,10 @@ class Output:
         _flush()
         for number, name in _STREAMS:
             if self._kept and not self._is_ours(number):
-                continue                               # what has been imported has sent it elsewhere
+                continue  # what has been imported has sent it elsewhere
             file = open_plain(f"{attempt.path}/{name}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             if self._kept and _identity(file) == self._kept[number]:
-                os.close(file)                         # it has been there all the time, under another name
+                os.close(file)  # it has been there all the time, under another name
                 continue
             if self._kept:
                 _copy(number, file)
@@ -62,12 +65,12 @@ class Output:
     def _is_ours(self, number: int) -> bool:
         try:
             return _identity(number) == self._kept[number]
-        except OSError:                                # closed
+        except OSError:  # closed
             return False
 
 
 def _replace(number: int, descriptor: int) -> None:
-    if descriptor != number:                           # it is the same when the listener itself had this one closed
+    if descriptor != number:  # it is the same when the listener itself had this one closed
         os.dup2(descriptor, number)
         os.close(descriptor)
 
@@ -82,7 +85,7 @@ def _copy(number: int, file: int) -> None:
     try:
         while content := os.pread(number, 65536, at):
             at += os.write(file, content)
-    except OSError:                                    # a full disk: the task shall say so, if it has to
+    except OSError:  # a full disk: the task shall say so, if it has to
         pass
 
 
@@ -102,16 +105,25 @@ def _renew_streams() -> None:
 
 def _is_on(stream: Any, number: int) -> bool:
     try:
-        return isinstance(stream, io.TextIOWrapper) and not stream.closed and stream.fileno() == number
-    except (OSError, ValueError):                      # it is on no descriptor at all
+        return (
+            isinstance(stream, io.TextIOWrapper) and not stream.closed and stream.fileno() == number
+        )
+    except (OSError, ValueError):  # it is on no descriptor at all
         return False
 
 
 def _stream(inherited: Any, number: int, mode: str) -> Any:
-    """Return a text stream on the descriptor: the inherited one if that is what it is, else a new one."""
+    """Return a text stream on the descriptor: the inherited one if that is what it is, else a new
+    one.
+    """
     if _is_on(inherited, number):
-        # `process.fork` has flushed it. A line should be seen when it is printed, whatever characters it holds.
-        if mode == "w" and not (inherited.line_buffering and inherited.errors == "backslashreplace"):
+        # `process.fork` has flushed it. A line should be seen when it is printed, whatever
+        # characters it holds.
+        if mode == "w" and not (
+            inherited.line_buffering and inherited.errors == "backslashreplace"
+        ):
             inherited.reconfigure(line_buffering=True, errors="backslashreplace")
         return inherited
-    return open(number, mode, buffering=1 if mode == "w" else -1, errors="backslashreplace", closefd=False)
+    return open(
+        number, mode, buffering=1 if mode == "w" else -1, errors="backslashreplace", closefd=False
+    )

@@ -1,4 +1,6 @@
-"""The task that this process works on, as a handler sees it: it talks to files only, never to Redis."""
+"""The task that this process works on, as a handler sees it: it talks to files only, never to
+Redis.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _ENDLESS = float("inf")
 
-_current: RunningTask | None = None                    # the one piece of state: a process works on one task
+_current: RunningTask | None = None  # the one piece of state: a process works on one task
 
 
 class RunningTask(Task):
@@ -35,7 +37,16 @@ class RunningTask(Task):
     max_bytes: how much a checkpoint may take.
     """
 
-    __slots__ = ("_directory", "_gauge", "_has_warned", "_is_asked", "_max_bytes", "_outside", "_stage", "resources")
+    __slots__ = (
+        "_directory",
+        "_gauge",
+        "_has_warned",
+        "_is_asked",
+        "_max_bytes",
+        "_outside",
+        "_stage",
+        "resources",
+    )
 
     def __init__(
         self,
@@ -47,19 +58,21 @@ class RunningTask(Task):
     ) -> None:
         super().__init__(task_id, fields)
         self.resources = dict(resources or {})
-        self._is_asked: bool | None = None             # to stop; None: it has not been looked
+        self._is_asked: bool | None = None  # to stop; None: it has not been looked
         self._directory, self._max_bytes = directory, max_bytes
         self._gauge: Gauge | None = None
         self._stage: Stage | None = None
-        self._has_warned = False                       # that something told makes no sense
-        self._outside: str | None = None               # the directory for checkpoints, outside of a task
+        self._has_warned = False  # that something told makes no sense
+        self._outside: str | None = None  # the directory for checkpoints, outside of a task
 
     @property
     def should_stop(self) -> bool:
-        """Whether the task should come to an end soon: its listener drains or stops, it is cancelled, or a limit is near.
+        """Whether the task should come to an end soon: its listener drains or stops, it is
+        cancelled, or a limit is near.
 
-        Then make a checkpoint and raise `HandBack`, or just finish. It takes a microsecond. Who reads this, in the main
-        thread, is not ended by SIGTERM any more, but has the grace of the task before SIGKILL.
+        Then make a checkpoint and raise `HandBack`, or just finish. It takes a microsecond. Who
+        reads this, in the main thread, is not ended by SIGTERM any more, but has the grace of the
+        task before SIGKILL.
         """
         if self._is_asked is None:
             self._is_asked = False
@@ -73,13 +86,20 @@ class RunningTask(Task):
         self._is_asked = True
 
     def progress(
-        self, done: float | None = None, total: float | str | None = None, unit: str = "", text: str = "", **others: Any
+        self,
+        done: float | None = None,
+        total: float | str | None = None,
+        unit: str = "",
+        text: str = "",
+        **others: Any,
     ) -> None:
-        """Tell how far it is: `progress(0.4, "copying")`, `progress(450, 1500, "frames")`, or `progress(text="copying")`.
+        """Tell how far it is: `progress(0.4, "copying")`, `progress(450, 1500, "frames")`, or
+        `progress(text="copying")`.
 
-        It is what a stall limit goes by. The listener looks at it about once a second, so call it as often as you like: it
-        takes about a microsecond, waits for nothing and never fails. What is no number between 0 and its total is made
-        one, which a line on standard error says, once. text, or message, is cut to a line of 200 characters.
+        It is what a stall limit goes by. The listener looks at it about once a second, so call it
+        as often as you like: it takes about a microsecond, waits for nothing and never fails. What
+        is no number between 0 and its total is made one, which a line on standard error says, once.
+        text, or message, is cut to a line of 200 characters.
         """
         if self._directory is None:
             return
@@ -89,8 +109,9 @@ class RunningTask(Task):
             if total.__class__ is str and not text:
                 text, total = total, None
             if others or not (
-                (done is None or 0 <= done < _ENDLESS) if total is None
-                else 0 <= done <= total < _ENDLESS     # type: ignore[operator]
+                (done is None or 0 <= done < _ENDLESS)
+                if total is None
+                else 0 <= done <= total < _ENDLESS  # type: ignore[operator]
             ):
                 done, total, unit, text = self._make_sense(done, total, unit, text, others)
             self._tell(self._gauge, done, total, unit, text)  # type: ignore[arg-type]
@@ -98,11 +119,15 @@ class RunningTask(Task):
             self._tell_anyhow(done, total, unit, text, others)
 
     @contextmanager
-    def stage(self, name: str, number: int | None = None, of: int | None = None) -> Iterator[RunningTask]:
-        """Have progress in this block be that of a stage, such as the second of three: `with task.stage("mux", 2, of=3):`.
+    def stage(
+        self, name: str, number: int | None = None, of: int | None = None
+    ) -> Iterator[RunningTask]:
+        """Have progress in this block be that of a stage, such as the second of three: `with
+        task.stage("mux", 2, of=3):`.
 
-        `progress(0.5)` is half of the stage then, and the name stands before its text. A stage in a stage is a part of
-        that. Without numbers it has a name only, and what is told within it is of what it is in.
+        `progress(0.5)` is half of the stage then, and the name stands before its text. A stage in a
+        stage is a part of that. Without numbers it has a name only, and what is told within it is
+        of what it is in.
         """
         before = self._stage
         stage = self._stage = Stage(str(name), number, of, before)
@@ -115,15 +140,23 @@ class RunningTask(Task):
             self._stage = before
             raise
         if stage.is_part:
-            self._stage = stage                        # whatever was left open within
+            self._stage = stage  # whatever was left open within
             self.progress(1.0)
         self._stage = before
 
-    def _tell(self, gauge: Gauge, done: float | None, total: float | None, unit: str, text: str) -> None:
+    def _tell(
+        self, gauge: Gauge, done: float | None, total: float | None, unit: str, text: str
+    ) -> None:
         if self._stage is not None:
             done, total, unit, text = self._stage.part(done, total, unit, text)
-        if total is None and text and not unit and done.__class__ is float and (done == 0 or done == 1):
-            done, unit = 100 * done, "%"               # `1 copying` would be a number of things
+        if (
+            total is None
+            and text
+            and not unit
+            and done.__class__ is float
+            and (done == 0 or done == 1)
+        ):
+            done, unit = 100 * done, "%"  # `1 copying` would be a number of things
         gauge.tell(done, total, unit, text)
 
     def _make_sense(self, *told: Any) -> tuple[float | None, float | None, str, str]:
@@ -137,12 +170,18 @@ class RunningTask(Task):
             return
         self._has_warned = True
         try:
-            print(f"-- blueque: task.{method}: {wrong}; this is said once --", file=sys.stderr, flush=True)
-        except Exception:                              # the task has closed it, or put something else in its place
+            print(
+                f"-- blueque: task.{method}: {wrong}; this is said once --",
+                file=sys.stderr,
+                flush=True,
+            )
+        except Exception:  # the task has closed it, or put something else in its place
             pass
 
     def _tell_anyhow(self, *told: Any) -> None:
-        """Tell what cannot even be compared. A full disk, too, is no reason to fail: the task has better things to do."""
+        """Tell what cannot even be compared. A full disk, too, is no reason to fail: the task has
+        better things to do.
+        """
         try:
             if self._gauge is not None:
                 self._tell(self._gauge, *self._make_sense(*told))
@@ -150,11 +189,13 @@ class RunningTask(Task):
             pass
 
     def checkpoint(self, value: Any) -> bool:
-        """Note where the next attempt could go on: `checkpointed` is this value then, on whichever node.
+        """Note where the next attempt could go on: `checkpointed` is this value then, on whichever
+        node.
 
-        value: anything that JSON knows, up to 1 MiB; the last one counts. It is a file, written in a millisecond or less
-        whether Redis is there or not, and comes to Redis about once a second. False: the disk is full, and the one before
-        counts. Raises InvalidInput, InvalidType or TooLarge.
+        value: anything that JSON knows, up to 1 MiB; the last one counts. It is a file, written in
+        a millisecond or less whether Redis is there or not, and comes to Redis about once a second.
+        False: the disk is full, and the one before counts. Raises InvalidInput, InvalidType or
+            TooLarge.
         """
         text = encode_json(value, "the checkpoint", self._max_bytes)
         if self._directory is None:
@@ -168,13 +209,19 @@ class RunningTask(Task):
     @property
     def checkpointed(self) -> Any:
         """The newest checkpoint, of this attempt or of one before; None: there is none."""
-        return None if self._directory is None else decode(checkpoint_files.read(self._directory), "json")
+        return (
+            None
+            if self._directory is None
+            else decode(checkpoint_files.read(self._directory), "json")
+        )
 
     @property
     def checkpoint_dir(self) -> Path:
-        """A directory for what is more than a value, made when it is asked for; the next attempt finds it as it was left.
+        """A directory for what is more than a value, made when it is asked for; the next attempt
+        finds it as it was left.
 
-        On another node only if it takes no more than 1 MiB when packed. Outside of a task it goes when the process ends.
+        On another node only if it takes no more than 1 MiB when packed. Outside of a task it goes
+        when the process ends.
         """
         from pathlib import Path  # here: what a listener imports, each of its forks copies
 
@@ -186,11 +233,15 @@ class RunningTask(Task):
         path.mkdir(mode=0o700, exist_ok=True)
         return path
 
-    def track(self, iterable: Iterable[T], text: str | None = None, unit: str | None = None) -> Iterator[T]:
-        """Yield what the iterable does, and tell progress: how many are done, and of how many if it has a len()."""
+    def track(
+        self, iterable: Iterable[T], text: str | None = None, unit: str | None = None
+    ) -> Iterator[T]:
+        """Yield what the iterable does, and tell progress: how many are done, and of how many if it
+        has a len().
+        """
         try:
             total = len(iterable)  # type: ignore[arg-type]
-        except TypeError:                              # a generator: nobody knows
+        except TypeError:  # a generator: nobody knows
             total = None
         done = 0
         self.progress(done, total, unit or "", text or "")
@@ -201,10 +252,11 @@ class RunningTask(Task):
 
 
 def current_task() -> RunningTask:
-    """Return the task that this process works on: as its handler, or as a program that a task has started.
+    """Return the task that this process works on: as its handler, or as a program that a task has
+    started.
 
-    Anywhere else it is one whose id is empty and that does nothing, so that what tells progress may be used, and tested,
-    without a task.
+    Anywhere else it is one whose id is empty and that does nothing, so that what tells progress may
+    be used, and tested, without a task.
     """
     global _current
     if _current is None:
@@ -228,7 +280,7 @@ class Heeding:
         if os.getpid() == self._pid:
             self._task.ask_to_stop()
             return
-        signal.signal(number, signal.SIG_DFL)          # a child that was forked: nobody there looks
+        signal.signal(number, signal.SIG_DFL)  # a child that was forked: nobody there looks
         os.kill(os.getpid(), number)
 
 
@@ -237,7 +289,8 @@ def _heed_sigterm(task: RunningTask) -> None:
     is_main = threading.current_thread() is threading.main_thread()
     if task.id and is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, Heeding(task))
-        # In a child Python forgets what has come before it is ready: that is held back until it is none of ours.
+        # In a child Python forgets what has come before it is ready: that is held back until it is
+        # none of ours.
         os.register_at_fork(
             before=lambda: _mask(signal.SIG_BLOCK),
             after_in_parent=lambda: _mask(signal.SIG_UNBLOCK),
@@ -246,7 +299,9 @@ def _heed_sigterm(task: RunningTask) -> None:
 
 
 def _make_directory() -> str:
-    """Make a directory that is removed when this process ends, and not when one does that it has forked."""
+    """Make a directory that is removed when this process ends, and not when one does that it has
+    forked.
+    """
     import atexit
     import shutil
     import tempfile
@@ -265,7 +320,7 @@ def _leave_sigterm() -> None:
     if isinstance(signal.getsignal(signal.SIGTERM), Heeding):
         try:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        except ValueError:                             # forked by another thread, which is the main one only later
+        except ValueError:  # forked by another thread, which is the main one only later
             pass
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
@@ -279,5 +334,9 @@ def _from_environment() -> RunningTask:
     except (OSError, ValueError):
         found, fields = "", {}
     if found != task_id:
-        fields = {name: os.environ.get(f"BLUEQUE_{name.upper()}", "") for name in ("queue", "attempt")}
-    return RunningTask(task_id, {**fields, "status": "started"}, directory, max_bytes=units.max_bytes())
+        fields = {
+            name: os.environ.get(f"BLUEQUE_{name.upper()}", "") for name in ("queue", "attempt")
+        }
+    return RunningTask(
+        task_id, {**fields, "status": "started"}, directory, max_bytes=units.max_bytes()
+    )

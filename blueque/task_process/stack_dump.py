@@ -1,7 +1,10 @@
-"""Stack: where a running Python task is, all its threads, written by the C half of Python, which waits for no lock.
+"""Stack: where a running Python task is, all its threads, written by the C half of Python, which
+waits for no lock.
 
-The task process writes it into a file in memory. Its listener moves it from there to the file `stack` of the attempt, below
-a line `blueque: stack [MARK]`. It comes into the log from there, as lines that the task has not printed.
+The task process writes it into a file in memory. Its listener moves it from there to the file
+`stack` of the attempt, below
+a line `blueque: stack [MARK]`. It comes into the log from there, as lines that the task has not
+    printed.
 """
 
 from __future__ import annotations
@@ -15,10 +18,10 @@ import time
 from blueque.spool.attempt import STACK, Attempt
 from blueque.system.plain_files import open_plain
 
-NUMBER = signal.SIGRTMIN + 6                           # nobody else uses it; it ends whoever has no handler for it
+NUMBER = signal.SIGRTMIN + 6  # nobody else uses it; it ends whoever has no handler for it
 WORDS = "blueque: stack"
-DESCRIPTOR = 250                                       # that it is written to: none that the task gets when it opens a file
-PATIENCE, PACE = 0.5, 0.02                             # seconds to wait for it; between two looks whether there is more
+DESCRIPTOR = 250  # that it is written to: none that the task gets when it opens a file
+PATIENCE, PACE = 0.5, 0.02  # seconds to wait for it; between two looks whether there is more
 CANNOT = "this is no Python handler, or it is still getting ready"
 CLOSED = "the task has closed the file that it would be written to"
 _MEMORY = "blueque-stack"
@@ -26,9 +29,12 @@ _MAX_BYTES = 2**20
 
 
 def register() -> None:
-    """In the task process: have the signal write where it is. Not in what it starts: an exec takes it away."""
+    """In the task process: have the signal write where it is. Not in what it starts: an exec takes
+    it away.
+    """
     try:
-        opened = os.memfd_create(_MEMORY, os.MFD_CLOEXEC)      # on a disk it would take ten times as long
+        # on a disk it would take ten times as long
+        opened = os.memfd_create(_MEMORY, os.MFD_CLOEXEC)
         try:
             fcntl.fcntl(opened, fcntl.F_SETFL, os.O_APPEND)
             descriptor = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, DESCRIPTOR)
@@ -36,14 +42,17 @@ def register() -> None:
             os.close(opened)
         if descriptor == DESCRIPTOR:
             faulthandler.register(NUMBER, descriptor, all_threads=True, chain=False)
-        else:                                          # it is another's already
+        else:  # it is another's already
             os.close(descriptor)
-    except (OSError, RuntimeError, ValueError):        # no descriptor is left for it: the task has better things to do
+    except (OSError, RuntimeError, ValueError):
+        # no descriptor is left for it: the task has better things to do
         pass
 
 
 def show(attempt: Attempt, pid: int, pidfd: int, mark: str) -> str | None:
-    """In the listener: have the task process show where it is; return why it cannot. Raises OSError."""
+    """In the listener: have the task process show where it is; return why it cannot. Raises
+    OSError.
+    """
     if not _has_handler(pid):
         return CANNOT
     try:
@@ -61,7 +70,9 @@ def show(attempt: Attempt, pid: int, pidfd: int, mark: str) -> str | None:
 
 
 def _open_memory(pid: int) -> int:
-    """Return a descriptor of the file in memory. Raises OSError: the task may have closed it, and opened one of its own."""
+    """Return a descriptor of the file in memory. Raises OSError: the task may have closed it, and
+    opened one of its own.
+    """
     path = f"/proc/{pid}/fd/{DESCRIPTOR}"
     if not os.readlink(path).startswith(f"/memfd:{_MEMORY} "):
         raise FileNotFoundError(path)
@@ -69,7 +80,9 @@ def _open_memory(pid: int) -> int:
 
 
 def _read(memory: int) -> bytes:
-    """Return what the task process writes there, once it has written it, or nothing if it does not in time."""
+    """Return what the task process writes there, once it has written it, or nothing if it does not
+    in time.
+    """
     deadline, before = time.monotonic() + PATIENCE, 0
     while time.monotonic() < deadline:
         time.sleep(PACE)

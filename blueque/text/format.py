@@ -1,12 +1,15 @@
-"""How durations and counts are said, and how a text of somebody else is made harmless: the same in every face."""
+"""How durations and counts are said, and how a text of somebody else is made harmless: the same in
+every face.
+"""
 
 from __future__ import annotations
 
 import math
 import re
 
-MAX_LINE = 200                                         # characters of a line that a task tells of itself
-# As ECMA-48 has them: with parameters, with a text that ends by a bell or a sequence of its own, and short ones.
+MAX_LINE = 200  # characters of a line that a task tells of itself
+# As ECMA-48 has them: with parameters, with a text that ends by a bell or a sequence of its own,
+# and short ones.
 _ESCAPES = re.compile(
     "(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]?|\x1b[\\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\\\)?|\x1b[ -/]*[0-~]?"
 )
@@ -20,7 +23,9 @@ def clean(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return what a task tells of itself as it fits into a table: one line, cut, without what would control a terminal."""
+    """Return what a task tells of itself as it fits into a table: one line, cut, without what would
+    control a terminal.
+    """
     if not text.isprintable():
         text = "".join(c for c in " ".join(_ESCAPES.sub("", text).split()) if c.isprintable())
     return " ".join(text.split())[:MAX_LINE]
@@ -33,7 +38,11 @@ def span(seconds: float | None) -> str:
     if seconds < 9.95:
         return f"{max(seconds, 0.0):.1f} s"
     whole = int(seconds)
-    for size, unit, smaller_size, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+    for size, unit, smaller_size, smaller in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "m"),
+        (60, "m", 1, "s"),
+    ):
         if whole >= size:
             rest = whole % size // smaller_size
             return f"{whole // size} {unit} {rest} {smaller}" if rest else f"{whole // size} {unit}"

@@ -1,4 +1,6 @@
-"""Commands: what a person would type, as text, so that no advice is one that a shell or a program takes otherwise."""
+"""Commands: what a person would type, as text, so that no advice is one that a shell or a program
+takes otherwise.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from collections.abc import Sequence
 
 from blueque.model.lines import parse_needs
 
-_BYTES = 1 << 20                                       # an amount of this, or more, is one of bytes
+_BYTES = 1 << 20  # an amount of this, or more, is one of bytes
 _UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 Resources = Sequence[tuple[str, int]]
@@ -16,19 +18,24 @@ Resources = Sequence[tuple[str, int]]
 def serve(queue: str, resources: Resources = ()) -> str:
     """Return the command that starts a listener of the queue on a node that has these resources.
 
-    It names no handler: blueque.toml or the environment may do so, and else the listener says how to.
+    It names no handler: blueque.toml or the environment may do so, and else the listener says how
+        to.
     """
     options = "".join(f" --resource {name}={amount(number)}" for name, number in resources)
     # A name that ends in =NUMBER would be a name and its weight.
     name = f"{queue}=1" if "=" in queue else queue
-    return f"blueque-listener{options} -- {shlex.quote(name)}" if queue.startswith("-") else (
-        f"blueque-listener {shlex.quote(name)}{options}"
+    return (
+        f"blueque-listener{options} -- {shlex.quote(name)}"
+        if queue.startswith("-")
+        else (f"blueque-listener {shlex.quote(name)}{options}")
     )
 
 
 def of_queue(verb: str, queue: str, *words: str) -> str:
     """Return the command that does something to a queue."""
-    return " ".join(["blueque", verb, *(["--"] if queue.startswith("-") else []), shlex.quote(queue), *words])
+    return " ".join(
+        ["blueque", verb, *(["--"] if queue.startswith("-") else []), shlex.quote(queue), *words]
+    )
 
 
 def resume_node(host: str) -> str:
@@ -55,9 +62,15 @@ def amounts(resources: Resources) -> str:
 
 
 def words_of(text: str) -> str:
-    """Return needs, given as text of `lines.write_needs`, as `gpu=2, memory=8GiB, lock licence for 3`."""
+    """Return needs, given as text of `lines.write_needs`, as `gpu=2, memory=8GiB, lock licence for
+    3`.
+    """
     needs = parse_needs(text)
     if needs is None:
         return text
-    lock = [] if needs.lock is None else [f"lock {needs.lock}{f' for {needs.limit}' if needs.limit > 1 else ''}"]
+    lock = (
+        []
+        if needs.lock is None
+        else [f"lock {needs.lock}{f' for {needs.limit}' if needs.limit > 1 else ''}"]
+    )
     return ", ".join([*([amounts(needs.resources)] if needs.resources else []), *lock])

@@ -29,4 +29,6 @@ def as_text(content: bytes) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise InvalidInput(f"not UTF-8: byte {content[error.start]:#04x} at position {error.start}") from error
+        raise InvalidInput(
+            f"not UTF-8: byte {content[error.start]:#04x} at position {error.start}"
+        ) from error

@@ -1,6 +1,8 @@
-"""Redaction: parameters of a task, fit to be shown to whoever may look over a shoulder: without what looks like a secret.
+"""Redaction: parameters of a task, fit to be shown to whoever may look over a shoulder: without
+what looks like a secret.
 
-Nothing in Redis changes, and the task gets what was enqueued. docs/security.md, "Secrets", says where this applies.
+Nothing in Redis changes, and the task gets what was enqueued. docs/security.md, "Secrets", says
+where this applies.
 """
 
 from __future__ import annotations
@@ -16,8 +18,24 @@ Hide = Callable[[Any], Any]
 
 # Words in names, which apiKey, API_KEY and api-key have in common.
 _WORDS = {
-    "password", "passwords", "passwd", "pwd", "passphrase", "secret", "secrets", "token", "apikey", "credential",
-    "credentials", "authorization", "cookie", "cookies", "accesskey", "privatekey", "secretkey", "apikeys",
+    "password",
+    "passwords",
+    "passwd",
+    "pwd",
+    "passphrase",
+    "secret",
+    "secrets",
+    "token",
+    "apikey",
+    "credential",
+    "credentials",
+    "authorization",
+    "cookie",
+    "cookies",
+    "accesskey",
+    "privatekey",
+    "secretkey",
+    "apikeys",
 }
 # What a word ends with that is written together, as in PGPASSWORD and clientsecret.
 _ENDS = ("password", "passwd", "passphrase", "secret", "token", "apikey")
@@ -27,7 +45,8 @@ _IN_URL = re.compile(r"""(://[^\s/:@"'<>]*):[^\s/"'<>]+@""")
 
 
 def hider(patterns: Sequence[str] = ()) -> Hide:
-    """Return what replaces the secrets in a value, or in text that is JSON, by HIDDEN; all of one that is nested too deeply.
+    """Return what replaces the secrets in a value, or in text that is JSON, by HIDDEN; all of one
+    that is nested too deeply.
 
     patterns: of more names whose values are secret, as `*_url`; upper and lower case are the same.
     """
@@ -38,9 +57,14 @@ def hider(patterns: Sequence[str] = ()) -> Hide:
             return False
         if any(fnmatchcase(name.lower(), pattern) for pattern in wanted):
             return True
-        words = [word for part in _BETWEEN_WORDS.split(name) if (word := part.lower().strip("0123456789"))]
+        words = [
+            word
+            for part in _BETWEEN_WORDS.split(name)
+            if (word := part.lower().strip("0123456789"))
+        ]
         found = [
-            n for n, word in enumerate(words)
+            n
+            for n, word in enumerate(words)
             if word in _WORDS or word.endswith(_ENDS) or tuple(words[n - 1 : n + 1]) in _PAIRS
         ]
         # A number is one only under a name that ends so: a token_count is none.
@@ -48,7 +72,10 @@ def hider(patterns: Sequence[str] = ()) -> Hide:
 
     def hide(value: Any) -> Any:
         if isinstance(value, dict):
-            return {name: HIDDEN if is_secret(str(name), one) else hide(one) for name, one in value.items()}
+            return {
+                name: HIDDEN if is_secret(str(name), one) else hide(one)
+                for name, one in value.items()
+            }
         if isinstance(value, list):
             return [hide(one) for one in value]
         return _in_text(value, hide) if isinstance(value, str) else value
@@ -68,14 +95,16 @@ def reveal(value: Any) -> Any:
 
 
 def _in_text(text: str, hide: Hide) -> str:
-    """Return the text with the secrets hidden that stand in it as JSON, or in a URL; the same text if there are none."""
+    """Return the text with the secrets hidden that stand in it as JSON, or in a URL; the same text
+    if there are none.
+    """
     if text.lstrip().startswith(("{", "[", '"')):
         try:
             value = json.loads(text)
             hidden = hide(value)
             return text if hidden == value else json.dumps(hidden, ensure_ascii=False)
-        except json.JSONDecodeError:                   # it only looks like JSON
+        except json.JSONDecodeError:  # it only looks like JSON
             pass
-        except ValueError:                             # a number in it is too long for Python
+        except ValueError:  # a number in it is too long for Python
             return HIDDEN
     return _IN_URL.sub(rf"\1:{HIDDEN}@", text)

@@ -60,7 +60,10 @@ def requeue(redis, task: str) -> None:
 
 def test_finished_tasks_go_into_files_by_queue_and_day_and_out_of_redis(url, cli, shelf):
     ids = fill(cli, 40)
-    cli.hset(keys.task("p"), mapping={"status": "pending", "queue": QUEUE, "parameters": "p", "created": "1"})
+    cli.hset(
+        keys.task("p"),
+        mapping={"status": "pending", "queue": QUEUE, "parameters": "p", "created": "1"},
+    )
     cli.lpush(keys.pending(QUEUE), "p")
 
     done = run(url, shelf)
@@ -79,12 +82,24 @@ def test_a_row_of_the_archive_holds_all_of_a_task(url, cli, shelf):
 
     (row,) = archives.read(shelf).to_pylist()
     fields = finished(0)
-    assert {name: row[name] for name in ("task_id", "queue", "status", "parameters", "result", "attempts", "day")} == {
-        "task_id": "task-00000", "queue": QUEUE, "status": "complete", "parameters": "p0", "result": "r" * 50, "attempts": 1,
+    assert {
+        name: row[name]
+        for name in ("task_id", "queue", "status", "parameters", "result", "attempts", "day")
+    } == {
+        "task_id": "task-00000",
+        "queue": QUEUE,
+        "status": "complete",
+        "parameters": "p0",
+        "result": "r" * 50,
+        "attempts": 1,
         "day": date(2024, 10, 4),
     }
     assert row["finished"] == datetime.fromtimestamp(NOON, UTC)
-    assert json.loads(row["other"]) == {"token": fields["token"], "finished_by": fields["finished_by"], "foreign": "text"}
+    assert json.loads(row["other"]) == {
+        "token": fields["token"],
+        "finished_by": fields["finished_by"],
+        "foreign": "text",
+    }
     assert [*row] == [*DEFAULT_FIELDS[:-1], "other", "day"]
 
 
@@ -124,9 +139,13 @@ def test_a_limit_is_kept_and_the_oldest_go_first(url, cli, shelf):
 
 def test_foreign_and_doubled_entries_stay_or_are_archived_once(url, cli, shelf):
     ids = fill(cli, 12)
-    cli.rpush(keys.complete(QUEUE), "gone", "task-00000", "task-00002", "of another queue", "text")    # 2 has failed
+    # 2 has failed
+    cli.rpush(keys.complete(QUEUE), "gone", "task-00000", "task-00002", "of another queue", "text")
     cli.lpush(keys.complete(QUEUE), "task-00000", "task-00001")
-    cli.hset(keys.task("of another queue"), mapping={"status": "complete", "queue": "other", "updated": "5"})
+    cli.hset(
+        keys.task("of another queue"),
+        mapping={"status": "complete", "queue": "other", "updated": "5"},
+    )
     cli.set(keys.task("text"), "no hash")
     cli.hset(keys.task("runs"), mapping={**finished(0), "status": "started"})
     cli.lpush(keys.complete(QUEUE), "runs")
@@ -151,7 +170,9 @@ def test_a_key_goes_on_counting_after_its_task_is_archived(url, client, cli, she
     assert not queue.enqueue("p", key="k", keep="2d").is_new
 
 
-def test_what_was_put_in_line_again_since_stays_and_is_archived_anew_when_it_ends(url, cli, redis, shelf, monkeypatch):
+def test_what_was_put_in_line_again_since_stays_and_is_archived_anew_when_it_ends(
+    url, cli, redis, shelf, monkeypatch
+):
     ids = fill(cli, 12)
     delete = steps.delete
 
@@ -193,10 +214,15 @@ def test_any_reader_of_hive_partitions_reads_it(url, cli, shelf):
     ids = fill(cli, 40)
     run(url, shelf)
 
-    table = ds.dataset(str(shelf), partitioning="hive").to_table(columns=["task_id", "queue", "day"])
+    table = ds.dataset(str(shelf), partitioning="hive").to_table(
+        columns=["task_id", "queue", "day"]
+    )
 
     assert sorted(table["task_id"].to_pylist()) == ids
-    assert {*table["queue"].to_pylist()} == {QUEUE} and {*table["day"].to_pylist()} == {"2024-10-04", "2024-10-05"}
+    assert {*table["queue"].to_pylist()} == {QUEUE} and {*table["day"].to_pylist()} == {
+        "2024-10-04",
+        "2024-10-05",
+    }
 
 
 def test_days_in_any_order_are_written_to_few_files_at_a_time(url, cli, shelf):
@@ -209,7 +235,8 @@ def test_days_in_any_order_are_written_to_few_files_at_a_time(url, cli, shelf):
 
     require_exact(cli, shelf, ids)
     days = [file.day for file in layout.open_(shelf).files()]
-    assert len({*days}) == 30 < len(days)              # of those that are not written to for a while another is begun
+    # of those that are not written to for a while another is begun
+    assert len({*days}) == 30 < len(days)
     table = archives.read(shelf, fields=["finished", "day"]).to_pylist()
     assert all(row["finished"].date() == row["day"] for row in table)
 
@@ -232,8 +259,13 @@ def test_an_empty_queue_leaves_an_empty_archive(url, cli, shelf):
 # Killed, and slow
 
 POINTS_OF_AN_ARCHIVE = 168
-# All of them in bin/soak, some of them else: the order of the points changes little, and each kind has many.
-EVERY = range(POINTS_OF_AN_ARCHIVE) if os.environ.get("BLUEQUE_SOAK") else range(3, POINTS_OF_AN_ARCHIVE, 6)
+# All of them in bin/soak, some of them else: the order of the points changes little, and each kind
+# has many.
+EVERY = (
+    range(POINTS_OF_AN_ARCHIVE)
+    if os.environ.get("BLUEQUE_SOAK")
+    else range(3, POINTS_OF_AN_ARCHIVE, 6)
+)
 
 
 def naive(url: str, directory: Path, between: Callable[[], object] = lambda: None) -> None:
@@ -251,22 +283,29 @@ def naive(url: str, directory: Path, between: Callable[[], object] = lambda: Non
     for piece in pieces:
         for batch in client.read(piece, ["task_id", "listed_as"]):
             for task, status in zip(*[column.to_pylist() for column in batch.columns], strict=True):
-                client._redis.read(("DEL", keys.task(task)), ("LREM", LISTS[status](QUEUE), 1, task))
+                client._redis.read(
+                    ("DEL", keys.task(task)), ("LREM", LISTS[status](QUEUE), 1, task)
+                )
 
 
 def test_a_naive_archive_loses_and_doubles(url, cli, redis, shelf):
     ids = fill(cli, 30)
-    assert in_child(lambda: naive(url, shelf, lambda: os.kill(os.getpid(), signal.SIGKILL))) == signal.SIGKILL
+    assert (
+        in_child(lambda: naive(url, shelf, lambda: os.kill(os.getpid(), signal.SIGKILL)))
+        == signal.SIGKILL
+    )
 
     naive(url, shelf, lambda: requeue(redis, "task-00002"))
 
-    assert archived(shelf) == dict.fromkeys(ids, 2)                 # each is there twice
+    assert archived(shelf) == dict.fromkeys(ids, 2)  # each is there twice
     assert cli.lrange(keys.pending(QUEUE), 0, -1) == ["task-00002"]
-    assert not cli.exists(keys.task("task-00002"))                  # and this one will never run
+    assert not cli.exists(keys.task("task-00002"))  # and this one will never run
 
 
 @pytest.mark.parametrize("at", EVERY)
-def test_killed_at_any_point_and_run_again_it_loses_and_doubles_nothing(at, url, cli, shelf, quick_disk):
+def test_killed_at_any_point_and_run_again_it_loses_and_doubles_nothing(
+    at, url, cli, shelf, quick_disk
+):
     ids = fill(cli, 30)
 
     def die() -> None:
@@ -294,7 +333,9 @@ def test_killed_again_and_again_it_comes_to_its_end(url, cli, shelf, quick_disk)
 
 
 @pytest.mark.parametrize("at", EVERY)
-def test_one_that_is_slow_and_taken_for_dead_at_any_point_does_no_harm(at, url, cli, redis, shelf, quick_disk):
+def test_one_that_is_slow_and_taken_for_dead_at_any_point_does_no_harm(
+    at, url, cli, redis, shelf, quick_disk
+):
     ids = fill(cli, 30)
     is_there, may_go_on = threading.Event(), threading.Event()
     failures: list[BaseException] = []
@@ -370,7 +411,9 @@ def test_one_that_failed_leaves_its_batch_to_the_next_at_once(url, cli, shelf):
 
     with pytest.raises(ArchiveRefused, match="No space left"):
         run(url, shelf, engine=write)
-    assert cli.hget(keys.archive(QUEUE), "state") == "claimed" and not cli.hexists(keys.archive(QUEUE), "writer")
+    assert cli.hget(keys.archive(QUEUE), "state") == "claimed" and not cli.hexists(
+        keys.archive(QUEUE), "writer"
+    )
 
     done = run(url, shelf)
     assert len(done.resumed) == 1
@@ -381,13 +424,16 @@ def test_one_that_was_taken_for_dead_and_fails_blames_nobody_else(url, cli, redi
     ids = fill(cli, 30)
 
     def write(redis, work) -> None:
-        if caplog.records:                             # of the second batch
+        if caplog.records:  # of the second batch
             archives.run.write(redis, work)
             return
         (writer,) = cli.hmget(keys.archive(QUEUE), "writer")
         protocol.claim_batch(redis, QUEUE, "b", "another", {}, {}, 9.0, over=writer)
         protocol.leave_batch(redis, QUEUE, work.batch, "another")
-        raise ArchiveRefused(work.staging, "is not there on node-7: driver and workers need the archive by the same path")
+        raise ArchiveRefused(
+            work.staging,
+            "is not there on node-7: driver and workers need the archive by the same path",
+        )
 
     with caplog.at_level("WARNING", "blueque"):
         run(url, shelf, engine=write)
@@ -443,7 +489,9 @@ def test_a_batch_is_finished_in_its_own_archive_only(url, cli, shelf, tmp_path, 
     assert not (tmp_path / "other" / ESCAPED).exists()
 
 
-def test_files_that_were_removed_are_missed_before_anything_is_deleted(url, cli, shelf, monkeypatch):
+def test_files_that_were_removed_are_missed_before_anything_is_deleted(
+    url, cli, shelf, monkeypatch
+):
     fill(cli, 5)
     monkeypatch.setattr(steps, "delete", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -457,20 +505,35 @@ def test_files_that_were_removed_are_missed_before_anything_is_deleted(url, cli,
     assert cli.exists(keys.task("task-00000"))
 
 
-@pytest.mark.parametrize(("options", "words"), [
-    ({"statuses": "pending"}, "'pending'"), ({"older_than": "soon"}, "soon"), ({"older_than": -1}, "older_than"),
-    ({"limit": 0}, "limit"), ({"batch": 0}, "batch"),
-])
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"statuses": "pending"}, "'pending'"),
+        ({"older_than": "soon"}, "soon"),
+        ({"older_than": -1}, "older_than"),
+        ({"limit": 0}, "limit"),
+        ({"batch": 0}, "batch"),
+    ],
+)
 def test_what_makes_no_sense_is_refused_and_makes_no_directory(url, shelf, options, words):
     with pytest.raises(InvalidInput, match=words):
         run(url, shelf, **options)
     assert not shelf.exists()
 
 
-@pytest.mark.parametrize(("place", "words"), [
-    ("file", "is no directory"), ("s3://bucket/a", "s3: is not supported"), ("s3a://bucket/a", "s3a:"), ("dbfs:/x", "dbfs:"),
-    ("abfss:x", "abfss:"), ("gs:/x", "gs:"), ("file:///x", "file:"), ("\0", "null"),
-])
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("file", "is no directory"),
+        ("s3://bucket/a", "s3: is not supported"),
+        ("s3a://bucket/a", "s3a:"),
+        ("dbfs:/x", "dbfs:"),
+        ("abfss:x", "abfss:"),
+        ("gs:/x", "gs:"),
+        ("file:///x", "file:"),
+        ("\0", "null"),
+    ],
+)
 def test_a_place_that_cannot_be_an_archive_is_refused(url, tmp_path, monkeypatch, place, words):
     monkeypatch.chdir(tmp_path)
     Path("file").touch()

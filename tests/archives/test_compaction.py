@@ -1,4 +1,6 @@
-"""Compaction: few files of many, each row once for who reads the archive, at every moment and whoever dies."""
+"""Compaction: few files of many, each row once for who reads the archive, at every moment and
+whoever dies.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,24 @@ from blueque.model import keys
 from blueque.tables import arrow
 
 CALLS = [
-    (compaction, "merge"), (compaction, "commit"), (compaction, "_apply"), (compaction, "_clear"), (compaction, "_count"),
-    (durable, "sync"), (durable, "move"), (durable, "remove"), (durable, "write_json"), (os, "unlink"), (os, "rename"),
+    (compaction, "merge"),
+    (compaction, "commit"),
+    (compaction, "_apply"),
+    (compaction, "_clear"),
+    (compaction, "_count"),
+    (durable, "sync"),
+    (durable, "move"),
+    (durable, "remove"),
+    (durable, "write_json"),
+    (os, "unlink"),
+    (os, "rename"),
 ]
 POINTS_OF_A_COMPACTION = 94
-EVERY = range(POINTS_OF_A_COMPACTION) if os.environ.get("BLUEQUE_SOAK") else range(1, POINTS_OF_A_COMPACTION, 3)
+EVERY = (
+    range(POINTS_OF_A_COMPACTION)
+    if os.environ.get("BLUEQUE_SOAK")
+    else range(1, POINTS_OF_A_COMPACTION, 3)
+)
 
 
 @pytest.fixture
@@ -37,7 +52,9 @@ def shelf(tmp_path: Path) -> Path:
     for day in range(2):
         for number in range(5):
             ids = [f"{day}-{number}-{row}" for row in range(10)]
-            files = parquet.Files(str(tmp_path / "archive" / layout.partition("queue", QUEUE)), f"{day}{number}-")
+            files = parquet.Files(
+                str(tmp_path / "archive" / layout.partition("queue", QUEUE)), f"{day}{number}-"
+            )
             files.write(rows(ids, NOON + 86400 * day))
             files.close()
     assert len([*place.files()]) == 10
@@ -51,7 +68,9 @@ def quick_disk(monkeypatch) -> None:
 
 def rows(ids: list[str], at: float) -> pa.RecordBatch:
     columns = {name: [None] * len(ids) for name in picking.FILE_FIELDS} | {
-        "task_id": ids, "status": ["complete"] * len(ids), "finished": [round(at * 1e6)] * len(ids),
+        "task_id": ids,
+        "status": ["complete"] * len(ids),
+        "finished": [round(at * 1e6)] * len(ids),
         "parameters": [f"p of {task}" for task in ids],
     }
     return pa.RecordBatch.from_pydict(columns, schema=arrow.schema(picking.FILE_FIELDS))
@@ -61,7 +80,9 @@ def files(shelf: Path) -> list[str]:
     return [os.path.basename(file.path) for file in layout.open_(shelf).files()]
 
 
-ALL = Counter(f"{day}-{number}-{row}" for day in range(2) for number in range(5) for row in range(10))
+ALL = Counter(
+    f"{day}-{number}-{row}" for day in range(2) for number in range(5) for row in range(10)
+)
 
 
 def test_the_files_of_a_day_become_one_with_all_their_rows(shelf):
@@ -155,7 +176,8 @@ def test_a_look_at_the_files_is_taken_again_if_a_compaction_has_come_in_between(
     pending = compaction.pending
 
     def die() -> None:
-        with Points(kill_at(2), calls=[(durable, "remove")]):      # the new file is there, and so are the old ones
+        # the new file is there, and so are the old ones
+        with Points(kill_at(2), calls=[(durable, "remove")]):
             archives.compact(shelf, min_files=2)
 
     def pending_then_compacted(directory):
@@ -249,8 +271,13 @@ def test_an_interrupted_batch_is_finished_although_its_day_was_compacted(url, cl
 def test_files_of_another_engine_are_read_and_merged(shelf):
     """Other order of columns, other units of time, a column that is missing."""
     folder = shelf / layout.partition("queue", QUEUE) / "day=2024-10-04"
-    table = pa.table({"finished": pa.array([1_728_000_000_000_000_000], pa.timestamp("ns")), "task_id": ["x"],
-                      "attempts": pa.array([2], pa.int64())})
+    table = pa.table(
+        {
+            "finished": pa.array([1_728_000_000_000_000_000], pa.timestamp("ns")),
+            "task_id": ["x"],
+            "attempts": pa.array([2], pa.int64()),
+        }
+    )
     pq.write_table(table, folder / "part-0.parquet", use_deprecated_int96_timestamps=True)
     wanted = Counter([*ALL, "x"])
 
@@ -258,7 +285,11 @@ def test_files_of_another_engine_are_read_and_merged(shelf):
     archives.compact(shelf, min_files=2)
     assert archived(shelf) == wanted
     (row,) = [row for row in archives.read(shelf).to_pylist() if row["task_id"] == "x"]
-    assert (row["attempts"], row["finished"].timestamp(), row["status"]) == (2, 1_728_000_000.0, None)
+    assert (row["attempts"], row["finished"].timestamp(), row["status"]) == (
+        2,
+        1_728_000_000.0,
+        None,
+    )
 
 
 def test_a_file_that_is_none_of_ours_is_named_and_nothing_is_changed(shelf):
@@ -270,9 +301,14 @@ def test_a_file_that_is_none_of_ours_is_named_and_nothing_is_changed(shelf):
     assert len(files(shelf)) == 11
 
 
-@pytest.mark.parametrize(("options", "error"), [
-    ({"min_files": 1}, InvalidInput), ({"target": 0}, InvalidInput), ({"directory": "nowhere"}, ArchiveRefused),
-])
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"min_files": 1}, InvalidInput),
+        ({"target": 0}, InvalidInput),
+        ({"directory": "nowhere"}, ArchiveRefused),
+    ],
+)
 def test_what_makes_no_sense_is_refused(shelf, options, error):
     with pytest.raises(error):
         functools.partial(archives.compact, **{"directory": shelf, **options})()

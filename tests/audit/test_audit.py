@@ -1,4 +1,6 @@
-"""The audit: a clean Redis has no finding, each damage exactly its own, and each repair leaves a clean Redis."""
+"""The audit: a clean Redis has no finding, each damage exactly its own, and each repair leaves a
+clean Redis.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ from blueque.protocol.staging import Chunk
 
 Q = 'films "à la carte" \\ [1]'
 NODE, OTHER, DEAD, GHOST = "a host_7", "b.example.com_8", "a host_6", "ghost_5"
-G, GPU, BARE = "gpus", "gpu_1", "bare"                 # a queue with lines, its listener, and one that nobody listens to
+# a queue with lines, its listener, and one that nobody listens to
+G, GPU, BARE = "gpus", "gpu_1", "bare"
 LOCK, HEAVY = "a_b %", "0,gpu=1,lock:licence=2"
 
 
@@ -39,7 +42,9 @@ def chunk(run: str, name: str, *its: str) -> Chunk:
 
 
 class House:
-    """A queue with a task in each status, two listeners that live and one that is dead and holds a started task."""
+    """A queue with a task in each status, two listeners that live and one that is dead and holds a
+    started task.
+    """
 
     def __init__(self, redis: Any, cli: Any) -> None:
         self.redis, self.cli = redis, cli
@@ -59,7 +64,9 @@ class House:
         self._add_runs()
 
     def _add_runs(self) -> None:
-        """A run of which something is staged, one that is decided and not published, and one with keys."""
+        """A run of which something is staged, one that is decided and not published, and one with
+        keys.
+        """
         redis = self.redis
         protocol.open_run(redis, Q, "staged", "staged", None, 60, 1.0)
         protocol.stage(redis, chunk("staged", "c1", "staged-1", "staged-2"))
@@ -72,7 +79,9 @@ class House:
         protocol.open_run(redis, Q, "idle_1", "keyed", 2, 60, 1.0)
 
     def _add_lines(self) -> None:
-        """A queue with a limit, in which one task holds a lock and others wait for theirs, or have a priority."""
+        """A queue with a limit, in which one task holds a lock and others wait for theirs, or have
+        a priority.
+        """
         redis, needs = self.redis, write_needs({}, LOCK, 1)
         protocol.set_max_concurrency(redis, G, 3)
         protocol.register(redis, G, GPU, "i", {"resources": "gpu=2,memory=8"}, 2.0)
@@ -117,8 +126,16 @@ class Damage(NamedTuple):
 KEYED = "00000000-0000-4000-8000-00000a0d225c"
 T = keys.task
 P, Z, S, C, F, X, L, N, W = (
-    name(Q) for name in (
-        keys.pending, keys.scheduled, keys.started, keys.complete, keys.failed, keys.cancelled, keys.listeners, keys.nodes,
+    name(Q)
+    for name in (
+        keys.pending,
+        keys.scheduled,
+        keys.started,
+        keys.complete,
+        keys.failed,
+        keys.cancelled,
+        keys.listeners,
+        keys.nodes,
         keys.wake,
     )
 )
@@ -132,201 +149,790 @@ def both(*actions: Callable[[Any], object]) -> Callable[[Any], object]:
 
 
 DAMAGES = [
-    Damage("an id in line without a task", lambda cli: cli.lpush(P, "nobody"), "no_hash", P, "nobody"),
-    Damage("an id scheduled without a task", lambda cli: cli.zadd(Z, {"nobody": 1}), "no_hash", Z, "nobody"),
+    Damage(
+        "an id in line without a task", lambda cli: cli.lpush(P, "nobody"), "no_hash", P, "nobody"
+    ),
+    Damage(
+        "an id scheduled without a task",
+        lambda cli: cli.zadd(Z, {"nobody": 1}),
+        "no_hash",
+        Z,
+        "nobody",
+    ),
     Damage("an id held without a task", lambda cli: cli.lpush(R, "nobody"), "no_hash", R, "nobody"),
-    Damage("an id held by a ghost without a task", lambda cli: cli.lpush(keys.reserved(Q, GHOST), "nobody"), "no_hash",
-           keys.reserved(Q, GHOST), "nobody"),
-    Damage("an id complete without a task", lambda cli: cli.lpush(C, "nobody"), "no_hash", C, "nobody"),
-    Damage("an id failed without a task", lambda cli: cli.lpush(F, "nobody"), "no_hash", F, "nobody"),
-    Damage("an id cancelled without a task", lambda cli: cli.lpush(X, "nobody"), "no_hash", X, "nobody"),
-    Damage("a task deleted by 1.0.0", both(
-               lambda cli: cli.delete(*keys.belongings("complete")), lambda cli: cli.lrem(C, 1, "complete")),
-           "no_hash", INDEX, "complete"),
-    Damage("the history of a task that is gone", lambda cli: cli.rpush(keys.history("nobody"), "{}"), "left_behind",
-           keys.history("nobody"), "nobody"),
-    Damage("a log of a task that is gone", lambda cli: cli.xadd(keys.log("nobody"), {"line": "1"}), "left_behind",
-           keys.log("nobody"), "nobody"),
-    Damage("a history that is a string", both(lambda cli: cli.delete(keys.history("complete")),
-           lambda cli: cli.set(keys.history("complete"), "x")), "wrong_type", keys.history("complete"), None, False),
-    Damage("statistics that are a string", lambda cli: cli.set(keys.stats(Q, "2026-11-22"), "x"), "wrong_type",
-           keys.stats(Q, "2026-11-22"), None, False),
-    Damage("a member started without a task", lambda cli: cli.sadd(S, f"{NODE} 1 nobody"), "no_hash", S, "nobody"),
-    Damage("a member started of another pid", lambda cli: cli.sadd(S, f"{NODE} 1 started"), "misplaced", S, "started"),
-    Damage("a member started of another node", lambda cli: cli.sadd(S, f"{OTHER} 99 started"), "misplaced", S, "started"),
-    Damage("a member started of a finished task", lambda cli: cli.sadd(S, f"{NODE} 99 complete"), "misplaced", S,
-           "complete"),
-    Damage("a finished task in line", lambda cli: cli.lpush(P, "complete"), "misplaced", P, "complete"),
-    Damage("a started task in line", lambda cli: cli.lpush(P, "started"), "misplaced", P, "started"),
-    Damage("a scheduled task in line", lambda cli: cli.lpush(P, "scheduled"), "misplaced", P, "scheduled"),
-    Damage("a pending task scheduled", lambda cli: cli.zadd(Z, {"pending": 1}), "misplaced", Z, "pending"),
-    Damage("a complete task failed", lambda cli: cli.lpush(F, "complete"), "misplaced", F, "complete"),
+    Damage(
+        "an id held by a ghost without a task",
+        lambda cli: cli.lpush(keys.reserved(Q, GHOST), "nobody"),
+        "no_hash",
+        keys.reserved(Q, GHOST),
+        "nobody",
+    ),
+    Damage(
+        "an id complete without a task", lambda cli: cli.lpush(C, "nobody"), "no_hash", C, "nobody"
+    ),
+    Damage(
+        "an id failed without a task", lambda cli: cli.lpush(F, "nobody"), "no_hash", F, "nobody"
+    ),
+    Damage(
+        "an id cancelled without a task", lambda cli: cli.lpush(X, "nobody"), "no_hash", X, "nobody"
+    ),
+    Damage(
+        "a task deleted by 1.0.0",
+        both(
+            lambda cli: cli.delete(*keys.belongings("complete")),
+            lambda cli: cli.lrem(C, 1, "complete"),
+        ),
+        "no_hash",
+        INDEX,
+        "complete",
+    ),
+    Damage(
+        "the history of a task that is gone",
+        lambda cli: cli.rpush(keys.history("nobody"), "{}"),
+        "left_behind",
+        keys.history("nobody"),
+        "nobody",
+    ),
+    Damage(
+        "a log of a task that is gone",
+        lambda cli: cli.xadd(keys.log("nobody"), {"line": "1"}),
+        "left_behind",
+        keys.log("nobody"),
+        "nobody",
+    ),
+    Damage(
+        "a history that is a string",
+        both(
+            lambda cli: cli.delete(keys.history("complete")),
+            lambda cli: cli.set(keys.history("complete"), "x"),
+        ),
+        "wrong_type",
+        keys.history("complete"),
+        None,
+        False,
+    ),
+    Damage(
+        "statistics that are a string",
+        lambda cli: cli.set(keys.stats(Q, "2026-11-22"), "x"),
+        "wrong_type",
+        keys.stats(Q, "2026-11-22"),
+        None,
+        False,
+    ),
+    Damage(
+        "a member started without a task",
+        lambda cli: cli.sadd(S, f"{NODE} 1 nobody"),
+        "no_hash",
+        S,
+        "nobody",
+    ),
+    Damage(
+        "a member started of another pid",
+        lambda cli: cli.sadd(S, f"{NODE} 1 started"),
+        "misplaced",
+        S,
+        "started",
+    ),
+    Damage(
+        "a member started of another node",
+        lambda cli: cli.sadd(S, f"{OTHER} 99 started"),
+        "misplaced",
+        S,
+        "started",
+    ),
+    Damage(
+        "a member started of a finished task",
+        lambda cli: cli.sadd(S, f"{NODE} 99 complete"),
+        "misplaced",
+        S,
+        "complete",
+    ),
+    Damage(
+        "a finished task in line", lambda cli: cli.lpush(P, "complete"), "misplaced", P, "complete"
+    ),
+    Damage(
+        "a started task in line", lambda cli: cli.lpush(P, "started"), "misplaced", P, "started"
+    ),
+    Damage(
+        "a scheduled task in line",
+        lambda cli: cli.lpush(P, "scheduled"),
+        "misplaced",
+        P,
+        "scheduled",
+    ),
+    Damage(
+        "a pending task scheduled",
+        lambda cli: cli.zadd(Z, {"pending": 1}),
+        "misplaced",
+        Z,
+        "pending",
+    ),
+    Damage(
+        "a complete task failed", lambda cli: cli.lpush(F, "complete"), "misplaced", F, "complete"
+    ),
     Damage("a failed task cancelled", lambda cli: cli.lpush(X, "failed"), "misplaced", X, "failed"),
-    Damage("a pending task complete", lambda cli: cli.lpush(C, "pending"), "misplaced", C, "pending"),
-    Damage("a complete task held", lambda cli: cli.lpush(R, "complete"), "misplaced", R, "complete"),
-    Damage("a started task held by another", lambda cli: cli.lpush(keys.reserved(Q, OTHER), "started"), "misplaced",
-           keys.reserved(Q, OTHER), "started"),
-    Damage("a pending task in line and held", lambda cli: cli.lpush(R, "pending"), "misplaced", R, "pending"),
-    Damage("a task in the line of another queue", both(lambda cli: cli.lpush(keys.pending("other"), "pending"),
-                                                      lambda cli: cli.zadd(keys.QUEUES, {"other": 0})),
-           "misplaced", keys.pending("other"), "pending"),
-    Damage("a task in the index of another queue", both(lambda cli: cli.zadd(keys.tasks("other"), {"pending": 0}),
-                                                       lambda cli: cli.zadd(keys.QUEUES, {"other": 0})),
-           "misplaced", keys.tasks("other"), "pending"),
+    Damage(
+        "a pending task complete", lambda cli: cli.lpush(C, "pending"), "misplaced", C, "pending"
+    ),
+    Damage(
+        "a complete task held", lambda cli: cli.lpush(R, "complete"), "misplaced", R, "complete"
+    ),
+    Damage(
+        "a started task held by another",
+        lambda cli: cli.lpush(keys.reserved(Q, OTHER), "started"),
+        "misplaced",
+        keys.reserved(Q, OTHER),
+        "started",
+    ),
+    Damage(
+        "a pending task in line and held",
+        lambda cli: cli.lpush(R, "pending"),
+        "misplaced",
+        R,
+        "pending",
+    ),
+    Damage(
+        "a task in the line of another queue",
+        both(
+            lambda cli: cli.lpush(keys.pending("other"), "pending"),
+            lambda cli: cli.zadd(keys.QUEUES, {"other": 0}),
+        ),
+        "misplaced",
+        keys.pending("other"),
+        "pending",
+    ),
+    Damage(
+        "a task in the index of another queue",
+        both(
+            lambda cli: cli.zadd(keys.tasks("other"), {"pending": 0}),
+            lambda cli: cli.zadd(keys.QUEUES, {"other": 0}),
+        ),
+        "misplaced",
+        keys.tasks("other"),
+        "pending",
+    ),
     Damage("a task twice in line", lambda cli: cli.lpush(P, "pending"), "double", P, "pending"),
     Damage("a task completed twice", lambda cli: cli.lpush(C, "complete"), "double", C, "complete"),
     Damage("a task held twice", lambda cli: cli.lpush(R, "started"), "double", R, "started"),
-    Damage("a pending task nowhere", lambda cli: cli.lrem(P, 1, "pending"), "missing", P, "pending"),
-    Damage("a scheduled task nowhere", lambda cli: cli.zrem(Z, "scheduled"), "missing", Z, "scheduled"),
-    Damage("a complete task nowhere", lambda cli: cli.lrem(C, 1, "complete"), "missing", C, "complete"),
+    Damage(
+        "a pending task nowhere", lambda cli: cli.lrem(P, 1, "pending"), "missing", P, "pending"
+    ),
+    Damage(
+        "a scheduled task nowhere", lambda cli: cli.zrem(Z, "scheduled"), "missing", Z, "scheduled"
+    ),
+    Damage(
+        "a complete task nowhere", lambda cli: cli.lrem(C, 1, "complete"), "missing", C, "complete"
+    ),
     Damage("a failed task nowhere", lambda cli: cli.lrem(F, 1, "failed"), "missing", F, "failed"),
-    Damage("a cancelled task nowhere", lambda cli: cli.lrem(X, 1, "cancelled"), "missing", X, "cancelled"),
-    Damage("a reserved task that nobody holds", lambda cli: cli.lrem(R, 1, "reserved"), "missing", R, "reserved"),
-    Damage("a started task that nobody holds", lambda cli: cli.lrem(R, 1, "started"), "missing", R, "started"),
-    Damage("a started task that is not in the set", lambda cli: cli.srem(S, f"{NODE} 99 started"), "missing", S, "started"),
-    Damage("a task that is not in the index", lambda cli: cli.zrem(INDEX, "failed"), "missing", INDEX, "failed"),
-    Damage("a task popped and not reserved", lambda cli: cli.lmove(P, R, "RIGHT", "LEFT"), "popped", R, "pending", False),
-    Damage("a task popped by a dead listener", lambda cli: cli.lmove(P, keys.reserved(Q, DEAD), "RIGHT", "LEFT"), "held",
-           keys.reserved(Q, DEAD), "pending"),
-    Damage("a task popped by a ghost", lambda cli: cli.lmove(P, keys.reserved(Q, GHOST), "RIGHT", "LEFT"), "held",
-           keys.reserved(Q, GHOST), "pending"),
-    Damage("a task reserved by a ghost", both(lambda cli: cli.lmove(R, keys.reserved(Q, GHOST), "LEFT", "LEFT"),
-                                             lambda cli: cli.hset(T("reserved"), "node", GHOST)),
-           "held", keys.reserved(Q, GHOST), "reserved"),
-    Damage("a task reserved by a dead listener", both(lambda cli: cli.lmove(R, keys.reserved(Q, DEAD), "LEFT", "LEFT"),
-                                                     lambda cli: cli.hset(T("reserved"), "node", DEAD)),
-           "held", keys.reserved(Q, DEAD), "reserved"),
-    Damage("a task that a dead 1.0.0 listener has claimed", both(
-        lambda cli: cli.lmove(R, keys.reserved(Q, DEAD), "LEFT", "LEFT"),
-        lambda cli: cli.hset(T("reserved"), mapping={"node": DEAD, "reclaimed_node": GHOST})),
-        "held", keys.reserved(Q, DEAD), "reserved", False),
-    Damage("a task started by a ghost", both(
-        lambda cli: cli.lmove(keys.reserved(Q, DEAD), keys.reserved(Q, GHOST), "LEFT", "LEFT"),
-        lambda cli: cli.srem(S, f"{DEAD} 99 adrift"), lambda cli: cli.sadd(S, f"{GHOST} 99 adrift"),
-        lambda cli: cli.hset(T("adrift"), "node", GHOST), lambda cli: cli.delete(keys.listener(Q, DEAD)),
-        lambda cli: cli.zrem(N, DEAD)),
-        "held", keys.reserved(Q, GHOST), "adrift", False),
-    Damage("a stump", lambda cli: cli.hset(T("nobody"), mapping={"status": "complete", "result": "r", "updated": 1}),
-           "stump", T("nobody"), "nobody"),
-    Damage("a task without parameters", lambda cli: cli.hdel(T("pending"), "parameters"), "partial", T("pending"), "pending",
-           False),
-    Damage("a task without queue", lambda cli: cli.hdel(T("pending"), "queue"), "partial", T("pending"), "pending", False),
-    Damage("a task without status", lambda cli: cli.hdel(T("pending"), "status"), "partial", T("pending"), "pending", False),
-    Damage("a task in an unknown status", lambda cli: cli.hset(T("pending"), "status", "lazy"), "unknown_status",
-           T("pending"), "pending", False),
-    Damage("a result beside an error", lambda cli: cli.hset(T("failed"), "result", "r"), "both", T("failed"), "failed"),
-    Damage("an error beside a result", lambda cli: cli.hset(T("complete"), "error", "e"), "both", T("complete"), "complete"),
-    Damage("a running task with both", lambda cli: cli.hset(T("started"), mapping={"error": "e", "result": "r"}), "both",
-           T("started"), "started", False),
-    Damage("a reservation without token", lambda cli: cli.hdel(T("reserved"), "token"), "no_token", T("reserved"),
-           "reserved", False),
-    Damage("a score that drifted", lambda cli: cli.zincrby(keys.QUEUES, 1, Q), "score", keys.QUEUES),
-    Damage("a queue that is not in the list", lambda cli: cli.zrem(keys.QUEUES, Q), "unknown_queue", keys.QUEUES),
+    Damage(
+        "a cancelled task nowhere",
+        lambda cli: cli.lrem(X, 1, "cancelled"),
+        "missing",
+        X,
+        "cancelled",
+    ),
+    Damage(
+        "a reserved task that nobody holds",
+        lambda cli: cli.lrem(R, 1, "reserved"),
+        "missing",
+        R,
+        "reserved",
+    ),
+    Damage(
+        "a started task that nobody holds",
+        lambda cli: cli.lrem(R, 1, "started"),
+        "missing",
+        R,
+        "started",
+    ),
+    Damage(
+        "a started task that is not in the set",
+        lambda cli: cli.srem(S, f"{NODE} 99 started"),
+        "missing",
+        S,
+        "started",
+    ),
+    Damage(
+        "a task that is not in the index",
+        lambda cli: cli.zrem(INDEX, "failed"),
+        "missing",
+        INDEX,
+        "failed",
+    ),
+    Damage(
+        "a task popped and not reserved",
+        lambda cli: cli.lmove(P, R, "RIGHT", "LEFT"),
+        "popped",
+        R,
+        "pending",
+        False,
+    ),
+    Damage(
+        "a task popped by a dead listener",
+        lambda cli: cli.lmove(P, keys.reserved(Q, DEAD), "RIGHT", "LEFT"),
+        "held",
+        keys.reserved(Q, DEAD),
+        "pending",
+    ),
+    Damage(
+        "a task popped by a ghost",
+        lambda cli: cli.lmove(P, keys.reserved(Q, GHOST), "RIGHT", "LEFT"),
+        "held",
+        keys.reserved(Q, GHOST),
+        "pending",
+    ),
+    Damage(
+        "a task reserved by a ghost",
+        both(
+            lambda cli: cli.lmove(R, keys.reserved(Q, GHOST), "LEFT", "LEFT"),
+            lambda cli: cli.hset(T("reserved"), "node", GHOST),
+        ),
+        "held",
+        keys.reserved(Q, GHOST),
+        "reserved",
+    ),
+    Damage(
+        "a task reserved by a dead listener",
+        both(
+            lambda cli: cli.lmove(R, keys.reserved(Q, DEAD), "LEFT", "LEFT"),
+            lambda cli: cli.hset(T("reserved"), "node", DEAD),
+        ),
+        "held",
+        keys.reserved(Q, DEAD),
+        "reserved",
+    ),
+    Damage(
+        "a task that a dead 1.0.0 listener has claimed",
+        both(
+            lambda cli: cli.lmove(R, keys.reserved(Q, DEAD), "LEFT", "LEFT"),
+            lambda cli: cli.hset(T("reserved"), mapping={"node": DEAD, "reclaimed_node": GHOST}),
+        ),
+        "held",
+        keys.reserved(Q, DEAD),
+        "reserved",
+        False,
+    ),
+    Damage(
+        "a task started by a ghost",
+        both(
+            lambda cli: cli.lmove(keys.reserved(Q, DEAD), keys.reserved(Q, GHOST), "LEFT", "LEFT"),
+            lambda cli: cli.srem(S, f"{DEAD} 99 adrift"),
+            lambda cli: cli.sadd(S, f"{GHOST} 99 adrift"),
+            lambda cli: cli.hset(T("adrift"), "node", GHOST),
+            lambda cli: cli.delete(keys.listener(Q, DEAD)),
+            lambda cli: cli.zrem(N, DEAD),
+        ),
+        "held",
+        keys.reserved(Q, GHOST),
+        "adrift",
+        False,
+    ),
+    Damage(
+        "a stump",
+        lambda cli: cli.hset(
+            T("nobody"), mapping={"status": "complete", "result": "r", "updated": 1}
+        ),
+        "stump",
+        T("nobody"),
+        "nobody",
+    ),
+    Damage(
+        "a task without parameters",
+        lambda cli: cli.hdel(T("pending"), "parameters"),
+        "partial",
+        T("pending"),
+        "pending",
+        False,
+    ),
+    Damage(
+        "a task without queue",
+        lambda cli: cli.hdel(T("pending"), "queue"),
+        "partial",
+        T("pending"),
+        "pending",
+        False,
+    ),
+    Damage(
+        "a task without status",
+        lambda cli: cli.hdel(T("pending"), "status"),
+        "partial",
+        T("pending"),
+        "pending",
+        False,
+    ),
+    Damage(
+        "a task in an unknown status",
+        lambda cli: cli.hset(T("pending"), "status", "lazy"),
+        "unknown_status",
+        T("pending"),
+        "pending",
+        False,
+    ),
+    Damage(
+        "a result beside an error",
+        lambda cli: cli.hset(T("failed"), "result", "r"),
+        "both",
+        T("failed"),
+        "failed",
+    ),
+    Damage(
+        "an error beside a result",
+        lambda cli: cli.hset(T("complete"), "error", "e"),
+        "both",
+        T("complete"),
+        "complete",
+    ),
+    Damage(
+        "a running task with both",
+        lambda cli: cli.hset(T("started"), mapping={"error": "e", "result": "r"}),
+        "both",
+        T("started"),
+        "started",
+        False,
+    ),
+    Damage(
+        "a reservation without token",
+        lambda cli: cli.hdel(T("reserved"), "token"),
+        "no_token",
+        T("reserved"),
+        "reserved",
+        False,
+    ),
+    Damage(
+        "a score that drifted", lambda cli: cli.zincrby(keys.QUEUES, 1, Q), "score", keys.QUEUES
+    ),
+    Damage(
+        "a queue that is not in the list",
+        lambda cli: cli.zrem(keys.QUEUES, Q),
+        "unknown_queue",
+        keys.QUEUES,
+    ),
     Damage("a node without registration", lambda cli: cli.zadd(N, {GHOST: 1}), "node", N),
     Damage("a registration without node", lambda cli: cli.zrem(N, NODE), "node", N),
-    Damage("a dead member", both(lambda cli: cli.sadd(L, DEAD), lambda cli: cli.zincrby(keys.QUEUES, 1, Q)), "dead_member",
-           L),
-    Damage("a dead listener with nothing", both(lambda cli: cli.hset(keys.listener(Q, OTHER), "state", "dead"),
-                                               lambda cli: cli.srem(L, OTHER), lambda cli: cli.zincrby(keys.QUEUES, -1, Q)),
-           "dead_listener", keys.listener(Q, OTHER)),
-    Damage("a registration without instance", lambda cli: cli.hdel(keys.listener(Q, OTHER), "instance"), "registration",
-           keys.listener(Q, OTHER), None, False),
-    Damage("orders for nobody", lambda cli: cli.zadd(keys.orders(Q, GHOST), {"0": 0}), "orders", keys.orders(Q, GHOST)),
-    Damage("orders of a wrong shape", lambda cli: cli.zadd(keys.orders(Q, NODE), {"go": 0}), "garbage",
-           keys.orders(Q, NODE)),
-    Damage("a wake-up marker of a wrong shape", lambda cli: cli.zadd(W, {"started": 0}), "garbage", W),
+    Damage(
+        "a dead member",
+        both(lambda cli: cli.sadd(L, DEAD), lambda cli: cli.zincrby(keys.QUEUES, 1, Q)),
+        "dead_member",
+        L,
+    ),
+    Damage(
+        "a dead listener with nothing",
+        both(
+            lambda cli: cli.hset(keys.listener(Q, OTHER), "state", "dead"),
+            lambda cli: cli.srem(L, OTHER),
+            lambda cli: cli.zincrby(keys.QUEUES, -1, Q),
+        ),
+        "dead_listener",
+        keys.listener(Q, OTHER),
+    ),
+    Damage(
+        "a registration without instance",
+        lambda cli: cli.hdel(keys.listener(Q, OTHER), "instance"),
+        "registration",
+        keys.listener(Q, OTHER),
+        None,
+        False,
+    ),
+    Damage(
+        "orders for nobody",
+        lambda cli: cli.zadd(keys.orders(Q, GHOST), {"0": 0}),
+        "orders",
+        keys.orders(Q, GHOST),
+    ),
+    Damage(
+        "orders of a wrong shape",
+        lambda cli: cli.zadd(keys.orders(Q, NODE), {"go": 0}),
+        "garbage",
+        keys.orders(Q, NODE),
+    ),
+    Damage(
+        "a wake-up marker of a wrong shape", lambda cli: cli.zadd(W, {"started": 0}), "garbage", W
+    ),
     Damage("a started member of another program", lambda cli: cli.sadd(S, "hello"), "garbage", S),
-    Damage("a line that is a string", both(lambda cli: cli.delete(P), lambda cli: cli.set(P, "hello")), "wrong_type", P,
-           None, False),
-    Damage("a task that is a string", lambda cli: cli.set(T("nobody"), "hello"), "wrong_type", T("nobody"), None, False),
-    Damage("a registration that is a string", both(
-        lambda cli: cli.delete(keys.listener(Q, OTHER)), lambda cli: cli.set(keys.listener(Q, OTHER), "hello")),
-        "wrong_type", keys.listener(Q, OTHER), None, False),
-    Damage("an urgent task in the line of the others", lambda cli: cli.lpush(keys.pending(G), "urgent"), "misplaced",
-           keys.pending(G), "urgent"),
-    Damage("an urgent task in two lines", lambda cli: cli.lpush(LICENCE, "urgent"), "misplaced", LICENCE, "urgent"),
-    Damage("an urgent task twice in line", lambda cli: cli.lpush(FIVE, "urgent"), "double", FIVE, "urgent"),
-    Damage("an urgent task in line and held", lambda cli: cli.lpush(keys.reserved(G, GPU), "urgent"), "misplaced",
-           keys.reserved(G, GPU), "urgent"),
-    Damage("an urgent task popped and not reserved", both(
-        lambda cli: cli.lmove(FIVE, keys.reserved(G, GPU), "RIGHT", "LEFT"), lambda cli: cli.zrem(GL, "5")), "popped",
-        keys.reserved(G, GPU), "urgent", False),
-    Damage("an urgent task nowhere", both(lambda cli: cli.delete(FIVE), lambda cli: cli.zrem(GL, "5")), "missing", FIVE,
-           "urgent"),
+    Damage(
+        "a line that is a string",
+        both(lambda cli: cli.delete(P), lambda cli: cli.set(P, "hello")),
+        "wrong_type",
+        P,
+        None,
+        False,
+    ),
+    Damage(
+        "a task that is a string",
+        lambda cli: cli.set(T("nobody"), "hello"),
+        "wrong_type",
+        T("nobody"),
+        None,
+        False,
+    ),
+    Damage(
+        "a registration that is a string",
+        both(
+            lambda cli: cli.delete(keys.listener(Q, OTHER)),
+            lambda cli: cli.set(keys.listener(Q, OTHER), "hello"),
+        ),
+        "wrong_type",
+        keys.listener(Q, OTHER),
+        None,
+        False,
+    ),
+    Damage(
+        "an urgent task in the line of the others",
+        lambda cli: cli.lpush(keys.pending(G), "urgent"),
+        "misplaced",
+        keys.pending(G),
+        "urgent",
+    ),
+    Damage(
+        "an urgent task in two lines",
+        lambda cli: cli.lpush(LICENCE, "urgent"),
+        "misplaced",
+        LICENCE,
+        "urgent",
+    ),
+    Damage(
+        "an urgent task twice in line",
+        lambda cli: cli.lpush(FIVE, "urgent"),
+        "double",
+        FIVE,
+        "urgent",
+    ),
+    Damage(
+        "an urgent task in line and held",
+        lambda cli: cli.lpush(keys.reserved(G, GPU), "urgent"),
+        "misplaced",
+        keys.reserved(G, GPU),
+        "urgent",
+    ),
+    Damage(
+        "an urgent task popped and not reserved",
+        both(
+            lambda cli: cli.lmove(FIVE, keys.reserved(G, GPU), "RIGHT", "LEFT"),
+            lambda cli: cli.zrem(GL, "5"),
+        ),
+        "popped",
+        keys.reserved(G, GPU),
+        "urgent",
+        False,
+    ),
+    Damage(
+        "an urgent task nowhere",
+        both(lambda cli: cli.delete(FIVE), lambda cli: cli.zrem(GL, "5")),
+        "missing",
+        FIVE,
+        "urgent",
+    ),
     Damage("a line that is not listed", lambda cli: cli.zrem(GL, "5"), "hidden_line", GL),
     Damage("a line that is listed too low", lambda cli: cli.zadd(GL, {"5": 1}), "line_score", GL),
-    Damage("many lines that are listed, and nobody stands in them", lambda cli: cli.zadd(
-        keys.lines(BARE), {f"1,lock:customer-{number}=1": 1 for number in range(101)}), "empty_line", keys.lines(BARE)),
-    Damage("a line without tasks that waits for a lock", lambda cli: cli.sadd(WAITERS, f"4,lock:licence=2_{G}"),
-           "empty_line", WAITERS),
-    Damage("a line that does not wait for its lock", lambda cli: cli.srem(WAITERS, f"{HEAVY}_{G}"), "waiting", WAITERS),
-    Damage("a line of another lock", lambda cli: cli.sadd(WAITERS, f"0,lock:other=2_{G}"), "garbage", WAITERS),
-    Damage("a line with a name without sense", lambda cli: cli.zadd(GL, {"high": 7}), "bad_line", GL),
-    Damage("a line with work, and a name without sense", both(
-        lambda cli: cli.rename(FIVE, keys.line(G, "5,gpus")), lambda cli: cli.zadd(GL, {"5,gpus": 5}),
-        lambda cli: cli.zrem(GL, "5"), lambda cli: cli.hset(T("urgent"), "needs", "gpus")),
-        "bad_line", keys.line(G, "5,gpus"), None, False),
-    Damage("a priority beyond all", both(
-        lambda cli: cli.rename(FIVE, keys.line(G, "500")), lambda cli: cli.zadd(GL, {"500": 500}),
-        lambda cli: cli.zrem(GL, "5"), lambda cli: cli.hset(T("urgent"), "priority", "500")),
-        "bad_line", keys.line(G, "500"), None, False),
-    Damage("a lock held by nobody", lambda cli: cli.sadd(keys.lock(LOCK), "nobody"), "no_hash", keys.lock(LOCK), "nobody"),
-    Damage("a lock held by a task that has ended", lambda cli: cli.sadd(keys.lock("x"), "complete"), "misplaced",
-           keys.lock("x"), "complete"),
-    Damage("a lock held by a task that holds another", lambda cli: cli.sadd(keys.lock("x"), "locked"), "misplaced",
-           keys.lock("x"), "locked"),
-    Damage("a lock that its holder does not hold", lambda cli: cli.srem(keys.lock(LOCK), "locked"), "missing",
-           keys.lock(LOCK), "locked"),
-    Damage("a lock held by too many", both(
-        lambda cli: cli.sadd(keys.lock(LOCK), "started"), lambda cli: cli.hset(T("started"), "lock", LOCK)),
-        "overfull", keys.lock(LOCK), None, False),
-    Damage("a place taken by nobody", lambda cli: cli.sadd(keys.counted(G), "nobody"), "no_hash", keys.counted(G), "nobody"),
-    Damage("a place taken by a task that waits", lambda cli: cli.sadd(keys.counted(G), "urgent"), "misplaced",
-           keys.counted(G), "urgent"),
-    Damage("a place that is not taken", lambda cli: cli.srem(keys.counted(G), "locked"), "missing", keys.counted(G),
-           "locked"),
-    Damage("a need that no listener can meet", lambda cli: cli.hset(keys.listener(G, GPU), "resources", "memory=8"),
-           "stuck", LICENCE, "heavy", False),
-    Damage("a listener without anything for a need", lambda cli: cli.hdel(keys.listener(G, GPU), "resources"), "stuck",
-           LICENCE, "heavy", False),
-    Damage("a queue with work that may run nothing", lambda cli: cli.hset(CAP, "max_concurrency", 0), "stuck", CAP, None,
-           False),
-    Damage("a limit that is no number", lambda cli: cli.hset(CAP, "max_concurrency", "few"), "settings", CAP, None, False),
-    Damage("a pause since never", lambda cli: cli.hset(CAP, "paused", "yes"), "settings", CAP, None, False),
-    Damage("a kept key for ever", lambda cli: cli.persist(keys.key_kept("deleted")), "kept", keys.key_kept("deleted"),
-           None, False),
-    Damage("a staged task without a hash", lambda cli: cli.delete(T("staged-2")), "no_hash", keys.staged("c1"), "staged-2",
-           False),
-    Damage("a staged task in line", lambda cli: cli.lpush(P, "staged-1"), "misplaced", P, "staged-1", False),
-    Damage("a staged task that has begun", both(
-        lambda cli: cli.hset(T("decided"), "status", "complete"), lambda cli: cli.lpush(C, "decided")),
-        "misplaced", keys.staged("c2"), "decided", False),
-    Damage("a task of a run in no chunk", lambda cli: cli.lrem(keys.staged("c2"), 1, "decided"), "missing", P, "decided"),
-    Damage("a chunk that no run knows of", lambda cli: cli.zrem(keys.staging(Q, "staged"), "c1"), "leftover",
-           keys.staged("c1"), None, False),
-    Damage("a run that is not listed", lambda cli: cli.zrem(keys.runs(Q), "idle_1"), "leftover", keys.run(Q, "idle_1"),
-           None, False),
-    Damage("a ledger of no run", lambda cli: cli.sadd(keys.ledger(Q, "gone", 5), "x"), "leftover",
-           keys.ledger(Q, "gone", 5), None, False),
-    Damage("a ledger that is a string", lambda cli: cli.set(keys.ledger(Q, "idle_1", 1), "x"), "wrong_type",
-           keys.ledger(Q, "idle_1", 1), None, False),
-    Damage("a chunk that is a string", lambda cli: cli.set(keys.staged("c3"), "x"), "wrong_type", keys.staged("c3"), None,
-           False),
-    Damage("a list of runs that is a set", lambda cli: cli.sadd(keys.runs(G), "x"),
-           "wrong_type", keys.runs(G), None, False),
-    Damage("a lock that is a string", lambda cli: cli.set(keys.lock("x"), "1"), "wrong_type", keys.lock("x"), None, False),
-    Damage("a line that is a set", lambda cli: cli.sadd(keys.line(G, "6"), "1"), "wrong_type", keys.line(G, "6"), None,
-           False),
-    Damage("settings that are a string", both(lambda cli: cli.delete(CAP), lambda cli: cli.set(CAP, "hello")),
-           "wrong_type", CAP, None, False),
-    Damage("a listing of lines that is a list", both(lambda cli: cli.delete(GL), lambda cli: cli.lpush(GL, "5")),
-           "wrong_type", GL, None, False),
-    Damage("a key that nobody knows", lambda cli: cli.set("blueque_x", "1"), "unknown_key", "blueque_x", None, False),
-    Damage("a log that is a string", lambda cli: cli.set(keys.log("x"), "1"), "wrong_type", keys.log("x"), None, False),
-    Damage("a checkpoint that is a list", lambda cli: cli.lpush(keys.checkpoint("x"), "1"), "wrong_type",
-           keys.checkpoint("x"), None, False),
-    Damage("a list of a queue that nobody knows", lambda cli: cli.lpush(keys.reserved("other", GHOST), "nobody"),
-           "unknown_key", keys.reserved("other", GHOST), None, False),
+    Damage(
+        "many lines that are listed, and nobody stands in them",
+        lambda cli: cli.zadd(
+            keys.lines(BARE), {f"1,lock:customer-{number}=1": 1 for number in range(101)}
+        ),
+        "empty_line",
+        keys.lines(BARE),
+    ),
+    Damage(
+        "a line without tasks that waits for a lock",
+        lambda cli: cli.sadd(WAITERS, f"4,lock:licence=2_{G}"),
+        "empty_line",
+        WAITERS,
+    ),
+    Damage(
+        "a line that does not wait for its lock",
+        lambda cli: cli.srem(WAITERS, f"{HEAVY}_{G}"),
+        "waiting",
+        WAITERS,
+    ),
+    Damage(
+        "a line of another lock",
+        lambda cli: cli.sadd(WAITERS, f"0,lock:other=2_{G}"),
+        "garbage",
+        WAITERS,
+    ),
+    Damage(
+        "a line with a name without sense", lambda cli: cli.zadd(GL, {"high": 7}), "bad_line", GL
+    ),
+    Damage(
+        "a line with work, and a name without sense",
+        both(
+            lambda cli: cli.rename(FIVE, keys.line(G, "5,gpus")),
+            lambda cli: cli.zadd(GL, {"5,gpus": 5}),
+            lambda cli: cli.zrem(GL, "5"),
+            lambda cli: cli.hset(T("urgent"), "needs", "gpus"),
+        ),
+        "bad_line",
+        keys.line(G, "5,gpus"),
+        None,
+        False,
+    ),
+    Damage(
+        "a priority beyond all",
+        both(
+            lambda cli: cli.rename(FIVE, keys.line(G, "500")),
+            lambda cli: cli.zadd(GL, {"500": 500}),
+            lambda cli: cli.zrem(GL, "5"),
+            lambda cli: cli.hset(T("urgent"), "priority", "500"),
+        ),
+        "bad_line",
+        keys.line(G, "500"),
+        None,
+        False,
+    ),
+    Damage(
+        "a lock held by nobody",
+        lambda cli: cli.sadd(keys.lock(LOCK), "nobody"),
+        "no_hash",
+        keys.lock(LOCK),
+        "nobody",
+    ),
+    Damage(
+        "a lock held by a task that has ended",
+        lambda cli: cli.sadd(keys.lock("x"), "complete"),
+        "misplaced",
+        keys.lock("x"),
+        "complete",
+    ),
+    Damage(
+        "a lock held by a task that holds another",
+        lambda cli: cli.sadd(keys.lock("x"), "locked"),
+        "misplaced",
+        keys.lock("x"),
+        "locked",
+    ),
+    Damage(
+        "a lock that its holder does not hold",
+        lambda cli: cli.srem(keys.lock(LOCK), "locked"),
+        "missing",
+        keys.lock(LOCK),
+        "locked",
+    ),
+    Damage(
+        "a lock held by too many",
+        both(
+            lambda cli: cli.sadd(keys.lock(LOCK), "started"),
+            lambda cli: cli.hset(T("started"), "lock", LOCK),
+        ),
+        "overfull",
+        keys.lock(LOCK),
+        None,
+        False,
+    ),
+    Damage(
+        "a place taken by nobody",
+        lambda cli: cli.sadd(keys.counted(G), "nobody"),
+        "no_hash",
+        keys.counted(G),
+        "nobody",
+    ),
+    Damage(
+        "a place taken by a task that waits",
+        lambda cli: cli.sadd(keys.counted(G), "urgent"),
+        "misplaced",
+        keys.counted(G),
+        "urgent",
+    ),
+    Damage(
+        "a place that is not taken",
+        lambda cli: cli.srem(keys.counted(G), "locked"),
+        "missing",
+        keys.counted(G),
+        "locked",
+    ),
+    Damage(
+        "a need that no listener can meet",
+        lambda cli: cli.hset(keys.listener(G, GPU), "resources", "memory=8"),
+        "stuck",
+        LICENCE,
+        "heavy",
+        False,
+    ),
+    Damage(
+        "a listener without anything for a need",
+        lambda cli: cli.hdel(keys.listener(G, GPU), "resources"),
+        "stuck",
+        LICENCE,
+        "heavy",
+        False,
+    ),
+    Damage(
+        "a queue with work that may run nothing",
+        lambda cli: cli.hset(CAP, "max_concurrency", 0),
+        "stuck",
+        CAP,
+        None,
+        False,
+    ),
+    Damage(
+        "a limit that is no number",
+        lambda cli: cli.hset(CAP, "max_concurrency", "few"),
+        "settings",
+        CAP,
+        None,
+        False,
+    ),
+    Damage(
+        "a pause since never",
+        lambda cli: cli.hset(CAP, "paused", "yes"),
+        "settings",
+        CAP,
+        None,
+        False,
+    ),
+    Damage(
+        "a kept key for ever",
+        lambda cli: cli.persist(keys.key_kept("deleted")),
+        "kept",
+        keys.key_kept("deleted"),
+        None,
+        False,
+    ),
+    Damage(
+        "a staged task without a hash",
+        lambda cli: cli.delete(T("staged-2")),
+        "no_hash",
+        keys.staged("c1"),
+        "staged-2",
+        False,
+    ),
+    Damage(
+        "a staged task in line",
+        lambda cli: cli.lpush(P, "staged-1"),
+        "misplaced",
+        P,
+        "staged-1",
+        False,
+    ),
+    Damage(
+        "a staged task that has begun",
+        both(
+            lambda cli: cli.hset(T("decided"), "status", "complete"),
+            lambda cli: cli.lpush(C, "decided"),
+        ),
+        "misplaced",
+        keys.staged("c2"),
+        "decided",
+        False,
+    ),
+    Damage(
+        "a task of a run in no chunk",
+        lambda cli: cli.lrem(keys.staged("c2"), 1, "decided"),
+        "missing",
+        P,
+        "decided",
+    ),
+    Damage(
+        "a chunk that no run knows of",
+        lambda cli: cli.zrem(keys.staging(Q, "staged"), "c1"),
+        "leftover",
+        keys.staged("c1"),
+        None,
+        False,
+    ),
+    Damage(
+        "a run that is not listed",
+        lambda cli: cli.zrem(keys.runs(Q), "idle_1"),
+        "leftover",
+        keys.run(Q, "idle_1"),
+        None,
+        False,
+    ),
+    Damage(
+        "a ledger of no run",
+        lambda cli: cli.sadd(keys.ledger(Q, "gone", 5), "x"),
+        "leftover",
+        keys.ledger(Q, "gone", 5),
+        None,
+        False,
+    ),
+    Damage(
+        "a ledger that is a string",
+        lambda cli: cli.set(keys.ledger(Q, "idle_1", 1), "x"),
+        "wrong_type",
+        keys.ledger(Q, "idle_1", 1),
+        None,
+        False,
+    ),
+    Damage(
+        "a chunk that is a string",
+        lambda cli: cli.set(keys.staged("c3"), "x"),
+        "wrong_type",
+        keys.staged("c3"),
+        None,
+        False,
+    ),
+    Damage(
+        "a list of runs that is a set",
+        lambda cli: cli.sadd(keys.runs(G), "x"),
+        "wrong_type",
+        keys.runs(G),
+        None,
+        False,
+    ),
+    Damage(
+        "a lock that is a string",
+        lambda cli: cli.set(keys.lock("x"), "1"),
+        "wrong_type",
+        keys.lock("x"),
+        None,
+        False,
+    ),
+    Damage(
+        "a line that is a set",
+        lambda cli: cli.sadd(keys.line(G, "6"), "1"),
+        "wrong_type",
+        keys.line(G, "6"),
+        None,
+        False,
+    ),
+    Damage(
+        "settings that are a string",
+        both(lambda cli: cli.delete(CAP), lambda cli: cli.set(CAP, "hello")),
+        "wrong_type",
+        CAP,
+        None,
+        False,
+    ),
+    Damage(
+        "a listing of lines that is a list",
+        both(lambda cli: cli.delete(GL), lambda cli: cli.lpush(GL, "5")),
+        "wrong_type",
+        GL,
+        None,
+        False,
+    ),
+    Damage(
+        "a key that nobody knows",
+        lambda cli: cli.set("blueque_x", "1"),
+        "unknown_key",
+        "blueque_x",
+        None,
+        False,
+    ),
+    Damage(
+        "a log that is a string",
+        lambda cli: cli.set(keys.log("x"), "1"),
+        "wrong_type",
+        keys.log("x"),
+        None,
+        False,
+    ),
+    Damage(
+        "a checkpoint that is a list",
+        lambda cli: cli.lpush(keys.checkpoint("x"), "1"),
+        "wrong_type",
+        keys.checkpoint("x"),
+        None,
+        False,
+    ),
+    Damage(
+        "a list of a queue that nobody knows",
+        lambda cli: cli.lpush(keys.reserved("other", GHOST), "nobody"),
+        "unknown_key",
+        keys.reserved("other", GHOST),
+        None,
+        False,
+    ),
 ]
 
 
@@ -351,13 +957,16 @@ def test_each_damage_has_exactly_its_own_finding(house, damage, settle):
 
     found = audit(house.redis, settle)
 
-    assert [(finding.code, finding.key, finding.task) for finding in found] == [(damage.code, damage.key, damage.task)]
+    assert [(finding.code, finding.key, finding.task) for finding in found] == [
+        (damage.code, damage.key, damage.task)
+    ]
     assert (found[0].fix is not None) == damage.is_fixed
 
 
 FIXED = [damage for damage in DAMAGES if damage.is_fixed]
 LEFT = [damage for damage in DAMAGES if not damage.is_fixed]
-# What is repaired otherwise than by putting everything back as it was, as a deleted task, or a listener that is dead.
+# What is repaired otherwise than by putting everything back as it was, as a deleted task, or a
+# listener that is dead.
 CHANGED = {"mend", "recover", "forget"}
 
 
@@ -376,7 +985,11 @@ def test_a_repair_puts_back_what_was_and_nothing_else(house, damage, state):
     before = tidy(state())
     damage.done(house.cli)
     (found,) = audit(house.redis)
-    if found.fix in CHANGED or "another queue" in damage.name or re.search("deleted|index|chunk", damage.name):
+    if (
+        found.fix in CHANGED
+        or "another queue" in damage.name
+        or re.search("deleted|index|chunk", damage.name)
+    ):
         return
 
     repair(house.redis, found, 9.0)
@@ -386,10 +999,15 @@ def test_a_repair_puts_back_what_was_and_nothing_else(house, damage, state):
 
 def tidy(state: dict[str, Any]) -> dict[str, Any]:
     """Leave out what a repair may change: the order of lists, and `updated`."""
+
     def tidied(value: Any) -> Any:
         if isinstance(value, list):
             return sorted(value)
-        return {name: text for name, text in value.items() if name != "updated"} if isinstance(value, dict) else value
+        return (
+            {name: text for name, text in value.items() if name != "updated"}
+            if isinstance(value, dict)
+            else value
+        )
 
     return {key: tidied(value) for key, value in state.items() if not key.startswith(keys.wake(""))}
 
@@ -407,7 +1025,9 @@ def test_what_a_person_has_to_decide_is_left_as_it_is(house, damage, state):
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=[damage.name for damage in DAMAGES])
 def test_a_repair_that_comes_too_late_does_no_harm(house, damage):
-    """Somebody else has repaired it meanwhile: the second repair finds nothing to do, and does nothing."""
+    """Somebody else has repaired it meanwhile: the second repair finds nothing to do, and does
+    nothing.
+    """
     damage.done(house.cli)
     (found,) = audit(house.redis)
     repair(house.redis, found, 9.0)
@@ -469,7 +1089,10 @@ def test_a_task_that_is_where_it_was_after_an_attempt_has_moved_all_the_same(hou
 def test_a_task_missed_in_line_that_turns_up_in_the_list_of_a_listener_is_no_finding(house):
     house.cli.lrem(P, 1, "pending")
 
-    assert audit(house.redis, 1.0, lambda seconds: house.cli.lpush(keys.reserved(Q, OTHER), "pending")) == []
+    assert (
+        audit(house.redis, 1.0, lambda seconds: house.cli.lpush(keys.reserved(Q, OTHER), "pending"))
+        == []
+    )
 
 
 @pytest.mark.parametrize(("name", "task"), [("c1", "staged-1"), ("c2", "decided")])
@@ -580,7 +1203,9 @@ def test_an_audit_does_not_loosen_the_guard_of_a_look_that_travelled_ahead(house
 def test_an_entry_that_is_right_by_now_stays(house):
     house.cli.lpush(C, "late")
     (found,) = audit(house.redis)
-    house.cli.hset(T("late"), mapping={"status": "complete", "queue": Q, "parameters": "p", "result": "r"})
+    house.cli.hset(
+        T("late"), mapping={"status": "complete", "queue": Q, "parameters": "p", "result": "r"}
+    )
 
     assert not repair(house.redis, found, 9.0)
 
@@ -682,7 +1307,10 @@ def test_a_large_redis_is_read_in_pieces(redis, cli):
     pipeline = cli.pipeline()
     for number in range(2500):
         task = f"t{number}"
-        pipeline.hset(T(task), mapping={"status": "complete", "queue": "large", "parameters": "p", "attempt": 1})
+        pipeline.hset(
+            T(task),
+            mapping={"status": "complete", "queue": "large", "parameters": "p", "attempt": 1},
+        )
         pipeline.lpush(keys.complete("large"), task)
         pipeline.zadd(keys.tasks("large"), {task: 1})
     pipeline.zadd(keys.QUEUES, {"large": 0})
@@ -714,11 +1342,38 @@ class Bustle:
         protocol.register(self.redis, Q, node, self.nodes[node], facts, time.time())
 
     def step(self) -> str:
-        name = self.random.choice([
-            "enqueue", "enqueue", "enqueue", "schedule", "due", "take", "take", "take", "start", "start", "complete", "fail",
-            "release", "progress", "cancel", "confirm", "requeue", "delete", "die", "leave", "order", "beat", "prioritise",
-            "put_first", "limit", "pause", "resume", "move",
-        ])
+        name = self.random.choice(
+            [
+                "enqueue",
+                "enqueue",
+                "enqueue",
+                "schedule",
+                "due",
+                "take",
+                "take",
+                "take",
+                "start",
+                "start",
+                "complete",
+                "fail",
+                "release",
+                "progress",
+                "cancel",
+                "confirm",
+                "requeue",
+                "delete",
+                "die",
+                "leave",
+                "order",
+                "beat",
+                "prioritise",
+                "put_first",
+                "limit",
+                "pause",
+                "resume",
+                "move",
+            ]
+        )
         with contextlib.suppress(BluequeError):
             getattr(self, name)()
         return name
@@ -742,13 +1397,24 @@ class Bustle:
         self.made.append(self.queue.enqueue("p", retry=retry, **self.wishes()))
 
     def schedule(self) -> None:
-        self.made.append(self.queue.schedule("p", time.time() + self.random.choice([-5, 5, 500]), **self.wishes()))
+        self.made.append(
+            self.queue.schedule(
+                "p", time.time() + self.random.choice([-5, 5, 500]), **self.wishes()
+            )
+        )
 
     def wishes(self) -> dict[str, Any]:
-        return self.random.choice([
-            {}, {}, {"priority": 7}, {"priority": -7}, {"lock": "a_b %"}, {"lock": ("c", 2), "priority": 7},
-            {"resources": {"gpu": 1}},
-        ])
+        return self.random.choice(
+            [
+                {},
+                {},
+                {"priority": 7},
+                {"priority": -7},
+                {"lock": "a_b %"},
+                {"lock": ("c", 2), "priority": 7},
+                {"resources": {"gpu": 1}},
+            ]
+        )
 
     def prioritise(self) -> None:
         self.queue.set_priority(self.any_task(), self.random.choice([-7, 0, 7]))
@@ -775,7 +1441,9 @@ class Bustle:
         self.tidy("elsewhere")
 
     def tidy(self, queue: str) -> list[str]:
-        """Drop the lines in which nobody stands, as a listener does that looks for work; return the others."""
+        """Drop the lines in which nobody stands, as a listener does that looks for work; return the
+        others.
+        """
         heads = list(self.client.get_inspector().heads(queue))
         for head in heads:
             if not head.length:
@@ -790,10 +1458,14 @@ class Bustle:
         task = self.tasks[node]
         if task is not None and self.client.get_task(task.id).token == task.token:
             return
-        popped, *_ = protocol.pop(self.redis, Q, node, self.nodes[node], next(iter(self.tidy(Q)), None))
+        popped, *_ = protocol.pop(
+            self.redis, Q, node, self.nodes[node], next(iter(self.tidy(Q)), None)
+        )
         if popped:
             token = uuid.uuid4().hex
-            fields = protocol.reserve(self.redis, Q, popped, token, node, self.nodes[node], time.time())
+            fields = protocol.reserve(
+                self.redis, Q, popped, token, node, self.nodes[node], time.time()
+            )
             self.tasks[node] = None if fields is None else Task(popped, fields)
 
     def start(self) -> None:
@@ -833,13 +1505,17 @@ class Bustle:
 
     def beat(self) -> None:
         node = self.any_node()
-        protocol.beat(self.redis, Q, node, self.nodes[node], self.random.randint(1, 99), time.time())
+        protocol.beat(
+            self.redis, Q, node, self.nodes[node], self.random.randint(1, 99), time.time()
+        )
 
     def order(self) -> None:
         protocol.order(self.redis, Q, self.any_node(), "drain", "me")
 
     def die(self) -> None:
-        """Die, and be found dead: what had not started is in line again, what had started is adopted, or lost."""
+        """Die, and be found dead: what had not started is in line again, what had started is
+        adopted, or lost.
+        """
         node, now = self.any_node(), time.time()
         instance = self.nodes.pop(node)
         (beat,) = self.redis.read(("HGET", keys.listener(Q, node), "beat"))
@@ -855,7 +1531,9 @@ class Bustle:
             else:
                 protocol.lose(self.redis, Q, task_id, token, node, instance, "lost", None, now)
             if self.random.random() < 0.5 and token:
-                protocol.restore(self.redis, Q, task_id, token, heir, self.nodes[heir], 77, {}, now, now)
+                protocol.restore(
+                    self.redis, Q, task_id, token, heir, self.nodes[heir], 77, {}, now, now
+                )
         protocol.forget(self.redis, Q, node, instance)
         self.register(node)
 
@@ -887,15 +1565,21 @@ def legacy(_installed, url, tmp_path):
 LISTENER = """
 listener = client.get_listener("video")
 """
-RESERVE = LISTENER + """
+RESERVE = (
+    LISTENER
+    + """
 task = listener.listen()
 """
-START = RESERVE + """
+)
+START = (
+    RESERVE
+    + """
 processor = client.get_processor(task)
 processor.start(os.getpid())
 task = client.get_task(task.id)
 processor = client.get_processor(task)
 """
+)
 
 
 @pytest.mark.parametrize(
@@ -903,9 +1587,14 @@ processor = client.get_processor(task)
     [
         'queue = client.get_queue("video"); queue.enqueue("p"); queue.schedule("p", 4e9); queue.schedule("p", 1)',
         'queue = client.get_queue("video"); queue.schedule("p", time.time() + 0.01); time.sleep(0.02)\n'
-        'queue.enqueue_due_tasks()',
-        LISTENER, RESERVE, START, START + "processor.complete('r')", START + "processor.fail('e')",
-        START + "processor.complete('r'); client.get_queue('video').delete_task(client.get_task(task.id))",
+        "queue.enqueue_due_tasks()",
+        LISTENER,
+        RESERVE,
+        START,
+        START + "processor.complete('r')",
+        START + "processor.fail('e')",
+        START
+        + "processor.complete('r'); client.get_queue('video').delete_task(client.get_task(task.id))",
     ],
 )
 def test_what_1_0_0_does_is_no_finding(legacy, redis, client, code):
@@ -935,7 +1624,10 @@ def test_the_documented_defects_of_1_0_0_are_found_and_repaired(legacy, redis, c
         client.get_queue("video").enqueue("p")
     twice = START + "processor.complete('r'); processor.complete('r')"
     both_ends = START + "processor.complete('r'); processor.fail('e')"
-    deleted = START + "processor.complete('r'); client.get_queue('video').delete_task(client.get_task(task.id))"
+    deleted = (
+        START
+        + "processor.complete('r'); client.get_queue('video').delete_task(client.get_task(task.id))"
+    )
     stump = deleted + "; processor.complete('r')"
     second_listener = LISTENER + "client.get_listener('video')"
     for code in (twice, both_ends, deleted, stump, second_listener):

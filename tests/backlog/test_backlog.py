@@ -1,4 +1,6 @@
-"""The files of a backlog and their rows, without Redis: which files, in which order, and what becomes of each row."""
+"""The files of a backlog and their rows, without Redis: which files, in which order, and what
+becomes of each row.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ from blueque.backlog.rows import Portion, Shape
 from blueque.errors import BacklogRefused, InvalidInput, InvalidType
 
 EVERYTHING = 10**9
-NOBODY = 65534                                         # a user that may read what all may, and no more
+NOBODY = 65534  # a user that may read what all may, and no more
 
 
 @pytest.fixture
@@ -38,7 +40,11 @@ def write(tmp_path):
         if isinstance(content, dict):
             pq.write_table(pa.table(content), path, **options)
         else:
-            data = content if isinstance(content, bytes) else "".join(f"{line}\n" for line in content).encode()
+            data = (
+                content
+                if isinstance(content, bytes)
+                else "".join(f"{line}\n" for line in content).encode()
+            )
             path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
         return str(path)
 
@@ -69,12 +75,25 @@ def keys_of(path, shape):
 def test_the_files_of_a_directory_are_sorted_by_their_places_in_it(write, tmp_path):
     for name in ("b.jsonl", "a/2.json.gz", "a/1.parquet", "a-b/1.ndjson", "day=1/x.jsonl"):
         write(name, {"n": [1]} if name.endswith("parquet") else ["1"])
-    for other in ("_SUCCESS", "_temporary/0.jsonl", ".hidden.jsonl", "a/.1.parquet.crc", "notes.txt", "a/x.parquet.tmp"):
+    for other in (
+        "_SUCCESS",
+        "_temporary/0.jsonl",
+        ".hidden.jsonl",
+        "a/.1.parquet.crc",
+        "notes.txt",
+        "a/x.parquet.tmp",
+    ):
         write(other, ["1"])
 
     files = Backlog(tmp_path).files()
 
-    assert [one.name for one in files] == ["a/1.parquet", "a/2.json.gz", "a-b/1.ndjson", "b.jsonl", "day=1/x.jsonl"]
+    assert [one.name for one in files] == [
+        "a/1.parquet",
+        "a/2.json.gz",
+        "a-b/1.ndjson",
+        "b.jsonl",
+        "day=1/x.jsonl",
+    ]
     assert [one.constants for one in files if one.constants] == [{"day": "1"}]
 
 
@@ -85,7 +104,8 @@ def test_a_backlog_may_be_one_file_a_pattern_or_several_of_all(write, tmp_path):
     assert [one.name for one in Backlog(tmp_path / "x" / "2.jsonl").files()] == ["2.jsonl"]
     both = Backlog(f"{tmp_path}/*/1.jsonl").files()
     assert [(one.name, one.path) for one in both] == [
-        ("x/1.jsonl", f"{tmp_path}/x/1.jsonl"), ("y/1.jsonl", f"{tmp_path}/y/1.jsonl"),
+        ("x/1.jsonl", f"{tmp_path}/x/1.jsonl"),
+        ("y/1.jsonl", f"{tmp_path}/y/1.jsonl"),
     ]
     both = Backlog([f"{tmp_path}/x/../x/2.jsonl", tmp_path / "y"]).files()
     assert [one.name for one in both] == ["1.jsonl", "2.jsonl"]
@@ -96,22 +116,43 @@ def test_a_file_has_one_name_however_it_is_given_and_however_many_are(write, tmp
         write(name, ["1"])
     monkeypatch.chdir(tmp_path)
     both = ["a.jsonl", "b.jsonl"]
-    for source in ("backlog", "./backlog/", tmp_path / "backlog", "backlog/*.jsonl", f"{tmp_path}/backlog/[ab].jsonl",
-                   ["backlog/b.jsonl", tmp_path / "backlog/a.jsonl"], ["backlog", "backlog/a.jsonl", "./backlog/*"]):
+    for source in (
+        "backlog",
+        "./backlog/",
+        tmp_path / "backlog",
+        "backlog/*.jsonl",
+        f"{tmp_path}/backlog/[ab].jsonl",
+        ["backlog/b.jsonl", tmp_path / "backlog/a.jsonl"],
+        ["backlog", "backlog/a.jsonl", "./backlog/*"],
+    ):
         assert [one.name for one in Backlog(source).files()] == both, source
 
     os.remove("backlog/a.jsonl")
 
-    for source in ("backlog", "backlog/*.jsonl", "backlog/b.jsonl", ["backlog/b.jsonl"], ["backlog", "backlog/b.jsonl"]):
+    for source in (
+        "backlog",
+        "backlog/*.jsonl",
+        "backlog/b.jsonl",
+        ["backlog/b.jsonl"],
+        ["backlog", "backlog/b.jsonl"],
+    ):
         assert [one.name for one in Backlog(source).files()] == ["b.jsonl"], source
 
 
-@pytest.mark.parametrize(("source", "why"), [
-    (["x/1.jsonl", "y/1.jsonl"], "^1.jsonl: both x/1.jsonl and y/1.jsonl have that name: give the directory above them$"),
-    (["x", "y"], "^1.jsonl: both "),
-    ([".", "x"], "^x/1.jsonl: it is given twice, as x/1.jsonl and as 1.jsonl$"),
-])
-def test_a_name_of_two_files_and_a_file_of_two_names_are_refused(write, tmp_path, monkeypatch, source, why):
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        (
+            ["x/1.jsonl", "y/1.jsonl"],
+            "^1.jsonl: both x/1.jsonl and y/1.jsonl have that name: give the directory above them$",
+        ),
+        (["x", "y"], "^1.jsonl: both "),
+        ([".", "x"], "^x/1.jsonl: it is given twice, as x/1.jsonl and as 1.jsonl$"),
+    ],
+)
+def test_a_name_of_two_files_and_a_file_of_two_names_are_refused(
+    write, tmp_path, monkeypatch, source, why
+):
     for name in ("x/1.jsonl", "y/1.jsonl"):
         write(name, ["1"])
     monkeypatch.chdir(tmp_path)
@@ -122,7 +163,12 @@ def test_a_name_of_two_files_and_a_file_of_two_names_are_refused(write, tmp_path
 
 def test_a_path_may_be_gone_if_its_file_is_known(write, tmp_path):
     there = write("b.jsonl", ["1"])
-    for path in (tmp_path / "a.jsonl", tmp_path / "a*.jsonl", tmp_path / "**" / "a.jsonl", tmp_path / "gone" / "a.jsonl"):
+    for path in (
+        tmp_path / "a.jsonl",
+        tmp_path / "a*.jsonl",
+        tmp_path / "**" / "a.jsonl",
+        tmp_path / "gone" / "a.jsonl",
+    ):
         assert [one.name for one in Backlog([path, there]).files({"a.jsonl"})] == ["b.jsonl"]
         with pytest.raises(BacklogRefused, match="there is no such file or directory"):
             Backlog([path, there]).files({"c.jsonl"})
@@ -131,7 +177,9 @@ def test_a_path_may_be_gone_if_its_file_is_known(write, tmp_path):
             Backlog(path).files({"a.jsonl"})
 
 
-@pytest.mark.parametrize(("source", "error"), [(5, InvalidType), (b"x", InvalidType), ([], InvalidInput)])
+@pytest.mark.parametrize(
+    ("source", "error"), [(5, InvalidType), (b"x", InvalidType), ([], InvalidInput)]
+)
 def test_what_is_no_path_is_no_backlog(source, error):
     with pytest.raises(error):
         Backlog(source)
@@ -144,13 +192,13 @@ def test_a_path_that_is_not_there_or_cannot_be_rows_is_refused(write, tmp_path):
 
 
 def test_a_directory_that_cannot_be_read_is_not_passed_over():
-    with tempfile.TemporaryDirectory() as directory:   # one of pytest's is root's alone, all the way
+    with tempfile.TemporaryDirectory() as directory:  # one of pytest's is root's alone, all the way
         os.chmod(directory, 0o755)
         locked = Path(directory, "locked")
         locked.mkdir(mode=0)
         was = os.geteuid()
         if was == 0:
-            os.seteuid(NOBODY)                         # root may read everything
+            os.seteuid(NOBODY)  # root may read everything
         try:
             with pytest.raises(BacklogRefused, match="locked"):
                 Backlog(directory).files()
@@ -174,13 +222,16 @@ def test_the_mark_tells_a_file_from_another_and_knows_its_copy(write, tmp_path):
 
 
 def test_a_line_is_handed_on_as_it_stands(write):
-    lines = ['{"b": 1.50, "a": "ä\\u0000"}', ' [1e3, null] ', '"a text"', "", "17", "   "]
+    lines = ['{"b": 1.50, "a": "ä\\u0000"}', " [1e3, null] ", '"a text"', "", "17", "   "]
 
     portion = Portion()
     assert open_rows(write("a.jsonl", lines)).take(portion, EVERYTHING, EVERYTHING) is False
 
     assert portion.parameters == [
-        ('{"b": 1.50, "a": "ä\\u0000"}'.encode(), True), (b"[1e3, null]", True), (b"a text", False), (b"17", True),
+        ('{"b": 1.50, "a": "ä\\u0000"}'.encode(), True),
+        (b"[1e3, null]", True),
+        (b"a text", False),
+        (b"17", True),
     ]
     assert (portion.rows, portion.places) == (6, [0, 1, 2, 4])
 
@@ -194,7 +245,9 @@ def test_reading_goes_on_anywhere(write, name):
         first.take(Portion(), row, EVERYTHING)
         assert first.row == row
         assert first.crc == zlib.crc32("".join(f"{line}\n" for line in lines[:row]).encode())
-        assert first.offset == (0 if name.endswith(".gz") else sum(len(line) + 1 for line in lines[:row]))
+        assert first.offset == (
+            0 if name.endswith(".gz") else sum(len(line) + 1 for line in lines[:row])
+        )
         assert values(path, row=row, offset=first.offset) == [{"n": n} for n in range(row, 2500)]
         assert values(path, row=row) == [{"n": n} for n in range(row, 2500)]
         again = open_rows(path, row=row)
@@ -205,13 +258,23 @@ def test_a_byte_order_mark_and_a_missing_end_of_line_are_no_matter(write):
     assert values(write("a.jsonl", b'\xef\xbb\xbf{"a": 1}\r\n{"a": 2}')) == [{"a": 1}, {"a": 2}]
 
 
-@pytest.mark.parametrize(("line", "why"), [
-    ("{", "not valid JSON"), ('{"a": NaN}', "NaN"), ("[1, -Infinity]", "Infinity"), ('{"a": "\\ud800"}', "not a character"),
-    (b"\xff", "not UTF-8"), ("[" * 100_000, "nested too deeply"), ('"' + "x" * 2000 + '"', "2,000 bytes"),
-])
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("{", "not valid JSON"),
+        ('{"a": NaN}', "NaN"),
+        ("[1, -Infinity]", "Infinity"),
+        ('{"a": "\\ud800"}', "not a character"),
+        (b"\xff", "not UTF-8"),
+        ("[" * 100_000, "nested too deeply"),
+        ('"' + "x" * 2000 + '"', "2,000 bytes"),
+    ],
+)
 def test_a_bad_line_is_named_and_comes_after_those_before_it(write, line, why):
     bad = line if isinstance(line, bytes) else line.encode()
-    rows = open_rows(write("a.jsonl", b'{"n": 1}\n\n' + bad + b'\n{"n": 4}\n'), Shape(max_bytes=1000))
+    rows = open_rows(
+        write("a.jsonl", b'{"n": 1}\n\n' + bad + b'\n{"n": 4}\n'), Shape(max_bytes=1000)
+    )
     portion = Portion()
 
     for _ in range(2):
@@ -247,7 +310,11 @@ def test_a_line_without_end_is_refused_and_not_held_in_memory(write, monkeypatch
 
 @pytest.mark.parametrize("name", ["a.jsonl.gz", "a.jsonl.gz.part.gz"])
 def test_a_file_that_is_cut_off_is_refused_after_what_can_be_read(write, tmp_path, name):
-    whole = gzip.compress(b"".join(b'{"n": %d, "x": "%s"}\n' % (n, os.urandom(20).hex().encode()) for n in range(5000)))
+    whole = gzip.compress(
+        b"".join(
+            b'{"n": %d, "x": "%s"}\n' % (n, os.urandom(20).hex().encode()) for n in range(5000)
+        )
+    )
     path = tmp_path / "a.jsonl.gz"
     path.write_bytes(whole[: len(whole) // 2] if name == "a.jsonl.gz" else b"no gzip at all")
 
@@ -268,8 +335,14 @@ def table(request, write):
 
 
 def test_params_are_all_columns_some_or_one(table):
-    assert values(table) == [{"scene": 'a"ä', "frame": 1, "note": None}, {"scene": "b", "frame": 2, "note": "x"}]
-    assert values(table, Shape(("note", "frame"))) == [{"note": None, "frame": 1}, {"note": "x", "frame": 2}]
+    assert values(table) == [
+        {"scene": 'a"ä', "frame": 1, "note": None},
+        {"scene": "b", "frame": 2, "note": "x"},
+    ]
+    assert values(table, Shape(("note", "frame"))) == [
+        {"note": None, "frame": 1},
+        {"note": "x", "frame": 2},
+    ]
     assert values(table, Shape("scene")) == ['a"ä', "b"]
     assert values(table, Shape("frame")) == [1, 2]
     assert values(table, Shape("note")) == [None, "x"]
@@ -278,7 +351,10 @@ def test_params_are_all_columns_some_or_one(table):
 def test_a_key_is_a_column_of_text_or_of_whole_numbers(table):
     assert keys_of(table, Shape(key="scene")) == ['a"ä'.encode(), b"b"]
     assert keys_of(table, Shape(("scene",), key="frame")) == [b"1", b"2"]
-    with pytest.raises(BacklogRefused, match=r"(line|row) 1: 'note' holds nothing; a key is text, or a whole number"):
+    with pytest.raises(
+        BacklogRefused,
+        match=r"(line|row) 1: 'note' holds nothing; a key is text, or a whole number",
+    ):
         keys_of(table, Shape(key="note"))
     portion = Portion()
     open_rows(table, Shape(key="note", skip_bad=True)).take(portion, EVERYTHING, EVERYTHING)
@@ -287,7 +363,9 @@ def test_a_key_is_a_column_of_text_or_of_whole_numbers(table):
 
 def test_a_column_that_is_missing_is_named(table):
     for shape in (Shape(("scene", "none")), Shape("none"), Shape(key="none")):
-        with pytest.raises(BacklogRefused, match=r"there is no .*'none'.*; there are scene, frame, note$"):
+        with pytest.raises(
+            BacklogRefused, match=r"there is no .*'none'.*; there are scene, frame, note$"
+        ):
             values(table, shape)
 
 
@@ -296,7 +374,10 @@ def test_what_directories_say_is_a_column(table):
     first = {"scene": 'a"ä', "frame": 1, "note": None, **constants}
 
     assert values(table, constants=constants)[0] == first
-    assert values(table, Shape(("day", "scene")), constants=constants)[0] == {"day": "1 %s", "scene": 'a"ä'}
+    assert values(table, Shape(("day", "scene")), constants=constants)[0] == {
+        "day": "1 %s",
+        "scene": 'a"ä',
+    }
     assert values(table, Shape("day"), constants=constants) == ["1 %s"] * 2
 
 
@@ -311,7 +392,11 @@ def test_bytes_of_parameters_bound_a_portion(table):
 
 
 def test_every_row_comes_once_and_in_order_from_any_row_on(write):
-    path = write("a.parquet", {"n": range(10_000), "s": [f"t{n}" for n in range(10_000)]}, row_group_size=1500)
+    path = write(
+        "a.parquet",
+        {"n": range(10_000), "s": [f"t{n}" for n in range(10_000)]},
+        row_group_size=1500,
+    )
 
     assert count_rows(BacklogFile("a", path, {})) == 10_000
     for row in (0, 1, 1499, 1500, 4096, 9999, 10_000):
@@ -322,21 +407,46 @@ def test_what_json_has_not_becomes_what_it_has(write):
     day = datetime.datetime(2026, 11, 21, 5, 26, 11, 500)
     zone = datetime.UTC
     columns = {
-        "true": [True, None], "float": pa.array([1.0, None]), "small": pa.array([0.5, 2], pa.float32()),
-        "null": [None, None], "time": [day, None], "day": [day.date(), None], "clock": [day.time(), None],
+        "true": [True, None],
+        "float": pa.array([1.0, None]),
+        "small": pa.array([0.5, 2], pa.float32()),
+        "null": [None, None],
+        "time": [day, None],
+        "day": [day.date(), None],
+        "clock": [day.time(), None],
         "utc": pa.array([day.replace(tzinfo=zone), None], pa.timestamp("ns", "UTC")),
-        "price": [decimal.Decimal("1.10"), None], "list": [[1, None], None], "of": [{"a": [day]}, None],
+        "price": [decimal.Decimal("1.10"), None],
+        "list": [[1, None], None],
+        "of": [{"a": [day]}, None],
         "map": pa.array([[("k", 1)], []], pa.map_(pa.string(), pa.int64())),
-        "enum": pa.array(["x", "y"]).dictionary_encode(), "100% \"sure\"": ["a", "b"],
+        "enum": pa.array(["x", "y"]).dictionary_encode(),
+        '100% "sure"': ["a", "b"],
     }
     first, second = values(write("a.parquet", columns))
 
     assert first == {
-        "true": True, "float": 1.0, "small": 0.5, "null": None, "time": "2026-11-21T05:26:11.000500",
-        "utc": "2026-11-21T05:26:11.000500+00:00", "day": "2026-11-21", "clock": "05:26:11.000500", "price": "1.10",
-        "list": [1, None], "of": {"a": ["2026-11-21T05:26:11.000500"]}, "map": {"k": 1}, "enum": "x", "100% \"sure\"": "a",
+        "true": True,
+        "float": 1.0,
+        "small": 0.5,
+        "null": None,
+        "time": "2026-11-21T05:26:11.000500",
+        "utc": "2026-11-21T05:26:11.000500+00:00",
+        "day": "2026-11-21",
+        "clock": "05:26:11.000500",
+        "price": "1.10",
+        "list": [1, None],
+        "of": {"a": ["2026-11-21T05:26:11.000500"]},
+        "map": {"k": 1},
+        "enum": "x",
+        '100% "sure"': "a",
     }
-    assert second == {**dict.fromkeys(columns), "small": 2.0, "map": {}, "enum": "y", "100% \"sure\"": "b"}
+    assert second == {
+        **dict.fromkeys(columns),
+        "small": 2.0,
+        "map": {},
+        "enum": "y",
+        '100% "sure"': "b",
+    }
 
 
 @pytest.mark.parametrize("values_of", [[b"x"], [datetime.timedelta(1)], [[b"x"]], [{"a": b"x"}]])
@@ -348,9 +458,13 @@ def test_a_column_that_json_cannot_have_is_refused_unless_it_is_not_wanted(write
     assert values(path, Shape(("n",))) == [{"n": 1}]
 
 
-@pytest.mark.parametrize(("column", "why"), [
-    ([1.0, 2.0, float("nan"), 4.0], "Out of range|nan"), (["a", "b", "x" * 2000, "d"], r"\d,\d+ bytes"),
-])
+@pytest.mark.parametrize(
+    ("column", "why"),
+    [
+        ([1.0, 2.0, float("nan"), 4.0], "Out of range|nan"),
+        (["a", "b", "x" * 2000, "d"], r"\d,\d+ bytes"),
+    ],
+)
 def test_a_bad_row_is_named(write, column, why):
     path = write("a.parquet", {"n": range(4), "odd": column})
     rows, portion = open_rows(path, Shape(max_bytes=1000)), Portion()
@@ -376,8 +490,12 @@ def test_a_parquet_file_without_columns_is_refused(tmp_path):
 
 def test_a_large_file_takes_little_memory(tmp_path):
     """Measured in a process of its own: what pyarrow takes is nothing to Python's own count."""
-    with pq.ParquetWriter(tmp_path / "a.parquet", pa.schema([("n", pa.int64()), ("s", pa.string())])) as writer:
-        some = pa.table({"n": range(250_000), "s": [f"/mnt/render/{n:08d}.exr" for n in range(250_000)]})
+    with pq.ParquetWriter(
+        tmp_path / "a.parquet", pa.schema([("n", pa.int64()), ("s", pa.string())])
+    ) as writer:
+        some = pa.table(
+            {"n": range(250_000), "s": [f"/mnt/render/{n:08d}.exr" for n in range(250_000)]}
+        )
         for _ in range(4):
             writer.write_table(some, row_group_size=250_000)
     program = f"""if True:
@@ -393,7 +511,9 @@ def test_a_large_file_takes_little_memory(tmp_path):
             count += portion.rows
         print(count, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
     """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
     count, mebibytes = map(int, done.stdout.split())
 
     assert count == 1_000_000

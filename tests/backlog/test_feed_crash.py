@@ -1,4 +1,6 @@
-"""A feeder that dies at any moment, for real and at each of its commands; and that a naive one fails the same tests."""
+"""A feeder that dies at any moment, for real and at each of its commands; and that a naive one
+fails the same tests.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,10 @@ def source(tmp_path):
 def kill_in_flight(programs, cli, text, source, least):
     """Start a feeder and kill it when so many tasks are in line; return how many there are then."""
     program = programs.script(text.format(source=source, url=programs.url))
-    until(lambda: cli.llen(keys.pending("video")) >= least or not program.is_running, what=f"{least} tasks")
+    until(
+        lambda: cli.llen(keys.pending("video")) >= least or not program.is_running,
+        what=f"{least} tasks",
+    )
     program.send(signal.SIGKILL)
     assert program.wait() == -signal.SIGKILL, program.log
     return cli.llen(keys.pending("video"))
@@ -79,12 +84,14 @@ def numbers(cli):
         return [json.loads(text)["n"] for text in pipeline.execute()]
 
 
-def test_killed_three_times_in_flight_each_row_has_become_a_task_once_and_in_order(programs, cli, source):
+def test_killed_three_times_in_flight_each_row_has_become_a_task_once_and_in_order(
+    programs, cli, source
+):
     there = 0
     for _ in range(3):
         there = kill_in_flight(programs, cli, OURS, source, there + 5000)
         record = cli.hgetall(keys.feed("video", "f"))
-        assert 0 < there < ROWS and record["state"] == "open" and "token" in record        # in flight
+        assert 0 < there < ROWS and record["state"] == "open" and "token" in record  # in flight
         assert int(record["rows"]) == there
     last = programs.script(OURS.format(source=source, url=programs.url))
 
@@ -94,7 +101,7 @@ def test_killed_three_times_in_flight_each_row_has_become_a_task_once_and_in_ord
 
 def test_a_naive_feeder_fails_the_same_test(programs, cli, source):
     there = 0
-    for _ in range(20):                                # the first of these, mostly
+    for _ in range(20):  # the first of these, mostly
         there = kill_in_flight(programs, cli, NAIVE, source, there + 2000)
         if there > int(cli.get("cursor") or 0):
             break
@@ -113,16 +120,25 @@ SECONDS = 150.0 if os.environ.get("BLUEQUE_SOAK") else 3.0
 
 @pytest.fixture
 def ground(url, tmp_path, monkeypatch) -> Iterator[Ground]:
-    """Two feeders, of which the second takes the first for dead at once, rightly or not. Chunks are of two rows."""
+    """Two feeders, of which the second takes the first for dead at once, rightly or not. Chunks are
+    of two rows.
+    """
     path = tmp_path / "few.jsonl"
     path.write_text("".join(f'{{"n": {n}}}\n' for n in range(FEW)))
     monkeypatch.setattr(feeding, "CHUNK", 2)
     monkeypatch.setattr(feeding, "pause", lambda failures: 0.0)
-    monkeypatch.setattr(lease, "process", SimpleNamespace(
-        node_id=lambda: "host_1", identity=lambda pid: {}, shares_pids=lambda record: True,
-        is_alive=lambda pid, record: False,
-    ))
-    still = SimpleNamespace(time=lambda: 1.0, monotonic=lambda: 1.0)    # else a slow machine has it look at the lines again
+    monkeypatch.setattr(
+        lease,
+        "process",
+        SimpleNamespace(
+            node_id=lambda: "host_1",
+            identity=lambda pid: {},
+            shares_pids=lambda record: True,
+            is_alive=lambda pid, record: False,
+        ),
+    )
+    # else a slow machine has it look at the lines again
+    still = SimpleNamespace(time=lambda: 1.0, monotonic=lambda: 1.0)
     for module in (feeding, lease, chunks):
         monkeypatch.setattr(module, "time", still)
     log = logging.getLogger("blueque")
@@ -144,7 +160,13 @@ class Ground:
         def run(prefix):
             self.redis.read(("FLUSHALL",))
             actors = [Actor(name, program, sorted(Fault)) for name in ("first", "second")]
-            stepper = Stepper(lambda: SocketConnection(self.address), actors, Bounds(*bounds), lambda: None, prefix)
+            stepper = Stepper(
+                lambda: SocketConnection(self.address),
+                actors,
+                Bounds(*bounds),
+                lambda: None,
+                prefix,
+            )
             stepper.run()
             stepper.wrong = stepper.wrong or self.end(program, stepper)
             return stepper
@@ -159,16 +181,20 @@ class Ground:
         (ids,) = self.redis.read(("LRANGE", keys.pending("video"), 0, -1))
         texts = self.redis.read(*[("HGET", keys.task(task), "parameters") for task in ids[::-1]])
         found = [json.loads(text)["n"] for text in texts]
-        (record,) = self.redis.read(("HMGET", keys.feed("video", "f"), "state", "rows", "tasks", "token"))
+        (record,) = self.redis.read(
+            ("HMGET", keys.feed("video", "f"), "state", "rows", "tasks", "token")
+        )
         if program == self.ours and record != ["finished", str(FEW), str(FEW), None]:
             return f"the record says {record}"
         return None if found == list(range(FEW)) else f"in line are {found}"
 
     def ours(self, redis):
-        job = Job("video", "f", Backlog(self.path), Shape(), {}, 100, False, False, threading.Event())
+        job = Job(
+            "video", "f", Backlog(self.path), Shape(), {}, 100, False, False, threading.Event()
+        )
         try:
             assert Feeding(redis, job, Timing()).run()
-        except FeedTaken:                              # as it must be for one of them
+        except FeedTaken:  # as it must be for one of them
             pass
 
     def naive(self, redis):
@@ -201,5 +227,3 @@ def test_two_such_things_may_happen_in_a_row(ground, bounds):
 @pytest.mark.parametrize("bounds", [(0, 1), (1, 0)])
 def test_a_naive_feeder_is_found_out_by_the_explorer(ground, bounds):
     assert "in line are" in (ground.explore(ground.naive, bounds).wrong or "")
-
-

@@ -1,4 +1,6 @@
-"""blueque.feed on a real Redis: order, exact counts, the window, one feeder at a time, and what is refused."""
+"""blueque.feed on a real Redis: order, exact counts, the window, one feeder at a time, and what is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def table(path, rows):
 
 
 def line(cli, name="0"):
-    """Return the parameters of the tasks in a line of the queue video, of the one that runs next first."""
+    """Return the parameters of the tasks in a line of the queue video, of the one that runs next
+    first.
+    """
     ids = cli.lrange(keys.line("video", name), 0, -1)[::-1]
     return [json.loads(cli.hget(keys.task(task), "parameters")) for task in ids]
 
@@ -51,7 +55,9 @@ def numbers(cli):
 
 
 def drain(cli, count):
-    """Take tasks out of the line and delete them, as if they had run long ago; return their numbers."""
+    """Take tasks out of the line and delete them, as if they had run long ago; return their
+    numbers.
+    """
     taken = []
     for task in cli.rpop(keys.pending("video"), count) or []:
         taken.append(json.loads(cli.hget(keys.task(task), "parameters"))["n"])
@@ -76,7 +82,9 @@ def backlog(request, tmp_path):
     for number, (first, end) in enumerate([(0, 1200), (1200, 1200), (1200, 1201), (1201, 2500)]):
         path = tmp_path / f"{number}.{request.param}"
         if request.param == "parquet":
-            pq.write_table(pa.table({"n": pa.array(range(first, end), pa.int64())}), path, row_group_size=500)
+            pq.write_table(
+                pa.table({"n": pa.array(range(first, end), pa.int64())}), path, row_group_size=500
+            )
         else:
             lines(path, [{"n": n} for n in range(first, end)])
     return tmp_path
@@ -107,7 +115,9 @@ def test_each_row_becomes_a_task_once_and_in_order(feed, backlog, cli, redis):
     assert audit(redis) == []
 
 
-def test_a_finished_feed_run_again_changes_nothing_even_when_all_is_done_and_deleted(feed, backlog, cli):
+def test_a_finished_feed_run_again_changes_nothing_even_when_all_is_done_and_deleted(
+    feed, backlog, cli
+):
     feed(backlog)
     drain(cli, 2500)
 
@@ -124,7 +134,7 @@ def test_a_finished_feed_goes_on_with_files_that_have_come_behind(feed, backlog,
     left = []
 
     assert feed(backlog, progress=lambda _: left.append(cli.ttl(FEED))).fed == 1
-    assert left[0] == -1 and left[-1] > 0                  # while it is open, it does not expire
+    assert left[0] == -1 and left[-1] > 0  # while it is open, it does not expire
     assert numbers(cli) == list(range(2501))
 
 
@@ -137,26 +147,45 @@ def test_a_finished_feed_is_finished_also_when_its_files_are_gone(feed, few):
 
 
 def test_tasks_are_what_enqueue_makes_and_know_their_feed(feed, few, cli, client):
-    options = {"priority": 5, "resources": {"gpu": 1}, "lock": ("licence", 3), "retry": Retry(max=3), "time_limit": "2h"}
+    options = {
+        "priority": 5,
+        "resources": {"gpu": 1},
+        "lock": ("licence", 3),
+        "retry": Retry(max=3),
+        "time_limit": "2h",
+    }
     client.get_queue("video").enqueue({"n": -1}, **options)
     feed(few, **options)
     name = "5,gpu=1,lock:licence=3"
 
     assert [row["n"] for row in line(cli, name)] == [-1, 0, 1, 2, 3, 4]
-    like, fed = [cli.hgetall(keys.task(task)) for task in cli.lrange(keys.line("video", name), -2, -1)[::-1]]
+    like, fed = [
+        cli.hgetall(keys.task(task)) for task in cli.lrange(keys.line("video", name), -2, -1)[::-1]
+    ]
     assert {**like, "run": "f"}.keys() == fed.keys()
-    assert {name for name in like if like[name] != fed[name]} == {"parameters", "created", "updated"}
+    assert {name for name in like if like[name] != fed[name]} == {
+        "parameters",
+        "created",
+        "updated",
+    }
     assert cli.zcard(keys.tasks("video")) == 6
 
 
 def test_a_key_makes_no_second_task_as_long_as_the_first_is_there(feed, tmp_path, cli, monkeypatch):
-    monkeypatch.setattr(job, "CHUNK", 2)               # so that keys come again in other chunks, too
-    lines(tmp_path / "a.jsonl", [{"n": n, "id": f"k{n % 3}"} for n in range(9)] + [{"n": 9, "id": 17}])
+    monkeypatch.setattr(job, "CHUNK", 2)  # so that keys come again in other chunks, too
+    lines(
+        tmp_path / "a.jsonl", [{"n": n, "id": f"k{n % 3}"} for n in range(9)] + [{"n": 9, "id": 17}]
+    )
 
     outcome = feed(tmp_path, key="id")
 
     assert (outcome.rows, cli.hget(FEED, "tasks")) == (10, "4")
-    assert [(row["n"], row["id"]) for row in line(cli)] == [(0, "k0"), (1, "k1"), (2, "k2"), (9, 17)]
+    assert [(row["n"], row["id"]) for row in line(cli)] == [
+        (0, "k0"),
+        (1, "k1"),
+        (2, "k2"),
+        (9, 17),
+    ]
     task = cli.lindex(keys.pending("video"), -1)
     assert cli.hget(keys.task(task), "key") == "k0"
 
@@ -174,19 +203,35 @@ def test_feeds_of_two_names_or_queues_have_nothing_in_common(feed, few, url, cli
     assert feed(few, name="g").fed == 5
     assert blueque.feed(few, "audio", name="f", url=url).fed == 5
 
-    assert len(set(cli.lrange(keys.pending("video"), 0, -1) + cli.lrange(keys.pending("audio"), 0, -1))) == 15
+    assert (
+        len(
+            set(cli.lrange(keys.pending("video"), 0, -1) + cli.lrange(keys.pending("audio"), 0, -1))
+        )
+        == 15
+    )
     assert [record["feed"] for record in client.get_feeds("video")] == ["f", "g"]
     with pytest.raises(InvalidInput, match="would share"):
-        blueque.feed(few, "b_video", name="f", url=url) and blueque.feed(few, "video", name="f_b", url=url)
+        blueque.feed(few, "b_video", name="f", url=url) and blueque.feed(
+            few, "video", name="f_b", url=url
+        )
 
 
 def test_a_task_that_is_there_already_is_left_alone(feed, few, cli):
-    """Redis has lost its last second, the record with it, and a listener has put back the task that it runs."""
+    """Redis has lost its last second, the record with it, and a listener has put back the task that
+    it runs.
+    """
     feed(few)
     tasks = cli.lrange(keys.pending("video"), 0, -1)[::-1]
     record = cli.hgetall(FEED)
-    cli.delete(keys.pending("video"), keys.fed("video", "f"), *[keys.task(task) for task in tasks if task != tasks[3]])
-    cli.hset(FEED, mapping={**record, "state": "open", "rows": 2, "row": 2, "offset": 2 * len('{"n": 0}\n')})
+    cli.delete(
+        keys.pending("video"),
+        keys.fed("video", "f"),
+        *[keys.task(task) for task in tasks if task != tasks[3]],
+    )
+    cli.hset(
+        FEED,
+        mapping={**record, "state": "open", "rows": 2, "row": 2, "offset": 2 * len('{"n": 0}\n')},
+    )
 
     feed(few)
 
@@ -203,7 +248,7 @@ def test_a_backlog_that_redis_takes_half_of_back_is_fed_again_from_there(feed, t
         if progress.rows == 4 and not kept:
             kept.update(cli.hgetall(FEED))
         elif progress.rows == 6 and "restored" not in kept:
-            cli.hset(FEED, mapping=kept)               # as a replica that had not seen the last chunk
+            cli.hset(FEED, mapping=kept)  # as a replica that had not seen the last chunk
             for task in cli.lpop(keys.pending("video"), 2):
                 cli.delete(keys.task(task))
             kept["restored"] = "yes"
@@ -232,7 +277,9 @@ class Consumer(threading.Thread):
         redis = self.client._redis
         while True:
             was_over = self.is_over.is_set()
-            length, some = redis.read(("LLEN", keys.pending("video")), ("RPOP", keys.pending("video"), 7))
+            length, some = redis.read(
+                ("LLEN", keys.pending("video")), ("RPOP", keys.pending("video"), 7)
+            )
             self.longest = max(self.longest, length)
             for task in some or ():
                 (text,) = redis.read(("HGET", keys.task(task), "parameters"))
@@ -260,14 +307,16 @@ def test_never_more_wait_than_the_window_has(feed, tmp_path, url, window):
     assert 0 < consumer.longest <= window
 
 
-@pytest.mark.parametrize(("priority", "others"), [(0, {"priority": 9}), (9, {}), (9, {"resources": {"gpu": 1}})])
+@pytest.mark.parametrize(
+    ("priority", "others"), [(0, {"priority": 9}), (9, {}), (9, {"resources": {"gpu": 1}})]
+)
 def test_what_waits_in_other_lines_counts_as_well(feed, few, client, priority, others):
     stop = threading.Event()
     client.get_queue("video").enqueue_many(range(8), **others)
 
     def look(progress):
         if progress.waiting:
-            stop.set()                                 # it would wait for ever
+            stop.set()  # it would wait for ever
 
     outcome = feed(few, window=10, priority=priority, progress=look, stop=stop)
 
@@ -286,7 +335,9 @@ def test_waiting_for_room_costs_few_commands(feed, tmp_path, cli, monkeypatch):
         if progress.waiting == 10:
             seen.append(cli.info("commandstats")["cmdstat_llen"]["calls"])
 
-    thread = threading.Thread(target=feed, args=(tmp_path,), kwargs={"window": 10, "stop": stop, "progress": look})
+    thread = threading.Thread(
+        target=feed, args=(tmp_path,), kwargs={"window": 10, "stop": stop, "progress": look}
+    )
     thread.start()
     until(lambda: len(seen) > 8, what="looks that are far apart")
     began, calls = time.monotonic(), seen[-1]
@@ -303,7 +354,7 @@ def test_a_task_that_had_to_wait_for_room_is_made_when_there_is_some(feed, tmp_p
     thread = threading.Thread(target=feed, args=(tmp_path,), kwargs={"window": 1})
     thread.start()
     until(lambda: cli.llen(keys.pending("video")) == 1, what="the first task")
-    time.sleep(1.2)                                    # the time of creation is what is tested
+    time.sleep(1.2)  # the time of creation is what is tested
     made = time.time()
     drain(cli, 1)
     thread.join(10)
@@ -320,10 +371,14 @@ def test_a_second_feeder_waits_and_goes_on_when_the_first_stops(feed, plenty, cl
     first.start()
     until(lambda: cli.llen(keys.pending("video")) == 100, what="a full window")
     second = threading.Thread(
-        target=feed, args=(plenty,), kwargs={"window": 5000, "progress": lambda progress: notes.append(progress.note)}
+        target=feed,
+        args=(plenty,),
+        kwargs={"window": 5000, "progress": lambda progress: notes.append(progress.note)},
     )
     second.start()
-    until(lambda: any("feeds already" in (note or "") for note in notes), what="the second, waiting")
+    until(
+        lambda: any("feeds already" in (note or "") for note in notes), what="the second, waiting"
+    )
     with pytest.raises(FeedTaken, match="is fed by"):
         feed(plenty, wait=False)
     assert cli.llen(keys.pending("video")) == 100
@@ -349,7 +404,9 @@ def programs(url, tmp_path_factory):
 
 
 def start(programs, source, window=100, **options):
-    return programs.script(PROGRAM.format(source=str(source), window=window, url=programs.url), **options)
+    return programs.script(
+        PROGRAM.format(source=str(source), window=window, url=programs.url), **options
+    )
 
 
 def test_after_kill_9_the_next_on_the_same_host_goes_on_at_once(programs, feed, plenty, cli):
@@ -364,19 +421,21 @@ def test_after_kill_9_the_next_on_the_same_host_goes_on_at_once(programs, feed, 
 
     assert outcome.rows == 2500 and 0 < outcome.fed < 2500
     assert numbers(cli) == list(range(2500))
-    assert time.monotonic() - began < 10               # its beat would have to stand still for 60 s
+    assert time.monotonic() - began < 10  # its beat would have to stand still for 60 s
 
 
-def test_a_frozen_feeder_is_replaced_and_thawed_it_writes_nothing(programs, plenty, cli, feed, monkeypatch):
+def test_a_frozen_feeder_is_replaced_and_thawed_it_writes_nothing(
+    programs, plenty, cli, feed, monkeypatch
+):
     program = start(programs, plenty, environ={"BLUEQUE_BEAT": "0.2", "BLUEQUE_LEASE": "0.6"})
     until(lambda: cli.llen(keys.pending("video")) == 100, what="a full window")
     assert cli.hget(FEED, "lease") == "0.6"
     program.send(signal.SIGSTOP)
     monkeypatch.setattr(job, "PACE", 0.1)
 
-    feed(plenty, window=5000)                         # there is proof that it lives: its record stood still for a lease
+    feed(plenty, window=5000)  # there is proof that it lives: its record stood still for a lease
 
-    cli.delete(keys.pending("video"))                  # room for it, if it were to go on
+    cli.delete(keys.pending("video"))  # room for it, if it were to go on
     before = cli.hgetall(FEED)
     program.send(signal.SIGCONT)
     assert program.wait() == 1
@@ -384,7 +443,9 @@ def test_a_frozen_feeder_is_replaced_and_thawed_it_writes_nothing(programs, plen
     assert (cli.llen(keys.pending("video")), cli.hgetall(FEED)) == (0, before)
 
 
-def test_a_feeder_that_was_replaced_by_one_that_still_feeds_says_by_whom(programs, plenty, cli, feed, monkeypatch):
+def test_a_feeder_that_was_replaced_by_one_that_still_feeds_says_by_whom(
+    programs, plenty, cli, feed, monkeypatch
+):
     program = start(programs, plenty, environ={"BLUEQUE_BEAT": "0.2", "BLUEQUE_LEASE": "0.6"})
     until(lambda: cli.llen(keys.pending("video")) == 100, what="a full window")
     program.send(signal.SIGSTOP)
@@ -403,14 +464,20 @@ def test_a_feeder_that_was_replaced_by_one_that_still_feeds_says_by_whom(program
     assert cli.hget(FEED, "token") != token
 
 
-def test_a_feeder_that_beats_is_not_replaced_however_long_the_window_is_full(feed, plenty, cli, monkeypatch):
+def test_a_feeder_that_beats_is_not_replaced_however_long_the_window_is_full(
+    feed, plenty, cli, monkeypatch
+):
     monkeypatch.setenv("BLUEQUE_BEAT", "0.1")
     monkeypatch.setenv("BLUEQUE_LEASE", "0.4")
     monkeypatch.setattr(job, "PACE", 0.05)
     monkeypatch.setattr(job, "LONGEST", 0.05)
-    monkeypatch.setattr("blueque.system.process.shares_pids", lambda known: False)      # as from another host
+    # as from another host
+    monkeypatch.setattr("blueque.system.process.shares_pids", lambda known: False)
     stops = [threading.Event(), threading.Event()]
-    threads = [threading.Thread(target=feed, args=(plenty,), kwargs={"window": 100, "stop": stop}) for stop in stops]
+    threads = [
+        threading.Thread(target=feed, args=(plenty,), kwargs={"window": 100, "stop": stop})
+        for stop in stops
+    ]
     threads[0].start()
     until(lambda: cli.llen(keys.pending("video")) == 100, what="a full window")
     token = cli.hget(FEED, "token")
@@ -465,15 +532,23 @@ def test_stop_ends_it_between_two_chunks_and_the_next_call_goes_on(feed, plenty,
 
 
 @pytest.mark.parametrize("fault", list(Fault))
-@pytest.mark.parametrize(("having", "time"), [(b"PERSIST", 1), (b"LPUSH", 1), (b"LPUSH", 2), (b"ZREMRANGEBYSCORE", 1)])
+@pytest.mark.parametrize(
+    ("having", "time"), [(b"PERSIST", 1), (b"LPUSH", 1), (b"LPUSH", 2), (b"ZREMRANGEBYSCORE", 1)]
+)
 def test_a_lost_answer_makes_nothing_twice(proxy, plenty, cli, monkeypatch, fault, having, time):
-    """Of open_feed, of the first and the second chunk, and of finish_feed; each of them is one write to the proxy."""
+    """Of open_feed, of the first and the second chunk, and of finish_feed; each of them is one
+    write to the proxy.
+    """
     monkeypatch.setattr(job, "CHUNK", 100)
     proxy.arm(fault, time, having)
     notes = []
 
     outcome = blueque.feed(
-        plenty, "video", name="f", url=proxy.url, progress=lambda progress: progress.note and notes.append(progress.note)
+        plenty,
+        "video",
+        name="f",
+        url=proxy.url,
+        progress=lambda progress: progress.note and notes.append(progress.note),
     )
     proxy.release()
 
@@ -486,10 +561,17 @@ def test_a_lost_answer_makes_nothing_twice(proxy, plenty, cli, monkeypatch, faul
 def test_while_redis_is_away_it_waits_and_then_goes_on(own_server, plenty):
     client = Client(own_server.url, patience=5)
     notes, stop = [], threading.Event()
-    thread = threading.Thread(target=blueque.feed, args=(plenty, "video"), kwargs={
-        "name": "f", "url": own_server.url, "window": 100, "stop": stop,
-        "progress": lambda progress: progress.note and notes.append(progress.note),
-    })
+    thread = threading.Thread(
+        target=blueque.feed,
+        args=(plenty, "video"),
+        kwargs={
+            "name": "f",
+            "url": own_server.url,
+            "window": 100,
+            "stop": stop,
+            "progress": lambda progress: progress.note and notes.append(progress.note),
+        },
+    )
     thread.start()
     until(lambda: client.get_inspector().pending("video") == 100, what="a full window")
     own_server.kill()
@@ -509,11 +591,14 @@ def test_a_redis_that_never_answers_is_an_error_when_patience_is_over(few):
 
     with pytest.raises(RedisAway, match=r"^no Redis at redis://127.0.0.1:1/0: Connection refused$"):
         blueque.feed(
-            few, "video", name="f", client=Client("redis://127.0.0.1:1/0", patience=0.5),
+            few,
+            "video",
+            name="f",
+            client=Client("redis://127.0.0.1:1/0", patience=0.5),
             progress=lambda progress: notes.append(progress.note),
         )
 
-    assert 0.1 < time.monotonic() - began < 3          # it has waited once at least
+    assert 0.1 < time.monotonic() - began < 3  # it has waited once at least
     assert notes == ["no Redis at redis://127.0.0.1:1/0: Connection refused; waiting"]
 
 
@@ -523,9 +608,18 @@ def test_one_that_waits_for_another_feeder_has_patience_without_end(few, own_ser
     redis = client._redis
     protocol.open_feed(redis, "video", "f", "another", "i", "x", {"node": "elsewhere_1"}, None, 1.0)
     notes, outcomes = [], []
-    thread = threading.Thread(target=lambda: outcomes.append(blueque.feed(
-        few, "video", name="f", client=client, stop=stop, progress=lambda progress: notes.append(progress.note),
-    )))
+    thread = threading.Thread(
+        target=lambda: outcomes.append(
+            blueque.feed(
+                few,
+                "video",
+                name="f",
+                client=client,
+                stop=stop,
+                progress=lambda progress: notes.append(progress.note),
+            )
+        )
+    )
     thread.start()
     until(lambda: notes, what="that it waits")
     own_server.kill()
@@ -535,7 +629,11 @@ def test_one_that_waits_for_another_feeder_has_patience_without_end(few, own_ser
     stop.set()
     thread.join(10)
 
-    assert notes[0].startswith("elsewhere_1 feeds already") and notes[1].endswith("; waiting") and notes[2] == notes[0]
+    assert (
+        notes[0].startswith("elsewhere_1 feeds already")
+        and notes[1].endswith("; waiting")
+        and notes[2] == notes[0]
+    )
     assert not outcomes[0].is_finished
 
 
@@ -547,7 +645,9 @@ def test_stop_is_heeded_while_redis_is_away(few):
         if len(notes) == 1:
             stop.set()
 
-    outcome = blueque.feed(few, "video", name="f", url="redis://127.0.0.1:1/0", stop=stop, progress=look)
+    outcome = blueque.feed(
+        few, "video", name="f", url="redis://127.0.0.1:1/0", stop=stop, progress=look
+    )
 
     assert (outcome.is_finished, outcome.fed) == (False, 0)
     assert "no Redis at" in notes[0]
@@ -563,19 +663,28 @@ def test_a_bad_row_is_named_when_all_before_it_are_fed_and_can_be_left_out(feed,
     lines(few / "c.jsonl", [{"n": 6}])
 
     for fed in (6, 0):
-        with pytest.raises(BacklogRefused, match=r"^b.jsonl, line 2: not valid JSON: 'oops'") as caught:
+        with pytest.raises(
+            BacklogRefused, match=r"^b.jsonl, line 2: not valid JSON: 'oops'"
+        ) as caught:
             feed(few)
         assert (caught.value.file, caught.value.row) == ("b.jsonl", 2)
         assert "6 rows of feed 'f' are done" in caught.value.__notes__[0]
         assert fed in (6, 0) and numbers(cli) == list(range(6))
     notes = []
-    outcome = feed(few, skip_bad=True, progress=lambda progress: progress.note and notes.append(progress.note))
+    outcome = feed(
+        few, skip_bad=True, progress=lambda progress: progress.note and notes.append(progress.note)
+    )
 
     assert (outcome.rows, outcome.fed, outcome.skipped, cli.hget(FEED, "skipped")) == (8, 1, 1, "1")
     instance = cli.hget(FEED, "instance")
-    expected = [uuid.uuid5(FEED_NAMESPACE, f"video\0{instance}\0{number}") for number in (0, 1, 2, 3, 4, 5, 7)]
+    expected = [
+        uuid.uuid5(FEED_NAMESPACE, f"video\0{instance}\0{number}")
+        for number in (0, 1, 2, 3, 4, 5, 7)
+    ]
     assert cli.lrange(keys.pending("video"), 0, -1)[::-1] == [str(task) for task in expected]
-    assert notes == ["left out: b.jsonl, line 2: not valid JSON: 'oops' (Expecting value: line 1 column 1 (char 0))"]
+    assert notes == [
+        "left out: b.jsonl, line 2: not valid JSON: 'oops' (Expecting value: line 1 column 1 (char 0))"
+    ]
     assert numbers(cli) == list(range(7))
 
 
@@ -593,20 +702,34 @@ def test_rows_that_are_fed_and_rows_that_are_left_out_are_two_numbers(feed, tmp_
     second, third = feed(tmp_path, skip_bad=True), feed(tmp_path, skip_bad=True)
 
     assert (first.rows, first.fed, first.skipped) == (3, 1, 1)
-    assert [note for note, _ in notes if note] == ["left out: a.jsonl, line 2: not valid JSON: 'oops' "
-                                                   "(Expecting value: line 1 column 1 (char 0))"]
+    assert [note for note, _ in notes if note] == [
+        "left out: a.jsonl, line 2: not valid JSON: 'oops' "
+        "(Expecting value: line 1 column 1 (char 0))"
+    ]
     assert notes[-1] == (None, 1)
     assert (second.rows, second.fed, second.skipped) == (7, 2, 2)
     assert (third.rows, third.fed, third.skipped, third.is_finished) == (7, 0, 0, True)
 
 
-@pytest.mark.parametrize(("change", "why"), [
-    (lambda path: lines(path / "a.jsonl", [{"n": 0}]), "a.jsonl: it has changed"),
-    (lambda path: table(path / "b.jsonl", range(6, 10)), "b.jsonl: its first 3 lines were fed, and have changed"),
-    (lambda path: table(path / "b.jsonl", range(5, 7)), "b.jsonl: its first 3 lines were fed, and have changed"),
-    (lambda path: (path / "b.jsonl").unlink(), "b.jsonl: it is gone, and only 3 of its rows are fed"),
-    (lambda path: lines(path / "a0.jsonl", [{"n": 0}]), "a0.jsonl: it comes too late"),
-])
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda path: lines(path / "a.jsonl", [{"n": 0}]), "a.jsonl: it has changed"),
+        (
+            lambda path: table(path / "b.jsonl", range(6, 10)),
+            "b.jsonl: its first 3 lines were fed, and have changed",
+        ),
+        (
+            lambda path: table(path / "b.jsonl", range(5, 7)),
+            "b.jsonl: its first 3 lines were fed, and have changed",
+        ),
+        (
+            lambda path: (path / "b.jsonl").unlink(),
+            "b.jsonl: it is gone, and only 3 of its rows are fed",
+        ),
+        (lambda path: lines(path / "a0.jsonl", [{"n": 0}]), "a0.jsonl: it comes too late"),
+    ],
+)
 def test_a_backlog_that_is_not_what_it_was_is_refused(feed, few, cli, monkeypatch, change, why):
     half_fed(feed, few, monkeypatch)
 
@@ -636,7 +759,9 @@ def test_files_that_are_done_may_go_and_copies_are_the_same(feed, few, cli, monk
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "jsonl.gz", "parquet"])
-def test_a_file_that_was_fed_to_its_end_may_go_though_nothing_came_after_it(feed, tmp_path, cli, monkeypatch, kind):
+def test_a_file_that_was_fed_to_its_end_may_go_though_nothing_came_after_it(
+    feed, tmp_path, cli, monkeypatch, kind
+):
     """The last row of the file is the last of a chunk, and the feeder ends there."""
     monkeypatch.setattr(job, "CHUNK", 2)
     for number in range(2):
@@ -681,7 +806,9 @@ def test_a_named_file_that_is_fed_may_go_while_others_are_fed(feed, few, cli, mo
 @pytest.mark.parametrize("pattern", ["a.jsonl", "*.jsonl"])
 def test_a_named_file_may_go_between_the_last_row_and_the_end(feed, few, cli, pattern):
     stop = threading.Event()
-    first = feed(few / pattern, stop=stop, progress=lambda progress: progress.rows == 5 and stop.set())
+    first = feed(
+        few / pattern, stop=stop, progress=lambda progress: progress.rows == 5 and stop.set()
+    )
     (few / "a.jsonl").unlink()
 
     assert (first.is_finished, first.rows) == (False, 5)
@@ -693,8 +820,15 @@ def test_a_named_file_that_goes_when_it_is_half_fed_is_missed(feed, few, monkeyp
     half_fed(feed, few, monkeypatch)
     (few / "b.jsonl").unlink()
 
-    for source in (few / "b.jsonl", [few / "a.jsonl", few / "b.jsonl"], f"{few}/*.jsonl", f"{few}/b*.jsonl"):
-        with pytest.raises(BacklogRefused, match=r"^b.jsonl: it is gone, and only 3 of its rows are fed"):
+    for source in (
+        few / "b.jsonl",
+        [few / "a.jsonl", few / "b.jsonl"],
+        f"{few}/*.jsonl",
+        f"{few}/b*.jsonl",
+    ):
+        with pytest.raises(
+            BacklogRefused, match=r"^b.jsonl: it is gone, and only 3 of its rows are fed"
+        ):
             feed(source)
 
 
@@ -702,7 +836,7 @@ def test_a_named_file_that_goes_when_it_is_half_fed_is_missed(feed, few, monkeyp
 @pytest.mark.parametrize("good", [0, 1, 3])
 def test_a_bad_row_may_be_repaired_where_the_feed_has_stopped(feed, few, cli, kind, good):
     rows = [{"n": n} for n in range(5, 10)]
-    lines(few / f"b.{kind}", [*rows[:good], "\ud800", *rows[good + 1:]])
+    lines(few / f"b.{kind}", [*rows[:good], "\ud800", *rows[good + 1 :]])
     with pytest.raises(BacklogRefused, match=rf"^b.{kind}, line {good + 1}: "):
         feed(few)
 
@@ -729,7 +863,9 @@ def test_a_parquet_file_that_is_half_fed_counts_as_a_whole(feed, few, cli, monke
 
     table(few / "b.parquet", [5, 6, 7, 8, 9, 10])
 
-    with pytest.raises(BacklogRefused, match=r"^b.parquet: it has changed, and 3 of its rows are fed already"):
+    with pytest.raises(
+        BacklogRefused, match=r"^b.parquet: it has changed, and 3 of its rows are fed already"
+    ):
         feed(few)
     (few / "b.parquet").write_bytes(was)
     assert feed(few).is_finished and numbers(cli) == list(range(10))
@@ -740,7 +876,9 @@ def test_a_file_of_which_nothing_is_fed_may_change_or_go(feed, few, cli, kind):
     feed(few, key="n")
     for name in "bc":
         table(few / f"{name}.{kind}", [None])
-        with pytest.raises(BacklogRefused, match=rf"^{name}.{kind}, (line|row) 1: 'n' holds nothing"):
+        with pytest.raises(
+            BacklogRefused, match=rf"^{name}.{kind}, (line|row) 1: 'n' holds nothing"
+        ):
             feed(few, key="n")
         if name == "b":
             table(few / f"b.{kind}", [5, 6])
@@ -774,11 +912,21 @@ def test_a_file_that_grows_while_it_is_fed_is_refused(feed, few, monkeypatch):
         feed(few, progress=grow)
 
 
-@pytest.mark.parametrize(("options", "why"), [
-    ({"window": 0}, "window is 0"), ({"name": ""}, "feed name cannot be empty"), ({"params": []}, "names of columns"),
-    ({"priority": 101}, "priority 101"), ({"client": 1}, "not both"), ({"params": [5]}, "names of columns"),
-    ({"prority": 1}, r"^feed\(\) got an unexpected keyword argument 'prority'; for tasks there are priority, "),
-])
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"window": 0}, "window is 0"),
+        ({"name": ""}, "feed name cannot be empty"),
+        ({"params": []}, "names of columns"),
+        ({"priority": 101}, "priority 101"),
+        ({"client": 1}, "not both"),
+        ({"params": [5]}, "names of columns"),
+        (
+            {"prority": 1},
+            r"^feed\(\) got an unexpected keyword argument 'prority'; for tasks there are priority, ",
+        ),
+    ],
+)
 def test_bad_options_are_refused_before_anything_is_written(feed, few, state, options, why):
     with pytest.raises((InvalidInput, TypeError), match=why):
         feed(few, **options)
@@ -794,7 +942,9 @@ def test_follow_waits_for_files_and_ends_when_told(feed, few, cli, monkeypatch):
     thread = threading.Thread(target=lambda: outcomes.append(feed(few, follow=True, stop=stop)))
     thread.start()
     for number in range(5, 8):
-        until(lambda number=number: cli.llen(keys.pending("video")) == number, what=f"{number} tasks")
+        until(
+            lambda number=number: cli.llen(keys.pending("video")) == number, what=f"{number} tasks"
+        )
         lines(few / "new", [{"n": number}])
         (few / "new").rename(few / f"b{number}.jsonl")
     until(lambda: cli.llen(keys.pending("video")) == 8, what="the last task")

@@ -18,14 +18,21 @@ from blueque.queries.overview import HOUR, Line, Overview
 
 NOW = 1_000_000.0
 GOOD = {
-    "redis_version": "7.0.15", "role": "master", "used_memory": "100", "maxmemory": "1000",
-    "maxmemory_policy": "noeviction", "aof_enabled": "1", "save": "",
+    "redis_version": "7.0.15",
+    "role": "master",
+    "used_memory": "100",
+    "maxmemory": "1000",
+    "maxmemory_policy": "noeviction",
+    "aof_enabled": "1",
+    "save": "",
 }
 NODE = "gpu-1.example.com_4021"
 
 
 def line(**values):
-    counts = dict.fromkeys(("scheduled", "pending", "reserved", "started", "complete", "failed", "cancelled"), 0)
+    counts = dict.fromkeys(
+        ("scheduled", "pending", "reserved", "started", "complete", "failed", "cancelled"), 0
+    )
     return Line("video", **(counts | {"oldest": None, "listeners": 1} | values))
 
 
@@ -34,24 +41,36 @@ def node(state="up", **values):
 
 
 def running(task_id="t1", **fields):
-    return Task(task_id, {"status": "started", "queue": "video"} | {name: str(value) for name, value in fields.items()})
+    return Task(
+        task_id,
+        {"status": "started", "queue": "video"}
+        | {name: str(value) for name, value in fields.items()},
+    )
 
 
 def told(lines=(), tasks=(), nodes=None, **facts):
-    overview = Overview(NOW, list(lines), list(tasks), [node()] if nodes is None else nodes, [], GOOD | facts)
+    overview = Overview(
+        NOW, list(lines), list(tasks), [node()] if nodes is None else nodes, [], GOOD | facts
+    )
     return list(concerns(overview._replace(lines=overview.lines or [line()])))
 
 
 def test_on_a_good_day_nothing_needs_attention():
-    assert told([line(pending=3, oldest=5.0, started=1, complete=7)], [running(started=NOW - 7200)]) == []
+    assert (
+        told([line(pending=3, oldest=5.0, started=1, complete=7)], [running(started=NOW - 7200)])
+        == []
+    )
 
 
-@pytest.mark.parametrize(("facts", "code", "words"), [
-    ({"used_memory": "801"}, "memory", "801 B of 1 KB in use"),
-    ({"maxmemory_policy": "allkeys-lru"}, "maxmemory-policy", "Set it to noeviction"),
-    ({"aof_enabled": "0"}, "persistence", "nothing is written to disk"),
-    ({"role": "slave"}, "role", "a replica"),
-])
+@pytest.mark.parametrize(
+    ("facts", "code", "words"),
+    [
+        ({"used_memory": "801"}, "memory", "801 B of 1 KB in use"),
+        ({"maxmemory_policy": "allkeys-lru"}, "maxmemory-policy", "Set it to noeviction"),
+        ({"aof_enabled": "0"}, "persistence", "nothing is written to disk"),
+        ({"role": "slave"}, "role", "a replica"),
+    ],
+)
 def test_a_server_that_may_lose_tasks_or_take_none_is_pointed_at(facts, code, words):
     (concern,) = told(**facts)
 
@@ -65,24 +84,46 @@ def test_a_server_with_snapshots_or_memory_left_is_good_enough(facts):
 
 
 def test_listeners_of_two_versions_are_counted_each_once():
-    nodes = [node(version="2.0.0"), node(version="2.0.0")._replace(queue="video"), node(version="2.1.0")._replace(id="b_2")]
+    nodes = [
+        node(version="2.0.0"),
+        node(version="2.0.0")._replace(queue="video"),
+        node(version="2.1.0")._replace(id="b_2"),
+    ]
 
     assert told(nodes=nodes) == [
-        Concern("listeners", "versions", "their versions differ: 1 of 2.0.0, 1 of 2.1.0", "blueque node ls")
+        Concern(
+            "listeners",
+            "versions",
+            "their versions differ: 1 of 2.0.0, 1 of 2.1.0",
+            "blueque node ls",
+        )
     ]
 
 
 def test_a_queue_that_nobody_serves_is_pointed_at_with_the_task_that_waits_longest():
     (concern,) = told([line(pending=3, oldest=18600.0, first="t-first")], nodes=[])
 
-    assert concern == Concern("video", "no_listener", "3 pending, oldest waits 5 h 10 m, no listener", "blueque why t-first")
+    assert concern == Concern(
+        "video",
+        "no_listener",
+        "3 pending, oldest waits 5 h 10 m, no listener",
+        "blueque why t-first",
+    )
 
 
-@pytest.mark.parametrize(("started", "progress_at", "is_told"), [
-    (NOW - 7000, NOW - 3590, False), (NOW - 7000, NOW - 3610, True),
-    (NOW - 100_000, NOW - 5000, False), (NOW - 100_000, NOW - 10_000, True), (NOW - 100_000, None, False),
-])
-def test_no_progress_is_long_after_an_hour_and_a_tenth_of_the_time_until_then(started, progress_at, is_told):
+@pytest.mark.parametrize(
+    ("started", "progress_at", "is_told"),
+    [
+        (NOW - 7000, NOW - 3590, False),
+        (NOW - 7000, NOW - 3610, True),
+        (NOW - 100_000, NOW - 5000, False),
+        (NOW - 100_000, NOW - 10_000, True),
+        (NOW - 100_000, None, False),
+    ],
+)
+def test_no_progress_is_long_after_an_hour_and_a_tenth_of_the_time_until_then(
+    started, progress_at, is_told
+):
     fields = {"started": started} | ({"progress_at": progress_at} if progress_at else {})
 
     found = told(tasks=[running(**fields)])
@@ -93,11 +134,18 @@ def test_no_progress_is_long_after_an_hour_and_a_tenth_of_the_time_until_then(st
 
 @pytest.mark.parametrize(("ran", "is_told"), [(7499.0, False), (7501.0, True)])
 def test_a_task_that_runs_much_longer_than_others_of_its_queue_is_pointed_at(ran, is_told):
-    overview = Overview(NOW, [line()], [running(started=NOW - ran)], [node()], [], GOOD, tails={"video": 3600.0})
+    overview = Overview(
+        NOW, [line()], [running(started=NOW - ran)], [node()], [], GOOD, tails={"video": 3600.0}
+    )
 
     found = list(concerns(overview))
 
-    wanted = Concern("video", "long_run", "t1 has run for 2 h 5 m; 19 of 20 here took 1 h at most", "blueque show t1")
+    wanted = Concern(
+        "video",
+        "long_run",
+        "t1 has run for 2 h 5 m; 19 of 20 here took 1 h at most",
+        "blueque show t1",
+    )
     assert found == [wanted] * is_told
     assert list(concerns(overview._replace(tails={"audio": 1.0}))) == []
 
@@ -105,13 +153,17 @@ def test_a_task_that_runs_much_longer_than_others_of_its_queue_is_pointed_at(ran
 def test_of_many_tasks_that_run_long_three_are_named():
     tasks = [running(f"t{n}", started=NOW - 9000) for n in range(9)]
 
-    found = list(concerns(Overview(NOW, [line()], tasks, [node()], [], GOOD, tails={"video": 60.0})))
+    found = list(
+        concerns(Overview(NOW, [line()], tasks, [node()], [], GOOD, tails={"video": 60.0}))
+    )
 
     assert [concern.code for concern in found] == ["long_run"] * 4
     assert found[3].sentence == "6 more run more than twice as long as is usual"
 
 
-@pytest.mark.parametrize(("completed", "tails"), [(19, {}), (20, {"video": pytest.approx(360.0, abs=60.0)})])
+@pytest.mark.parametrize(
+    ("completed", "tails"), [(19, {}), (20, {"video": pytest.approx(360.0, abs=60.0)})]
+)
 def test_what_is_long_is_known_from_twenty_that_completed(redis, completed, tails):
     now = Inspector(redis).now()
     protocol.register(redis, "video", NODE, "i", {}, now)
@@ -128,12 +180,17 @@ def test_a_clock_that_is_ahead_is_pointed_at(redis, ahead, is_told):
     for queue in ("video", "audio"):
         protocol.register(redis, queue, NODE, "i", {"beat_every": 10}, now + ahead)
 
-    found = [concern for concern in concerns(Inspector(redis).overview()) if concern.code == "clock"]
+    found = [
+        concern for concern in concerns(Inspector(redis).overview()) if concern.code == "clock"
+    ]
 
     assert [(concern.about, concern.command) for concern in found] == [
         ("listeners", "blueque node show gpu-1.example.com")
     ] * is_told
-    assert all("the clock of gpu-1.example.com is ahead of that of Redis, by 1 m" in one.sentence for one in found)
+    assert all(
+        "the clock of gpu-1.example.com is ahead of that of Redis, by 1 m" in one.sentence
+        for one in found
+    )
 
 
 def test_of_many_clocks_that_are_ahead_three_are_named():
@@ -142,7 +199,8 @@ def test_of_many_clocks_that_are_ahead_three_are_named():
     found = list(concerns(Overview(NOW, [line()], [], [node()], [], GOOD, ahead=ahead)))
 
     assert [concern.sentence for concern in found[2:]] == [
-        "the clock of h2 is ahead of that of Redis, by 7.0 s or more", "2 more hosts with a clock that is ahead",
+        "the clock of h2 is ahead of that of Redis, by 7.0 s or more",
+        "2 more hosts with a clock that is ahead",
     ]
 
 
@@ -152,7 +210,8 @@ def test_of_many_tasks_without_progress_three_are_named():
     found = told(tasks=tasks)
 
     assert [concern.sentence for concern in found[2:]] == [
-        "t2 has told no progress for 2 h 1 m", "6 more without progress for an hour or longer",
+        "t2 has told no progress for 2 h 1 m",
+        "6 more without progress for an hour or longer",
     ]
 
 
@@ -172,10 +231,13 @@ def finish(redis, task, action, began, ended=None):
         protocol.complete(redis, "video", task, task, NODE, "x", None, at)
 
 
-@pytest.mark.parametrize(("old", "failed", "good", "failing"), [
-    (0, 4, 0, 0), (0, 5, 0, 5), (0, 5, 19, 5), (0, 5, 20, 0), (25, 5, 19, 5), (25, 6, 24, 0),
-])
-def test_failures_are_too_many_from_five_within_an_hour_and_a_fifth_of_what_ended(redis, old, failed, good, failing):
+@pytest.mark.parametrize(
+    ("old", "failed", "good", "failing"),
+    [(0, 4, 0, 0), (0, 5, 0, 5), (0, 5, 19, 5), (0, 5, 20, 0), (25, 5, 19, 5), (25, 6, 24, 0)],
+)
+def test_failures_are_too_many_from_five_within_an_hour_and_a_fifth_of_what_ended(
+    redis, old, failed, good, failing
+):
     now = Inspector(redis).now()
     protocol.register(redis, "video", NODE, "i", {}, now)
     for n in range(old):
@@ -201,11 +263,19 @@ def test_the_overview_tells_when_a_running_task_has_last_printed(redis, cli):
     assert Inspector(redis).overview().printed == {"t1": 1234.567}
 
 
-@pytest.mark.parametrize(("entry", "printed"), [
-    ({"attempt": 1, "stream": "blueque", "printed": "1200.5"}, {"t1": 1200.5}),
-    ({"attempt": 1, "stream": "blueque"}, {}),
-    ({"attempt": 7, "stream": "stdout"}, {}),
-], ids=["a line of ours after one that it has printed", "a line of ours", "a line of another attempt"])
+@pytest.mark.parametrize(
+    ("entry", "printed"),
+    [
+        ({"attempt": 1, "stream": "blueque", "printed": "1200.5"}, {"t1": 1200.5}),
+        ({"attempt": 1, "stream": "blueque"}, {}),
+        ({"attempt": 7, "stream": "stdout"}, {}),
+    ],
+    ids=[
+        "a line of ours after one that it has printed",
+        "a line of ours",
+        "a line of another attempt",
+    ],
+)
 def test_what_a_running_task_has_not_printed_is_no_sign_of_life(redis, cli, entry, printed):
     now = Inspector(redis).now()
     protocol.register(redis, "video", NODE, "i", {}, now)
@@ -217,7 +287,13 @@ def test_what_a_running_task_has_not_printed_is_no_sign_of_life(redis, cli, entr
 
 def test_who_may_not_ask_for_info_sees_the_rest(server, redis, cli):
     protocol.enqueue(redis, "video", "t1", "1", None, 1.0)
-    cli.acl_setuser("reader", enabled=True, nopass=True, keys=["*"], commands=["+@read", "+@connection", "+time"])
+    cli.acl_setuser(
+        "reader",
+        enabled=True,
+        nopass=True,
+        keys=["*"],
+        commands=["+@read", "+@connection", "+time"],
+    )
     client = Client(server.url.replace("redis://", "redis://reader:x@"))
 
     overview = client.get_inspector().overview()
@@ -231,7 +307,16 @@ def test_check_ends_with_75_when_something_needs_attention_and_with_0_otherwise(
     client = Client(own_server.url)
 
     def check(*more):
-        command = [sys.executable, "-m", "blueque.cli.main", "status", "--check", "--redis-url", own_server.url, *more]
+        command = [
+            sys.executable,
+            "-m",
+            "blueque.cli.main",
+            "status",
+            "--check",
+            "--redis-url",
+            own_server.url,
+            *more,
+        ]
         return subprocess.run(command, capture_output=True, timeout=30, text=True)
 
     good = check()
@@ -241,7 +326,11 @@ def test_check_ends_with_75_when_something_needs_attention_and_with_0_otherwise(
 
     assert (good.returncode, "!" in good.stdout, bad.returncode) == (0, False, 75)
     (concern,) = json.loads(bad.stdout)["attention"]
-    assert (concern["about"], concern["code"], concern["command"]) == ("video", "no_listener", f"blueque why {task_id}")
+    assert (concern["about"], concern["code"], concern["command"]) == (
+        "video",
+        "no_listener",
+        f"blueque why {task_id}",
+    )
 
 
 def test_progress_and_what_is_left_of_it_are_shown_of_running_tasks(redis, cli, url):

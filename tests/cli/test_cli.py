@@ -27,19 +27,46 @@ from blueque.cli.printing import clean, pieces, span, stamp, width
 PROGRAM = [sys.executable, "-m", "blueque.cli.main"]
 NODE = "gpu-1.cluster.example.com_4021"
 SUBVERBS = (
-    "queue ls", "queue pause", "queue resume", "queue limit", "queue forget", "queue purge", "node drain", "node ls",
-    "node show", "schedule ls", "schedule run",
-    "config path", "config init", "config show",
+    "queue ls",
+    "queue pause",
+    "queue resume",
+    "queue limit",
+    "queue forget",
+    "queue purge",
+    "node drain",
+    "node ls",
+    "node show",
+    "schedule ls",
+    "schedule run",
+    "config path",
+    "config init",
+    "config show",
 )
 HOSTILE_NAMES = [
-    "two words", "it's \"quoted\"", "{braces}", "line\nbreak", "färbe.漢字", "\x1b[31mred\x1b[0m", "-dash", "a\u202eb",
+    "two words",
+    'it\'s "quoted"',
+    "{braces}",
+    "line\nbreak",
+    "färbe.漢字",
+    "\x1b[31mred\x1b[0m",
+    "-dash",
+    "a\u202eb",
 ]
 
 
 @pytest.fixture
 def environ(url):
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("BLUEQUE_", "REDIS_", "COLUMNS"))}
-    return kept | {"BLUEQUE_REDIS_URL": url, "TZ": "UTC", "PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": ""}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("BLUEQUE_", "REDIS_", "COLUMNS"))
+    }
+    return kept | {
+        "BLUEQUE_REDIS_URL": url,
+        "TZ": "UTC",
+        "PYTHONIOENCODING": "utf-8",
+        "PYTHONUNBUFFERED": "",
+    }
 
 
 @pytest.fixture
@@ -97,7 +124,13 @@ def columns_of(line):
 
 @pytest.mark.parametrize(
     ("given", "received"),
-    [('{"a": [1, null, "é"]}', {"a": [1, None, "é"]}), ('"text"', "text"), ("17", 17), ("null", None), ("[1.50]", [1.5])],
+    [
+        ('{"a": [1, null, "é"]}', {"a": [1, None, "é"]}),
+        ('"text"', "text"),
+        ("17", 17),
+        ("null", None),
+        ("[1.50]", [1.5]),
+    ],
 )
 def test_what_is_given_as_json_arrives_as_that(run, client, given, received):
     result = run("enqueue", "video", given)
@@ -135,7 +168,10 @@ def test_without_parameters_they_are_null(run, client):
     assert client.get_task(run("enqueue", "video").stdout.strip()).fields["parameters"] == "null"
 
 
-@pytest.mark.parametrize("given", ["hello", "{'a': 1}", "", "NaN", "[Infinity]", "{", "[" * 100_000, "1e999", '"\\ud800"'])
+@pytest.mark.parametrize(
+    "given",
+    ["hello", "{'a': 1}", "", "NaN", "[Infinity]", "{", "[" * 100_000, "1e999", '"\\ud800"'],
+)
 def test_what_is_not_json_is_refused_and_nothing_is_written(run, state, given):
     result = run("enqueue", "video", given)
 
@@ -149,7 +185,8 @@ def test_the_refusal_says_how_to_send_a_string(run):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["video", "@/no/such/file"], ["video", "@"], ["", "1"], ["q" * 201, "1"], ["video", "--text"]]
+    "arguments",
+    [["video", "@/no/such/file"], ["video", "@"], ["", "1"], ["q" * 201, "1"], ["video", "--text"]],
 )
 def test_what_cannot_be_enqueued_is_refused_with_code_2(run, state, arguments):
     result = run("enqueue", *arguments)
@@ -195,9 +232,16 @@ def test_a_time_that_is_past_enqueues_at_once_and_is_remarked_on(run, client):
 @pytest.mark.parametrize(
     "when",
     [
-        ["--at", "2100-13-01T00:00:00"], ["--at", "some day"], ["--at", "25:00"], ["--at", "nan"],
-        ["--at", "inf"], ["--at", "4102444800000"],
-        ["--in", "soon"], ["--in", "-5"], ["--in", "99999999w"], ["--in", "1h", "--at", "5"],
+        ["--at", "2100-13-01T00:00:00"],
+        ["--at", "some day"],
+        ["--at", "25:00"],
+        ["--at", "nan"],
+        ["--at", "inf"],
+        ["--at", "4102444800000"],
+        ["--in", "soon"],
+        ["--in", "-5"],
+        ["--in", "99999999w"],
+        ["--in", "1h", "--at", "5"],
     ],
 )
 def test_a_time_that_means_nothing_is_refused(run, state, when):
@@ -207,19 +251,34 @@ def test_a_time_that_means_nothing_is_refused(run, state, when):
     assert len(result.stderr.splitlines()) <= 3
 
 
-@pytest.mark.parametrize(("zone", "text", "instant"), [
-    ("Europe/Berlin", "2100-06-01 16:20:00", "2100-06-01T16:20:00+02:00"), ("UTC", "2100-06-01", "2100-06-01T00:00:00Z"),
-    ("Europe/Berlin", "2100-06-01 16:20:00 CEST", "2100-06-01T16:20:00+02:00"),
-    ("Europe/Berlin", "2100-06-01 16:20:00 UTC", "2100-06-01T16:20:00Z"),
-    ("Etc/GMT-3", "2100-06-01 16:20:00 +03", "2100-06-01T16:20:00+03:00"),
-])
-def test_a_time_is_taken_as_show_prints_it_and_without_a_zone_as_local(run, cli, zone, text, instant):
+@pytest.mark.parametrize(
+    ("zone", "text", "instant"),
+    [
+        ("Europe/Berlin", "2100-06-01 16:20:00", "2100-06-01T16:20:00+02:00"),
+        ("UTC", "2100-06-01", "2100-06-01T00:00:00Z"),
+        ("Europe/Berlin", "2100-06-01 16:20:00 CEST", "2100-06-01T16:20:00+02:00"),
+        ("Europe/Berlin", "2100-06-01 16:20:00 UTC", "2100-06-01T16:20:00Z"),
+        ("Etc/GMT-3", "2100-06-01 16:20:00 +03", "2100-06-01T16:20:00+03:00"),
+    ],
+)
+def test_a_time_is_taken_as_show_prints_it_and_without_a_zone_as_local(
+    run, cli, zone, text, instant
+):
     task = run("enqueue", "video", "1", "--at", text, TZ=zone).stdout.strip()
 
-    assert cli.zscore("blueque_scheduled_tasks_video", task) == datetime.fromisoformat(instant).timestamp()
-    eta = next(line for line in run("show", task, TZ=zone).stdout.splitlines() if line.startswith("eta"))
-    again = run("enqueue", "video", "1", "--at", eta[12:].partition("  (")[0], TZ=zone).stdout.strip()
-    assert cli.zscore("blueque_scheduled_tasks_video", again) == cli.zscore("blueque_scheduled_tasks_video", task)
+    assert (
+        cli.zscore("blueque_scheduled_tasks_video", task)
+        == datetime.fromisoformat(instant).timestamp()
+    )
+    eta = next(
+        line for line in run("show", task, TZ=zone).stdout.splitlines() if line.startswith("eta")
+    )
+    again = run(
+        "enqueue", "video", "1", "--at", eta[12:].partition("  (")[0], TZ=zone
+    ).stdout.strip()
+    assert cli.zscore("blueque_scheduled_tasks_video", again) == cli.zscore(
+        "blueque_scheduled_tasks_video", task
+    )
 
 
 def test_milliseconds_where_seconds_belong_are_recognised(run):
@@ -229,23 +288,45 @@ def test_milliseconds_where_seconds_belong_are_recognised(run):
 @pytest.mark.parametrize("when", [[], ["--in", "1h"]])
 @pytest.mark.parametrize("retry", ["5", '{"max": 5}'])
 def test_a_task_gets_what_the_options_say(run, client, when, retry):
-    options = ["--time-limit", "2h", "--stall-limit", "90", "--memory-limit", "8GiB", "--grace", "0", "--lead", "500ms"]
+    options = [
+        "--time-limit",
+        "2h",
+        "--stall-limit",
+        "90",
+        "--memory-limit",
+        "8GiB",
+        "--grace",
+        "0",
+        "--lead",
+        "500ms",
+    ]
 
-    task = client.get_task(run("enqueue", "video", "1", *when, "--retry", retry, *options).stdout.strip())
-
-    assert (task.retry, task.time_limit, task.stall_limit, task.memory_limit, task.grace, task.lead) == (
-        Retry(5), 7200.0, 90.0, 2**33, 0.0, 0.5
+    task = client.get_task(
+        run("enqueue", "video", "1", *when, "--retry", retry, *options).stdout.strip()
     )
+
+    assert (
+        task.retry,
+        task.time_limit,
+        task.stall_limit,
+        task.memory_limit,
+        task.grace,
+        task.lead,
+    ) == (Retry(5), 7200.0, 90.0, 2**33, 0.0, 0.5)
 
 
 def test_a_task_without_options_has_none_of_them(run, client):
     task = client.get_task(run("enqueue", "video", "1").stdout.strip())
 
-    assert not {"retry", "time_limit", "stall_limit", "memory_limit", "grace", "lead"} & set(task.fields)
+    assert not {"retry", "time_limit", "stall_limit", "memory_limit", "grace", "lead"} & set(
+        task.fields
+    )
 
 
 def test_each_line_gets_what_the_options_say(run, client):
-    result = run("enqueue", "video", "--lines", "--retry", "5", "--time-limit", "90", stdin="1\n2\n")
+    result = run(
+        "enqueue", "video", "--lines", "--retry", "5", "--time-limit", "90", stdin="1\n2\n"
+    )
 
     tasks = [client.get_task(task_id) for task_id in result.stdout.split()]
     assert [(task.retry, task.time_limit) for task in tasks] == [(Retry(5), 90.0)] * 2
@@ -254,14 +335,21 @@ def test_each_line_gets_what_the_options_say(run, client):
 @pytest.mark.parametrize(
     ("option", "value", "words"),
     [
-        ("--retry", "often", "'often' is no retry policy"), ("--retry", '{"tries": 3}', "'tries'"),
-        ("--retry", "-1", "max is -1"), ("--time-limit", "0", "time_limit is 0"), ("--stall-limit", "soon", "'soon'"),
-        ("--memory-limit", "0", "memory_limit is 0"), ("--memory-limit", "much", "'much'"), ("--grace", "-1", "'-1'"),
+        ("--retry", "often", "'often' is no retry policy"),
+        ("--retry", '{"tries": 3}', "'tries'"),
+        ("--retry", "-1", "max is -1"),
+        ("--time-limit", "0", "time_limit is 0"),
+        ("--stall-limit", "soon", "'soon'"),
+        ("--memory-limit", "0", "memory_limit is 0"),
+        ("--memory-limit", "much", "'much'"),
+        ("--grace", "-1", "'-1'"),
         ("--lead", "99999999w", "lead is"),
     ],
 )
 @pytest.mark.parametrize("what", [["1"], ["--lines"]])
-def test_an_option_that_makes_no_sense_is_refused_and_nothing_is_written(run, state, what, option, value, words):
+def test_an_option_that_makes_no_sense_is_refused_and_nothing_is_written(
+    run, state, what, option, value, words
+):
     result = run("enqueue", "video", *what, option, value, stdin="1\n")
 
     assert (result.returncode, result.stdout, state()) == (2, "", {})
@@ -281,7 +369,11 @@ def test_each_line_becomes_a_string_with_text(run, client, tmp_path):
 
     result = run("enqueue", "video", "--lines", "--text", f"@{tmp_path}/names")
 
-    assert [client.get_task(task_id).parameters for task_id in result.stdout.split()] == ["a b", "", "{c\u2028d}"]
+    assert [client.get_task(task_id).parameters for task_id in result.stdout.split()] == [
+        "a b",
+        "",
+        "{c\u2028d}",
+    ]
 
 
 @pytest.mark.parametrize("bad", [b"bad", b'"\xff"', b'"' + b"x" * 40 + b'"', b'"\\ud800"'])
@@ -313,9 +405,13 @@ def test_a_queue_may_have_any_name_and_is_shown_in_one_line(run, on_terminal, na
     task_id = run("enqueue", "--", name, "1").stdout.strip()
 
     assert [item["queue"] for item in json.loads(run("ls", "--json").stdout)["items"]] == [name]
-    assert [item["id"] for item in json.loads(run("ls", "--json", f"--queue={name}").stdout)["items"]] == [task_id]
+    assert [
+        item["id"] for item in json.loads(run("ls", "--json", f"--queue={name}").stdout)["items"]
+    ] == [task_id]
     for shown in (run("status").stdout, run("ls").stdout, "\n".join(on_terminal("ls"))):
-        (line,) = [line for line in shown.splitlines() if clean(name) in line and not line.startswith("!")]
+        (line,) = [
+            line for line in shown.splitlines() if clean(name) in line and not line.startswith("!")
+        ]
         assert line.isprintable()
 
 
@@ -327,7 +423,13 @@ def test_status_of_an_empty_redis_says_what_to_do(run):
 
 
 def test_status_shows_the_address_without_its_password_and_where_it_came_from(run, url, cli):
-    cli.acl_setuser("reader", enabled=True, passwords=["+secret"], keys=["*"], commands=["+@read", "+@connection", "+time"])
+    cli.acl_setuser(
+        "reader",
+        enabled=True,
+        passwords=["+secret"],
+        keys=["*"],
+        commands=["+@read", "+@connection", "+time"],
+    )
     try:
         result = run("status", BLUEQUE_REDIS_URL=url.replace("redis://", "redis://reader:secret@"))
     finally:
@@ -347,26 +449,36 @@ def test_status_shows_queues_running_tasks_and_hosts(run, redis, listener):
 
     assert any(re.match(r"video +0 +1 +0 +1 +0 +0 +0 +[\d.]+ s +1$", line) for line in lines)
     assert any(re.match(rf"t-running +video +{NODE} +2 h 1 m +- +- +-$", line) for line in lines)
-    assert any(re.match(r"gpu-1\.cluster\.example\.com +1 +1 +[\d.]+ s +up$", line) for line in lines)
+    assert any(
+        re.match(r"gpu-1\.cluster\.example\.com +1 +1 +[\d.]+ s +up$", line) for line in lines
+    )
     assert not any(line.startswith("! video") for line in lines)
 
 
 def test_status_points_at_a_queue_that_nobody_serves(run, redis):
     enqueue(redis, "t1")
 
-    assert re.search(r"^! video: 1 pending, oldest waits [\d.]+ s, no listener$", run("status").stdout, re.MULTILINE)
+    assert re.search(
+        r"^! video: 1 pending, oldest waits [\d.]+ s, no listener$",
+        run("status").stdout,
+        re.MULTILINE,
+    )
 
 
 def test_status_points_at_a_queue_whose_listeners_are_silent(run, redis):
     protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, time.time() - 500)
     enqueue(redis, "t1")
 
-    assert re.search(r"^! video: 1 pending, .* 1 listener silent$", run("status").stdout, re.MULTILINE)
+    assert re.search(
+        r"^! video: 1 pending, .* 1 listener silent$", run("status").stdout, re.MULTILINE
+    )
 
 
 def test_status_points_at_a_task_that_a_silent_listener_holds(run, redis, listener, cli):
     start(redis, "t-running")
-    cli.hset(f"blueque_listener_video_{NODE}", mapping={"beat_every": 10, "beat_at": time.time() - 500})
+    cli.hset(
+        f"blueque_listener_video_{NODE}", mapping={"beat_every": 10, "beat_at": time.time() - 500}
+    )
     cli.zadd("blueque_nodes_video", {NODE: time.time() - 500})
 
     assert f"! video: listener {NODE} is silent, with 1 task" in run("status").stdout.splitlines()
@@ -401,7 +513,10 @@ def test_status_points_at_tasks_that_were_lost_with_the_command_that_runs_them_a
 
     shown = run("status").stdout
 
-    assert "! video: 3 tasks lost in the last day\n  blueque requeue --failed video --error-type lost\n" in shown
+    assert (
+        "! video: 3 tasks lost in the last day\n  blueque requeue --failed video --error-type lost\n"
+        in shown
+    )
     assert re.search(r"^! video: 1 task poison .*\n  blueque show poison-1$", shown, re.MULTILINE)
 
 
@@ -421,7 +536,9 @@ HEAVY = f"gpu=2,memory={8 << 30}"
 
 
 @pytest.mark.usefixtures("listener")
-def test_status_shows_pauses_and_limits_and_points_at_what_may_have_been_forgotten(run, redis, listener):
+def test_status_shows_pauses_and_limits_and_points_at_what_may_have_been_forgotten(
+    run, redis, listener
+):
     enqueue(redis, "t-pending")
     protocol.enqueue(redis, "video", "t-heavy", "1", "json", time.time(), {"needs": HEAVY})
     protocol.set_max_concurrency(redis, "video", 0)
@@ -434,11 +551,22 @@ def test_status_shows_pauses_and_limits_and_points_at_what_may_have_been_forgott
     assert "! video: 2 pending, and 0 may run" in lines
     assert "! video: 1 pending task needs gpu=2, memory=8GiB, which no listener has" in lines
     assert "  blueque why t-heavy" in lines
-    assert [line.split() for line in lines if "MAY RUN" in line] == [["QUEUE", "MAY", "RUN", "RUN", "PAUSED"]]
-    assert ["video", "0", "0", "for", "2", "h", "by", "ada:", "deploy"] in [line.split() for line in lines]
+    assert [line.split() for line in lines if "MAY RUN" in line] == [
+        ["QUEUE", "MAY", "RUN", "RUN", "PAUSED"]
+    ]
+    assert ["video", "0", "0", "for", "2", "h", "by", "ada:", "deploy"] in [
+        line.split() for line in lines
+    ]
     (queue,) = as_json["queues"]
-    assert (queue["pending"], queue["paused"], queue["paused_by"], queue["max_concurrency"]) == (2, True, "ada", 0)
-    assert queue["misfits"] == [{"line": f"0,{HEAVY}", "tasks": 1, "needs": HEAVY, "first": "t-heavy"}]
+    assert (queue["pending"], queue["paused"], queue["paused_by"], queue["max_concurrency"]) == (
+        2,
+        True,
+        "ada",
+        0,
+    )
+    assert queue["misfits"] == [
+        {"line": f"0,{HEAVY}", "tasks": 1, "needs": HEAVY, "first": "t-heavy"}
+    ]
 
 
 def test_ls_says_needs_in_words(run, redis):
@@ -464,7 +592,9 @@ def test_the_command_that_status_prints_can_be_typed_whatever_the_name_of_the_qu
         protocol.register(redis, "two words", NODE, "i1", {}, time.time())
         protocol.pop(redis, "two words", NODE, "i1")
         protocol.reserve(redis, "two words", task, "token", NODE, "i1", time.time())
-        protocol.fail(redis, "two words", task, "token", NODE, "x", time.time(), {"error_type": "lost"})
+        protocol.fail(
+            redis, "two words", task, "token", NODE, "x", time.time(), {"error_type": "lost"}
+        )
 
     assert "\n  blueque requeue --failed 'two words' --error-type lost\n" in run("status").stdout
 
@@ -479,7 +609,9 @@ def test_status_points_at_scheduled_tasks_that_nobody_puts_in_line(run, redis):
     assert re.search(late + "  blueque-scheduler$", shown, re.MULTILINE)
 
 
-def test_status_points_at_a_scheduled_task_that_nobody_can_put_in_line_after_ten_seconds(run, redis):
+def test_status_points_at_a_scheduled_task_that_nobody_can_put_in_line_after_ten_seconds(
+    run, redis
+):
     protocol.schedule(redis, "video", "t1", "1", "json", time.time() - 15, time.time() - 400)
     protocol.schedule(redis, "audio", "t2", "1", "json", time.time() - 15, time.time() - 400)
     protocol.register(redis, "audio", NODE, "i1", {"beat_every": 10}, time.time())
@@ -497,7 +629,9 @@ def test_the_commands_that_status_prints_take_a_name_with_a_dash_for_a_name(run,
 
 
 @pytest.mark.parametrize("queues", [1, 50])
-def test_status_takes_five_round_trips_whatever_the_number_of_queues(run, url, redis, listener, queues):
+def test_status_takes_five_round_trips_whatever_the_number_of_queues(
+    run, url, redis, listener, queues
+):
     start(redis, "t1")
     for n in range(queues):
         enqueue(redis, f"task{n}", f"q{n}")
@@ -518,7 +652,9 @@ def test_status_as_json_gives_times_twice(run, redis, listener):
     assert (status["blueque"], status["kind"]) == (2, "status")
     assert status["queues"][0]["pending"] == 1
     assert (status["running"][0]["id"], status["nodes"][0]["state"]) == ("t1", "up")
-    assert datetime.fromisoformat(status["now"]).timestamp() == pytest.approx(status["now_seconds"], abs=1e-5)
+    assert datetime.fromisoformat(status["now"]).timestamp() == pytest.approx(
+        status["now_seconds"], abs=1e-5
+    )
     assert status["now"].endswith("Z")
 
 
@@ -566,17 +702,34 @@ def test_ls_shows_the_states_that_are_asked_for(run, redis):
         ({"status": "failed", "error_type": "poison", "attempt": "4"}, "poison, attempt 4"),
         ({"status": "cancelled", "cancelled_by": "ada@ws-1"}, "by ada@ws-1"),
         ({"status": "started", "cancel": "1", "cancelled_by": "ada"}, "cancelling, asked by ada"),
-        ({"status": "scheduled", "eta": "IN_AN_HOUR", "last_error_type": "OSError"}, "retry due in 1 h, after OSError"),
+        (
+            {"status": "scheduled", "eta": "IN_AN_HOUR", "last_error_type": "OSError"},
+            "retry due in 1 h, after OSError",
+        ),
         ({"status": "scheduled", "eta": "IN_AN_HOUR"}, "due in 1 h"),
-        ({"status": "pending", "last_error_type": "lost", "attempt": "1"}, "to run again, after lost"),
-        ({"status": "complete", "last_error_type": "lost", "cancelled_by": "ada", "attempt": "2"}, "attempt 2"),
+        (
+            {"status": "pending", "last_error_type": "lost", "attempt": "1"},
+            "to run again, after lost",
+        ),
+        (
+            {
+                "status": "complete",
+                "last_error_type": "lost",
+                "cancelled_by": "ada",
+                "attempt": "2",
+            },
+            "attempt 2",
+        ),
     ],
 )
 def test_ls_notes_what_is_remarkable(run, redis, cli, fields, note):
     start(redis, "abcd-1")
     cli.hdel("blueque_task_abcd-1", "started", "attempt")
     in_an_hour = str(time.time() + 3630)
-    cli.hset("blueque_task_abcd-1", mapping={name: text.replace("IN_AN_HOUR", in_an_hour) for name, text in fields.items()})
+    cli.hset(
+        "blueque_task_abcd-1",
+        mapping={name: text.replace("IN_AN_HOUR", in_an_hour) for name, text in fields.items()},
+    )
     cli.zadd("blueque_scheduled_tasks_video", {"abcd-1": 9e9})
     for status in ("failed", "cancelled", "complete"):
         cli.lpush(f"blueque_{status}_tasks_video", "abcd-1")
@@ -588,7 +741,9 @@ def test_ls_notes_what_is_remarkable(run, redis, cli, fields, note):
 
 def test_ls_shows_what_has_its_turn_first_with_its_priority_and_needs(run, redis):
     enqueue(redis, "t-plain")
-    protocol.enqueue(redis, "video", "t-urgent", "1", "json", time.time(), {"priority": 5, "needs": "gpu=1"})
+    protocol.enqueue(
+        redis, "video", "t-urgent", "1", "json", time.time(), {"priority": 5, "needs": "gpu=1"}
+    )
 
     first, second = run("ls").stdout.splitlines()[1:]
 
@@ -599,7 +754,9 @@ def test_ls_shows_what_has_its_turn_first_with_its_priority_and_needs(run, redis
 @pytest.mark.parametrize(
     ("patterns", "tasks"),
     [
-        (["render.*"], ["t0", "t1"]), (["render.4k", "ingest"], ["t0", "t2"]), (["[x]"], ["t3"]),
+        (["render.*"], ["t0", "t1"]),
+        (["render.4k", "ingest"], ["t0", "t2"]),
+        (["[x]"], ["t3"]),
         (["*"], ["t0", "t1", "t2", "t3", "t4"]),
     ],
 )
@@ -644,7 +801,9 @@ def test_ls_as_json_says_whether_there_is_more(run, redis):
     listing = json.loads(run("ls", "--json", "--limit", "1").stdout)
 
     assert (listing["blueque"], listing["kind"], listing["has_more"]) == (2, "tasks", True)
-    assert [(item["id"], item["status"], item["queue"]) for item in listing["items"]] == [("t0", "pending", "video")]
+    assert [(item["id"], item["status"], item["queue"]) for item in listing["items"]] == [
+        ("t0", "pending", "video")
+    ]
 
 
 def test_show_takes_the_beginning_of_an_id(run, redis):
@@ -678,7 +837,14 @@ def test_show_of_an_unknown_task_ends_with_code_3(run):
 
 @pytest.mark.usefixtures("listener")
 def test_show_tells_everything_but_the_token(run, redis):
-    fail(redis, "t-failed", error="one\ntwo", error_type="ValueError", exit_code=1, traceback="Traceback:\n  File x")
+    fail(
+        redis,
+        "t-failed",
+        error="one\ntwo",
+        error_type="ValueError",
+        exit_code=1,
+        traceback="Traceback:\n  File x",
+    )
 
     text, as_json = run("show", "t-failed").stdout, run("show", "t-failed", "--json").stdout
 
@@ -694,48 +860,93 @@ def test_show_tells_fields_of_other_programs(run, redis, cli):
     cli.hset("blueque_task_abcd-1", "a_very_long_field", "its value")
 
     assert "a_very_long_field\n            its value\n" in run("show", "abcd").stdout
-    assert json.loads(run("show", "abcd", "--json").stdout)["item"]["other"] == {"a_very_long_field": "its value"}
+    assert json.loads(run("show", "abcd", "--json").stdout)["item"]["other"] == {
+        "a_very_long_field": "its value"
+    }
 
 
 @pytest.mark.parametrize(
     ("fields", "line"),
     [
-        ({"retry": '{"max":5}', "failures": "2", "interruptions": "1"},
-         "retry +2 of 5 failures, 1 of 3 interruptions so far\n +waits 10 s, each time 2 times as long"),
-        ({"retry": '{"max":5,"factor":1,"on":["OSError"],"exit_codes":[75]}'},
-         "retry .*\n +waits 10 s; only after OSError, exit code 75"),
+        (
+            {"retry": '{"max":5}', "failures": "2", "interruptions": "1"},
+            "retry +2 of 5 failures, 1 of 3 interruptions so far\n +waits 10 s, each time 2 times as long",
+        ),
+        (
+            {"retry": '{"max":5,"factor":1,"on":["OSError"],"exit_codes":[75]}'},
+            "retry .*\n +waits 10 s; only after OSError, exit code 75",
+        ),
         ({"retry": '{"max":5,"backoff":0}'}, "retry .*\n +waits for nothing"),
         ({"retry": "null"}, "retry +never, whatever its listener would do"),
         ({"retry": '{"tries":5}'}, r'retry +{"tries":5}  \(not understood: never\)'),
         ({"failures": "1"}, "retry +1 failure, 0 interruptions so far; no policy of its own"),
-        ({"last_error": "one\ntwo", "last_error_type": "a.b.CustomError"}, r"last_error +a\.b\.CustomError: one\n +two"),
-        ({"last_error": "CustomError: one", "last_error_type": "a.b.CustomError"}, "last_error +CustomError: one"),
-        ({"time_limit": "7200", "stall_limit": "90", "memory_limit": "8589934592", "grace": "0", "lead": "0.5"},
-         r"limits +time 2 h, stall 1 m 30 s, memory 8\.0 GiB, grace 0\.0 s, lead 0\.5 s"),
-        ({"memory_peak": "12345678901", "cpu_seconds": "3600.5", "leaked": "2"},
-         r"used +memory 11\.5 GiB at most, CPU 1 h, processes that outlived it and were ended: 2"),
+        (
+            {"last_error": "one\ntwo", "last_error_type": "a.b.CustomError"},
+            r"last_error +a\.b\.CustomError: one\n +two",
+        ),
+        (
+            {"last_error": "CustomError: one", "last_error_type": "a.b.CustomError"},
+            "last_error +CustomError: one",
+        ),
+        (
+            {
+                "time_limit": "7200",
+                "stall_limit": "90",
+                "memory_limit": "8589934592",
+                "grace": "0",
+                "lead": "0.5",
+            },
+            r"limits +time 2 h, stall 1 m 30 s, memory 8\.0 GiB, grace 0\.0 s, lead 0\.5 s",
+        ),
+        (
+            {"memory_peak": "12345678901", "cpu_seconds": "3600.5", "leaked": "2"},
+            r"used +memory 11\.5 GiB at most, CPU 1 h, processes that outlived it and were ended: 2",
+        ),
         ({"priority": "-5"}, "priority +-5"),
-        ({"needs": "gpu=1,memory=8589934592,lock:a%20b=3"}, r"needs +gpu 1, memory 8\.0 GiB, lock a b, which 3 may hold"),
+        (
+            {"needs": "gpu=1,memory=8589934592,lock:a%20b=3"},
+            r"needs +gpu 1, memory 8\.0 GiB, lock a b, which 3 may hold",
+        ),
         ({"needs": "gpus"}, r"needs +gpus  \(not understood: nobody takes it\)"),
-        ({"status": "started", "lock": "a b", "devices": "gpu=0"}, "devices +gpu=0\nlock +holds a b"),
+        (
+            {"status": "started", "lock": "a b", "devices": "gpu=0"},
+            "devices +gpu=0\nlock +holds a b",
+        ),
         ({"progress": "50 %", "progress_at": "HOUR_AGO"}, r"progress +50 %  \(1 h ago\)"),
-        ({"status": "started", "cancel": "HOUR_AGO", "cancelled_by": "ada", "cancel_reason": "bad input"},
-         "cancel +asked for 1 h ago, by ada: bad input"),
+        (
+            {
+                "status": "started",
+                "cancel": "HOUR_AGO",
+                "cancelled_by": "ada",
+                "cancel_reason": "bad input",
+            },
+            "cancel +asked for 1 h ago, by ada: bad input",
+        ),
         ({"status": "started", "cancel": "HOUR_AGO"}, "state +started, cancelling"),
-        ({"status": "complete", "cancel": "HOUR_AGO", "cancelled_by": "ada"},
-         r"cancel +asked for 1 h ago, by ada \(it ended by itself first\)"),
+        (
+            {"status": "complete", "cancel": "HOUR_AGO", "cancelled_by": "ada"},
+            r"cancel +asked for 1 h ago, by ada \(it ended by itself first\)",
+        ),
         ({"status": "cancelled", "cancelled_by": "ada"}, "cancel +by ada"),
-        ({"lost_node": "gpu-1_4021", "last_seen": "HOUR_AGO"}, r"lost +with gpu-1_4021\n +last seen .*  \(1 h ago\)"),
+        (
+            {"lost_node": "gpu-1_4021", "last_seen": "HOUR_AGO"},
+            r"lost +with gpu-1_4021\n +last seen .*  \(1 h ago\)",
+        ),
         ({"files": "gpu-1:/spool/abcd-1/2"}, "files +gpu-1:/spool/abcd-1/2"),
-        ({"requeued": "aabb", "last_files": "gpu-1:/spool/abcd-1/1"},
-         "requeued +A person had it put in line again.\n"
-         "last_files +gpu-1:/spool/abcd-1/1\n +An earlier attempt counts no more; a late result of it stays there."),
+        (
+            {"requeued": "aabb", "last_files": "gpu-1:/spool/abcd-1/1"},
+            "requeued +A person had it put in line again.\n"
+            "last_files +gpu-1:/spool/abcd-1/1\n +An earlier attempt counts no more; a late result of it stays there.",
+        ),
     ],
 )
 def test_show_tells_what_few_tasks_have(run, redis, cli, fields, line):
     enqueue(redis, "abcd-1")
     hour_ago = str(time.time() - 3601)
-    cli.hset("blueque_task_abcd-1", mapping={name: text.replace("HOUR_AGO", hour_ago) for name, text in fields.items()})
+    cli.hset(
+        "blueque_task_abcd-1",
+        mapping={name: text.replace("HOUR_AGO", hour_ago) for name, text in fields.items()},
+    )
 
     assert re.search(rf"^{line}$", run("show", "abcd", "--utc").stdout, re.MULTILINE)
 
@@ -744,35 +955,75 @@ def test_show_tells_nothing_of_what_a_task_does_not_have(run, redis):
     enqueue(redis, "abcd-1")
 
     assert [line.split()[0] for line in run("show", "abcd").stdout.splitlines()] == [
-        "task", "queue", "state", "created", "updated", "parameters"
+        "task",
+        "queue",
+        "state",
+        "created",
+        "updated",
+        "parameters",
     ]
 
 
 def test_show_in_json_gives_numbers_as_numbers_and_a_policy_as_it_is(run, redis, cli):
     enqueue(redis, "abcd-1")
-    cli.hset("blueque_task_abcd-1", mapping={
-        "retry": '{"max":5}', "time_limit": "7200", "failures": "2", "last_error": "one\ntwo", "memory_peak": "12345",
-        "progress_at": "1795238548.5", "cancelled_by": "ada", "files": "gpu-1:/spool", "last_files": "gpu-2:/spool",
-    })
+    cli.hset(
+        "blueque_task_abcd-1",
+        mapping={
+            "retry": '{"max":5}',
+            "time_limit": "7200",
+            "failures": "2",
+            "last_error": "one\ntwo",
+            "memory_peak": "12345",
+            "progress_at": "1795238548.5",
+            "cancelled_by": "ada",
+            "files": "gpu-1:/spool",
+            "last_files": "gpu-2:/spool",
+        },
+    )
 
     item = json.loads(run("show", "abcd", "--json").stdout)["item"]
 
-    assert (item["retry"], item["failures"], item["time_limit"], item["memory_peak"]) == ({"max": 5}, 2, 7200.0, 12345)
-    assert (item["progress_at"], item["progress_at_seconds"]) == ("2026-11-21T05:22:28.500000Z", 1795238548.5)
-    assert (item["cancelled_by"], item["files"], item["last_files"]) == ("ada", "gpu-1:/spool", "gpu-2:/spool")
+    assert (item["retry"], item["failures"], item["time_limit"], item["memory_peak"]) == (
+        {"max": 5},
+        2,
+        7200.0,
+        12345,
+    )
+    assert (item["progress_at"], item["progress_at_seconds"]) == (
+        "2026-11-21T05:22:28.500000Z",
+        1795238548.5,
+    )
+    assert (item["cancelled_by"], item["files"], item["last_files"]) == (
+        "ada",
+        "gpu-1:/spool",
+        "gpu-2:/spool",
+    )
     assert "lead" not in item
 
 
 def test_show_in_json_gives_parameters_as_they_were_enqueued(run, redis):
     enqueue(redis, "abcd-1", parameters='{"a":[1,"\\u001b"]}')
 
-    assert json.loads(run("show", "abcd", "--json").stdout)["item"]["parameters"] == {"a": [1, "\x1b"]}
+    assert json.loads(run("show", "abcd", "--json").stdout)["item"]["parameters"] == {
+        "a": [1, "\x1b"]
+    }
 
 
 def test_what_other_programs_have_put_into_a_task_does_not_break_show(run, redis, cli):
     enqueue(redis, "abcd-1", parameters='{"a":NaN}')
-    junk = {"created": "nan", "updated": "1e300", "eta": "inf", "started": "-1e15", "attempt": "many", "pid": "\x1b[2J",
-            "retry": "\x1b[2J", "time_limit": "nan", "memory_limit": "much", "cancel": "inf", "last_seen": "never"}
+    junk = {
+        "created": "nan",
+        "updated": "1e300",
+        "eta": "inf",
+        "started": "-1e15",
+        "attempt": "many",
+        "pid": "\x1b[2J",
+        "retry": "\x1b[2J",
+        "time_limit": "nan",
+        "memory_limit": "much",
+        "cancel": "inf",
+        "last_seen": "never",
+    }
     cli.hset("blueque_task_abcd-1", mapping=junk)
 
     text, as_json = run("show", "abcd"), run("show", "abcd", "--json")
@@ -793,7 +1044,10 @@ def test_times_are_shown_in_the_local_zone_and_in_utc_when_asked(run, redis):
     assert re.search(rf"^created .* {utc:02}:..:.. UTC", utc_text, re.MULTILINE)
 
 
-@pytest.mark.parametrize("text", ["\x1b]0;title\x07", "\x1b[2J\x1b[31mred", "a\rb\x08c", "\x9b31m", "a\u202egnp.exe", "\0"])
+@pytest.mark.parametrize(
+    "text",
+    ["\x1b]0;title\x07", "\x1b[2J\x1b[31mred", "a\rb\x08c", "\x9b31m", "a\u202egnp.exe", "\0"],
+)
 def test_parameters_cannot_command_the_terminal(run, on_terminal, redis, text):
     enqueue(redis, "abcd-1", parameters=text, encoding=None)
 
@@ -808,7 +1062,10 @@ def test_parameters_cannot_command_the_terminal(run, on_terminal, redis, text):
 def test_bytes_that_are_not_utf_8_are_shown_and_do_no_harm(run, cli, url):
     with redis_py.Redis.from_url(url) as raw:
         raw.zadd("blueque_queues", {b"caf\xe9": 0})
-        raw.hset("blueque_task_abcd-1", mapping={"status": "pending", "queue": b"caf\xe9", "parameters": b"\xff"})
+        raw.hset(
+            "blueque_task_abcd-1",
+            mapping={"status": "pending", "queue": b"caf\xe9", "parameters": b"\xff"},
+        )
         raw.lpush(b"blueque_pending_tasks_caf\xe9", "abcd-1")
 
     assert "caf\\udce9" in run("ls").stdout
@@ -826,14 +1083,34 @@ def test_a_character_that_the_encoding_of_the_output_lacks_is_shown_by_its_numbe
 @pytest.mark.parametrize(("queues", "columns"), [(0, 80), (3, 80), (40, 80), (3, 100)])
 def test_everything_fits_the_terminal(on_terminal, redis, listener, queues, columns):
     for n in range(queues):
-        enqueue(redis, f"{n:08}-0000-4000-8000-000000000000", f"q{n}" if n != 1 else "a long name, 漢字 " * 9)
+        enqueue(
+            redis,
+            f"{n:08}-0000-4000-8000-000000000000",
+            f"q{n}" if n != 1 else "a long name, 漢字 " * 9,
+        )
     if queues:
-        fail(redis, "failed-with-a-long-id-of-its-own", "x" * 500, error_type="A.Very.Long.Exception.Name" * 3)
-        fail(redis, "lost-with-a-long-id-of-its-own", "x" * 500, error_type="lost", leaked=3, memory_peak=10**11)
+        fail(
+            redis,
+            "failed-with-a-long-id-of-its-own",
+            "x" * 500,
+            error_type="A.Very.Long.Exception.Name" * 3,
+        )
+        fail(
+            redis,
+            "lost-with-a-long-id-of-its-own",
+            "x" * 500,
+            error_type="lost",
+            leaked=3,
+            memory_peak=10**11,
+        )
         fail(redis, "poison-with-a-long-id-of-its-own", "x" * 500, error_type="poison")
-        protocol.schedule(redis, "q1", "scheduled-with-a-long-id-of-its-own", "{}", "json", 1.0, 1.0)
+        protocol.schedule(
+            redis, "q1", "scheduled-with-a-long-id-of-its-own", "{}", "json", 1.0, 1.0
+        )
         start(redis, "started-with-a-long-id-of-its-own")
-        protocol.cancel(redis, "video", "started-with-a-long-id-of-its-own", "ada" * 30, "why" * 30, time.time())
+        protocol.cancel(
+            redis, "video", "started-with-a-long-id-of-its-own", "ada" * 30, "why" * 30, time.time()
+        )
 
     looks = [["status"], ["ls"], ["ls", "--state", "failed"], ["--help"]]
     looks += [[*verb.split(), "--help"] for verb in (*_VERBS, *SUBVERBS)]
@@ -842,7 +1119,9 @@ def test_everything_fits_the_terminal(on_terminal, redis, listener, queues, colu
         lines = on_terminal(*arguments, columns=columns)
         assert lines
         # Only a command may be longer: it is to be copied.
-        assert max(columns_of(line) for line in lines if not line.startswith("  blueque")) <= columns, arguments
+        assert (
+            max(columns_of(line) for line in lines if not line.startswith("  blueque")) <= columns
+        ), arguments
 
 
 def test_a_long_name_is_cut_on_a_terminal_and_whole_in_a_pipe(run, on_terminal, redis):
@@ -859,15 +1138,24 @@ def test_a_long_name_is_cut_on_a_terminal_and_whole_in_a_pipe(run, on_terminal, 
 
 @pytest.mark.usefixtures("listener")
 def test_commands_ids_and_paths_are_not_broken_on_a_terminal(on_terminal, redis, cli):
-    task, path = "ff094fea-1c2d-4e3f-8a9b-0f528e2f694a", "gpu-1.example.com:/var/lib/blueque/" + "spool/" * 9
+    task, path = (
+        "ff094fea-1c2d-4e3f-8a9b-0f528e2f694a",
+        "gpu-1.example.com:/var/lib/blueque/" + "spool/" * 9,
+    )
     fail(redis, task, f"no such file: {path} as task {task} says, and {'that is it ' * 9}")
     quoted = f'"/opt/{"lib/" * 18}tasks.py",'
-    cli.hset(f"blueque_task_{task}", mapping={"last_files": f"{path}{task}/1", "traceback": f"  File {quoted} line 77"})
+    cli.hset(
+        f"blueque_task_{task}",
+        mapping={"last_files": f"{path}{task}/1", "traceback": f"  File {quoted} line 77"},
+    )
 
     lines = [line.strip() for line in on_terminal("show", task)]
 
     assert any(line.endswith("To run it again: blueque requeue ff094fea") for line in lines)
-    assert all(any(word in line.split() for line in lines) for word in (path, f"{path}{task}/1", task, quoted))
+    assert all(
+        any(word in line.split() for line in lines)
+        for word in (path, f"{path}{task}/1", task, quoted)
+    )
     assert "that is it that is it" in " ".join(lines)
     assert not any("blueque requeue" in line and task in line for line in on_terminal("status"))
 
@@ -878,10 +1166,18 @@ def in_words(text):
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120])
-def test_sentences_are_broken_between_words_on_a_terminal_and_are_one_line_in_a_pipe(run, on_terminal, redis, columns):
+def test_sentences_are_broken_between_words_on_a_terminal_and_are_one_line_in_a_pipe(
+    run, on_terminal, redis, columns
+):
     task = "ff094fea-1c2d-4e3f-8a9b-0f528e2f694a"
     enqueue(redis, task)
-    protocol.pause(redis, "video", "ada@example.com", "the disks of the store are being replaced by larger", time.time())
+    protocol.pause(
+        redis,
+        "video",
+        "ada@example.com",
+        "the disks of the store are being replaced by larger",
+        time.time(),
+    )
 
     whole, shown = run("why", task).stdout, on_terminal("why", task, columns=columns, NO_COLOR="1")
     sentences = [line for line in shown if not line.lstrip().startswith("blueque")]
@@ -929,7 +1225,9 @@ def test_a_reader_that_leaves_early_is_no_error(environ, redis, verb, unbuffered
     command = f'"{sys.executable}" -m blueque.cli.main {verb} | head -c 1 >/dev/null; echo "${{PIPESTATUS[0]}}"'
     environment = environ | {"PYTHONUNBUFFERED": unbuffered}
 
-    result = subprocess.run(["bash", "-c", command], env=environment, capture_output=True, text=True, timeout=60)
+    result = subprocess.run(
+        ["bash", "-c", command], env=environment, capture_output=True, text=True, timeout=60
+    )
 
     assert (result.stdout, result.stderr) == ("141\n", "")
 
@@ -937,7 +1235,9 @@ def test_a_reader_that_leaves_early_is_no_error(environ, redis, verb, unbuffered
 def test_enqueue_stops_when_nobody_reads_the_ids_and_says_how_far_it_got(environ, client):
     command = f'yes 1 | "{sys.executable}" -m blueque.cli.main enqueue video --lines | head -n 1 >/dev/null'
 
-    result = subprocess.run(["bash", "-c", command], env=environ, capture_output=True, text=True, timeout=60)
+    result = subprocess.run(
+        ["bash", "-c", command], env=environ, capture_output=True, text=True, timeout=60
+    )
 
     (count,) = re.findall(r"(\d+) enqueued, then it stopped: nobody reads", result.stderr)
     assert client.get_inspector().pending("video") == int(count)
@@ -947,7 +1247,13 @@ def test_enqueue_stops_when_nobody_reads_the_ids_and_says_how_far_it_got(environ
 def test_a_closed_stream_is_no_bug(environ, redis, closed):
     command = f'"{sys.executable}" -m blueque.cli.main enqueue video --lines {closed}'
 
-    result = subprocess.run(["bash", "-c", command], env=environ, stdin=subprocess.DEVNULL, capture_output=True, timeout=30)
+    result = subprocess.run(
+        ["bash", "-c", command],
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=30,
+    )
 
     assert (result.returncode, result.stderr) == (0, b"")
 
@@ -956,17 +1262,35 @@ def test_a_full_disk_is_told_in_one_line(environ, redis):
     enqueue(redis, "t1")
 
     with open("/dev/full", "w") as full:
-        result = subprocess.run([*PROGRAM, "ls"], env=environ, stdout=full, stderr=subprocess.PIPE, text=True, timeout=30)
+        result = subprocess.run(
+            [*PROGRAM, "ls"],
+            env=environ,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=30,
+        )
 
     assert result.returncode == 1
     assert result.stderr == "blueque: cannot write the output: No space left on device\n"
 
 
-@pytest.mark.parametrize("arguments", [
-    ["status"], ["ls"], ["show", "abcd"], ["enqueue", "video", "1"], ["cancel", "abcd"], ["requeue", "abcd"],
-    ["requeue", "--failed", "video"], ["node", "drain", "gpu-1"], ["export"], ["prune"],
-    ["queue", "purge", "video"],
-])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["status"],
+        ["ls"],
+        ["show", "abcd"],
+        ["enqueue", "video", "1"],
+        ["cancel", "abcd"],
+        ["requeue", "abcd"],
+        ["requeue", "--failed", "video"],
+        ["node", "drain", "gpu-1"],
+        ["export"],
+        ["prune"],
+        ["queue", "purge", "video"],
+    ],
+)
 def test_no_redis_is_code_69_at_once_and_three_lines_at_most(run, arguments):
     before = time.monotonic()
 
@@ -992,17 +1316,33 @@ def test_when_an_answer_is_lost_the_task_that_is_there_all_the_same_is_named(run
     proxy.close()
 
     assert (len(named), len(enqueued)) == (1, 1)
-    assert [client.get_task(task_id).status for task_id in named + enqueued] == ["pending", "pending"]
+    assert [client.get_task(task_id).status for task_id in named + enqueued] == [
+        "pending",
+        "pending",
+    ]
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["frobnicate"], ["ls", "--frobnicate"], ["show"], ["enqueue"], ["ls", "--state", "lost"], ["ls", "--limit", "0"],
-        ["ls", "--limit", "x"], ["--redis-url", "http://x", "status"], ["status", "--redis-url", "redis://h:port"],
-        ["cancel"], ["cancel", "abcd", "--wait=soon"], ["requeue"], ["requeue", "abcd", "--failed", "video"],
-        ["requeue", "abcd", "--limit", "1"], ["requeue", "--failed", ""], ["requeue", "--failed", "video", "--limit", "0"],
-        ["node", "drain"], ["node", "frobnicate"],
+        ["frobnicate"],
+        ["ls", "--frobnicate"],
+        ["show"],
+        ["enqueue"],
+        ["ls", "--state", "lost"],
+        ["ls", "--limit", "0"],
+        ["ls", "--limit", "x"],
+        ["--redis-url", "http://x", "status"],
+        ["status", "--redis-url", "redis://h:port"],
+        ["cancel"],
+        ["cancel", "abcd", "--wait=soon"],
+        ["requeue"],
+        ["requeue", "abcd", "--failed", "video"],
+        ["requeue", "abcd", "--limit", "1"],
+        ["requeue", "--failed", ""],
+        ["requeue", "--failed", "video", "--limit", "0"],
+        ["node", "drain"],
+        ["node", "frobnicate"],
     ],
 )
 def test_wrong_usage_is_code_2_and_two_lines(run, arguments):
@@ -1049,7 +1389,9 @@ def test_a_user_who_may_only_read_gets_code_77_and_nothing_is_written(run, url, 
     reads = ["+@read", "+@connection", "+@transaction"]
     cli.acl_setuser("reader", enabled=True, passwords=["+pw"], keys=["*"], commands=reads)
     try:
-        result = run("enqueue", "video", "1", BLUEQUE_REDIS_URL=url.replace("redis://", "redis://reader:pw@"))
+        result = run(
+            "enqueue", "video", "1", BLUEQUE_REDIS_URL=url.replace("redis://", "redis://reader:pw@")
+        )
     finally:
         cli.acl_deluser("reader")
 
@@ -1058,7 +1400,9 @@ def test_a_user_who_may_only_read_gets_code_77_and_nothing_is_written(run, url, 
 
 
 def test_a_wrong_password_is_code_77_and_is_not_shown(run, url):
-    result = run("status", BLUEQUE_REDIS_URL=url.replace("redis://", "redis://nobody:wrong-secret@"))
+    result = run(
+        "status", BLUEQUE_REDIS_URL=url.replace("redis://", "redis://nobody:wrong-secret@")
+    )
 
     assert result.returncode == 77
     assert "wrong-secret" not in result.stdout + result.stderr
@@ -1071,7 +1415,9 @@ def test_the_address_is_taken_before_or_after_the_verb_and_before_the_environmen
         assert "(--redis-url)" in result.stdout
 
 
-OURS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
+OURS = [
+    kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)
+]
 
 
 @pytest.mark.parametrize("kind", OURS)
@@ -1105,7 +1451,10 @@ def test_a_bug_is_code_1_with_one_sentence_and_a_traceback_with_debug_only(is_de
     """
 
     result = subprocess.run(
-        [sys.executable, "-c", code, *["--debug"] * is_debug], capture_output=True, text=True, timeout=30
+        [sys.executable, "-c", code, *["--debug"] * is_debug],
+        capture_output=True,
+        text=True,
+        timeout=30,
     )
 
     assert result.returncode == 1
@@ -1116,17 +1465,21 @@ def test_a_bug_is_code_1_with_one_sentence_and_a_traceback_with_debug_only(is_de
 
 def test_ctrl_c_is_code_130_without_a_word(environ):
     program = subprocess.Popen(
-        [*PROGRAM, "enqueue", "video", "--lines"], env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True,
+        [*PROGRAM, "enqueue", "video", "--lines"],
+        env=environ,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert program.stdin is not None and program.stdout is not None
     program.stdin.write("1\n")
     program.stdin.flush()
-    assert len(program.stdout.readline()) == 37        # now it waits for the second line
+    assert len(program.stdout.readline()) == 37  # now it waits for the second line
 
     program.send_signal(signal.SIGINT)
 
-    code = program.wait(30)                            # with its input still open, or it would just come to the end
+    code = program.wait(30)  # with its input still open, or it would just come to the end
     _, told = program.communicate()
     assert (code, told) == (130, "1 enqueued, then it stopped:\n")
 
@@ -1149,9 +1502,11 @@ def test_the_help_of_a_verb_refers_to_the_program_for_common_options(run):
     shown = run("node", "drain", "--help").stdout
 
     assert "Common options  See blueque --help." in shown
-    assert shown.count("\n  -") == 3                   # --yes, --json, --help
+    assert shown.count("\n  -") == 3  # --yes, --json, --help
     assert not {"--redis-url", "--config", "--debug", "--utc", "--color"} & set(shown.split())
-    assert {"--redis-url", "--config", "--debug", "--utc", "--color"} <= set(run("--help").stdout.split())
+    assert {"--redis-url", "--config", "--debug", "--utc", "--color"} <= set(
+        run("--help").stdout.split()
+    )
 
 
 def test_help_says_what_each_verb_does(run):
@@ -1169,7 +1524,9 @@ def test_every_verb_has_its_help(run, on_terminal):
 
 
 def test_neither_help_nor_completion_nor_an_unknown_option_loads_what_works():
-    """In one new interpreter, from the least to the most, so that what is loaded too early has the name of its verb."""
+    """In one new interpreter, from the least to the most, so that what is loaded too early has the
+    name of its verb.
+    """
     code = """if True:
         import contextlib, io, os, sys
         from blueque.cli import main, listener, scheduler
@@ -1228,21 +1585,47 @@ def test_the_command_line_itself_loads_neither_client_nor_connection_for_its_hel
             print("loaded:", *sorted(name for name in sys.modules if name.startswith(("blueque.", "hiredis", "redis"))))
     """
 
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30
+    )
 
     assert set(result.stdout.splitlines()[-1].split()[1:]) == {
-        "blueque.cli", "blueque.cli.exits", "blueque.cli.failure", "blueque.cli.main", "blueque.cli.options",
-        "blueque.cli.printing", "blueque.errors", "blueque.model", "blueque.model.units", "blueque.model.wrong_types",
-        "blueque.system", "blueque.system.hosts", "blueque.text", "blueque.text.format", "blueque.version",
+        "blueque.cli",
+        "blueque.cli.exits",
+        "blueque.cli.failure",
+        "blueque.cli.main",
+        "blueque.cli.options",
+        "blueque.cli.printing",
+        "blueque.errors",
+        "blueque.model",
+        "blueque.model.units",
+        "blueque.model.wrong_types",
+        "blueque.system",
+        "blueque.system.hosts",
+        "blueque.text",
+        "blueque.text.format",
+        "blueque.version",
     }
 
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [
-        (0, "0.0 s"), (0.84, "0.8 s"), (9.94, "9.9 s"), (9.96, "9 s"), (41.9, "41 s"), (60, "1 m"), (252, "4 m 12 s"),
-        (11520, "3 h 12 m"), (3600, "1 h"), (187_200, "2 d 4 h"), (86400 * 400, "400 d"), (-3, "0.0 s"), (None, "-"),
-        (float("nan"), "-"), (float("inf"), "-"),
+        (0, "0.0 s"),
+        (0.84, "0.8 s"),
+        (9.94, "9.9 s"),
+        (9.96, "9 s"),
+        (41.9, "41 s"),
+        (60, "1 m"),
+        (252, "4 m 12 s"),
+        (11520, "3 h 12 m"),
+        (3600, "1 h"),
+        (187_200, "2 d 4 h"),
+        (86400 * 400, "400 d"),
+        (-3, "0.0 s"),
+        (None, "-"),
+        (float("nan"), "-"),
+        (float("inf"), "-"),
     ],
 )
 def test_durations_are_said_as_people_say_them(seconds, words):

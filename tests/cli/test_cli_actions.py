@@ -1,4 +1,6 @@
-"""blueque cancel, requeue and node drain: what they do, when they ask, and what they say of those that cannot be."""
+"""blueque cancel, requeue and node drain: what they do, when they ask, and what they say of those
+that cannot be.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,18 @@ UUID = "7c1f0a92-6a0e-4c15-9d9b-4a51f1c3a2d0"
 
 @pytest.fixture
 def environ(url):
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("BLUEQUE_", "REDIS_"))}
-    return kept | {"BLUEQUE_REDIS_URL": url, "TZ": "UTC", "PYTHONIOENCODING": "utf-8", "COLUMNS": "80", "NO_COLOR": "1"}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("BLUEQUE_", "REDIS_"))
+    }
+    return kept | {
+        "BLUEQUE_REDIS_URL": url,
+        "TZ": "UTC",
+        "PYTHONIOENCODING": "utf-8",
+        "COLUMNS": "80",
+        "NO_COLOR": "1",
+    }
 
 
 @pytest.fixture
@@ -52,10 +64,16 @@ def begin(environ):
     begun = []
 
     def begin(*arguments):
-        begun.append(subprocess.Popen(
-            [*PROGRAM, *arguments], env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True,
-        ))
+        begun.append(
+            subprocess.Popen(
+                [*PROGRAM, *arguments],
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
         return begun[-1]
 
     yield begin
@@ -66,12 +84,16 @@ def begin(environ):
 
 @pytest.fixture
 def answer(environ):
-    """Run the program on a wide terminal, type an answer once it asks, and return (exit code, what was seen)."""
+    """Run the program on a wide terminal, type an answer once it asks, and return (exit code, what
+    was seen).
+    """
 
     def answer(typed, *arguments, **streams):
         ours, theirs = pty.openpty()
         all_streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs} | streams
-        program = subprocess.Popen([*PROGRAM, *arguments], env=environ | {"COLUMNS": "200"}, **all_streams)
+        program = subprocess.Popen(
+            [*PROGRAM, *arguments], env=environ | {"COLUMNS": "200"}, **all_streams
+        )
         os.close(theirs)
         seen = b""
         try:
@@ -93,7 +115,7 @@ def _read(terminal):
     assert select.select([terminal], [], [], 30)[0], "it waits for something that is not asked here"
     try:
         return os.read(terminal, 65536)
-    except OSError:                                    # the other end is closed
+    except OSError:  # the other end is closed
         return b""
 
 
@@ -140,7 +162,14 @@ def test_the_ids_come_from_standard_input(run, redis, client):
 
     result = run("cancel", "-", "task-2", stdin="task-0\n\n  task-1\ntask-0\n")
 
-    assert result.stdout.split() == ["task-0", "cancelled", "task-1", "cancelled", "task-2", "cancelled"]
+    assert result.stdout.split() == [
+        "task-0",
+        "cancelled",
+        "task-1",
+        "cancelled",
+        "task-2",
+        "cancelled",
+    ]
 
 
 def test_no_ids_on_standard_input_are_nothing_to_do(run, state):
@@ -148,7 +177,12 @@ def test_no_ids_on_standard_input_are_nothing_to_do(run, state):
 
     result = run("cancel", "-")
 
-    assert (result.returncode, result.stdout, result.stderr, state()) == (0, "", "no such tasks\n", before)
+    assert (result.returncode, result.stdout, result.stderr, state()) == (
+        0,
+        "",
+        "no such tasks\n",
+        before,
+    )
 
 
 @pytest.mark.parametrize("ambiguous", ["abcd", "abc"])
@@ -186,7 +220,13 @@ def test_without_a_terminal_what_runs_is_not_cancelled_and_the_loss_is_said(run,
 
     one, both = run("cancel", "running-1"), run("cancel", "pending-1", "running-1")
 
-    assert (one.returncode, one.stdout, both.returncode, both.stdout, state()) == (6, "", 6, "", before)
+    assert (one.returncode, one.stdout, both.returncode, both.stdout, state()) == (
+        6,
+        "",
+        6,
+        "",
+        before,
+    )
     assert "task running-1 is running, and 2 h 1 m of work would be lost\n" in one.stderr
     assert "1 of 2 tasks is running, and 2 h 1 m of work would be lost\n" in both.stderr
     assert "--yes" in one.stderr
@@ -236,7 +276,9 @@ def test_ctrl_c_is_an_answer_too(answer, redis, state):
     before = state()
 
     # Its own session, with the terminal as the controlling one, or a Ctrl-C would be no signal.
-    code, _ = answer(b"\x03", "cancel", "running-1", start_new_session=True, preexec_fn=lambda: _take_terminal())
+    code, _ = answer(
+        b"\x03", "cancel", "running-1", start_new_session=True, preexec_fn=lambda: _take_terminal()
+    )
 
     assert (code, state()) == (130, before)
 
@@ -285,17 +327,25 @@ def test_nobody_is_asked_about_tasks_that_wait(run, redis, client):
     assert statuses(client, "task-0", "task-1", "task-2") == ["cancelled"] * 3
 
 
-def test_what_cannot_be_cancelled_is_code_5_with_the_reason_and_the_others_are(run, redis, client, cli):
+def test_what_cannot_be_cancelled_is_code_5_with_the_reason_and_the_others_are(
+    run, redis, client, cli
+):
     fail(redis, "failed-1")
     cli.hset("blueque_task_failed-1", "finished", "1795238548.5")
     enqueue(redis, "pending-1")
-    cli.hset("blueque_task_legacy-1", mapping={"status": "started", "queue": "video", "node": "old_1", "pid": "5"})
+    cli.hset(
+        "blueque_task_legacy-1",
+        mapping={"status": "started", "queue": "video", "node": "old_1", "pid": "5"},
+    )
 
     result = run("cancel", "failed-1", "pending-1", "legacy-1", "--yes")
 
     assert (result.returncode, result.stdout) == (5, "pending-1  cancelled\n")
     failed, legacy = result.stderr.splitlines()
-    assert failed == "task failed-1 cannot be cancelled: it is failed already, since 2026-11-21 05:22:28 UTC"
+    assert (
+        failed
+        == "task failed-1 cannot be cancelled: it is failed already, since 2026-11-21 05:22:28 UTC"
+    )
     assert "1.0.0" in legacy
 
 
@@ -337,7 +387,9 @@ def test_wait_tells_that_the_task_ended_by_itself_first(begin, redis, client, st
 
     until(lambda: client.get_task("running-1").cancel)
     if status == "complete":
-        protocol.complete(redis, "video", "running-1", "secret-running-1", NODE, "out", None, time.time())
+        protocol.complete(
+            redis, "video", "running-1", "secret-running-1", NODE, "out", None, time.time()
+        )
     else:
         protocol.fail(redis, "video", "running-1", "secret-running-1", NODE, "why", time.time())
 
@@ -352,7 +404,10 @@ def test_wait_ends_when_its_time_is_over(run, redis):
 
     result = run("cancel", "running-1", "pending-1", "--yes", "--wait", "100ms")
 
-    assert (result.returncode, result.stdout) == (124, "pending-1  cancelled\nrunning-1  cancelling\n")
+    assert (result.returncode, result.stdout) == (
+        124,
+        "pending-1  cancelled\nrunning-1  cancelling\n",
+    )
     assert result.stderr == "1 task not ended after 0.1 s; see: blueque show running-1\n"
 
 
@@ -390,7 +445,8 @@ def test_ctrl_c_ends_the_wait_and_not_the_cancelling(begin, redis, client, cli):
     program = begin("cancel", "running-1", "--yes", "--wait")
     until(lambda: client.get_task("running-1").cancel)
     cli.config_resetstat()
-    until(lambda: "cmdstat_hmget" in cli.info("commandstats"))           # it looks whether the task has ended: it waits
+    # it looks whether the task has ended: it waits
+    until(lambda: "cmdstat_hmget" in cli.info("commandstats"))
 
     program.send_signal(signal.SIGINT)
 
@@ -409,7 +465,9 @@ def test_cancel_as_json_tells_what_became_of_each(run, redis):
     told = json.loads(result.stdout)
     assert (result.returncode, told["blueque"], told["kind"]) == (5, 2, "cancel")
     assert [(item["id"], item["queue"], item["status"]) for item in told["items"]] == [
-        ("failed-1", "video", None), ("running-1", "video", "cancelling"), ("pending-1", "video", "cancelled")
+        ("failed-1", "video", None),
+        ("running-1", "video", "cancelling"),
+        ("pending-1", "video", "cancelled"),
     ]
     assert "it is failed already" in told["items"][0]["refusal"]
     assert [item["refusal"] for item in told["items"][1:]] == [None, None]
@@ -441,7 +499,11 @@ def test_cancel_ends_a_real_task_and_waits_for_it(run, url, tmp_path):
 
         result = run("cancel", task_id[:8], "--yes", "--wait", "20s", "--reason", "enough")
 
-        assert (result.returncode, result.stdout, result.stderr) == (0, f"{task_id}  cancelled\n", "")
+        assert (result.returncode, result.stdout, result.stderr) == (
+            0,
+            f"{task_id}  cancelled\n",
+            "",
+        )
         task = programs.client.get_task(task_id)
         assert (task.status, task.cancel_reason) == ("cancelled", "enough")
         assert not os.path.exists(f"/proc/{pid}")
@@ -452,9 +514,13 @@ def waiting(redis, number):
         enqueue(redis, f"wait-{n:02}")
 
 
-@pytest.mark.parametrize(("number", "typed", "is_yes"), [(3, b"y\n", True), (3, b"n\n", False), (21, b"y\n", False),
-                                                         (21, b"21\n", True)])
-def test_all_of_a_queue_are_cancelled_after_a_yes_or_their_number(answer, redis, client, number, typed, is_yes):
+@pytest.mark.parametrize(
+    ("number", "typed", "is_yes"),
+    [(3, b"y\n", True), (3, b"n\n", False), (21, b"y\n", False), (21, b"21\n", True)],
+)
+def test_all_of_a_queue_are_cancelled_after_a_yes_or_their_number(
+    answer, redis, client, number, typed, is_yes
+):
     start(redis, "runs-1")
     waiting(redis, number)
     protocol.enqueue(redis, "audio", "other", "1", "json", time.time())
@@ -462,9 +528,14 @@ def test_all_of_a_queue_are_cancelled_after_a_yes_or_their_number(answer, redis,
     code, seen = answer(typed, "cancel", "-q", "video", "--state", "pending")
 
     assert max(map(len, seen.splitlines())) <= 80
-    assert f"{number} tasks would be cancelled, none of which has started." in seen and "wait-00" in seen
+    assert (
+        f"{number} tasks would be cancelled, none of which has started." in seen
+        and "wait-00" in seen
+    )
     assert code == (0 if is_yes else 6)
-    assert set(statuses(client, *[f"wait-{n:02}" for n in range(number)])) == {"cancelled" if is_yes else "pending"}
+    assert set(statuses(client, *[f"wait-{n:02}" for n in range(number)])) == {
+        "cancelled" if is_yes else "pending"
+    }
     assert statuses(client, "runs-1", "other") == ["started", "pending"]
 
 
@@ -476,7 +547,11 @@ def test_without_a_terminal_all_of_a_queue_are_cancelled_with_yes_only(run, redi
     refused = run("cancel", "--queue", "vid*")
     assert (refused.returncode, "1 of 4 tasks is running" in refused.stderr) == (6, True)
     dry = run("cancel", "--queue", "video", "--state", "pending", "--dry-run")
-    assert (dry.returncode, dry.stderr, len(dry.stdout.splitlines())) == (0, "2 tasks would be cancelled.\n", 2)
+    assert (dry.returncode, dry.stderr, len(dry.stdout.splitlines())) == (
+        0,
+        "2 tasks would be cancelled.\n",
+        2,
+    )
     assert statuses(client, "wait-00", "runs-1", "later") == ["pending", "started", "scheduled"]
 
     assert run("cancel", "--queue", "video", "--yes").returncode == 0
@@ -486,33 +561,46 @@ def test_without_a_terminal_all_of_a_queue_are_cancelled_with_yes_only(run, redi
     assert run("cancel", "-q", "video", "--state", "pending").stderr == "no such tasks\n"
 
 
-def test_where_there_are_more_than_go_at_a_time_the_exit_code_says_so(redis, client, url, monkeypatch):
+def test_where_there_are_more_than_go_at_a_time_the_exit_code_says_so(
+    redis, client, url, monkeypatch
+):
     waiting(redis, 9)
     monkeypatch.setattr(cancel_verb, "MOST", 8)
 
     def cancel_all():
         arguments = ["cancel", "-q", "video", "--yes"]
-        return CliRunner().invoke(blueque, arguments, obj=Invocation(url=url), standalone_mode=False)
+        return CliRunner().invoke(
+            blueque, arguments, obj=Invocation(url=url), standalone_mode=False
+        )
 
     first = cancel_all()
-    assert (first.return_value, "there are more" in first.stderr, len(first.stdout.splitlines())) == (75, True, 8)
+    assert (
+        first.return_value,
+        "there are more" in first.stderr,
+        len(first.stdout.splitlines()),
+    ) == (75, True, 8)
     assert cancel_all().return_value == 0
     assert set(statuses(client, *[f"wait-{n:02}" for n in range(9)])) == {"cancelled"}
 
 
-@pytest.mark.parametrize("arguments", [
-    ("-q", "video", "--state", "pending", "--yes"), ("-q", "video"), ("wait-00", "wait-01"),
-])
-def test_what_starts_after_the_look_runs_on_unless_that_was_consented_to(redis, client, url, monkeypatch, arguments):
+@pytest.mark.parametrize(
+    "arguments",
+    [("-q", "video", "--state", "pending", "--yes"), ("-q", "video"), ("wait-00", "wait-01")],
+)
+def test_what_starts_after_the_look_runs_on_unless_that_was_consented_to(
+    redis, client, url, monkeypatch, arguments
+):
     waiting(redis, 2)
 
-    def ask(*_):                                       # the answer takes its time, and is a yes
+    def ask(*_):  # the answer takes its time, and is a yes
         protocol.pop(redis, "video", NODE, "i1")
         protocol.reserve(redis, "video", "wait-00", "secret", NODE, "i1", time.time())
         protocol.start(redis, "video", "wait-00", "secret", NODE, 4711, time.time())
 
     monkeypatch.setattr(cancel_verb, "_ask", ask)
-    result = CliRunner().invoke(blueque, ["cancel", *arguments], obj=Invocation(url=url), standalone_mode=False)
+    result = CliRunner().invoke(
+        blueque, ["cancel", *arguments], obj=Invocation(url=url), standalone_mode=False
+    )
 
     assert (result.return_value, result.stdout) == (5, "wait-01  cancelled\n")
     assert "task wait-00 cannot be cancelled: it is started by now" in result.stderr
@@ -521,22 +609,35 @@ def test_what_starts_after_the_look_runs_on_unless_that_was_consented_to(redis, 
 
 def test_failed_tasks_of_all_queues_that_a_pattern_matches_are_requeued_at_once(run, client, cli):
     for task, queue in (("a", "render.2k"), ("b", "render.4k"), ("c", "video")):
-        cli.hset(f"blueque_task_{task}", mapping={"status": "failed", "queue": queue, "parameters": "", "created": 1})
+        cli.hset(
+            f"blueque_task_{task}",
+            mapping={"status": "failed", "queue": queue, "parameters": "", "created": 1},
+        )
         cli.lpush(keys.failed(queue), task)
         cli.zadd(keys.QUEUES, {queue: 0})
 
     assert "2 tasks would start a second time" in run("requeue", "--failed", "render.*").stderr
-    assert run("requeue", "--failed", "render.*", "--limit", "1", "--dry-run").stdout == "a  failed\n"
+    assert (
+        run("requeue", "--failed", "render.*", "--limit", "1", "--dry-run").stdout == "a  failed\n"
+    )
     result = run("requeue", "--failed", "render.*", "--yes")
 
     assert (result.returncode, result.stdout) == (0, "a  pending\nb  pending\n")
     assert client.get_task("c").status == "failed"
 
 
-@pytest.mark.parametrize(("words", "reason"), [
-    ((), "say which"), (("abcd", "-q", "video"), "say which"), (("abcd", "--state", "pending"), "--state goes with"),
-    (("-q", "video", "--state", "failed"), "'failed' is no state that it takes: there are pending"),
-])
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ((), "say which"),
+        (("abcd", "-q", "video"), "say which"),
+        (("abcd", "--state", "pending"), "--state goes with"),
+        (
+            ("-q", "video", "--state", "failed"),
+            "'failed' is no state that it takes: there are pending",
+        ),
+    ],
+)
 def test_either_ids_or_queues_are_given(run, words, reason):
     result = run("cancel", *words)
 
@@ -546,8 +647,12 @@ def test_either_ids_or_queues_are_given(run, words, reason):
 # requeue
 
 
-@pytest.mark.parametrize("end", [fail, lambda redis, task: (enqueue(redis, task), cancel(redis, task))])
-def test_a_failed_or_cancelled_task_is_put_in_line_again_without_a_question(run, redis, client, end):
+@pytest.mark.parametrize(
+    "end", [fail, lambda redis, task: (enqueue(redis, task), cancel(redis, task))]
+)
+def test_a_failed_or_cancelled_task_is_put_in_line_again_without_a_question(
+    run, redis, client, end
+):
     end(redis, "ended-1")
 
     result = run("requeue", "ende")
@@ -578,7 +683,10 @@ def test_more_than_one_needs_a_yes(run, answer, redis, client, state):
     assert "2 tasks would start a second time\n" in refused.stderr
 
     code, seen = answer(b"y\n", "requeue", "failed-0", "failed-1")
-    assert (code, statuses(client, "failed-0", "failed-1", "failed-2")) == (0, ["pending", "pending", "failed"])
+    assert (code, statuses(client, "failed-0", "failed-1", "failed-2")) == (
+        0,
+        ["pending", "pending", "failed"],
+    )
     assert "2 tasks would start a second time.\nPut them in line again? [y/N] " in seen
 
     assert run("requeue", "failed-2", "failed-1", "--yes").returncode == 5
@@ -588,7 +696,13 @@ def test_more_than_one_needs_a_yes(run, answer, redis, client, state):
 def test_of_several_queues_the_oldest_failures_are_requeued_first(run, cli):
     for task, finished in (("a", 40), ("b", 20), ("c", 10), ("d", 30)):
         queue = "render.4k" if task in "ab" else "render.hd"
-        fields = {"status": "failed", "queue": queue, "parameters": "", "created": 1, "finished": finished}
+        fields = {
+            "status": "failed",
+            "queue": queue,
+            "parameters": "",
+            "created": 1,
+            "finished": finished,
+        }
         cli.hset(f"blueque_task_{task}", mapping=fields)
     for queue, tasks in (("render.4k", "ba"), ("render.hd", "cd")):
         cli.lpush(keys.failed(queue), *tasks)
@@ -599,7 +713,9 @@ def test_of_several_queues_the_oldest_failures_are_requeued_first(run, cli):
     assert result.stdout.split()[::2] == ["c", "b", "d"]
 
 
-def test_all_failed_tasks_of_a_queue_are_put_in_line_in_the_order_in_which_they_failed(run, redis, cli):
+def test_all_failed_tasks_of_a_queue_are_put_in_line_in_the_order_in_which_they_failed(
+    run, redis, cli
+):
     for n in (2, 0, 1):
         fail(redis, f"failed-{n}")
 
@@ -612,24 +728,35 @@ def test_all_failed_tasks_of_a_queue_are_put_in_line_in_the_order_in_which_they_
 @pytest.mark.parametrize(
     ("narrowing", "tasks"),
     [
-        (["--error-type", "lost"], ["new", "old"]), (["--older-than", "1h"], ["old", "aged"]),
-        (["--limit", "2"], ["new", "old"]), (["--error-type", "lost", "--older-than", "1h"], ["old"]),
+        (["--error-type", "lost"], ["new", "old"]),
+        (["--older-than", "1h"], ["old", "aged"]),
+        (["--limit", "2"], ["new", "old"]),
+        (["--error-type", "lost", "--older-than", "1h"], ["old"]),
         (["--error-type", "ValueError"], []),
-        (["--older-than", "0"], ["new", "old", "aged"]), (["--error-type", "exit", "--limit", "9"], ["aged"]),
+        (["--older-than", "0"], ["new", "old", "aged"]),
+        (["--error-type", "exit", "--limit", "9"], ["aged"]),
     ],
 )
 def test_the_failed_tasks_are_narrowed_down(run, redis, cli, client, narrowing, tasks):
-    for task, error_type, age in (("new", "lost", 10), ("old", "lost", 7200), ("aged", "exit", 7200)):
+    for task, error_type, age in (
+        ("new", "lost", 10),
+        ("old", "lost", 7200),
+        ("aged", "exit", 7200),
+    ):
         fail(redis, task, error_type=error_type)
         cli.hset(f"blueque_task_{task}", "finished", time.time() - age)
 
     seen = json.loads(run("requeue", "--failed", "video", "--dry-run", "--json", *narrowing).stdout)
     result = run("requeue", "--failed", "video", "--yes", *narrowing)
 
-    assert (result.returncode, result.stdout.split()[::2], [item["id"] for item in seen["items"]]) == (0, tasks, tasks)
-    assert [task for task in ("new", "old", "aged") if client.get_task(task).status == "pending"] == sorted(
-        tasks, key=["new", "old", "aged"].index
-    )
+    assert (
+        result.returncode,
+        result.stdout.split()[::2],
+        [item["id"] for item in seen["items"]],
+    ) == (0, tasks, tasks)
+    assert [
+        task for task in ("new", "old", "aged") if client.get_task(task).status == "pending"
+    ] == sorted(tasks, key=["new", "old", "aged"].index)
 
 
 def test_a_dry_run_says_what_it_would_be_and_writes_nothing(run, redis, state):
@@ -638,11 +765,17 @@ def test_a_dry_run_says_what_it_would_be_and_writes_nothing(run, redis, state):
     enqueue(redis, "pending-1")
     before = state()
 
-    every, one = run("requeue", "--failed", "video", "--dry-run"), run("requeue", "failed-1", "pending-1", "--dry-run")
+    every, one = (
+        run("requeue", "--failed", "video", "--dry-run"),
+        run("requeue", "failed-1", "pending-1", "--dry-run"),
+    )
 
     assert (every.returncode, every.stdout) == (0, "failed-1  failed\nfailed-2  failed\n")
     assert every.stderr == "2 tasks would be put in line again.\n"
-    assert (one.returncode, one.stderr.splitlines()[-1]) == (5, "1 task would be put in line again.")
+    assert (one.returncode, one.stderr.splitlines()[-1]) == (
+        5,
+        "1 task would be put in line again.",
+    )
     assert "pending-1 cannot be put in line again while it is pending" in one.stderr
     assert state() == before
 
@@ -661,8 +794,19 @@ def lose(redis, task):
     enqueue(redis, task)
     protocol.pop(redis, "video", NODE, "i1")
     protocol.reserve(redis, "video", task, f"secret-{task}", NODE, "i1", time.time())
-    protocol.start(redis, "video", task, f"secret-{task}", NODE, 4711, time.time(), {"files": f"gpu-1:/spool/{task}/1"})
-    protocol.fail(redis, "video", task, f"secret-{task}", NODE, "gone", time.time(), {"error_type": "lost"})
+    protocol.start(
+        redis,
+        "video",
+        task,
+        f"secret-{task}",
+        NODE,
+        4711,
+        time.time(),
+        {"files": f"gpu-1:/spool/{task}/1"},
+    )
+    protocol.fail(
+        redis, "video", task, f"secret-{task}", NODE, "gone", time.time(), {"error_type": "lost"}
+    )
 
 
 def test_of_a_lost_task_it_is_said_that_its_old_process_may_run_and_where_its_files_are(run, redis):
@@ -673,7 +817,11 @@ def test_of_a_lost_task_it_is_said_that_its_old_process_may_run_and_where_its_fi
     assert (result.returncode, result.stdout) == (0, "lost-1  pending\n")
     assert f"lost with {NODE}" in result.stderr
     assert "gpu-1:/spool/lost-1/1" in result.stderr
-    assert re.search(r"^last_files +gpu-1:/spool/lost-1/1\n.*counts no more", run("show", "lost-1").stdout, re.MULTILINE)
+    assert re.search(
+        r"^last_files +gpu-1:/spool/lost-1/1\n.*counts no more",
+        run("show", "lost-1").stdout,
+        re.MULTILINE,
+    )
 
 
 def test_the_question_says_how_many_were_lost(run, redis):
@@ -681,7 +829,10 @@ def test_the_question_says_how_many_were_lost(run, redis):
     fail(redis, "failed-1")
     fail(redis, "failed-2")
 
-    assert "3 tasks would start a second time; 1 of them lost" in run("requeue", "--failed", "video").stderr
+    assert (
+        "3 tasks would start a second time; 1 of them lost"
+        in run("requeue", "--failed", "video").stderr
+    )
 
 
 def test_requeue_as_json_tells_what_became_of_each(run, redis):
@@ -691,11 +842,16 @@ def test_requeue_as_json_tells_what_became_of_each(run, redis):
     told = json.loads(run("requeue", "failed-1", "pending-1", "--json").stdout)
 
     assert (told["kind"], told["dry_run"]) == ("requeue", False)
-    assert [(item["id"], item["status"]) for item in told["items"]] == [("failed-1", "pending"), ("pending-1", None)]
+    assert [(item["id"], item["status"]) for item in told["items"]] == [
+        ("failed-1", "pending"),
+        ("pending-1", None),
+    ]
 
 
 def test_requeue_says_in_its_help_that_it_is_the_consent(run):
-    assert "your consent to start the work a second time" in " ".join(run("requeue", "--help").stdout.split())
+    assert "your consent to start the work a second time" in " ".join(
+        run("requeue", "--help").stdout.split()
+    )
 
 
 # node drain
@@ -706,7 +862,11 @@ def register(redis, node, queue="video", **facts):
 
 
 def orders(cli):
-    return {key.rpartition("_listener_")[2] for key in cli.keys("blueque_listener_*") if cli.hget(key, "order") == "drain"}
+    return {
+        key.rpartition("_listener_")[2]
+        for key in cli.keys("blueque_listener_*")
+        if cli.hget(key, "order") == "drain"
+    }
 
 
 def test_one_listener_is_told_without_a_question(run, redis, cli):
@@ -716,7 +876,9 @@ def test_one_listener_is_told_without_a_question(run, redis, cli):
     result = run("node", "drain", "gpu-1_4021")
 
     assert (result.returncode, result.stderr, orders(cli)) == (0, "", {f"video_{NODE}"})
-    assert re.search(rf"^{NODE} +video +draining +leaves after running-1$", result.stdout, re.MULTILINE)
+    assert re.search(
+        rf"^{NODE} +video +draining +leaves after running-1$", result.stdout, re.MULTILINE
+    )
 
 
 def test_one_listener_of_several_queues_is_told_without_a_question(run, redis, cli):
@@ -727,20 +889,23 @@ def test_one_listener_of_several_queues_is_told_without_a_question(run, redis, c
     assert orders(cli) == {f"video_{NODE}", f"audio_{NODE}"}
 
 
-@pytest.mark.parametrize("words", [
-    ["help", "verbs"], *([verb, "--help"] for verb in ("node", "queue", "schedule", "config"))
-])
+@pytest.mark.parametrize(
+    "words",
+    [["help", "verbs"], *([verb, "--help"] for verb in ("node", "queue", "schedule", "config"))],
+)
 def test_the_help_says_of_each_verb_a_whole_sentence(words):
     done = CliRunner().invoke(blueque, words, terminal_width=80)
 
     lines = done.stdout.rpartition("Commands:")[2].splitlines()
     assert done.exit_code == 0 and lines
-    assert [line for line in lines if line.endswith("...") or (line.strip() and not line.endswith("."))] == []
+    assert [
+        line for line in lines if line.endswith("...") or (line.strip() and not line.endswith("."))
+    ] == []
 
 
 def test_all_listeners_of_a_host_are_told_after_a_yes(run, answer, redis, cli):
     register(redis, "gpu-1.cluster.example.com_22", "audio")
-    register(redis, NODE, "audio")                     # of two queues, and all the same one listener
+    register(redis, NODE, "audio")  # of two queues, and all the same one listener
     register(redis, "gpu-2.cluster.example.com_22")
     start(redis, "running-1")
 
@@ -750,7 +915,10 @@ def test_all_listeners_of_a_host_are_told_after_a_yes(run, answer, redis, cli):
     assert "2 listeners would leave, 1 of them after the task they have\n" in refused.stderr
 
     code, seen = answer(b"y\n", "node", "drain", "gpu-1")
-    assert (code, orders(cli)) == (0, {f"video_{NODE}", f"audio_{NODE}", "audio_gpu-1.cluster.example.com_22"})
+    assert (code, orders(cli)) == (
+        0,
+        {f"video_{NODE}", f"audio_{NODE}", "audio_gpu-1.cluster.example.com_22"},
+    )
     assert "Drain them? [y/N] " in seen
 
     assert run("node", "drain", "gpu-1", "--yes").returncode == 0
@@ -760,7 +928,9 @@ def test_those_that_cannot_be_told_are_named_and_it_is_code_5(run, redis, cli):
     cli.sadd("blueque_listeners_video", "gpu-1.cluster.example.com_1")
     register(redis, "gpu-1.cluster.example.com_2", beat_every=0)
     register(redis, "gpu-1.cluster.example.com_3")
-    protocol.fence(redis, "video", "gpu-1.cluster.example.com_3", "i-gpu-1.cluster.example.com_3", "0")
+    protocol.fence(
+        redis, "video", "gpu-1.cluster.example.com_3", "i-gpu-1.cluster.example.com_3", "0"
+    )
 
     result = run("node", "drain", "gpu-1")
 
@@ -797,19 +967,28 @@ def test_node_drain_as_json_tells_what_became_of_each(run, redis, cli):
     told = json.loads(run("node", "drain", "gpu-1", "--json").stdout)
 
     assert told["kind"] == "drain"
-    assert [(item["node"], item["queue"], item["status"], item["held"]) for item in told["items"]] == [
-        (NODE, "video", "draining", ["running-1"]), ("gpu-1.cluster.example.com_1", "video", None, [])
+    assert [
+        (item["node"], item["queue"], item["status"], item["held"]) for item in told["items"]
+    ] == [
+        (NODE, "video", "draining", ["running-1"]),
+        ("gpu-1.cluster.example.com_1", "video", None, []),
     ]
 
 
 def orders_of(cli):
-    return {key.rpartition("_listener_")[2]: cli.hget(key, "order") for key in cli.keys("blueque_listener_*")}
+    return {
+        key.rpartition("_listener_")[2]: cli.hget(key, "order")
+        for key in cli.keys("blueque_listener_*")
+    }
 
 
-@pytest.mark.parametrize(("verb", "order", "state", "question"), [
-    ("pause", "pause", "paused", "2 listeners would take nothing new, 1 of them have a task\n"),
-    ("resume", "work", "up", "2 listeners would take tasks again, 1 of them have a task\n"),
-])
+@pytest.mark.parametrize(
+    ("verb", "order", "state", "question"),
+    [
+        ("pause", "pause", "paused", "2 listeners would take nothing new, 1 of them have a task\n"),
+        ("resume", "work", "up", "2 listeners would take tasks again, 1 of them have a task\n"),
+    ],
+)
 def test_a_host_is_paused_and_resumed_after_a_yes_and_again_at_no_cost(
     run, answer, redis, cli, verb, order, state, question
 ):
@@ -820,13 +999,20 @@ def test_a_host_is_paused_and_resumed_after_a_yes_and_again_at_no_cost(
 
     refused = run("node", verb, "gpu-1")
     denied, _ = answer(b"\n", "node", verb, "gpu-1")
-    assert (refused.returncode, refused.stdout, denied, set(orders_of(cli).values())) == (6, "", 6, {None})
+    assert (refused.returncode, refused.stdout, denied, set(orders_of(cli).values())) == (
+        6,
+        "",
+        6,
+        {None},
+    )
     assert question in refused.stderr
 
     for _ in range(2):
         result = run("node", verb, "gpu-1", "--yes")
         assert (result.returncode, orders_of(cli)) == (0, both)
-        assert re.search(rf"^{NODE} +video +{state} +goes on with running-1$", result.stdout, re.MULTILINE)
+        assert re.search(
+            rf"^{NODE} +video +{state} +goes on with running-1$", result.stdout, re.MULTILINE
+        )
 
 
 @pytest.mark.parametrize(("verb", "state"), [("pause", "paused"), ("resume", "up")])
@@ -840,7 +1026,9 @@ def test_node_pause_and_resume_as_json_tell_what_became_of_each(run, redis, cli,
     told = json.loads(result.stdout)
     assert (result.returncode, told["kind"]) == (5, f"node_{verb}")
     assert {item["node"]: item["status"] for item in told["items"]} == {
-        NODE: state, "gpu-1.cluster.example.com_2": "draining", "gpu-1.cluster.example.com_1": None,
+        NODE: state,
+        "gpu-1.cluster.example.com_2": "draining",
+        "gpu-1.cluster.example.com_1": None,
     }
 
 

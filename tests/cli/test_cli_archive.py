@@ -26,7 +26,11 @@ PROGRAM = [sys.executable, "-m", "blueque.cli.main", "archive"]
 
 @pytest.fixture
 def environ(url, tmp_path):
-    return clean_environment() | {"BLUEQUE_REDIS_URL": url, "HOME": str(tmp_path), "PYTHONPATH": os.getcwd()}
+    return clean_environment() | {
+        "BLUEQUE_REDIS_URL": url,
+        "HOME": str(tmp_path),
+        "PYTHONPATH": os.getcwd(),
+    }
 
 
 @pytest.fixture
@@ -51,7 +55,9 @@ def test_it_says_what_was_archived_and_deleted(run, cli, shelf):
 
     first, second = result.stdout.splitlines()
     assert (result.returncode, result.stderr) == (0, "")
-    assert first.startswith(f"{QUEUE}  40 tasks archived in ") and first.endswith("/s) and deleted from Redis")
+    assert first.startswith(f"{QUEUE}  40 tasks archived in ") and first.endswith(
+        "/s) and deleted from Redis"
+    )
     assert second == f"in {shelf}"
     require_exact(cli, shelf, ids)
     assert run(QUEUE, shelf).stdout == f"{QUEUE}  nothing to archive\n"
@@ -63,59 +69,99 @@ def test_json_says_it_all(run, cli, shelf):
     said = json.loads(run(QUEUE, shelf, "--json", "--compact").stdout)
 
     assert {name: said[name] for name in said if name not in ("seconds", "batches")} == {
-        "blueque": 2, "kind": "archive", "queue": QUEUE, "directory": str(shelf), "written": 10, "deleted": 10,
-        "resumed": [], "compacted": {"before": 0, "after": 0, "rows": 0},
+        "blueque": 2,
+        "kind": "archive",
+        "queue": QUEUE,
+        "directory": str(shelf),
+        "written": 10,
+        "deleted": 10,
+        "resumed": [],
+        "compacted": {"before": 0, "after": 0, "rows": 0},
     }
     assert len(said["batches"]) == 1 and said["seconds"] > 0
 
 
 def test_age_limit_and_states_choose_what_goes(run, cli, shelf):
     ids = fill(cli, 40)
-    cli.hset(keys.task(ids[0]), mapping={"finished": str(4e9), "updated": str(4e9)})        # not for a long time
+    # not for a long time
+    cli.hset(keys.task(ids[0]), mapping={"finished": str(4e9), "updated": str(4e9)})
 
-    result = run(QUEUE, shelf, "--state", "complete", "--state", "failed", "--limit", "7", "--older-than", "1d", "--json")
+    result = run(
+        QUEUE,
+        shelf,
+        "--state",
+        "complete",
+        "--state",
+        "failed",
+        "--limit",
+        "7",
+        "--older-than",
+        "1d",
+        "--json",
+    )
 
     assert json.loads(result.stdout)["written"] in (6, 7)
     statuses = archives.read(shelf, fields=["status", "task_id"])
-    assert {*statuses["status"].to_pylist()} <= {"complete", "failed"} and ids[0] not in statuses["task_id"].to_pylist()
+    assert {*statuses["status"].to_pylist()} <= {"complete", "failed"} and ids[0] not in statuses[
+        "task_id"
+    ].to_pylist()
 
 
 def test_compacting_says_how_many_files_are_left(run, url, cli, shelf):
     fill(cli, 20)
     archives.archive(QUEUE, shelf, url=url, batch=2)
 
-    assert run(QUEUE, shelf, "--compact").stdout == f"{QUEUE}  nothing to archive\n10 files merged into 1\n"
+    assert (
+        run(QUEUE, shelf, "--compact").stdout
+        == f"{QUEUE}  nothing to archive\n10 files merged into 1\n"
+    )
 
 
 def test_a_pattern_archives_one_queue_after_the_other(run, cli, shelf):
     fill(cli, 3)
     name = f"{QUEUE}-too"
     for task in ("a", "b"):
-        cli.hset(keys.task(task), mapping={"status": "complete", "queue": name, "finished": NOON, "created": NOON})
+        cli.hset(
+            keys.task(task),
+            mapping={"status": "complete", "queue": name, "finished": NOON, "created": NOON},
+        )
         cli.lpush(keys.complete(name), task)
     cli.zadd(keys.QUEUES, {name: 0, "elsewhere": 0})
 
     printed = run(f"{QUEUE}*", shelf, "--json", "--compact").stdout
 
     told = [json.loads(one) for one in printed.replace("}\n{", "}\0{").split("\0")]
-    assert [(one["queue"], one["written"], one["deleted"]) for one in told] == [(QUEUE, 3, 3), (name, 2, 2)]
+    assert [(one["queue"], one["written"], one["deleted"]) for one in told] == [
+        (QUEUE, 3, 3),
+        (name, 2, 2),
+    ]
     assert told[0]["compacted"] is None and told[1]["compacted"] is not None
     assert not cli.exists(keys.complete(QUEUE)) and not cli.exists(keys.complete(name))
     assert run("x*", shelf).returncode == 3
 
 
-@pytest.mark.parametrize(("arguments", "code", "words"), [
-    (["no such", "a"], 3, "no queue 'no such'"), ([QUEUE], 2, "DIRECTORY"),
-    ([QUEUE, "a", "--older-than", "soon"], 2, "soon"), ([QUEUE, "a", "--limit", "0"], 2, "--limit"),
-    ([QUEUE, "a", "--state", "pending"], 2, "pending"),
-    ([QUEUE, "/proc/nothing"], 78, "/proc/nothing: cannot be made"), ([QUEUE, "s3://bucket"], 78, "s3: is not supported"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["no such", "a"], 3, "no queue 'no such'"),
+        ([QUEUE], 2, "DIRECTORY"),
+        ([QUEUE, "a", "--older-than", "soon"], 2, "soon"),
+        ([QUEUE, "a", "--limit", "0"], 2, "--limit"),
+        ([QUEUE, "a", "--state", "pending"], 2, "pending"),
+        ([QUEUE, "/proc/nothing"], 78, "/proc/nothing: cannot be made"),
+        ([QUEUE, "s3://bucket"], 78, "s3: is not supported"),
+    ],
+)
 def test_mistakes_end_it_with_a_sentence_and_a_code(run, cli, arguments, code, words):
     fill(cli, 1)
 
     result = run(*arguments)
 
-    assert result.returncode == code and words in result.stderr and len(result.stderr.splitlines()) <= 4
+    assert (
+        result.returncode == code
+        and words in result.stderr
+        and len(result.stderr.splitlines()) <= 4
+    )
     assert cli.exists(keys.task("task-00000"))
 
 
@@ -124,7 +170,9 @@ def test_without_pyarrow_it_says_what_to_install(environ, cli, tmp_path, shelf):
     (tmp_path / "pyarrow.py").write_text("raise ImportError('none here')")
 
     environ = environ | {"PYTHONPATH": f"{tmp_path}:{os.getcwd()}"}
-    result = subprocess.run([*PROGRAM, QUEUE, str(shelf)], env=environ, capture_output=True, timeout=60, text=True)
+    result = subprocess.run(
+        [*PROGRAM, QUEUE, str(shelf)], env=environ, capture_output=True, timeout=60, text=True
+    )
 
     assert result.returncode == 78
     assert "needs pyarrow, which is not installed: pip install 'blueque[arrow]'" in result.stderr
@@ -135,13 +183,15 @@ def test_on_a_terminal_it_shows_how_far_it_is(environ, cli, shelf):
     fill(cli, 3000)
     ours, theirs = pty.openpty()
 
-    with subprocess.Popen([*PROGRAM, QUEUE, str(shelf)], env=environ, stdout=subprocess.PIPE, stderr=theirs) as program:
+    with subprocess.Popen(
+        [*PROGRAM, QUEUE, str(shelf)], env=environ, stdout=subprocess.PIPE, stderr=theirs
+    ) as program:
         os.close(theirs)
         shown = b""
         try:
             while piece := os.read(ours, 4096):
                 shown += piece
-        except OSError:                                # it has closed its end
+        except OSError:  # it has closed its end
             pass
         assert program.wait(30) == 0
     os.close(ours)
@@ -156,15 +206,21 @@ def test_ctrl_c_stops_it_and_the_next_run_goes_on(environ, run, cli, redis, shel
     from blueque.archives import layout
 
     place = {"directory": str(shelf), "archive": layout.create(shelf).identity}
-    protocol.claim_batch(redis, QUEUE, "b-1", "w", {"by": "ann@host", "pid": os.getpid()}, place, NOON)
+    protocol.claim_batch(
+        redis, QUEUE, "b-1", "w", {"by": "ann@host", "pid": os.getpid()}, place, NOON
+    )
 
-    with subprocess.Popen([*PROGRAM, QUEUE, str(shelf)], env=environ, stderr=subprocess.PIPE, text=True) as program:
+    with subprocess.Popen(
+        [*PROGRAM, QUEUE, str(shelf)], env=environ, stderr=subprocess.PIPE, text=True
+    ) as program:
         assert program.stderr is not None
         waiting = program.stderr.readline()
         program.send_signal(signal.SIGINT)
         rest = program.stderr.read()
         assert program.wait(30) == 130
-    assert waiting == f"Waiting for another archiver of this queue: ann@host, process {os.getpid()}.\n"
+    assert (
+        waiting == f"Waiting for another archiver of this queue: ann@host, process {os.getpid()}.\n"
+    )
     assert rest == "Stopped. Nothing is lost: run it again, and it goes on where it was.\n"
 
     protocol.leave_batch(redis, QUEUE, "b-1", "w")
@@ -179,4 +235,6 @@ def test_what_others_change_meanwhile_is_counted(cli, url, shelf, capsys):
     done = archives.Archived(QUEUE, str(shelf), ("b",), (), 10, 8, 2.0)
     verb._print_text(done, None)
 
-    assert "8 deleted from Redis, 2 changed or deleted by others meanwhile" in capsys.readouterr().out
+    assert (
+        "8 deleted from Redis, 2 changed or deleted by others meanwhile" in capsys.readouterr().out
+    )

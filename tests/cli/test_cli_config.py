@@ -1,4 +1,6 @@
-"""`blueque config`, `completion` and `help`: what is in effect, what a shell completes, and what words mean."""
+"""`blueque config`, `completion` and `help`: what is in effect, what a shell completes, and what
+words mean.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,10 @@ def test_each_value_comes_with_the_place_that_says_it(run, here, monkeypatch):
 
     found = items(run("config", "--json"))
 
-    places = {name: (item["value"], item["origin"], item["place"], item["line"]) for name, item in found.items()}
+    places = {
+        name: (item["value"], item["origin"], item["place"], item["line"])
+        for name, item in found.items()
+    }
     assert places["redis_url"] == ("redis://ada:***@db1:6379/0", "file", "blueque.toml", 1)
     assert places["listener.slots"] == (4, "file", "blueque.toml", 3)
     assert places["listener.retry"] == ({"max": 2, "backoff": 5}, "file", "blueque.toml", 4)
@@ -80,7 +85,11 @@ def test_sizes_are_shown_as_people_write_them_whoever_says_them(run, here):
 
     shown = [line.split()[:2] for line in run("config").stdout.splitlines()]
 
-    for one in (["max_bytes", "1MiB"], ["listener.log_limit", "1GiB"], ["listener.memory_limit", "8GiB"]):
+    for one in (
+        ["max_bytes", "1MiB"],
+        ["listener.log_limit", "1GiB"],
+        ["listener.memory_limit", "8GiB"],
+    ):
         assert one in shown
     assert items(run("config", "--json"))["max_bytes"]["value"] == 2**20
 
@@ -93,7 +102,10 @@ def test_a_password_is_shown_nowhere_whoever_says_it(run, here, monkeypatch):
     shown += run("config", "--redis-url", "redis://:geheim@db3/0").stdout
 
     assert "geheim" not in shown
-    assert all(words in shown for words in ("blueque.toml, line 1", "environment BLUEQUE_REDIS_URL", "--redis-url"))
+    assert all(
+        words in shown
+        for words in ("blueque.toml, line 1", "environment BLUEQUE_REDIS_URL", "--redis-url")
+    )
 
 
 def test_every_key_that_a_file_may_have_is_among_the_values(run, here):
@@ -105,7 +117,9 @@ def test_every_key_that_a_file_may_have_is_among_the_values(run, here):
     (here / "blueque.toml").write_text(uncommented(example))
     written = {name for name in items(run("config", "--json")) if not name.startswith("queues.")}
     assert written == names
-    assert {name.partition(".")[2] for name in names if name.startswith("retention.")} == set(FINISHED)
+    assert {name.partition(".")[2] for name in names if name.startswith("retention.")} == set(
+        FINISHED
+    )
 
 
 def uncommented(example):
@@ -155,12 +169,18 @@ def test_the_script_of_each_shell_asks_this_program(run, shell):
 
 
 def test_the_script_of_bash_is_one_that_bash_understands(run):
-    assert subprocess.run(["bash", "-n"], input=run("completion", "bash").stdout, text=True, timeout=10).returncode == 0
+    assert (
+        subprocess.run(
+            ["bash", "-n"], input=run("completion", "bash").stdout, text=True, timeout=10
+        ).returncode
+        == 0
+    )
 
 
 @pytest.fixture
 def completed(here, url, monkeypatch, capsys):
     """Return what is completed of a line, whose last word has been begun."""
+
     def completed(line, address=url):
         words = line.split(" ")
         monkeypatch.setenv("BLUEQUE_REDIS_URL", address)
@@ -172,13 +192,23 @@ def completed(here, url, monkeypatch, capsys):
     return completed
 
 
-@pytest.mark.parametrize(("line", "words"), [
-    ("blueque requ", ["requeue"]), ("blueque node sh", ["show"]), ("blueque ls --state c", ["cancelled", "complete"]),
-    ("blueque ls -q vi", ["video.4k", "video.hd"]), ("blueque ls -q x", []), ("blueque pause video.h", ["video.hd"]),
-    ("blueque enqueue video.h", ["video.hd"]), ("blueque requeue --failed a", ["audio"]),
-    ("blueque show abcd", ["abcd-1"]), ("blueque logs ", ["abcd-1"]), ("blueque node drain gpu-1_", ["gpu-1_7"]),
-    ("blueque ls --node g", ["gpu-1", "gpu-1_7"]),
-])
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("blueque requ", ["requeue"]),
+        ("blueque node sh", ["show"]),
+        ("blueque ls --state c", ["cancelled", "complete"]),
+        ("blueque ls -q vi", ["video.4k", "video.hd"]),
+        ("blueque ls -q x", []),
+        ("blueque pause video.h", ["video.hd"]),
+        ("blueque enqueue video.h", ["video.hd"]),
+        ("blueque requeue --failed a", ["audio"]),
+        ("blueque show abcd", ["abcd-1"]),
+        ("blueque logs ", ["abcd-1"]),
+        ("blueque node drain gpu-1_", ["gpu-1_7"]),
+        ("blueque ls --node g", ["gpu-1", "gpu-1_7"]),
+    ],
+)
 def test_what_is_in_redis_is_completed(completed, redis, line, words):
     for queue in ("audio", "video.4k", "video.hd"):
         protocol.register(redis, queue, "gpu-1_7", "i", {"beat_every": 10}, time.time())
@@ -187,29 +217,43 @@ def test_what_is_in_redis_is_completed(completed, redis, line, words):
     assert sorted(completed(line)) == words
 
 
-def test_a_redis_that_does_not_answer_completes_nothing_and_takes_no_more_than_300_ms(completed, capsys):
+def test_a_redis_that_does_not_answer_completes_nothing_and_takes_no_more_than_300_ms(
+    completed, capsys
+):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         began = time.monotonic()
         words = completed("blueque ls -q v", f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
 
     assert (words, capsys.readouterr()) == ([], ("", ""))
-    assert time.monotonic() - began < 5                # and not for ever
+    assert time.monotonic() - began < 5  # and not for ever
 
 
 def test_the_program_itself_answers_a_shell(here, url, redis):
     protocol.enqueue(redis, "audio", "t1", "1", "json", 1.0)
-    asked = {"COMP_WORDS": "blueque ls -q a", "COMP_CWORD": "3", "_BLUEQUE_COMPLETE": "bash_complete"}
+    asked = {
+        "COMP_WORDS": "blueque ls -q a",
+        "COMP_CWORD": "3",
+        "_BLUEQUE_COMPLETE": "bash_complete",
+    }
 
-    environment = os.environ | asked | {"BLUEQUE_REDIS_URL": url, "PYTHONPATH": str(DOCS.parent.parent)}
+    environment = (
+        os.environ | asked | {"BLUEQUE_REDIS_URL": url, "PYTHONPATH": str(DOCS.parent.parent)}
+    )
     result = subprocess.run(
-        [sys.executable, "-m", "blueque.cli.main"], env=environment, capture_output=True, text=True, timeout=30
+        [sys.executable, "-m", "blueque.cli.main"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=30,
     )
 
     assert (result.stdout, result.stderr, result.returncode) == ("plain,audio\n", "", 0)
 
 
 def test_help_explains_every_exit_code_state_and_verb(run):
-    codes = {value for name, value in vars(failure).items() if name.isupper() and isinstance(value, int)}
+    codes = {
+        value for name, value in vars(failure).items() if name.isupper() and isinstance(value, int)
+    }
 
     assert codes - set(help.EXIT_CODES) == set()
     assert set(help.STATES) == set(STATUSES)

@@ -1,4 +1,6 @@
-"""blueque delete, prune, queue ls and queue purge: what they delete, when they ask, and what they leave alone."""
+"""blueque delete, prune, queue ls and queue purge: what they delete, when they ask, and what they
+leave alone.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ def left(cli, kind="cancelled"):
 # delete
 
 
-def test_finished_tasks_are_deleted_and_what_has_not_ended_is_refused(run, redis, cli):  # noqa: F811
+def test_finished_tasks_are_deleted_and_what_has_not_ended_is_refused(run, redis, cli):
     fail(redis, "failed-1")
     enqueue(redis, "pending-1")
 
@@ -52,15 +54,26 @@ def test_finished_tasks_are_deleted_and_what_has_not_ended_is_refused(run, redis
     assert (cli.exists(keys.task("failed-1")), cli.exists(keys.task("pending-1"))) == (0, 1)
 
 
-def test_nothing_is_deleted_without_a_yes_or_when_it_is_only_asked_what_would_be(run, redis, cli, answer):  # noqa: F811
+def test_nothing_is_deleted_without_a_yes_or_when_it_is_only_asked_what_would_be(
+    run, redis, cli, answer
+):
     cancel(redis, "a", "b")
 
-    refused, foreseen = run("delete", "a", "b"), run("delete", "-", "--dry-run", "--json", stdin="a\nb\n")
+    refused, foreseen = (
+        run("delete", "a", "b"),
+        run("delete", "-", "--dry-run", "--json", stdin="a\nb\n"),
+    )
     code, seen = answer(b"n\n", "delete", "a", "b")
 
     assert (refused.returncode, foreseen.returncode, code) == (6, 0, 6)
-    assert "2 tasks would be gone for good" in refused.stderr and "2 tasks would be gone for good" in seen.lower()
-    assert [item["status"] for item in json.loads(foreseen.stdout)["items"]] == ["cancelled", "cancelled"]
+    assert (
+        "2 tasks would be gone for good" in refused.stderr
+        and "2 tasks would be gone for good" in seen.lower()
+    )
+    assert [item["status"] for item in json.loads(foreseen.stdout)["items"]] == [
+        "cancelled",
+        "cancelled",
+    ]
     assert left(cli) == ["a", "b"]
     assert answer(b"y\n", "delete", "a", "b")[0] == 0
     assert left(cli) == []
@@ -69,7 +82,7 @@ def test_nothing_is_deleted_without_a_yes_or_when_it_is_only_asked_what_would_be
 # prune
 
 
-def test_what_is_old_and_not_among_the_newest_is_pruned(run, redis, cli):  # noqa: F811
+def test_what_is_old_and_not_among_the_newest_is_pruned(run, redis, cli):
     cancel(redis, *"abcde")
     for task in "abc":
         age(cli, task, 100)
@@ -91,7 +104,7 @@ def test_what_is_old_and_not_among_the_newest_is_pruned(run, redis, cli):  # noq
     assert (left(cli), left(cli, "failed")) == ([], [])
 
 
-def test_without_a_word_prune_goes_by_the_file(run, redis, cli, tmp_path):  # noqa: F811
+def test_without_a_word_prune_goes_by_the_file(run, redis, cli, tmp_path):
     cancel(redis, *"abcd")
     for task in "ab":
         age(cli, task, 25 * 3600)
@@ -101,23 +114,27 @@ def test_without_a_word_prune_goes_by_the_file(run, redis, cli, tmp_path):  # no
     assert run("prune", "--yes").stderr == "0 tasks deleted.\n"
     assert run("prune", "--yes", "--config", str(file)).stderr == "2 tasks deleted.\n"
     assert left(cli) == ["c", "d"], "of the last day more than so many"
-    assert run("prune", "--yes", "--keep", "1").stderr == "1 task deleted.\n", "a person says what is to go now"
+    assert run("prune", "--yes", "--keep", "1").stderr == "1 task deleted.\n", (
+        "a person says what is to go now"
+    )
 
 
-def test_a_queue_that_is_being_archived_is_left_alone_and_said_to_be(run, redis, cli):  # noqa: F811
+def test_a_queue_that_is_being_archived_is_left_alone_and_said_to_be(run, redis, cli):
     cancel(redis, "a")
     protocol.claim_batch(redis, "video", "b1", "w", {}, {}, 1.0)
 
     result = run("prune", "--keep", "0", "--yes")
 
     assert left(cli) == ["a"]
-    assert result.stderr.startswith("queue video is left alone: a batch of it is on its way into an archive\n")
+    assert result.stderr.startswith(
+        "queue video is left alone: a batch of it is on its way into an archive\n"
+    )
 
 
 # queue
 
 
-def test_a_purge_deletes_what_waits_and_nothing_else(run, redis, cli, client):  # noqa: F811
+def test_a_purge_deletes_what_waits_and_nothing_else(run, redis, cli, client):
     for number in range(120):
         enqueue(redis, f"task-{number}")
     client.get_queue("video").enqueue("urgent", priority=5, key="a key", keep="1h")
@@ -131,13 +148,20 @@ def test_a_purge_deletes_what_waits_and_nothing_else(run, redis, cli, client):  
 
     result = run("queue", "purge", "video", "--yes")
 
-    assert (result.returncode, result.stdout, result.stderr) == (0, "video  122 tasks deleted\n", "")
-    assert [task.id for task in client.get_inspector().tasks(["gone", "other"]) if task.status] == ["gone", "other"]
+    assert (result.returncode, result.stdout, result.stderr) == (
+        0,
+        "video  122 tasks deleted\n",
+        "",
+    )
+    assert [task.id for task in client.get_inspector().tasks(["gone", "other"]) if task.status] == [
+        "gone",
+        "other",
+    ]
     assert (cli.zcard("blueque_tasks_video"), cli.keys("blueque_frozen_*")) == (1, [])
     assert client.get_queue("video").enqueue("urgent", key="a key").is_new is False
 
 
-def test_a_purge_of_many_wants_their_number_typed(redis, cli, answer):  # noqa: F811
+def test_a_purge_of_many_wants_their_number_typed(redis, cli, answer):
     cancel(redis, *[f"task-{number}" for number in range(21)])
 
     code, seen = answer(b"y\n", "queue", "purge", "video", "--state", "cancelled")
@@ -147,25 +171,38 @@ def test_a_purge_of_many_wants_their_number_typed(redis, cli, answer):  # noqa: 
     assert left(cli) == []
 
 
-def test_a_purge_of_several_queues_lists_them_and_asks(run, redis, cli, answer):  # noqa: F811
+def test_a_purge_of_several_queues_lists_them_and_asks(run, redis, cli, answer):
     for queue, tasks in {"render.2k": "ab", "render.4k": "c", "video": "d"}.items():
         for task in tasks:
             enqueue(redis, task, queue)
 
     foreseen = run("queue", "purge", "render.*", "--dry-run")
-    assert foreseen.stdout == "render.2k  2 tasks would be deleted\nrender.4k  1 task would be deleted\n"
+    assert (
+        foreseen.stdout
+        == "render.2k  2 tasks would be deleted\nrender.4k  1 task would be deleted\n"
+    )
     code, seen = answer(b"n\n", "queue", "purge", "render.*")
-    assert code == 6 and "3 tasks of 2 queues would be gone for good: 3 pending, 0 scheduled" in seen
+    assert (
+        code == 6 and "3 tasks of 2 queues would be gone for good: 3 pending, 0 scheduled" in seen
+    )
     assert re.search(r"render\.2k +2\r?\nrender\.4k +1\r?\n", seen)
 
     result = run("queue", "purge", "render.*", "--yes", "--json")
 
     purged = json.loads(result.stdout)
-    assert (purged["queue"], purged["queues"], purged["deleted"]) == ("render.*", ["render.2k", "render.4k"], 3)
-    assert [queue for queue in ("render.2k", "render.4k", "video") if cli.exists(keys.pending(queue))] == ["video"]
+    assert (purged["queue"], purged["queues"], purged["deleted"]) == (
+        "render.*",
+        ["render.2k", "render.4k"],
+        3,
+    )
+    assert [
+        queue for queue in ("render.2k", "render.4k", "video") if cli.exists(keys.pending(queue))
+    ] == ["video"]
 
 
-def test_queues_that_a_pattern_matches_are_forgotten_after_a_yes_but_for_those_in_use(run, redis, cli, answer):  # noqa: F811
+def test_queues_that_a_pattern_matches_are_forgotten_after_a_yes_but_for_those_in_use(
+    run, redis, cli, answer
+):
     for queue in ("render.2k", "render.4k"):
         protocol.pause(redis, queue, "ada", None, time.time())
     enqueue(redis, "a", "render.8k")
@@ -180,14 +217,29 @@ def test_queues_that_a_pattern_matches_are_forgotten_after_a_yes_but_for_those_i
     assert cli.zrange(keys.QUEUES, 0, -1) == ["render.8k", "video"]
 
 
-def test_queue_lists_queues_and_has_the_verbs_that_stand_alone_too(run, redis):  # noqa: F811
+def test_queue_lists_queues_and_has_the_verbs_that_stand_alone_too(run, redis):
     enqueue(redis, "a")
 
     assert run("queue", "pause", "video", "--by", "ada").stdout == "video  paused\n"
     assert run("queue", "limit", "video", "3").returncode == 0
     (item,) = json.loads(run("queue", "ls", "--json").stdout)["items"]
-    assert (item["queue"], item["pending"], item["paused"], item["max_concurrency"]) == ("video", 1, True, 3)
-    assert run("queue", "ls").stdout.splitlines()[1].split()[1:] == ["0", "1", "0", "0", "1", "3", "paused", "by", "ada"]
+    assert (item["queue"], item["pending"], item["paused"], item["max_concurrency"]) == (
+        "video",
+        1,
+        True,
+        3,
+    )
+    assert run("queue", "ls").stdout.splitlines()[1].split()[1:] == [
+        "0",
+        "1",
+        "0",
+        "0",
+        "1",
+        "3",
+        "paused",
+        "by",
+        "ada",
+    ]
     assert run("queue", "resume", "video").stdout == "video  resumed\n"
     assert run("queue", "purge", "nowhere").returncode == 3
 
@@ -196,39 +248,49 @@ def test_queue_lists_queues_and_has_the_verbs_that_stand_alone_too(run, redis): 
 
 
 def everything(redis, cli):
-    """Have a queue be used and emptied, as far as that can be done, and return what another one has."""
+    """Have a queue be used and emptied, as far as that can be done, and return what another one
+    has.
+    """
     enqueue(redis, "other", "audio")
     before = set(cli.keys())
     cancel(redis, "a")
-    protocol.enqueue(redis, "video", "b", "in", None, time.time(), {"priority": 5, "needs": "lock:licence=2"})
+    protocol.enqueue(
+        redis, "video", "b", "in", None, time.time(), {"priority": 5, "needs": "lock:licence=2"}
+    )
     protocol.cancel(redis, "video", "b", "ada", None, time.time())
     protocol.pause(redis, "video", "ada", "why", time.time())
     protocol.set_max_concurrency(redis, "video", 3)
     return before - {key for key in before if "video" in key}
 
 
-def test_an_empty_queue_is_forgotten_with_all_that_was_its_own(run, redis, client, cli):  # noqa: F811
+def test_an_empty_queue_is_forgotten_with_all_that_was_its_own(run, redis, client, cli):
     others = everything(redis, cli)
     for task in "ab":
         client.get_queue("video").delete_task(client.get_task(task))
     cli.zadd(keys.runs("video"), {"a run that has expired": 1})
     protocol.deregister(redis, "video", NODE, "i1")
-    assert cli.smembers(keys.waiting("licence")) and cli.exists(keys.stats("video", day_of(time.time())))
+    assert cli.smembers(keys.waiting("licence")) and cli.exists(
+        keys.stats("video", day_of(time.time()))
+    )
 
     result = run("queue", "forget", "video")
 
     assert (result.returncode, result.stdout, result.stderr) == (0, "video  forgotten\n", "")
     assert (set(cli.keys()), cli.zrange(keys.QUEUES, 0, -1)) == (others, ["audio"])
-    protocol.observe(redis, "video")                   # a judge that has not noticed yet brings nothing back
+    protocol.observe(redis, "video")  # a judge that has not noticed yet brings nothing back
     protocol.observe_all(redis, ["video", "audio"])
     assert (set(cli.keys()), run("queue", "forget", "video").returncode) == (others, 3)
 
 
-def test_a_queue_that_has_anything_stays_as_it_is_and_says_what_that_is(run, redis, client, cli, state):  # noqa: F811
+def test_a_queue_that_has_anything_stays_as_it_is_and_says_what_that_is(
+    run, redis, client, cli, state
+):
     def refusal():
         before, result = state(), run("queue", "forget", "video", "--json")
         assert (result.returncode, state()) == (5, before)
-        return json.loads(result.stdout)["there"], result.stderr.splitlines()[0].removeprefix("blueque: queue video has ")
+        return json.loads(result.stdout)["there"], result.stderr.splitlines()[0].removeprefix(
+            "blueque: queue video has "
+        )
 
     assert refusal() == ({"listeners": 1, "nodes": 1}, "1 listener")
     enqueue(redis, "a")
@@ -241,10 +303,15 @@ def test_a_queue_that_has_anything_stays_as_it_is_and_says_what_that_is(run, red
     assert refusal() == ({"runs": 1}, "1 run")
 
 
-@pytest.mark.parametrize("command", [
-    ("lpush", "blueque_pending_tasks_video", "t"), ("sadd", "blueque_started_tasks_video", "node 7 t"),
-    ("zadd", "blueque_scheduled_tasks_video", {"t": 5}), ("sadd", "blueque_listeners_video", "node_7"),
-])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("lpush", "blueque_pending_tasks_video", "t"),
+        ("sadd", "blueque_started_tasks_video", "node 7 t"),
+        ("zadd", "blueque_scheduled_tasks_video", {"t": 5}),
+        ("sadd", "blueque_listeners_video", "node_7"),
+    ],
+)
 def test_what_1_0_0_has_in_a_queue_keeps_it(redis, client, cli, state, command):
     protocol.deregister(redis, "video", NODE, "i1")
     name, *words = command
@@ -255,7 +322,9 @@ def test_what_1_0_0_has_in_a_queue_keeps_it(redis, client, cli, state, command):
     assert state() == before
 
 
-def test_who_enqueues_while_a_queue_is_being_forgotten_has_the_task_in_it(redis, client, cli, monkeypatch):
+def test_who_enqueues_while_a_queue_is_being_forgotten_has_the_task_in_it(
+    redis, client, cli, monkeypatch
+):
     protocol.deregister(redis, "video", NODE, "i1")
     look = queues._removal
 

@@ -1,4 +1,6 @@
-"""`blueque enqueue` with many lines, keys, priorities and needs: the program itself, on a real Redis."""
+"""`blueque enqueue` with many lines, keys, priorities and needs: the program itself, on a real
+Redis.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,11 @@ PROGRAM = [sys.executable, "-m", "blueque.cli.main", "enqueue", "video"]
 
 @pytest.fixture
 def environ(url, tmp_path):
-    return clean_environment() | {"BLUEQUE_REDIS_URL": url, "HOME": str(tmp_path), "PYTHONPATH": os.getcwd()}
+    return clean_environment() | {
+        "BLUEQUE_REDIS_URL": url,
+        "HOME": str(tmp_path),
+        "PYTHONPATH": os.getcwd(),
+    }
 
 
 @pytest.fixture
@@ -45,7 +51,11 @@ def start(environ):
     started = []
 
     def start(*arguments, **how):
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | how
+        pipes = {
+            "stdin": subprocess.PIPE,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+        } | how
         program = subprocess.Popen([*PROGRAM, *arguments], env=environ, **pipes)
         started.append(program)
         return program
@@ -69,7 +79,9 @@ def test_thousands_of_lines_are_enqueued_in_their_order_and_their_ids_printed(ru
 
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.split() == line(cli)
-    assert [cli.hget(keys.task(task), "parameters") for task in line(cli)] == [f"line {n}" for n in range(2500)]
+    assert [cli.hget(keys.task(task), "parameters") for task in line(cli)] == [
+        f"line {n}" for n in range(2500)
+    ]
 
 
 def test_a_line_that_comes_alone_is_not_kept_waiting_for_others(start, cli):
@@ -78,12 +90,16 @@ def test_a_line_that_comes_alone_is_not_kept_waiting_for_others(start, cli):
     for count in (1, 2):
         program.stdin.write(b"slow\n")
         program.stdin.flush()
-        task = program.stdout.readline().decode().strip()       # comes while standard input is still open
+        # comes while standard input is still open
+        task = program.stdout.readline().decode().strip()
         assert line(cli)[count - 1 :] == [task]
     program.stdin.write(b"without an end")
     program.stdin.close()
 
-    assert cli.hget(keys.task(program.stdout.readline().decode().strip()), "parameters") == "without an end"
+    assert (
+        cli.hget(keys.task(program.stdout.readline().decode().strip()), "parameters")
+        == "without an end"
+    )
     assert program.wait(30) == 0
 
 
@@ -96,13 +112,16 @@ def test_a_line_in_pieces_is_one_line(start, cli):
     program.stdin.close()
 
     assert program.wait(30) == 0
-    assert [cli.hget(keys.task(task), "parameters") for task in line(cli)] == ["one and the same", "and another"]
+    assert [cli.hget(keys.task(task), "parameters") for task in line(cli)] == [
+        "one and the same",
+        "and another",
+    ]
 
 
 def test_a_steady_trickle_is_not_held_until_it_ends(start, cli):
     program = start("--lines", "--text")
     deadline = time.monotonic() + 20
-    while not line(cli):                               # a line every 0.1 s: it is never silent for long
+    while not line(cli):  # a line every 0.1 s: it is never silent for long
         assert time.monotonic() < deadline
         program.stdin.write(b"drop\n")
         program.stdin.flush()
@@ -125,7 +144,7 @@ def test_two_programs_that_enqueue_the_same_keys_at_once_make_each_task_once(sta
     lines = "".join(f'{{"name": "{n}"}}\n' for n in range(2000)).encode()
     programs = [start("--lines", "--key-field", "name") for _ in range(2)]
     for program in programs:
-        program.stdin.write(lines)                     # 30 kB: a pipe takes that
+        program.stdin.write(lines)  # 30 kB: a pipe takes that
         program.stdin.flush()
     said = [program.communicate(timeout=60)[0].decode().split() for program in programs]
 
@@ -150,7 +169,9 @@ def test_a_reader_that_goes_away_is_told_how_far_it_got(start, cli):
     assert stderr == "10 enqueued, then it stopped: nobody reads the ids any more\n"
 
 
-def test_a_server_that_goes_away_is_told_with_how_far_it_got_and_what_is_unknown(run, proxy, cli, tmp_path):
+def test_a_server_that_goes_away_is_told_with_how_far_it_got_and_what_is_unknown(
+    run, proxy, cli, tmp_path
+):
     (tmp_path / "lines").write_text("x\n" * 1500)
     proxy.arm(Fault.CUT_AFTER, 1, having=b"EXEC\r\n*2\r\n$5\r\nWATCH")
 
@@ -171,10 +192,14 @@ def test_lines_may_be_scheduled(run, cli):
 
 
 def on_terminal(environ, arguments, stdin, has_output):
-    """Run the program with its standard error on a terminal, and its output too if it has one; return what is shown."""
+    """Run the program with its standard error on a terminal, and its output too if it has one;
+    return what is shown.
+    """
     ours, theirs = pty.openpty()
     output = theirs if has_output else subprocess.DEVNULL
-    program = subprocess.Popen([*PROGRAM, *arguments], env=environ, stdin=subprocess.PIPE, stdout=output, stderr=theirs)
+    program = subprocess.Popen(
+        [*PROGRAM, *arguments], env=environ, stdin=subprocess.PIPE, stdout=output, stderr=theirs
+    )
     os.close(theirs)
     program.stdin.write(stdin)
     program.stdin.close()
@@ -182,7 +207,7 @@ def on_terminal(environ, arguments, stdin, has_output):
     try:
         while piece := os.read(ours, 65536):
             shown += piece
-    except OSError:                                    # the other end is closed
+    except OSError:  # the other end is closed
         pass
     os.close(ours)
     assert program.wait(30) == 0
@@ -218,7 +243,10 @@ def test_a_key_that_has_a_task_already_is_said_with_what_that_is(run, redis):
     protocol.delete(redis, "video", new.stdout.strip())
 
     assert (new.stderr, old.stderr) == ("", "Not new: that task is pending\n")
-    assert cancelled.stderr == f"Not new: that task is cancelled; to run it again: blueque requeue {new.stdout}"
+    assert (
+        cancelled.stderr
+        == f"Not new: that task is cancelled; to run it again: blueque requeue {new.stdout}"
+    )
     assert "was deleted, and the key still counts" in run("2", "--key", "a").stderr
 
 
@@ -232,10 +260,18 @@ def test_a_field_of_each_line_is_its_key(run, cli):
 
 @pytest.mark.parametrize(
     ("arguments", "stdin", "said"),
-    [(["--lines", "--key-field", "n"], '{"n": 7.5}\n', "the field 'n' holds a number with a fraction; a key"),
-     (["--lines", "--key-field", "n"], "{}\n", "no field 'n'"), (["--lines"], "NaN\n", "line 1"),
-     (["NaN"], "", "not JSON compliant"), (["--text", "-"], "1" * 1_050_000, "parameters take 1,050,000 bytes"),
-     (["--lines", "@nofile"], "", "cannot read 'nofile'")],
+    [
+        (
+            ["--lines", "--key-field", "n"],
+            '{"n": 7.5}\n',
+            "the field 'n' holds a number with a fraction; a key",
+        ),
+        (["--lines", "--key-field", "n"], "{}\n", "no field 'n'"),
+        (["--lines"], "NaN\n", "line 1"),
+        (["NaN"], "", "not JSON compliant"),
+        (["--text", "-"], "1" * 1_050_000, "parameters take 1,050,000 bytes"),
+        (["--lines", "@nofile"], "", "cannot read 'nofile'"),
+    ],
 )
 def test_a_mistake_is_given_no_advice_for_another(run, arguments, stdin, said):
     result = run(*arguments, stdin=stdin)
@@ -249,7 +285,9 @@ def test_what_is_no_json_and_a_string_with_an_at_sign_are_given_their_advice(run
     assert "--text" in run("@nofile").stderr
 
 
-@pytest.mark.parametrize("bad", ['{"other": "a"}', '["a"]', '{"name": 7.0}', '{"name": true}', '{"name": ""}'])
+@pytest.mark.parametrize(
+    "bad", ['{"other": "a"}', '["a"]', '{"name": 7.0}', '{"name": true}', '{"name": ""}']
+)
 def test_a_line_without_a_good_key_is_named_and_those_before_it_are_enqueued(run, cli, bad):
     result = run("--lines", "--key-field", "name", stdin=f'{{"name": "a"}}\n\n{bad}\n')
 
@@ -269,7 +307,16 @@ def test_a_whole_number_as_key_is_the_same_as_its_digits(run, cli):
 
 
 def test_priority_resources_and_lock_say_where_a_task_waits(run, cli):
-    options = ["--priority", "-5", "--resource", "gpu=1", "--resource", "memory=8GiB", "--lock", "licence=3"]
+    options = [
+        "--priority",
+        "-5",
+        "--resource",
+        "gpu=1",
+        "--resource",
+        "memory=8GiB",
+        "--lock",
+        "licence=3",
+    ]
 
     one = run("1", *options).stdout.split()
     two = run("--lines", *options, stdin="2\n3\n").stdout.split()
@@ -297,12 +344,25 @@ def test_a_lock_may_have_any_name(run, cli):
 @pytest.mark.parametrize(
     "options",
     [
-        ["1", "--priority", "101"], ["1", "--priority", "high"], ["1", "--resource", "gpu"], ["1", "--resource", "GPU=1"],
-        ["1", "--resource", "gpu=-1"], ["1", "--lock", ""], ["1", "--lock", "a=0"], ["1", "--key", ""],
-        ["1", "--key", "a", "--keep", "soon"], ["--lines", "--key", "a"], ["1", "--key-field", "name"],
-        ["--lines", "--priority", "101"], ["--lines", "--key-field", "name", "--keep", "soon"], ["1", "--keep", "2h"],
-        ["--lines", "--keep", "2h"], ["1", "--resource", "gpu=1", "--resource", "gpu=2"], ["1", "--resource", "gpu=1.5"],
-        ["1", "--lock", "a=b"], ["1", "--lock", "a="],
+        ["1", "--priority", "101"],
+        ["1", "--priority", "high"],
+        ["1", "--resource", "gpu"],
+        ["1", "--resource", "GPU=1"],
+        ["1", "--resource", "gpu=-1"],
+        ["1", "--lock", ""],
+        ["1", "--lock", "a=0"],
+        ["1", "--key", ""],
+        ["1", "--key", "a", "--keep", "soon"],
+        ["--lines", "--key", "a"],
+        ["1", "--key-field", "name"],
+        ["--lines", "--priority", "101"],
+        ["--lines", "--key-field", "name", "--keep", "soon"],
+        ["1", "--keep", "2h"],
+        ["--lines", "--keep", "2h"],
+        ["1", "--resource", "gpu=1", "--resource", "gpu=2"],
+        ["1", "--resource", "gpu=1.5"],
+        ["1", "--lock", "a=b"],
+        ["1", "--lock", "a="],
     ],
 )
 def test_what_makes_no_sense_is_refused_and_nothing_is_written(run, state, options):
@@ -313,12 +373,21 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_written(run, state, optio
 
 
 def test_an_amount_that_is_none_is_named(run):
-    assert "--resource 'gpu=1.5': '1.5' is not a whole number" in run("1", "--resource", "gpu=1.5").stderr
+    assert (
+        "--resource 'gpu=1.5': '1.5' is not a whole number"
+        in run("1", "--resource", "gpu=1.5").stderr
+    )
 
 
 def test_a_person_is_told_when_nobody_serves_the_queue_and_a_script_is_not(url, redis, monkeypatch):
     def said(*arguments):
-        return CliRunner().invoke(blueque, ["enqueue", *arguments], obj=Invocation(url=url), catch_exceptions=False).stderr
+        return (
+            CliRunner()
+            .invoke(
+                blueque, ["enqueue", *arguments], obj=Invocation(url=url), catch_exceptions=False
+            )
+            .stderr
+        )
 
     assert said("vidoe") == ""
     monkeypatch.setattr("blueque.cli.verbs.enqueue._is_watched", lambda: True)
@@ -330,8 +399,17 @@ def test_a_person_is_told_when_nobody_serves_the_queue_and_a_script_is_not(url, 
 
 
 def test_run_says_at_once_that_nobody_serves_the_queue(url, monkeypatch):
-    monkeypatch.setattr("blueque.cli.verbs.run._follow", lambda client, task_id, output: client.get_task(task_id))
+    monkeypatch.setattr(
+        "blueque.cli.verbs.run._follow", lambda client, task_id, output: client.get_task(task_id)
+    )
 
-    said = CliRunner().invoke(blueque, ["run", "vidoe"], obj=Invocation(url=url), catch_exceptions=False).stderr
+    said = (
+        CliRunner()
+        .invoke(blueque, ["run", "vidoe"], obj=Invocation(url=url), catch_exceptions=False)
+        .stderr
+    )
 
-    assert said.splitlines()[1] == "No listener serves vidoe yet, so it waits. Start one: blueque-listener vidoe"
+    assert (
+        said.splitlines()[1]
+        == "No listener serves vidoe yet, so it waits. Start one: blueque-listener vidoe"
+    )

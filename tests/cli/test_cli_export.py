@@ -1,4 +1,6 @@
-"""blueque export: which tasks it writes, in what form, and what it leaves behind when it does not come to its end."""
+"""blueque export: which tasks it writes, in what form, and what it leaves behind when it does not
+come to its end.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,13 @@ def listener(redis):
 def tasks(redis, cli):
     """Tasks in several states: an old failed one, a complete one, one that waits."""
     fail(redis, "old", "why, oh\nwhy")
-    cli.hset(keys.task("old"), mapping={"finished": time.time() - 1000, "updated": time.time() - 1000})
+    cli.hset(
+        keys.task("old"), mapping={"finished": time.time() - 1000, "updated": time.time() - 1000}
+    )
     start(redis, "done")
-    protocol.complete(redis, "video", "done", "secret-done", NODE, '{"size": "\u00fc"}', "json", time.time())
+    protocol.complete(
+        redis, "video", "done", "secret-done", NODE, '{"size": "\u00fc"}', "json", time.time()
+    )
     enqueue(redis, "waiting")
     enqueue(redis, "other", "audio")
 
@@ -40,41 +46,51 @@ def ids(result):
     return [json.loads(line)["id"] for line in result.stdout.splitlines()]
 
 
-def test_a_line_is_the_item_that_show_has_but_for_signs_of_what_runs(run, tasks):  # noqa: F811
+def test_a_line_is_the_item_that_show_has_but_for_signs_of_what_runs(run, tasks):
     lines = [json.loads(line) for line in run("export").stdout.splitlines()]
     shown = json.loads(run("show", "done", "--json").stdout)["item"]
 
     assert [line["id"] for line in lines] == ["done", "old"]
     del lines[0]["for_seconds"]
-    assert {"id", "parameters", "finished_seconds"} < lines[0].keys() and lines[0].items() <= shown.items()
+    assert {"id", "parameters", "finished_seconds"} < lines[0].keys() and lines[
+        0
+    ].items() <= shown.items()
     assert (lines[0]["result"], lines[1]["error"]) == ({"size": "\u00fc"}, "why, oh\nwhy")
     assert "secret" not in json.dumps(lines)
 
 
-def test_queues_states_and_age_narrow_it(run, tasks):  # noqa: F811
+def test_queues_states_and_age_narrow_it(run, tasks):
     assert ids(run("export", "--since", "500s")) == ["done"]
-    assert ids(run("export", "--state", "failed", "--state", "pending", "-q", "vid*")) == ["old", "waiting"]
+    assert ids(run("export", "--state", "failed", "--state", "pending", "-q", "vid*")) == [
+        "old",
+        "waiting",
+    ]
     assert sorted(ids(run("export", "--state", "all"))) == ["done", "old", "other", "waiting"]
     assert run("export", "-q", "nowhere").returncode == 3
 
 
-def test_csv_has_titles_and_every_value_in_one_cell(run, tasks):  # noqa: F811
+def test_csv_has_titles_and_every_value_in_one_cell(run, tasks):
     titles, done, old = csv.reader(io.StringIO(run("export", "--format", "csv").stdout))
 
     assert tuple(titles) == CSV_COLUMNS
-    assert (dict(zip(titles, old, strict=True))["error"], json.loads(done[-1])) == ("why, oh\nwhy", {"size": "\u00fc"})
+    assert (dict(zip(titles, old, strict=True))["error"], json.loads(done[-1])) == (
+        "why, oh\nwhy",
+        {"size": "\u00fc"},
+    )
 
 
-def test_csv_does_not_command_a_terminal(run, answer, tasks, cli):  # noqa: F811
+def test_csv_does_not_command_a_terminal(run, answer, tasks, cli):
     cli.hset(keys.task("done"), mapping={"result": "\x1b]0;owned\x07", "result_encoding": ""})
 
     code, seen = answer(b"", "export", "--format", "csv", "--state", "complete")
 
     assert code == 0 and "\\x1b]0;owned\\x07" in seen and "\x1b" not in seen
-    assert "\x1b]0;owned\x07" in run("export", "--format", "csv").stdout, "a program gets what there is"
+    assert "\x1b]0;owned\x07" in run("export", "--format", "csv").stdout, (
+        "a program gets what there is"
+    )
 
 
-def test_a_file_is_there_when_it_is_whole_and_nothing_else_is(run, tasks, tmp_path, cli):  # noqa: F811
+def test_a_file_is_there_when_it_is_whole_and_nothing_else_is(run, tasks, tmp_path, cli):
     file = tmp_path / "tasks.jsonl"
 
     result = run("export", "-o", str(file))
@@ -83,15 +99,21 @@ def test_a_file_is_there_when_it_is_whole_and_nothing_else_is(run, tasks, tmp_pa
     before = file.read_text()
     cli.set("blueque_complete_tasks_video", "no list")  # the second export breaks off in its midst
     assert run("export", "-o", str(file)).returncode == 78
-    assert ([path.name for path in tmp_path.iterdir()], file.read_text()) == (["tasks.jsonl"], before)
+    assert ([path.name for path in tmp_path.iterdir()], file.read_text()) == (
+        ["tasks.jsonl"],
+        before,
+    )
     assert run("export", "-o", str(tmp_path / "no" / "file")).returncode == 2
 
 
-def test_whoever_reads_no_further_ends_it_quietly_and_nothing_stays_in_redis(environ, client, cli):  # noqa: F811
+def test_whoever_reads_no_further_ends_it_quietly_and_nothing_stays_in_redis(environ, client, cli):
     client.get_queue("video").enqueue_many(["x" * 100] * 3000)
 
     program = subprocess.Popen(
-        [*PROGRAM, "export", "--state", "pending"], env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*PROGRAM, "export", "--state", "pending"],
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
     assert json.loads(program.stdout.readline())["status"] == "pending"
     program.stdout.close()
@@ -101,7 +123,7 @@ def test_whoever_reads_no_further_ends_it_quietly_and_nothing_stays_in_redis(env
     assert cli.keys("blueque_frozen_*") == []
 
 
-def test_all_of_many_tasks_are_written_once_in_the_order_in_which_they_came(run, client):  # noqa: F811
+def test_all_of_many_tasks_are_written_once_in_the_order_in_which_they_came(run, client):
     client.get_queue("video").enqueue_many(range(2500))
 
     lines = run("export", "--state", "pending").stdout.splitlines()

@@ -1,4 +1,6 @@
-"""`blueque feed` and `blueque feeds`: the programs themselves, on a real Redis, in a pipe and on a terminal."""
+"""`blueque feed` and `blueque feeds`: the programs themselves, on a real Redis, in a pipe and on a
+terminal.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ def run(programs, url):
         arguments = ["--redis-url", url, *verb, *words]
         done = forked.run(arguments, clean_environment(), cwd=programs.directory)
         return SimpleNamespace(
-            code=done.returncode, printed=done.stdout, log=done.stderr,
+            code=done.returncode,
+            printed=done.stdout,
+            log=done.stderr,
             lines=lambda text: [line for line in done.stderr.splitlines() if text in line],
         )
 
@@ -75,7 +79,11 @@ def forked_start(programs, url):
 
     def forked_start(*words, verb=FEED_IT):
         paths = [programs.directory / f"forked{len(begun)}.{name}" for name in ("out", "log")]
-        with paths[0].open("ab") as printed, paths[1].open("ab") as log, open(os.devnull) as nothing:
+        with (
+            paths[0].open("ab") as printed,
+            paths[1].open("ab") as log,
+            open(os.devnull) as nothing,
+        ):
             files = [file.fileno() for file in (nothing, printed, log)]
             arguments = ["--redis-url", url, *verb, *words]
             pid = forked.start(arguments, clean_environment(), *files, cwd=programs.directory)
@@ -100,7 +108,11 @@ def test_it_feeds_and_says_so_and_does_nothing_the_next_time(run, cli):
 
     assert (first.code, first.log) == (0, "")
     assert re.fullmatch(r"f  1,500 rows fed in [\d.]+ s, [\d,]+/s\n", first.printed)
-    assert (second.code, second.printed, second.log) == (0, "f  nothing new: all 1,500 rows are done already\n", "")
+    assert (second.code, second.printed, second.log) == (
+        0,
+        "f  nothing new: all 1,500 rows are done already\n",
+        "",
+    )
     assert waiting(cli) == 1500 and parameters(cli, -1) == '{"n": 0, "s": "x0"}'
 
 
@@ -108,7 +120,13 @@ def test_its_outcome_as_json(run):
     said = json.loads(run("--json").printed)
 
     assert {name: said[name] for name in said if name not in ("seconds", "blueque")} == {
-        "kind": "feed", "name": "f", "queue": "video", "finished": True, "rows": 1500, "fed": 1500, "skipped": 0,
+        "kind": "feed",
+        "name": "f",
+        "queue": "video",
+        "finished": True,
+        "rows": 1500,
+        "fed": 1500,
+        "skipped": 0,
     }
 
 
@@ -117,23 +135,42 @@ def test_columns_needs_and_several_paths(run, programs, cli):
     write(programs.directory / "c.jsonl", range(3, 5))
     both = ("feed", "b.jsonl", "c.jsonl", "video")
 
-    assert run("--name", "g", "--params", "s, n", "--priority", "3", "--resource", "gpu=1", verb=both).code == 0
+    assert (
+        run(
+            "--name", "g", "--params", "s, n", "--priority", "3", "--resource", "gpu=1", verb=both
+        ).code
+        == 0
+    )
     assert run("--name", "h", "--value", "s", "--key", "n", verb=both).code == 0
 
     line = cli.lrange(keys.line("video", "3,gpu=1"), 0, -1)
     assert cli.hget(keys.task(line[0]), "parameters") == '{"s":"x4","n":4}'
-    assert parameters(cli, 0) == "x4" and cli.hget(keys.task(cli.lindex(keys.pending("video"), 0)), "key") == "4"
+    assert (
+        parameters(cli, 0) == "x4"
+        and cli.hget(keys.task(cli.lindex(keys.pending("video"), 0)), "key") == "4"
+    )
 
 
-@pytest.mark.parametrize(("words", "verb", "why"), [
-    ((), ("feed", "video", "--name", "f"), "give PATH and QUEUE"),
-    ((), ("feed", "--name", "f"), "give PATH and QUEUE"),
-    ((), ("feed", "backlog", "video"), "--name"),
-    (("--params", "n", "--value", "n"), ("feed", "backlog", "video", "--name", "f"), "not both"),
-    (("--window", "0"), ("feed", "backlog", "video", "--name", "f"), "--window"),
-    (("--lock", "a=b"), ("feed", "backlog", "video", "--name", "f"), "--lock"),
-    ((), ("feed", "nowhere", "video", "--name", "f"), "nowhere: there is no such file or directory"),
-])
+@pytest.mark.parametrize(
+    ("words", "verb", "why"),
+    [
+        ((), ("feed", "video", "--name", "f"), "give PATH and QUEUE"),
+        ((), ("feed", "--name", "f"), "give PATH and QUEUE"),
+        ((), ("feed", "backlog", "video"), "--name"),
+        (
+            ("--params", "n", "--value", "n"),
+            ("feed", "backlog", "video", "--name", "f"),
+            "not both",
+        ),
+        (("--window", "0"), ("feed", "backlog", "video", "--name", "f"), "--window"),
+        (("--lock", "a=b"), ("feed", "backlog", "video", "--name", "f"), "--lock"),
+        (
+            (),
+            ("feed", "nowhere", "video", "--name", "f"),
+            "nowhere: there is no such file or directory",
+        ),
+    ],
+)
 def test_bad_usage_is_said_in_a_sentence(run, words, verb, why):
     program = run(*words, verb=verb)
 
@@ -146,7 +183,11 @@ def test_a_directory_without_rows_is_named(run, programs):
 
     program = run(verb=("feed", "empty", "video", "--name", "f"))
 
-    assert (program.code, program.printed, program.log) == (0, "f  nothing to feed: there are no rows in empty\n", "")
+    assert (program.code, program.printed, program.log) == (
+        0,
+        "f  nothing to feed: there are no rows in empty\n",
+        "",
+    )
 
 
 def test_a_file_of_blank_lines_is_not_said_to_be_done_before(run, programs):
@@ -194,24 +235,54 @@ def test_a_bad_row_is_named_with_what_can_be_done(run, programs, cli):
     ]
     program = run("--skip-bad")
     assert program.code == 0
-    assert re.fullmatch(r"f  0 rows fed in .*/s; 30 bad rows left out\n1,531 in all, with those before\n", program.printed)
-    assert len(program.lines("b.jsonl, line")) == len(program.lines("Left out: b.jsonl, line")) == 20
+    assert re.fullmatch(
+        r"f  0 rows fed in .*/s; 30 bad rows left out\n1,531 in all, with those before\n",
+        program.printed,
+    )
+    assert (
+        len(program.lines("b.jsonl, line")) == len(program.lines("Left out: b.jsonl, line")) == 20
+    )
     assert program.log.count("only counted") == 1
-    assert (cli.hget(FEED, "rows"), cli.hget(FEED, "tasks"), cli.hget(FEED, "skipped")) == ("1531", "1501", "30")
+    assert (cli.hget(FEED, "rows"), cli.hget(FEED, "tasks"), cli.hget(FEED, "skipped")) == (
+        "1531",
+        "1501",
+        "30",
+    )
 
 
-@pytest.mark.parametrize(("name", "change", "why"), [
-    ("b.jsonl", lambda path: path.write_text('{"n": 3}\n{"n": 4}\n'),
-     "b.jsonl: its first 2 lines were fed, and have changed"),
-    ("b.jsonl", lambda path: path.unlink(), "b.jsonl: it is gone, and only 2 of its rows are fed"),
-    ("b.jsonl", lambda path: path.with_name("a0.jsonl").write_text("1\n"),
-     "a0.jsonl: it comes too late: files are fed in order, and b.jsonl had its turn"),
-    ("b.jsonl", lambda path: path.with_name("a.jsonl").write_text("1\n"),
-     "a.jsonl: it has changed since it was fed, or while it was"),
-    ("b.parquet", lambda path: pq.write_table(pa.table({"n": [1, 2]}), path),
-     "b.parquet: it has changed, and 2 of its rows are fed already"),
-])
-def test_a_backlog_that_is_not_what_it_was_is_named_with_what_can_be_done(run, programs, name, change, why):
+@pytest.mark.parametrize(
+    ("name", "change", "why"),
+    [
+        (
+            "b.jsonl",
+            lambda path: path.write_text('{"n": 3}\n{"n": 4}\n'),
+            "b.jsonl: its first 2 lines were fed, and have changed",
+        ),
+        (
+            "b.jsonl",
+            lambda path: path.unlink(),
+            "b.jsonl: it is gone, and only 2 of its rows are fed",
+        ),
+        (
+            "b.jsonl",
+            lambda path: path.with_name("a0.jsonl").write_text("1\n"),
+            "a0.jsonl: it comes too late: files are fed in order, and b.jsonl had its turn",
+        ),
+        (
+            "b.jsonl",
+            lambda path: path.with_name("a.jsonl").write_text("1\n"),
+            "a.jsonl: it has changed since it was fed, or while it was",
+        ),
+        (
+            "b.parquet",
+            lambda path: pq.write_table(pa.table({"n": [1, 2]}), path),
+            "b.parquet: it has changed, and 2 of its rows are fed already",
+        ),
+    ],
+)
+def test_a_backlog_that_is_not_what_it_was_is_named_with_what_can_be_done(
+    run, programs, name, change, why
+):
     path = programs.directory / "backlog" / name
     if name.endswith(".parquet"):
         pq.write_table(pa.table({"n": pa.array([1, 2, None], pa.int64())}), path)
@@ -224,12 +295,15 @@ def test_a_backlog_that_is_not_what_it_was_is_named_with_what_can_be_done(run, p
 
     assert (program.code, program.printed) == (2, "")
     assert program.log.splitlines() == [
-        f"blueque: {why}", "1,502 rows done. Mend it and run the same again, or feed the rest with another --name.",
+        f"blueque: {why}",
+        "1,502 rows done. Mend it and run the same again, or feed the rest with another --name.",
     ]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_it_between_two_steps_and_the_same_command_goes_on(start, run, cli, number, code):
+def test_a_signal_ends_it_between_two_steps_and_the_same_command_goes_on(
+    start, run, cli, number, code
+):
     program = start("--window", "600")
     until(lambda: waiting(cli) == 600, what="a full window")
     program.send(number)
@@ -238,7 +312,11 @@ def test_a_signal_ends_it_between_two_steps_and_the_same_command_goes_on(start, 
     assert program.log.endswith("Stopped after 600 rows. The same command goes on there.\n")
     assert cli.hget(FEED, "token") is None
     program = run("--window", "2000")
-    assert program.code == 0 and "900 rows fed" in program.printed and "1,500 in all" in program.printed
+    assert (
+        program.code == 0
+        and "900 rows fed" in program.printed
+        and "1,500 in all" in program.printed
+    )
     assert waiting(cli) == 1500
 
 
@@ -249,12 +327,12 @@ def test_a_second_signal_interrupts_at_once(start, own_server, programs):
     until(lambda: client.get_inspector().pending("video") == 600, what="a full window")
     os.kill(own_server.pid, signal.SIGSTOP)
     try:
-        time.sleep(ECHO)                               # it looks once a second, and waits for the answer now
+        time.sleep(ECHO)  # it looks once a second, and waits for the answer now
         program.send(signal.SIGINT)
         with pytest.raises(AssertionError, match="still there"):
             program.wait(ECHO)
         program.send(signal.SIGINT)
-        with contextlib.suppress(AssertionError):      # a busy machine may take the two for one
+        with contextlib.suppress(AssertionError):  # a busy machine may take the two for one
             program.wait(5)
         program.send(signal.SIGINT)
         assert program.wait() == 130
@@ -278,7 +356,10 @@ def test_a_second_feeder_says_for_whom_it_waits_or_ends_at_once(start, run, cli)
 def test_without_redis_it_ends_at_once_as_every_other_verb(run):
     program = run("--redis-url", "redis://127.0.0.1:1/0")
 
-    assert program.code == 69 and "no Redis at redis://127.0.0.1:1/0: Connection refused\n" in program.log
+    assert (
+        program.code == 69
+        and "no Redis at redis://127.0.0.1:1/0: Connection refused\n" in program.log
+    )
     assert "rows" not in program.log and "waiting" not in program.log
 
 
@@ -296,7 +377,9 @@ def test_when_redis_goes_away_later_it_waits_and_says_so_once(start, own_server,
 def test_in_a_pipe_there_is_a_line_now_and_then_and_with_quiet_nothing(monkeypatch, forked_start):
     monkeypatch.setattr(cli_feed, "_EVERY", 0.2)
     noisy = forked_start("--window", "600")
-    quiet = forked_start("--window", "600", "--quiet", verb=("feed", "backlog", "audio", "--name", "q"))
+    quiet = forked_start(
+        "--window", "600", "--quiet", verb=("feed", "backlog", "audio", "--name", "q")
+    )
 
     noisy.says("600 of about ", 12)
     assert re.match(r"600 of about 1,\d\d\d rows, [\d.,]+/s, 600 in line", noisy.log)
@@ -310,13 +393,27 @@ def test_in_a_pipe_a_line_without_news_comes_seldom(monkeypatch, capsys):
     for rows in (5, 5, 5, 6):
         screen.tell(FeedProgress(rows=rows))
 
-    assert [line.split(",")[0] for line in capsys.readouterr().err.splitlines()] == ["5 rows", "6 rows"]
+    assert [line.split(",")[0] for line in capsys.readouterr().err.splitlines()] == [
+        "5 rows",
+        "6 rows",
+    ]
 
 
 def test_on_a_terminal_one_line_is_drawn_anew_within_its_width(programs, url, cli):
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 50, 0, 0))
-    command = [*BLUEQUE, "--redis-url", url, "feed", "backlog", "video", "--name", "f", "--window", "600"]
+    command = [
+        *BLUEQUE,
+        "--redis-url",
+        url,
+        "feed",
+        "backlog",
+        "video",
+        "--name",
+        "f",
+        "--window",
+        "600",
+    ]
     program = programs.start(command, stdout=theirs, stderr=theirs)
     os.close(theirs)
     shown = b""
@@ -328,7 +425,9 @@ def test_on_a_terminal_one_line_is_drawn_anew_within_its_width(programs, url, cl
 
     frames = [frame.split("\x1b[K")[0] for frame in shown.decode().split("\r") if "rows" in frame]
     assert b"\n" not in shown and all(len(frame) <= 50 for frame in frames)
-    assert any(re.match(r"600 of about [\d,]+ rows, [\d,.]+/s, 600 in line", frame) for frame in frames), frames
+    assert any(
+        re.match(r"600 of about [\d,]+ rows, [\d,.]+/s, 600 in line", frame) for frame in frames
+    ), frames
 
 
 def test_feeds_lists_them_and_forgets_one_when_asked_to(run, cli):
@@ -337,10 +436,25 @@ def test_feeds_lists_them_and_forgets_one_when_asked_to(run, cli):
     header, row = run(verb=("feeds", "video")).printed.splitlines()
     (item,) = json.loads(run("--json", verb=("feeds",)).printed)["items"]
 
-    assert header.split() == ["FEED", "QUEUE", "SOURCE", "ROWS", "BAD", "DONE", "STATE", "FOR", "FEEDER"]
+    assert header.split() == [
+        "FEED",
+        "QUEUE",
+        "SOURCE",
+        "ROWS",
+        "BAD",
+        "DONE",
+        "STATE",
+        "FOR",
+        "FEEDER",
+    ]
     assert re.fullmatch(r"f +video +backlog +1500 +0 +100 % +finished +[\d.]+ s  -", row)
-    assert (item["feed"], item["rows"], item["state"], item["source"]) == ("f", 1500, "finished", "backlog")
-    assert run(verb=("status",)).printed.count("backlog") == 0         # it is about what goes on
+    assert (item["feed"], item["rows"], item["state"], item["source"]) == (
+        "f",
+        1500,
+        "finished",
+        "backlog",
+    )
+    assert run(verb=("status",)).printed.count("backlog") == 0  # it is about what goes on
     assert run(verb=("runs",)).printed.splitlines()[-1].split()[:3] == ["f", "video", "backlog"]
     assert run(verb=("feeds", "video", "--forget", "f")).code == 6
     assert run(verb=("feeds", "video", "--forget", "g", "--yes")).code == 3
@@ -351,33 +465,64 @@ def test_feeds_lists_them_and_forgets_one_when_asked_to(run, cli):
     assert run().code == 0 and waiting(cli) == 3000
 
 
-def test_status_and_runs_show_what_is_fed_from_where_how_far_by_whom_and_since_when(start, run, cli):
+def test_status_and_runs_show_what_is_fed_from_where_how_far_by_whom_and_since_when(
+    start, run, cli
+):
     feeder = start("--window", "600")
     until(lambda: waiting(cli) == 600, what="a full window")
     node, since = cli.hget(FEED, "node"), float(cli.hget(FEED, "since"))
     for verb in ("status", "runs", "feeds"):
         (row,) = [line for line in run(verb=(verb,)).printed.splitlines() if "backlog" in line]
-        (item,) = json.loads(run("--json", verb=(verb,)).printed)["items" if verb == "feeds" else "feeds"]
+        (item,) = json.loads(run("--json", verb=(verb,)).printed)[
+            "items" if verb == "feeds" else "feeds"
+        ]
 
-        assert re.fullmatch(rf"f +video +backlog +600 +0 +38 % +feeding +[\d.]+ s  {re.escape(node)}", row)
-        assert (item["feed"], item["rows"], item["skipped"], item["state"]) == ("f", 600, 0, "feeding")
+        assert re.fullmatch(
+            rf"f +video +backlog +600 +0 +38 % +feeding +[\d.]+ s  {re.escape(node)}", row
+        )
+        assert (item["feed"], item["rows"], item["skipped"], item["state"]) == (
+            "f",
+            600,
+            0,
+            "feeding",
+        )
         assert item["share"] == pytest.approx(0.39, abs=0.01) and item["node"] == node
-        assert item["since_seconds"] == pytest.approx(since, abs=1e-5) and item["since"].endswith("Z")
+        assert item["since_seconds"] == pytest.approx(since, abs=1e-5) and item["since"].endswith(
+            "Z"
+        )
     feeder.stop()
 
     (row,) = [line for line in run(verb=("status",)).printed.splitlines() if "backlog" in line]
     assert re.fullmatch(r"f +video +backlog +600 +0 +38 % +stopped +[\d.]+ s  -", row)
 
 
-@pytest.mark.parametrize(("fields", "row", "attention"), [
-    ({}, "stopped 1 h 40 m -", "! video: feed f has stood still for 1 h 40 m, nobody feeds\n  blueque feeds video\n"),
-    ({"updated": "3000"}, "stopped 50 m -", ""),
-    ({"rows": "0"}, "stopped 1 h 40 m -", ""),
-    ({"token": "t", "node": "ws_7", "lease": "60", "beat_at": "3600"}, "silent 40 m ws_7",
-     "! video: feed f has stood still for 40 m, ws_7 is silent\n"),
-    ({"token": "t", "node": "ws_7", "lease": "60", "beat_at": "5970", "since": "0"}, "feeding 1 h 40 m ws_7", ""),
-    ({"token": "t", "node": "ws_7", "updated": "nan", "share": "x", "rows": "inf"}, "silent", "! video: "),
-])
+@pytest.mark.parametrize(
+    ("fields", "row", "attention"),
+    [
+        (
+            {},
+            "stopped 1 h 40 m -",
+            "! video: feed f has stood still for 1 h 40 m, nobody feeds\n  blueque feeds video\n",
+        ),
+        ({"updated": "3000"}, "stopped 50 m -", ""),
+        ({"rows": "0"}, "stopped 1 h 40 m -", ""),
+        (
+            {"token": "t", "node": "ws_7", "lease": "60", "beat_at": "3600"},
+            "silent 40 m ws_7",
+            "! video: feed f has stood still for 40 m, ws_7 is silent\n",
+        ),
+        (
+            {"token": "t", "node": "ws_7", "lease": "60", "beat_at": "5970", "since": "0"},
+            "feeding 1 h 40 m ws_7",
+            "",
+        ),
+        (
+            {"token": "t", "node": "ws_7", "updated": "nan", "share": "x", "rows": "inf"},
+            "silent",
+            "! video: ",
+        ),
+    ],
+)
 def test_status_points_at_feeds_that_stand_still(run, cli, redis, fields, row, attention):
     now = time.time()
     record = {"updated": "0", "share": "0.999", "rows": "5", "source": "backlog"} | fields
@@ -391,7 +536,11 @@ def test_status_points_at_feeds_that_stand_still(run, cli, redis, fields, row, a
 
     assert row in re.sub(" +", " ", shown)
     assert ("99 %" in shown) is ("x" not in record["share"])
-    said = [line for line in shown.splitlines() if line.startswith("!") and not line.startswith("! Redis:")]
+    said = [
+        line
+        for line in shown.splitlines()
+        if line.startswith("!") and not line.startswith("! Redis:")
+    ]
     assert attention in shown and bool(said) is bool(attention)
     assert run("--json", verb=("status",)).code == 0
 
@@ -399,15 +548,26 @@ def test_status_points_at_feeds_that_stand_still(run, cli, redis, fields, row, a
 def test_feeds_fit_a_terminal_of_80_columns(url, cli):
     name = "incoming-frames-of-the-night"
     record = {
-        "feed": name, "queue": "video-transcoding", "state": "open", "source": "/mnt/projects/incoming/frames/*.parquet",
-        "rows": 12_345_678, "skipped": 123, "share": 0.5, "updated": time.time(), "token": "t", "lease": 60,
-        "node": "render-node-17.example.com_123456", "since": time.time() - 90_000,
+        "feed": name,
+        "queue": "video-transcoding",
+        "state": "open",
+        "source": "/mnt/projects/incoming/frames/*.parquet",
+        "rows": 12_345_678,
+        "skipped": 123,
+        "share": 0.5,
+        "updated": time.time(),
+        "token": "t",
+        "lease": 60,
+        "node": "render-node-17.example.com_123456",
+        "since": time.time() - 90_000,
     }
     cli.hset(keys.feed("video-transcoding", name), mapping=record)
     cli.zadd(keys.feeds("video-transcoding"), {name: "+inf"})
     cli.zadd(keys.QUEUES, {"video-transcoding": 0})
     for verb in ("feeds", "status", "runs"):
-        shown = forked.on_terminal(["--redis-url", url, verb], clean_environment() | {"COLUMNS": "80"})
+        shown = forked.on_terminal(
+            ["--redis-url", url, verb], clean_environment() | {"COLUMNS": "80"}
+        )
 
         lines = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in shown]
         (row,) = [line for line in lines if "50 %" in line]

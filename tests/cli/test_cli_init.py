@@ -20,7 +20,11 @@ def init(*arguments):
 
 
 def contents(directory):
-    return {str(path.relative_to(directory)): path.read_text() for path in directory.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(directory)): path.read_text()
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -28,7 +32,9 @@ def test_the_files_are_those_of_deploy_and_are_named(tmp_path, kind):
     result = init(kind, "--dir", str(tmp_path / "new"))
 
     assert contents(tmp_path / "new") == contents(ROOT / "deploy" / kind)
-    assert result.stdout.split() == sorted(str(tmp_path / "new" / name) for name in contents(tmp_path / "new"))
+    assert result.stdout.split() == sorted(
+        str(tmp_path / "new" / name) for name in contents(tmp_path / "new")
+    )
 
 
 def test_without_a_directory_it_is_one_of_that_name(tmp_path, monkeypatch):
@@ -56,7 +62,9 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path):
 
 
 def test_deploy_has_a_directory_for_each_kind_and_goes_into_the_package():
-    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"][
+        "targets"
+    ]
 
     assert {path.name for path in (ROOT / "deploy").iterdir() if path.is_dir()} == set(KINDS)
     assert build["wheel"]["force-include"] == {"deploy": "blueque/deploy"}

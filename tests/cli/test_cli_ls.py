@@ -1,4 +1,6 @@
-"""`blueque ls`: which tasks, which columns, in which order, and what is said of those that are not shown."""
+"""`blueque ls`: which tasks, which columns, in which order, and what is said of those that are not
+shown.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def ls(url):
     """Run it and return exit code, lines of output and of remarks."""
 
     def ls(*arguments, stdin=None, verb="ls"):
-        result = CliRunner().invoke(blueque, [verb, *arguments], obj=Invocation(url=url), input=stdin)
+        result = CliRunner().invoke(
+            blueque, [verb, *arguments], obj=Invocation(url=url), input=stdin
+        )
         return result.exit_code, result.stdout.splitlines(), result.stderr.splitlines()
 
     return ls
@@ -41,7 +45,16 @@ def tasks(redis):
         protocol.register(redis, "video", node, "i", {"beat_every": 10}, now)
     for node, name, age in ((NODES[0], "bad-old", 36000), (NODES[1], "bad-new", 7200)):
         start(redis, node, name, now - age - len(name) * 10)
-        protocol.fail(redis, "video", name, "token", node, "x", now - age, {"error_type": "ValueError", "exit_code": 3})
+        protocol.fail(
+            redis,
+            "video",
+            name,
+            "token",
+            node,
+            "x",
+            now - age,
+            {"error_type": "ValueError", "exit_code": 3},
+        )
     start(redis, NODES[0], "runs", now - 3600)
     protocol.progress(redis, "video", "runs", "token", NODES[0], "50 % encoding", now - 1)
     for n in range(3):
@@ -65,23 +78,28 @@ def start(redis, node, task, at):
 
 
 @pytest.mark.usefixtures("tasks")
-@pytest.mark.parametrize(("arguments", "found"), [
-    ([], ["runs", "waits-0", "waits-1", "waits-2"]),
-    (["--finished"], ["bad-new", "bad-old"]),
-    (["--finished", "--since", "3h"], ["bad-new"]),
-    (["--state", "failed", "--since", "2000-01-01T00:00:00Z"], ["bad-new", "bad-old"]),
-    (["--node", "gpu-1"], ["runs"]),
-    (["--node", "gpu-1", "--finished"], ["bad-old"]),
-    (["--node", "gpu-2.example.com_77", "--finished"], ["bad-new"]),
-    (["--node", "gpu-2_77", "--finished"], ["bad-new"]),
-    (["--node", "gpu", "--finished"], []),
-    (["--sort", "id"], ["runs", "waits-0", "waits-1", "waits-2"]),
-    (["--sort", "-created", "--limit", "2"], ["waits-0", "waits-1"]),
-    (["--finished", "--sort", "finished"], ["bad-old", "bad-new"]),
-    (["--sort", "left", "--limit", "1"], ["runs"]),
-    (["--sort", "-left", "--limit", "1"], ["runs"]),
-])
-def test_the_tasks_that_are_asked_for_are_listed_in_the_order_that_is_asked_for(ids, arguments, found):
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        ([], ["runs", "waits-0", "waits-1", "waits-2"]),
+        (["--finished"], ["bad-new", "bad-old"]),
+        (["--finished", "--since", "3h"], ["bad-new"]),
+        (["--state", "failed", "--since", "2000-01-01T00:00:00Z"], ["bad-new", "bad-old"]),
+        (["--node", "gpu-1"], ["runs"]),
+        (["--node", "gpu-1", "--finished"], ["bad-old"]),
+        (["--node", "gpu-2.example.com_77", "--finished"], ["bad-new"]),
+        (["--node", "gpu-2_77", "--finished"], ["bad-new"]),
+        (["--node", "gpu", "--finished"], []),
+        (["--sort", "id"], ["runs", "waits-0", "waits-1", "waits-2"]),
+        (["--sort", "-created", "--limit", "2"], ["waits-0", "waits-1"]),
+        (["--finished", "--sort", "finished"], ["bad-old", "bad-new"]),
+        (["--sort", "left", "--limit", "1"], ["runs"]),
+        (["--sort", "-left", "--limit", "1"], ["runs"]),
+    ],
+)
+def test_the_tasks_that_are_asked_for_are_listed_in_the_order_that_is_asked_for(
+    ids, arguments, found
+):
     assert ids(*arguments) == found
 
 
@@ -91,15 +109,24 @@ def test_the_columns_that_are_asked_for_are_shown(ls):
 
     assert lines[0].split() == ["ID", "NODE", "RUN", "PROGRESS", "LEFT", "ERROR"]
     assert lines[1].split() == ["runs", NODES[0], "1", "h", "50", "%", "encoding", "~1", "h", "-"]
-    assert ls("--state", "failed", "--columns", "ERROR")[1] == ["ERROR", "ValueError, exit 3", "ValueError, exit 3"]
+    assert ls("--state", "failed", "--columns", "ERROR")[1] == [
+        "ERROR",
+        "ValueError, exit 3",
+        "ValueError, exit 3",
+    ]
 
 
 @pytest.mark.usefixtures("tasks")
-@pytest.mark.parametrize(("arguments", "words"), [
-    (["--columns", "id,foo"], "no column 'foo'; there are id, queue"), (["--sort", "foo"], "no such column; there are id"),
-    (["--since", "long ago"], "or an age such as 24h"),
-    (["--state", "startd"], "did you mean started?"), (["--limit", "0"], "0"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--columns", "id,foo"], "no column 'foo'; there are id, queue"),
+        (["--sort", "foo"], "no such column; there are id"),
+        (["--since", "long ago"], "or an age such as 24h"),
+        (["--state", "startd"], "did you mean started?"),
+        (["--limit", "0"], "0"),
+    ],
+)
 def test_what_makes_no_sense_is_refused_with_what_does(ls, arguments, words):
     code, lines, remarks = ls(*arguments)
 
@@ -116,15 +143,20 @@ def test_how_many_more_there_are_is_said_beside_the_data(ls):
 
 @pytest.mark.usefixtures("tasks")
 def test_a_node_that_nobody_knows_is_said_to_be_unknown(ls):
-    assert ls("--node", "gpu-9")[1:] == ([], ["no such tasks; no listener gpu-9 is known now either: blueque node ls"])
+    assert ls("--node", "gpu-9")[1:] == (
+        [],
+        ["no such tasks; no listener gpu-9 is known now either: blueque node ls"],
+    )
 
 
 def test_with_a_choice_no_more_than_ten_thousand_tasks_in_all_are_looked_at(redis):
     for n in range(5):
         protocol.enqueue(redis, "q0", f"t{n}", "1", "json", 1000.0)
-    queues = [f"q{n}" for n in range(2501)]            # so that it is three of each
+    queues = [f"q{n}" for n in range(2501)]  # so that it is three of each
 
-    listing = Inspector(redis).listing(queues, ["pending"], 2, Choice(lambda task, now: task.id != "t0"))
+    listing = Inspector(redis).listing(
+        queues, ["pending"], 2, Choice(lambda task, now: task.id != "t0")
+    )
 
     assert [task.id for task in listing.tasks] == ["t1", "t2"]
     assert (listing.has_more, listing.more, listing.looked_at) == (False, None, 3)
@@ -148,4 +180,8 @@ def test_json_says_how_many_more_there_are(url):
     result = CliRunner().invoke(blueque, ["ls", "--json", "--limit", "1"], obj=Invocation(url=url))
 
     listed = json.loads(result.stdout)
-    assert ([item["id"] for item in listed["items"]], listed["has_more"], listed["more"]) == (["runs"], True, 3)
+    assert ([item["id"] for item in listed["items"]], listed["has_more"], listed["more"]) == (
+        ["runs"],
+        True,
+        3,
+    )

@@ -19,7 +19,11 @@ BUSY, IDLE, SILENT = "gpu-1.example.com_4021", "gpu-1.example.com_4022", "gpu-2.
 def run(url):
     def run(*arguments):
         result = CliRunner().invoke(blueque, [*arguments, "--utc"], obj=Invocation(url=url))
-        return result.exit_code, [line.split() for line in result.stdout.splitlines()], result.stderr
+        return (
+            result.exit_code,
+            [line.split() for line in result.stdout.splitlines()],
+            result.stderr,
+        )
 
     return run
 
@@ -32,7 +36,9 @@ def now(redis):
         for node in (BUSY, IDLE):
             facts = {"beat_every": 10, "version": "2.0.0", "resources": "gpu=2", "spool": "/spool"}
             protocol.register(redis, queue, node, "i", facts, now - 5)
-    protocol.register(redis, "video", SILENT, "i", {"beat_every": 10, "lease": 60, "version": "2.1.0"}, now - 600)
+    protocol.register(
+        redis, "video", SILENT, "i", {"beat_every": 10, "lease": 60, "version": "2.1.0"}, now - 600
+    )
     protocol.enqueue(redis, "video", "t1", "1", "json", now)
     protocol.pop(redis, "video", BUSY, "i")
     protocol.reserve(redis, "video", "t1", "token", BUSY, "i", now)
@@ -45,14 +51,23 @@ def test_a_host_is_one_line_with_its_slots_queues_version_and_state(run):
     _, (titles, first, second), _ = run("node", "ls")
 
     assert titles == ["HOST", "SLOTS", "RUNNING", "QUEUES", "VERSION", "SEEN", "STATE"]
-    assert (first[:6], first[-1]) == (["gpu-1.example.com", "2", "1", "audio,", "video", "2.0.0"], "up")
+    assert (first[:6], first[-1]) == (
+        ["gpu-1.example.com", "2", "1", "audio,", "video", "2.0.0"],
+        "up",
+    )
     assert (second[:5], second[-1]) == (["gpu-2.example.com", "1", "0", "video", "2.1.0"], "silent")
 
 
 @pytest.mark.usefixtures("now")
-@pytest.mark.parametrize(("arguments", "nodes"), [
-    ([], [BUSY, IDLE, SILENT]), (["-q", "au*"], [BUSY, IDLE]), (["-q", "video"], [BUSY, IDLE, SILENT]), (["-q", "x"], []),
-])
+@pytest.mark.parametrize(
+    ("arguments", "nodes"),
+    [
+        ([], [BUSY, IDLE, SILENT]),
+        (["-q", "au*"], [BUSY, IDLE]),
+        (["-q", "video"], [BUSY, IDLE, SILENT]),
+        (["-q", "x"], []),
+    ],
+)
 def test_listeners_are_listed_one_by_one_and_by_queue(run, arguments, nodes):
     _, lines, _ = run("node", "ls", "--slots", *arguments)
 
@@ -66,7 +81,13 @@ def test_a_host_is_shown_with_what_it_has_and_the_tasks_that_run_there(run):
     assert ["slots", "2", "up;", "1", "busy"] in lines
     assert ["resources", "gpu=2"] in lines and ["spool", "/spool"] in lines
     assert [line[0] for line in lines if line[:1] in ([BUSY], [IDLE])] == [BUSY, IDLE]
-    assert next(line for line in lines if line[:1] == ["t1"])[:5] == ["t1", "video", "started", "1", "h"]
+    assert next(line for line in lines if line[:1] == ["t1"])[:5] == [
+        "t1",
+        "video",
+        "started",
+        "1",
+        "h",
+    ]
 
 
 @pytest.mark.usefixtures("now")
@@ -80,7 +101,12 @@ def test_nodes_in_json_have_their_beats_in_seconds(url, now):
     result = CliRunner().invoke(blueque, ["node", "ls", "--json"], obj=Invocation(url=url))
 
     item = json.loads(result.stdout)["items"][0]
-    assert (item["node"], item["host"], item["queue"], item["version"]) == (BUSY, "gpu-1.example.com", "audio", "2.0.0")
+    assert (item["node"], item["host"], item["queue"], item["version"]) == (
+        BUSY,
+        "gpu-1.example.com",
+        "audio",
+        "2.0.0",
+    )
     assert item["beat_seconds"] == pytest.approx(now - 5, abs=0.01)
 
 
@@ -91,7 +117,11 @@ def test_without_listeners_and_tasks_nothing_is_on_standard_output(run):
 
 def test_scheduled_tasks_are_listed_the_next_due_at_first_over_all_queues(run, redis, cli):
     now = Inspector(redis).now()
-    for queue, task, due in (("video", "t-late", -90), ("audio", "t-hour", 3610), ("video", "t-day", 86410)):
+    for queue, task, due in (
+        ("video", "t-late", -90),
+        ("audio", "t-hour", 3610),
+        ("video", "t-day", 86410),
+    ):
         protocol.schedule(redis, queue, task, "1", "json", now + due, now - 100)
     cli.hset("blueque_task_t-hour", mapping={"last_error_type": "OSError", "priority": 5})
 
@@ -102,5 +132,8 @@ def test_scheduled_tasks_are_listed_the_next_due_at_first_over_all_queues(run, r
     assert [line[0] for line in lines] == ["ID", "t-late", "t-hour", "t-day"]
     assert (lines[1][2:4], lines[3][2:5]) == (["since", "1"], ["in", "1", "d"])
     assert lines[2][-5:] == ["retry,", "priority", "5,", "after", "OSError"]
-    assert ([line[0] for line in some], remarks) == (["ID", "t-late"], "(2 more: --limit N shows up to 10000)\n")
+    assert ([line[0] for line in some], remarks) == (
+        ["ID", "t-late"],
+        "(2 more: --limit N shows up to 10000)\n",
+    )
     assert [line[0] for line in audio] == ["ID", "t-hour"]

@@ -26,7 +26,7 @@ def decide(client, name, names, batch=None):
 # runs
 
 
-def test_runs_are_listed_with_what_is_known_of_them(run, queue, client, cli):  # noqa: F811
+def test_runs_are_listed_with_what_is_known_of_them(run, queue, client, cli):
     queue.open_run("2026-11-21", shards=4).put(["a", "b"], [b"1", b"2"])
     done = queue.open_run("done")
     done.put(["a", "b"], [b"1", b"2"])
@@ -54,25 +54,28 @@ def test_runs_are_listed_with_what_is_known_of_them(run, queue, client, cli):  #
     assert (item["staged"], item["unpublished"]) == (1, 2)
 
 
-def test_no_runs_and_no_such_queue_are_told_apart(run, queue):  # noqa: F811
+def test_no_runs_and_no_such_queue_are_told_apart(run, queue):
     assert "no runs" in run("runs").stderr
     assert run("runs", "nowhere").returncode == 3
 
 
-def test_a_run_is_dropped_with_a_yes_only(run, answer, queue, cli):  # noqa: F811
+def test_a_run_is_dropped_with_a_yes_only(run, answer, queue, cli):
     queue.open_staging("s").stage([b"1"])
 
     refused = run("runs", Q, "--drop", "s")
     assert (refused.returncode, cli.exists(keys.run(Q, "s"))) == (6, 1)
     code, seen = answer(b"n\n", "runs", Q, "--drop", "s")
     assert (code, cli.exists(keys.run(Q, "s"))) == (6, 1)
-    assert "Run s is open, and would be forgotten; 1 chunk of tasks that are staged for it would be deleted." in seen
+    assert (
+        "Run s is open, and would be forgotten; 1 chunk of tasks that are staged for it would be deleted."
+        in seen
+    )
     assert answer(b"y\n", "runs", Q, "--drop", "s")[0] == 0
     assert cli.keys("*staging*") == cli.keys(keys.task("*")) == []
     assert run("runs", Q, "--drop", "s", "--yes").returncode == 3
 
 
-def test_what_a_stream_forgets_is_said_before_it_is_dropped(run, queue, cli):  # noqa: F811
+def test_what_a_stream_forgets_is_said_before_it_is_dropped(run, queue, cli):
     stream = queue.open_staging("t", stream=True)
     fresh = run("runs", Q, "--drop", "t")
     stream.commit([stream.stage([b"1"])], 7)
@@ -80,11 +83,14 @@ def test_what_a_stream_forgets_is_said_before_it_is_dropped(run, queue, cli):  #
     asked = run("runs", Q, "--drop", "t")
 
     assert (asked.returncode, cli.exists(keys.run(Q, "t"))) == (6, 1)
-    assert "its query, if it is started again from its checkpoint, may put batch 7 in line once more" in asked.stderr
+    assert (
+        "its query, if it is started again from its checkpoint, may put batch 7 in line once more"
+        in asked.stderr
+    )
     assert "batch" not in fresh.stderr
 
 
-def test_a_run_that_is_decided_cannot_be_dropped(run, queue, client):  # noqa: F811
+def test_a_run_that_is_decided_cannot_be_dropped(run, queue, client):
     decide(client, "s", [queue.open_staging("s").stage([b"1"])])
 
     result = run("runs", Q, "--drop", "s", "--yes")
@@ -93,39 +99,45 @@ def test_a_run_that_is_decided_cannot_be_dropped(run, queue, client):  # noqa: F
     assert "blueque gc" in result.stderr
 
 
-def test_drop_wants_one_queue(run, queue):  # noqa: F811
+def test_drop_wants_one_queue(run, queue):
     assert run("runs", "--drop", "s").returncode == 2
 
 
 # gc
 
 
-def test_gc_ends_what_nobody_else_has(run, queue, client, cli):  # noqa: F811
+def test_gc_ends_what_nobody_else_has(run, queue, client, cli):
     queue.open_staging("s").stage([b"1"])
     decide(client, "d", [queue.open_staging("d").stage([b"2"])])
-    assert "nothing to clear up" not in run("gc", "--dry-run").stderr      # d was decided long ago
+    assert "nothing to clear up" not in run("gc", "--dry-run").stderr  # d was decided long ago
     assert cli.llen(keys.pending(Q)) == 0
 
     first = run("gc")
-    assert (first.returncode, cli.llen(keys.pending(Q))) == (0, 1)         # nothing that would be lost: nobody is asked
+    # nothing that would be lost: nobody is asked
+    assert (first.returncode, cli.llen(keys.pending(Q))) == (0, 1)
     assert "d  video  decided, 1 chunk to be put in line" in first.stdout
     assert run("gc", "--older-than", "0").returncode == 6
     second = run("gc", "--older-than", "0", "--yes")
-    assert (second.returncode, second.stdout.startswith("s  video  open, 1 staged chunk, for ")) == (0, True)
+    assert (
+        second.returncode,
+        second.stdout.startswith("s  video  open, 1 staged chunk, for "),
+    ) == (0, True)
     assert cli.keys(keys.staged("*")) == []
     assert "nothing to clear up" in run("gc", "--older-than", "0").stderr
 
 
-def test_gc_as_json_tells_what_was_done(run, queue, client):  # noqa: F811
+def test_gc_as_json_tells_what_was_done(run, queue, client):
     queue.open_run("r")
     dry = json.loads(run("gc", "--older-than", "0", "--dry-run", "--json").stdout)
-    assert [(item["run"], item["way"], "done" in item) for item in dry["items"]] == [("r", "drop", False)]
+    assert [(item["run"], item["way"], "done" in item) for item in dry["items"]] == [
+        ("r", "drop", False)
+    ]
     done = json.loads(run("gc", "--older-than", "0", "--yes", "--json").stdout)
     assert [(item["run"], item["done"]) for item in done["items"]] == [("r", True)]
     assert client.get_runs(Q) == []
 
 
-def test_gc_says_that_a_decided_chunk_was_deleted(run, queue, client, cli):  # noqa: F811
+def test_gc_says_that_a_decided_chunk_was_deleted(run, queue, client, cli):
     name = queue.open_staging("s").stage([b"1"])
     decide(client, "s", [name])
     cli.delete(keys.staged(name))
@@ -138,27 +150,34 @@ def test_gc_says_that_a_decided_chunk_was_deleted(run, queue, client, cli):  # n
 # enqueue --run
 
 
-def test_lines_in_a_run_are_enqueued_once(run, client, cli):  # noqa: F811
+def test_lines_in_a_run_are_enqueued_once(run, client, cli):
     lines = "".join(f'{{"id": "k{number}"}}\n' for number in range(5))
 
     first = run("enqueue", Q, "--lines", "--key-field", "id", "--run", "r", stdin=lines)
     assert (first.returncode, len(first.stdout.split())) == (0, 5)
-    cli.delete(*cli.keys(keys.task("*")), keys.pending(Q))                 # done, and archived
+    cli.delete(*cli.keys(keys.task("*")), keys.pending(Q))  # done, and archived
     again = run("enqueue", Q, "--lines", "--key-field", "id", "--run", "r", stdin=lines)
     assert (again.returncode, cli.llen(keys.pending(Q))) == (0, 0)
     assert client.get_run(Q, "r").items() >= {"state": "committed", "rows": 5, "tasks": 5}.items()
 
 
-def test_a_run_that_broke_off_is_ended_by_the_same_lines(run, client, cli):  # noqa: F811
+def test_a_run_that_broke_off_is_ended_by_the_same_lines(run, client, cli):
     broken = '{"id": "a"}\n{"id": "b"}\nno json\n'
-    assert run("enqueue", Q, "--lines", "--key-field", "id", "--run", "r", stdin=broken).returncode != 0
+    assert (
+        run("enqueue", Q, "--lines", "--key-field", "id", "--run", "r", stdin=broken).returncode
+        != 0
+    )
     whole = broken.replace("no json", '{"id": "c"}')
 
-    assert run("enqueue", Q, "--lines", "--key-field", "id", "--run", "r", stdin=whole).returncode == 0
+    assert (
+        run("enqueue", Q, "--lines", "--key-field", "id", "--run", "r", stdin=whole).returncode == 0
+    )
     assert cli.llen(keys.pending(Q)) == client.get_run(Q, "r")["tasks"] == 3
 
 
-@pytest.mark.parametrize("words", [["1", "--run", "r"], ["--lines", "--run", "r"], ["1", "--key", "a", "--run", "r"]])
-def test_a_run_is_for_many_tasks_with_keys(run, words, state):  # noqa: F811
+@pytest.mark.parametrize(
+    "words", [["1", "--run", "r"], ["--lines", "--run", "r"], ["1", "--key", "a", "--run", "r"]]
+)
+def test_a_run_is_for_many_tasks_with_keys(run, words, state):
     assert run("enqueue", Q, *words).returncode == 2
     assert state() == {}

@@ -17,20 +17,23 @@ def schedule(redis, task, ahead):
     protocol.schedule(redis, "video", task, "1", "json", time.time() + ahead, time.time())
 
 
-def test_a_scheduled_task_is_in_line_at_once_and_others_are_not(run, redis, client, cli):  # noqa: F811
+def test_a_scheduled_task_is_in_line_at_once_and_others_are_not(run, redis, client, cli):
     schedule(redis, "soon-1", 3600)
     schedule(redis, "later-1", 7200)
 
     result = run("schedule", "run", "soon")
 
     assert (result.returncode, result.stdout, result.stderr) == (0, "soon-1  pending\n", "")
-    assert [client.get_task(task).status for task in ("soon-1", "later-1")] == ["pending", "scheduled"]
+    assert [client.get_task(task).status for task in ("soon-1", "later-1")] == [
+        "pending",
+        "scheduled",
+    ]
     assert cli.lrange(keys.pending("video"), 0, -1) == ["soon-1"]
     assert cli.zrange(keys.scheduled("video"), 0, -1) == ["later-1"]
     assert client.get_task("soon-1").eta <= time.time()
 
 
-def test_what_is_due_already_is_in_line_and_what_is_not_scheduled_is_refused(run, redis, client):  # noqa: F811
+def test_what_is_due_already_is_in_line_and_what_is_not_scheduled_is_refused(run, redis, client):
     schedule(redis, "late-1", -60)
     protocol.enqueue(redis, "video", "waits-1", "1", "json", time.time())
 

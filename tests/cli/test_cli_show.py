@@ -26,7 +26,9 @@ def shown(url):
 
 @pytest.fixture
 def now(redis, cli):
-    """The time at which a task has run for an hour, is half done, told so a minute ago, and printed two minutes ago."""
+    """The time at which a task has run for an hour, is half done, told so a minute ago, and printed
+    two minutes ago.
+    """
     now = Inspector(redis).now()
     protocol.register(redis, "video", NODE, "i", {"beat_every": 10}, now - 30)
     protocol.enqueue(redis, "video", "abcd-1", "1", "json", now - 3720)
@@ -34,16 +36,22 @@ def now(redis, cli):
     protocol.reserve(redis, "video", "abcd-1", "token", NODE, "i", now - 3600)
     protocol.start(redis, "video", "abcd-1", "token", NODE, 77, now - 3600)
     protocol.progress(redis, "video", "abcd-1", "token", NODE, "50 % \x1b[2Jenco\x07ding", now - 60)
-    cli.xadd("blueque_log_abcd-1", {"attempt": 1, "text": "frame"}, id=f"{int((now - 120) * 1000)}-0")
+    cli.xadd(
+        "blueque_log_abcd-1", {"attempt": 1, "text": "frame"}, id=f"{int((now - 120) * 1000)}-0"
+    )
     return now
 
 
 @pytest.mark.usefixtures("now")
-@pytest.mark.parametrize("line", [
-    rf"where       {re.escape(NODE)}, pid 77", r"started     .*  \(1 h ago, waited 2 m\)",
-    r"progress    50 % encoding  \(1 m(?: \d+ s)? ago\)  ~58 m left",
-    r"signs       listener [34]\d s ago, progress 1 m(?: \d+ s)? ago, output 2 m(?: \d+ s)? ago",
-])
+@pytest.mark.parametrize(
+    "line",
+    [
+        rf"where       {re.escape(NODE)}, pid 77",
+        r"started     .*  \(1 h ago, waited 2 m\)",
+        r"progress    50 % encoding  \(1 m(?: \d+ s)? ago\)  ~58 m left",
+        r"signs       listener [34]\d s ago, progress 1 m(?: \d+ s)? ago, output 2 m(?: \d+ s)? ago",
+    ],
+)
 def test_show_tells_where_a_task_runs_how_far_it_is_and_who_was_last_heard_of(shown, line):
     found = shown("abcd")
 
@@ -54,17 +62,35 @@ def test_the_same_in_json_is_in_numbers(shown, now):
     item = json.loads(shown("abcd", "--json"))["item"]
 
     assert item["left_seconds"] == pytest.approx(3480, abs=70)
-    assert (item["beat_seconds"], item["printed_seconds"]) == pytest.approx((now - 30, now - 120), abs=0.01)
+    assert (item["beat_seconds"], item["printed_seconds"]) == pytest.approx(
+        (now - 30, now - 120), abs=0.01
+    )
     assert (item["node"], item["pid"]) == (NODE, 77)
 
 
 def test_where_the_next_attempt_would_go_on_is_shown(shown, redis, now):
     assert json.loads(shown("abcd", "--json"))["item"]["checkpoint"] is None
-    protocol.checkpoint(redis, "video", "abcd-1", "token", NODE, 1, str(now - 3720), {"value": '{"frame":223}'}, now - 60)
+    protocol.checkpoint(
+        redis,
+        "video",
+        "abcd-1",
+        "token",
+        NODE,
+        1,
+        str(now - 3720),
+        {"value": '{"frame":223}'},
+        now - 60,
+    )
 
-    assert re.search(r'^checkpoint  {"frame": 223}, 1 m(?: \d+ s)? ago$', shown("abcd"), re.MULTILINE)
+    assert re.search(
+        r'^checkpoint  {"frame": 223}, 1 m(?: \d+ s)? ago$', shown("abcd"), re.MULTILINE
+    )
     item = json.loads(shown("abcd", "--json"))["item"]["checkpoint"]
-    assert (item["value"], item["attempt"], item["at_seconds"]) == ({"frame": 223}, 1, pytest.approx(now - 60))
+    assert (item["value"], item["attempt"], item["at_seconds"]) == (
+        {"frame": 223},
+        1,
+        pytest.approx(now - 60),
+    )
 
 
 def test_a_checkpoint_of_another_task_of_that_id_is_not_shown(shown, redis, now):
@@ -75,12 +101,20 @@ def test_a_checkpoint_of_another_task_of_that_id_is_not_shown(shown, redis, now)
 
 
 def test_after_a_hand_back_nothing_is_said_of_late_results(shown, redis, now):
-    protocol.checkpoint(redis, "video", "abcd-1", "token", NODE, 1, None, {"files_left": "gpu-1:/s/1"}, now)
+    protocol.checkpoint(
+        redis, "video", "abcd-1", "token", NODE, 1, None, {"files_left": "gpu-1:/s/1"}, now
+    )
     protocol.release(redis, "video", "abcd-1", "token", NODE, now, {"last_files": "gpu-1:/spool/1"})
 
     found = shown("abcd")
-    assert "counts no more" not in found and "What the attempt before has printed lies there." in found
-    assert re.search(r"^checkpoint  files only, .* ago.*\n +its directory stays at gpu-1:/s/1$", found, re.MULTILINE)
+    assert (
+        "counts no more" not in found and "What the attempt before has printed lies there." in found
+    )
+    assert re.search(
+        r"^checkpoint  files only, .* ago.*\n +its directory stays at gpu-1:/s/1$",
+        found,
+        re.MULTILINE,
+    )
 
 
 @pytest.mark.usefixtures("now")

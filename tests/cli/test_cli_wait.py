@@ -51,16 +51,31 @@ def is_waiting(cli):
     return any("t" in known["flags"] for known in cli.client_list())
 
 
-FAILED = {"status": "failed", "error": "ValueError: frame count mismatch", "error_type": "builtins.ValueError"}
+FAILED = {
+    "status": "failed",
+    "error": "ValueError: frame count mismatch",
+    "error_type": "builtins.ValueError",
+}
 
 
-@pytest.mark.parametrize(("fields", "code", "words"), [
-    ({"status": "complete"}, 0, "complete after 4 h 41 m"),
-    (FAILED, 4, "failed after 4 h 41 m: ValueError: frame count mismatch"),
-    ({"status": "failed", "error": "gone", "error_type": "lost"}, 4, "failed after 4 h 41 m: lost: gone"),
-    ({"status": "cancelled", "cancelled_by": "ada", "cancel_reason": "no"}, 4, "cancelled after 4 h 41 m: by ada, no"),
-])
-def test_the_exit_code_and_a_sentence_say_how_it_ended(run, queue, cli, fields, code, words):  # noqa: F811
+@pytest.mark.parametrize(
+    ("fields", "code", "words"),
+    [
+        ({"status": "complete"}, 0, "complete after 4 h 41 m"),
+        (FAILED, 4, "failed after 4 h 41 m: ValueError: frame count mismatch"),
+        (
+            {"status": "failed", "error": "gone", "error_type": "lost"},
+            4,
+            "failed after 4 h 41 m: lost: gone",
+        ),
+        (
+            {"status": "cancelled", "cancelled_by": "ada", "cancel_reason": "no"},
+            4,
+            "cancelled after 4 h 41 m: by ada, no",
+        ),
+    ],
+)
+def test_the_exit_code_and_a_sentence_say_how_it_ended(run, queue, cli, fields, code, words):
     task_id = queue.enqueue("in")
     end(cli, task_id, **fields)
 
@@ -69,19 +84,28 @@ def test_the_exit_code_and_a_sentence_say_how_it_ended(run, queue, cli, fields, 
     assert (result.returncode, result.stdout, result.stderr) == (code, "", f"{task_id} {words}\n")
 
 
-def test_the_lines_of_an_error_are_lines_and_json_has_the_results(run, queue, cli):  # noqa: F811
+def test_the_lines_of_an_error_are_lines_and_json_has_the_results(run, queue, cli):
     good, bad = queue.enqueue("in"), queue.enqueue("in")
     end(cli, good, status="complete", result='{"frames": 3}', result_encoding="json")
-    end(cli, bad, status="failed", error="exit code 3:\ninput: \x1b[2Jbad\ncannot read bad", error_type="exit")
+    end(
+        cli,
+        bad,
+        status="failed",
+        error="exit code 3:\ninput: \x1b[2Jbad\ncannot read bad",
+        error_type="exit",
+    )
 
     result = run("wait", good, bad, "--json")
 
-    assert f"{bad} failed after 4 h 41 m: exit code 3:\n  input: \\x1b[2Jbad\n  cannot read bad\n" in result.stderr
+    assert (
+        f"{bad} failed after 4 h 41 m: exit code 3:\n  input: \\x1b[2Jbad\n  cannot read bad\n"
+        in result.stderr
+    )
     items = {item["id"]: item for item in json.loads(result.stdout)["items"]}
     assert (items[good]["result"], items[bad]["result"]) == ({"frames": 3}, None)
 
 
-def test_it_waits_for_all_or_for_any(begin, run, queue, cli):  # noqa: F811
+def test_it_waits_for_all_or_for_any(begin, run, queue, cli):
     one, two = queue.enqueue("in"), queue.enqueue("in")
     waiting = begin("wait", one, two, "--json")
     until(lambda: is_waiting(cli))
@@ -94,26 +118,35 @@ def test_it_waits_for_all_or_for_any(begin, run, queue, cli):  # noqa: F811
     assert (some.returncode, waiting.returncode) == (0, 4)
     assert [item["id"] for item in json.loads(some.stdout)["items"]] == [one]
     assert [item["id"] for item in json.loads(some.stdout)["waiting"]] == [two]
-    assert {item["id"]: item["status"] for item in json.loads(printed)["items"]} == {one: "complete", two: "failed"}
-    assert {item["id"]: item["error"] for item in json.loads(printed)["items"]} == {one: None, two: FAILED["error"]}
+    assert {item["id"]: item["status"] for item in json.loads(printed)["items"]} == {
+        one: "complete",
+        two: "failed",
+    }
+    assert {item["id"]: item["error"] for item in json.loads(printed)["items"]} == {
+        one: None,
+        two: FAILED["error"],
+    }
 
 
-def test_it_waits_so_long_at_most(run, queue):  # noqa: F811
+def test_it_waits_so_long_at_most(run, queue):
     task_id = queue.enqueue("in")
 
     result = run("wait", task_id, "--timeout", "0.1", "--json")
 
-    assert (result.returncode, result.stderr) == (124, f"task {task_id} has not ended within 0.1 s; it is pending\n")
+    assert (result.returncode, result.stderr) == (
+        124,
+        f"task {task_id} has not ended within 0.1 s; it is pending\n",
+    )
     assert json.loads(result.stdout)["timed_out"] is True
 
 
-def test_what_is_not_there_is_not_waited_for(run, queue):  # noqa: F811
+def test_what_is_not_there_is_not_waited_for(run, queue):
     result = run("wait", queue.enqueue("in"), "nobody")
 
     assert result.returncode == 3 and "no task 'nobody'" in result.stderr
 
 
-def test_what_is_deleted_meanwhile_is_code_3(begin, queue, cli):  # noqa: F811
+def test_what_is_deleted_meanwhile_is_code_3(begin, queue, cli):
     task_id = queue.enqueue("in")
     waiting = begin("wait", task_id)
     until(lambda: is_waiting(cli))
@@ -125,7 +158,7 @@ def test_what_is_deleted_meanwhile_is_code_3(begin, queue, cli):  # noqa: F811
 
 
 @pytest.mark.parametrize("verb", ["wait", "run"])
-def test_ctrl_c_ends_the_watching_only_and_says_so(begin, client, queue, cli, verb):  # noqa: F811
+def test_ctrl_c_ends_the_watching_only_and_says_so(begin, client, queue, cli, verb):
     if verb == "wait":
         task_id = queue.enqueue("in")
         watching = begin("wait", task_id)
@@ -138,11 +171,13 @@ def test_ctrl_c_ends_the_watching_only_and_says_so(begin, client, queue, cli, ve
     _, said = watching.communicate(timeout=20)
 
     assert watching.returncode == 130
-    assert f"the task goes on: blueque logs -f {task_id}; to end it: blueque cancel {task_id}" in said
+    assert (
+        f"the task goes on: blueque logs -f {task_id}; to end it: blueque cancel {task_id}" in said
+    )
     assert client.get_task(task_id).status == "pending"
 
 
-def test_run_shows_what_a_task_prints_where_it_is_printed_and_its_result(work, run):  # noqa: F811
+def test_run_shows_what_a_task_prints_where_it_is_printed_and_its_result(work, run):
     work.listener("work:run", queue="video")
 
     result = run("run", "video", '"one, err, tw\\to"')
@@ -155,7 +190,7 @@ def test_run_shows_what_a_task_prints_where_it_is_printed_and_its_result(work, r
     assert "ValueError: as it was told" in failed.stderr.splitlines()[-1]
 
 
-def test_run_of_a_program_shows_its_last_line_once(work, run):  # noqa: F811
+def test_run_of_a_program_shows_its_last_line_once(work, run):
     work.listener("--exec", "sh", queue="video")
 
     result = run("run", "video", "--text", "echo one; echo two")
@@ -163,7 +198,9 @@ def test_run_of_a_program_shows_its_last_line_once(work, run):  # noqa: F811
     assert (result.returncode, result.stdout) == (0, "one\ntwo\n")
 
 
-def test_run_with_json_prints_one_object_and_follows_the_task_that_has_the_key(work, begin, run, client):  # noqa: F811
+def test_run_with_json_prints_one_object_and_follows_the_task_that_has_the_key(
+    work, begin, run, client
+):
     work.listener("work:run", queue="video")
     first = begin("run", "video", '"go"', "--key", "k", "--json")
     task_id = first.stderr.readline().split()[1]
@@ -179,7 +216,7 @@ def test_run_with_json_prints_one_object_and_follows_the_task_that_has_the_key(w
     assert "Not new" in again.stderr
 
 
-def test_run_refuses_what_enqueue_refuses(run, state):  # noqa: F811
+def test_run_refuses_what_enqueue_refuses(run, state):
     before = state()
 
     assert run("run", "video", "no json").returncode == 2

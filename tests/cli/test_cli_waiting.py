@@ -1,4 +1,6 @@
-"""blueque priority, first, move; pause, resume, limit; and why: what they do, what they say, and how they end."""
+"""blueque priority, first, move; pause, resume, limit; and why: what they do, what they say, and
+how they end.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,13 @@ from blueque.system import process
 @pytest.fixture(autouse=True)
 def listener(redis):
     """A registered listener of the queue video."""
-    protocol.register(redis, "video", NODE, "i1", {"beat_every": 10, "resources": "gpu=1"}, time.time())
+    protocol.register(
+        redis, "video", NODE, "i1", {"beat_every": 10, "resources": "gpu=1"}, time.time()
+    )
 
 
 @pytest.fixture
-def why(run):  # noqa: F811
+def why(run):
     """Return the codes of the reasons, and all the text."""
 
     def why(task):
@@ -49,13 +53,15 @@ def take(redis, task, line, queue="video", instance="i1"):
 
 
 def serve(redis, queue, node=NODE, instance="i2", **facts):
-    protocol.register(redis, queue, node, instance, {"beat_every": 10, "resources": "gpu=1", **facts}, time.time())
+    protocol.register(
+        redis, queue, node, instance, {"beat_every": 10, "resources": "gpu=1", **facts}, time.time()
+    )
 
 
 # priority, first, move
 
 
-def test_a_waiting_task_gets_another_priority_negative_ones_too(run, redis, client, cli):  # noqa: F811
+def test_a_waiting_task_gets_another_priority_negative_ones_too(run, redis, client, cli):
     enqueue(redis, "pending-1")
     protocol.schedule(redis, "video", "scheduled-1", "1", "json", 9e9, time.time())
 
@@ -67,15 +73,19 @@ def test_a_waiting_task_gets_another_priority_negative_ones_too(run, redis, clie
     assert client.get_task("scheduled-1").fields["priority"] == "-5"
 
 
-def test_ids_come_from_standard_input(run, redis, cli):  # noqa: F811
+def test_ids_come_from_standard_input(run, redis, cli):
     enqueue(redis, "pending-1")
 
     assert run("priority", "-", "7", stdin="pending-1\n").returncode == 0
     assert cli.llen(keys.line("video", "7")) == 1
 
 
-@pytest.mark.parametrize("verb", [["priority", "started-1", "5"], ["first", "started-1"], ["move", "started-1", "other"]])
-def test_a_task_that_does_not_wait_is_refused_with_code_5_and_stays_as_it_is(run, redis, state, verb):  # noqa: F811
+@pytest.mark.parametrize(
+    "verb", [["priority", "started-1", "5"], ["first", "started-1"], ["move", "started-1", "other"]]
+)
+def test_a_task_that_does_not_wait_is_refused_with_code_5_and_stays_as_it_is(
+    run, redis, state, verb
+):
     start(redis, "started-1")
     before = state()
 
@@ -88,14 +98,29 @@ def test_a_task_that_does_not_wait_is_refused_with_code_5_and_stays_as_it_is(run
 
 @pytest.mark.parametrize(
     ("arguments", "code"),
-    [(["priority", "pending-1", "101"], 2), (["priority", "pending-1", "high"], 2), (["priority", "nobody", "1"], 3),
-     (["move", "pending-1", ""], 2), (["first", "none"], 3), (["pause", "nowhere*"], 3), (["limit", "video", "few"], 2),
-     (["limit", "nowhere*", "1"], 3), (["limit", "nowhere", "none"], 3), (["resume", "nowhere"], 3), (["pause", ""], 2),
-     (["requeue", "--failed", "nowhere*"], 3), (["queue", "purge", "nowhere*", "--yes"], 3),
-     (["queue", "forget", "nowhere*", "--yes"], 3), (["logs", "-q", "nowhere*"], 3), (["runs", "nowhere*"], 3),
-     (["why", "nobody"], 3)],
+    [
+        (["priority", "pending-1", "101"], 2),
+        (["priority", "pending-1", "high"], 2),
+        (["priority", "nobody", "1"], 3),
+        (["move", "pending-1", ""], 2),
+        (["first", "none"], 3),
+        (["pause", "nowhere*"], 3),
+        (["limit", "video", "few"], 2),
+        (["limit", "nowhere*", "1"], 3),
+        (["limit", "nowhere", "none"], 3),
+        (["resume", "nowhere"], 3),
+        (["pause", ""], 2),
+        (["requeue", "--failed", "nowhere*"], 3),
+        (["queue", "purge", "nowhere*", "--yes"], 3),
+        (["queue", "forget", "nowhere*", "--yes"], 3),
+        (["logs", "-q", "nowhere*"], 3),
+        (["runs", "nowhere*"], 3),
+        (["why", "nobody"], 3),
+    ],
 )
-def test_what_makes_no_sense_changes_nothing_and_ends_with_its_code(run, redis, state, arguments, code):  # noqa: F811
+def test_what_makes_no_sense_changes_nothing_and_ends_with_its_code(
+    run, redis, state, arguments, code
+):
     enqueue(redis, "pending-1")
     before = state()
 
@@ -105,16 +130,23 @@ def test_what_makes_no_sense_changes_nothing_and_ends_with_its_code(run, redis, 
     assert state() == before
 
 
-def test_tasks_are_put_first_in_the_order_in_which_they_are_named(run, redis, cli):  # noqa: F811
+def test_tasks_are_put_first_in_the_order_in_which_they_are_named(run, redis, cli):
     for number in range(4):
         enqueue(redis, f"task-{number}")
 
     run("first", "task-3", "task-2")
 
-    assert cli.lrange(keys.pending("video"), 0, -1)[::-1] == ["task-3", "task-2", "task-0", "task-1"]
+    assert cli.lrange(keys.pending("video"), 0, -1)[::-1] == [
+        "task-3",
+        "task-2",
+        "task-0",
+        "task-1",
+    ]
 
 
-def test_a_task_moves_to_another_queue_and_one_that_nobody_serves_is_remarked_on(run, redis, client):  # noqa: F811
+def test_a_task_moves_to_another_queue_and_one_that_nobody_serves_is_remarked_on(
+    run, redis, client
+):
     enqueue(redis, "pending-1")
 
     result = run("move", "pending-1", "audio", "--json")
@@ -127,11 +159,15 @@ def test_a_task_moves_to_another_queue_and_one_that_nobody_serves_is_remarked_on
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [(["priority", "pending-1"], "give ID and N"), (["move", "pending-1"], "give ID and QUEUE"),
-     (["priority"], "give ID and N"), (["priority", "pending-1", "1.5"], "'1.5' is no priority"),
-     (["limit", "video", "-1"], "'-1' is no number of tasks")],
+    [
+        (["priority", "pending-1"], "give ID and N"),
+        (["move", "pending-1"], "give ID and QUEUE"),
+        (["priority"], "give ID and N"),
+        (["priority", "pending-1", "1.5"], "'1.5' is no priority"),
+        (["limit", "video", "-1"], "'-1' is no number of tasks"),
+    ],
 )
-def test_what_is_missing_or_wrong_is_named(run, redis, state, arguments, said):  # noqa: F811
+def test_what_is_missing_or_wrong_is_named(run, redis, state, arguments, said):
     enqueue(redis, "pending-1")
     before = state()
 
@@ -142,7 +178,7 @@ def test_what_is_missing_or_wrong_is_named(run, redis, state, arguments, said): 
     assert state() == before
 
 
-def test_a_move_that_is_refused_tells_of_no_new_queue(run, redis):  # noqa: F811
+def test_a_move_that_is_refused_tells_of_no_new_queue(run, redis):
     start(redis, "started-1")
 
     result = run("move", "started-1", "other")
@@ -153,7 +189,7 @@ def test_a_move_that_is_refused_tells_of_no_new_queue(run, redis):  # noqa: F811
 # pause, resume, limit
 
 
-def test_a_queue_is_paused_and_goes_on_and_who_and_why_is_told(run, redis, client):  # noqa: F811
+def test_a_queue_is_paused_and_goes_on_and_who_and_why_is_told(run, redis, client):
     enqueue(redis, "pending-1")
 
     paused = run("pause", "video", "--by", "ada", "--reason", "deploy")
@@ -162,13 +198,16 @@ def test_a_queue_is_paused_and_goes_on_and_who_and_why_is_told(run, redis, clien
     resumed, once_more = run("resume", "video"), run("resume", "video")
 
     assert [one.stdout for one in (paused, again, resumed, once_more)] == [
-        "video  paused\n", "video  paused already, by ada\n", "video  resumed\n", "video  was not paused\n"
+        "video  paused\n",
+        "video  paused already, by ada\n",
+        "video  resumed\n",
+        "video  was not paused\n",
     ]
     assert (told.by, told.reason) == ("ada", "deploy")
     assert client.get_inspector().paused("video") is None
 
 
-def test_a_limit_is_set_and_taken_away(run, redis, client):  # noqa: F811
+def test_a_limit_is_set_and_taken_away(run, redis, client):
     start(redis, "started-1")
 
     assert run("limit", "video", "1").stdout == "video  1 task at a time, 1 runs now\n"
@@ -177,8 +216,11 @@ def test_a_limit_is_set_and_taken_away(run, redis, client):  # noqa: F811
     assert client.get_inspector().room("video").limit is None
 
 
-def test_what_an_older_version_has_paused_or_limited_ahead_can_be_undone(run, redis, client):  # noqa: F811
-    redis.read(("HSET", keys.settings("later"), "paused", 1.0), ("HSET", keys.settings("small"), "max_concurrency", 2))
+def test_what_an_older_version_has_paused_or_limited_ahead_can_be_undone(run, redis, client):
+    redis.read(
+        ("HSET", keys.settings("later"), "paused", 1.0),
+        ("HSET", keys.settings("small"), "max_concurrency", 2),
+    )
 
     resumed, freed = run("resume", "later"), run("limit", "small", "none")
 
@@ -188,12 +230,15 @@ def test_what_an_older_version_has_paused_or_limited_ahead_can_be_undone(run, re
     assert run("resume", "nothing").returncode == run("limit", "nothing", "none").returncode == 3
 
 
-def test_a_queue_can_be_paused_and_limited_before_it_has_a_task(run, redis, client):  # noqa: F811
+def test_a_queue_can_be_paused_and_limited_before_it_has_a_task(run, redis, client):
     paused, limited = run("pause", "later", "--by", "ada"), run("limit", "small", "1")
 
     assert (paused.returncode, paused.stdout) == (0, "later  paused\n")
     assert (limited.returncode, limited.stdout) == (0, "small  1 task at a time, 0 run now\n")
-    assert paused.stderr == "queue later has no task and no listener yet\n" and "queue small has no" in limited.stderr
+    assert (
+        paused.stderr == "queue later has no task and no listener yet\n"
+        and "queue small has no" in limited.stderr
+    )
     rows = {line.split()[0]: line for line in run("queue", "ls").stdout.splitlines()}
     assert rows["later"].endswith("paused by ada") and rows["small"].split()[-2:] == ["1", "open"]
     assert "by ada" in run("status").stdout
@@ -205,27 +250,30 @@ def test_a_queue_can_be_paused_and_limited_before_it_has_a_task(run, redis, clie
     assert run("queue", "forget", "small").returncode == 0
 
 
-def test_what_is_said_of_queues_is_said_of_all_that_a_pattern_matches(run, redis, client):  # noqa: F811
+def test_what_is_said_of_queues_is_said_of_all_that_a_pattern_matches(run, redis, client):
     for name in ("render.2k", "render.4k", "video"):
         enqueue(redis, f"task-{name}", name)
 
-    assert run("pause", "render.*", "video").stdout == "render.2k  paused\nrender.4k  paused\nvideo  paused\n"
+    assert (
+        run("pause", "render.*", "video").stdout
+        == "render.2k  paused\nrender.4k  paused\nvideo  paused\n"
+    )
     assert run("resume", "render.*").stdout == "render.2k  resumed\nrender.4k  resumed\n"
     limited = run("limit", "render.*", "2", "--json")
-    assert [(item["queue"], item["max_concurrency"]) for item in json.loads(limited.stdout)["items"]] == [
-        ("render.2k", 2), ("render.4k", 2)
-    ]
+    assert [
+        (item["queue"], item["max_concurrency"]) for item in json.loads(limited.stdout)["items"]
+    ] == [("render.2k", 2), ("render.4k", 2)]
     assert client.get_inspector().room("video").limit is None
 
 
-def test_the_help_of_first_says_that_it_takes_no_scheduled_task(run, redis):  # noqa: F811
+def test_the_help_of_first_says_that_it_takes_no_scheduled_task(run, redis):
     protocol.schedule(redis, "video", "later-1", "1", "json", time.time() + 3600, time.time())
 
     assert run("first", "later-1").returncode == 5
     assert "scheduled" in run("first", "--help").stdout
 
 
-def test_listeners_of_1_0_0_are_said_to_know_of_no_pause(run, redis, cli):  # noqa: F811
+def test_listeners_of_1_0_0_are_said_to_know_of_no_pause(run, redis, cli):
     enqueue(redis, "pending-1")
     cli.sadd(keys.listeners("video"), "old_1")
 
@@ -264,7 +312,10 @@ def test_a_paused_queue_is_said_with_who_and_why_and_how_to_end_it(why, redis):
     codes, text = why("pending-1")
 
     assert codes == ["paused"]
-    assert "Queue video has been paused for 2 h by ada: deploy.\n" in text and "blueque resume video\n" in text
+    assert (
+        "Queue video has been paused for 2 h by ada: deploy.\n" in text
+        and "blueque resume video\n" in text
+    )
 
 
 def test_a_queue_that_nobody_serves_is_said_with_the_command_that_does(why, redis):
@@ -295,7 +346,10 @@ def test_busy_listeners_and_the_tasks_before_it_are_counted(why, redis):
     codes, text = why("pending-2")
 
     assert codes == ["busy", "behind", "outranked"]
-    assert f"The only listener of video has a task: started-1 on {NODE} for 2 h 1 m; it can start when that ends." in text
+    assert (
+        f"The only listener of video has a task: started-1 on {NODE} for 2 h 1 m; it can start when that ends."
+        in text
+    )
     assert "2 tasks of its priority and needs are before it." in text
     assert "1 task of higher priority has its turn first" in text
 
@@ -308,7 +362,10 @@ def test_the_task_that_holds_the_lock_is_named(why, redis):
     codes, text = why("waiter")
 
     assert codes == ["lock", "busy"]
-    assert f"Lock customer 17 is held: holder on {NODE} for 2 h 1 m; it starts when that ends.\n" in text
+    assert (
+        f"Lock customer 17 is held: holder on {NODE} for 2 h 1 m; it starts when that ends.\n"
+        in text
+    )
 
 
 def test_a_full_queue_is_said_with_who_runs(why, redis):
@@ -329,14 +386,22 @@ def test_a_need_that_no_listener_can_meet_is_said_with_the_most_there_is(why, re
     codes, text = why("heavy")
 
     assert codes == ["never_fits"]
-    assert "It needs gpu=2, memory=8GiB, and no listener of video has that: the most is gpu=1." in text
+    assert (
+        "It needs gpu=2, memory=8GiB, and no listener of video has that: the most is gpu=1." in text
+    )
     assert "a node that has it, with --resource gpu=2 --resource memory=8GiB, or cancel" in text
     assert "blueque cancel heavy\n" in text and "blueque-listener" not in text
 
 
 def test_a_need_that_another_task_uses_up_is_said_with_that_task(why, redis):
-    protocol.register(redis, "video", NODE.rpartition("_")[0] + "_2", "i2", {"beat_every": 10, "resources": "gpu=1"},
-                      time.time())
+    protocol.register(
+        redis,
+        "video",
+        NODE.rpartition("_")[0] + "_2",
+        "i2",
+        {"beat_every": 10, "resources": "gpu=1"},
+        time.time(),
+    )
     wait(redis, "holder", gpu=1)
     take(redis, "holder", "0,gpu=1")
     wait(redis, "waiter", gpu=1)
@@ -348,9 +413,11 @@ def test_a_need_that_another_task_uses_up_is_said_with_that_task(why, redis):
     assert "it starts when that ends.\n" in text
 
 
-def test_a_need_that_a_task_of_another_queue_on_the_node_uses_up_is_said_with_task_and_queue(why, redis):
+def test_a_need_that_a_task_of_another_queue_on_the_node_uses_up_is_said_with_task_and_queue(
+    why, redis
+):
     serve(redis, "audio", instance="i3")
-    serve(redis, "video", NODE.rpartition("_")[0] + "_2")              # another slot of the node is idle
+    serve(redis, "video", NODE.rpartition("_")[0] + "_2")  # another slot of the node is idle
     wait(redis, "holder", queue="audio", gpu=1)
     take(redis, "holder", "0,gpu=1", "audio", "i3")
     wait(redis, "waiter", gpu=1)
@@ -365,7 +432,9 @@ def test_a_task_of_another_queue_on_another_spool_of_the_host_keeps_nothing(why,
     serve(redis, "audio", NODE.rpartition("_")[0] + "_2", "i3", spool="/elsewhere")
     wait(redis, "holder", queue="audio", gpu=1)
     protocol.pop(redis, "audio", NODE.rpartition("_")[0] + "_2", "i3", "0,gpu=1")
-    protocol.reserve(redis, "audio", "holder", "s", NODE.rpartition("_")[0] + "_2", "i3", time.time())
+    protocol.reserve(
+        redis, "audio", "holder", "s", NODE.rpartition("_")[0] + "_2", "i3", time.time()
+    )
     wait(redis, "waiter", gpu=1)
 
     assert why("waiter")[0] == ["next"]
@@ -399,11 +468,16 @@ def test_only_those_that_can_run_are_said_to_have_their_turn_before_it(why, redi
 
 @pytest.mark.parametrize(
     ("queue", "resources", "command"),
-    [("run=4", {}, "blueque-listener run=4=1"),
-     ("--run", {}, "blueque-listener -- --run"),
-     ("-q=4", {"gpu": 1}, "blueque-listener --resource gpu=1 -- -q=4=1"),
-     ("audio", {"gpu": 1, "memory": 8 << 30},
-      "blueque-listener audio --resource gpu=1 --resource memory=8GiB")],
+    [
+        ("run=4", {}, "blueque-listener run=4=1"),
+        ("--run", {}, "blueque-listener -- --run"),
+        ("-q=4", {"gpu": 1}, "blueque-listener --resource gpu=1 -- -q=4=1"),
+        (
+            "audio",
+            {"gpu": 1, "memory": 8 << 30},
+            "blueque-listener audio --resource gpu=1 --resource memory=8GiB",
+        ),
+    ],
 )
 def test_the_next_step_can_be_run_as_it_is_printed(why, redis, queue, resources, command):
     wait(redis, "pending-1", queue=queue, **resources)
@@ -411,7 +485,7 @@ def test_the_next_step_can_be_run_as_it_is_printed(why, redis, queue, resources,
     assert f"{command}\n" in why("pending-1")[1]
 
 
-def test_the_next_step_for_a_paused_queue_with_a_dash_can_be_run(why, redis, run):  # noqa: F811
+def test_the_next_step_for_a_paused_queue_with_a_dash_can_be_run(why, redis, run):
     enqueue(redis, "pending-1", "--run")
     protocol.pause(redis, "--run", "ada", None, time.time())
 
@@ -442,12 +516,20 @@ def test_a_task_whose_listeners_are_all_paused_is_told_which_host_to_resume(why,
 
 
 @pytest.mark.parametrize("how", ["drain", "pause", None])
-def test_a_listener_whose_process_is_gone_from_this_host_is_said_to_be_gone_before_its_lease_is_over(why, redis, how):
+def test_a_listener_whose_process_is_gone_from_this_host_is_said_to_be_gone_before_its_lease_is_over(
+    why, redis, how
+):
     pid = process.fork(lambda: 0)
     process.wait_for(pid)
     node = f"{process.host_name()}_{pid}"
-    protocol.register(redis, "video", node, "i9", {"beat_every": 10, "lease": 60, **process.identity(os.getpid()),
-                                                   "pid_start": 1}, time.time())
+    protocol.register(
+        redis,
+        "video",
+        node,
+        "i9",
+        {"beat_every": 10, "lease": 60, **process.identity(os.getpid()), "pid_start": 1},
+        time.time(),
+    )
     start(redis, "started-1", node=node, instance="i9")
     if how is not None:
         protocol.order(redis, "video", node, how, "a signal")
@@ -460,7 +542,9 @@ def test_a_listener_whose_process_is_gone_from_this_host_is_said_to_be_gone_befo
     assert "ends this task" not in text
 
 
-def test_a_listener_that_should_have_beaten_again_is_said_to_be_silent_though_it_drains(why, redis, cli):
+def test_a_listener_that_should_have_beaten_again_is_said_to_be_silent_though_it_drains(
+    why, redis, cli
+):
     start(redis, "started-1")
     protocol.order(redis, "video", NODE, "drain", "ada")
     cli.zadd("blueque_nodes_video", {NODE: time.time() - 30})
@@ -472,8 +556,14 @@ def test_a_listener_that_should_have_beaten_again_is_said_to_be_silent_though_it
 
 
 def test_a_need_that_is_free_is_no_reason_though_others_have_some_of_it(why, redis):
-    protocol.register(redis, "video", NODE.rpartition("_")[0] + "_2", "i2", {"beat_every": 10, "resources": "gpu=2"},
-                      time.time())
+    protocol.register(
+        redis,
+        "video",
+        NODE.rpartition("_")[0] + "_2",
+        "i2",
+        {"beat_every": 10, "resources": "gpu=2"},
+        time.time(),
+    )
     wait(redis, "holder", gpu=1)
     take(redis, "holder", "0,gpu=1")
     wait(redis, "waiter", gpu=1)
@@ -497,38 +587,79 @@ def test_what_does_not_wait_in_line_says_what_it_does_instead(why, redis, cli):
     enqueue(redis, "popped-1")
     cli.lmove(keys.pending("video"), keys.reserved("video", NODE), "RIGHT", "LEFT")
 
-    found = {task: why(task) for task in ("running-1", "later-1", "late-1", "cancelled-1", "popped-1")}
+    found = {
+        task: why(task) for task in ("running-1", "later-1", "late-1", "cancelled-1", "popped-1")
+    }
 
     assert {task: codes for task, (codes, _) in found.items()} == {
-        "running-1": ["running"], "later-1": ["scheduled"], "late-1": ["overdue"], "cancelled-1": ["ended"],
+        "running-1": ["running"],
+        "later-1": ["scheduled"],
+        "late-1": ["overdue"],
+        "cancelled-1": ["ended"],
         "popped-1": ["popped"],
     }
-    assert ", in 2 h: a scheduler or a listener" in found["later-1"][1] and "blueque-scheduler" in found["late-1"][1]
+    assert (
+        ", in 2 h: a scheduler or a listener" in found["later-1"][1]
+        and "blueque-scheduler" in found["late-1"][1]
+    )
     assert "It was cancelled by ada: wrong." in found["cancelled-1"][1]
 
 
 def test_a_task_that_asked_to_run_again_later_is_not_said_to_have_failed(why, redis):
     protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, time.time())
     start(redis, "late-1")
-    redis.read(("HSET", keys.task("late-1"), "last_error", "no disk", "last_error_type", "OSError", "failures", 1))
+    redis.read(
+        (
+            "HSET",
+            keys.task("late-1"),
+            "last_error",
+            "no disk",
+            "last_error_type",
+            "OSError",
+            "failures",
+            1,
+        )
+    )
     now = time.time()
-    protocol.retry(redis, "video", "late-1", "secret-late-1", NODE, now + 600, now, wish="the upload is not there yet")
+    protocol.retry(
+        redis,
+        "video",
+        "late-1",
+        "secret-late-1",
+        NODE,
+        now + 600,
+        now,
+        wish="the upload is not there yet",
+    )
     protocol.set_priority(redis, "video", "late-1", 5, now, "ada")
 
     codes, text = why("late-1")
 
     assert codes == ["retry", "scheduled"] and "no disk" not in text
-    assert "It waits for its next attempt. The last one asked to run again later: the upload is not there yet" in text
+    assert (
+        "It waits for its next attempt. The last one asked to run again later: the upload is not there yet"
+        in text
+    )
 
 
-def test_a_due_task_that_nobody_can_put_in_line_is_overdue_after_ten_seconds_and_a_future_one_says_who_lacks(why, redis):
-    for name, queue, eta in (("late-1", "audio", -31), ("soon-1", "video", -12), ("later-1", "audio", 3600)):
+def test_a_due_task_that_nobody_can_put_in_line_is_overdue_after_ten_seconds_and_a_future_one_says_who_lacks(
+    why, redis
+):
+    for name, queue, eta in (
+        ("late-1", "audio", -31),
+        ("soon-1", "video", -12),
+        ("later-1", "audio", 3600),
+    ):
         protocol.schedule(redis, queue, name, "1", "json", time.time() + eta, time.time())
 
     (codes, text), later = why("late-1"), why("later-1")
 
     assert codes == ["overdue", "no_listener"]
-    assert "It is overdue by 3" in text and "s: no scheduler has put it in line" in text and "blueque-scheduler\n" in text
+    assert (
+        "It is overdue by 3" in text
+        and "s: no scheduler has put it in line" in text
+        and "blueque-scheduler\n" in text
+    )
     assert why("soon-1")[0] == ["due"]
     assert later[0] == ["scheduled", "no_listener"]
 
@@ -545,7 +676,16 @@ def test_a_started_task_of_a_dead_listener_is_said_to_be_that(why, redis):
 
 def test_a_failed_task_says_its_error(why, redis):
     start(redis, "failed-1")
-    protocol.fail(redis, "video", "failed-1", "secret-failed-1", NODE, "boom\nat line 3", time.time(), {"error_type": "E"})
+    protocol.fail(
+        redis,
+        "video",
+        "failed-1",
+        "secret-failed-1",
+        NODE,
+        "boom\nat line 3",
+        time.time(),
+        {"error_type": "E"},
+    )
 
     codes, text = why("failed-1")
 
@@ -564,7 +704,10 @@ def test_a_staged_task_waits_for_its_run_and_not_for_a_listener(why, client, red
     for task in (pending, scheduled):
         codes, text = why(task)
         assert codes == ["staged"]
-        assert "It is staged for run nightly, which is not decided" in text and "blueque runs video\n" in text
+        assert (
+            "It is staged for run nightly, which is not decided" in text
+            and "blueque runs video\n" in text
+        )
     protocol.commit_run(redis, staging.record, names, None, "m", 1.0)
     assert "which is decided, and being put in line" in why(pending)[1]
     protocol.publish(redis, "video", "nightly", names[0])
@@ -590,7 +733,9 @@ def test_why_takes_six_round_trips_however_long_the_line(client, redis):
 
 @pytest.fixture
 def old(redis):
-    """A task that has waited for 10 minutes behind another of another queue; an hour before it was made for later."""
+    """A task that has waited for 10 minutes behind another of another queue; an hour before it was
+    made for later.
+    """
     now = time.time()
     protocol.schedule(redis, "video", "old-task", "1", "json", now - 600, now - 3600)
     protocol.enqueue_due(redis, "video", now - 600)
@@ -598,9 +743,11 @@ def old(redis):
 
 
 @pytest.mark.parametrize(
-    "verb", [["priority", "old-task", "7"], ["first", "old-task"], ["move", "old-task", "audio"]], ids=lambda verb: verb[0]
+    "verb",
+    [["priority", "old-task", "7"], ["first", "old-task"], ["move", "old-task", "audio"]],
+    ids=lambda verb: verb[0],
 )
-def test_it_has_waited_as_long_as_before_wherever_that_is_shown(run, redis, client, old, verb):  # noqa: F811
+def test_it_has_waited_as_long_as_before_wherever_that_is_shown(run, redis, client, old, verb):
     protocol.enqueue(redis, "video", "young", "1", "json", time.time() - 30)
     protocol.put_first(redis, "video", "young", time.time() - 20)
     protocol.enqueue(redis, "other", "of-another", "1", "json", time.time() - 60)
@@ -611,21 +758,33 @@ def test_it_has_waited_as_long_as_before_wherever_that_is_shown(run, redis, clie
     listed = json.loads(run("ls", "--state", "pending", "--json").stdout)["items"]
     shown = {item["id"]: item["for_seconds"] for item in listed}
     assert shown[old] == pytest.approx(600, abs=60)
-    assert [item["id"] for item in listed].index(old) < [item["id"] for item in listed].index("of-another")
-    assert {line["queue"]: line["oldest_seconds"] for line in json.loads(run("status", "--json").stdout)["queues"]}[
-        queue] == pytest.approx(600, abs=60)
+    assert [item["id"] for item in listed].index(old) < [item["id"] for item in listed].index(
+        "of-another"
+    )
+    assert {
+        line["queue"]: line["oldest_seconds"]
+        for line in json.loads(run("status", "--json").stdout)["queues"]
+    }[queue] == pytest.approx(600, abs=60)
     assert "pending for 10 m" in run("why", old).stdout
     lines = run("metrics", "--once").stdout.splitlines()
-    (oldest,) = [line for line in lines if line.startswith(f'blueque_oldest_pending_seconds{{queue="{queue}"}}')]
+    (oldest,) = [
+        line
+        for line in lines
+        if line.startswith(f'blueque_oldest_pending_seconds{{queue="{queue}"}}')
+    ]
     assert float(oldest.split()[1]) == pytest.approx(600, abs=60)
 
 
 @pytest.mark.parametrize(
     ("verb", "event", "facts"),
-    [(["priority", "old-task", "7"], "prioritized", {"priority": 7}), (["first", "old-task"], "put_first", {}),
-     (["move", "old-task", "audio"], "moved", {"from": "video"})], ids=lambda value: value if isinstance(value, str) else "",
+    [
+        (["priority", "old-task", "7"], "prioritized", {"priority": 7}),
+        (["first", "old-task"], "put_first", {}),
+        (["move", "old-task", "audio"], "moved", {"from": "video"}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_its_history_tells_who_has_changed_what(run, redis, client, old, verb, event, facts):  # noqa: F811
+def test_its_history_tells_who_has_changed_what(run, redis, client, old, verb, event, facts):
     protocol.enqueue(redis, "video", "young", "1", "json", time.time())
     protocol.put_first(redis, "video", "young", time.time())
 
@@ -637,7 +796,7 @@ def test_its_history_tells_who_has_changed_what(run, redis, client, old, verb, e
     assert f" {user}@" in run("history", old).stdout.splitlines()[-1]
 
 
-def test_a_task_that_is_requeued_before_its_time_has_waited_since_then(run, redis, client):  # noqa: F811
+def test_a_task_that_is_requeued_before_its_time_has_waited_since_then(run, redis, client):
     now = time.time()
     protocol.schedule(redis, "video", "soon", "1", "json", now + 3600, now - 3600)
     protocol.cancel(redis, "video", "soon", "ann", None, now - 1800)

@@ -20,7 +20,7 @@ from blueque.cli.verbs import help as words
 
 
 @pytest.mark.parametrize("word", [*words.STATES, *words.LISTENERS, *words.WORDS])
-def test_help_explains_every_state_by_its_name(run, word):  # noqa: F811
+def test_help_explains_every_state_by_its_name(run, word):
     result = run("help", word.upper())
 
     meaning = {**words.WORDS, **words.LISTENERS, **words.STATES}[word]
@@ -29,7 +29,7 @@ def test_help_explains_every_state_by_its_name(run, word):  # noqa: F811
 
 
 @pytest.mark.parametrize("word", words.THINGS)
-def test_help_explains_what_other_words_mean_and_shows_the_verb_of_that_name_too(run, word):  # noqa: F811
+def test_help_explains_what_other_words_mean_and_shows_the_verb_of_that_name_too(run, word):
     result = run("help", word)
 
     assert result.returncode == 0 and result.stdout.startswith(f"{word}: {words.THINGS[word]}\n")
@@ -37,29 +37,36 @@ def test_help_explains_what_other_words_mean_and_shows_the_verb_of_that_name_too
     assert f"{word} " in run("help", "words").stdout
 
 
-def test_help_of_what_people_call_a_state_names_the_state(run):  # noqa: F811
+def test_help_of_what_people_call_a_state_names_the_state(run):
     lines = run("help", "running").stdout.splitlines()
 
-    assert lines[0] == "running: the state is called started" and lines[1].startswith("started, of a task: ")
+    assert lines[0] == "running: the state is called started" and lines[1].startswith(
+        "started, of a task: "
+    )
 
 
 @pytest.mark.parametrize("typed", ["started,complete", "Running,done"])
-def test_states_are_taken_with_commas_between_them_and_by_what_people_call_them(run, redis, typed):  # noqa: F811
+def test_states_are_taken_with_commas_between_them_and_by_what_people_call_them(run, redis, typed):
     protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, time.time())
     for n, act in enumerate((fail, start, enqueue)):
         act(redis, f"task-{n}")
 
     assert run("ls", "--state", typed, "--ids").stdout.split() == ["task-1"]
-    assert sorted(run("ls", "--state", "failed", "--state", "waiting", "--ids").stdout.split()) == ["task-0", "task-2"]
+    assert sorted(run("ls", "--state", "failed", "--state", "waiting", "--ids").stdout.split()) == [
+        "task-0",
+        "task-2",
+    ]
 
 
-def test_short_help_is_help_for_the_program_and_its_verbs(run):  # noqa: F811
+def test_short_help_is_help_for_the_program_and_its_verbs(run):
     for verb in ([], ["ls"], ["queue", "purge"]):
         assert run(*verb, "-h").stdout == run(*verb, "--help").stdout != ""
 
 
 def test_the_package_run_as_a_module_is_the_program():
-    shown = subprocess.run([sys.executable, "-m", "blueque", "--version"], capture_output=True, text=True, timeout=60)
+    shown = subprocess.run(
+        [sys.executable, "-m", "blueque", "--version"], capture_output=True, text=True, timeout=60
+    )
 
     assert shown.stdout == f"blueque {__version__}\n"
 
@@ -69,33 +76,51 @@ def test_what_is_said_besides_is_of_words_that_there_are():
     assert not (words.STATES.keys() | words.LISTENERS.keys() | words.WORDS.keys()) & _VERBS.keys()
 
 
-def test_help_explains_an_exit_code_and_all_states_of_listeners(run):  # noqa: F811
+def test_help_explains_an_exit_code_and_all_states_of_listeners(run):
     assert run("help", "75").stdout.startswith("exit code 75: works, but somebody should look")
     assert run("help", "listeners").stdout.splitlines()[0].split() == ["up", "it", "takes", "tasks"]
     assert run("help", "75", "76").returncode == 2
 
 
-@pytest.mark.parametrize(("typed", "hint"), [
-    ("retry", " It is: blueque requeue"), ("KILL", " It is: blueque cancel"), ("workers", " It is: blueque node ls"),
-    ("listener", " It is: blueque-listener"), ("enqeue", " Did you mean enqueue?"), ("xyzzy", ""),
-])
-def test_a_verb_that_there_is_not_says_what_is_meant(run, typed, hint):  # noqa: F811
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("retry", " It is: blueque requeue"),
+        ("KILL", " It is: blueque cancel"),
+        ("workers", " It is: blueque node ls"),
+        ("listener", " It is: blueque-listener"),
+        ("enqeue", " Did you mean enqueue?"),
+        ("xyzzy", ""),
+    ],
+)
+def test_a_verb_that_there_is_not_says_what_is_meant(run, typed, hint):
     result = run(typed)
 
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.splitlines()[0] == f"blueque: there is no verb {typed!r}.{hint}"
 
 
-@pytest.mark.parametrize(("typed", "hint"), [
-    ("retry", ". It is: blueque requeue"), ("stat", ". It is: blueque stats"), ("cancle", ". Did you mean cancel?"),
-    ("strated", ". Did you mean started?"), ("exit-code", ". Did you mean exit-codes?"),
-    ("queue forgt", ". Did you mean forget?"), ("xyzzy", ""), ("ls xyzzy", ""),
-])
-def test_help_of_what_there_is_not_says_what_is_meant(run, typed, hint):  # noqa: F811
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("retry", ". It is: blueque requeue"),
+        ("stat", ". It is: blueque stats"),
+        ("cancle", ". Did you mean cancel?"),
+        ("strated", ". Did you mean started?"),
+        ("exit-code", ". Did you mean exit-codes?"),
+        ("queue forgt", ". Did you mean forget?"),
+        ("xyzzy", ""),
+        ("ls xyzzy", ""),
+    ],
+)
+def test_help_of_what_there_is_not_says_what_is_meant(run, typed, hint):
     result = run("help", *typed.split())
 
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.splitlines()[0] == f"blueque: there is no verb {typed!r}, and no such word{hint}"
+    assert (
+        result.stderr.splitlines()[0]
+        == f"blueque: there is no verb {typed!r}, and no such word{hint}"
+    )
 
 
 def test_every_hint_names_a_verb_and_none_hides_one():
@@ -105,18 +130,31 @@ def test_every_hint_names_a_verb_and_none_hides_one():
         assert meant in ("blueque-listener", "blueque-scheduler") or result.exit_code == 0, meant
 
 
-def test_config_show_is_config(run):  # noqa: F811
+def test_config_show_is_config(run):
     assert run("config", "show").stdout == run("config").stdout
-    assert json.loads(run("config", "show", "--json").stdout) == json.loads(run("config", "--json").stdout)
+    assert json.loads(run("config", "show", "--json").stdout) == json.loads(
+        run("config", "--json").stdout
+    )
 
 
-@pytest.mark.parametrize(("arguments", "variables", "is_coloured"), [
-    ((), {}, False), (("--color", "always"), {}, True), (("--color", "always"), {"NO_COLOR": "1"}, True),
-    ((), {"FORCE_COLOR": "1"}, True), ((), {"FORCE_COLOR": "0"}, False), ((), {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
-    (("--color", "never"), {"FORCE_COLOR": "1"}, False), (("--color", "auto"), {"FORCE_COLOR": "1"}, True),
-    (("--color", "auto"), {}, False), (("--color", "always"), {"TERM": "dumb"}, True),
-])
-def test_colours_are_as_wanted_whichever_side_of_the_verb_says_so(redis, url, arguments, variables, is_coloured):
+@pytest.mark.parametrize(
+    ("arguments", "variables", "is_coloured"),
+    [
+        ((), {}, False),
+        (("--color", "always"), {}, True),
+        (("--color", "always"), {"NO_COLOR": "1"}, True),
+        ((), {"FORCE_COLOR": "1"}, True),
+        ((), {"FORCE_COLOR": "0"}, False),
+        ((), {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+        (("--color", "never"), {"FORCE_COLOR": "1"}, False),
+        (("--color", "auto"), {"FORCE_COLOR": "1"}, True),
+        (("--color", "auto"), {}, False),
+        (("--color", "always"), {"TERM": "dumb"}, True),
+    ],
+)
+def test_colours_are_as_wanted_whichever_side_of_the_verb_says_so(
+    redis, url, arguments, variables, is_coloured
+):
     protocol.enqueue(redis, "video", "abcd", "1", "json", time.time())
     cleared = {"NO_COLOR": None, "FORCE_COLOR": None, "TERM": "xterm"}
 
@@ -129,6 +167,8 @@ def test_on_a_terminal_never_takes_colours_off(redis, url):
     protocol.enqueue(redis, "video", "abcd", "1", "json", time.time())
 
     line = ["cancel", "abcd", "--color", "never"]
-    result = CliRunner().invoke(blueque, line, obj=Invocation(url=url), env={"NO_COLOR": None, "TERM": "xterm"}, color=True)
+    result = CliRunner().invoke(
+        blueque, line, obj=Invocation(url=url), env={"NO_COLOR": None, "TERM": "xterm"}, color=True
+    )
 
     assert "\x1b" not in result.stdout

@@ -28,14 +28,19 @@ SHELL = ["sh", "-c", 'set -m; "$@"; read line; fg > /dev/null', "sh"]
 class Seen:
     """A program on a terminal, and what it has drawn so far."""
 
-    def __init__(self, environ, *arguments, shell=()):  # noqa: F811
+    def __init__(self, environ, *arguments, shell=()):
         self.ours, theirs = pty.openpty()
         self.theirs = os.dup(theirs)
         self.resize(24, 80)
         self.before = termios.tcgetattr(theirs)
         environ = {name: value for name, value in environ.items() if name != "COLUMNS"}
         self.program = subprocess.Popen(
-            [*shell, *PROGRAM, *arguments], env=environ, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+            [*shell, *PROGRAM, *arguments],
+            env=environ,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )
         os.close(theirs)
@@ -46,6 +51,7 @@ class Seen:
 
     def shows(self, *words):
         """Wait until the newest screen has all these words, and return it."""
+
         def look():
             while select.select([self.ours], [], [], 0)[0]:
                 self.drawn += os.read(self.ours, 65536)
@@ -75,7 +81,7 @@ class Seen:
 
 
 @pytest.fixture
-def on_screen(environ):  # noqa: F811
+def on_screen(environ):
     opened = []
 
     def on_screen(*arguments, **more):
@@ -102,13 +108,15 @@ def progress(redis, text):
 
 
 def rows_of(screen, columns):
-    """Return the rows that a terminal shows, on which lines that are too long are cut, as VT100 and its kin do that."""
+    """Return the rows that a terminal shows, on which lines that are too long are cut, as VT100 and
+    its kin do that.
+    """
     rows, column = [[" "] * columns], 0
     for part in re.split(r"(\x1b\[[0-9;?]*[A-Za-z]|\r?\n|.)", screen):
         if part in ("\n", "\r\n"):
             rows, column = [*rows, [" "] * columns], 0
         elif part in ("\x1b[K", "\x1b[J"):
-            at = min(column, columns - 1)              # behind the last column the cursor stands on it
+            at = min(column, columns - 1)  # behind the last column the cursor stands on it
             rows[-1][at:] = [" "] * (columns - at)
         elif part and not part.startswith("\x1b"):
             rows[-1][min(column, columns - 1)] = part
@@ -117,11 +125,19 @@ def rows_of(screen, columns):
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-def test_the_last_column_is_whole_in_a_table_that_fills_the_terminal(on_screen, redis, running, columns):
+def test_the_last_column_is_whole_in_a_table_that_fills_the_terminal(
+    on_screen, redis, running, columns
+):
     progress(redis, "450/900 frames " + "of many words " * 9)
     seen = on_screen("top", "--every", "60")
     seen.resize(24, columns)
-    screen = until(lambda: (found := seen.shows("runs-1")) and len(rows_of(found, 200)[-1].rstrip()) == columns and found)
+    screen = until(
+        lambda: (
+            (found := seen.shows("runs-1"))
+            and len(rows_of(found, 200)[-1].rstrip()) == columns
+            and found
+        )
+    )
 
     rows = rows_of(screen, columns)
     (titles, row) = rows[-2:]
@@ -142,7 +158,7 @@ def test_it_shows_what_runs_and_leaves_the_terminal_as_it_was(on_screen, redis, 
     assert seen.drawn.count(ENTERS) == seen.drawn.count(LEAVES) == 1
 
 
-def test_nothing_is_estimated_of_a_task_whose_listener_is_silent(on_screen, redis, running, run):  # noqa: F811
+def test_nothing_is_estimated_of_a_task_whose_listener_is_silent(on_screen, redis, running, run):
     progress(redis, "450/900 frames")
     seen = on_screen("top", "--every", "0.2")
     seen.shows("~1 h")
@@ -151,7 +167,10 @@ def test_nothing_is_estimated_of_a_task_whose_listener_is_silent(on_screen, redi
 
     until(lambda: "~1 h" not in seen.shows("450/900 frames"), what="no estimate")
     assert "450/900 frames" in run("status").stdout and "~1 h" not in run("status").stdout
-    assert "450/900 frames" in run("show", "runs-1").stdout and "left" not in run("show", "runs-1").stdout
+    assert (
+        "450/900 frames" in run("show", "runs-1").stdout
+        and "left" not in run("show", "runs-1").stdout
+    )
 
 
 def test_ctrl_z_gives_the_terminal_back_and_fg_draws_anew(on_screen, redis, running):
@@ -181,18 +200,20 @@ def test_ctrl_z_where_nobody_could_have_it_go_on_draws_anew(on_screen, redis, ru
     assert seen.drawn.count(LEAVES) == 2
 
 
-def test_a_stop_that_it_is_not_told_of_leaves_it_the_terminal_that_it_needs(on_screen, redis, running):
+def test_a_stop_that_it_is_not_told_of_leaves_it_the_terminal_that_it_needs(
+    on_screen, redis, running
+):
     seen = on_screen("top", "--every", "60")
     seen.shows("runs-1")
 
     seen.program.send_signal(signal.SIGSTOP)
     os.waitpid(seen.program.pid, os.WUNTRACED)
-    termios.tcsetattr(seen.theirs, termios.TCSANOW, seen.before)   # as a shell does
+    termios.tcsetattr(seen.theirs, termios.TCSANOW, seen.before)  # as a shell does
     progress(redis, "45/50 parts")
     seen.program.send_signal(signal.SIGCONT)
 
     seen.shows("90 %", "45/50 parts")
-    assert seen.leave(b"q") == 0                       # a key alone, without Enter
+    assert seen.leave(b"q") == 0  # a key alone, without Enter
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -217,7 +238,7 @@ def test_it_follows_the_size_of_the_terminal(on_screen, redis, running):
     assert seen.leave(b"q") == 0
 
 
-def test_it_goes_on_when_redis_has_been_away(on_screen, own_server, environ):  # noqa: F811
+def test_it_goes_on_when_redis_has_been_away(on_screen, own_server, environ):
     environ["BLUEQUE_REDIS_URL"] = own_server.url
     seen = on_screen("top", "--every", "0.2")
     seen.shows("Nothing runs.")
@@ -240,10 +261,16 @@ def test_status_is_watched_on_the_whole_screen(on_screen, redis, running):
     assert seen.leave(b"q") == 0
 
 
-def test_without_a_terminal_top_names_what_to_use_and_status_is_printed_again(run, begin, redis, running):  # noqa: F811
+def test_without_a_terminal_top_names_what_to_use_and_status_is_printed_again(
+    run, begin, redis, running
+):
     result = run("top")
     watching = begin("status", "--watch", "0.2")
-    heads = [line for line in (watching.stdout.readline() for _ in range(40)) if line.startswith("blueque ")]
+    heads = [
+        line
+        for line in (watching.stdout.readline() for _ in range(40))
+        if line.startswith("blueque ")
+    ]
     watching.send_signal(signal.SIGINT)
 
     assert (result.returncode, result.stdout) == (2, "")
@@ -253,7 +280,7 @@ def test_without_a_terminal_top_names_what_to_use_and_status_is_printed_again(ru
     assert run("status", "--watch", "1", "--check").returncode == 2
 
 
-def test_without_a_redis_at_first_it_is_an_error_on_an_untouched_terminal(on_screen, environ):  # noqa: F811
+def test_without_a_redis_at_first_it_is_an_error_on_an_untouched_terminal(on_screen, environ):
     environ["BLUEQUE_REDIS_URL"] = unused_url()
     seen = on_screen("top")
 

@@ -50,16 +50,26 @@ def refused(text):
 
 # What it says
 
+
 def test_a_whole_file_says_all_this():
     config = parse(WHOLE)
     assert (config.redis_url, config.max_bytes) == ("redis://db1/0", 2 * 2**20)
     assert dict(config.listener) == {
-        "slots": 4, "select": "lottery", "beat": 5.0, "lost_after": 300.0, "resources": {"gpu": 2, "memory": 64 * 2**30},
-        "warm": False, "preload": ["numpy"], "limits": {"time_limit": 7200},
+        "slots": 4,
+        "select": "lottery",
+        "beat": 5.0,
+        "lost_after": 300.0,
+        "resources": {"gpu": 2, "memory": 64 * 2**30},
+        "warm": False,
+        "preload": ["numpy"],
+        "limits": {"time_limit": 7200},
     }
     assert config.queue("render.4k") == QueueConfig(
-        100.0, Retry(max=3, backoff=60, on=["OSError"]), {"time_limit": 7 * 86400, "memory_limit": 8 * 2**30},
-        {"complete": Keep(7 * 86400.0), "failed": Keep(90 * 86400.0)}, {"gpu": 1},
+        100.0,
+        Retry(max=3, backoff=60, on=["OSError"]),
+        {"time_limit": 7 * 86400, "memory_limit": 8 * 2**30},
+        {"complete": Keep(7 * 86400.0), "failed": Keep(90 * 86400.0)},
+        {"gpu": 1},
     )
     assert config.queue("ingest") == QueueConfig(retry=Retry(max=2))
     assert config.queue("once") == QueueConfig(retry=False, retention={"cancelled": Keep(60.0)})
@@ -77,15 +87,26 @@ def test_what_is_said_of_a_status_goes_before_what_is_said_of_all_queues_and_tha
         [queues.b]
         retention.failed = "2h"
     """)
-    assert config.retention_of("a") == {"complete": Keep(None, 10, spared=86400.0), "cancelled": Keep(), "failed": Keep()}
+    assert config.retention_of("a") == {
+        "complete": Keep(None, 10, spared=86400.0),
+        "cancelled": Keep(),
+        "failed": Keep(),
+    }
     assert config.retention_of("b") == {
-        "complete": Keep(86400, 1000, spared=86400.0), "cancelled": RETENTION["cancelled"], "failed": Keep(7200),
+        "complete": Keep(86400, 1000, spared=86400.0),
+        "cancelled": RETENTION["cancelled"],
+        "failed": Keep(7200),
     }
     assert config.retention_of("c")["failed"] == Keep()
-    assert Config().retention_of("a") == RETENTION == {
-        "complete": Keep(7 * 86400, 50_000, spared=86400.0), "cancelled": Keep(7 * 86400, 50_000, spared=86400.0),
-        "failed": Keep(90 * 86400),
-    }
+    assert (
+        Config().retention_of("a")
+        == RETENTION
+        == {
+            "complete": Keep(7 * 86400, 50_000, spared=86400.0),
+            "cancelled": Keep(7 * 86400, 50_000, spared=86400.0),
+            "failed": Keep(90 * 86400),
+        }
+    )
 
 
 def test_an_empty_file_says_nothing():
@@ -93,15 +114,22 @@ def test_an_empty_file_says_nothing():
 
 
 def test_a_limit_that_is_false_is_none():
-    config = parse("[listener]\ntime_limit = '1d'\n[queues.A]\ntime_limit = false\nmemory_limit = false\ngrace = 0")
+    config = parse(
+        "[listener]\ntime_limit = '1d'\n[queues.A]\ntime_limit = false\nmemory_limit = false\ngrace = 0"
+    )
     assert config.queue("A").limits == {"time_limit": None, "memory_limit": None, "grace": 0}
 
 
 # Where it is
 
+
 def test_the_file_is_looked_for_in_four_places_in_this_order(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    own, here, named = tmp_path / "own" / "blueque" / "blueque.toml", tmp_path / "blueque.toml", tmp_path / "named.toml"
+    own, here, named = (
+        tmp_path / "own" / "blueque" / "blueque.toml",
+        tmp_path / "blueque.toml",
+        tmp_path / "named.toml",
+    )
     environ = {"XDG_CONFIG_HOME": str(tmp_path / "own"), "BLUEQUE_CONFIG": ""}
     assert find(environ) in (None, "/etc/blueque/blueque.toml")
     own.parent.mkdir(parents=True)
@@ -111,10 +139,16 @@ def test_the_file_is_looked_for_in_four_places_in_this_order(tmp_path, monkeypat
     assert find(environ) == "blueque.toml"
     named.write_text("max_bytes = 3")
     assert find(environ | {"BLUEQUE_CONFIG": str(named)}) == str(named)
-    assert [load(environ=environ).max_bytes, load(named, environ).max_bytes, load(own, environ).max_bytes] == [2, 3, 1]
+    assert [
+        load(environ=environ).max_bytes,
+        load(named, environ).max_bytes,
+        load(own, environ).max_bytes,
+    ] == [2, 3, 1]
 
 
-def test_without_a_directory_of_ones_own_for_configuration_it_is_in_the_home_directory(tmp_path, monkeypatch):
+def test_without_a_directory_of_ones_own_for_configuration_it_is_in_the_home_directory(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     path = tmp_path / ".config" / "blueque" / "blueque.toml"
@@ -124,7 +158,10 @@ def test_without_a_directory_of_ones_own_for_configuration_it_is_in_the_home_dir
 
 
 def test_a_file_that_is_named_has_to_be_there(tmp_path):
-    for given in ({"path": tmp_path / "none"}, {"environ": {"BLUEQUE_CONFIG": str(tmp_path / "none")}}):
+    for given in (
+        {"path": tmp_path / "none"},
+        {"environ": {"BLUEQUE_CONFIG": str(tmp_path / "none")}},
+    ):
         with pytest.raises(ConfigRefused, match=r"/none: cannot be read: No such file"):
             load(**given)
 
@@ -144,74 +181,154 @@ def test_an_empty_device_switches_the_file_off(tmp_path, monkeypatch):
 
 # Mistakes
 
-@pytest.mark.parametrize(("text", "sentence"), [
-    ("a = 1",
-     "line 1: a: there is no such key; there are redis_url, max_bytes, listener, queues, retention, statistics, show, "
-     "scheduler"),
-    ("\n\n[listner]", "line 3: listner: there is no such key; did you mean listener?"),
-    ("[listener]\nslots = 2\nlost-after = 1", "line 3: listener.lost-after: there is no such key; did you mean lost_after?"),
-    ("[listener]\n\nslots = 0", "line 3: listener.slots: it is 0; it must be from 1 to 1000"),
-    ("[listener]\nslots = '4'", "line 2: listener.slots: it is a whole number, not str"),
-    ("listener = 4", "line 1: listener: it is a table, not a number"),
-    ("[listener]\nselect = 'random'", "line 2: listener.select: 'random' is not one of ordered, round-robin, lottery"),
-    ("[listener]\nspool = ''", "line 2: listener.spool: it is text, not empty"),
-    ("[listener]\nspool = 1979-05-27", "line 2: listener.spool: it is text, not a date or time"),
-    ("[listener]\nbeat = '5 parsecs'",
-     "line 2: listener.beat: '5 parsecs' is not a duration: write 90, 30s, 2h or 1d12h"),
-    ("[listener]\nbeat = true", "line 2: listener.beat: it is a number, not bool"),
-    ("[listener]\nbeat = inf", "line 2: listener.beat: it is inf; it must be from 0.001 to 3155760000"),
-    ("[listener]\nwarm = 1", "line 2: listener.warm: it is true or false, not a number"),
-    ("[listener]\npreload = 'numpy'", "line 2: listener.preload: it is an array of texts, not text"),
-    ("[listener]\non_term = 'die'", "line 2: listener.on_term: 'die' is not one of leave, drain, stop"),
-    ("[listener.resources]\ngpu = 1\nGPU = 2",
-     "line 3: listener.resources.GPU: a resource has a name of small letters, digits, '.' and '-', not 'GPU'"),
-    ("[queues.a]\ngrace = false", "line 2: queues.a.grace: it is a number, not bool"),
-    ("[queues.a]\ngrace = 'x'", "line 2: queues.a.grace: 'x' is not a duration: write 90, 30s, 2h or 1d12h"),
-    ("[listener]\nbeat = 10\n\nlease = '29s'",
-     "line 4: listener.lease: it is 29 s: at least three beats of 10 s are needed, 30 s"),
-    ("[listener]\nlost_after = 3\nbeat = 2",
-     "line 2: listener.lost_after: it is 3 s: at least three beats of 2 s are needed, 6 s"),
-    ("\nredis_url = 'http://x'",
-     "line 2: redis_url: 'http://x' is not a Redis address: redis://host:port/db, rediss:// or unix://"),
-    ("[listener]\nspawn = true\npreload = ['json']",
-     "line 3: listener.preload: it is for forks: a fresh interpreter (spawn = true) imports everything itself"),
-    ("max_bytes = '1 zebibyte'", "line 1: max_bytes: '1 zebibyte' is not a size: write 65536, 64KiB or 10MB"),
-    ("[queues.a]\nweight = -1", "line 2: queues.a.weight: a weight is above 0 and at most 1000000000, not -1"),
-    ("[queues.a]\nwieght = 1", "line 2: queues.a.wieght: there is no such key; did you mean weight?"),
-    ("[queues.a.b]\nweight = 1",
-     'line 1: queues.a.b: there is no such key; a name with a dot is written in quotes: [queues."a.b"]'),
-    ("[queues]\na = 1", "line 2: queues.a: it is a table, not a number"),
-    ('[queues."render.4k"]\ntime_limit = 0',
-     'line 2: queues."render.4k".time_limit: it is 0; it must be from 0.001 to 3155760000'),
-    ('[queues.""]', 'line 1: queues."": a queue name cannot be empty'),
-    ("[queues.a]\nretention = { complete = '7d', done = 1 }",
-     "line 2: queues.a.retention.done: there is no such key; there are complete, failed, cancelled"),
-    ("[queues.a]\nretention = '7d'", "line 2: queues.a.retention: it is a table, not text"),
-    ("[queues.a.retention]\ncomplete = '7d'\nfailed = 0",
-     "line 3: queues.a.retention.failed: it is 0; it must be from 0.001 to 3155760000"),
-    ("[retention]\ncomplete = { age = '7d', newest = 0 }",
-     "line 2: retention.complete.newest: it is 0; it must be from 1 to 1000000000000"),
-    ("[retention]\ncomplete = { ago = '7d' }", "line 2: retention.complete.ago: there is no ago here, only age and newest"),
-    ("[listener]\nspool_limit = '120%'", "line 2: listener.spool_limit: '120%' is no share of a disk: write 20%"),
-    ("[listener]\nlog_limit = '1KiB'",
-     "line 2: listener.log_limit: '1KiB' is too little: at least 1MiB of what a task prints stays"),
-    ("[retention]\nfailed = true", "line 2: retention.failed: it is a number, not bool"),
-    ("[queues.a]\nretry = true",
-     "line 2: queues.a.retry: it is a number, a table of a retry policy, or false, not true"),
-    ("[queues.a]\nretry = -1", "line 2: queues.a.retry: max is -1; it must be from 0 to 1000000"),
-    ("[queues.a]\nretry.max = 3\nretry.factor = 0", "line 3: queues.a.retry.factor: factor is 0; it must be from 1 to 1000"),
-    ("[queues.a.retry]\nmax = 3\n\nbackof = 1",
-     "line 4: queues.a.retry.backof: a retry policy has no backof; it has max, backoff, factor, jitter, on, exit_codes, "
-     "interruptions"),
-    ("[queues.a]\nretry = { max = 1,\n backoff = 'x' }", None),
-    ("[queues.a]\nretry = [\n 1 ]",
-     "line 2: queues.a.retry: it is a number, a table of a retry policy, or false, not an array"),
-    ("queues.a = { weight = 1, retry = { max = 1, on = [1] } }",
-     "line 1: queues.a.retry.on: on: 1 is no exception class and no name of one"),
-    ("a = 1\nb = = 2", "line 2: Invalid value"),
-    ("a = 1\na = 2", "line 2: Cannot overwrite a value"),
-    ("a = [1,\n2", "line 2: Unclosed array"),
-])
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "a = 1",
+            "line 1: a: there is no such key; there are redis_url, max_bytes, listener, queues, retention, statistics, show, "
+            "scheduler",
+        ),
+        ("\n\n[listner]", "line 3: listner: there is no such key; did you mean listener?"),
+        (
+            "[listener]\nslots = 2\nlost-after = 1",
+            "line 3: listener.lost-after: there is no such key; did you mean lost_after?",
+        ),
+        ("[listener]\n\nslots = 0", "line 3: listener.slots: it is 0; it must be from 1 to 1000"),
+        ("[listener]\nslots = '4'", "line 2: listener.slots: it is a whole number, not str"),
+        ("listener = 4", "line 1: listener: it is a table, not a number"),
+        (
+            "[listener]\nselect = 'random'",
+            "line 2: listener.select: 'random' is not one of ordered, round-robin, lottery",
+        ),
+        ("[listener]\nspool = ''", "line 2: listener.spool: it is text, not empty"),
+        (
+            "[listener]\nspool = 1979-05-27",
+            "line 2: listener.spool: it is text, not a date or time",
+        ),
+        (
+            "[listener]\nbeat = '5 parsecs'",
+            "line 2: listener.beat: '5 parsecs' is not a duration: write 90, 30s, 2h or 1d12h",
+        ),
+        ("[listener]\nbeat = true", "line 2: listener.beat: it is a number, not bool"),
+        (
+            "[listener]\nbeat = inf",
+            "line 2: listener.beat: it is inf; it must be from 0.001 to 3155760000",
+        ),
+        ("[listener]\nwarm = 1", "line 2: listener.warm: it is true or false, not a number"),
+        (
+            "[listener]\npreload = 'numpy'",
+            "line 2: listener.preload: it is an array of texts, not text",
+        ),
+        (
+            "[listener]\non_term = 'die'",
+            "line 2: listener.on_term: 'die' is not one of leave, drain, stop",
+        ),
+        (
+            "[listener.resources]\ngpu = 1\nGPU = 2",
+            "line 3: listener.resources.GPU: a resource has a name of small letters, digits, '.' and '-', not 'GPU'",
+        ),
+        ("[queues.a]\ngrace = false", "line 2: queues.a.grace: it is a number, not bool"),
+        (
+            "[queues.a]\ngrace = 'x'",
+            "line 2: queues.a.grace: 'x' is not a duration: write 90, 30s, 2h or 1d12h",
+        ),
+        (
+            "[listener]\nbeat = 10\n\nlease = '29s'",
+            "line 4: listener.lease: it is 29 s: at least three beats of 10 s are needed, 30 s",
+        ),
+        (
+            "[listener]\nlost_after = 3\nbeat = 2",
+            "line 2: listener.lost_after: it is 3 s: at least three beats of 2 s are needed, 6 s",
+        ),
+        (
+            "\nredis_url = 'http://x'",
+            "line 2: redis_url: 'http://x' is not a Redis address: redis://host:port/db, rediss:// or unix://",
+        ),
+        (
+            "[listener]\nspawn = true\npreload = ['json']",
+            "line 3: listener.preload: it is for forks: a fresh interpreter (spawn = true) imports everything itself",
+        ),
+        (
+            "max_bytes = '1 zebibyte'",
+            "line 1: max_bytes: '1 zebibyte' is not a size: write 65536, 64KiB or 10MB",
+        ),
+        (
+            "[queues.a]\nweight = -1",
+            "line 2: queues.a.weight: a weight is above 0 and at most 1000000000, not -1",
+        ),
+        (
+            "[queues.a]\nwieght = 1",
+            "line 2: queues.a.wieght: there is no such key; did you mean weight?",
+        ),
+        (
+            "[queues.a.b]\nweight = 1",
+            'line 1: queues.a.b: there is no such key; a name with a dot is written in quotes: [queues."a.b"]',
+        ),
+        ("[queues]\na = 1", "line 2: queues.a: it is a table, not a number"),
+        (
+            '[queues."render.4k"]\ntime_limit = 0',
+            'line 2: queues."render.4k".time_limit: it is 0; it must be from 0.001 to 3155760000',
+        ),
+        ('[queues.""]', 'line 1: queues."": a queue name cannot be empty'),
+        (
+            "[queues.a]\nretention = { complete = '7d', done = 1 }",
+            "line 2: queues.a.retention.done: there is no such key; there are complete, failed, cancelled",
+        ),
+        ("[queues.a]\nretention = '7d'", "line 2: queues.a.retention: it is a table, not text"),
+        (
+            "[queues.a.retention]\ncomplete = '7d'\nfailed = 0",
+            "line 3: queues.a.retention.failed: it is 0; it must be from 0.001 to 3155760000",
+        ),
+        (
+            "[retention]\ncomplete = { age = '7d', newest = 0 }",
+            "line 2: retention.complete.newest: it is 0; it must be from 1 to 1000000000000",
+        ),
+        (
+            "[retention]\ncomplete = { ago = '7d' }",
+            "line 2: retention.complete.ago: there is no ago here, only age and newest",
+        ),
+        (
+            "[listener]\nspool_limit = '120%'",
+            "line 2: listener.spool_limit: '120%' is no share of a disk: write 20%",
+        ),
+        (
+            "[listener]\nlog_limit = '1KiB'",
+            "line 2: listener.log_limit: '1KiB' is too little: at least 1MiB of what a task prints stays",
+        ),
+        ("[retention]\nfailed = true", "line 2: retention.failed: it is a number, not bool"),
+        (
+            "[queues.a]\nretry = true",
+            "line 2: queues.a.retry: it is a number, a table of a retry policy, or false, not true",
+        ),
+        (
+            "[queues.a]\nretry = -1",
+            "line 2: queues.a.retry: max is -1; it must be from 0 to 1000000",
+        ),
+        (
+            "[queues.a]\nretry.max = 3\nretry.factor = 0",
+            "line 3: queues.a.retry.factor: factor is 0; it must be from 1 to 1000",
+        ),
+        (
+            "[queues.a.retry]\nmax = 3\n\nbackof = 1",
+            "line 4: queues.a.retry.backof: a retry policy has no backof; it has max, backoff, factor, jitter, on, exit_codes, "
+            "interruptions",
+        ),
+        ("[queues.a]\nretry = { max = 1,\n backoff = 'x' }", None),
+        (
+            "[queues.a]\nretry = [\n 1 ]",
+            "line 2: queues.a.retry: it is a number, a table of a retry policy, or false, not an array",
+        ),
+        (
+            "queues.a = { weight = 1, retry = { max = 1, on = [1] } }",
+            "line 1: queues.a.retry.on: on: 1 is no exception class and no name of one",
+        ),
+        ("a = 1\nb = = 2", "line 2: Invalid value"),
+        ("a = 1\na = 2", "line 2: Cannot overwrite a value"),
+        ("a = [1,\n2", "line 2: Unclosed array"),
+    ],
+)
 def test_a_mistake_is_one_sentence_with_its_line(text, sentence):
     said = refused(text)
     if sentence is not None:
@@ -219,7 +336,9 @@ def test_a_mistake_is_one_sentence_with_its_line(text, sentence):
     assert said.startswith("blueque.toml, line ") and "\n" not in said
 
 
-@pytest.mark.parametrize("text", ["a = {", "a = { b = 1,", "a = { b = 1", "a = { b = { c = 1 },  ", "x = 1\na = {\r"])
+@pytest.mark.parametrize(
+    "text", ["a = {", "a = { b = 1,", "a = { b = 1", "a = { b = { c = 1 },  ", "x = 1\na = {\r"]
+)
 def test_an_inline_table_of_several_lines_is_told_to_be_one_line(text):
     said = refused(f"{text}\n d = 1 }}\n")
     assert said.startswith(f"blueque.toml, line {len(text.splitlines())}: ")
@@ -228,7 +347,9 @@ def test_an_inline_table_of_several_lines_is_told_to_be_one_line(text):
 
 
 def test_nothing_is_wrong_with_one_preload_beside_a_listener_that_does_not_spawn():
-    assert parse("[listener]\nspawn = false\npreload = ['json']\nbeat = 0.2\nlease = 0.6").listener["preload"] == ["json"]
+    assert parse("[listener]\nspawn = false\npreload = ['json']\nbeat = 0.2\nlease = 0.6").listener[
+        "preload"
+    ] == ["json"]
 
 
 def test_a_byte_order_mark_is_passed_over(tmp_path):

@@ -35,11 +35,32 @@ last="# no comment"'''
 
 def test_every_key_and_table_is_in_its_line():
     assert {".".join(path): line for path, line in lines_of_keys(TEXT).items()} == {
-        "plain": 2, "quoted.name": 3, "quoted.name.dotted": 3, "inline": 6, "inline.one": 6, "inline.two": 6,
-        "inline.two.three": 6, "inline.four": 6, "inline.four.five": 6, "several": 7, "several.eight": 9, "several.nine": 9,
-        "several.nine.ten": 9, "date": 13, "number": 14, "table": 16, "table.with.dots": 16, "table.with.dots.key": 17,
-        "table.with.dots.dotted": 18, "table.with.dots.dotted.key": 18, "array": 19, "array.of_tables": 19,
-        "array.of_tables.key": 20, "spaced": 22, "spaced.out": 22, "spaced.out.last": 23,
+        "plain": 2,
+        "quoted.name": 3,
+        "quoted.name.dotted": 3,
+        "inline": 6,
+        "inline.one": 6,
+        "inline.two": 6,
+        "inline.two.three": 6,
+        "inline.four": 6,
+        "inline.four.five": 6,
+        "several": 7,
+        "several.eight": 9,
+        "several.nine": 9,
+        "several.nine.ten": 9,
+        "date": 13,
+        "number": 14,
+        "table": 16,
+        "table.with.dots": 16,
+        "table.with.dots.key": 17,
+        "table.with.dots.dotted": 18,
+        "table.with.dots.dotted.key": 18,
+        "array": 19,
+        "array.of_tables": 19,
+        "array.of_tables.key": 20,
+        "spaced": 22,
+        "spaced.out": 22,
+        "spaced.out.last": 23,
     }
 
 
@@ -56,13 +77,22 @@ def test_what_is_scanned_is_what_the_standard_library_reads():
     assert set(paths(tomllib.loads(TEXT))) == set(lines_of_keys(TEXT))
 
 
-@pytest.mark.parametrize(("text", "lines"), [
-    ("", {}), ("\n\n", {}), ("# only a comment", {}), ("a=1", {("a",): 1}), ("\r\na = 1\r\nb = 2", {("a",): 2, ("b",): 3}),
-    ('"" = 1', {("",): 1}), ('"\\u00e9" = 1', {("é",): 1}),
-    ('a = """\n\n"""\nb = \'\'\'x\'\'\'\'\n', {("a",): 1, ("b",): 4}),
-    ('a = ""\nb = 1', {("a",): 1, ("b",): 2}), ('1.2 = 3', {("1",): 1, ("1", "2"): 1}),
-    ('a = { }\nb = []\nc = [ { } , ]', {("a",): 1, ("b",): 2, ("c",): 3}),
-])
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("", {}),
+        ("\n\n", {}),
+        ("# only a comment", {}),
+        ("a=1", {("a",): 1}),
+        ("\r\na = 1\r\nb = 2", {("a",): 2, ("b",): 3}),
+        ('"" = 1', {("",): 1}),
+        ('"\\u00e9" = 1', {("é",): 1}),
+        ("a = \"\"\"\n\n\"\"\"\nb = '''x''''\n", {("a",): 1, ("b",): 4}),
+        ('a = ""\nb = 1', {("a",): 1, ("b",): 2}),
+        ("1.2 = 3", {("1",): 1, ("1", "2"): 1}),
+        ("a = { }\nb = []\nc = [ { } , ]", {("a",): 1, ("b",): 2, ("c",): 3}),
+    ],
+)
 def test_texts_of_every_kind_are_scanned(text, lines):
     tomllib.loads(text)
     assert lines_of_keys(text) == lines

@@ -22,7 +22,9 @@ from blueque.system.process import fork, wait_for
 
 KINDS = [
     pytest.param(lambda server, **more: Client(server.url, **more), id="socket"),
-    pytest.param(lambda server, **more: Client(redis=redis_py.Redis(port=server.port), **more), id="redis-py"),
+    pytest.param(
+        lambda server, **more: Client(redis=redis_py.Redis(port=server.port), **more), id="redis-py"
+    ),
 ]
 
 
@@ -32,7 +34,9 @@ def closed_server(tmp_path_factory):
     path = tmp_path_factory.mktemp("s") / "a b.sock"
     with running_server("--unixsocket", str(path)) as server:
         with redis_py.Redis(port=server.port) as admin:
-            admin.acl_setuser("us@er", enabled=True, passwords=["++p@s s/%"], keys="*", categories=["+@all"])
+            admin.acl_setuser(
+                "us@er", enabled=True, passwords=["++p@s s/%"], keys="*", categories=["+@all"]
+            )
             admin.config_set("requirepass", "p@s s/%")
         server.socket_path = str(path).replace(" ", "%20")
         yield server
@@ -45,21 +49,27 @@ def kind(request):
 
 @contextmanager
 def always_answering(reply):
-    """A server that gives the same reply to everything but a greeting, to one client after the other."""
+    """A server that gives the same reply to everything but a greeting, to one client after the
+    other.
+    """
     with socket.create_server(("127.0.0.1", 0)) as listening:
+
         def serve():
-            with contextlib.suppress(OSError):         # closed
+            with contextlib.suppress(OSError):  # closed
                 while True:
                     client, _ = listening.accept()
                     with client:
                         while data := client.recv(65536):
                             commands = data.count(b"\r\n*") + 1
-                            client.sendall(((b"+OK" if b"SETINFO" in data else reply.encode()) + b"\r\n") * commands)
+                            client.sendall(
+                                ((b"+OK" if b"SETINFO" in data else reply.encode()) + b"\r\n")
+                                * commands
+                            )
 
         threading.Thread(target=serve, daemon=True).start()
         port = listening.getsockname()[1]
         yield SimpleNamespace(port=port, url=f"redis://127.0.0.1:{port}")
-        listening.shutdown(socket.SHUT_RDWR)           # a close alone does not wake up who accepts
+        listening.shutdown(socket.SHUT_RDWR)  # a close alone does not wake up who accepts
 
 
 def ask(client, *command):
@@ -72,33 +82,51 @@ def count(cli, command):
     return cli.info("commandstats").get(f"cmdstat_{command}", {"calls": 0})["calls"]
 
 
-@pytest.mark.parametrize(("url", "greeting"), [
-    ("redis://h", []),
-    ("redis://h:1/0", []),
-    ("redis://h/2", [("SELECT", 2)]),
-    ("redis://h?db=3", [("SELECT", 3)]),
-    ("redis://:pass@h", [("AUTH", "pass")]),
-    ("redis://user:pass@h/2", [("AUTH", "user", "pass"), ("SELECT", 2)]),
-    ("redis://us%40er:p%40s%20s%2F%25@h", [("AUTH", "us@er", "p@s s/%")]),
-    ("unix://user:pass@/tmp/r.sock?db=4", [("AUTH", "user", "pass"), ("SELECT", 4)]),
-])
+@pytest.mark.parametrize(
+    ("url", "greeting"),
+    [
+        ("redis://h", []),
+        ("redis://h:1/0", []),
+        ("redis://h/2", [("SELECT", 2)]),
+        ("redis://h?db=3", [("SELECT", 3)]),
+        ("redis://:pass@h", [("AUTH", "pass")]),
+        ("redis://user:pass@h/2", [("AUTH", "user", "pass"), ("SELECT", 2)]),
+        ("redis://us%40er:p%40s%20s%2F%25@h", [("AUTH", "us@er", "p@s s/%")]),
+        ("unix://user:pass@/tmp/r.sock?db=4", [("AUTH", "user", "pass"), ("SELECT", 4)]),
+    ],
+)
 def test_an_address_says_who_we_are_and_which_database_we_want(url, greeting):
     assert Address(url).greeting() == greeting
 
 
-@pytest.mark.parametrize("url", [
-    "", "localhost:6379", "http://h", "redis://h:port", "redis://h:99999", "redis://h/x", "redis://h/1/2", "unix:///r?db=x",
-    "redis://[::1",
-])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "localhost:6379",
+        "http://h",
+        "redis://h:port",
+        "redis://h:99999",
+        "redis://h/x",
+        "redis://h/1/2",
+        "unix:///r?db=x",
+        "redis://[::1",
+    ],
+)
 def test_a_bad_address_is_refused_when_the_client_is_made(url):
     with pytest.raises(InvalidInput, match="is not a Redis address"):
         Client(url)
 
 
-@pytest.mark.parametrize("url", [
-    "http://user:secret@h", "redis://user:secret@h:port", "redis://:secret@h/x",
-    "redis://:secret/1@h",
-])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://user:secret@h",
+        "redis://user:secret@h:port",
+        "redis://:secret@h/x",
+        "redis://:secret/1@h",
+    ],
+)
 def test_a_refusal_does_not_show_the_password(url):
     with pytest.raises(InvalidInput) as refusal:
         Client(url)
@@ -117,28 +145,41 @@ def test_a_server_that_is_not_there_is_away_and_its_password_is_not_shown():
     assert not isinstance(away.value, OutcomeUnknown)
 
 
-@pytest.mark.parametrize(("url", "shown"), [
-    ("redis://h/0", "redis://h/0"),
-    ("redis://me:secret@h/0", "redis://me:***@h/0"),
-    ("redis://:secret@h/0", "redis://:***@h/0"),
-    ("redis://me:se@cret@h/0", "redis://me:***@h/0"),
-    ("unix://me:secret@/r.sock", "unix://me:***@/r.sock"),
-])
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://h/0", "redis://h/0"),
+        ("redis://me:secret@h/0", "redis://me:***@h/0"),
+        ("redis://:secret@h/0", "redis://:***@h/0"),
+        ("redis://me:se@cret@h/0", "redis://me:***@h/0"),
+        ("unix://me:secret@/r.sock", "unix://me:***@/r.sock"),
+    ],
+)
 def test_a_password_is_hidden_wherever_an_address_is_shown(url, shown):
     assert hide_password(url) == shown
 
 
-@pytest.mark.parametrize("credentials", ["us%40er:+p%40s%20s%2F%25", ":p%40s%20s%2F%25", "default:p%40s%20s%2F%25"])
+@pytest.mark.parametrize(
+    "credentials", ["us%40er:+p%40s%20s%2F%25", ":p%40s%20s%2F%25", "default:p%40s%20s%2F%25"]
+)
 @pytest.mark.parametrize("place", ["tcp", "unix"])
-def test_the_right_password_opens_the_server_and_the_database_is_selected(closed_server, credentials, place):
-    where = f"127.0.0.1:{closed_server.port}/3" if place == "tcp" else f"{closed_server.socket_path}?db=3"
+def test_the_right_password_opens_the_server_and_the_database_is_selected(
+    closed_server, credentials, place
+):
+    where = (
+        f"127.0.0.1:{closed_server.port}/3"
+        if place == "tcp"
+        else f"{closed_server.socket_path}?db=3"
+    )
     client = Client(f"{'redis' if place == 'tcp' else 'unix'}://{credentials}@{where}", patience=0)
 
     with closing(client):
         assert " db=3 " in ask(client, "CLIENT", "INFO")
 
 
-@pytest.mark.parametrize(("user", "code"), [("", "NOAUTH"), (":wrong@", "WRONGPASS"), ("no:wrong@", "WRONGPASS")])
+@pytest.mark.parametrize(
+    ("user", "code"), [("", "NOAUTH"), (":wrong@", "WRONGPASS"), ("no:wrong@", "WRONGPASS")]
+)
 def test_a_wrong_password_is_refused_at_once(closed_server, user, code):
     client = Client(f"redis://{user}127.0.0.1:{closed_server.port}/0", patience=60)
 
@@ -148,7 +189,9 @@ def test_a_wrong_password_is_refused_at_once(closed_server, user, code):
     assert refusal.value.code == code
 
 
-@pytest.mark.parametrize(("options", "code"), [({}, "NOAUTH"), ({"password": "no"}, "WRONGPASS")], ids=repr)
+@pytest.mark.parametrize(
+    ("options", "code"), [({}, "NOAUTH"), ({"password": "no"}, "WRONGPASS")], ids=repr
+)
 def test_a_wrong_password_of_a_ready_client_is_refused_at_once(closed_server, options, code):
     client = Client(redis=redis_py.Redis(port=closed_server.port, **options), patience=0)
 
@@ -171,7 +214,10 @@ def test_a_server_that_answers_not_now_is_as_good_as_away(kind, code):
 
 @pytest.mark.parametrize("code", ["READONLY", "NOPERM", "OOM", "MISCONF", "WRONGTYPE", "NOAUTH"])
 def test_a_refusal_carries_the_code_of_redis(kind, code):
-    with always_answering(f"-{code} for a reason") as server, pytest.raises(RedisRefused) as refusal:
+    with (
+        always_answering(f"-{code} for a reason") as server,
+        pytest.raises(RedisRefused) as refusal,
+    ):
         kind(server, patience=60).get_task("t1")
 
     assert refusal.value.code == code
@@ -249,7 +295,9 @@ def test_a_fork_has_its_own_connection_and_that_of_its_parent_goes_on(server, ki
 def test_each_thread_has_its_own_connection(server, kind):
     client = kind(server, patience=0)
     seen = [ask(client, "CLIENT", "ID")]
-    threads = [threading.Thread(target=lambda: seen.append(ask(client, "CLIENT", "ID"))) for _ in range(3)]
+    threads = [
+        threading.Thread(target=lambda: seen.append(ask(client, "CLIENT", "ID"))) for _ in range(3)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -260,7 +308,9 @@ def test_each_thread_has_its_own_connection(server, kind):
 
 
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit, MemoryError])
-def test_an_interruption_between_a_command_and_its_reply_closes_the_connection(server, kind, monkeypatch, interruption):
+def test_an_interruption_between_a_command_and_its_reply_closes_the_connection(
+    server, kind, monkeypatch, interruption
+):
     client = kind(server, patience=0)
     connection = client._redis.connection()
 
@@ -335,7 +385,9 @@ def test_a_ready_client_serves_whatever_it_speaks(server, cli, protocol, decode)
     processor.complete({"b": 2.5})
     assert client.get_task(task_id).result == {"b": 2.5}
     queue.delete_task(client.get_task(task_id))
-    assert listener.idle(0.01, lambda connection: connection.wait(5)) is True, "the marker of the enqueue"
+    assert listener.idle(0.01, lambda connection: connection.wait(5)) is True, (
+        "the marker of the enqueue"
+    )
     assert listener.leave() is True
 
     assert ready.exists(f"blueque_task_{task_id}") == 0
@@ -344,7 +396,9 @@ def test_a_ready_client_serves_whatever_it_speaks(server, cli, protocol, decode)
 
 def test_the_retries_of_a_ready_client_are_not_used(server, cli):
     proxy = FaultProxy(server.url)
-    ready = redis_py.Redis.from_url(proxy.url, retry=Retry(NoBackoff(), 5), retry_on_error=[Exception])
+    ready = redis_py.Redis.from_url(
+        proxy.url, retry=Retry(NoBackoff(), 5), retry_on_error=[Exception]
+    )
     client = Client(redis=ready, patience=0)
     client.get_task("t1")
     cli.config_resetstat()
@@ -361,7 +415,9 @@ def test_the_retries_of_a_ready_client_are_not_used_for_connecting_either(server
         def call_with_retry(self, *args, **options):
             raise AssertionError("a retry that nobody sees")
 
-    client = Client(redis=redis_py.Redis(port=server.port, retry=Unwanted(NoBackoff(), 5)), patience=0)
+    client = Client(
+        redis=redis_py.Redis(port=server.port, retry=Unwanted(NoBackoff(), 5)), patience=0
+    )
 
     assert client.get_task("t1").status is None
 

@@ -27,7 +27,9 @@ COMMAND = [sys.executable, "-P", "-m", "blueque.demo"]
 
 @pytest.fixture
 def environ(tmp_path) -> dict[str, str]:
-    """Its temporary directory is one of our own: it tells what the demo leaves, and which processes are the demo's."""
+    """Its temporary directory is one of our own: it tells what the demo leaves, and which processes
+    are the demo's.
+    """
     (tmp_path / "tmp").mkdir()
     return {**os.environ, "TMPDIR": str(tmp_path / "tmp"), "TERM": "xterm"}
 
@@ -39,14 +41,18 @@ def test_in_a_pipe_it_measures_the_standard_library_and_says_what_redis_holds(en
     assert "\r" not in done.stdout
     total = len(find_packages(Path(sysconfig.get_paths()["stdlib"]))) + 1
     assert f"{total} tasks: {total - 1} complete, 1 failed" in done.stdout
-    assert re.search(rf"^  {MISSING}: FileNotFoundError: .*\n? .*{MISSING}\.py", done.stdout, re.MULTILINE)
+    assert re.search(
+        rf"^  {MISSING}: FileNotFoundError: .*\n? .*{MISSING}\.py", done.stdout, re.MULTILINE
+    )
     lines = done.stdout.splitlines()
     assert [line for line in lines if len(line) > 79] == []
     header = next(number for number, line in enumerate(lines) if line.startswith("package "))
     ranking = lines[header + 1 : header + 1 + TOP]
     counts = [int(line.split()[2].replace(",", "")) for line in ranking]
     assert counts == sorted(counts, reverse=True)
-    answers = {lines[number].split(maxsplit=4)[4]: lines[number + 1].strip() for number in _asked(lines)}
+    answers = {
+        lines[number].split(maxsplit=4)[4]: lines[number + 1].strip() for number in _asked(lines)
+    }
     assert answers["LLEN blueque_complete_tasks_stdlib"] == str(total - 1)
     assert answers["LLEN blueque_failed_tasks_stdlib"] == "1"
     assert _left_by(environ) == ([], [])
@@ -66,11 +72,16 @@ def test_on_a_terminal_ctrl_c_in_the_middle_leaves_nothing(environ):
 @pytest.mark.parametrize("delay", [0.0, 0.1, 0.3])
 def test_a_signal_to_its_whole_group_leaves_nothing(environ, number, delay):
     demo = subprocess.Popen(
-        COMMAND, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0
+        COMMAND,
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        process_group=0,
     )
     assert demo.stdout is not None
     if delay:
-        demo.stdout.readline()                         # it has begun; what comes when is a matter of chance
+        demo.stdout.readline()  # it has begun; what comes when is a matter of chance
         time.sleep(delay)
 
     os.killpg(demo.pid, number)
@@ -82,7 +93,9 @@ def test_a_signal_to_its_whole_group_leaves_nothing(environ, number, delay):
 
 
 def test_it_says_so_when_its_listener_dies(environ):
-    demo = subprocess.Popen(COMMAND, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    demo = subprocess.Popen(
+        COMMAND, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     assert demo.stdout is not None
     for line in demo.stdout:
         if "  listener " in line:
@@ -97,7 +110,9 @@ def test_it_says_so_when_its_listener_dies(environ):
 
 
 def test_when_nobody_reads_on_it_ends_without_a_word(environ):
-    demo = subprocess.Popen(COMMAND, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    demo = subprocess.Popen(
+        COMMAND, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     assert demo.stdout is not None and demo.stderr is not None
     demo.stdout.readline()
     demo.stdout.close()
@@ -125,7 +140,13 @@ def test_measure_counts_what_is_in_the_files_of_a_directory(tmp_path):
     (tmp_path / "notes.txt").write_text("def\n")
 
     assert measure(_task(tmp_path)) == {
-        "package": "p", "files": 3, "lines": 8, "functions": 2, "classes": 1, "deepest": 2, "unreadable": 1,
+        "package": "p",
+        "files": 3,
+        "lines": 8,
+        "functions": 2,
+        "classes": 1,
+        "deepest": 2,
+        "unreadable": 1,
     }
 
 
@@ -136,21 +157,26 @@ def test_measure_refuses_a_file_that_is_not_python(tmp_path):
         measure(_task(tmp_path / "bad.py"))
 
 
-@pytest.mark.parametrize(("source", "deepest"), [
-    ("x = 1", 0),
-    ("if a: pass\nelif b: pass\nelif c: pass\nelse: pass", 1),
-    ("if a: pass\nelse:\n    if b: pass", 2),
-    ("try: pass\nexcept E:\n    for x in y: pass\nelse: pass\nfinally: pass", 2),
-    ("match x:\n    case 1: pass", 2),
-    ("class A:\n    async def f(self):\n        async with b:\n            while c: pass", 4),
-    ("f = lambda: [x for x in y if x]", 0),
-])
+@pytest.mark.parametrize(
+    ("source", "deepest"),
+    [
+        ("x = 1", 0),
+        ("if a: pass\nelif b: pass\nelif c: pass\nelse: pass", 1),
+        ("if a: pass\nelse:\n    if b: pass", 2),
+        ("try: pass\nexcept E:\n    for x in y: pass\nelse: pass\nfinally: pass", 2),
+        ("match x:\n    case 1: pass", 2),
+        ("class A:\n    async def f(self):\n        async with b:\n            while c: pass", 4),
+        ("f = lambda: [x for x in y if x]", 0),
+    ],
+)
 def test_nesting_is_counted_in_blocks(source, deepest):
     assert shape(ast.parse(source))[2] == deepest
 
 
 def test_a_result_too_few_or_a_failure_too_many_is_noticed():
-    complete = Task("1", {"status": "complete", "result": '{"package": "a"}', "result_encoding": "json"})
+    complete = Task(
+        "1", {"status": "complete", "result": '{"package": "a"}', "result_encoding": "json"}
+    )
     failed = Task("2", {"status": "failed"})
     too_early = Task("1", {**complete.fields, "eta": "5.5", "started": "5.4"})
 
@@ -188,13 +214,15 @@ def _left_by(environ: dict[str, str]) -> tuple[list[str], list[str]]:
 
 
 def _run_on_terminal(environ: dict[str, str], until: str, then: bytes) -> tuple[int, str]:
-    """Run the demo on a terminal, type `then` when `until` is on it; return the exit code and all that was shown."""
+    """Run the demo on a terminal, type `then` when `until` is on it; return the exit code and all
+    that was shown.
+    """
     pid, terminal = pty.fork()
     if pid == 0:
         os.execve(COMMAND[0], COMMAND, environ)
     shown = b""
     is_typed = False
-    with contextlib.suppress(OSError):                 # how a terminal says that all programs have left it
+    with contextlib.suppress(OSError):  # how a terminal says that all programs have left it
         while piece := os.read(terminal, 4096):
             shown += piece
             if not is_typed and until.encode() in shown:

@@ -1,4 +1,6 @@
-"""A listener that leaves by itself: when nothing is left to take, or after a time. And the check of a container."""
+"""A listener that leaves by itself: when nothing is left to take, or after a time. And the check of
+a container.
+"""
 
 from __future__ import annotations
 
@@ -41,13 +43,31 @@ def queue(programs):
 
 
 def start(programs, handler, *options, slots=1, on_term="drain", **more):
-    return programs.start([
-        sys.executable, "-m", "blueque.cli.listener", "work", "--redis-url", programs.url, "--slots", str(slots),
-        "--spool", str(programs.directory / "spool"), "--on-term", on_term, "--run", handler, *options,
-    ], **more)
+    return programs.start(
+        [
+            sys.executable,
+            "-m",
+            "blueque.cli.listener",
+            "work",
+            "--redis-url",
+            programs.url,
+            "--slots",
+            str(slots),
+            "--spool",
+            str(programs.directory / "spool"),
+            "--on-term",
+            on_term,
+            "--run",
+            handler,
+            *options,
+        ],
+        **more,
+    )
 
 
-def test_until_empty_runs_what_waits_and_what_is_due_and_leaves_what_is_scheduled_for_later(programs, queue, state):
+def test_until_empty_runs_what_waits_and_what_is_due_and_leaves_what_is_scheduled_for_later(
+    programs, queue, state
+):
     ids = [queue.enqueue("") for _ in range(3)] + [queue.schedule("", time.time() - 5)]
     later = queue.schedule("", time.time() + 3600)
     listener = start(programs, "work:quick", "--until-empty", slots=2)
@@ -66,10 +86,15 @@ def test_until_empty_waits_for_its_own_task_and_for_what_that_one_leaves_to_do(p
     second = queue.enqueue("")
     (programs.directory / "go").touch()
     assert listener.wait() == 0
-    assert [programs.client.get_task(task_id).result for task_id in (first, second)] == ["done", "done"]
+    assert [programs.client.get_task(task_id).result for task_id in (first, second)] == [
+        "done",
+        "done",
+    ]
 
 
-def test_until_empty_stays_for_a_task_that_has_become_due_and_that_nobody_has_put_in_line(programs, queue):
+def test_until_empty_stays_for_a_task_that_has_become_due_and_that_nobody_has_put_in_line(
+    programs, queue
+):
     queue.enqueue("")
     listener = start(programs, "work:run", "--until-empty", environ={"BLUEQUE_BEAT": "2s"})
     until((programs.directory / "began").exists, what="the task")
@@ -110,7 +135,10 @@ def test_after_its_time_it_takes_nothing_new_and_leaves_when_its_task_has_ended(
     waiting = queue.enqueue("")
     (programs.directory / "go").touch()
     assert listener.wait() == 0
-    assert {programs.client.get_task(running).status, programs.client.get_task(waiting).status} <= {"complete", "pending"}
+    assert {programs.client.get_task(running).status, programs.client.get_task(waiting).status} <= {
+        "complete",
+        "pending",
+    }
     assert programs.client.get_task(waiting).status == "pending"
 
 
@@ -143,13 +171,24 @@ def test_a_task_that_its_time_stops_says_so(programs, queue):
     assert listener.wait() == 0
     stopped = outcome(programs.client, running)
     assert (stopped.status, stopped.error_type) == ("failed", "stopped")
-    assert stopped.error == "stopped: the listener's --max-runtime of 1.5 s has passed: killed by SIGTERM"
+    assert (
+        stopped.error
+        == "stopped: the listener's --max-runtime of 1.5 s has passed: killed by SIGTERM"
+    )
 
 
 def check(programs, **environ):
-    known = {"BLUEQUE_SPOOL": str(programs.directory / "spool"), "PYTHONPATH": os.pathsep.join(sys.path), **environ}
-    result = subprocess.run([sys.executable, "-P", "-m", "blueque.node.registry"], env=clean_environment() | known,
-                            capture_output=True, text=True)
+    known = {
+        "BLUEQUE_SPOOL": str(programs.directory / "spool"),
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        **environ,
+    }
+    result = subprocess.run(
+        [sys.executable, "-P", "-m", "blueque.node.registry"],
+        env=clean_environment() | known,
+        capture_output=True,
+        text=True,
+    )
     assert result.stderr == ""
     return result.returncode, result.stdout.strip()
 
@@ -160,7 +199,10 @@ def test_the_check_of_a_container_sees_who_lives_and_whose_beat_redis_takes(prog
     assert check(programs) == (0, "2 listeners")
     roster = programs.directory / "spool" / "listeners"
     before = max(path.stat().st_mtime for path in roster.iterdir())
-    until(lambda: min(path.stat().st_mtime for path in roster.iterdir()) > before, what="another beat of each")
+    until(
+        lambda: min(path.stat().st_mtime for path in roster.iterdir()) > before,
+        what="another beat of each",
+    )
     first = next(iter(listener.slots()))
     os.kill(first, signal.SIGSTOP)
     os.utime(roster / str(first), (0, 0))

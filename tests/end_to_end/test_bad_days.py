@@ -12,7 +12,17 @@ from pathlib import Path
 
 import pytest
 import redis as redis_py
-from running import Programs, children_of, is_there, memory_of, outcome, patched, state_of, until, write_hint
+from running import (
+    Programs,
+    children_of,
+    is_there,
+    memory_of,
+    outcome,
+    patched,
+    state_of,
+    until,
+    write_hint,
+)
 
 # Every task notes in `runs` that it runs.
 WORK = """
@@ -97,6 +107,7 @@ def exit_records(programs):
 
 # Processes and tasks
 
+
 def test_a_task_process_killed_in_the_middle_of_its_work_fails_and_the_next_task_runs(programs):
     programs.listener("work:run")
     task_id = begin(programs)
@@ -108,7 +119,9 @@ def test_a_task_process_killed_in_the_middle_of_its_work_fails_and_the_next_task
     assert runs(programs) == [task_id, following]
 
 
-def test_a_task_that_leaves_children_and_closed_outputs_behind_is_over_when_they_have_been_ended(programs):
+def test_a_task_that_leaves_children_and_closed_outputs_behind_is_over_when_they_have_been_ended(
+    programs,
+):
     listener = programs.listener("work:run")
     (slot,) = listener.slots()
     queue = programs.client.get_queue("work")
@@ -122,12 +135,16 @@ def test_a_task_that_leaves_children_and_closed_outputs_behind_is_over_when_they
     assert listener.stop() == 0
 
 
-def test_a_program_that_fills_its_stderr_costs_the_listener_no_memory_and_leaves_a_short_error(programs):
+def test_a_program_that_fills_its_stderr_costs_the_listener_no_memory_and_leaves_a_short_error(
+    programs,
+):
     listener = programs.listener("--exec", "sh")
     (slot,) = listener.slots()
     queue = programs.client.get_queue("work")
     before = memory_of(slot)
-    task = outcome(programs.client, queue.enqueue("yes $(printf '%01000d') | head -c 200M >&2; exit 3"))
+    task = outcome(
+        programs.client, queue.enqueue("yes $(printf '%01000d') | head -c 200M >&2; exit 3")
+    )
     stderr = programs.directory / "spool" / task.id / "1" / "stderr"
     size = stderr.stat().st_size
     os.truncate(stderr, 0)
@@ -149,6 +166,7 @@ def test_a_listener_whose_stderr_has_broken_goes_on_with_its_work(programs):
 
 # Redis
 
+
 def test_when_redis_is_killed_amid_fifty_tasks_and_comes_back_each_has_run_once(frail, own_server):
     queue = frail.client.get_queue("work")
     ids = [queue.enqueue("short") for _ in range(50)]
@@ -166,18 +184,20 @@ def test_when_redis_is_killed_amid_fifty_tasks_and_comes_back_each_has_run_once(
     assert listener.stop() == 0
 
 
-def test_the_result_of_a_task_that_ends_while_redis_is_away_is_reported_when_it_returns(frail, own_server):
+def test_the_result_of_a_task_that_ends_while_redis_is_away_is_reported_when_it_returns(
+    frail, own_server
+):
     listener = frail.listener("work:run")
     task_id = begin(frail)
     own_server.kill()
     let_go(frail)
     listener.says("; waiting")
     assert exit_records(frail) == {task_id}
-    time.sleep(1.5)                                    # an outage in which it tries again several times
+    time.sleep(1.5)  # an outage in which it tries again several times
     own_server.start()
     task = outcome(frail.client, task_id)
     assert (task.status, task.result, runs(frail)) == ("complete", "done", [task_id])
-    listener.says("Redis answers again")               # said when the answer is there whose effect we have seen
+    listener.says("Redis answers again")  # said when the answer is there whose effect we have seen
     assert len(listener.lines("; waiting")) == len(listener.lines("Redis answers again")) == 1
 
 
@@ -188,7 +208,7 @@ def test_a_redis_that_stands_still_for_a_while_loses_nothing(frail, own_server):
     try:
         let_go(frail)
         until(lambda: exit_records(frail) == {task_id}, what="the end of the task")
-        time.sleep(2)                                  # as long as it stands still
+        time.sleep(2)  # as long as it stands still
     finally:
         os.kill(own_server.pid, signal.SIGCONT)
     assert outcome(frail.client, task_id).result == "done"
@@ -205,12 +225,17 @@ def test_a_result_waits_while_redis_has_no_memory_and_that_is_said_once(frail, o
         redis.config_set("maxmemory", 1)
         let_go(frail)
         listener.says("OOM")
-        until(lambda: redis.info("commandstats")["cmdstat_hset"]["rejected_calls"] >= 4, what="the fourth try")
+        until(
+            lambda: redis.info("commandstats")["cmdstat_hset"]["rejected_calls"] >= 4,
+            what="the fourth try",
+        )
         assert frail.client.get_task(task_id).status == "started"
         redis.config_set("maxmemory", 0)
     assert outcome(frail.client, task_id).result == "done"
     listener.says("Redis no longer answers OOM")
-    assert len(listener.lines("; waiting")) == len(listener.lines("Redis no longer answers OOM")) == 1
+    assert (
+        len(listener.lines("; waiting")) == len(listener.lines("Redis no longer answers OOM")) == 1
+    )
     assert runs(frail) == [task_id]
 
 
@@ -229,7 +254,10 @@ def test_an_idle_listener_that_may_not_write_to_redis_says_it_once(frail, own_se
     with redis_py.Redis.from_url(own_server.url) as redis:
         until(lambda: redis.info("clients")["blocked_clients"] == 1, what="an idle listener")
         redis.config_set("maxmemory", 1)
-        until(lambda: redis.info("commandstats")["cmdstat_hset"].get("rejected_calls", 0) >= 3, what="the third beat")
+        until(
+            lambda: redis.info("commandstats")["cmdstat_hset"].get("rejected_calls", 0) >= 3,
+            what="the third beat",
+        )
         assert len(runner.lines("; waiting")) == 1
 
 
@@ -238,13 +266,16 @@ def test_a_forking_runner_says_once_that_redis_is_away(frail, own_server):
     runner.says("register queue=work")
     own_server.kill()
     runner.says("; waiting")
-    time.sleep(2)                                      # an outage in which it tries again several times
+    time.sleep(2)  # an outage in which it tries again several times
     assert len(runner.lines("; waiting")) == 1
 
 
 # Queues and tasks of all kinds
 
-def test_of_ten_thousand_tasks_that_waited_for_a_listener_the_first_in_line_run_first_and_once(programs, cli):
+
+def test_of_ten_thousand_tasks_that_waited_for_a_listener_the_first_in_line_run_first_and_once(
+    programs, cli
+):
     queue = programs.client.get_queue("work")
     ids = [queue.enqueue("quick") for _ in range(10_000)]
     listener = programs.listener("work:run", slots=2)
@@ -256,12 +287,21 @@ def test_of_ten_thousand_tasks_that_waited_for_a_listener_the_first_in_line_run_
     assert cli.llen("blueque_pending_tasks_work") == 10_000 - len(done)
 
 
-@pytest.mark.parametrize("name", [
-    'two words, "quotes", \'more\' and a tab\t', "{braces} [and] *all* that?", "a line\nand another", "ünïcödé 🎉 \u2028",
-    "%s %d", "x" * 200,
-])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "two words, \"quotes\", 'more' and a tab\t",
+        "{braces} [and] *all* that?",
+        "a line\nand another",
+        "ünïcödé 🎉 \u2028",
+        "%s %d",
+        "x" * 200,
+    ],
+)
 def test_a_queue_of_any_name_works_from_end_to_end(programs, cli, name):
-    listener = programs.listener("--exec", "sh", "-c", 'printf "%s" "$BLUEQUE_QUEUE" > $BLUEQUE_TASK_DIR/result', queue=name)
+    listener = programs.listener(
+        "--exec", "sh", "-c", 'printf "%s" "$BLUEQUE_QUEUE" > $BLUEQUE_TASK_DIR/result', queue=name
+    )
     task = outcome(programs.client, programs.client.get_queue(name).enqueue("quick"))
     assert (task.queue, task.result) == (name, name)
     assert listener.stop() == 0
@@ -280,8 +320,23 @@ def test_of_two_listeners_one_runs_a_task_and_that_a_hundred_times(programs):
 
 
 HOSTILE = [
-    "../../outside", "/outside", "a/b/c", "..", ".", "", "-rf", "room.1", "open", "listeners", "blanks", "two words", "a\nb",
-    "ü\u202e", "\udc80", "x" * 5000, "id-e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+    "../../outside",
+    "/outside",
+    "a/b/c",
+    "..",
+    ".",
+    "",
+    "-rf",
+    "room.1",
+    "open",
+    "listeners",
+    "blanks",
+    "two words",
+    "a\nb",
+    "ü\u202e",
+    "\udc80",
+    "x" * 5000,
+    "id-e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
 ]
 
 
@@ -294,21 +349,36 @@ def test_task_ids_that_name_other_places_stay_inside_the_spool(programs):
         assert outcome(programs.client, task_id).result == "done"
     assert {path.name for path in programs.directory.iterdir()} - {"__pycache__"} == around
     assert not (programs.directory.parent / "outside").exists() and not Path("/outside").exists()
-    names = {path.name for path in (programs.directory / "spool").iterdir() if not path.name.startswith("room.")}
-    assert names - {name for name in names if name.startswith("id-") and len(name) == 67} == {"open", "listeners", "blanks"}
+    names = {
+        path.name
+        for path in (programs.directory / "spool").iterdir()
+        if not path.name.startswith("room.")
+    }
+    assert names - {name for name in names if name.startswith("id-") and len(name) == 67} == {
+        "open",
+        "listeners",
+        "blanks",
+    }
     (own,) = listener.slots()
-    assert [path.name for path in (programs.directory / "spool" / "listeners").iterdir()] == [str(own)]
+    assert [path.name for path in (programs.directory / "spool" / "listeners").iterdir()] == [
+        str(own)
+    ]
     assert list((programs.directory / "spool" / "open").iterdir()) == []
     assert listener.stop() == 0
 
 
-@pytest.mark.parametrize("nonsense", ["first", "9" * 300, "9" * 5000], ids=["word", "long", "longest"])
+@pytest.mark.parametrize(
+    "nonsense", ["first", "9" * 300, "9" * 5000], ids=["word", "long", "longest"]
+)
 @pytest.mark.parametrize("field", ["attempt", "events", "interruptions", "failures", "priority"])
 def test_a_hash_with_nonsense_for_a_number_does_not_end_the_listener(programs, field, nonsense):
     listener = programs.listener("work:run")
     slots = listener.slots()
     write_hint(programs.client, "work", "odd", **{field: nonsense})
-    assert outcome(programs.client, programs.client.get_queue("work").enqueue("quick")).result == "done"
+    assert (
+        outcome(programs.client, programs.client.get_queue("work").enqueue("quick")).result
+        == "done"
+    )
     assert listener.slots() == slots
 
 
@@ -321,22 +391,36 @@ def test_a_hint_without_a_task_is_dropped_and_makes_no_stump(programs, state):
     assert outcome(programs.client, following).result == "done"
     assert listener.stop() == 0
     assert runs(programs) == [task_id, following]
-    assert {key for key in state() if "gone" in key or "pending" in key or "reserved" in key} == set()
+    assert {
+        key for key in state() if "gone" in key or "pending" in key or "reserved" in key
+    } == set()
 
 
 # The disk
 
+
 class SmallDisk:
-    """A listener whose spool is a disk of 8 MB, in a mount namespace of its own; we reach it through /proc."""
+    """A listener whose spool is a disk of 8 MB, in a mount namespace of its own; we reach it
+    through /proc.
+    """
 
     def __init__(self, programs):
         spool = programs.directory / "spool"
         spool.mkdir()
         unshare = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else [])]
-        mount = ["sh", "-c", 'mount -t tmpfs -o size=8m,mode=0700 tmpfs "$0" && exec "$@"', str(spool)]
-        tried = subprocess.run([*unshare, *mount, "true"], capture_output=True, text=True, check=False)
+        mount = [
+            "sh",
+            "-c",
+            'mount -t tmpfs -o size=8m,mode=0700 tmpfs "$0" && exec "$@"',
+            str(spool),
+        ]
+        tried = subprocess.run(
+            [*unshare, *mount, "true"], capture_output=True, text=True, check=False
+        )
         if tried.returncode != 0:
-            pytest.fail(f"this test needs a mount namespace, and {' '.join(unshare)} was refused: {tried.stderr.strip()}")
+            pytest.fail(
+                f"this test needs a mount namespace, and {' '.join(unshare)} was refused: {tried.stderr.strip()}"
+            )
         looks = patched({"node.launcher.LOOK_FOR_ROOM": 0.4})
         self.listener = programs.listener("work:run", before=(*unshare, *mount), environ=looks)
         self.root = Path(f"/proc/{self.listener.pid}/root{spool}")
@@ -367,11 +451,14 @@ def test_with_a_full_disk_nothing_is_taken_which_is_said_once_until_there_is_roo
     disk = SmallDisk(programs)
     queue = programs.client.get_queue("work")
     assert outcome(programs.client, queue.enqueue("quick")).result == "done"
-    until(lambda: cli.info("clients")["blocked_clients"] == 1, what="the listener's wait for the next task")
+    until(
+        lambda: cli.info("clients")["blocked_clients"] == 1,
+        what="the listener's wait for the next task",
+    )
     disk.fill()
     task_id = queue.enqueue("quick")
     disk.listener.says("taking nothing new")
-    time.sleep(0.9)                                    # two more looks at the disk
+    time.sleep(0.9)  # two more looks at the disk
     assert programs.client.get_task(task_id).status == "pending"
     assert len(disk.listener.lines("taking nothing new")) == 1
     disk.empty()
@@ -382,7 +469,9 @@ def test_with_a_full_disk_nothing_is_taken_which_is_said_once_until_there_is_roo
 
 def test_a_marker_that_goes_to_a_listener_with_a_full_disk_wakes_another(programs, cli):
     disk = SmallDisk(programs)
-    until(lambda: cli.info("clients")["blocked_clients"] == 1, what="the first in line for the marker")
+    until(
+        lambda: cli.info("clients")["blocked_clients"] == 1, what="the first in line for the marker"
+    )
     programs.listener("work:run", spool="other")
     until(lambda: cli.info("clients")["blocked_clients"] == 2, what="the second")
     disk.fill()
@@ -390,12 +479,15 @@ def test_a_marker_that_goes_to_a_listener_with_a_full_disk_wakes_another(program
     assert outcome(programs.client, task_id, 3).result == "done"
 
 
-def test_a_task_that_runs_when_the_disk_fills_up_has_its_result_reported_from_the_room_set_aside(programs):
+def test_a_task_that_runs_when_the_disk_fills_up_has_its_result_reported_from_the_room_set_aside(
+    programs,
+):
     disk = SmallDisk(programs)
     task_id = begin(programs, "wait_for_much")
     disk.fill()
     let_go(programs)
-    # Whether the record is still there is a matter of chance: with a full disk, what is reported goes at once.
+    # Whether the record is still there is a matter of chance: with a full disk, what is reported
+    # goes at once.
     assert outcome(programs.client, task_id).result == "x" * 500_000
     disk.listener.says("taking nothing new")
     assert disk.listener.stop() == 0
@@ -403,7 +495,9 @@ def test_a_task_that_runs_when_the_disk_fills_up_has_its_result_reported_from_th
 
 def test_a_listener_with_a_full_disk_leaves_at_once_when_told_to(programs, cli):
     disk = SmallDisk(programs)
-    until(lambda: cli.info("clients")["blocked_clients"] == 1, what="the listener's wait for a task")
+    until(
+        lambda: cli.info("clients")["blocked_clients"] == 1, what="the listener's wait for a task"
+    )
     disk.fill()
     programs.client.get_queue("work").enqueue("quick")
     disk.listener.says("taking nothing new")
@@ -413,6 +507,7 @@ def test_a_listener_with_a_full_disk_leaves_at_once_when_told_to(programs, cli):
 
 
 # The spool directory
+
 
 def refused(programs, spool):
     """Start a listener that is going to refuse, and return what it says."""
@@ -425,17 +520,26 @@ def refused(programs, spool):
 def test_a_spool_that_is_a_symbolic_link_is_refused(programs, tmp_path):
     (tmp_path / "real").mkdir(mode=0o700)
     (tmp_path / "link").symlink_to("real")
-    assert refused(programs, "link") == f"spool {tmp_path}/link is not a directory (nor may it be a symbolic link)"
+    assert (
+        refused(programs, "link")
+        == f"spool {tmp_path}/link is not a directory (nor may it be a symbolic link)"
+    )
 
 
 def test_a_spool_that_is_a_file_is_refused(programs, tmp_path):
     (tmp_path / "file").touch()
-    assert refused(programs, "file") == f"spool {tmp_path}/file: File exists; choose another with --spool"
+    assert (
+        refused(programs, "file")
+        == f"spool {tmp_path}/file: File exists; choose another with --spool"
+    )
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away; tests/spool/test_spool.py does without")
+@pytest.mark.skipif(
+    os.geteuid() != 0,
+    reason="only root can give a directory away; tests/spool/test_spool.py does without",
+)
 def test_a_spool_of_another_user_is_refused(programs, tmp_path):
-    spool = tmp_path / "theirs"                        # never a directory of the system: one taken for ours is changed
+    spool = tmp_path / "theirs"  # never a directory of the system: one taken for ours is changed
     spool.mkdir(mode=0o755)
     os.chown(spool, 65534, 65534)
     assert refused(programs, spool) == f"spool {spool} belongs to user 65534, not to us (0)"

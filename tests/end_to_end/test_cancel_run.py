@@ -1,4 +1,6 @@
-"""Cancelling on real processes: a task that waits never runs, one that runs is ended, wherever its listener is."""
+"""Cancelling on real processes: a task that waits never runs, one that runs is ended, wherever its
+listener is.
+"""
 
 from __future__ import annotations
 
@@ -25,18 +27,23 @@ from running import Programs, is_there, patched, state_of, until
 from blueque import Client, NotCancellable, Retry
 from blueque.system.embedded_redis import running_server
 
-SOON = 5.0                                             # seconds; the listeners here beat every ten, so no beat has helped
+SOON = 5.0  # seconds; the listeners here beat every ten, so no beat has helped
 
 
-# A listener would hear of orders after a second only, and look again after two whether it can start a task; and one that
-# has not lived for a second would be replaced after another.
-QUICK = patched({"node.supervisor.QUIET": 0.1, "node.launcher.LOOK_FOR_ROOM": 0.4, "node.master._YOUNG": 0.1})
+# A listener would hear of orders after a second only, and look again after two whether it can start
+# a task; and one that has not lived for a second would be replaced after another.
+QUICK = patched(
+    {"node.supervisor.QUIET": 0.1, "node.launcher.LOOK_FOR_ROOM": 0.4, "node.master._YOUNG": 0.1}
+)
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
     """A listener that tests share which do not harm it."""
-    with running_server() as server, Programs(server.url, tmp_path_factory.mktemp("cancel"), QUICK) as programs:
+    with (
+        running_server() as server,
+        Programs(server.url, tmp_path_factory.mktemp("cancel"), QUICK) as programs,
+    ):
         programs.write(WORK)
         programs.listener("work:run", slots=3, grace="0.5s")
         yield programs
@@ -77,27 +84,37 @@ def is_in_no_list(programs, task_id):
 
 # A task that has not begun
 
+
 def test_a_task_that_waits_leaves_every_list_at_once_and_never_runs(programs):
     queue = programs.client.get_queue("work")
     pending, scheduled = queue.enqueue("quick"), queue.schedule("quick", time.time() + 0.5)
     following = queue.schedule("quick", time.time() + 0.6)
-    assert [queue.cancel(task_id, by="ann", reason="typo") for task_id in (pending, scheduled)] == ["cancelled"] * 2
+    assert [queue.cancel(task_id, by="ann", reason="typo") for task_id in (pending, scheduled)] == [
+        "cancelled"
+    ] * 2
     for task_id in (pending, scheduled):
         task = programs.client.get_task(task_id)
-        assert (task.status, task.cancelled_by, task.fields["cancel_reason"]) == ("cancelled", "ann", "typo")
+        assert (task.status, task.cancelled_by, task.fields["cancel_reason"]) == (
+            "cancelled",
+            "ann",
+            "typo",
+        )
         assert is_in_no_list(programs, task_id)
     programs.listener("work:run", "--beat", "0.2s")
     assert ended(programs.client, following).result == "done"
     assert [run.task for run in ledger(programs)] == [following] and is_sound(programs.client)
 
 
-def test_a_reserved_task_that_its_listener_cannot_start_yet_is_cancelled_at_once_and_not_started_later(programs):
+def test_a_reserved_task_that_its_listener_cannot_start_yet_is_cancelled_at_once_and_not_started_later(
+    programs,
+):
     queue, listener = programs.client.get_queue("work"), programs.listener("work:run")
     (slot,) = listener.slots()
     room = programs.directory / "spool" / f"room.{slot}"
     until(lambda: room.exists() and room.stat().st_size > 2**20, what="the room for its results")
     before = resource.prlimit(slot, resource.RLIMIT_FSIZE)
-    resource.prlimit(slot, resource.RLIMIT_FSIZE, (2**16, before[1]))      # no larger files: like a full disk, for one task
+    # no larger files: like a full disk, for one task
+    resource.prlimit(slot, resource.RLIMIT_FSIZE, (2**16, before[1]))
     task_id = queue.enqueue("quick " + 2**17 * "x")
     listener.says(f"holding task {task_id}")
     assert programs.client.get_task(task_id).status == "reserved"
@@ -113,6 +130,7 @@ def test_a_reserved_task_that_its_listener_cannot_start_yet_is_cancelled_at_once
 
 # A task that runs
 
+
 def test_another_process_ends_a_running_task_its_children_too_and_it_is_not_run_again(shared):
     task = begin(shared, "leave_children plain session", retry=Retry(max=5, backoff=0))
     until(lambda: len(children_of_task(task.id)) == 2, what="its children")
@@ -125,7 +143,11 @@ def test_another_process_ends_a_running_task_its_children_too_and_it_is_not_run_
     assert other.wait() == 0 and other.printed == "cancelling\n"
     done = ended(shared.client, task.id, SOON)
     assert time.monotonic() - asked < SOON
-    assert (done.status, done.cancelled_by, done.fields["cancel_reason"]) == ("cancelled", "ann", "wrong file")
+    assert (done.status, done.cancelled_by, done.fields["cancel_reason"]) == (
+        "cancelled",
+        "ann",
+        "wrong file",
+    )
     assert (done.error, done.failures, done.interruptions, done.attempt) == (None, None, None, 1)
     assert done.cpu_seconds is not None and done.memory_peak > 1_000_000
     assert not any(map(is_there, [task.pid, *children]))
@@ -143,12 +165,18 @@ def test_a_listener_hears_of_it_even_if_the_key_of_the_scheduled_tasks_is_odd(pr
     assert is_sound(programs.client)
 
 
-def test_an_attempt_that_is_not_wanted_any_more_does_not_put_back_its_task_when_that_is_deleted(programs, cli):
+def test_an_attempt_that_is_not_wanted_any_more_does_not_put_back_its_task_when_that_is_deleted(
+    programs, cli
+):
     listener = programs.listener("work:run", "--beat", "0.2s", grace="2s")
     task = begin(programs, "ignore")
     queue = programs.client.get_queue("work")
-    # Somebody has given it up and run it again, or ended it; then deletes it while the old attempt has its grace.
-    cli.hset(f"blueque_task_{task.id}", mapping={"status": "complete", "token": "another", "finished_by": "another"})
+    # Somebody has given it up and run it again, or ended it; then deletes it while the old attempt
+    # has its grace.
+    cli.hset(
+        f"blueque_task_{task.id}",
+        mapping={"status": "complete", "token": "another", "finished_by": "another"},
+    )
     cli.delete("blueque_started_tasks_work", f"blueque_reserved_tasks_work_{task.node}")
     cli.lpush("blueque_complete_tasks_work", task.id)
     listener.says("the attempt is not ours any more")
@@ -195,32 +223,52 @@ def test_a_listener_behind_a_proxy_hears_of_it_too(programs, proxy):
 
 # When something else goes wrong at the same time
 
-def test_a_task_that_is_cancelled_while_it_has_no_listener_is_ended_by_the_one_that_adopts_it(programs):
+
+def test_a_task_that_is_cancelled_while_it_has_no_listener_is_ended_by_the_one_that_adopts_it(
+    programs,
+):
     listener = programs.listener("work:run")
     task = begin(programs, retry=Retry(max=5, backoff=0))
-    stop(listener.pid)                                 # so that nobody is forked yet
+    stop(listener.pid)  # so that nobody is forked yet
     os.kill(pid_of(task.node), signal.SIGKILL)
     until(lambda: not is_there(pid_of(task.node)), what="the end of the listener")
     assert cancel(programs, task) == "cancelling" and is_there(task.pid)
     listener.send(signal.SIGCONT)
     done = ended(programs.client, task.id, SOON)
-    assert (done.status, done.attempt, done.interruptions) == ("cancelled", 1, None) and done.node != task.node
+    assert (done.status, done.attempt, done.interruptions) == (
+        "cancelled",
+        1,
+        None,
+    ) and done.node != task.node
     assert not is_there(task.pid)
-    assert len(ledger(programs)) == 1 and is_in_no_list(programs, task.id) and is_sound(programs.client)
+    assert (
+        len(ledger(programs)) == 1
+        and is_in_no_list(programs, task.id)
+        and is_sound(programs.client)
+    )
 
 
-def test_a_task_that_is_cancelled_when_all_its_processes_are_gone_is_not_lost_but_cancelled(programs):
+def test_a_task_that_is_cancelled_when_all_its_processes_are_gone_is_not_lost_but_cancelled(
+    programs,
+):
     listener = programs.listener("work:run")
     task = begin(programs, retry=Retry(max=5, backoff=0))
     listener.send(signal.SIGKILL)
     listener.wait()
     for pid in (pid_of(task.node), task.pid):
         os.kill(pid, signal.SIGKILL)
-    until(lambda: not is_there(pid_of(task.node)) and not is_there(task.pid), what="the end of the processes")
+    until(
+        lambda: not is_there(pid_of(task.node)) and not is_there(task.pid),
+        what="the end of the processes",
+    )
     assert cancel(programs, task) == "cancelling"
     programs.listener("work:run")
     assert ended(programs.client, task.id, SOON).status == "cancelled"
-    assert len(ledger(programs)) == 1 and is_in_no_list(programs, task.id) and is_sound(programs.client)
+    assert (
+        len(ledger(programs)) == 1
+        and is_in_no_list(programs, task.id)
+        and is_sound(programs.client)
+    )
 
 
 def test_an_adopted_task_can_be_cancelled(programs):
@@ -233,7 +281,9 @@ def test_an_adopted_task_can_be_cancelled(programs):
     assert not is_there(task.pid) and listener.is_running and is_sound(programs.client)
 
 
-def test_the_wish_survives_a_restart_of_redis_before_the_listener_has_heard_of_it(own_server, tmp_path):
+def test_the_wish_survives_a_restart_of_redis_before_the_listener_has_heard_of_it(
+    own_server, tmp_path
+):
     with Programs(own_server.url, tmp_path, QUICK) as programs:
         programs.write(WORK)
         listener = programs.listener("work:run")
@@ -273,7 +323,9 @@ def test_when_the_marker_is_lost_the_next_beat_tells_of_it(programs, cli):
     assert not is_there(task.pid) and is_sound(programs.client)
 
 
-def test_a_task_that_ends_in_the_moment_in_which_it_is_cancelled_has_one_end_and_the_loser_knows(programs, state):
+def test_a_task_that_ends_in_the_moment_in_which_it_is_cancelled_has_one_end_and_the_loser_knows(
+    programs, state
+):
     programs.listener("work:run", slots=2)
     queue = programs.client.get_queue("work")
     told = {}
@@ -289,5 +341,11 @@ def test_a_task_that_ends_in_the_moment_in_which_it_is_cancelled_has_one_end_and
         assert done.status == "complete" or (done.status, said) == ("cancelled", "cancelling")
         assert (done.cancel is not None) == (done.status == "complete" and said == "cancelling")
     places = state()
-    in_lists = places.get("blueque_complete_tasks_work", []) + places.get("blueque_cancelled_tasks_work", [])
-    assert sorted(in_lists) == sorted(told) and len(ledger(programs)) == len(told) and is_sound(programs.client)
+    in_lists = places.get("blueque_complete_tasks_work", []) + places.get(
+        "blueque_cancelled_tasks_work", []
+    )
+    assert (
+        sorted(in_lists) == sorted(told)
+        and len(ledger(programs)) == len(told)
+        and is_sound(programs.client)
+    )

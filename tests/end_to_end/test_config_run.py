@@ -37,6 +37,7 @@ def programs(url, tmp_path):
 @pytest.fixture
 def run(url, tmp_path):
     """Run a program of ours in a directory of its own, to its end."""
+
     def run(program, *arguments, environ=None):
         own = {**clean_environment(), "BLUEQUE_REDIS_URL": url, **(environ or {})}
         return forked.run(arguments, own, program=program, cwd=tmp_path)
@@ -46,6 +47,7 @@ def run(url, tmp_path):
 
 # The document
 
+
 def test_the_example_in_the_document_holds_every_key_that_there_is():
     config = parse(EXAMPLE)
     with pytest.raises(ConfigRefused) as caught:
@@ -53,20 +55,32 @@ def test_the_example_in_the_document_holds_every_key_that_there_is():
     keys = set(caught.value.reason.partition("there are ")[2].split(", "))
     assert {*config.listener, *config.listener["limits"]} - {"limits"} == keys - {"exec"}
     assert config.listener["run"] and config.queue("ingest").handler.exec
-    assert set(config.listener["limits"]) == {"time_limit", "stall_limit", "memory_limit", "grace", "lead"}
+    assert set(config.listener["limits"]) == {
+        "time_limit",
+        "stall_limit",
+        "memory_limit",
+        "grace",
+        "lead",
+    }
     assert len(config.listener["limits"]) == len(Limits._fields)
-    assert all(config.queue("render.4k")) and set(config.queue("render.4k").retention) == set(FINISHED)
+    assert all(config.queue("render.4k")) and set(config.queue("render.4k").retention) == set(
+        FINISHED
+    )
     assert config.redis_url and config.max_bytes and config.queue("ingest").retry is False
 
 
-@pytest.mark.parametrize(("table", "command"), [("listener", listener.command), ("scheduler", scheduler.command)])
+@pytest.mark.parametrize(
+    ("table", "command"), [("listener", listener.command), ("scheduler", scheduler.command)]
+)
 def test_every_option_has_a_key_in_the_file_and_a_variable(table, command):
     with pytest.raises(ConfigRefused) as caught:
         parse(f"[{table}]\nxyzzyx = 1")
     keys = set(caught.value.reason.partition("there are ")[2].split(", "))
     options = [one for one in command.params if not isinstance(one, click.Argument)]
     assert {one.name for one in options} - {"redis_url", "config", "debug", "version"} == keys
-    assert {one.name: one.envvar for one in options if one.name in keys} == {key: f"BLUEQUE_{key.upper()}" for key in keys}
+    assert {one.name: one.envvar for one in options if one.name in keys} == {
+        key: f"BLUEQUE_{key.upper()}" for key in keys
+    }
 
 
 def test_no_variable_of_an_option_is_one_that_a_task_gets():
@@ -84,10 +98,25 @@ def test_the_mistake_in_the_document_is_told_as_it_stands_there(tmp_path):
 
 # Listeners
 
+
 def test_what_the_file_says_of_the_listener_is_done_and_an_option_goes_before_it(programs):
-    programs.write('[listener]\nslots = 2\nselect = "round-robin"\nkeep = "1h"\nbeat = "0.5s"\nlease = "5s"', "blueque.toml")
-    command = [sys.executable, "-m", "blueque.cli.listener", "A", "B", "--redis-url", programs.url, "--spool", "spool",
-               "--run", "work:run"]
+    programs.write(
+        '[listener]\nslots = 2\nselect = "round-robin"\nkeep = "1h"\nbeat = "0.5s"\nlease = "5s"',
+        "blueque.toml",
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "blueque.cli.listener",
+        "A",
+        "B",
+        "--redis-url",
+        programs.url,
+        "--spool",
+        "spool",
+        "--run",
+        "work:run",
+    ]
     listener = programs.start(command)
     listener.says("2 queues (round-robin) 'A', 'B', work:run, 2 slots")
     assert "configuration blueque.toml" in listener.log
@@ -104,7 +133,9 @@ def test_what_the_file_says_of_the_listener_is_done_and_an_option_goes_before_it
     assert (known["beat_every"], known["lease"]) == ("1.0", "4.0")
 
 
-def test_each_queue_has_its_own_policy_and_limits_and_what_is_not_said_is_as_for_the_listener(programs):
+def test_each_queue_has_its_own_policy_and_limits_and_what_is_not_said_is_as_for_the_listener(
+    programs,
+):
     programs.write(
         """
         [listener]
@@ -115,7 +146,8 @@ def test_each_queue_has_its_own_policy_and_limits_and_what_is_not_said_is_as_for
         retry = false
         [queues.again]
         retry = { max = 2, backoff = 0 }
-        """, "blueque.toml",
+        """,
+        "blueque.toml",
     )
     programs.listener("work:run", "again", "plain", "--grace", "0", queue="short")
     client = programs.client
@@ -129,11 +161,15 @@ def test_each_queue_has_its_own_policy_and_limits_and_what_is_not_said_is_as_for
     known = client.get_inspector().registration("plain", plain.node)
     assert Retry.parse(known["retry"]) == Retry(max=1)
     assert "retry" not in client.get_inspector().registration("short", plain.node)
-    assert Retry.parse(client.get_inspector().registration("again", plain.node)["retry"]) == Retry(max=2, backoff=0)
+    assert Retry.parse(client.get_inspector().registration("again", plain.node)["retry"]) == Retry(
+        max=2, backoff=0
+    )
 
 
 def test_a_queue_without_a_limit_is_held_to_none_though_the_listener_has_one(programs, client):
-    programs.write("[listener]\ntime_limit = 0.3\ngrace = 0\n[queues.long]\ntime_limit = false", "blueque.toml")
+    programs.write(
+        "[listener]\ntime_limit = 0.3\ngrace = 0\n[queues.long]\ntime_limit = false", "blueque.toml"
+    )
     programs.listener("work:run", "long", queue="short", slots=2, grace="0")
     long = begin(programs, queue="long")
     assert ended(client, client.get_queue("short").enqueue("wait")).error_type == "time_limit"
@@ -151,9 +187,17 @@ def test_an_option_for_all_queues_goes_before_the_table_of_one(programs):
 
 
 def test_weights_in_the_file_make_it_a_lottery_and_one_in_the_arguments_goes_before(programs):
-    programs.write("[queues.A]\nweight = 3\n[queues.B]\nweight = 4\n[queues.C]\nweight = 5", "blueque.toml")
-    assert "3 queues (lottery) 'A'=3, 'B'=7, 'D'" in programs.listener("work:run", "B=7", "D", queue="A").log
-    assert "2 queues (ordered) 'A', 'B'" in programs.listener("work:run", "B", "--select", "ordered", queue="A").log
+    programs.write(
+        "[queues.A]\nweight = 3\n[queues.B]\nweight = 4\n[queues.C]\nweight = 5", "blueque.toml"
+    )
+    assert (
+        "3 queues (lottery) 'A'=3, 'B'=7, 'D'"
+        in programs.listener("work:run", "B=7", "D", queue="A").log
+    )
+    assert (
+        "2 queues (ordered) 'A', 'B'"
+        in programs.listener("work:run", "B", "--select", "ordered", queue="A").log
+    )
 
 
 def test_a_listener_keeps_the_numbers_of_a_day_as_long_as_the_file_says(programs, cli):
@@ -177,8 +221,13 @@ def test_a_listener_deletes_what_has_been_kept_long_enough(programs, cli):
     failed = client.get_queue("A").enqueue("fail")
     ended(client, failed)
     later = client.get_queue("A").enqueue("quick")
-    until(lambda: ledger(programs, later) and client.get_task(later).status is None, what="the deletion of a later one")
-    assert client.get_task(failed).status == "failed" and client.get_task(other).status == "complete"
+    until(
+        lambda: ledger(programs, later) and client.get_task(later).status is None,
+        what="the deletion of a later one",
+    )
+    assert (
+        client.get_task(failed).status == "failed" and client.get_task(other).status == "complete"
+    )
     assert is_sound(client)
 
 
@@ -203,10 +252,19 @@ def test_a_listener_holds_the_spool_and_what_tasks_print_to_their_limits(program
 
 # All programs
 
-@pytest.mark.parametrize(("program", "arguments"), [
-    ("listener", ("work", "--exec", "true")), ("scheduler", ()), ("main", ("status",)), ("main", ("enqueue", "work", "1")),
-])
-def test_a_mistake_ends_every_program_with_one_sentence_and_exit_code_78(run, tmp_path, program, arguments):
+
+@pytest.mark.parametrize(
+    ("program", "arguments"),
+    [
+        ("listener", ("work", "--exec", "true")),
+        ("scheduler", ()),
+        ("main", ("status",)),
+        ("main", ("enqueue", "work", "1")),
+    ],
+)
+def test_a_mistake_ends_every_program_with_one_sentence_and_exit_code_78(
+    run, tmp_path, program, arguments
+):
     (tmp_path / "blueque.toml").write_text("[queues.work]\n\nwieght = 1")
     result = run(program, *arguments)
     assert (result.returncode, result.stdout) == (78, "")
@@ -215,21 +273,32 @@ def test_a_mistake_ends_every_program_with_one_sentence_and_exit_code_78(run, tm
     )
 
 
-def test_a_time_in_the_file_that_does_not_fit_one_from_elsewhere_is_told_to_be_from_there(run, tmp_path):
+def test_a_time_in_the_file_that_does_not_fit_one_from_elsewhere_is_told_to_be_from_there(
+    run, tmp_path
+):
     (tmp_path / "blueque.toml").write_text("[listener]\nlease = '20s'")
     result = run("listener", "A", "--run", "work:run")
     assert result.returncode == 78
-    assert "lease is 20 s: at least three beats of 10 s are needed, 30 s (lease from blueque.toml)" in result.stderr
+    assert (
+        "lease is 20 s: at least three beats of 10 s are needed, 30 s (lease from blueque.toml)"
+        in result.stderr
+    )
 
 
 def test_the_file_is_the_one_that_an_option_names_or_else_the_environment(run, tmp_path):
     (tmp_path / "blueque.toml").write_text("here = 1")
     (tmp_path / "other.toml").write_text("there = 1")
     assert "other.toml, line 1: there" in run("main", "--config", "other.toml", "status").stderr
-    assert "other.toml, line 1: there" in run("main", "status", environ={"BLUEQUE_CONFIG": "other.toml"}).stderr
+    assert (
+        "other.toml, line 1: there"
+        in run("main", "status", environ={"BLUEQUE_CONFIG": "other.toml"}).stderr
+    )
     assert "blueque.toml, line 1: here" in run("main", "status").stderr
     assert run("main", "status", environ={"BLUEQUE_CONFIG": "/dev/null"}).returncode == 0
-    assert "none.toml: cannot be read: No such file" in run("main", "--config", "none.toml", "status").stderr
+    assert (
+        "none.toml: cannot be read: No such file"
+        in run("main", "--config", "none.toml", "status").stderr
+    )
 
 
 def test_the_address_in_the_file_comes_after_the_environment(run, tmp_path, url):
@@ -268,12 +337,19 @@ def producer(url):
 
 def test_a_client_that_knows_the_file_gives_tasks_what_it_says_of_their_queue(producer):
     queue = producer.get_queue("video")
-    said = {"retry": '{"max":2}', "time_limit": "3600", "memory_limit": str(2**30), "needs": "gpu=1"}
+    said = {
+        "retry": '{"max":2}',
+        "time_limit": "3600",
+        "memory_limit": str(2**30),
+        "needs": "gpu=1",
+    }
     assert options_of(producer.get_task(queue.enqueue("in"))) == said
     assert options_of(producer.get_task(queue.schedule("in", time.time() + 100))) == said
     (ids,) = queue.enqueue_iter(["in"])
     assert options_of(producer.get_task(ids[0])) == said
-    assert options_of(producer.get_task(producer.get_queue("audio").enqueue("in"))) == {"retry": "null"}
+    assert options_of(producer.get_task(producer.get_queue("audio").enqueue("in"))) == {
+        "retry": "null"
+    }
     assert options_of(producer.get_task(producer.get_queue("text").enqueue("in"))) == {}
 
 
@@ -282,7 +358,10 @@ def test_what_a_call_says_goes_before_the_file(producer):
     task = producer.get_task(queue.enqueue("in", retry=False, time_limit=1, resources={}))
     assert options_of(task) == {"retry": "null", "time_limit": "1", "memory_limit": str(2**30)}
     own = producer.get_queue("video", retry=Retry(max=9))
-    assert options_of(producer.get_task(own.enqueue("in", resources={"gpu": 2})))["retry"] == '{"max":9}'
+    assert (
+        options_of(producer.get_task(own.enqueue("in", resources={"gpu": 2})))["retry"]
+        == '{"max":9}'
+    )
 
 
 def test_a_client_without_the_file_knows_nothing_of_it(client, tmp_path, monkeypatch):
@@ -305,28 +384,68 @@ def test_a_client_takes_a_path_and_its_address_and_limit_too(tmp_path, url, monk
 
 
 def test_blueque_enqueue_reads_the_file(run, tmp_path, client):
-    (tmp_path / "blueque.toml").write_text("[queues.video]\nretry = 2\nresources = { gpu = 1 }\ntime_limit = 60")
+    (tmp_path / "blueque.toml").write_text(
+        "[queues.video]\nretry = 2\nresources = { gpu = 1 }\ntime_limit = 60"
+    )
     task_id = run("main", "enqueue", "video", "1").stdout.strip()
-    assert options_of(client.get_task(task_id)) == {"retry": '{"max":2}', "time_limit": "60", "needs": "gpu=1"}
-    task_id = run("main", "enqueue", "video", "1", "--retry", "1", "--resource", "gpu=2").stdout.strip()
-    assert options_of(client.get_task(task_id)) == {"retry": '{"max":1}', "time_limit": "60", "needs": "gpu=2"}
+    assert options_of(client.get_task(task_id)) == {
+        "retry": '{"max":2}',
+        "time_limit": "60",
+        "needs": "gpu=1",
+    }
+    task_id = run(
+        "main", "enqueue", "video", "1", "--retry", "1", "--resource", "gpu=2"
+    ).stdout.strip()
+    assert options_of(client.get_task(task_id)) == {
+        "retry": '{"max":1}',
+        "time_limit": "60",
+        "needs": "gpu=2",
+    }
 
 
 # Variables
 
+
 def test_a_variable_goes_before_the_file_and_an_option_before_both(programs):
-    programs.write('[listener]\nslots = 3\nlog_format = "json"\nselect = "round-robin"\nuntil_empty = true', "blueque.toml")
+    programs.write(
+        '[listener]\nslots = 3\nlog_format = "json"\nselect = "round-robin"\nuntil_empty = true',
+        "blueque.toml",
+    )
     environ = {"BLUEQUE_SLOTS": "2", "BLUEQUE_SELECT": "ordered", "BLUEQUE_LOG_FORMAT": "text"}
-    command = [sys.executable, "-m", "blueque.cli.listener", "A", "B", "--redis-url", programs.url, "--spool", "spool",
-               "--run", "work:run"]
-    plain, by_variable = programs.start(command), programs.start([*command, "--slots", "1"], environ=environ)
+    command = [
+        sys.executable,
+        "-m",
+        "blueque.cli.listener",
+        "A",
+        "B",
+        "--redis-url",
+        programs.url,
+        "--spool",
+        "spool",
+        "--run",
+        "work:run",
+    ]
+    plain, by_variable = (
+        programs.start(command),
+        programs.start([*command, "--slots", "1"], environ=environ),
+    )
     assert (plain.wait(), by_variable.wait()) == (0, 0), "there is nothing to take"
-    assert "2 queues (round-robin) 'A', 'B', work:run, 3 slots" in plain.log and plain.log.startswith("{")
-    assert "2 queues (ordered) 'A', 'B', work:run, 1 slot," in by_variable.log and not by_variable.log.startswith("{")
+    assert (
+        "2 queues (round-robin) 'A', 'B', work:run, 3 slots" in plain.log
+        and plain.log.startswith("{")
+    )
+    assert (
+        "2 queues (ordered) 'A', 'B', work:run, 1 slot," in by_variable.log
+        and not by_variable.log.startswith("{")
+    )
 
 
 def test_several_values_in_a_variable_stand_side_by_side(programs, client):
-    environ = {"BLUEQUE_RESOURCES": "gpu=2 memory=1GiB", "BLUEQUE_TIME_LIMIT": "0.3s", "BLUEQUE_WARM": "false"}
+    environ = {
+        "BLUEQUE_RESOURCES": "gpu=2 memory=1GiB",
+        "BLUEQUE_TIME_LIMIT": "0.3s",
+        "BLUEQUE_WARM": "false",
+    }
     programs.listener("work:run", queue="A", grace="0", environ=environ)
     node = client.get_inspector().listeners("A")[0]
     assert client.get_inspector().registration("A", node)["resources"] == f"gpu=2,memory={2**30}"
@@ -335,20 +454,26 @@ def test_several_values_in_a_variable_stand_side_by_side(programs, client):
 
 def test_the_log_format_of_a_scheduler_stands_in_the_file_and_in_a_variable(programs):
     programs.write('[scheduler]\nlog_format = "json"', "blueque.toml")
-    by_file, by_variable = programs.scheduler(), programs.scheduler(environ={"BLUEQUE_LOG_FORMAT": "text"})
+    by_file, by_variable = (
+        programs.scheduler(),
+        programs.scheduler(environ={"BLUEQUE_LOG_FORMAT": "text"}),
+    )
     by_file.says('"message": "blueque-scheduler')
     by_variable.says(" blueque-scheduler ")
 
 
-@pytest.mark.parametrize(("name", "value", "said"), [
-    ("BLUEQUE_SLOTS", "0", "BLUEQUE_SLOTS: 0 is not in the range 1<=x<=1000"),
-    ("BLUEQUE_MAX_RUNTIME", "soon", "BLUEQUE_MAX_RUNTIME: 'soon' is not a duration"),
-    ("BLUEQUE_ON_TERM", "die", "BLUEQUE_ON_TERM: 'die' is not one of"),
-    ("BLUEQUE_RETRY", "often", "BLUEQUE_RETRY: "),
-    ("BLUEQUE_RESOURCES", "gpu", "BLUEQUE_RESOURCES: gpu: write NAME=AMOUNT"),
-    ("BLUEQUE_RESOURCES", "gpu=x", "BLUEQUE_RESOURCES: 'x' is not a size"),
-    ("BLUEQUE_UNTIL_EMPTY", "perhaps", "BLUEQUE_UNTIL_EMPTY: 'perhaps' is not a valid boolean"),
-])
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("BLUEQUE_SLOTS", "0", "BLUEQUE_SLOTS: 0 is not in the range 1<=x<=1000"),
+        ("BLUEQUE_MAX_RUNTIME", "soon", "BLUEQUE_MAX_RUNTIME: 'soon' is not a duration"),
+        ("BLUEQUE_ON_TERM", "die", "BLUEQUE_ON_TERM: 'die' is not one of"),
+        ("BLUEQUE_RETRY", "often", "BLUEQUE_RETRY: "),
+        ("BLUEQUE_RESOURCES", "gpu", "BLUEQUE_RESOURCES: gpu: write NAME=AMOUNT"),
+        ("BLUEQUE_RESOURCES", "gpu=x", "BLUEQUE_RESOURCES: 'x' is not a size"),
+        ("BLUEQUE_UNTIL_EMPTY", "perhaps", "BLUEQUE_UNTIL_EMPTY: 'perhaps' is not a valid boolean"),
+    ],
+)
 def test_a_mistake_in_a_variable_is_told_by_its_name_with_exit_code_78(run, name, value, said):
     result = run("listener", "A", "--run", "work:run", environ={name: value})
     assert result.returncode == 78
@@ -356,12 +481,21 @@ def test_a_mistake_in_a_variable_is_told_by_its_name_with_exit_code_78(run, name
 
 
 def test_config_shows_what_each_option_is_and_where_it_comes_from(run, tmp_path):
-    (tmp_path / "blueque.toml").write_text('[listener]\nrun = "tasks:work"\nmax_runtime = "8h"\n[queues.a]\nexec = "true"')
-    result = run("main", "config", "--json", environ={"BLUEQUE_SLOTS": "3", "BLUEQUE_MAX_RUNTIME": "7h"})
-    found = {one["name"]: (one["value"], one["place"]) for one in json.loads(result.stdout)["items"]}
+    (tmp_path / "blueque.toml").write_text(
+        '[listener]\nrun = "tasks:work"\nmax_runtime = "8h"\n[queues.a]\nexec = "true"'
+    )
+    result = run(
+        "main", "config", "--json", environ={"BLUEQUE_SLOTS": "3", "BLUEQUE_MAX_RUNTIME": "7h"}
+    )
+    found = {
+        one["name"]: (one["value"], one["place"]) for one in json.loads(result.stdout)["items"]
+    }
     assert found["listener.slots"] == ("3", "BLUEQUE_SLOTS")
     assert found["listener.max_runtime"] == ("7h", "BLUEQUE_MAX_RUNTIME")
-    assert (found["listener.run"], found["queues.a.exec"]) == (("tasks:work", "blueque.toml"), ("true", "blueque.toml"))
+    assert (found["listener.run"], found["queues.a.exec"]) == (
+        ("tasks:work", "blueque.toml"),
+        ("true", "blueque.toml"),
+    )
     assert {f"listener.{option.name}" for option in settings_of(listener.command)} <= {*found}
 
 
@@ -369,8 +503,18 @@ def test_config_shows_nothing_of_the_file_that_a_variable_overrules(run, tmp_pat
     (tmp_path / "blueque.toml").write_text(
         '[listener]\nrun = "tasks:work"\nspawn = true\n[queues.a]\nexec = "true"\nweight = 2\n[queues."b.run"]\nrun = "b:c"'
     )
-    result = run("main", "config", "--json", environ={"BLUEQUE_EXEC": "./work.sh", "BLUEQUE_PRELOAD": "json"})
-    found = {one["name"]: (one["value"], one["origin"]) for one in json.loads(result.stdout)["items"]}
-    assert (found["listener.exec"], found["listener.preload"]) == (("./work.sh", "environment"), ("json", "environment"))
-    assert (found["listener.run"], found["listener.spawn"]) == ((None, "default"), (False, "default"))
+    result = run(
+        "main", "config", "--json", environ={"BLUEQUE_EXEC": "./work.sh", "BLUEQUE_PRELOAD": "json"}
+    )
+    found = {
+        one["name"]: (one["value"], one["origin"]) for one in json.loads(result.stdout)["items"]
+    }
+    assert (found["listener.exec"], found["listener.preload"]) == (
+        ("./work.sh", "environment"),
+        ("json", "environment"),
+    )
+    assert (found["listener.run"], found["listener.spawn"]) == (
+        (None, "default"),
+        (False, "default"),
+    )
     assert [name for name in found if name.startswith("queues.")] == ["queues.a.weight"]

@@ -77,7 +77,7 @@ def test_usr2_has_a_listener_take_nothing_and_keep_its_task_until_the_next_one(p
     (programs.directory / "go").touch()
     assert outcome(programs.client, running).result == "done"
     waiting = queue.enqueue("")
-    programs.scheduler()                               # wakes whoever may sleep through it
+    programs.scheduler()  # wakes whoever may sleep through it
     until(lambda: not programs.client.get_inspector().nodes()[0].held, what="the end of it")
     assert programs.client.get_task(waiting).status == "pending"
     assert listener.slots() == slots
@@ -93,14 +93,22 @@ def test_two_usr2_that_follow_each_other_at_once_count_as_two(programs, queue):
     for _ in range(2):
         before = len(listener.lines("SIGUSR2: taking tasks again"))
         listener.send(signal.SIGUSR2)
-        until(lambda n=before: len(listener.lines("SIGUSR2: taking nothing new")) > n, what="the first")
+        until(
+            lambda n=before: len(listener.lines("SIGUSR2: taking nothing new")) > n,
+            what="the first",
+        )
         listener.send(signal.SIGUSR2)
-        until(lambda n=before: len(listener.lines("SIGUSR2: taking tasks again")) > n, what="the second")
+        until(
+            lambda n=before: len(listener.lines("SIGUSR2: taking tasks again")) > n,
+            what="the second",
+        )
     assert outcome(programs.client, queue.enqueue("")).result == "done"
 
 
 @pytest.mark.parametrize(("times", "state"), [(2, "up"), (3, "paused")])
-def test_a_listener_that_could_not_hear_several_usr2_does_as_the_last_one_says(programs, queue, times, state):
+def test_a_listener_that_could_not_hear_several_usr2_does_as_the_last_one_says(
+    programs, queue, times, state
+):
     listener = programs.listener("work:quick")
     (slot,) = listener.slots()
     os.kill(slot, signal.SIGSTOP)
@@ -109,9 +117,9 @@ def test_a_listener_that_could_not_hear_several_usr2_does_as_the_last_one_says(p
         listener.send(signal.SIGUSR2)
         until(lambda n=number: len(listener.lines("SIGUSR2: taking")) > n, what="the master's word")
     os.kill(slot, signal.SIGCONT)
-    listener.send(signal.SIGUSR1)                      # which it hears after the others
+    listener.send(signal.SIGUSR1)  # which it hears after the others
     listener.says(f"SIGUSR1: the stacks of listener pid={slot} are above")
-    programs.scheduler()                               # wakes an idle listener, now and then
+    programs.scheduler()  # wakes an idle listener, now and then
     until(lambda: states(programs) == {state}, what=f"a listener that is {state}")
     task_id = queue.enqueue("")
     if state == "up":
@@ -128,8 +136,13 @@ def test_a_listener_that_takes_the_place_of_another_is_paused_like_it(programs, 
     until(lambda: slot not in listener.slots() and listener.slots(), what="another listener")
     waiting = queue.enqueue("")
     node = f"{host_name()}_{listener.slots()[0]}"
-    until(lambda: any((one.id, one.state) == (node, "paused") for one in programs.client.get_inspector().nodes()),
-          what="the other, paused")
+    until(
+        lambda: any(
+            (one.id, one.state) == (node, "paused")
+            for one in programs.client.get_inspector().nodes()
+        ),
+        what="the other, paused",
+    )
     assert programs.client.get_task(waiting).status == "pending"
 
 
@@ -138,19 +151,26 @@ def pause(programs, what="pause", slots=1):
     assert (len({node.id for node in told}), not_told) == (slots, [])
 
 
-def test_a_host_that_is_paused_takes_nothing_keeps_its_task_and_goes_on_when_it_is_resumed(programs, queue):
+def test_a_host_that_is_paused_takes_nothing_keeps_its_task_and_goes_on_when_it_is_resumed(
+    programs, queue
+):
     listener = programs.listener("work:run", slots=2)
     slots, running = listener.slots(), begin(programs, queue)
-    for _ in range(2):                                 # again is no more than once
+    for _ in range(2):  # again is no more than once
         pause(programs, slots=2)
     until(lambda: states(programs) == {"paused"}, what="listeners that are paused")
     listener.says("told to pause: taking nothing new")
-    assert {(node.order, node.order_by) for node in programs.client.get_inspector().nodes()} == {("pause", "ada")}
+    assert {(node.order, node.order_by) for node in programs.client.get_inspector().nodes()} == {
+        ("pause", "ada")
+    }
     (programs.directory / "go").touch()
     assert outcome(programs.client, running).result == "done"
     waiting = queue.enqueue("")
-    until(lambda: not any(node.held for node in programs.client.get_inspector().nodes()), what="the end of it")
-    programs.scheduler()                               # wakes an idle listener
+    until(
+        lambda: not any(node.held for node in programs.client.get_inspector().nodes()),
+        what="the end of it",
+    )
+    programs.scheduler()  # wakes an idle listener
     listener.send(signal.SIGUSR1)
     for pid in slots:
         listener.says(f"SIGUSR1: the stacks of listener pid={pid} are above")
@@ -164,14 +184,19 @@ def test_a_host_that_is_paused_takes_nothing_keeps_its_task_and_goes_on_when_it_
     assert listener.stop() == 0
 
 
-def test_a_pause_by_order_holds_for_listeners_that_are_forked_later_and_all_slots_of_one_that_is_named(programs, queue):
+def test_a_pause_by_order_holds_for_listeners_that_are_forked_later_and_all_slots_of_one_that_is_named(
+    programs, queue
+):
     listener = programs.listener("work:quick", "--beat", "0.2s", slots=2)
     one, other = listener.slots()
     told, _ = programs.client.get_listeners().pause(f"{host_name()}_{one}")
     assert len(told) == 1
     until(lambda: states(programs) == {"paused"}, what="listeners that are paused")
     os.kill(other, signal.SIGKILL)
-    until(lambda: other not in listener.slots() and len(listener.slots()) == 2, what="another listener")
+    until(
+        lambda: other not in listener.slots() and len(listener.slots()) == 2,
+        what="another listener",
+    )
     until(lambda: states(programs) == {"paused"}, what="listeners that are all paused")
     waiting = queue.enqueue("")
     (new,) = set(listener.slots()) - {one}
@@ -179,7 +204,10 @@ def test_a_pause_by_order_holds_for_listeners_that_are_forked_later_and_all_slot
     assert by[new] == "an order" and programs.client.get_task(waiting).status == "pending"
     listener.send(signal.SIGHUP)
     listener.says("replacing 2 listeners")
-    until(lambda: len(listener.slots()) == 2 and not {one, new} & set(listener.slots()), what="new listeners")
+    until(
+        lambda: len(listener.slots()) == 2 and not {one, new} & set(listener.slots()),
+        what="new listeners",
+    )
     until(lambda: states(programs) == {"paused"}, what="listeners that are all paused")
     assert programs.client.get_task(waiting).status == "pending"
     pause(programs, "resume", slots=2)
@@ -209,7 +237,9 @@ def test_a_listener_of_several_queues_pauses_and_goes_on_in_all_of_them(programs
         until(lambda state=state: states(programs) == {state}, what=state)
         listener.says(f"told to {what}")
     for name in ("work", "other"):
-        assert outcome(programs.client, programs.client.get_queue(name).enqueue("")).result == "done"
+        assert (
+            outcome(programs.client, programs.client.get_queue(name).enqueue("")).result == "done"
+        )
 
 
 def test_a_listener_that_drains_stays_so_when_it_is_told_to_pause_or_resume(programs, queue):
@@ -226,11 +256,14 @@ def test_a_listener_that_drains_stays_so_when_it_is_told_to_pause_or_resume(prog
 
 
 def test_a_listener_without_a_master_pauses_by_order_as_well(programs, queue):
-    programs.script("""
+    programs.script(
+        """
         import os
         from blueque import Client, ForkingRunner
         ForkingRunner(Client(os.environ["BLUEQUE_REDIS_URL"]), "work", lambda task: "done", spool="spool").run()
-    """, environ={"BLUEQUE_REDIS_URL": programs.url})
+    """,
+        environ={"BLUEQUE_REDIS_URL": programs.url},
+    )
     until(lambda: states(programs) == {"up"}, what="a listener")
     pause(programs)
     until(lambda: states(programs) == {"paused"}, what="a listener that is paused")
@@ -249,8 +282,12 @@ def test_a_listener_that_has_to_register_again_is_paused_as_before(programs, que
     until(lambda: states(programs) == {"paused"}, what="a listener that is paused")
 
 
-def test_a_listener_of_several_queues_that_has_to_register_again_in_one_is_paused_in_all(programs, cli):
-    listener = programs.listener("work:quick", "other", is_awaited=False, environ={"BLUEQUE_BEAT": "0.2s"})
+def test_a_listener_of_several_queues_that_has_to_register_again_in_one_is_paused_in_all(
+    programs, cli
+):
+    listener = programs.listener(
+        "work:quick", "other", is_awaited=False, environ={"BLUEQUE_BEAT": "0.2s"}
+    )
     until(lambda: len(programs.client.get_inspector().nodes()) == 2, what="both registrations")
     pause(programs)
     until(lambda: states(programs) == {"paused"}, what="a listener that is paused")
@@ -277,7 +314,10 @@ def test_hup_has_idle_listeners_replaced_and_busy_ones_after_their_task(programs
     assert outcome(programs.client, queue.enqueue("")).error_type == "time_limit"
     (programs.directory / "go").touch()
     assert outcome(programs.client, running).result == "done"
-    until(lambda: len(listener.slots()) == 2 and not slots & set(listener.slots()), what="two other listeners")
+    until(
+        lambda: len(listener.slots()) == 2 and not slots & set(listener.slots()),
+        what="two other listeners",
+    )
     assert listener.stop() == 0
 
 
@@ -321,7 +361,13 @@ def test_one_that_comes_while_it_leaves_changes_nothing(programs, queue, number)
 
 def test_a_task_has_these_signals_for_itself(programs, queue):
     programs.listener("work:ways")
-    assert json.loads(outcome(programs.client, queue.enqueue("")).fields["result"]) == [True, True, True, True, False]
+    assert json.loads(outcome(programs.client, queue.enqueue("")).fields["result"]) == [
+        True,
+        True,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_a_scheduler_goes_on_after_each_and_reads_its_configuration(programs):

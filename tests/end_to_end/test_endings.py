@@ -194,7 +194,9 @@ def programs(shared_server, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def python(programs):
-    """Return what runs one of the functions above as a task and returns how it ended. One listener outlives them all."""
+    """Return what runs one of the functions above as a task and returns how it ended. One listener
+    outlives them all.
+    """
     programs.write(WORK)
     listener = programs.listener("work:run", queue="python")
     queue, slots = programs.client.get_queue("python"), listener.slots()
@@ -205,56 +207,129 @@ def python(programs):
 
 @pytest.fixture(scope="module")
 def shell(programs):
-    """Return what runs a shell script as a task of --exec. The shell is the program; its script comes as parameters."""
+    """Return what runs a shell script as a task of --exec. The shell is the program; its script
+    comes as parameters.
+    """
     listener = programs.listener("--exec", "sh", queue="shell")
     queue = programs.client.get_queue("shell")
     yield lambda script: outcome(programs.client, queue.enqueue(script))
     assert listener.stop() == 0
 
 
-@pytest.mark.parametrize(("name", "result", "encoding"), [
-    ("return_dict", {"size": 123, "name": "ü\u2028", "parts": [1.5, None, True]}, "json"),
-    ("return_text", " as it is\n", None),
-    ("return_none", None, "json"),
-    ("return_tuple", [1, ["a", 2]], "json"),
-    ("return_largest", "x" * 2**20, None),
-    ("exit_0", None, "json"),
-    ("exit_without", None, "json"),
-    ("close_outputs", "done", None),
-    ("leave_a_thread", "done", None),
-])
+@pytest.mark.parametrize(
+    ("name", "result", "encoding"),
+    [
+        ("return_dict", {"size": 123, "name": "ü\u2028", "parts": [1.5, None, True]}, "json"),
+        ("return_text", " as it is\n", None),
+        ("return_none", None, "json"),
+        ("return_tuple", [1, ["a", 2]], "json"),
+        ("return_largest", "x" * 2**20, None),
+        ("exit_0", None, "json"),
+        ("exit_without", None, "json"),
+        ("close_outputs", "done", None),
+        ("leave_a_thread", "done", None),
+    ],
+)
 def test_what_a_handler_returns_is_the_result(python, name, result, encoding):
     task = python(name)
-    assert (task.status, task.result, task.fields.get("result_encoding"), task.error) == ("complete", result, encoding, None)
+    assert (task.status, task.result, task.fields.get("result_encoding"), task.error) == (
+        "complete",
+        result,
+        encoding,
+        None,
+    )
 
 
-@pytest.mark.parametrize(("name", "error", "kind", "exit_code", "number"), [
-    ("raise_error", "ValueError: no such codec", "ValueError", None, None),
-    ("raise_own_error", "raise_own_error.<locals>.Unlucky", "work.raise_own_error.<locals>.Unlucky", None, None),
-    ("raise_unprintable", "raise_unprintable.<locals>.Mute: <Mute that cannot be shown>",
-     "work.raise_unprintable.<locals>.Mute", None, None),
-    ("raise_chained", "OSError: no key", "OSError", None, None),
-    ("raise_strange_text", "ValueError: \\udc80 \0 \x1b[31m", "ValueError", None, None),
-    ("raise_interrupt", "KeyboardInterrupt", "KeyboardInterrupt", None, None),
-    ("recurse", "RecursionError: maximum recursion depth exceeded", "RecursionError", None, None),
-    ("exhaust_memory", "MemoryError", "MemoryError", None, None),
-    ("exit_3", "sys.exit(3)", "exit", 3, None),
-    ("exit_text", "sys.exit: the disc is scratched", "exit", 1, None),
-    ("leave_0", "the process left with exit code 0 and without a result", "exit", 0, None),
-    ("leave_7", "the process left with exit code 7 and without a result", "exit", 7, None),
-    ("kill", "killed by SIGKILL", "signal", None, "SIGKILL"),
-    ("crash", "killed by SIGSEGV", "signal", None, "SIGSEGV"),
-    ("return_object", "the result: Object of type object is not JSON serializable", "result", None, None),
-    ("return_bytes", "the result: bytes cannot be stored; decode it, or pass a str of base64", "result", None, None),
-    ("return_nan", "the result: Out of range float values are not JSON compliant", "result", None, None),
-    ("return_surrogate", "the result: '\\udc80' at position 1 is not a character", "result", None, None),
-    ("return_nested_surrogate", "the result: '\\ud800' at position 6 is not a character", "result", None, None),
-    ("return_too_much", "the result takes 1,048,577 bytes; the limit is 1,048,576 bytes", "result", None, None),
-])
-def test_any_other_ending_of_a_handler_is_a_failure_that_says_what_it_was(python, name, error, kind, exit_code, number):
+@pytest.mark.parametrize(
+    ("name", "error", "kind", "exit_code", "number"),
+    [
+        ("raise_error", "ValueError: no such codec", "ValueError", None, None),
+        (
+            "raise_own_error",
+            "raise_own_error.<locals>.Unlucky",
+            "work.raise_own_error.<locals>.Unlucky",
+            None,
+            None,
+        ),
+        (
+            "raise_unprintable",
+            "raise_unprintable.<locals>.Mute: <Mute that cannot be shown>",
+            "work.raise_unprintable.<locals>.Mute",
+            None,
+            None,
+        ),
+        ("raise_chained", "OSError: no key", "OSError", None, None),
+        ("raise_strange_text", "ValueError: \\udc80 \0 \x1b[31m", "ValueError", None, None),
+        ("raise_interrupt", "KeyboardInterrupt", "KeyboardInterrupt", None, None),
+        (
+            "recurse",
+            "RecursionError: maximum recursion depth exceeded",
+            "RecursionError",
+            None,
+            None,
+        ),
+        ("exhaust_memory", "MemoryError", "MemoryError", None, None),
+        ("exit_3", "sys.exit(3)", "exit", 3, None),
+        ("exit_text", "sys.exit: the disc is scratched", "exit", 1, None),
+        ("leave_0", "the process left with exit code 0 and without a result", "exit", 0, None),
+        ("leave_7", "the process left with exit code 7 and without a result", "exit", 7, None),
+        ("kill", "killed by SIGKILL", "signal", None, "SIGKILL"),
+        ("crash", "killed by SIGSEGV", "signal", None, "SIGSEGV"),
+        (
+            "return_object",
+            "the result: Object of type object is not JSON serializable",
+            "result",
+            None,
+            None,
+        ),
+        (
+            "return_bytes",
+            "the result: bytes cannot be stored; decode it, or pass a str of base64",
+            "result",
+            None,
+            None,
+        ),
+        (
+            "return_nan",
+            "the result: Out of range float values are not JSON compliant",
+            "result",
+            None,
+            None,
+        ),
+        (
+            "return_surrogate",
+            "the result: '\\udc80' at position 1 is not a character",
+            "result",
+            None,
+            None,
+        ),
+        (
+            "return_nested_surrogate",
+            "the result: '\\ud800' at position 6 is not a character",
+            "result",
+            None,
+            None,
+        ),
+        (
+            "return_too_much",
+            "the result takes 1,048,577 bytes; the limit is 1,048,576 bytes",
+            "result",
+            None,
+            None,
+        ),
+    ],
+)
+def test_any_other_ending_of_a_handler_is_a_failure_that_says_what_it_was(
+    python, name, error, kind, exit_code, number
+):
     task = python(name)
     assert task.status == "failed" and task.error.startswith(error)
-    assert (task.error_type, task.exit_code, task.signal, task.result) == (kind, exit_code, number, None)
+    assert (task.error_type, task.exit_code, task.signal, task.result) == (
+        kind,
+        exit_code,
+        number,
+        None,
+    )
 
 
 def test_the_traceback_of_an_exception_leads_to_the_line_of_the_handler(python):
@@ -268,7 +343,9 @@ def test_the_traceback_of_an_exception_leads_to_the_line_of_the_handler(python):
 
 def test_the_traceback_tells_the_cause_of_an_exception_too(python):
     trace = python("raise_chained").traceback
-    assert "KeyError: 'a'" in trace and "direct cause" in trace and trace.endswith("OSError: no key\n")
+    assert (
+        "KeyError: 'a'" in trace and "direct cause" in trace and trace.endswith("OSError: no key\n")
+    )
 
 
 def test_a_very_long_error_is_kept_in_part(python):
@@ -282,7 +359,12 @@ def test_a_task_process_ended_from_outside_fails_with_the_name_of_the_signal(pro
     until((programs.directory / "waiting").exists, what="the task")
     os.kill(programs.client.get_task(task_id).pid, signal.SIGTERM)
     task = outcome(programs.client, task_id)
-    assert (task.status, task.error, task.error_type, task.signal) == ("failed", "killed by SIGTERM", "signal", "SIGTERM")
+    assert (task.status, task.error, task.error_type, task.signal) == (
+        "failed",
+        "killed by SIGTERM",
+        "signal",
+        "SIGTERM",
+    )
 
 
 def test_exit_with_true_is_exit_code_1(programs, tmp_path):
@@ -310,16 +392,31 @@ def test_a_forked_child_that_returns_does_not_speak_for_the_task(python):
 def test_a_task_process_is_at_home_where_the_listener_was_started(programs, python):
     task = python("describe")
     assert task.result == {
-        "cwd": str(programs.directory), "stdin": "", "is_session_leader": True, "status": "started", "is_pid_ours": True,
-        "id": task.id, "attempt": 1, "is_current": True,
+        "cwd": str(programs.directory),
+        "stdin": "",
+        "is_session_leader": True,
+        "status": "started",
+        "is_pid_ours": True,
+        "id": task.id,
+        "attempt": 1,
+        "is_current": True,
         "environ": {
-            "BLUEQUE_TASK_ID": task.id, "BLUEQUE_QUEUE": "python", "BLUEQUE_NODE": task.node, "BLUEQUE_ATTEMPT": "1",
+            "BLUEQUE_TASK_ID": task.id,
+            "BLUEQUE_QUEUE": "python",
+            "BLUEQUE_NODE": task.node,
+            "BLUEQUE_ATTEMPT": "1",
             "BLUEQUE_PROGRESS": str(programs.directory / "spool" / task.id / "1" / "progress"),
             "BLUEQUE_TASK_DIR": str(programs.directory / "spool" / task.id / "1"),
-            "BLUEQUE_CHECKPOINT": str(programs.directory / "spool" / task.id / "1" / "checkpoint.json"),
-            "BLUEQUE_CHECKPOINT_DIR": str(programs.directory / "spool" / task.id / "1" / "checkpoint"),
+            "BLUEQUE_CHECKPOINT": str(
+                programs.directory / "spool" / task.id / "1" / "checkpoint.json"
+            ),
+            "BLUEQUE_CHECKPOINT_DIR": str(
+                programs.directory / "spool" / task.id / "1" / "checkpoint"
+            ),
             "BLUEQUE_STOP_FILE": str(programs.directory / "spool" / task.id / "1" / "stop"),
-            "BLUEQUE_MAX_BYTES": str(2**20), "BLUEQUE_HOST": socket.getfqdn(),     # which all programs of a test have
+            # which all programs of a test have
+            "BLUEQUE_MAX_BYTES": str(2**20),
+            "BLUEQUE_HOST": socket.getfqdn(),
         },
     }
 
@@ -344,22 +441,62 @@ def test_what_a_task_runs_has_no_signal_ignored_or_blocked(python):
     assert python("list_ignored_signals").result == ["SigBlk:", "0" * 16, "SigIgn:", "0" * 16]
 
 
-@pytest.mark.parametrize(("text", "name", "reason"), [
-    ("", "gone:run", "cannot import the handler gone:run: ModuleNotFoundError: No module named 'gone'"),
-    ("", "bad:run", "cannot import the handler bad:run: bad has no 'run'"),
-    ("run = 3", "bad:run", "cannot import the handler bad:run: bad:run is of the type int, not a callable"),
-    ("raise OSError('no licence')", "bad:run", "cannot import the handler bad:run: OSError: no licence ({file}, line 1)"),
-    ("import sys; sys.exit(4)", "bad:run", "cannot import the handler bad:run: SystemExit: 4 ({file}, line 1)"),
-    ("import os; os._exit(5)", "bad:run", "cannot import the handler bad:run: exit code 5"),
-    ("import os; os.kill(os.getpid(), 9)", "bad:run", "cannot import the handler bad:run: killed by SIGKILL"),
-    ("def run(:", "bad:run", "cannot import the handler bad:run: SyntaxError: invalid syntax (bad.py, line 1)"),
-    ("", "bad", "cannot import the handler bad: 'bad' is not of the form package.module:callable"),
-    ("async def run(task): pass", "bad:run", "the handler bad:run is a coroutine function (async def): give a plain "
-     "function, which may call asyncio.run()"),
-    ("class Run:\n def __init__(self, task): pass", "bad:Run",
-     "the handler bad:Run is a class: give a function, or an instance that has __call__"),
-])
-def test_a_handler_that_cannot_be_had_is_refused_at_the_start_with_the_reason(shared_server, tmp_path, text, name, reason):
+@pytest.mark.parametrize(
+    ("text", "name", "reason"),
+    [
+        (
+            "",
+            "gone:run",
+            "cannot import the handler gone:run: ModuleNotFoundError: No module named 'gone'",
+        ),
+        ("", "bad:run", "cannot import the handler bad:run: bad has no 'run'"),
+        (
+            "run = 3",
+            "bad:run",
+            "cannot import the handler bad:run: bad:run is of the type int, not a callable",
+        ),
+        (
+            "raise OSError('no licence')",
+            "bad:run",
+            "cannot import the handler bad:run: OSError: no licence ({file}, line 1)",
+        ),
+        (
+            "import sys; sys.exit(4)",
+            "bad:run",
+            "cannot import the handler bad:run: SystemExit: 4 ({file}, line 1)",
+        ),
+        ("import os; os._exit(5)", "bad:run", "cannot import the handler bad:run: exit code 5"),
+        (
+            "import os; os.kill(os.getpid(), 9)",
+            "bad:run",
+            "cannot import the handler bad:run: killed by SIGKILL",
+        ),
+        (
+            "def run(:",
+            "bad:run",
+            "cannot import the handler bad:run: SyntaxError: invalid syntax (bad.py, line 1)",
+        ),
+        (
+            "",
+            "bad",
+            "cannot import the handler bad: 'bad' is not of the form package.module:callable",
+        ),
+        (
+            "async def run(task): pass",
+            "bad:run",
+            "the handler bad:run is a coroutine function (async def): give a plain "
+            "function, which may call asyncio.run()",
+        ),
+        (
+            "class Run:\n def __init__(self, task): pass",
+            "bad:Run",
+            "the handler bad:Run is a class: give a function, or an instance that has __call__",
+        ),
+    ],
+)
+def test_a_handler_that_cannot_be_had_is_refused_at_the_start_with_the_reason(
+    shared_server, tmp_path, text, name, reason
+):
     with Programs(shared_server.url, tmp_path) as programs:
         programs.write(text, "bad.py")
         listener = programs.listener(name, is_awaited=False)
@@ -369,48 +506,84 @@ def test_a_handler_that_cannot_be_had_is_refused_at_the_start_with_the_reason(sh
         ]
 
 
-@pytest.mark.parametrize(("script", "result"), [
-    ("echo one; echo two", "two"),
-    ("echo '{\"size\": 3}'", '{"size": 3}'),
-    ("printf 'no newline'", "no newline"),
-    ("echo ' spaces '; echo", " spaces "),
-    ("printf 'two\\r\\n'", "two"),
-    ("echo out; printf 'in a file\\n' > $BLUEQUE_TASK_DIR/result", "in a file\n"),
-    ("echo out; : > $BLUEQUE_TASK_DIR/result", ""),
-    ("true", None),
-    ("echo complained >&2", None),
-    ("printf '\\377'", "\ufffd"),
-    ("head -c 1048576 /dev/zero | tr '\\0' x; echo", "x" * 2**20),
-])
-def test_a_program_that_exits_with_0_completes_with_its_last_line_or_its_file(shell, script, result):
+@pytest.mark.parametrize(
+    ("script", "result"),
+    [
+        ("echo one; echo two", "two"),
+        ("echo '{\"size\": 3}'", '{"size": 3}'),
+        ("printf 'no newline'", "no newline"),
+        ("echo ' spaces '; echo", " spaces "),
+        ("printf 'two\\r\\n'", "two"),
+        ("echo out; printf 'in a file\\n' > $BLUEQUE_TASK_DIR/result", "in a file\n"),
+        ("echo out; : > $BLUEQUE_TASK_DIR/result", ""),
+        ("true", None),
+        ("echo complained >&2", None),
+        ("printf '\\377'", "\ufffd"),
+        ("head -c 1048576 /dev/zero | tr '\\0' x; echo", "x" * 2**20),
+    ],
+)
+def test_a_program_that_exits_with_0_completes_with_its_last_line_or_its_file(
+    shell, script, result
+):
     task = shell(script)
     assert (task.status, task.result, task.error) == ("complete", result, None)
 
 
-@pytest.mark.parametrize(("script", "error", "kind", "exit_code", "number"), [
-    ("exit 3", "exit code 3", "exit", 3, None),
-    ("echo out; echo first >&2; echo last >&2; exit 3", "exit code 3:\nfirst\nlast", "exit", 3, None),
-    ("kill -KILL $$", "killed by SIGKILL", "signal", None, "SIGKILL"),
-    ("echo bad >&2; kill -SEGV $$", "killed by SIGSEGV:\nbad", "signal", None, "SIGSEGV"),
-    ("kill -TERM $$", "killed by SIGTERM", "signal", None, "SIGTERM"),
-    ("kill -PIPE $$", "killed by SIGPIPE", "signal", None, "SIGPIPE"),
-    ("head -c 1048577 /dev/zero | tr '\\0' x", "the result takes 1,048,577 bytes or more; the limit is 1,048,576 bytes",
-     "result", None, None),
-    ("head -c 2000000 /dev/zero > $BLUEQUE_TASK_DIR/result",
-     "the result takes 2,000,000 bytes or more; the limit is 1,048,576 bytes", "result", None, None),
-])
-def test_a_program_that_ends_otherwise_fails_with_its_code_and_last_words(shell, script, error, kind, exit_code, number):
+@pytest.mark.parametrize(
+    ("script", "error", "kind", "exit_code", "number"),
+    [
+        ("exit 3", "exit code 3", "exit", 3, None),
+        (
+            "echo out; echo first >&2; echo last >&2; exit 3",
+            "exit code 3:\nfirst\nlast",
+            "exit",
+            3,
+            None,
+        ),
+        ("kill -KILL $$", "killed by SIGKILL", "signal", None, "SIGKILL"),
+        ("echo bad >&2; kill -SEGV $$", "killed by SIGSEGV:\nbad", "signal", None, "SIGSEGV"),
+        ("kill -TERM $$", "killed by SIGTERM", "signal", None, "SIGTERM"),
+        ("kill -PIPE $$", "killed by SIGPIPE", "signal", None, "SIGPIPE"),
+        (
+            "head -c 1048577 /dev/zero | tr '\\0' x",
+            "the result takes 1,048,577 bytes or more; the limit is 1,048,576 bytes",
+            "result",
+            None,
+            None,
+        ),
+        (
+            "head -c 2000000 /dev/zero > $BLUEQUE_TASK_DIR/result",
+            "the result takes 2,000,000 bytes or more; the limit is 1,048,576 bytes",
+            "result",
+            None,
+            None,
+        ),
+    ],
+)
+def test_a_program_that_ends_otherwise_fails_with_its_code_and_last_words(
+    shell, script, error, kind, exit_code, number
+):
     task = shell(script)
     assert (task.status, task.error, task.error_type, task.exit_code, task.signal, task.result) == (
-        "failed", error, kind, exit_code, number, None)
+        "failed",
+        error,
+        kind,
+        exit_code,
+        number,
+        None,
+    )
 
 
 def test_of_a_program_that_fails_the_last_ten_lines_are_kept(shell):
-    assert shell("seq 1 50 >&2; exit 1").error == "exit code 1:\n" + "\n".join(str(n) for n in range(41, 51))
+    assert shell("seq 1 50 >&2; exit 1").error == "exit code 1:\n" + "\n".join(
+        str(n) for n in range(41, 51)
+    )
 
 
 def test_a_wrapper_that_is_killed_takes_its_program_with_it(programs, shell):
-    task_id = programs.client.get_queue("shell").enqueue("echo $$ > pid.new; mv pid.new pid; exec sleep 1000")
+    task_id = programs.client.get_queue("shell").enqueue(
+        "echo $$ > pid.new; mv pid.new pid; exec sleep 1000"
+    )
     until((programs.directory / "pid").exists, what="the program")
     program = int((programs.directory / "pid").read_text())
     os.kill(programs.client.get_task(task_id).pid, signal.SIGKILL)
@@ -419,23 +592,30 @@ def test_a_wrapper_that_is_killed_takes_its_program_with_it(programs, shell):
 
 
 def test_only_a_newline_ends_a_line_of_output(shell):
-    assert shell("printf '{\"title\": \"a\\342\\200\\250b\"}\\n'").result == '{"title": "a\u2028b"}'
+    assert shell('printf \'{"title": "a\\342\\200\\250b"}\\n\'').result == '{"title": "a\u2028b"}'
 
 
-def test_a_program_finds_ids_in_its_environment_and_is_where_the_listener_was_started(programs, shell):
+def test_a_program_finds_ids_in_its_environment_and_is_where_the_listener_was_started(
+    programs, shell
+):
     task = shell('echo "$BLUEQUE_TASK_ID $BLUEQUE_QUEUE $BLUEQUE_ATTEMPT $BLUEQUE_TASK_DIR $PWD"')
     directory = programs.directory
     assert task.result == f"{task.id} shell 1 {directory}/spool/{task.id}/1 {directory}"
 
 
-@pytest.mark.parametrize(("parameters", "stdin"), [
-    ("as it is\r\n\0\x7f ü🎉", "as it is\r\n\0\x7f ü🎉".encode()),
-    ("", b""),
-    ({"name": "ü", "n": [1, None]}, '{"name":"ü","n":[1,null]}'.encode()),
-    (None, b"null"),
-    ("x" * 2**20, b"x" * 2**20),
-])
-def test_parameters_come_on_standard_input_byte_for_byte(shared_server, tmp_path, parameters, stdin):
+@pytest.mark.parametrize(
+    ("parameters", "stdin"),
+    [
+        ("as it is\r\n\0\x7f ü🎉", "as it is\r\n\0\x7f ü🎉".encode()),
+        ("", b""),
+        ({"name": "ü", "n": [1, None]}, '{"name":"ü","n":[1,null]}'.encode()),
+        (None, b"null"),
+        ("x" * 2**20, b"x" * 2**20),
+    ],
+)
+def test_parameters_come_on_standard_input_byte_for_byte(
+    shared_server, tmp_path, parameters, stdin
+):
     with Programs(shared_server.url, tmp_path) as programs:
         programs.listener("--exec", "sh", "-c", "cat > got; echo done", queue="stdin")
         task = outcome(programs.client, programs.client.get_queue("stdin").enqueue(parameters))
@@ -443,35 +623,51 @@ def test_parameters_come_on_standard_input_byte_for_byte(shared_server, tmp_path
         assert (tmp_path / "got").read_bytes() == stdin
 
 
-def test_arguments_reach_the_program_untouched_by_any_shell_and_its_options_are_its_own(shared_server, tmp_path):
+def test_arguments_reach_the_program_untouched_by_any_shell_and_its_options_are_its_own(
+    shared_server, tmp_path
+):
     arguments = ["--slots", "7", "--help", "$HOME; echo no", "two  words", "*", "--exec", "", "ü"]
     with Programs(shared_server.url, tmp_path) as programs:
-        path = programs.write(f"#!{sys.executable}\nimport json, sys\nprint(json.dumps(sys.argv[1:]))\n", "tell", mode=0o755)
+        path = programs.write(
+            f"#!{sys.executable}\nimport json, sys\nprint(json.dumps(sys.argv[1:]))\n",
+            "tell",
+            mode=0o755,
+        )
         programs.listener("--exec", "--", f"./{path.name}", *arguments, queue="arguments")
         task = outcome(programs.client, programs.client.get_queue("arguments").enqueue(""))
-        assert task.result == '["--slots", "7", "--help", "$HOME; echo no", "two  words", "*", "--exec", "", "\\u00fc"]'
+        assert (
+            task.result
+            == '["--slots", "7", "--help", "$HOME; echo no", "two  words", "*", "--exec", "", "\\u00fc"]'
+        )
 
 
-@pytest.mark.parametrize("arguments", [
-    ["--slots", "7"], ["--fast", "--spool=/srv"], ["more", "--no-warm", "--", "x"], ["--slots"],
-])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--slots", "7"], ["--fast", "--spool=/srv"], ["more", "--no-warm", "--", "x"], ["--slots"]],
+)
 def test_options_of_the_listener_behind_exec_are_refused(arguments):
     done = CliRunner().invoke(listener.command, ["work", "--exec", "./tell", *arguments])
 
     option = next(word for word in arguments if word in ("--slots", "--spool=/srv", "--no-warm"))
     assert done.exit_code == 2
-    assert f"{option} would be given to ./tell: options of the listener go before --exec" in done.output
+    assert (
+        f"{option} would be given to ./tell: options of the listener go before --exec"
+        in done.output
+    )
 
 
-@pytest.mark.parametrize("program", [
-    ["true", "--fast", "slots"], ["true", "--", "--slots", "7"], ["--", "true", "--slots", "7"]
-])
+@pytest.mark.parametrize(
+    "program",
+    [["true", "--fast", "slots"], ["true", "--", "--slots", "7"], ["--", "true", "--slots", "7"]],
+)
 def test_options_that_are_not_the_listeners_or_come_after_two_dashes_are_the_programs(program):
     listener._refuse_swallowed(program)
 
 
 @pytest.mark.parametrize("command", ["no-such-program-here", "./nothing", "./data", "."])
-def test_a_program_that_is_not_there_or_none_is_refused_at_the_start(shared_server, tmp_path, command):
+def test_a_program_that_is_not_there_or_none_is_refused_at_the_start(
+    shared_server, tmp_path, command
+):
     with Programs(shared_server.url, tmp_path) as programs:
         programs.write("#!/bin/sh\n", "data", mode=0o644)
         listener = programs.listener("--exec", command, is_awaited=False)
@@ -481,12 +677,20 @@ def test_a_program_that_is_not_there_or_none_is_refused_at_the_start(shared_serv
         ]
 
 
-@pytest.mark.parametrize(("spoil", "reason"), [
-    (lambda path: path.unlink(), "No such file or directory"),
-    (lambda path: path.chmod(0o644), "Permission denied"),
-    (lambda path: path.write_text("echo not a script without its first line\n"), "Exec format error"),
-])
-def test_a_program_that_cannot_be_run_any_more_fails_its_task_with_the_reason(shared_server, tmp_path, spoil, reason):
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (lambda path: path.unlink(), "No such file or directory"),
+        (lambda path: path.chmod(0o644), "Permission denied"),
+        (
+            lambda path: path.write_text("echo not a script without its first line\n"),
+            "Exec format error",
+        ),
+    ],
+)
+def test_a_program_that_cannot_be_run_any_more_fails_its_task_with_the_reason(
+    shared_server, tmp_path, spoil, reason
+):
     with Programs(shared_server.url, tmp_path) as programs:
         path = programs.write("#!/bin/sh\necho ran\n", "program", mode=0o755)
         programs.listener("--exec", "./program", queue="spoilt")
@@ -494,7 +698,11 @@ def test_a_program_that_cannot_be_run_any_more_fails_its_task_with_the_reason(sh
         assert outcome(programs.client, queue.enqueue("")).result == "ran"
         spoil(path)
         task = outcome(programs.client, queue.enqueue(""))
-        assert (task.status, task.error, task.error_type) == ("failed", f"cannot run ./program: {reason}", "exit")
+        assert (task.status, task.error, task.error_type) == (
+            "failed",
+            f"cannot run ./program: {reason}",
+            "exit",
+        )
 
 
 def test_what_a_task_has_left_in_the_buffer_of_a_file_of_its_own_is_written(programs, python):
@@ -502,14 +710,19 @@ def test_what_a_task_has_left_in_the_buffer_of_a_file_of_its_own_is_written(prog
     assert (programs.directory / "buffered").read_text() == "kept"
 
 
-def test_a_handler_module_that_starts_something_when_it_is_imported_does_not_hold_up_the_listener(shared_server, tmp_path):
+def test_a_handler_module_that_starts_something_when_it_is_imported_does_not_hold_up_the_listener(
+    shared_server, tmp_path
+):
     with Programs(shared_server.url, tmp_path) as programs:
-        programs.write("""
+        programs.write(
+            """
             import subprocess
             subprocess.Popen(["sleep", "60"], close_fds=False)
 
             def run(task):
                 return "done"
-        """, "starter.py")
+        """,
+            "starter.py",
+        )
         listener = programs.listener("starter:run")
         assert listener.stop() == 0

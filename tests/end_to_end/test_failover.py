@@ -1,4 +1,6 @@
-"""A primary becomes a replica, and its address leads to the new primary: connections from before must not stay with it."""
+"""A primary becomes a replica, and its address leads to the new primary: connections from before
+must not stay with it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ from blueque.system.embedded_redis import Server, running_server
 
 KINDS = [
     pytest.param(lambda proxy, **more: Client(proxy.url, **more), id="socket"),
-    pytest.param(lambda proxy, **more: Client(redis=redis_py.Redis.from_url(proxy.url), **more), id="redis-py"),
+    pytest.param(
+        lambda proxy, **more: Client(redis=redis_py.Redis.from_url(proxy.url), **more),
+        id="redis-py",
+    ),
 ]
 
 
@@ -33,9 +38,13 @@ class Pair:
         self.until(lambda: self.old.info("replication").get("slave0", {}).get("state") == "online")
 
     def fail_over(self, is_led: bool = True) -> None:
-        """Swap their roles as an operator does; is_led: the address leads to the new primary from now on."""
-        self.old.wait(1, 20_000)                       # then it need not wait for what the replica says each second
-        self.old.execute_command("FAILOVER", "TO", "127.0.0.1", self._new_server.port, "FORCE", "TIMEOUT", 10)
+        """Swap their roles as an operator does; is_led: the address leads to the new primary from
+        now on.
+        """
+        self.old.wait(1, 20_000)  # then it need not wait for what the replica says each second
+        self.old.execute_command(
+            "FAILOVER", "TO", "127.0.0.1", self._new_server.port, "FORCE", "TIMEOUT", 10
+        )
         self.until(lambda: self.new.info("replication")["role"] == "master")
         self.until(lambda: self.old.info("replication")["role"] == "slave")
         if is_led:
@@ -58,9 +67,14 @@ class Pair:
 
 @pytest.fixture
 def pair():
-    # The new primary sends its whole data set at once, and not after the default of 5 s or in the next second.
+    # The new primary sends its whole data set at once, and not after the default of 5 s or in the
+    # next second.
     options = ("--repl-diskless-sync", "no", "--hz", "100")
-    with running_server(*options) as old, running_server(*options) as new, closing(Pair(old, new)) as pair:
+    with (
+        running_server(*options) as old,
+        running_server(*options) as new,
+        closing(Pair(old, new)) as pair,
+    ):
         yield pair
 
 
@@ -87,11 +101,16 @@ def test_a_change_goes_to_the_new_primary_once(pair, kind, patience):
 
     second = queue.enqueue("after")
 
-    assert pair.new.lrange("blueque_pending_tasks_video", 0, -1) == [second.encode(), first.encode()]
+    assert pair.new.lrange("blueque_pending_tasks_video", 0, -1) == [
+        second.encode(),
+        first.encode(),
+    ]
     assert client.get_task(second).parameters == "after"
 
 
-def test_a_change_whose_look_the_old_primary_answered_goes_to_the_new_one_once(pair, kind, overtaken):
+def test_a_change_whose_look_the_old_primary_answered_goes_to_the_new_one_once(
+    pair, kind, overtaken
+):
     client = kind(pair.proxy, patience=0)
     queue = client.get_queue("video")
     task_id = queue.enqueue("before")
@@ -190,14 +209,16 @@ def test_a_replica_without_its_primary_is_left_for_a_new_connection(pair, kind):
 
 
 def listening(listener, pair):
-    """Have the listener wait for a task, and return its thread and what comes of it once it is blocked."""
+    """Have the listener wait for a task, and return its thread and what comes of it once it is
+    blocked.
+    """
     taken = []
 
     def listen():
         while not taken:
-            with contextlib.suppress(RedisRefused):    # the new primary has no address yet
+            with contextlib.suppress(RedisRefused):  # the new primary has no address yet
                 taken.append(listener.listen())
-        listener._redis.close()                        # this thread's
+        listener._redis.close()  # this thread's
 
     thread = threading.Thread(target=listen, daemon=True)
     thread.start()

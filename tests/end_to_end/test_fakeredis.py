@@ -1,4 +1,6 @@
-"""Blueque in memory, for the unit tests of those who use it: `Client(redis=fakeredis.FakeRedis())`. No server needed."""
+"""Blueque in memory, for the unit tests of those who use it: `Client(redis=fakeredis.FakeRedis())`.
+No server needed.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def test_a_task_fails_in_memory(client, fake):
 
 def test_a_scheduled_task_is_promoted_in_memory(client, fake):
     queue = client.get_queue("video")
-    later, late, early = (queue.schedule(name, time.time() + 1000) for name in ("later", "late", "early"))
+    later, late, early = (
+        queue.schedule(name, time.time() + 1000) for name in ("later", "late", "early")
+    )
     fake.zadd("blueque_scheduled_tasks_video", {late: 2.5, early: 1.5})
 
     assert queue.enqueue_due_tasks() == [early, late]
@@ -145,7 +149,9 @@ def test_a_listener_waits_in_memory_for_a_task_of_another_thread():
     producer = Client(redis=fakeredis.FakeRedis(server=shared), patience=0)
     consumer = Client(redis=fakeredis.FakeRedis(server=shared), patience=0)
     found = []
-    thread = threading.Thread(target=lambda: found.append(consumer.get_listener("video").listen()), daemon=True)
+    thread = threading.Thread(
+        target=lambda: found.append(consumer.get_listener("video").listen()), daemon=True
+    )
     thread.start()
     while thread.is_alive() and not producer.get_inspector().listeners("video"):
         time.sleep(0.001)
@@ -171,8 +177,14 @@ task = client.get_listener("video").listen()
 assert task.id == task_id
 print(client.get_processor(task).start(1))
 """
-    environment = {"PATH": "", "PYTHONPATH": os.pathsep.join(sys.path), "BLUEQUE_REDIS_URL": "redis://127.0.0.1:1"}
+    environment = {
+        "PATH": "",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "BLUEQUE_REDIS_URL": "redis://127.0.0.1:1",
+    }
 
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60
+    )
 
     assert (done.stdout, done.stderr, done.returncode) == ("[1]\n", "", 0)

@@ -1,4 +1,6 @@
-"""A task that is asked to stop may hand itself back, and goes on elsewhere; who does not look is treated as ever."""
+"""A task that is asked to stop may hand itself back, and goes on elsewhere; who does not look is
+treated as ever.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +98,10 @@ def queue(programs):
 @pytest.fixture(scope="module")
 def house(tmp_path_factory):
     """A listener that outlives its tasks, in a place that some tests here share."""
-    with running_server() as server, Programs(server.url, tmp_path_factory.mktemp("house")) as programs:
+    with (
+        running_server() as server,
+        Programs(server.url, tmp_path_factory.mktemp("house")) as programs,
+    ):
         programs.write(WORK)
         programs.listener("work:run", slots=2)
         yield programs
@@ -110,9 +115,14 @@ def asked(programs, task):
 def goes_on(programs, task_id, reason):
     """See that the task is the next in line at no cost, and why, and let another node run it."""
     waiting = programs.client.get_task(task_id)
-    assert (waiting.status, waiting.attempt, waiting.failures, waiting.interruptions, waiting.error, waiting.last_error) == (
-        "pending", 1, None, None, None, None
-    )
+    assert (
+        waiting.status,
+        waiting.attempt,
+        waiting.failures,
+        waiting.interruptions,
+        waiting.error,
+        waiting.last_error,
+    ) == ("pending", 1, None, None, None, None)
     *_, released = programs.client.get_history(task_id).events
     assert (released.event, released.facts) == ("released", {"reason": reason})
     programs.listener("work:run", spool="elsewhere")
@@ -122,6 +132,7 @@ def goes_on(programs, task_id, reason):
 
 
 # Drain
+
 
 @pytest.mark.parametrize("from_afar", [False, True])
 def test_drained_a_task_that_looks_hands_itself_back_and_goes_on_elsewhere_before_the_others(
@@ -136,7 +147,8 @@ def test_drained_a_task_that_looks_hands_itself_back_and_goes_on_elsewhere_befor
         listener.send(signal.SIGTERM)
     assert listener.wait() == 0
     assert asked(programs, task) == "drain"
-    assert cli.lrange("blueque_pending_tasks_work", 0, -1) == [following, task.id]       # taken from the tail
+    # taken from the tail
+    assert cli.lrange("blueque_pending_tasks_work", 0, -1) == [following, task.id]
     queue.cancel(following)
     goes_on(programs, task.id, "drain")
 
@@ -158,7 +170,10 @@ def test_left_behind_a_task_is_not_asked_until_somebody_drains_its_node(programs
     task = begin(programs, "hand_back")
     assert listener.stop() == 0
     beats = beat_of(programs.client, "work", task.node)
-    until(lambda: beat_of(programs.client, "work", task.node) >= beats + 2, what="its beats without a master")
+    until(
+        lambda: beat_of(programs.client, "work", task.node) >= beats + 2,
+        what="its beats without a master",
+    )
     assert not (files(programs, task) / "stop").exists() and is_there(task.pid)
     protocol.order(programs.client._redis, "work", task.node, "drain", "ann")
     until(lambda: programs.left() == [], what="the leaving of the listener")
@@ -166,6 +181,7 @@ def test_left_behind_a_task_is_not_asked_until_somebody_drains_its_node(programs
 
 
 # Stop
+
 
 def test_stopped_a_task_that_looks_has_its_grace_and_needs_no_policy(programs):
     listener = programs.listener("work:run", on_term="stop")
@@ -175,7 +191,9 @@ def test_stopped_a_task_that_looks_has_its_grace_and_needs_no_policy(programs):
     goes_on(programs, task.id, "stopped")
 
 
-def test_stopped_a_task_that_does_not_look_dies_as_ever_and_goes_on_from_its_newest_checkpoint(programs):
+def test_stopped_a_task_that_does_not_look_dies_as_ever_and_goes_on_from_its_newest_checkpoint(
+    programs,
+):
     listener = programs.listener("work:run", on_term="stop", slots=2)
     safe = begin(programs, "wait", retry=Retry(max=1, backoff=0, jitter=0))
     once = begin(programs, "wait")
@@ -196,6 +214,7 @@ def test_a_child_that_such_a_task_has_forked_dies_of_sigterm_as_ever(programs):
 
 # Whatever else ends a task
 
+
 def test_cancelled_it_is_cancelled_even_if_it_hands_itself_back(house):
     task = begin(house, "hand_back")
     house.client.get_queue("work").cancel(task.id)
@@ -207,11 +226,17 @@ def test_near_a_limit_it_is_asked_if_there_is_a_lead(house):
     done = ended(house.client, task.id)
     assert (done.result, done.failures, done.last_error) == (["the last", 2], None, None)
     assert asked(house, task) == "time_limit"
-    (reason,) = [event.facts for event in house.client.get_history(task.id).events if event.event == "released"]
+    (reason,) = [
+        event.facts
+        for event in house.client.get_history(task.id).events
+        if event.event == "released"
+    ]
     assert reason == {"reason": "time_limit"}
 
 
-def test_who_goes_on_after_a_warning_that_it_stalls_is_not_asked_any_more_unless_for_something_else(tmp_path):
+def test_who_goes_on_after_a_warning_that_it_stalls_is_not_asked_any_more_unless_for_something_else(
+    tmp_path,
+):
     (tmp_path / "task").touch()
     with subprocess.Popen(["sleep", "1000"]) as child:
         limits = Limits(stall=100.0, lead=99.99)
@@ -233,14 +258,20 @@ def test_who_goes_on_after_a_warning_that_it_stalls_is_not_asked_any_more_unless
 
 
 def test_beyond_its_limit_it_has_failed_whatever_it_says(house):
-    failed = ended(house.client, house.client.get_queue("work").enqueue("hand_back", time_limit=0.3))
-    assert (failed.error_type, failed.error.partition(" s ")[0]) == ("time_limit", "time_limit of 0.3")
+    failed = ended(
+        house.client, house.client.get_queue("work").enqueue("hand_back", time_limit=0.3)
+    )
+    assert (failed.error_type, failed.error.partition(" s ")[0]) == (
+        "time_limit",
+        "time_limit of 0.3",
+    )
 
 
 def test_who_hands_a_task_back_without_being_asked_has_failed(house):
     failed = ended(house.client, house.client.get_queue("work").enqueue("hand_back_unasked"))
     assert (failed.error_type, failed.error) == (
-        "blueque.model.outcomes.HandBack", "HandBack: for no reason (nobody had asked the task to stop)"
+        "blueque.model.outcomes.HandBack",
+        "HandBack: for no reason (nobody had asked the task to stop)",
     )
 
 
@@ -249,12 +280,19 @@ def test_whoever_fails_when_asked_to_stop_has_failed(programs, queue):
     task = begin(programs, "fail", retry=Retry(max=1, backoff=100))
     assert listener.stop() == 0
     failed = programs.client.get_task(task.id)
-    assert (failed.status, failed.failures, failed.last_error) == ("scheduled", 1, "ValueError: no such codec")
+    assert (failed.status, failed.failures, failed.last_error) == (
+        "scheduled",
+        1,
+        "ValueError: no such codec",
+    )
 
 
 def test_a_hand_back_without_words_says_what_it_is():
     assert outcome_record.record_of(HandBack(), is_asked_to_stop=True)["error"] == "handed back"
-    assert outcome_record.record_of(HandBack())["error"] == "HandBack (nobody had asked the task to stop)"
+    assert (
+        outcome_record.record_of(HandBack())["error"]
+        == "HandBack (nobody had asked the task to stop)"
+    )
 
 
 # Programs
@@ -270,7 +308,9 @@ exit 75
 """
 
 
-def test_a_program_that_was_asked_to_stop_and_has_taken_notice_hands_itself_back_by_exit_code_75(programs, queue):
+def test_a_program_that_was_asked_to_stop_and_has_taken_notice_hands_itself_back_by_exit_code_75(
+    programs, queue
+):
     listener = programs.listener("--exec", "sh")
     task = begin(programs, PROGRAM)
     assert listener.stop() == 0
@@ -283,7 +323,10 @@ def test_a_program_that_was_asked_to_stop_and_has_taken_notice_hands_itself_back
 
 def test_exit_code_75_of_a_program_that_has_been_asked_and_has_not_looked_is_a_failure(programs):
     listener = programs.listener("--exec", "sh")
-    task = begin(programs, 'echo "$BLUEQUE_TASK_ID 1 $PPID" >>ledger; while [ ! -e go ]; do sleep 0.02; done; exit 75')
+    task = begin(
+        programs,
+        'echo "$BLUEQUE_TASK_ID 1 $PPID" >>ledger; while [ ! -e go ]; do sleep 0.02; done; exit 75',
+    )
     listener.send(signal.SIGTERM)
     until(lambda: (files(programs, task) / "stop").exists(), what="the wish that it stop")
     let_go(programs)
@@ -295,7 +338,7 @@ def test_exit_code_75_of_a_program_that_has_been_asked_and_has_not_looked_is_a_f
 def test_who_has_taken_notice_is_not_asked_again_and_what_is_withdrawn_was_not_noticed(tmp_path):
     (tmp_path / "task").touch()
     attempt, stop = Attempt(str(tmp_path), ""), tmp_path / "stop"
-    for reason in ("stall_limit", "drain"):            # of the listener that adopts it, too
+    for reason in ("stall_limit", "drain"):  # of the listener that adopts it, too
         attempt.ask_to_stop(reason)
     assert (stop.read_text(), attempt.has_taken_notice()) == ("drain\n", False)
     attempt.withdraw_stop()

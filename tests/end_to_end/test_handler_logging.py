@@ -51,12 +51,19 @@ WORK = """
         return globals()[task.parameters](task)
 """
 AS_PYTHON_HAS_THEM = {
-    "raise": True, "threads": True, "processes": True, "multi": True, "source": True,
-    "root": [logging.WARNING, 0], "own": [logging.NOTSET, True, False, 0],
+    "raise": True,
+    "threads": True,
+    "processes": True,
+    "multi": True,
+    "source": True,
+    "root": [logging.WARNING, 0],
+    "own": [logging.NOTSET, True, False, 0],
 }
 WAYS = {
-    "warm": (), "cold": ("--no-warm",),
-    "spawned": ("--spawn",), "spawned cold": ("--spawn", "--no-warm"),
+    "warm": (),
+    "cold": ("--no-warm",),
+    "spawned": ("--spawn",),
+    "spawned cold": ("--spawn", "--no-warm"),
     "preloaded": ("--preload", "work"),
 }
 
@@ -146,7 +153,9 @@ def test_a_preloaded_module_that_configures_logging_leaves_the_log_of_the_listen
     assert started.lines("complete task=")[0].startswith("<6>complete")
 
 
-def test_what_a_preloaded_module_configures_for_our_logger_holds_for_tasks_and_not_for_the_listener(programs):
+def test_what_a_preloaded_module_configures_for_our_logger_holds_for_tasks_and_not_for_the_listener(
+    programs,
+):
     programs.write("""
         import logging
 
@@ -170,12 +179,15 @@ def test_what_a_preloaded_module_configures_for_our_logger_holds_for_tasks_and_n
 
 
 def test_a_preloaded_module_that_configures_logging_and_then_fails_is_told_of(programs):
-    programs.write("""
+    programs.write(
+        """
         import logging.config
 
         logging.config.dictConfig({"version": 1})
         raise OSError("no licence")
-    """, "large.py")
+    """,
+        "large.py",
+    )
     programs.write("def run(task): return 1")
 
     started = programs.listener("work:run", "--preload", "large", is_awaited=False)

@@ -1,4 +1,6 @@
-"""Leaving: what becomes of running tasks when a blueque-listener is told to go, by a signal or from afar."""
+"""Leaving: what becomes of running tasks when a blueque-listener is told to go, by a signal or from
+afar.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,19 @@ import subprocess
 import sys
 
 import pytest
-from handlers import WORK, beat_of, begin, ended, has_moved, is_sound, ledger, let_go, owner, pid_of, running
+from handlers import (
+    WORK,
+    beat_of,
+    begin,
+    ended,
+    has_moved,
+    is_sound,
+    ledger,
+    let_go,
+    owner,
+    pid_of,
+    running,
+)
 from running import Programs, children_of, is_there, patched, until
 
 from blueque import Retry, protocol
@@ -18,7 +32,9 @@ QUICK = ("--beat", "0.2s", "--lease", "0.6s", "--lost-after", "30s")
 
 @pytest.fixture
 def programs(url, tmp_path):
-    with Programs(url, tmp_path, patched({"node.master._LOOK_AT_HELD": 0.1, "node.master._YOUNG": 0.1})) as programs:
+    with Programs(
+        url, tmp_path, patched({"node.master._LOOK_AT_HELD": 0.1, "node.master._YOUNG": 0.1})
+    ) as programs:
         programs.write(WORK)
         yield programs
 
@@ -31,21 +47,35 @@ def queue(programs):
 def of_listeners(state):
     """Return what Redis knows of listeners and of what they hold."""
     kinds = ("listeners", "listener", "nodes", "reserved", "started", "orders")
-    return {key: value for key, value in state().items() if key.startswith(tuple(f"blueque_{kind}_" for kind in kinds))}
+    return {
+        key: value
+        for key, value in state().items()
+        if key.startswith(tuple(f"blueque_{kind}_" for kind in kinds))
+    }
 
 
 # leave
 
-def test_with_leave_all_go_at_once_but_a_busy_listener_which_beats_reports_and_goes(programs, state):
+
+def test_with_leave_all_go_at_once_but_a_busy_listener_which_beats_reports_and_goes(
+    programs, state
+):
     listener = programs.listener("work:run", *QUICK, slots=3, on_term="leave")
     task = begin(programs)
     busy, slots = pid_of(task.node), listener.slots()
     listener.send(signal.SIGTERM)
     assert listener.wait(2) == 0
-    until(lambda: [pid for pid in slots if is_there(pid)] == [busy], 2, "the leaving of the idle listeners")
+    until(
+        lambda: [pid for pid in slots if is_there(pid)] == [busy],
+        2,
+        "the leaving of the idle listeners",
+    )
     assert is_there(task.pid) and owner(programs.client, task.id) == task.node
     beats = beat_of(programs.client, "work", task.node)
-    until(lambda: beat_of(programs.client, "work", task.node) >= beats + 3, what="its beats without a master")
+    until(
+        lambda: beat_of(programs.client, "work", task.node) >= beats + 3,
+        what="its beats without a master",
+    )
     assert programs.client.get_inspector().registration("work", task.node)["state"] == "alive"
     let_go(programs)
     done = ended(programs.client, task.id)
@@ -56,7 +86,9 @@ def test_with_leave_all_go_at_once_but_a_busy_listener_which_beats_reports_and_g
     assert is_sound(programs.client)
 
 
-def test_a_listener_that_was_left_behind_counts_as_a_slot_of_the_next_master_until_it_has_gone(programs, queue):
+def test_a_listener_that_was_left_behind_counts_as_a_slot_of_the_next_master_until_it_has_gone(
+    programs, queue
+):
     first = programs.listener("work:run", *QUICK, slots=2, on_term="leave")
     task = begin(programs)
     assert first.stop() == 0
@@ -77,14 +109,17 @@ def test_a_listener_that_was_left_behind_counts_as_a_slot_of_the_next_master_unt
     assert len(ledger(programs)) == 3 and is_sound(programs.client)
 
 
-def test_the_task_of_a_listener_that_was_left_behind_and_then_killed_is_adopted_by_one_of_the_next_master(programs):
+def test_the_task_of_a_listener_that_was_left_behind_and_then_killed_is_adopted_by_one_of_the_next_master(
+    programs,
+):
     first = programs.listener("work:run", on_term="leave")
     task = begin(programs)
     assert first.stop() == 0
     second = programs.listener("work:run", slots=2, is_awaited=False)
-    following = begin(programs)                        # both slots are taken
+    following = begin(programs)  # both slots are taken
     os.kill(pid_of(task.node), signal.SIGKILL)
-    node = has_moved(programs.client, task, 5)         # before any listener looks after others, every ten seconds
+    # before any listener looks after others, every ten seconds
+    node = has_moved(programs.client, task, 5)
     assert pid_of(node) in children_of(second.pid) and pid_of(node) != pid_of(following.node)
     let_go(programs)
     done = ended(programs.client, task.id)
@@ -115,27 +150,58 @@ exec chroot "$root" sh -c 'cd "$0" && exec "$@"' "$here" "$@"
 
 
 def outside_a_container(root):
-    """Return a command that takes another out of the container in which the tests may run. root: a new directory."""
-    command = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else []), "sh", "-c", NO_MARK, str(root)]
+    """Return a command that takes another out of the container in which the tests may run. root: a
+    new directory.
+    """
+    command = [
+        "unshare",
+        "--mount",
+        *(["--map-root-user"] if os.geteuid() else []),
+        "sh",
+        "-c",
+        NO_MARK,
+        str(root),
+    ]
     code = "import sys; from blueque.system.process import is_in_container; sys.exit(is_in_container())"
     tell = [sys.executable, "-c", code]
     environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
-    tried = subprocess.run([*command, *tell], capture_output=True, text=True, check=False, env=environ)
+    tried = subprocess.run(
+        [*command, *tell], capture_output=True, text=True, check=False, env=environ
+    )
     if tried.returncode:
-        pytest.fail(f"this test needs to leave its container, by a mount namespace, and could not: {tried.stderr.strip()}")
+        pytest.fail(
+            f"this test needs to leave its container, by a mount namespace, and could not: {tried.stderr.strip()}"
+        )
     return command
 
 
-@pytest.mark.parametrize(("container", "first", "last"), [
-    ("podman", "leaving when the running tasks have ended", "stopping the running tasks"),
-    ("", "leaving the running tasks to their listeners", None),
-])
-def test_by_default_a_sigterm_means_drain_in_a_container_and_leave_outside(programs, container, first, last):
+@pytest.mark.parametrize(
+    ("container", "first", "last"),
+    [
+        ("podman", "leaving when the running tasks have ended", "stopping the running tasks"),
+        ("", "leaving the running tasks to their listeners", None),
+    ],
+)
+def test_by_default_a_sigterm_means_drain_in_a_container_and_leave_outside(
+    programs, container, first, last
+):
     before = [] if container else outside_a_container(programs.directory / "root")
-    listener = programs.start([
-        *before, sys.executable, "-m", "blueque.cli.listener", "work", "--run", "work:run", "--redis-url", programs.url,
-        "--spool", str(programs.directory / "spool"),
-    ], environ={"container": container, "KUBERNETES_SERVICE_HOST": ""})
+    listener = programs.start(
+        [
+            *before,
+            sys.executable,
+            "-m",
+            "blueque.cli.listener",
+            "work",
+            "--run",
+            "work:run",
+            "--redis-url",
+            programs.url,
+            "--spool",
+            str(programs.directory / "spool"),
+        ],
+        environ={"container": container, "KUBERNETES_SERVICE_HOST": ""},
+    )
     task = begin(programs)
     listener.send(signal.SIGTERM)
     listener.says(first)
@@ -153,6 +219,7 @@ def test_by_default_a_sigterm_means_drain_in_a_container_and_leave_outside(progr
 
 # Ctrl-C
 
+
 @pytest.mark.parametrize("on_term", ["leave", "drain", "stop"])
 def test_the_first_ctrl_c_is_always_drain_and_the_second_stop(programs, queue, on_term):
     listener = programs.listener("work:run", slots=2, on_term=on_term)
@@ -165,14 +232,21 @@ def test_the_first_ctrl_c_is_always_drain_and_the_second_stop(programs, queue, o
     listener.send_again(signal.SIGINT)
     assert listener.wait() == 130
     done = programs.client.get_task(task.id)
-    assert (done.status, done.error_type, done.error) == ("failed", "stopped", "stopped by operator: killed by SIGTERM")
+    assert (done.status, done.error_type, done.error) == (
+        "failed",
+        "stopped",
+        "stopped by operator: killed by SIGTERM",
+    )
     assert programs.client.get_task(following).status == "pending"
     assert programs.left() == [] and is_sound(programs.client)
 
 
 # stop
 
-def test_with_stop_a_task_that_may_run_again_is_the_next_in_line_at_no_cost_and_another_fails(programs, queue, cli, state):
+
+def test_with_stop_a_task_that_may_run_again_is_the_next_in_line_at_no_cost_and_another_fails(
+    programs, queue, cli, state
+):
     listener = programs.listener("work:run", slots=2, on_term="stop")
     safe = queue.enqueue("fail_then_wait", retry=Retry(max=1, backoff=0, jitter=0))
     safe = running(programs, safe, attempt=2)
@@ -184,9 +258,15 @@ def test_with_stop_a_task_that_may_run_again_is_the_next_in_line_at_no_cost_and_
     assert not is_there(safe.pid) and not is_there(once.pid)
     failed, waiting = programs.client.get_task(once.id), programs.client.get_task(safe.id)
     assert (failed.status, failed.error_type, failed.interruptions) == ("failed", "stopped", None)
-    assert (waiting.status, waiting.attempt, waiting.failures, waiting.interruptions) == ("pending", 2, 1, None)
+    assert (waiting.status, waiting.attempt, waiting.failures, waiting.interruptions) == (
+        "pending",
+        2,
+        1,
+        None,
+    )
     assert (waiting.node, waiting.pid, waiting.token, waiting.started) == (None, None, None, None)
-    assert cli.lrange("blueque_pending_tasks_work", 0, -1) == [following, safe.id]      # taken from the tail
+    # taken from the tail
+    assert cli.lrange("blueque_pending_tasks_work", 0, -1) == [following, safe.id]
     assert of_listeners(state) == {} and programs.left() == []
     programs.listener("work:run")
     again = running(programs, safe.id, attempt=3)
@@ -197,7 +277,10 @@ def test_with_stop_a_task_that_may_run_again_is_the_next_in_line_at_no_cost_and_
 
 # From afar
 
-def test_listeners_that_are_drained_from_afar_leave_after_their_task_and_are_not_replaced(programs, queue, state):
+
+def test_listeners_that_are_drained_from_afar_leave_after_their_task_and_are_not_replaced(
+    programs, queue, state
+):
     listener = programs.listener("work:run", slots=3)
     task = begin(programs)
     host, _, busy = task.node.rpartition("_")
@@ -212,7 +295,9 @@ def test_listeners_that_are_drained_from_afar_leave_after_their_task_and_are_not
     assert pid_of(ended(programs.client, queue.enqueue("quick")).node) == other
     assert sorted(listener.slots()) == sorted([other, int(busy)])
     drain(int(busy))
-    until(lambda: len(listener.lines("told to drain")) == 2, 5, "the news reaching the busy listener")
+    until(
+        lambda: len(listener.lines("told to drain")) == 2, 5, "the news reaching the busy listener"
+    )
     assert is_there(task.pid)
     drain(other)
     until(lambda: not is_there(other), 2, "the leaving of the other idle listener")
@@ -260,8 +345,11 @@ def test_a_master_whose_slots_are_all_drained_stays_while_one_that_adopts_is_at_
 
 # The room that each listener sets aside on the disk
 
+
 def rooms(programs):
-    return {int(path.name.partition(".")[2]) for path in (programs.directory / "spool").glob("room.*")}
+    return {
+        int(path.name.partition(".")[2]) for path in (programs.directory / "spool").glob("room.*")
+    }
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP], ids=["killed", "replaced"])
@@ -278,7 +366,10 @@ def test_the_room_of_a_listener_goes_with_it_while_another_one_runs_a_task(progr
         slots = set(started.slots()) - {idle}
         return len(slots) == 2 and rooms(programs) == slots
 
-    until(has_only_the_rooms_of_the_living, what="the room of the new one, and that of the old one gone")
+    until(
+        has_only_the_rooms_of_the_living,
+        what="the room of the new one, and that of the old one gone",
+    )
     assert is_there(task.pid) and pid_of(owner(programs.client, task.id)) == busy
 
 

@@ -58,19 +58,31 @@ def test_what_somebody_else_reads_has_times_though_the_journal_is_named(programs
 def test_json_is_a_whole_object_in_every_line_with_a_traceback_too(programs):
     first, second, third = map(json.loads, written(programs, 0, "json"))
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", first.pop("at"))
-    assert first == {"level": "info", "message": "start task=a\nb", "event": "start", "task": "a\nb"}
+    assert first == {
+        "level": "info",
+        "message": "start task=a\nb",
+        "event": "start",
+        "task": "a\nb",
+    }
     assert (second["level"], second["message"]) == ("warning", "late")
     assert (third["level"], third["traceback"].splitlines()[-1]) == ("error", "ValueError: no")
 
 
-@pytest.mark.parametrize(("template", "values", "fields"), [
-    ("prune spool=%s attempts=%d bytes=%d", ("/s", 3, 4), {"event": "prune", "spool": "/s", "attempts": 3, "bytes": 4}),
-    ("task=%s pid=%d after %g s, 90%% of %s", ("t", 7, 1.5, "x"), {"task": "t", "pid": 7}),
-    ("fence node=%s: %s", ("n", OSError("gone")), {"event": "fence", "node": "n"}),
-    ("wake_waiting lock=%r: %s", ("l", "x"), {"event": "wake_waiting", "lock": "l"}),
-    ("at=%s level=%s", ("never", "none"), {}),
-    ("nothing", (), {}),
-])
+@pytest.mark.parametrize(
+    ("template", "values", "fields"),
+    [
+        (
+            "prune spool=%s attempts=%d bytes=%d",
+            ("/s", 3, 4),
+            {"event": "prune", "spool": "/s", "attempts": 3, "bytes": 4},
+        ),
+        ("task=%s pid=%d after %g s, 90%% of %s", ("t", 7, 1.5, "x"), {"task": "t", "pid": 7}),
+        ("fence node=%s: %s", ("n", OSError("gone")), {"event": "fence", "node": "n"}),
+        ("wake_waiting lock=%r: %s", ("l", "x"), {"event": "wake_waiting", "lock": "l"}),
+        ("at=%s level=%s", ("never", "none"), {}),
+        ("nothing", (), {}),
+    ],
+)
 def test_fields_are_those_of_the_text(template, values, fields):
     record = logging.LogRecord("blueque", logging.INFO, "", 0, template, values, None)
     item = json.loads(log_format._Json().format(record))
@@ -83,14 +95,26 @@ def test_the_whole_log_of_a_listener_and_a_scheduler_is_json_when_asked_for(prog
     programs.write("def run(task):\n    return 1\n")
     task_id = programs.client.get_queue("work").enqueue("")
     common = ["--redis-url", programs.url, "--log-format", "json"]
-    listening = programs.start([
-        sys.executable, "-m", "blueque.cli.listener", "work", "--run", "work:run",
-        "--spool", str(programs.directory / "spool"), "--until-empty", *common,
-    ])
+    listening = programs.start(
+        [
+            sys.executable,
+            "-m",
+            "blueque.cli.listener",
+            "work",
+            "--run",
+            "work:run",
+            "--spool",
+            str(programs.directory / "spool"),
+            "--until-empty",
+            *common,
+        ]
+    )
     scheduling = programs.start([sys.executable, "-m", "blueque.cli.scheduler", *common])
     scheduling.says("blueque-scheduler")
     assert listening.wait() == 0
-    items = [json.loads(line) for program in (listening, scheduling) for line in program.log.splitlines()]
+    items = [
+        json.loads(line) for program in (listening, scheduling) for line in program.log.splitlines()
+    ]
     assert ("complete", task_id) in [(item.get("event"), item.get("task")) for item in items]
 
 

@@ -1,4 +1,6 @@
-"""Failover: Redis goes back to what a replica knew, and the listeners that lived on report what has happened since."""
+"""Failover: Redis goes back to what a replica knew, and the listeners that lived on report what has
+happened since.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ def programs(url, tmp_path):
 
 @pytest.fixture
 def remember(url: str) -> Iterator[Callable[[], Rewind]]:
-    """Return a function that remembers everything in Redis, as a replica does that is cut off, and returns how to go back.
+    """Return a function that remembers everything in Redis, as a replica does that is cut off, and
+    returns how to go back.
 
     That one takes functions of a pipeline that change more in the same transaction.
     """
@@ -40,7 +43,7 @@ def remember(url: str) -> Iterator[Callable[[], Rewind]]:
             with client.pipeline() as pipe:
                 pipe.delete(*client.keys("*"))
                 for key, value in kept.items():
-                    if value is not None:              # a marker that was taken just then
+                    if value is not None:  # a marker that was taken just then
                         pipe.restore(key, 0, value)
                 for change in changes:
                     change(pipe)
@@ -56,12 +59,16 @@ def end(programs, task):
     """Let the task end, and wait until its listener has nothing more to do with it."""
     let_go(programs, task.id)
     done = ended(programs.client, task.id)
-    until((programs.directory / "spool" / task.id / "1" / "reported").exists, what="the mark in the spool")
+    until(
+        (programs.directory / "spool" / task.id / "1" / "reported").exists,
+        what="the mark in the spool",
+    )
     return done
 
 
 def forget_start(task):
     """Return a change: the task has been reserved, and not started."""
+
     def change(pipe):
         pipe.hdel(keys.task(task.id), "pid", "pid_start", "boot", "ns", "started", "files")
         pipe.hset(keys.task(task.id), "status", "reserved")
@@ -72,6 +79,7 @@ def forget_start(task):
 
 def only_pop(task):
     """Return a change of what was known before the task was reserved: it has been popped."""
+
     def change(pipe):
         pipe.lrem(keys.pending("work"), 0, task.id)
         pipe.lpush(keys.reserved("work", task.node), task.id)
@@ -92,7 +100,12 @@ def test_an_end_that_redis_has_lost_is_reported_again_while_the_listener_is_idle
     go_back()
 
     done = ended(programs.client, task.id)
-    assert (done.status, done.result, done.attempt, done.token) == ("complete", "done", 1, task.token)
+    assert (done.status, done.result, done.attempt, done.token) == (
+        "complete",
+        "done",
+        1,
+        task.token,
+    )
     assert ended(programs.client, following).status == "complete"
     assert len(ledger(programs, task.id)) == 1 and is_sound(programs.client)
 
@@ -112,7 +125,12 @@ def test_an_end_that_redis_has_lost_is_reported_again_while_the_listener_has_ano
     go_back(*[] if is_registered else [lambda pipe: pipe.delete(keys.listener("work", task.node))])
 
     done = ended(programs.client, task.id)
-    assert (done.status, done.result, done.token, is_there(busy.pid)) == ("complete", "done", task.token, True)
+    assert (done.status, done.result, done.token, is_there(busy.pid)) == (
+        "complete",
+        "done",
+        task.token,
+        True,
+    )
     let_go(programs)
     assert ended(programs.client, other).token == busy.token
     assert [run.task for run in ledger(programs)] == [task.id, other] and is_sound(programs.client)
@@ -124,7 +142,10 @@ def test_a_cancellation_that_redis_has_lost_is_recorded_again(programs, remember
     go_back = remember()
     programs.client.get_queue("work").cancel(task.id)
     assert ended(programs.client, task.id).status == "cancelled"
-    until((programs.directory / "spool" / task.id / "1" / "reported").exists, what="the mark in the spool")
+    until(
+        (programs.directory / "spool" / task.id / "1" / "reported").exists,
+        what="the mark in the spool",
+    )
 
     go_back()
 
@@ -133,7 +154,9 @@ def test_a_cancellation_that_redis_has_lost_is_recorded_again(programs, remember
 
 
 @pytest.mark.parametrize("is_busy", [False, True])
-def test_an_end_is_reported_again_when_redis_has_lost_the_start_but_not_the_reservation(programs, remember, is_busy):
+def test_an_end_is_reported_again_when_redis_has_lost_the_start_but_not_the_reservation(
+    programs, remember, is_busy
+):
     programs.listener("work:run", *QUICK)
     task = begin(programs)
     other = programs.client.get_queue("work").enqueue("wait") if is_busy else None
@@ -144,7 +167,12 @@ def test_an_end_is_reported_again_when_redis_has_lost_the_start_but_not_the_rese
     go_back(forget_start(task))
 
     done = ended(programs.client, task.id)
-    assert (done.status, done.result, done.attempt, done.token) == ("complete", "done", 1, task.token)
+    assert (done.status, done.result, done.attempt, done.token) == (
+        "complete",
+        "done",
+        1,
+        task.token,
+    )
     assert busy is None or is_there(busy.pid)
     assert len(ledger(programs, task.id)) == 1
     let_go(programs)
@@ -172,7 +200,11 @@ def test_a_process_that_has_the_pid_of_an_attempt_by_now_is_not_taken_for_it(pro
 def test_an_attempt_is_ended_once_another_is_started_even_with_a_smaller_number(programs, cli):
     listener = programs.listener("work:run", *QUICK)
     again = Retry(max=1, backoff=0)
-    task = running(programs, programs.client.get_queue("work").enqueue("fail_then_wait", retry=again), attempt=2)
+    task = running(
+        programs,
+        programs.client.get_queue("work").enqueue("fail_then_wait", retry=again),
+        attempt=2,
+    )
 
     # As if Redis had lost both attempts, and another host had been faster than our beat.
     cli.hset(keys.task(task.id), mapping={"attempt": 1, "token": "another", "node": "another_1"})
@@ -183,7 +215,9 @@ def test_an_attempt_is_ended_once_another_is_started_even_with_a_smaller_number(
 
 
 @pytest.mark.parametrize("is_busy", [False, True])
-def test_a_task_of_which_redis_knows_only_that_it_was_popped_runs_again_as_a_new_attempt(programs, remember, is_busy):
+def test_a_task_of_which_redis_knows_only_that_it_was_popped_runs_again_as_a_new_attempt(
+    programs, remember, is_busy
+):
     programs.listener("work:run", *QUICK)
     queue = programs.client.get_queue("work")
     queue.pause()
@@ -197,21 +231,38 @@ def test_a_task_of_which_redis_knows_only_that_it_was_popped_runs_again_as_a_new
     go_back(only_pop(task), lambda pipe: pipe.hdel("blueque_queue_work", "paused"))
 
     if busy is not None:
-        until(lambda: programs.client.get_inspector().reserved("work", task.node) == [busy.id], what="its return")
+        until(
+            lambda: programs.client.get_inspector().reserved("work", task.node) == [busy.id],
+            what="its return",
+        )
         assert is_there(busy.pid) and programs.client.get_task(task.id).status == "pending"
         let_go(programs)
     done = ended(programs.client, task.id)
-    assert (done.status, done.attempt, done.failures, done.interruptions) == ("complete", 2, None, None)
-    assert [run.attempt for run in ledger(programs, task.id)] == [1, 2] and is_sound(programs.client)
+    assert (done.status, done.attempt, done.failures, done.interruptions) == (
+        "complete",
+        2,
+        None,
+        None,
+    )
+    assert [run.attempt for run in ledger(programs, task.id)] == [1, 2] and is_sound(
+        programs.client
+    )
 
 
-def test_that_redis_has_lost_a_task_is_logged_once_and_again_when_it_is_back(programs, remember, cli):
+def test_that_redis_has_lost_a_task_is_logged_once_and_again_when_it_is_back(
+    programs, remember, cli
+):
     listener = programs.listener("work:run", *QUICK)
     task = begin(programs)
     go_back = remember()
-    # Registered anew since the task began: it may have been deleted on purpose, and is not put back.
+    # Registered anew since the task began: it may have been deleted on purpose, and is not put
+    # back.
     cli.hset(f"blueque_listener_work_{task.node}", "instance", "another")
-    cli.delete(f"blueque_task_{task.id}", "blueque_started_tasks_work", f"blueque_reserved_tasks_work_{task.node}")
+    cli.delete(
+        f"blueque_task_{task.id}",
+        "blueque_started_tasks_work",
+        f"blueque_reserved_tasks_work_{task.node}",
+    )
     listener.says(f"task={task.id} is gone from Redis; it runs on, and how it ends will stay in ")
     first = beat_of(programs.client, "work", task.node)
     until(lambda: beat_of(programs.client, "work", task.node) >= first + 3, what="three more beats")
@@ -225,7 +276,9 @@ def test_that_redis_has_lost_a_task_is_logged_once_and_again_when_it_is_back(pro
     assert len(listener.lines("is gone from Redis")) == 1 and is_sound(programs.client)
 
 
-def test_an_attempt_whose_end_redis_has_lost_and_whose_files_are_removed_is_lost(programs, remember):
+def test_an_attempt_whose_end_redis_has_lost_and_whose_files_are_removed_is_lost(
+    programs, remember
+):
     programs.listener("work:run", *QUICK)
     task = begin(programs)
     go_back = remember()
@@ -239,7 +292,9 @@ def test_an_attempt_whose_end_redis_has_lost_and_whose_files_are_removed_is_lost
     assert len(ledger(programs)) == 1 and is_sound(programs.client)
 
 
-def test_a_task_whose_start_and_end_redis_has_lost_gets_a_new_attempt_number_where_its_files_are(programs, remember):
+def test_a_task_whose_start_and_end_redis_has_lost_gets_a_new_attempt_number_where_its_files_are(
+    programs, remember
+):
     programs.listener("work:run", *QUICK)
     queue = programs.client.get_queue("work")
     queue.pause()
@@ -247,12 +302,23 @@ def test_a_task_whose_start_and_end_redis_has_lost_gets_a_new_attempt_number_whe
     go_back = remember()
     queue.resume()
     assert ended(programs.client, task_id).attempt == 1
-    until((programs.directory / "spool" / task_id / "1" / "reported").exists, what="the mark in the spool")
+    until(
+        (programs.directory / "spool" / task_id / "1" / "reported").exists,
+        what="the mark in the spool",
+    )
 
     go_back()
     queue.resume()
 
     again = ended(programs.client, task_id)
-    assert (again.status, again.attempt, again.failures, again.interruptions) == ("complete", 2, None, None)
+    assert (again.status, again.attempt, again.failures, again.interruptions) == (
+        "complete",
+        2,
+        None,
+        None,
+    )
     assert [run.attempt for run in ledger(programs)] == [1, 2]
-    assert sorted(path.name for path in (programs.directory / "spool" / task_id).iterdir()) == ["1", "2"]
+    assert sorted(path.name for path in (programs.directory / "spool" / task_id).iterdir()) == [
+        "1",
+        "2",
+    ]

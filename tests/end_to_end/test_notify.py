@@ -101,7 +101,9 @@ def test_a_watchdog_is_for_the_process_that_it_names():
 
 
 @pytest.mark.parametrize("names", ["abstract"], indirect=True)
-def test_a_listener_is_ready_when_its_slots_are_registered_and_tells_how_many_are_busy(programs, systemd, names):
+def test_a_listener_is_ready_when_its_slots_are_registered_and_tells_how_many_are_busy(
+    programs, systemd, names
+):
     queue = programs.client.get_queue("work")
     listener = programs.listener("work:run", slots=2, environ={"NOTIFY_SOCKET": names[1]})
     systemd.hears("READY=1\nSTATUS=0/2 running")
@@ -116,11 +118,14 @@ def test_a_listener_is_ready_when_its_slots_are_registered_and_tells_how_many_ar
 
 def test_a_listener_is_ready_without_redis_after_a_while_only(programs, tmp_path):
     systemd = Systemd(str(tmp_path / "notify"))
-    with socket.socket() as nobody:                    # bound, and not listening: connections are refused
+    with socket.socket() as nobody:  # bound, and not listening: connections are refused
         nobody.bind(("127.0.0.1", 0))
         away = Programs(f"redis://127.0.0.1:{nobody.getsockname()[1]}/0", tmp_path)
         with away:
-            environ = {"NOTIFY_SOCKET": str(tmp_path / "notify"), **patched({"node.master._READY_AFTER": 1.5})}
+            environ = {
+                "NOTIFY_SOCKET": str(tmp_path / "notify"),
+                **patched({"node.master._READY_AFTER": 1.5}),
+            }
             listener = away.listener("work:run", environ=environ, is_awaited=False)
             listener.says("waiting")
             with pytest.raises(BlockingIOError):
@@ -137,7 +142,7 @@ def test_a_scheduler_is_ready_and_gives_signs_in_time(programs, systemd, names):
     systemd.hears("READY=1")
     before = time.monotonic()
     until(lambda: _signs(systemd) >= 4, what="four signs")
-    assert time.monotonic() - before < 30              # not only at the looks, which are a minute apart
+    assert time.monotonic() - before < 30  # not only at the looks, which are a minute apart
     scheduler.send(signal.SIGTERM)
     systemd.hears("STOPPING=1")
     assert scheduler.wait() == 0

@@ -18,7 +18,11 @@ DOCTOR = ("doctor", "--settle", "0.01")
 
 @pytest.fixture
 def run(url):
-    kept = {name: text for name, text in os.environ.items() if not name.startswith(("BLUEQUE_", "REDIS_", "COLUMNS"))}
+    kept = {
+        name: text
+        for name, text in os.environ.items()
+        if not name.startswith(("BLUEQUE_", "REDIS_", "COLUMNS"))
+    }
     environ = kept | {"BLUEQUE_REDIS_URL": url, "TZ": "UTC", "PYTHONIOENCODING": "utf-8"}
     return lambda *arguments: forked.run([*arguments], environ)
 
@@ -65,10 +69,15 @@ def test_of_a_living_listener_it_reports_the_end_at_its_next_beat(run, redis, go
         f"{node} does that at its next beat. If it stays so, restart that listener."
     )
     assert "its process is gone, listener " in run("show", "t1").stdout
-    assert checks(doctor) == [("warn", (
-        f"task t1 of queue video is started, and its process {gone[0]} is gone from this host; its listener {node} reports "
-        "its end at its next beat. If it stays so, restart that listener."
-    ))]
+    assert checks(doctor) == [
+        (
+            "warn",
+            (
+                f"task t1 of queue video is started, and its process {gone[0]} is gone from this host; its listener {node} reports "
+                "its end at its next beat. If it stays so, restart that listener."
+            ),
+        )
+    ]
     assert doctor.returncode == 75
 
 
@@ -78,14 +87,22 @@ def test_of_a_listener_that_is_gone_too_another_one_reports_it(run, redis, gone)
     ((code, sentence),) = reasons(run("why", "t1", "--json"))
 
     assert code == "process_gone"
-    assert "Its end is not recorded yet: a listener of video here with its spool does that." in sentence
+    assert (
+        "Its end is not recorded yet: a listener of video here with its spool does that."
+        in sentence
+    )
     ((_, advice),) = checks(run(*DOCTOR, "--json"))
-    assert "a listener of the queue here with its spool reports its end: blueque-listener video" in advice
+    assert (
+        "a listener of the queue here with its spool reports its end: blueque-listener video"
+        in advice
+    )
 
 
-@pytest.mark.parametrize("known", [
-    {}, {"boot": "another", "ns": "4026531836", "pid_start": 7},
-], ids=["not known", "of another machine"])
+@pytest.mark.parametrize(
+    "known",
+    [{}, {"boot": "another", "ns": "4026531836", "pid_start": 7}],
+    ids=["not known", "of another machine"],
+)
 def test_of_a_process_that_cannot_be_seen_from_here_nothing_is_said(run, redis, gone, known):
     begin(redis, gone[0], known)
 

@@ -54,17 +54,23 @@ def pool(tmp_path):
 
 def start(programs, *resources: str, **options):
     words = [word for resource in resources for word in ("--resource", resource)]
-    return programs.listener("work:run", *words, "--beat", "0.2s", "--lease", "1s", "--lost-after", "5s", **options)
+    return programs.listener(
+        "work:run", *words, "--beat", "0.2s", "--lease", "1s", "--lost-after", "5s", **options
+    )
 
 
-def enqueue(programs, *kinds: dict | None, queue: str = "work", parameters: str = "", **options) -> list[str]:
+def enqueue(
+    programs, *kinds: dict | None, queue: str = "work", parameters: str = "", **options
+) -> list[str]:
     handle = programs.client.get_queue(queue)
     return [handle.enqueue(parameters, resources=kind, **options) for kind in kinds]
 
 
 def marks(programs) -> set[str]:
     """Return the tasks that are running, by what they say themselves."""
-    return {path.name for path in (programs.directory / "running").iterdir() if path.suffix != ".new"}
+    return {
+        path.name for path in (programs.directory / "running").iterdir() if path.suffix != ".new"
+    }
 
 
 def run_by(programs, *task_ids: str) -> None:
@@ -82,11 +88,14 @@ def test_no_more_tasks_run_than_there_are_gpus_and_each_sees_its_own(programs, p
     until(lambda: len(marks(programs)) == 2, what="two of them")
     first = marks(programs)
 
-    time.sleep(0.5)                                    # what is proved is that nothing happens
+    time.sleep(0.5)  # what is proved is that nothing happens
 
     assert marks(programs) == first
     assert pool.free()["gpu"] == 0
-    assert {programs.client.get_task(task_id).fields["devices"] for task_id in first} == {"gpu=0", "gpu=1"}
+    assert {programs.client.get_task(task_id).fields["devices"] for task_id in first} == {
+        "gpu=0",
+        "gpu=1",
+    }
     let_go(programs)
     results = [ended(programs.client, task_id).result for task_id in tasks]
     for resources, environ in results:
@@ -96,8 +105,12 @@ def test_no_more_tasks_run_than_there_are_gpus_and_each_sees_its_own(programs, p
     until(lambda: pool.free()["gpu"] == 2, what="both back")
 
 
-@pytest.mark.parametrize("options", [(), ("--no-warm",), ("--warm",), ("--spawn",), ("--spawn", "--warm")], ids=repr)
-def test_however_task_processes_are_made_they_hold_what_they_have_and_nothing_of_others(programs, pool, options):
+@pytest.mark.parametrize(
+    "options", [(), ("--no-warm",), ("--warm",), ("--spawn",), ("--spawn", "--warm")], ids=repr
+)
+def test_however_task_processes_are_made_they_hold_what_they_have_and_nothing_of_others(
+    programs, pool, options
+):
     programs.listener("work:run", "--resource", "gpu=2", *options, slots=2)
     one, two = enqueue(programs, GPU, GPU)
     run_by(programs, one, two)
@@ -112,7 +125,9 @@ def test_however_task_processes_are_made_they_hold_what_they_have_and_nothing_of
     until(lambda: pool.free()["gpu"] == 2, what="both back")
 
 
-def test_a_helper_that_a_task_forks_and_leaves_behind_holds_nothing_of_its_resources(programs, pool):
+def test_a_helper_that_a_task_forks_and_leaves_behind_holds_nothing_of_its_resources(
+    programs, pool
+):
     start(programs, "gpu=2")
     (task_id,) = enqueue(programs, GPU, parameters="fork a helper")
     run_by(programs, task_id)
@@ -148,7 +163,8 @@ def test_a_task_that_asks_for_no_gpu_sees_none_where_they_are_handed_out(program
 
     assert ended(programs.client, plain).result == [{}, {"CUDA_VISIBLE_DEVICES": ""}]
     assert ended(programs.client, both).result == [
-        {"gpu": [0, 1]}, {"CUDA_VISIBLE_DEVICES": "4,GPU-5", "BLUEQUE_RESOURCE_GPU": "0,1"}
+        {"gpu": [0, 1]},
+        {"CUDA_VISIBLE_DEVICES": "4,GPU-5", "BLUEQUE_RESOURCE_GPU": "0,1"},
     ]
     assert ended(programs.client, second).result[1]["CUDA_VISIBLE_DEVICES"] == "4"
 
@@ -157,7 +173,10 @@ def test_where_no_gpus_are_handed_out_the_variable_stays_as_it_is(programs):
     start(programs, "memory=1GiB", environ={"CUDA_VISIBLE_DEVICES": "4"})
     let_go(programs)
 
-    assert ended(programs.client, *enqueue(programs, None)).result == [{}, {"CUDA_VISIBLE_DEVICES": "4"}]
+    assert ended(programs.client, *enqueue(programs, None)).result == [
+        {},
+        {"CUDA_VISIBLE_DEVICES": "4"},
+    ]
 
 
 def test_a_program_gets_its_numbers_as_well(programs):
@@ -203,7 +222,9 @@ def test_a_task_whose_listener_was_killed_keeps_what_it_has_until_it_ends(progra
     os.kill(pid_of(task.node), signal.SIGKILL)
     has_moved(programs.client, task)
 
-    assert marks(programs) == {one} and pool.free()["gpu"] == 1, "of two, one of which its listener does not know"
+    assert marks(programs) == {one} and pool.free()["gpu"] == 1, (
+        "of two, one of which its listener does not know"
+    )
     let_go(programs, one)
     assert ended(programs.client, one).status == "complete"
     run_by(programs, two)
@@ -223,7 +244,9 @@ def test_a_task_that_outlives_everything_keeps_what_it_has_until_it_ends(program
     (two,) = enqueue(programs, GPU)
     has_moved(programs.client, task)
 
-    assert marks(programs) == {one} and pool.free()["gpu"] == 1, "of two, one of which its listener does not know"
+    assert marks(programs) == {one} and pool.free()["gpu"] == 1, (
+        "of two, one of which its listener does not know"
+    )
     let_go(programs, one)
     run_by(programs, two)
 
@@ -243,11 +266,13 @@ def test_a_node_whose_processes_were_all_killed_has_everything_back(programs, po
 def test_listeners_of_other_queues_on_the_node_are_woken_by_what_comes_back(programs):
     """Else they would look again at their next beat only."""
     for queue in ("one", "two"):
-        programs.listener("work:run", "--resource", "gpu=1", "--beat", "100s", "--lease", "300s", queue=queue)
+        programs.listener(
+            "work:run", "--resource", "gpu=1", "--beat", "100s", "--lease", "300s", queue=queue
+        )
     (first,) = enqueue(programs, GPU, queue="one")
     run_by(programs, first)
     (second,) = enqueue(programs, GPU, queue="two")
-    time.sleep(0.3)                                    # it has looked, and waits
+    time.sleep(0.3)  # it has looked, and waits
     assert marks(programs) == {first}
 
     began = time.monotonic()
@@ -257,12 +282,18 @@ def test_listeners_of_other_queues_on_the_node_are_woken_by_what_comes_back(prog
     assert time.monotonic() - began < 5.0
 
 
-@pytest.mark.parametrize(("environ", "said"), [
-    ({"CUDA_VISIBLE_DEVICES": "0"}, "--resource gpu=2, but CUDA_VISIBLE_DEVICES names 1"),
-    ({"CUDA_VISIBLE_DEVICES": ""}, "--resource gpu=2, but CUDA_VISIBLE_DEVICES names 0"),
-], ids=repr)
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": "0"}, "--resource gpu=2, but CUDA_VISIBLE_DEVICES names 1"),
+        ({"CUDA_VISIBLE_DEVICES": ""}, "--resource gpu=2, but CUDA_VISIBLE_DEVICES names 0"),
+    ],
+    ids=repr,
+)
 def test_more_gpus_than_cuda_lets_us_see_are_refused_at_the_start(programs, environ, said):
-    started = programs.listener("work:run", "--resource", "gpu=2", environ=environ, is_awaited=False)
+    started = programs.listener(
+        "work:run", "--resource", "gpu=2", environ=environ, is_awaited=False
+    )
 
     assert started.wait() == 78
     assert said in started.log
@@ -276,10 +307,15 @@ def test_a_listener_that_contradicts_another_of_its_node_is_refused_at_the_start
     other = start(programs, "gpu=3", is_awaited=False)
 
     assert other.wait() == 78
-    assert "--resource gpu=3, but this node was said to have gpu=2, by a listener that runs here" in other.log
+    assert (
+        "--resource gpu=3, but this node was said to have gpu=2, by a listener that runs here"
+        in other.log
+    )
 
 
-def test_a_listener_behind_its_last_task_says_no_more_what_the_node_has_and_neither_does_the_task(programs):
+def test_a_listener_behind_its_last_task_says_no_more_what_the_node_has_and_neither_does_the_task(
+    programs,
+):
     first = start(programs, "gpu=1", on_term="leave")
     (task,) = enqueue(programs, {"gpu": 1})
     run_by(programs, task)
@@ -295,6 +331,9 @@ def test_the_registration_says_what_the_node_has(programs):
     started = start(programs, "gpu=2", "memory=1GiB")
     (node,) = programs.client.get_inspector().listeners("work")
 
-    assert programs.client.get_inspector().registration("work", node)["resources"] == f"gpu=2,memory={2**30}"
+    assert (
+        programs.client.get_inspector().registration("work", node)["resources"]
+        == f"gpu=2,memory={2**30}"
+    )
     assert Path(programs.directory / "spool" / "resources").is_dir()
     assert started.is_running

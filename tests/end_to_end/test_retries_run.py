@@ -1,4 +1,6 @@
-"""Retries on real processes: which failures are followed by another attempt, when, and who puts it in line."""
+"""Retries on real processes: which failures are followed by another attempt, when, and who puts it
+in line.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,13 @@ ITS_WORK = """
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
-    """Listeners that all tests here share: with and without a policy of their own, and one of programs. No scheduler."""
-    with running_server() as server, Programs(server.url, tmp_path_factory.mktemp("retries")) as programs:
+    """Listeners that all tests here share: with and without a policy of their own, and one of
+    programs. No scheduler.
+    """
+    with (
+        running_server() as server,
+        Programs(server.url, tmp_path_factory.mktemp("retries")) as programs,
+    ):
         programs.write(WORK, "ours.py")
         programs.write(ITS_WORK)
         programs.listener("ours:run", "--beat", "0.2s", slots=2)
@@ -45,23 +52,35 @@ def run(programs, how, queue="work", **options):
     return ended(programs.client, programs.client.get_queue(queue).enqueue(how, **options))
 
 
-def test_a_task_that_fails_runs_again_as_often_as_its_policy_says_after_longer_and_longer_pauses(programs):
+def test_a_task_that_fails_runs_again_as_often_as_its_policy_says_after_longer_and_longer_pauses(
+    programs,
+):
     queue, redis = programs.client.get_queue("work"), programs.client._redis
     task_id = queue.enqueue("fail", retry=Retry(max=2, backoff=0.4, factor=2, jitter=0))
     etas = []
     for failures in (1, 2):
+
         def waits(failures=failures):
             task = programs.client.get_task(task_id)
             return task if task.failures == failures and task.status == "scheduled" else None
 
         task = until(waits, what="the next attempt")
-        assert (task.last_error, task.last_error_type) == ("ValueError: no such codec", "ValueError")
-        assert (task.node, task.pid, task.token, task.started, task.error, task.result) == (None,) * 6
+        assert (task.last_error, task.last_error_type) == (
+            "ValueError: no such codec",
+            "ValueError",
+        )
+        assert (task.node, task.pid, task.token, task.started, task.error, task.result) == (
+            None,
+        ) * 6
         assert task.eta - task.updated == pytest.approx(0.4 * 2 ** (failures - 1), abs=0.1)
         assert redis.read(("ZSCORE", "blueque_scheduled_tasks_work", task_id))[0] is not None
         etas.append(task.eta)
     failed = ended(programs.client, task_id)
-    assert (failed.status, failed.error, failed.error_type) == ("failed", "ValueError: no such codec", "ValueError")
+    assert (failed.status, failed.error, failed.error_type) == (
+        "failed",
+        "ValueError: no such codec",
+        "ValueError",
+    )
     assert (failed.attempt, failed.failures, failed.interruptions) == (3, 2, None)
     assert failed.started > etas[1] > etas[0]
     runs = ledger(programs, task_id)
@@ -69,7 +88,9 @@ def test_a_task_that_fails_runs_again_as_often_as_its_policy_says_after_longer_a
     assert not any(is_there(each.pid) for each in runs) and is_sound(programs.client)
 
 
-def test_the_number_of_the_attempt_reaches_the_task_and_a_success_keeps_what_the_last_failure_was(programs):
+def test_the_number_of_the_attempt_reaches_the_task_and_a_success_keeps_what_the_last_failure_was(
+    programs,
+):
     done = run(programs, "fail_at_first", retry=Retry(max=1, **AT_ONCE))
     assert (done.status, done.result, done.attempt, done.failures) == ("complete", [2, "2"], 2, 1)
     assert (done.error, done.last_error_type) == (None, "ValueError")
@@ -77,32 +98,56 @@ def test_the_number_of_the_attempt_reaches_the_task_and_a_success_keeps_what_the
     assert run(programs, script, "shell", retry=Retry(max=1, **AT_ONCE)).result == "attempt 2"
 
 
-@pytest.mark.parametrize(("how", "on", "attempts"), [
-    ("raise_key_error", [LookupError], 2),             # a subclass of what is named
-    ("raise_key_error", ["KeyError"], 2),
-    ("raise_key_error", [ValueError, OSError], 1),
-    ("raise_own_error", ["ours.Flaky"], 2),            # a class of the handler's own, with its module or without
-    ("raise_own_error", ["Flaky"], 2),
-    ("raise_own_error", [ConnectionError], 2),
-    ("raise_own_error", ["other.Flaky"], 1),
-    ("kill_itself", ["signal"], 2),
-    ("kill_itself", [Exception], 1),
-])
-def test_with_on_only_failures_of_these_classes_are_followed_by_another_attempt(programs, how, on, attempts):
+@pytest.mark.parametrize(
+    ("how", "on", "attempts"),
+    [
+        ("raise_key_error", [LookupError], 2),  # a subclass of what is named
+        ("raise_key_error", ["KeyError"], 2),
+        ("raise_key_error", [ValueError, OSError], 1),
+        # a class of the handler's own, with its module or without
+        ("raise_own_error", ["ours.Flaky"], 2),
+        ("raise_own_error", ["Flaky"], 2),
+        ("raise_own_error", [ConnectionError], 2),
+        ("raise_own_error", ["other.Flaky"], 1),
+        ("kill_itself", ["signal"], 2),
+        ("kill_itself", [Exception], 1),
+    ],
+)
+def test_with_on_only_failures_of_these_classes_are_followed_by_another_attempt(
+    programs, how, on, attempts
+):
     failed = run(programs, how, retry=Retry(max=1, on=on, **AT_ONCE))
-    assert (failed.status, failed.attempt, failed.failures or 0) == ("failed", attempts, attempts - 1)
+    assert (failed.status, failed.attempt, failed.failures or 0) == (
+        "failed",
+        attempts,
+        attempts - 1,
+    )
     assert len(ledger(programs, failed.id)) == attempts
 
 
 @pytest.mark.parametrize(("code", "attempts"), [(75, 2), (1, 1)])
 def test_with_exit_codes_only_these_are_followed_by_another_attempt(programs, code, attempts):
-    failed = run(programs, f"exit {code}", "shell", retry=Retry(max=1, exit_codes=[75, 111], **AT_ONCE))
-    assert (failed.status, failed.error_type, failed.exit_code, failed.attempt) == ("failed", "exit", code, attempts)
+    failed = run(
+        programs, f"exit {code}", "shell", retry=Retry(max=1, exit_codes=[75, 111], **AT_ONCE)
+    )
+    assert (failed.status, failed.error_type, failed.exit_code, failed.attempt) == (
+        "failed",
+        "exit",
+        code,
+        attempts,
+    )
 
 
-def test_a_handler_may_say_that_it_failed_for_good_or_wants_to_run_later_whatever_the_policy(programs):
+def test_a_handler_may_say_that_it_failed_for_good_or_wants_to_run_later_whatever_the_policy(
+    programs,
+):
     failed = run(programs, "give_up", retry=Retry(max=5, **AT_ONCE))
-    assert (failed.status, failed.error_type, failed.error, failed.attempt) == ("failed", "Fail", "no such film", 1)
+    assert (failed.status, failed.error_type, failed.error, failed.attempt) == (
+        "failed",
+        "Fail",
+        "no such film",
+        1,
+    )
     for policy in (None, False, Retry(max=0)):
         done = run(programs, "ask_for_more_time 0.3", retry=policy)
         assert (done.status, done.attempt, done.failures or 0) == ("complete", 2, 0)
@@ -110,12 +155,15 @@ def test_a_handler_may_say_that_it_failed_for_good_or_wants_to_run_later_whateve
     assert run(programs, "ask_for_more_time 0").attempt == 2
 
 
-def test_the_policy_of_the_listener_holds_for_tasks_that_have_none_and_not_against_their_will(programs):
+def test_the_policy_of_the_listener_holds_for_tasks_that_have_none_and_not_against_their_will(
+    programs,
+):
     by_default, never, own = (
-        run(programs, "fail", "willing", retry=policy) for policy in (None, False, Retry(max=2, **AT_ONCE))
+        run(programs, "fail", "willing", retry=policy)
+        for policy in (None, False, Retry(max=2, **AT_ONCE))
     )
     assert [task.attempt for task in (by_default, never, own)] == [2, 1, 3]
-    assert run(programs, "fail").attempt == 1          # and neither of them has one: once
+    assert run(programs, "fail").attempt == 1  # and neither of them has one: once
 
 
 def test_a_person_who_requeues_a_task_gives_it_its_whole_budget_again(programs):
@@ -124,7 +172,9 @@ def test_a_person_who_requeues_a_task_gives_it_its_whole_budget_again(programs):
     programs.client.get_queue("work").requeue(failed.id)
     until(lambda: len(ledger(programs, failed.id)) == 4, what="two more attempts")
     again = ended(programs.client, failed.id)
-    assert (again.status, again.attempt, again.failures) == ("failed", 4, 1) and is_sound(programs.client)
+    assert (again.status, again.attempt, again.failures) == ("failed", 4, 1) and is_sound(
+        programs.client
+    )
 
 
 @pytest.mark.parametrize("who", ["1.0.0", "ours"])
@@ -132,15 +182,22 @@ def test_the_next_attempt_may_be_put_in_line_by_1_0_0_and_run_by_either(programs
     install()
     legacy, name = Legacy(programs.url, programs), f"mixed with {who}"
     listener = programs.listener("ours:run", queue=name)
-    task_id = programs.client.get_queue(name).enqueue("fail_at_first", retry=Retry(max=3, backoff=0.8, jitter=0))
+    task_id = programs.client.get_queue(name).enqueue(
+        "fail_at_first", retry=Retry(max=3, backoff=0.8, jitter=0)
+    )
     until(lambda: programs.client.get_task(task_id).status == "scheduled", what="the next attempt")
-    assert listener.stop() == 0                        # none of ours is there when it is due
+    assert listener.stop() == 0  # none of ours is there when it is due
     promoter = legacy.start(PROMOTE, name)
     until(lambda: programs.client.get_task(task_id).status == "pending", what="its promotion")
     if who == "ours":
         runner = programs.listener("ours:run", queue=name)
         done = ended(programs.client, task_id)
-        assert (done.status, done.result, done.attempt, done.failures) == ("complete", [2, "2"], 2, 1)
+        assert (done.status, done.result, done.attempt, done.failures) == (
+            "complete",
+            [2, "2"],
+            2,
+            1,
+        )
     else:
         runner = legacy.start("ForkingRunner(client, argv[0], work.run).run()", name)
         done = ended(programs.client, task_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import random
@@ -52,7 +53,13 @@ WORK = """
 """
 
 # What a listener that has left leaves in Redis.
-OF_LISTENERS = ("blueque_listeners_", "blueque_listener_", "blueque_nodes_", "blueque_reserved_", "blueque_started_")
+OF_LISTENERS = (
+    "blueque_listeners_",
+    "blueque_listener_",
+    "blueque_nodes_",
+    "blueque_reserved_",
+    "blueque_started_",
+)
 
 
 @pytest.fixture
@@ -93,7 +100,9 @@ def blocked(cli):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_first_signal_lets_the_running_task_end_takes_nothing_new_and_leaves_with_0(programs, queue, state, number):
+def test_the_first_signal_lets_the_running_task_end_takes_nothing_new_and_leaves_with_0(
+    programs, queue, state, number
+):
     listener = programs.listener("work:run")
     running = begin(programs, queue)
     listener.send(number)
@@ -119,7 +128,9 @@ def test_of_several_slots_the_idle_leave_at_once_and_the_busy_after_their_task(p
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_second_signal_stops_the_task_and_leaves_with_the_code_of_that_signal(programs, queue, state, number):
+def test_the_second_signal_stops_the_task_and_leaves_with_the_code_of_that_signal(
+    programs, queue, state, number
+):
     listener = programs.listener("work:run")
     task_id = begin(programs, queue)
     listener.send(signal.SIGTERM)
@@ -128,13 +139,19 @@ def test_the_second_signal_stops_the_task_and_leaves_with_the_code_of_that_signa
     assert listener.wait() == 128 + number
     task = programs.client.get_task(task_id)
     assert (task.status, task.error, task.error_type, task.signal) == (
-        "failed", "stopped by operator: killed by SIGTERM", "stopped", "SIGTERM")
+        "failed",
+        "stopped by operator: killed by SIGTERM",
+        "stopped",
+        "SIGTERM",
+    )
     assert of_listeners(state) == {}
     assert programs.left() == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_one_signal_that_comes_twice_to_the_process_and_to_its_group_counts_once(programs, queue, number):
+def test_one_signal_that_comes_twice_to_the_process_and_to_its_group_counts_once(
+    programs, queue, number
+):
     listener = programs.listener("work:run")
     task_id = begin(programs, queue)
     listener.send(number)
@@ -155,12 +172,17 @@ def test_two_different_signals_are_two_however_fast_they_come(programs, queue):
     assert programs.client.get_task(task_id).error_type == "stopped"
 
 
-@pytest.mark.parametrize(("how", "status", "error", "result"), [
-    ("ignore", "failed", "stopped by operator: killed by SIGKILL", None),
-    ("complain", "failed", "stopped by operator: RuntimeError: do not disturb", None),
-    ("finish", "complete", None, "done"),
-])
-def test_a_stopped_task_may_end_in_its_own_way_within_the_grace(programs, queue, how, status, error, result):
+@pytest.mark.parametrize(
+    ("how", "status", "error", "result"),
+    [
+        ("ignore", "failed", "stopped by operator: killed by SIGKILL", None),
+        ("complain", "failed", "stopped by operator: RuntimeError: do not disturb", None),
+        ("finish", "complete", None, "done"),
+    ],
+)
+def test_a_stopped_task_may_end_in_its_own_way_within_the_grace(
+    programs, queue, how, status, error, result
+):
     listener = programs.listener("work:run", grace="0.5s")
     task_id = begin(programs, queue, how)
     listener.send(signal.SIGTERM)
@@ -181,7 +203,11 @@ def test_a_stopped_program_gets_the_signal_itself_and_so_does_what_it_has_starte
     listener.send_again(signal.SIGTERM)
     assert listener.wait() == 143
     task = programs.client.get_task(task_id)
-    assert (task.error, task.error_type, task.exit_code) == ("stopped by operator: exit code 5", "stopped", 5)
+    assert (task.error, task.error_type, task.exit_code) == (
+        "stopped by operator: exit code 5",
+        "stopped",
+        5,
+    )
     assert (programs.directory / "caught").exists()
     assert programs.left() == []
 
@@ -203,10 +229,15 @@ def test_what_the_terminal_sends_to_its_foreground_goes_to_the_master_alone(prog
     with terminal() as tty:
         listener = programs.listener("work:run", slots=2, **tty.options)
         slots = listener.slots()
-        spares = until(lambda: {pid for slot in slots for pid in children_of(slot)}, what="the spare processes")
+        spares = until(
+            lambda: {pid for slot in slots for pid in children_of(slot)}, what="the spare processes"
+        )
         assert os.getpgid(listener.pid) == listener.pid
         assert [os.getpgid(pid) for pid in slots] == slots
-        until(lambda: {os.getsid(pid) for pid in spares} == spares, what="a session for each spare process")
+        until(
+            lambda: {os.getsid(pid) for pid in spares} == spares,
+            what="a session for each spare process",
+        )
 
 
 def test_the_second_ctrl_c_stops_the_task(programs, queue):
@@ -231,10 +262,14 @@ def test_an_idle_listener_leaves_at_once_although_it_waits_in_redis(programs, cl
     assert time.monotonic() - asked < 2
 
 
+def _has_begun_to_fork(listener):
+    return listener.lines("20 slots") and children_of(listener.pid)
+
+
 def test_a_signal_in_the_first_moments_of_many_slots_is_neither_lost_nor_counted_twice(programs):
     for _ in range(3):
         listener = programs.listener("work:run", slots=20, is_awaited=False)
-        until(lambda: listener.lines("20 slots") and children_of(listener.pid), what="the first slot")  # noqa: B023
+        until(functools.partial(_has_begun_to_fork, listener), what="the first slot")
         listener.send(signal.SIGTERM)
         assert listener.wait(8) == 0
         assert "stopping" not in listener.log
@@ -260,11 +295,13 @@ def test_an_idle_listener_that_cannot_take_leave_of_redis_leaves_all_the_same(ow
 def test_orders_are_obeyed_while_redis_stands_still(own_server, tmp_path):
     with Programs(own_server.url, tmp_path) as programs:
         programs.write(WORK)
-        listener = programs.script(LOGGING_RUNNER.format(url=own_server.url), environ={"BLUEQUE_BEAT": "0.2"})
+        listener = programs.script(
+            LOGGING_RUNNER.format(url=own_server.url), environ={"BLUEQUE_BEAT": "0.2"}
+        )
         begin(programs, programs.client.get_queue("work"))
         os.kill(own_server.pid, signal.SIGSTOP)
         try:
-            time.sleep(0.5)                            # the length of two beats: one of them now waits for its answer
+            time.sleep(0.5)  # the length of two beats: one of them now waits for its answer
             listener.send(signal.SIGTERM)
             listener.send(signal.SIGINT)
             until(lambda: "stopping task" in listener.log, 2, "obedience")
@@ -287,7 +324,7 @@ def test_a_wake_up_marker_that_goes_to_a_leaving_listener_wakes_another_one(prog
     (slot,) = first.slots()
     programs.listener("work:run")
     until(lambda: blocked(cli) == 2, what="the second")
-    os.kill(slot, signal.SIGSTOP)                      # so that marker and order reach it in the same moment
+    os.kill(slot, signal.SIGSTOP)  # so that marker and order reach it in the same moment
     task_id = queue.enqueue("quick")
     assert programs.client.get_task(task_id).status == "pending" and blocked(cli) == 1
     first.send(signal.SIGTERM)
@@ -297,7 +334,9 @@ def test_a_wake_up_marker_that_goes_to_a_leaving_listener_wakes_another_one(prog
     assert first.wait() == 0
 
 
-def test_a_task_enqueued_in_the_moment_in_which_listeners_leave_is_picked_up_by_another_at_once(programs, queue, cli):
+def test_a_task_enqueued_in_the_moment_in_which_listeners_leave_is_picked_up_by_another_at_once(
+    programs, queue, cli
+):
     listener = programs.listener("work:run", slots=4, environ=patched({"node.master._YOUNG": 0.1}))
     for _ in range(6):
         until(lambda: len(listener.slots()) == 4 and blocked(cli) == 4, what="four idle listeners")
@@ -325,7 +364,10 @@ def test_listeners_whose_master_is_killed_report_their_task_and_leave(programs, 
     slots = listener.slots()
     listener.send(signal.SIGKILL)
     assert listener.wait() == -signal.SIGKILL
-    until(lambda: [pid for pid in slots if is_there(pid)] == [busy], what="the leaving of the idle listener")
+    until(
+        lambda: [pid for pid in slots if is_there(pid)] == [busy],
+        what="the leaving of the idle listener",
+    )
     let_go(programs)
     assert outcome(programs.client, task_id).result == "done"
     until(lambda: programs.left() == [], what="the leaving of the busy listener")
@@ -339,15 +381,28 @@ def test_a_killed_listener_is_replaced_and_its_task_runs_on_to_its_end_once(prog
     before = programs.client.get_task(task_id)
     assert parent_of(before.pid) == slot
     os.kill(slot, signal.SIGKILL)
-    (other,) = until(lambda: [pid for pid in listener.slots() if pid != slot], 2, "another listener")
-    until(lambda: programs.client.get_task(task_id).node == f"{host_name()}_{other}", 2, "that listener has the task")
+    (other,) = until(
+        lambda: [pid for pid in listener.slots() if pid != slot], 2, "another listener"
+    )
+    until(
+        lambda: programs.client.get_task(task_id).node == f"{host_name()}_{other}",
+        2,
+        "that listener has the task",
+    )
     assert is_there(before.pid) and parent_of(before.pid) == listener.pid
     following = queue.enqueue("quick")
     let_go(programs)
     assert outcome(programs.client, following).node.endswith(f"_{other}")
     after = programs.client.get_task(task_id)
-    assert (after.status, after.result, after.attempt, after.pid) == ("complete", "done", 1, before.pid)
-    until(lambda: before.pid not in children_of(listener.pid), what="the reaping of the task process")
+    assert (after.status, after.result, after.attempt, after.pid) == (
+        "complete",
+        "done",
+        1,
+        before.pid,
+    )
+    until(
+        lambda: before.pid not in children_of(listener.pid), what="the reaping of the task process"
+    )
     record = json.loads((programs.directory / "spool" / task_id / "1" / "exit").read_text())
     assert (record["status"], record["result"]) == ("complete", "done")
     assert runs(programs) == [task_id, following]
@@ -370,7 +425,7 @@ def test_a_listener_that_dies_at_birth_is_not_forked_again_and_again(programs):
             if is_there(pid) and pid not in killed:
                 os.kill(pid, signal.SIGKILL)
                 killed.add(pid)
-    assert 3 <= len(killed) <= 5                       # the first at once, then one each second
+    assert 3 <= len(killed) <= 5  # the first at once, then one each second
     listener.ready()
     assert listener.stop() == 0
 
@@ -389,7 +444,10 @@ def test_one_signal_that_comes_twice_to_a_forking_runner_counts_once(programs, q
     task_id = begin(programs, queue)
     runner.send(signal.SIGTERM)
     node = programs.client.get_task(task_id).node
-    until(lambda: programs.client.get_inspector().registration("work", node).get("order"), what="the news that it leaves")
+    until(
+        lambda: programs.client.get_inspector().registration("work", node).get("order"),
+        what="the news that it leaves",
+    )
     runner.send(signal.SIGTERM)
     let_go(programs)
     assert runner.wait() == 0
@@ -397,7 +455,9 @@ def test_one_signal_that_comes_twice_to_a_forking_runner_counts_once(programs, q
 
 
 @pytest.mark.parametrize("client", ["Client('{url}')", "Client(redis=redis.Redis(port={port}))"])
-def test_forking_runner_runs_tasks_and_returns_when_told_to_after_its_task(programs, queue, server, state, client):
+def test_forking_runner_runs_tasks_and_returns_when_told_to_after_its_task(
+    programs, queue, server, state, client
+):
     made = client.format(url=server.url, port=server.port)
     runner = programs.script(FORKING_RUNNER.format(client=made))
     assert outcome(programs.client, queue.enqueue("quick")).result == "done"
@@ -418,7 +478,10 @@ def test_one_ctrl_c_on_the_terminal_of_a_forking_runner_lets_its_task_end(progra
         runner = programs.script(FORKING_RUNNER.format(client=f"Client('{url}')"), **tty.options)
         task_id = begin(programs, queue)
         until(lambda: len(children_of(runner.pid)) == 2, what="the next spare process")
-        until(lambda: all(os.getsid(pid) == pid for pid in children_of(runner.pid)), what="its own session")
+        until(
+            lambda: all(os.getsid(pid) == pid for pid in children_of(runner.pid)),
+            what="its own session",
+        )
         tty.press_ctrl_c()
         let_go(programs)
         assert runner.wait() == 0
@@ -426,21 +489,29 @@ def test_one_ctrl_c_on_the_terminal_of_a_forking_runner_lets_its_task_end(progra
 
 
 def test_one_ctrl_c_counts_once_even_while_a_process_is_being_forked(programs, queue, url):
-    programs.write("""
+    programs.write(
+        """
         import os, time
         os.register_at_fork(after_in_child=lambda: os.path.exists("slowly") and time.sleep(1))
-    """, "slow.py")                                    # so that the moment lasts in which it happens
+    """,
+        "slow.py",
+    )  # so that the moment lasts in which it happens
     with terminal() as tty:
         script = "\n    import slow" + FORKING_RUNNER.format(client=f"Client('{url}')")
         runner = programs.script(script, **tty.options)
         until(lambda: children_of(runner.pid), what="the first spare process")
-        until(lambda: all(os.getsid(pid) == pid for pid in children_of(runner.pid)), what="its own session")
+        until(
+            lambda: all(os.getsid(pid) == pid for pid in children_of(runner.pid)),
+            what="its own session",
+        )
         (programs.directory / "slowly").touch()
         task_id = begin(programs, queue)
         until(lambda: len(children_of(runner.pid)) == 2, what="the next spare process")
         tty.press_ctrl_c()
         spare = max(children_of(runner.pid))
-        until(lambda: not is_there(spare) or os.getsid(spare) == spare, what="the end of that moment")
+        until(
+            lambda: not is_there(spare) or os.getsid(spare) == spare, what="the end of that moment"
+        )
         let_go(programs)
         assert runner.wait() == 0
         assert programs.client.get_task(task_id).result == "done"
@@ -464,13 +535,18 @@ def test_forking_runner_leaves_the_other_children_of_its_program_alone(programs,
     assert (runner.printed, runner.log) == ("the child's exit code: 7\n", "")
 
 
-def test_leaving_in_the_midst_of_work_leaves_no_task_in_the_list_of_a_listener_that_is_gone(programs, queue, state, cli):
+def test_leaving_in_the_midst_of_work_leaves_no_task_in_the_list_of_a_listener_that_is_gone(
+    programs, queue, state, cli
+):
     ids = [queue.enqueue("quick") for _ in range(150)]
     done = programs.client.get_inspector()
     for _ in range(6):
         before = cli.llen("blueque_complete_tasks_work")
         listener = programs.listener("work:run", slots=2)
-        until(lambda before=before: cli.llen("blueque_complete_tasks_work") > before + 2, what="some work")
+        until(
+            lambda before=before: cli.llen("blueque_complete_tasks_work") > before + 2,
+            what="some work",
+        )
         assert listener.stop() == 0
         assert of_listeners(state) == {}
     programs.listener("work:run", slots=2)
@@ -479,7 +555,9 @@ def test_leaving_in_the_midst_of_work_leaves_no_task_in_the_list_of_a_listener_t
     assert sorted(runs(programs)) == sorted(ids)
 
 
-def test_a_listener_that_is_told_twice_to_leave_by_others_than_its_master_does_not_stop_its_task(programs, queue):
+def test_a_listener_that_is_told_twice_to_leave_by_others_than_its_master_does_not_stop_its_task(
+    programs, queue
+):
     listener = programs.listener("work:run")
     task_id = begin(programs, queue)
     (slot,) = listener.slots()
@@ -493,7 +571,9 @@ def test_a_listener_that_is_told_twice_to_leave_by_others_than_its_master_does_n
 
 
 def test_many_listeners_without_hope_end_the_master_with_their_code(programs, server):
-    listener = programs.listener("work:run", slots=20, is_awaited=False, environ={"BLUEQUE_REDIS_URL": ""})
+    listener = programs.listener(
+        "work:run", slots=20, is_awaited=False, environ={"BLUEQUE_REDIS_URL": ""}
+    )
     listener.ready(20)
     assert listener.stop() == 0
     wrong = programs.url.replace("redis://", "redis://:wrong@")

@@ -1,4 +1,6 @@
-"""Whatever a task does to the files of its attempt, its listener reports its end and runs the next task."""
+"""Whatever a task does to the files of its attempt, its listener reports its end and runs the next
+task.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,8 @@ WORK = """
         return "done"
 """
 ENDINGS = ("return", "kill", "fail")
-IS_LONG = bool(os.environ.get("BLUEQUE_SOAK"))         # else each file has one of the endings in turn, each kind one test
+# else each file has one of the endings in turn, each kind one test
+IS_LONG = bool(os.environ.get("BLUEQUE_SOAK"))
 # A task that leaves one of these, and is killed, has written its own end.
 FORGED = {("record", "exit"), ("record", "exit.new")}
 
@@ -57,12 +60,14 @@ def programs(url, tmp_path):
         programs.write(WORK)
         programs.write(Path(spoiled.__file__).read_text(), "spoiled.py")
         yield programs
-    subprocess.run(["rm", "-rf", tmp_path / "spool"], check=True)      # pytest could not, of what is so deep
+    # pytest could not, of what is so deep
+    subprocess.run(["rm", "-rf", tmp_path / "spool"], check=True)
 
 
 @pytest.fixture(autouse=True)
 def no_waiting():
     """Fail, instead of waiting for a pipe for ever."""
+
     def give_up(*_):
         raise AssertionError("it waits")
 
@@ -77,7 +82,9 @@ def no_waiting():
 def test_each_end_is_reported_and_the_next_task_runs_whatever_has_become_of_a_file(programs, kind):
     started = programs.listener("work:run")
     slots, queue, tasks = started.slots(), programs.client.get_queue("work"), {}
-    for number, name in enumerate(FILES if kind != "deep" else ("checkpoint", "exit", "result"), [*KINDS].index(kind)):
+    for number, name in enumerate(
+        FILES if kind != "deep" else ("checkpoint", "exit", "result"), [*KINDS].index(kind)
+    ):
         for ending in ENDINGS if IS_LONG else ENDINGS[number % 3 :][:1]:
             retry = Retry(max=1, backoff=0) if ending == "fail" else None
             tasks[name, ending] = queue.enqueue(f"{kind} {ending} {name}", retry=retry)
@@ -85,41 +92,74 @@ def test_each_end_is_reported_and_the_next_task_runs_whatever_has_become_of_a_fi
     ends = {which: ended(programs.client, task_id, 60) for which, task_id in tasks.items()}
 
     for (name, ending), task in ends.items():
-        expected = ("failed", None, "killed by SIGKILL") if ending == "kill" else ("complete", "done", None)
+        expected = (
+            ("failed", None, "killed by SIGKILL")
+            if ending == "kill"
+            else ("complete", "done", None)
+        )
         if ending != "kill" or (kind, name) not in FORGED:
             assert (task.status, task.result, task.error) == expected, (name, ending)
-        assert len(ledger(programs, task.id)) == (2 if ending == "fail" else 1), started.lines(task.id)
+        assert len(ledger(programs, task.id)) == (2 if ending == "fail" else 1), started.lines(
+            task.id
+        )
     assert started.slots() == slots, started.log
     assert "Traceback" not in started.log, started.log
-    until(lambda: not os.listdir(programs.directory / "spool" / "open"), what="that all ends are reported")
+    until(
+        lambda: not os.listdir(programs.directory / "spool" / "open"),
+        what="that all ends are reported",
+    )
 
 
 @pytest.mark.parametrize("name", [".", ".."])
 @pytest.mark.parametrize("kind", ["gone", "empty", "pipe", "directory", "link", "loop"])
-def test_each_end_is_reported_and_the_next_task_runs_whatever_has_become_of_its_directory(programs, kind, name):
+def test_each_end_is_reported_and_the_next_task_runs_whatever_has_become_of_its_directory(
+    programs, kind, name
+):
     started = programs.listener("work:run")
     slots, queue = started.slots(), programs.client.get_queue("work")
     retry = Retry(max=1, backoff=0)
 
     returned, killed, failed = [
-        ended(programs.client, queue.enqueue(f"{kind} {ending} {name}", retry=retry if ending == "fail" else None))
+        ended(
+            programs.client,
+            queue.enqueue(f"{kind} {ending} {name}", retry=retry if ending == "fail" else None),
+        )
         for ending in ENDINGS
     ]
 
-    assert returned.status == "complete" or returned.error == "the process left with exit code 1 and without a result"
+    assert (
+        returned.status == "complete"
+        or returned.error == "the process left with exit code 1 and without a result"
+    )
     assert (killed.status, killed.error) == ("failed", "killed by SIGKILL")
-    assert (failed.status, failed.result, len(ledger(programs, failed.id))) == ("complete", "done", 2)
+    assert (failed.status, failed.result, len(ledger(programs, failed.id))) == (
+        "complete",
+        "done",
+        2,
+    )
     assert started.slots() == slots, started.log
     assert "Traceback" not in started.log, started.log
-    until(lambda: not os.listdir(programs.directory / "spool" / "open"), what="that all ends are reported")
+    until(
+        lambda: not os.listdir(programs.directory / "spool" / "open"),
+        what="that all ends are reported",
+    )
 
 
 # What another listener does, and orders
 
-WITHOUT = {"pipe": FILES, "directory": FILES, "loop": FILES, "zero": FILES, "socket": FILES, **dict.fromkeys(
-    # What is written over the file itself, and not put in its place, is all that is known of the attempt.
-    ("empty", "garbage", "fields", "huge"), tuple(name for name in FILES if name not in ("task", "exit", "exit.new"))
-)}
+WITHOUT = {
+    "pipe": FILES,
+    "directory": FILES,
+    "loop": FILES,
+    "zero": FILES,
+    "socket": FILES,
+    **dict.fromkeys(
+        # What is written over the file itself, and not put in its place, is all that is known of the
+        # attempt.
+        ("empty", "garbage", "fields", "huge"),
+        tuple(name for name in FILES if name not in ("task", "exit", "exit.new")),
+    ),
+}
 
 
 def spoiled_and_waiting(programs, kind):
@@ -130,7 +170,9 @@ def spoiled_and_waiting(programs, kind):
 
 
 def of_kinds(number):
-    """Return the kinds of one test: all, or in the short form each third, so that each kind is in one of three tests."""
+    """Return the kinds of one test: all, or in the short form each third, so that each kind is in
+    one of three tests.
+    """
     return [*WITHOUT] if IS_LONG else [*WITHOUT][number::3]
 
 
@@ -170,16 +212,36 @@ def test_a_task_that_has_spoiled_all_its_files_can_be_cancelled(programs, kind):
     assert started.slots() == slots and "Traceback" not in started.log, started.log
 
 
-@pytest.mark.parametrize(("how", "end"), [
-    ("mkfifo result", ("failed", None, "the file `result` cannot be read: not a regular file")),
-    ("mkdir result", ("failed", None, "the file `result` cannot be read: not a regular file")),
-    ("ln -s /dev/zero result", ("failed", None, "the file `result` cannot be read: not a regular file")),
-    ("ln -s result result", ("failed", None, "the file `result` cannot be read: not a regular file")),
-    ("ln -s nothing result", ("failed", None, "the file `result` cannot be read: No such file or directory")),
-    ("truncate -s 1T result", ("failed", None, f"the result takes {HUGE:,} bytes or more; the limit is 1,048,576 bytes")),
-    ("echo 5 >other; ln -s other result", ("complete", "5\n", None)),
-    ("rm stdout; mkfifo stdout", ("complete", None, None)),
-], ids=repr)
+@pytest.mark.parametrize(
+    ("how", "end"),
+    [
+        ("mkfifo result", ("failed", None, "the file `result` cannot be read: not a regular file")),
+        ("mkdir result", ("failed", None, "the file `result` cannot be read: not a regular file")),
+        (
+            "ln -s /dev/zero result",
+            ("failed", None, "the file `result` cannot be read: not a regular file"),
+        ),
+        (
+            "ln -s result result",
+            ("failed", None, "the file `result` cannot be read: not a regular file"),
+        ),
+        (
+            "ln -s nothing result",
+            ("failed", None, "the file `result` cannot be read: No such file or directory"),
+        ),
+        (
+            "truncate -s 1T result",
+            (
+                "failed",
+                None,
+                f"the result takes {HUGE:,} bytes or more; the limit is 1,048,576 bytes",
+            ),
+        ),
+        ("echo 5 >other; ln -s other result", ("complete", "5\n", None)),
+        ("rm stdout; mkfifo stdout", ("complete", None, None)),
+    ],
+    ids=repr,
+)
 def test_a_program_whose_result_is_no_file_fails_and_says_so(programs, how, end):
     programs.listener("--exec", "sh", "-c", f"cd $BLUEQUE_TASK_DIR; {how}")
 
@@ -195,4 +257,6 @@ def test_what_cannot_be_looked_at_is_said_once(tmp_path, caplog):
         raise ValueError("broken")
 
     assert [attempt.guarded("progress", look, 7) for _ in range(3)] == [7, 7, 7]
-    assert [record.getMessage().split(" of ")[0] for record in caplog.records] == ["cannot read the progress"]
+    assert [record.getMessage().split(" of ")[0] for record in caplog.records] == [
+        "cannot read the progress"
+    ]

@@ -1,4 +1,6 @@
-"""The spool is removed under a listener, as by a program that tidies up /tmp: it is made again, and tasks run on."""
+"""The spool is removed under a listener, as by a program that tidies up /tmp: it is made again, and
+tasks run on.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def spool(tmp_path):
 
 
 def remove(path, directory):
-    """Remove a directory at one blow: its listener might make it again while its entries are removed."""
+    """Remove a directory at one blow: its listener might make it again while its entries are
+    removed.
+    """
     shutil.rmtree(path.rename(directory / "removed"))
 
 
@@ -48,8 +52,12 @@ def test_an_idle_listener_makes_its_spool_again_for_itself_alone_and_takes_tasks
     assert ended(programs.client, queue.enqueue("quick", resources={"gpu": 1})).status == "complete"
     assert stat.S_IMODE(spool.stat().st_mode) == 0o700
     (slot,) = listener.slots()
-    until((spool / "listeners" / str(slot)).exists, what="its entry among the listeners of the spool")
-    assert len(listener.lines("had been removed, and is made again")) == 1 and is_sound(programs.client)
+    until(
+        (spool / "listeners" / str(slot)).exists, what="its entry among the listeners of the spool"
+    )
+    assert len(listener.lines("had been removed, and is made again")) == 1 and is_sound(
+        programs.client
+    )
 
 
 def test_a_listener_whose_spool_is_removed_under_its_task_takes_the_next_one(programs):

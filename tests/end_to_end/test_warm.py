@@ -1,6 +1,8 @@
-"""Task processes that are ready before their task: with the handler imported, spawned or forked, some of it preloaded.
+"""Task processes that are ready before their task: with the handler imported, spawned or forked,
+some of it preloaded.
 
-An import is the user's code: whatever it does, the listener goes on, and a task fails with it as it would without.
+An import is the user's code: whatever it does, the listener goes on, and a task fails with it as it
+would without.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import pytest
 from handlers import ended, files, has_begun, has_moved, pid_of
 from running import ROOT, Programs, children_of, is_there, patched, until
 
-# An import that tells of itself, and does what the file `what` says; but for the first, which is the check at the start.
+# An import that tells of itself, and does what the file `what` says; but for the first, which is
+# the check at the start.
 IMPORT = """
     import os, signal, sys, threading, time
     from pathlib import Path
@@ -100,20 +103,29 @@ def test_a_listener_with_gpus_imports_nothing_ahead_unless_told(programs):
 
 
 @pytest.mark.parametrize("options", [(), ("--spawn",)], ids=repr)
-def test_what_an_import_prints_goes_to_the_files_of_the_task_that_runs_in_its_process(programs, options):
-    become(programs, "print('from the import'); print('a warning', file=sys.stderr); os.system('echo from a child')")
+def test_what_an_import_prints_goes_to_the_files_of_the_task_that_runs_in_its_process(
+    programs, options
+):
+    become(
+        programs,
+        "print('from the import'); print('a warning', file=sys.stderr); os.system('echo from a child')",
+    )
     started = programs.listener("work:run", *options)
     warm_spare_of(programs, started)
 
     for _ in range(2):
         task, _ = run(programs)
-        assert (files(programs, task) / "stdout").read_text() == "from the import\nfrom a child\nrunning\n"
+        assert (
+            files(programs, task) / "stdout"
+        ).read_text() == "from the import\nfrom a child\nrunning\n"
         assert (files(programs, task) / "stderr").read_text() == "a warning\n"
     assert "a warning" not in started.log and "from" not in started.printed
 
 
 def test_output_that_an_import_sends_elsewhere_stays_there(programs):
-    become(programs, "fd = os.open('own.log', os.O_WRONLY | os.O_CREAT | os.O_APPEND); os.dup2(fd, 1)")
+    become(
+        programs, "fd = os.open('own.log', os.O_WRONLY | os.O_CREAT | os.O_APPEND); os.dup2(fd, 1)"
+    )
     warm_spare_of(programs, programs.listener("work:run"))
 
     task, _ = run(programs)
@@ -123,7 +135,9 @@ def test_output_that_an_import_sends_elsewhere_stays_there(programs):
 
 
 @pytest.mark.parametrize("options", [(), ("--spawn",), ("--no-warm",)], ids=repr)
-def test_an_import_that_fails_ahead_is_tried_again_for_the_task_and_the_listener_lives(programs, options):
+def test_an_import_that_fails_ahead_is_tried_again_for_the_task_and_the_listener_lives(
+    programs, options
+):
     become(programs, "print('about to fail'); raise ValueError('no such codec')")
     started = programs.listener("work:run", *options)
     (slot,) = started.slots()
@@ -134,19 +148,27 @@ def test_an_import_that_fails_ahead_is_tried_again_for_the_task_and_the_listener
     assert pid == spare
     assert (task.status, task.error) == ("failed", "ValueError: no such codec")
     assert "in <module>" in task.traceback
-    assert (files(programs, task) / "stdout").read_text() == "about to fail\n", "once, by the task's own try"
+    assert (files(programs, task) / "stdout").read_text() == "about to fail\n", (
+        "once, by the task's own try"
+    )
     become(programs, "")
     assert run(programs)[0].status == "complete", "it is tried again by one that has failed ahead"
     assert started.slots() == [slot]
 
 
 @pytest.mark.parametrize("options", [(), ("--spawn",)], ids=repr)
-@pytest.mark.parametrize(("what", "error"), [
-    ("sys.exit(3)", "sys.exit(3)"),
-    ("os._exit(3)", "the process left with exit code 3 and without a result"),
-    ("os.kill(os.getpid(), 9)", "killed by SIGKILL"),
-], ids=repr)
-def test_a_process_that_its_import_ends_is_replaced_and_the_task_fails_with_the_reason(programs, what, error, options):
+@pytest.mark.parametrize(
+    ("what", "error"),
+    [
+        ("sys.exit(3)", "sys.exit(3)"),
+        ("os._exit(3)", "the process left with exit code 3 and without a result"),
+        ("os.kill(os.getpid(), 9)", "killed by SIGKILL"),
+    ],
+    ids=repr,
+)
+def test_a_process_that_its_import_ends_is_replaced_and_the_task_fails_with_the_reason(
+    programs, what, error, options
+):
     become(programs, what)
     programs.listener("work:run", *options)
     until(lambda: len(imports(programs)) == 2, what="an import ahead")
@@ -161,6 +183,7 @@ def test_a_process_that_its_import_ends_is_replaced_and_the_task_fails_with_the_
 
 def burst(programs, slot):
     """Run short tasks until several task processes wait, and return these."""
+
     def spares():
         run(programs)
         waiting = children_of(slot)
@@ -188,7 +211,10 @@ def test_after_a_burst_all_but_one_of_the_processes_go_and_the_next_task_runs_in
     (left,) = children_of(slot)
     blanks = brief.directory / "spool" / "blanks"
     assert left in waiting
-    until(lambda: [int(path.name) for path in blanks.iterdir()] == [left], what="that what the others had made is gone")
+    until(
+        lambda: [int(path.name) for path in blanks.iterdir()] == [left],
+        what="that what the others had made is gone",
+    )
     assert run(brief)[1] == left
     assert started.slots() == [slot] and "WARNING" not in started.log
 
@@ -229,7 +255,7 @@ def test_an_idle_listener_does_not_replace_a_process_that_died_until_it_needs_on
     started.says("ended before it had begun a task (exit code 3): importing nothing ahead for 60 s")
     count = len(imports(programs))
 
-    time.sleep(1.0)                                    # what is proved is that nothing happens
+    time.sleep(1.0)  # what is proved is that nothing happens
 
     assert len(imports(programs)) == count
     become(programs, "")
@@ -237,13 +263,16 @@ def test_an_idle_listener_does_not_replace_a_process_that_died_until_it_needs_on
 
 
 def test_interpreters_that_cannot_start_are_not_tried_without_a_pause(programs, tmp_path):
-    programs.write("""
+    programs.write(
+        """
         import os, sys
         from pathlib import Path
         if "blueque.task_process.fresh_interpreter" in sys.orig_argv and Path("broken").exists():
             os._exit(9)
-    """, "sitecustomize.py")
-    (tmp_path / "broken").touch()                      # before the first of them, which would live to see the task
+    """,
+        "sitecustomize.py",
+    )
+    (tmp_path / "broken").touch()  # before the first of them, which would live to see the task
     programs.listener("work:run", "--spawn", environ={"PYTHONPATH": f"{tmp_path}:{ROOT}"})
     task_id = programs.client.get_queue("work").enqueue("")
     until(lambda: (programs.client.get_task(task_id).attempt or 0) >= 3, what="the third try")
@@ -275,14 +304,20 @@ def test_an_import_that_never_ends_falls_under_the_time_limit_of_the_task(progra
     assert (task.status, task.error_type) == ("failed", "time_limit")
 
 
-@pytest.mark.parametrize("what", [
-    "time.sleep(1000)",
-    "signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.signal(signal.SIGHUP, signal.SIG_IGN)",
-    "threading.Thread(target=time.sleep, args=(1000,)).start()",
-    "signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))",
-], ids=repr)
+@pytest.mark.parametrize(
+    "what",
+    [
+        "time.sleep(1000)",
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.signal(signal.SIGHUP, signal.SIG_IGN)",
+        "threading.Thread(target=time.sleep, args=(1000,)).start()",
+        "signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))",
+    ],
+    ids=repr,
+)
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_no_import_keeps_a_waiting_process_alive_when_its_listener_leaves_or_is_killed(programs, what, how):
+def test_no_import_keeps_a_waiting_process_alive_when_its_listener_leaves_or_is_killed(
+    programs, what, how
+):
     become(programs, what)
     started = programs.listener("work:run")
     spare, (slot,) = warm_spare_of(programs, started), started.slots()
@@ -292,21 +327,25 @@ def test_no_import_keeps_a_waiting_process_alive_when_its_listener_leaves_or_is_
     until(lambda: not is_there(spare), what="its end")
 
 
-@pytest.mark.parametrize("what", [
-    "signal.signal(signal.SIGTERM, lambda *_: None); signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
-    "os.chdir('/'); os.environ.clear()",
-    "import atexit; atexit.register(os._exit, 9)",
-    "threading.Thread(target=time.sleep, args=(1000,)).start()",
-    "import socket; socket.setdefaulttimeout(0.01); socket.socket = None",
-    "import subprocess; subprocess.Popen(['sleep', '1000'])",
-    "os.fork() or time.sleep(1000)",
-    "if not os.fork(): raise ValueError",
-    "os.fork()",
-    "sys.stdout = sys.stderr = None",
-    "sys.stdout.close()",
-    "os.close(1)",
-    "import logging; logging.basicConfig(force=True); logging.warning('hello')",
-], ids=repr)
+@pytest.mark.parametrize(
+    "what",
+    [
+        "signal.signal(signal.SIGTERM, lambda *_: None); signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
+        "os.chdir('/'); os.environ.clear()",
+        "import atexit; atexit.register(os._exit, 9)",
+        "threading.Thread(target=time.sleep, args=(1000,)).start()",
+        "import socket; socket.setdefaulttimeout(0.01); socket.socket = None",
+        "import subprocess; subprocess.Popen(['sleep', '1000'])",
+        "os.fork() or time.sleep(1000)",
+        "if not os.fork(): raise ValueError",
+        "os.fork()",
+        "sys.stdout = sys.stderr = None",
+        "sys.stdout.close()",
+        "os.close(1)",
+        "import logging; logging.basicConfig(force=True); logging.warning('hello')",
+    ],
+    ids=repr,
+)
 def test_what_an_import_changes_in_its_process_leaves_the_gate_working(programs, what):
     become(programs, what)
     started = programs.listener("work:run", grace="0.1s")
@@ -315,8 +354,12 @@ def test_what_an_import_changes_in_its_process_leaves_the_gate_working(programs,
 
     for _ in range(3):
         task, pid = run(programs)
-        # Where there is nothing left to print to, the handler fails at that, as it would if it imported this itself.
-        assert task.attempt == 1 and task.error_type in (None, "OSError", "ValueError"), (task.error, started.log)
+        # Where there is nothing left to print to, the handler fails at that, as it would if it
+        # imported this itself.
+        assert task.attempt == 1 and task.error_type in (None, "OSError", "ValueError"), (
+            task.error,
+            started.log,
+        )
         assert pid in imports(programs)
     assert started.slots() == [slot]
     assert "before it had begun" not in started.log
@@ -341,9 +384,14 @@ def test_a_listener_killed_has_its_warm_task_adopted(programs, options):
                 time.sleep(0.005)
             return "done"
     """)
-    started = programs.listener("work:run", "--beat", "0.2s", "--lease", "1s", "--lost-after", "5s", *options)
+    started = programs.listener(
+        "work:run", "--beat", "0.2s", "--lease", "1s", "--lost-after", "5s", *options
+    )
     task_id = programs.client.get_queue("work").enqueue("")
-    task = until(lambda: (seen := programs.client.get_task(task_id)).status == "started" and seen, what="its start")
+    task = until(
+        lambda: (seen := programs.client.get_task(task_id)).status == "started" and seen,
+        what="its start",
+    )
     until(lambda: has_begun(files(programs, task)), what="its beginning")
 
     os.kill(pid_of(task.node), signal.SIGKILL)
@@ -388,7 +436,9 @@ SPAWNED = """
 
 
 @pytest.mark.parametrize("warm", ["--warm", "--no-warm"])
-def test_a_spawned_task_process_is_a_fresh_interpreter_and_otherwise_like_a_forked_one(programs, warm):
+def test_a_spawned_task_process_is_a_fresh_interpreter_and_otherwise_like_a_forked_one(
+    programs, warm
+):
     programs.write(SPAWNED)
     found = {}
     for kind in ((), ("--spawn",)):
@@ -405,10 +455,18 @@ def test_a_spawned_task_process_is_a_fresh_interpreter_and_otherwise_like_a_fork
     for same in ("path", "cwd", "leader", "signals"):
         assert spawned[same] == forked[same], same
     own = {
-        "BLUEQUE_TASK_ID", "BLUEQUE_TASK_DIR", "BLUEQUE_CHECKPOINT", "BLUEQUE_CHECKPOINT_DIR", "BLUEQUE_STOP_FILE",
-        "BLUEQUE_NODE", "BLUEQUE_PROGRESS",
+        "BLUEQUE_TASK_ID",
+        "BLUEQUE_TASK_DIR",
+        "BLUEQUE_CHECKPOINT",
+        "BLUEQUE_CHECKPOINT_DIR",
+        "BLUEQUE_STOP_FILE",
+        "BLUEQUE_NODE",
+        "BLUEQUE_PROGRESS",
     }
-    assert {**spawned["environ"], **dict.fromkeys(own)} == {**forked["environ"], **dict.fromkeys(own)}
+    assert {**spawned["environ"], **dict.fromkeys(own)} == {
+        **forked["environ"],
+        **dict.fromkeys(own),
+    }
     assert len(spawned["open"]) <= len(forked["open"])
 
 
@@ -454,8 +512,11 @@ def test_threads_that_an_import_starts_are_there_for_a_spawned_task(programs):
 
 # --preload
 
+
 def test_a_preloaded_module_is_imported_once_in_each_listener(programs):
-    programs.write("import os\nBY = os.getpid()\nopen('preloads', 'a').write(f'{BY}\\n')", "heavy.py")
+    programs.write(
+        "import os\nBY = os.getpid()\nopen('preloads', 'a').write(f'{BY}\\n')", "heavy.py"
+    )
     programs.write("""
         def run(task):
             import heavy
@@ -466,10 +527,15 @@ def test_a_preloaded_module_is_imported_once_in_each_listener(programs):
     results = {run(programs)[0].result for _ in range(4)}
 
     assert results <= set(started.slots())
-    assert sorted(map(int, (programs.directory / "preloads").read_text().split())) == started.slots()
+    assert (
+        sorted(map(int, (programs.directory / "preloads").read_text().split())) == started.slots()
+    )
 
 
-@pytest.mark.parametrize("text", ["raise ValueError('no such codec')", "import sys; sys.exit(3)", "import nothing_like_it"])
+@pytest.mark.parametrize(
+    "text",
+    ["raise ValueError('no such codec')", "import sys; sys.exit(3)", "import nothing_like_it"],
+)
 def test_a_module_that_cannot_be_preloaded_is_refused_at_the_start(programs, text):
     programs.write(text, "heavy.py")
     programs.write("def run(task): pass")
@@ -480,19 +546,32 @@ def test_a_module_that_cannot_be_preloaded_is_refused_at_the_start(programs, tex
     assert "cannot preload heavy: " in started.log
 
 
-@pytest.mark.parametrize(("options", "said"), [
-    (["--spawn", "--preload", "heavy"], "--preload is for forks"),
-    (["--preload", "heavy", "--exec", "true"], "are for --run"),
-    (["--spawn", "--exec", "true"], "are for --run"),
-    (["--resource", "gpu"], "write NAME=AMOUNT"),
-    (["--resource", "gpu=1", "--resource", "gpu=2"], "named twice"),
-    (["--resource", "GPU=1"], "small letters"),
-    (["--resource", "gpu=many"], "not a size"),
-    (["--resource", "gpu=1.5"], "not a whole number"),
-], ids=repr)
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--spawn", "--preload", "heavy"], "--preload is for forks"),
+        (["--preload", "heavy", "--exec", "true"], "are for --run"),
+        (["--spawn", "--exec", "true"], "are for --run"),
+        (["--resource", "gpu"], "write NAME=AMOUNT"),
+        (["--resource", "gpu=1", "--resource", "gpu=2"], "named twice"),
+        (["--resource", "GPU=1"], "small letters"),
+        (["--resource", "gpu=many"], "not a size"),
+        (["--resource", "gpu=1.5"], "not a whole number"),
+    ],
+    ids=repr,
+)
 def test_what_makes_no_sense_is_refused(programs, options, said):
     work = [] if "--exec" in options else ["--run", "work:run"]
-    command = [sys.executable, "-m", "blueque.cli.listener", "work", "--redis-url", programs.url, *work, *options]
+    command = [
+        sys.executable,
+        "-m",
+        "blueque.cli.listener",
+        "work",
+        "--redis-url",
+        programs.url,
+        *work,
+        *options,
+    ]
 
     started = programs.start(command)
 

@@ -17,14 +17,38 @@ from urllib.parse import quote
 DOCS = Path(__file__).parents[2] / "docs"
 CORE, INDEX = DOCS / "protocol.md", DOCS / "protocol" / "keys.md"
 PAGES = {
-    path: path.read_text() for path in [CORE, *sorted((DOCS / "protocol").glob("*.md"))] if path != INDEX
+    path: path.read_text()
+    for path in [CORE, *sorted((DOCS / "protocol").glob("*.md"))]
+    if path != INDEX
 }
 TEXT = "\n".join(PAGES.values())
 
 # The commands that change a key.
 WRITES = {
-    "BZPOPMIN", "COPY", "DEL", "EXPIRE", "EXPIREAT", "HDEL", "HINCRBY", "HINCRBYFLOAT", "HSET", "LPUSH", "LREM", "LTRIM",
-    "PERSIST", "RPOPLPUSH", "RPUSH", "SADD", "SET", "SREM", "UNLINK", "XADD", "ZADD", "ZINCRBY", "ZREM", "ZREMRANGEBYSCORE",
+    "BZPOPMIN",
+    "COPY",
+    "DEL",
+    "EXPIRE",
+    "EXPIREAT",
+    "HDEL",
+    "HINCRBY",
+    "HINCRBYFLOAT",
+    "HSET",
+    "LPUSH",
+    "LREM",
+    "LTRIM",
+    "PERSIST",
+    "RPOPLPUSH",
+    "RPUSH",
+    "SADD",
+    "SET",
+    "SREM",
+    "UNLINK",
+    "XADD",
+    "ZADD",
+    "ZINCRBY",
+    "ZREM",
+    "ZREMRANGEBYSCORE",
 }
 # The placeholders that stand for keys.
 KEYS = {
@@ -34,11 +58,13 @@ KEYS = {
     "[COPY]...": ("blueque_frozen_[snapshot]_[part]_[queue]",),
 }
 PLAIN = "".join(map(chr, range(33, 127))).replace("%", "").replace(";", "")
-PRINTED = ("EVENT", "TELL", "COUNT")                   # lines that stand for others, and have arguments
+PRINTED = ("EVENT", "TELL", "COUNT")  # lines that stand for others, and have arguments
 
 
 class Block(NamedTuple):
-    """The lines of one change, and of the look that goes with it; no look: the commands stand for themselves."""
+    """The lines of one change, and of the look that goes with it; no look: the commands stand for
+    themselves.
+    """
 
     look: int | None
     lines: list[str]
@@ -52,11 +78,17 @@ class Section(NamedTuple):
 
     @property
     def lines(self) -> list[str]:
-        return [line for lines in [*self.looks, *(change.lines for change in self.changes)] for line in lines]
+        return [
+            line
+            for lines in [*self.looks, *(change.lines for change in self.changes)]
+            for line in lines
+        ]
 
 
 def chapters(title: str, text: str = TEXT) -> list[str]:
-    """Return what stands under each heading with this title, of any level, up to the next of that level or above."""
+    """Return what stands under each heading with this title, of any level, up to the next of that
+    level or above.
+    """
     _, *parts = re.split(rf"^(##+) {re.escape(title)}\n", text, flags=re.M)
     found = zip(parts[::2], parts[1::2], strict=True)
     return [re.split(rf"^#{{1,{len(marks)}}} ", rest, flags=re.M)[0] for marks, rest in found]
@@ -79,7 +111,9 @@ def sections(text: str = TEXT) -> dict[str, str]:
 
 def headings(text: str) -> set[str]:
     """Return all headings of a page, without those in code."""
-    return set(re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S), flags=re.M))
+    return set(
+        re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S), flags=re.M)
+    )
 
 
 def blocks(text: str, language: str = "") -> list[str]:
@@ -107,13 +141,19 @@ DEFINITIONS = definitions()
 
 
 def spelt_out(lines: Sequence[str]) -> list[str]:
-    """Return the lines with words in capitals replaced by what they stand for, but for those of events."""
+    """Return the lines with words in capitals replaced by what they stand for, but for those of
+    events.
+    """
     found: list[str] = []
     for line in lines:
         if line in DEFINITIONS and line not in PRINTED:
             found += spelt_out(DEFINITIONS[line])
         elif line:
-            found.append(re.sub(r" ([A-Z]+_[A-Z_]+)(?= |$)", lambda match: f" {DEFINITIONS[match[1]][0]}", line))
+            found.append(
+                re.sub(
+                    r" ([A-Z]+_[A-Z_]+)(?= |$)", lambda match: f" {DEFINITIONS[match[1]][0]}", line
+                )
+            )
     return found
 
 
@@ -147,7 +187,9 @@ def sentences(text: str) -> list[str]:
 
 
 def remark(line: str) -> tuple[str, str, str]:
-    """Return the command of a line, the look that it belongs to ("first", "second" or ""), and when it is sent."""
+    """Return the command of a line, the look that it belongs to ("first", "second" or ""), and when
+    it is sent.
+    """
     command, _, remark = line.partition(" # ")
     match = re.fullmatch(r"(?:(first|second) look(?:: )?)?(.*)", remark)
     assert match
@@ -155,7 +197,9 @@ def remark(line: str) -> tuple[str, str, str]:
 
 
 def written(name: str) -> set[str]:
-    """Return the keys that a transaction writes, as the pages spell them but for the words in brackets."""
+    """Return the keys that a transaction writes, as the pages spell them but for the words in
+    brackets.
+    """
     found: set[str] = set()
 
     def note(lines: Sequence[str]) -> None:
@@ -165,7 +209,7 @@ def written(name: str) -> set[str]:
                 note(DEFINITIONS[word])
             if word not in WRITES:
                 continue
-            if word == "COPY":                         # the first is only read
+            if word == "COPY":  # the first is only read
                 rest = [rest[1]]
             for text in rest:
                 found.update(blank(key) for key in KEYS.get(text, ()))
@@ -185,7 +229,9 @@ def form(lines: Sequence[str]) -> str:
         if words[0] in PRINTED:
             forms += f"(?:{form(DEFINITIONS[words[0]])})?" if when else form(DEFINITIONS[words[0]])
         else:
-            one = "".join("(?: [^ ;]+)*" if word.endswith("...") else f" {_any_value(word)}" for word in words)
+            one = "".join(
+                "(?: [^ ;]+)*" if word.endswith("...") else f" {_any_value(word)}" for word in words
+            )
             forms += f"(?:{one};)" + ("*" if when.startswith("for each") else "?" if when else "")
     return forms
 
@@ -195,8 +241,12 @@ def _any_value(word: str) -> str:
 
 
 def flat(commands: Sequence[Sequence[str]]) -> str:
-    """Return commands as one text, in which only spaces stand between words and only semicolons between commands."""
-    return "".join("".join(f" {quote(word, safe=PLAIN)}" for word in command) + ";" for command in commands)
+    """Return commands as one text, in which only spaces stand between words and only semicolons
+    between commands.
+    """
+    return "".join(
+        "".join(f" {quote(word, safe=PLAIN)}" for word in command) + ";" for command in commands
+    )
 
 
 def blank(key: str) -> str:
@@ -218,11 +268,13 @@ def index() -> str:
     where = {name: path for path, text in PAGES.items() for name in sections(text)}
     keys = {name: written(name) for name in where}
     lines = [
-        "# Who writes which key", "",
+        "# Who writes which key",
+        "",
         "Made by `python tests/guards/protocol_pages.py` from the commands on the other pages; do not edit it. `drop_hint`",
         "and `put_back` also write any list, set or sorted set of ids of tasks, but for those of a run and of a snapshot.",
         "",
-        "| key | described in | written by |", "|---|---|---|",
+        "| key | described in | written by |",
+        "|---|---|---|",
     ]
     for key, (page, _) in sorted(key_rows().items()):
         by = sorted(name for name in where if blank(key) in keys[name])

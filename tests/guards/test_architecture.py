@@ -7,13 +7,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "blueque"
-TESTS = {path.name for path in (ROOT / "tests").rglob("*.py")}          # wherever they lie
+TESTS = {path.name for path in (ROOT / "tests").rglob("*.py")}  # wherever they lie
 PAGE = (ROOT / "docs/architecture.md").read_text()
 
 
 def test_the_table_of_rooms_names_every_room_and_no_other():
     table = PAGE.partition("\n## Rooms\n")[2].partition("\n## ")[0]
-    named = [name for row in re.findall(r"^\| (`.*?) \|", table, re.M) for name in re.findall(r"`(\w+)/?`", row)]
+    named = [
+        name
+        for row in re.findall(r"^\| (`.*?) \|", table, re.M)
+        for name in re.findall(r"`(\w+)/?`", row)
+    ]
 
     rooms = [path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()]
     modules = [path.stem for path in PACKAGE.glob("[!_]*.py")]
@@ -21,7 +25,9 @@ def test_the_table_of_rooms_names_every_room_and_no_other():
 
 
 def test_every_module_that_is_named_exists():
-    named = set(re.findall(r"\b(?:\w+/)*\w+\.(?:py|toml)\b", re.sub(r"\]\([^)]*\)", "", PAGE))) - {"blueque.toml"}
+    named = set(re.findall(r"\b(?:\w+/)*\w+\.(?:py|toml)\b", re.sub(r"\]\([^)]*\)", "", PAGE))) - {
+        "blueque.toml"
+    }
 
     assert len(named) > 30
     found = {name for name in named if (PACKAGE / name).exists() or (ROOT / name).exists()}

@@ -14,7 +14,21 @@ from typing import Any
 import pytest
 import redis as redis_py
 
-from bench import against, cases, comparing, cpu, looking, producing, raw, report, rounds, sides, systems, telling, working
+from bench import (
+    against,
+    cases,
+    comparing,
+    cpu,
+    looking,
+    producing,
+    raw,
+    report,
+    rounds,
+    sides,
+    systems,
+    telling,
+    working,
+)
 from bench.case import Case, Target
 from bench.load import Quiet, busy_share
 from bench.setting import Bench, Outcome, open_stage, reason
@@ -24,16 +38,35 @@ from blueque import Client
 State = Callable[[], dict[str, Any]]
 
 CASE = Case(
-    "drain", "Drain", "About it.", lambda bench: Outcome(), [("rate", "tasks/s")], "rate",
+    "drain",
+    "Drain",
+    "About it.",
+    lambda bench: Outcome(),
+    [("rate", "tasks/s")],
+    "rate",
     [
-        Target("drain", "1.1 x blueque 1.0.0", 1.1, True, ("blueque", "rate"), ("blueque_1_0_0", "rate")),
+        Target(
+            "drain",
+            "1.1 x blueque 1.0.0",
+            1.1,
+            True,
+            ("blueque", "rate"),
+            ("blueque_1_0_0", "rate"),
+        ),
         Target("drain", "300 tasks/s", 300, False, ("blueque", "rate")),
         Target("drain", "2.5 x RQ", 2.5, True, ("blueque", "rate"), ("rq", "rate")),
     ],
 )
 NUMBERS = {
-    "rounds": 3, "scale": 1.0, "load": [0.0, 0.02, 0.04], "failed": {"rq": "not installed: no index"}, "samples": {},
-    "rows": {"blueque": {"rate": [240.0, 250.0, 320.0]}, "blueque_1_0_0": {"rate": [200.0, 250.0, 200.0]}},
+    "rounds": 3,
+    "scale": 1.0,
+    "load": [0.0, 0.02, 0.04],
+    "failed": {"rq": "not installed: no index"},
+    "samples": {},
+    "rows": {
+        "blueque": {"rate": [240.0, 250.0, 320.0]},
+        "blueque_1_0_0": {"rate": [200.0, 250.0, 200.0]},
+    },
 }
 
 
@@ -46,7 +79,12 @@ def test_each_system_is_the_first_in_one_round() -> None:
 def test_a_percentile_is_one_of_the_values() -> None:
     values = [float(value) for value in range(1, 101)]
 
-    assert [rounds.percentile(values, percent) for percent in (50, 95, 99, 100)] == [50, 95, 99, 100]
+    assert [rounds.percentile(values, percent) for percent in (50, 95, 99, 100)] == [
+        50,
+        95,
+        99,
+        100,
+    ]
     assert rounds.percentile([7.0], 99) == 7.0
 
 
@@ -55,9 +93,23 @@ def test_a_ratio_is_taken_within_each_round() -> None:
 
 
 def test_a_number_is_shown_with_the_digits_that_count() -> None:
-    shown = [rounds.shown(value) for value in (0, 0.0123, 0.944, 9.996, 12.34, 99.96, 184.4, 12_345, 184_321, 1_234_567)]
+    shown = [
+        rounds.shown(value)
+        for value in (0, 0.0123, 0.944, 9.996, 12.34, 99.96, 184.4, 12_345, 184_321, 1_234_567)
+    ]
 
-    assert shown == ["0", "0.012", "0.94", "10.0", "12.3", "100", "184", "12,300", "184,300", "1,235,000"]
+    assert shown == [
+        "0",
+        "0.012",
+        "0.94",
+        "10.0",
+        "12.3",
+        "100",
+        "184",
+        "12,300",
+        "184,300",
+        "1,235,000",
+    ]
 
 
 def test_a_spread_names_the_median_and_both_ends() -> None:
@@ -76,11 +128,16 @@ def test_a_target_is_judged_by_the_median_of_its_ratios() -> None:
 
 
 def test_the_page_says_what_was_met_and_what_is_missing() -> None:
-    page = report.page({"cores": "2"}, {"RQ": "3.0.0"}, [CASE], {"drain": NUMBERS}, "## A note\n\nBecause.\n")
+    page = report.page(
+        {"cores": "2"}, {"RQ": "3.0.0"}, [CASE], {"drain": NUMBERS}, "## A note\n\nBecause.\n"
+    )
 
     assert "| drain | at least 1.1 x blueque 1.0.0 | 1.20 (1.00 – 1.60) x | met |" in page
     assert "| drain | at least 2.5 x RQ | – | not measured |" in page
-    assert "| Blueque, a process per task, exit record synced to the disk | 250 (240 – 320) |  |" in page
+    assert (
+        "| Blueque, a process per task, exit record synced to the disk | 250 (240 – 320) |  |"
+        in page
+    )
     assert "| Blueque 1.0.0, a process per task | 200 (200 – 250) | 1.20 (1.00 – 1.60) |" in page
     assert "- RQ is missing: not installed: no index" in page
     assert "*3 rounds; others used 2 % of the machine before a run, at most 4 %.*" in page
@@ -88,7 +145,9 @@ def test_the_page_says_what_was_met_and_what_is_missing() -> None:
 
 
 def test_a_case_that_was_not_measured_is_not_on_the_page() -> None:
-    page = report.page({}, {}, [CASE._replace(name="other", title="The other"), CASE], {"drain": NUMBERS}, "")
+    page = report.page(
+        {}, {}, [CASE._replace(name="other", title="The other"), CASE], {"drain": NUMBERS}, ""
+    )
 
     assert "The other" not in page
 
@@ -96,7 +155,10 @@ def test_a_case_that_was_not_measured_is_not_on_the_page() -> None:
 def test_the_plots_get_names_and_numbers_alone() -> None:
     (drawing,) = report.drawings([CASE], {"drain": NUMBERS})
 
-    assert drawing["series"] == [["Blueque", [240.0, 250.0, 320.0]], ["Blueque 1.0.0", [200.0, 250.0, 200.0]]]
+    assert drawing["series"] == [
+        ["Blueque", [240.0, 250.0, 320.0]],
+        ["Blueque 1.0.0", [200.0, 250.0, 200.0]],
+    ]
     assert json.loads(json.dumps(drawing)) == drawing
 
 
@@ -110,7 +172,9 @@ def test_each_target_is_about_a_row_and_a_metric_of_its_case() -> None:
                 assert metric in metrics
 
 
-def test_a_busy_machine_is_waited_for_no_longer_than_agreed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_machine_is_waited_for_no_longer_than_agreed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("bench.load.busy_share", lambda: 0.9)
     monkeypatch.setattr("bench.load.CHECK_AGAIN", 0.01)
     quiet = Quiet(patience=0.5)
@@ -166,7 +230,11 @@ def test_the_raw_limit_leaves_in_redis_what_enqueue_leaves(
 def test_a_tiny_run_of_blueque_alone_brings_numbers() -> None:
     with open_stage() as stage:
         bench = Bench(stage, systems.SYSTEMS[:1], rounds=1, scale=0.01, quiet=Quiet(0.0))
-        enqueued, drained, picked = producing.enqueue(bench), working.drain(bench), working.pickup(bench)
+        enqueued, drained, picked = (
+            producing.enqueue(bench),
+            working.drain(bench),
+            working.pickup(bench),
+        )
 
     assert enqueued.failed == drained.failed == picked.failed == {}
     assert enqueued.rows["blueque"]["rate"][0] > 0 and enqueued.rows["raw"]["rate"][0] > 0
@@ -180,7 +248,10 @@ def test_looks_and_help_are_measured_from_the_start_of_a_program_to_its_end() ->
         looks, helps = looking.overview(bench), looking.help_of_verbs(bench, ["status", "config"])
 
     assert looks.failed == helps.failed == {}
-    assert all(its["whole"][0] > its["p50"][0] > 0 for its in looks.rows.values()) and len(looks.rows) == 2
+    assert (
+        all(its["whole"][0] > its["p50"][0] > 0 for its in looks.rows.values())
+        and len(looks.rows) == 2
+    )
     assert helps.rows["verb"]["p50"][0] > helps.rows["pass"]["p50"][0] > 0
     assert helps.facts["slowest"] in ("status", "config")
 
@@ -197,7 +268,9 @@ def test_what_tasks_tell_is_measured_beside_what_it_takes_without() -> None:
 
 
 @pytest.mark.parametrize(("count", "left_out"), [(6, 0), (8, 0), (9, 1), (12, 2), (15, 3), (20, 5)])
-def test_an_interval_leaves_out_as_many_values_on_each_side_as_the_sign_test_allows(count: int, left_out: int) -> None:
+def test_an_interval_leaves_out_as_many_values_on_each_side_as_the_sign_test_allows(
+    count: int, left_out: int
+) -> None:
     values = [float(value) for value in range(count, 0, -1)]
 
     assert rounds.interval(values) == (1.0 + left_out, count - left_out)
@@ -211,19 +284,48 @@ def test_an_interval_of_five_values_would_not_be_one_of_95_percent() -> None:
 def compared(*ratios: float) -> Outcome:
     """An outcome in which the base costs 200 us in each round, of which the listener has half."""
     rows = {"this": [200 * ratio for ratio in ratios], "base": [200.0] * len(ratios)}
-    return Outcome({
-        side: {"listener": [value / 2 for value in values], "all": values, "p50": [3.0] * len(values)}
-        for side, values in rows.items()
-    })
+    return Outcome(
+        {
+            side: {
+                "listener": [value / 2 for value in values],
+                "all": values,
+                "p50": [3.0] * len(values),
+            }
+            for side, values in rows.items()
+        }
+    )
 
 
-@pytest.mark.parametrize(("ratios", "code", "words"), [
-    ([1.031, 1.04, 1.05, 1.06, 1.07, 1.08], 1, "SLOWER: a task costs 1.031 times the CPU or more; 1.03 is allowed."),
-    ([1.03, 1.04, 1.05, 1.06, 1.07, 1.08], 0, "Not slower: the interval of CPU begins at 1.030; up to 1.03 is allowed."),
-    ([0.90, 0.91, 0.92, 0.93, 0.94, 0.95], 0, "Faster: a task costs at most 0.950 times the CPU."),
-    ([0.50, 1.00, 1.00, 1.00, 1.00, 1.50], 0, "But the interval is wide: more rounds would tell more."),
-    ([2.00, 2.00, 2.00, 2.00, 2.00], 2, "No verdict: a 95 % interval needs six rounds or more."),
-])
+@pytest.mark.parametrize(
+    ("ratios", "code", "words"),
+    [
+        (
+            [1.031, 1.04, 1.05, 1.06, 1.07, 1.08],
+            1,
+            "SLOWER: a task costs 1.031 times the CPU or more; 1.03 is allowed.",
+        ),
+        (
+            [1.03, 1.04, 1.05, 1.06, 1.07, 1.08],
+            0,
+            "Not slower: the interval of CPU begins at 1.030; up to 1.03 is allowed.",
+        ),
+        (
+            [0.90, 0.91, 0.92, 0.93, 0.94, 0.95],
+            0,
+            "Faster: a task costs at most 0.950 times the CPU.",
+        ),
+        (
+            [0.50, 1.00, 1.00, 1.00, 1.00, 1.50],
+            0,
+            "But the interval is wide: more rounds would tell more.",
+        ),
+        (
+            [2.00, 2.00, 2.00, 2.00, 2.00],
+            2,
+            "No verdict: a 95 % interval needs six rounds or more.",
+        ),
+    ],
+)
 def test_a_commit_is_slower_when_the_whole_interval_is_above_what_is_allowed(
     ratios: list[float], code: int, words: str
 ) -> None:
@@ -234,7 +336,9 @@ def test_a_commit_is_slower_when_the_whole_interval_is_above_what_is_allowed(
 
 
 def test_a_comparison_is_a_table_of_80_columns() -> None:
-    lines = against.lines_of(comparing.COMPARISONS[3], compared(1.0, 1.02, 0.99, 1.0, 1.01, 1.0), "8d233c8")
+    lines = against.lines_of(
+        comparing.COMPARISONS[3], compared(1.0, 1.02, 0.99, 1.0, 1.01, 1.0), "8d233c8"
+    )
 
     assert "    listener                       100       100    1.000   0.990 to 1.020" in lines
     assert "  p50 ms until it runs            3.00      3.00    1.000   1.000 to 1.000" in lines
@@ -245,7 +349,9 @@ def test_a_case_that_failed_has_no_verdict() -> None:
     outcome = Outcome(failed={"drain": "it has no wings"})
 
     assert against.code_of(outcome) == 2
-    assert against.lines_of(comparing.COMPARISONS[2], outcome, "8d233c8")[1:] == ["  Not measured: drain: it has no wings"]
+    assert against.lines_of(comparing.COMPARISONS[2], outcome, "8d233c8")[1:] == [
+        "  Not measured: drain: it has no wings"
+    ]
 
 
 def test_two_commits_are_measured_in_one_run(
@@ -253,7 +359,9 @@ def test_two_commits_are_measured_in_one_run(
 ) -> None:
     monkeypatch.setattr("bench.comparing.PAIRS", 1)
 
-    code = against.compare("HEAD", ["enqueue", "pickup", "idle"], rounds=1, scale=0.01, patience=0.0)
+    code = against.compare(
+        "HEAD", ["enqueue", "pickup", "idle"], rounds=1, scale=0.01, patience=0.0
+    )
 
     out = capsys.readouterr().out
     assert code == 2 and out.count("No verdict") == 3
@@ -267,9 +375,12 @@ def test_driver_and_listener_of_a_side_run_its_own_package(tmp_path: Path) -> No
     with open_stage() as stage:
         commands = [[base.python, base.driver, "serve", "one"], *base.workers(stage.place, 1)]
         ended = [
-            subprocess.run(command, env=stage.environment(base), capture_output=True, timeout=60) for command in commands
+            subprocess.run(command, env=stage.environment(base), capture_output=True, timeout=60)
+            for command in commands
         ]
-    outcome = comparing.measured(comparing.COMPARISONS[0], comparing.Plan([base], 1, 0.01, Quiet(0.0)))
+    outcome = comparing.measured(
+        comparing.COMPARISONS[0], comparing.Plan([base], 1, 0.01, Quiet(0.0))
+    )
 
     assert str(tmp_path / "blueque-listener") in commands[1]
     assert [program.stderr for program in ended] == [b"this is the base\n"] * 2
@@ -279,11 +390,16 @@ def test_driver_and_listener_of_a_side_run_its_own_package(tmp_path: Path) -> No
 def test_the_listener_of_a_side_is_the_program_that_it_declares(tmp_path: Path) -> None:
     (tmp_path / "room").mkdir()
     (tmp_path / "room" / "door.py").write_text("def enter(): print('the door')")
-    (tmp_path / "pyproject.toml").write_text('[project.scripts]\nblueque-listener = "room.door:enter"\n')
+    (tmp_path / "pyproject.toml").write_text(
+        '[project.scripts]\nblueque-listener = "room.door:enter"\n'
+    )
 
     program = sides.write_listener(tmp_path)
 
-    assert subprocess.check_output([sys.executable, program], env={"PYTHONPATH": str(tmp_path)}) == b"the door\n"
+    assert (
+        subprocess.check_output([sys.executable, program], env={"PYTHONPATH": str(tmp_path)})
+        == b"the door\n"
+    )
 
 
 def test_a_side_without_a_listener_is_none(tmp_path: Path) -> None:
@@ -302,7 +418,7 @@ def test_the_processor_time_of_a_process_is_read_from_outside() -> None:
     before, found, after = time.process_time(), cpu.of_process(os.getpid()), time.process_time()
 
     assert before <= found <= after
-    assert cpu.of_process(2**22 + 1) == 0.0            # above the largest pid
+    assert cpu.of_process(2**22 + 1) == 0.0  # above the largest pid
 
 
 def test_the_processor_time_of_ended_children_is_counted() -> None:
@@ -319,7 +435,9 @@ def shape(found: dict[str, Any]) -> list[Any]:
     known = []
     for key, value in found.items():
         if key.startswith("blueque_task_"):
-            known.append(("task", sorted(value), value["status"], value["queue"], value["parameters"]))
+            known.append(
+                ("task", sorted(value), value["status"], value["queue"], value["parameters"])
+            )
         else:
             known.append((key, type(value).__name__, len(value)))
     return sorted(known, key=str)

@@ -1,4 +1,6 @@
-"""What each verb that only looks costs Redis, as MONITOR sees it: so many commands, so many round trips, and no sweep."""
+"""What each verb that only looks costs Redis, as MONITOR sees it: so many commands, so many round
+trips, and no sweep.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from blueque.model import keys
 NODE = "gpu-1.example.com_4021"
 MANY = 250
 QUEUES = ("audio", "video")
-# Commands and round trips with two queues, one listener and two running tasks each, and MANY of every other status.
+# Commands and round trips with two queues, one listener and two running tasks each, and MANY of
+# every other status.
 BUDGETS = {
     "status": (280, 5),
     "ls": (150, 4),
@@ -44,9 +47,31 @@ BUDGETS = {
 }
 # What change something, run on, need files, or have nothing to say here; doctor alone may sweep.
 WITHOUT = {
-    "enqueue", "feed", "cancel", "requeue", "priority", "first", "move", "pause", "resume", "limit", "gc", "archive",
-    "progress", "doctor", "delete", "prune", "run", "wait", "config",
-    "stack", "completion", "top", "help", "init", "export",
+    "enqueue",
+    "feed",
+    "cancel",
+    "requeue",
+    "priority",
+    "first",
+    "move",
+    "pause",
+    "resume",
+    "limit",
+    "gc",
+    "archive",
+    "progress",
+    "doctor",
+    "delete",
+    "prune",
+    "run",
+    "wait",
+    "config",
+    "stack",
+    "completion",
+    "top",
+    "help",
+    "init",
+    "export",
 }
 RANGES = {"LRANGE", "ZRANGE", "ZREVRANGE"}
 # As many as people have named; what is trimmed whenever it is added to.
@@ -62,7 +87,9 @@ def looks(server, redis):
     def looks(line):
         monitor.commands_until_now(redis)
         before = proxy.writes
-        result = CliRunner().invoke(blueque, line.split(), obj=Invocation(url=proxy.url), catch_exceptions=False)
+        result = CliRunner().invoke(
+            blueque, line.split(), obj=Invocation(url=proxy.url), catch_exceptions=False
+        )
         assert result.exit_code == 0, result.output
         return monitor.commands_until_now(redis), proxy.writes - before
 
@@ -101,10 +128,16 @@ def test_each_verb_that_looks_stays_within_its_budget_and_reads_nothing_without_
     for line, budget in BUDGETS.items():
         commands, writes = looks(line)
 
-        assert len(commands) <= budget[0] and writes <= budget[1], f"{line}: {len(commands)} commands in {writes}"
+        assert len(commands) <= budget[0] and writes <= budget[1], (
+            f"{line}: {len(commands)} commands in {writes}"
+        )
         words = {command[0].upper() for command in commands}
         assert not words & WHOLE, line
-        whole = [command for command in commands if command[0].upper() in RANGES and command[2:4] == ["0", "-1"]]
+        whole = [
+            command
+            for command in commands
+            if command[0].upper() in RANGES and command[2:4] == ["0", "-1"]
+        ]
         assert [command for command in whole if not command[1].startswith(BOUNDED)] == [], line
 
 

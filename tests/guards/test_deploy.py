@@ -1,4 +1,6 @@
-"""The files in deploy/: every option and variable in them exists, and they are what those read for whom they are written."""
+"""The files in deploy/: every option and variable in them exists, and they are what those read for
+whom they are written.
+"""
 
 from __future__ import annotations
 
@@ -32,31 +34,96 @@ from blueque.queries.overview import MANY, SHARE
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 PROGRAMS: dict[str, click.Command] = {
-    "blueque-listener": listener, "blueque-scheduler": scheduler, "blueque": blueque,
-    "blueque metrics": metrics, "blueque archive": archive,
+    "blueque-listener": listener,
+    "blueque-scheduler": scheduler,
+    "blueque": blueque,
+    "blueque metrics": metrics,
+    "blueque archive": archive,
 }
 FILES = sorted(path for path in DEPLOY.rglob("*") if path.is_file())
-UNITS = sorted(path for ending in ("service", "target", "timer", "conf") for path in DEPLOY.glob(f"systemd/*.{ending}"))
+UNITS = sorted(
+    path
+    for ending in ("service", "target", "timer", "conf")
+    for path in DEPLOY.glob(f"systemd/*.{ending}")
+)
 MANIFESTS = ["listener.yaml", "scheduler.yaml", "metrics.yaml", "disruption.yaml", "network.yaml"]
-OPTIONAL = ["servicemonitor.yaml", "scaledobject.yaml", "archive.yaml"]     # what not every cluster has a use for
+# what not every cluster has a use for
+OPTIONAL = ["servicemonitor.yaml", "scaledobject.yaml", "archive.yaml"]
 DAY = 86400.0
 
-# What one may want here of systemd.unit(5), .service(5), .exec(5), .kill(5) and .resource-control(5).
+# What one may want here of systemd.unit(5), .service(5), .exec(5), .kill(5) and
+# .resource-control(5).
 DIRECTIVES = {
     "Unit": {
-        "After", "Before", "BindsTo", "ConditionPathExists", "Conflicts", "Description", "Documentation",
-        "OnFailure", "PartOf", "Requires", "RequiresMountsFor", "StartLimitBurst", "StartLimitIntervalSec", "Wants",
+        "After",
+        "Before",
+        "BindsTo",
+        "ConditionPathExists",
+        "Conflicts",
+        "Description",
+        "Documentation",
+        "OnFailure",
+        "PartOf",
+        "Requires",
+        "RequiresMountsFor",
+        "StartLimitBurst",
+        "StartLimitIntervalSec",
+        "Wants",
     },
     "Service": {
-        "AmbientCapabilities", "CPUWeight", "CapabilityBoundingSet", "Environment", "EnvironmentFile", "ExecReload",
-        "ExecStart", "ExecStartPre", "ExecStop", "Group", "IOWeight", "KillMode", "KillSignal", "LimitCORE",
-        "LimitNOFILE", "LockPersonality", "MemoryDenyWriteExecute", "MemoryMax", "Nice", "NoNewPrivileges",
-        "OOMPolicy", "OOMScoreAdjust", "PrivateDevices", "PrivateTmp", "ProtectClock", "ProtectControlGroups",
-        "ProtectHome", "ProtectHostname", "ProtectKernelLogs", "ProtectKernelModules", "ProtectKernelTunables",
-        "ProtectProc", "ProtectSystem", "Restart", "RestartPreventExitStatus", "RestartSec",
-        "RestrictAddressFamilies", "RestrictNamespaces", "RestrictRealtime", "RestrictSUIDSGID", "StateDirectory",
-        "SuccessExitStatus", "SupplementaryGroups", "SystemCallArchitectures", "SystemCallErrorNumber",
-        "SystemCallFilter", "TasksMax", "TimeoutStartSec", "TimeoutStopSec", "Type", "UMask", "User", "WatchdogSec",
+        "AmbientCapabilities",
+        "CPUWeight",
+        "CapabilityBoundingSet",
+        "Environment",
+        "EnvironmentFile",
+        "ExecReload",
+        "ExecStart",
+        "ExecStartPre",
+        "ExecStop",
+        "Group",
+        "IOWeight",
+        "KillMode",
+        "KillSignal",
+        "LimitCORE",
+        "LimitNOFILE",
+        "LockPersonality",
+        "MemoryDenyWriteExecute",
+        "MemoryMax",
+        "Nice",
+        "NoNewPrivileges",
+        "OOMPolicy",
+        "OOMScoreAdjust",
+        "PrivateDevices",
+        "PrivateTmp",
+        "ProtectClock",
+        "ProtectControlGroups",
+        "ProtectHome",
+        "ProtectHostname",
+        "ProtectKernelLogs",
+        "ProtectKernelModules",
+        "ProtectKernelTunables",
+        "ProtectProc",
+        "ProtectSystem",
+        "Restart",
+        "RestartPreventExitStatus",
+        "RestartSec",
+        "RestrictAddressFamilies",
+        "RestrictNamespaces",
+        "RestrictRealtime",
+        "RestrictSUIDSGID",
+        "StateDirectory",
+        "SuccessExitStatus",
+        "SupplementaryGroups",
+        "SystemCallArchitectures",
+        "SystemCallErrorNumber",
+        "SystemCallFilter",
+        "TasksMax",
+        "TimeoutStartSec",
+        "TimeoutStopSec",
+        "Type",
+        "UMask",
+        "User",
+        "WatchdogSec",
         "WorkingDirectory",
     },
     "Timer": {"OnCalendar", "Persistent", "RandomizedDelaySec"},
@@ -82,7 +149,9 @@ def values(unit: str, key: str) -> list[str]:
 
 
 def variables(path: Path, is_commented: bool = False) -> dict[str, list[str]]:
-    """Return what a file for EnvironmentFile= sets; with is_commented, what it would set without its #, too."""
+    """Return what a file for EnvironmentFile= sets; with is_commented, what it would set without
+    its #, too.
+    """
     found: dict[str, list[str]] = {}
     for line in path.read_text().splitlines():
         match = re.fullmatch(r"(#?)([A-Z_]+)=(.+)", line)
@@ -130,17 +199,24 @@ def orders() -> dict[str, list[str]]:
     for manifest, _, container in [*containers(), archiver()]:
         found[f"kubernetes {manifest['metadata']['name']}"] = container["args"]
     script = (DEPLOY / "slurm" / "blueque-listener.sbatch").read_text()
-    arguments = shlex.split(re.search(r"^exec (.+)$", script, re.M)[1].replace('"$@"', "tasks --run mypackage.tasks:work"))
+    arguments = shlex.split(
+        re.search(r"^exec (.+)$", script, re.M)[1].replace(
+            '"$@"', "tasks --run mypackage.tasks:work"
+        )
+    )
     found["slurm"] = [word.replace("${SLURM_CPUS_PER_TASK:-1}", "4") for word in arguments]
     dockerfile = (DEPLOY / "docker" / "Dockerfile").read_text()
     found["Dockerfile"] = yaml.safe_load(re.search(r"^CMD (.+)$", dockerfile, re.M)[1])
-    for number, line in enumerate(re.findall(r"^sbatch .*\.sbatch (.+)$", (DEPLOY / "README.md").read_text(), re.M)):
+    for number, line in enumerate(
+        re.findall(r"^sbatch .*\.sbatch (.+)$", (DEPLOY / "README.md").read_text(), re.M)
+    ):
         found[f"README {number}"] = ["blueque-listener", *line.split()]
     return found
 
 
 ORDERS = orders()
-WITHOUT_HANDLER = {"blueque-listener@.service", "drain.conf"}      # blueque.toml or listener.env names it
+# blueque.toml or listener.env names it
+WITHOUT_HANDLER = {"blueque-listener@.service", "drain.conf"}
 
 
 def known_options(program: click.Command) -> set[str]:
@@ -153,12 +229,20 @@ def on_term(order: list[str]) -> str:
 
 
 def test_every_program_is_started_from_every_kind_of_file():
-    assert {name.split()[0] for name, order in ORDERS.items() if order[0] == "blueque-listener"} == {
-        "blueque-listener@.service", "drain.conf", "compose", "kubernetes", "slurm", "Dockerfile", "README",
+    assert {
+        name.split()[0] for name, order in ORDERS.items() if order[0] == "blueque-listener"
+    } == {
+        "blueque-listener@.service",
+        "drain.conf",
+        "compose",
+        "kubernetes",
+        "slurm",
+        "Dockerfile",
+        "README",
     }
-    assert {name.split()[0] for name, order in ORDERS.items() if order[0] == "blueque-scheduler"} == {
-        "blueque-scheduler.service", "compose", "kubernetes",
-    }
+    assert {
+        name.split()[0] for name, order in ORDERS.items() if order[0] == "blueque-scheduler"
+    } == {"blueque-scheduler.service", "compose", "kubernetes"}
 
 
 @pytest.mark.parametrize("name", ORDERS)
@@ -167,8 +251,12 @@ def test_the_program_takes_these_arguments(name):
     if program == "blueque":
         program = f"blueque {arguments.pop(0)}"
     own = arguments[: arguments.index("--exec")] if "--exec" in arguments else arguments
-    assert {word.partition("=")[0] for word in own if word.startswith("-")} <= known_options(PROGRAMS[program])
-    with PROGRAMS[program].make_context(program, arguments, obj=Invocation(), resilient_parsing="--help" in own) as context:
+    assert {word.partition("=")[0] for word in own if word.startswith("-")} <= known_options(
+        PROGRAMS[program]
+    )
+    with PROGRAMS[program].make_context(
+        program, arguments, obj=Invocation(), resilient_parsing="--help" in own
+    ) as context:
         if program == "blueque-listener" and "--help" not in own:
             assert context.params["queues"]
             assert context.params["exec"] is None
@@ -181,11 +269,28 @@ def test_what_looks_like_an_option_or_variable_of_ours_is_one(path):
     text = path.read_text()
     page = (ROOT / "docs" / "configuration.md").read_text()
     settings = page.partition("## Environment variables")[2].partition("\n## ")[0]
-    of_options = {f"BLUEQUE_{one.name.upper()}" for one in listener.params if isinstance(one, click.Option)}
-    assert set(re.findall(r"BLUEQUE_[A-Z_]+", text)) <= of_options | set(re.findall(r"BLUEQUE_[A-Z_]+", settings))
-    said = "\n".join(line for line in text.splitlines() if line.lstrip().startswith("#") and not line.startswith("#SBATCH"))
-    foreign = {                                        # of systemctl, docker and sbatch
-        "--now", "--no-block", "--kill-whom", "--signal", "--rm", "--build", "--array", "--time", "--build-arg", "--gres",
+    of_options = {
+        f"BLUEQUE_{one.name.upper()}" for one in listener.params if isinstance(one, click.Option)
+    }
+    assert set(re.findall(r"BLUEQUE_[A-Z_]+", text)) <= of_options | set(
+        re.findall(r"BLUEQUE_[A-Z_]+", settings)
+    )
+    said = "\n".join(
+        line
+        for line in text.splitlines()
+        if line.lstrip().startswith("#") and not line.startswith("#SBATCH")
+    )
+    foreign = {  # of systemctl, docker and sbatch
+        "--now",
+        "--no-block",
+        "--kill-whom",
+        "--signal",
+        "--rm",
+        "--build",
+        "--array",
+        "--time",
+        "--build-arg",
+        "--gres",
     }
     own = set().union(*map(known_options, (listener, metrics, archive)))
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", said)) - foreign <= own
@@ -194,9 +299,9 @@ def test_what_looks_like_an_option_or_variable_of_ours_is_one(path):
 def test_every_file_is_named_in_a_readme_of_under_90_lines():
     text = (DEPLOY / "README.md").read_text()
     assert len(text.splitlines()) < 90
-    assert {path.parent.relative_to(DEPLOY).parts[0] for path in FILES if path.parent != DEPLOY} == set(
-        re.findall(r"^\| [^|]+ \| `([a-z]+)/`", text, re.M)
-    )
+    assert {
+        path.parent.relative_to(DEPLOY).parts[0] for path in FILES if path.parent != DEPLOY
+    } == set(re.findall(r"^\| [^|]+ \| `([a-z]+)/`", text, re.M))
     for path in re.findall(r"deploy/[\w./@-]*\w", text):
         assert (ROOT / path).exists() or path == "deploy/docker/app", path
     for link in re.findall(r"\]\(([^)#]+)", text):
@@ -205,20 +310,33 @@ def test_every_file_is_named_in_a_readme_of_under_90_lines():
 
 def test_units_have_directives_that_exist_in_their_section(tmp_path):
     assert [unit.name for unit in UNITS] == [
-        "blueque-archive@.service", "blueque-archive@.timer", "blueque-listener@.service", "blueque-metrics.service",
-        "blueque-scheduler.service", "blueque.target", "drain.conf",
+        "blueque-archive@.service",
+        "blueque-archive@.timer",
+        "blueque-listener@.service",
+        "blueque-metrics.service",
+        "blueque-scheduler.service",
+        "blueque.target",
+        "drain.conf",
     ]
     for unit in UNITS:
         settings = settings_of(unit)
-        assert [(section, key) for section, key, _ in settings if key not in DIRECTIVES.get(section, ())] == []
-        once = [key for _, key, _ in settings if key not in {"Environment", "EnvironmentFile", "ExecStart"}]
+        assert [
+            (section, key) for section, key, _ in settings if key not in DIRECTIVES.get(section, ())
+        ] == []
+        once = [
+            key
+            for _, key, _ in settings
+            if key not in {"Environment", "EnvironmentFile", "ExecStart"}
+        ]
         assert len(once) == len(set(once))
-    if shutil.which("systemd-analyze"):                # not everywhere; it knows values and specifiers, too
+    if shutil.which("systemd-analyze"):  # not everywhere; it knows values and specifiers, too
         assert complaints_of_systemd(tmp_path) == []
 
 
 def complaints_of_systemd(directory: Path) -> list[str]:
-    """Return what systemd says of the units, those of a listener once with the drop-in and once without."""
+    """Return what systemd says of the units, those of a listener once with the drop-in and once
+    without.
+    """
     drop_in = directory / "blueque-listener@drained.service.d"
     drop_in.mkdir()
     shutil.copy(DEPLOY / "systemd" / "drain.conf", drop_in)
@@ -227,17 +345,33 @@ def complaints_of_systemd(directory: Path) -> list[str]:
         if unit.suffix != ".conf":
             shutil.copy(unit, directory)
             instances = ["encode", "drained"] if "@" in unit.name else [""]
-            names += [directory / unit.name.replace("@", f"@{one}" if one else "@") for one in instances]
-    asked = subprocess.run(["systemd-analyze", "verify", "--man=no", *names], capture_output=True, text=True)
-    return [line for line in asked.stderr.splitlines() if "blueque" in line or str(directory) in line]
+            names += [
+                directory / unit.name.replace("@", f"@{one}" if one else "@") for one in instances
+            ]
+    asked = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", *names], capture_output=True, text=True
+    )
+    return [
+        line for line in asked.stderr.splitlines() if "blueque" in line or str(directory) in line
+    ]
 
 
-@pytest.mark.parametrize(("unit", "mode", "at_term", "timeout"), [
-    ("blueque-listener@.service", "process", "leave", "30s"), ("drain.conf", "mixed", "drain", "infinity"),
-])
-def test_what_systemd_kills_agrees_with_what_a_listener_does_at_sigterm(unit, mode, at_term, timeout):
+@pytest.mark.parametrize(
+    ("unit", "mode", "at_term", "timeout"),
+    [
+        ("blueque-listener@.service", "process", "leave", "30s"),
+        ("drain.conf", "mixed", "drain", "infinity"),
+    ],
+)
+def test_what_systemd_kills_agrees_with_what_a_listener_does_at_sigterm(
+    unit, mode, at_term, timeout
+):
     order = next(order for name, order in ORDERS.items() if name.startswith(unit))
-    assert (values(unit, "KillMode"), on_term(order), values(unit, "TimeoutStopSec")) == ([mode], at_term, [timeout])
+    assert (values(unit, "KillMode"), on_term(order), values(unit, "TimeoutStopSec")) == (
+        [mode],
+        at_term,
+        [timeout],
+    )
 
 
 def test_a_drop_in_takes_the_place_of_what_the_unit_starts():
@@ -248,16 +382,21 @@ def test_a_drop_in_takes_the_place_of_what_the_unit_starts():
 def test_units_that_notify_are_of_programs_that_do_and_wait_for_redis():
     kinds = {unit.name: values(unit.name, "Type") for unit in UNITS if unit.suffix == ".service"}
     assert sorted(kinds.items()) == [
-        ("blueque-archive@.service", ["oneshot"]), ("blueque-listener@.service", ["notify"]),
-        ("blueque-metrics.service", ["exec"]), ("blueque-scheduler.service", ["notify"]),
+        ("blueque-archive@.service", ["oneshot"]),
+        ("blueque-listener@.service", ["notify"]),
+        ("blueque-metrics.service", ["exec"]),
+        ("blueque-scheduler.service", ["notify"]),
     ]
     assert values("blueque-listener@.service", "TimeoutStartSec") == ["5min"]
     assert values("blueque-scheduler.service", "WatchdogSec") == ["5min"]
-    assert values("blueque-listener@.service", "WatchdogSec") == []      # that would kill it, and with it all its listeners
+    # that would kill it, and with it all its listeners
+    assert values("blueque-listener@.service", "WatchdogSec") == []
 
 
 def test_the_health_check_of_image_and_pod_is_that_of_the_roster():
-    (check,) = re.findall(r"^HEALTHCHECK .* CMD (.+)$", (DEPLOY / "docker" / "Dockerfile").read_text(), re.M)
+    (check,) = re.findall(
+        r"^HEALTHCHECK .* CMD (.+)$", (DEPLOY / "docker" / "Dockerfile").read_text(), re.M
+    )
     assert yaml.safe_load(check) == ["python", "-P", "-m", registry.__name__]
     for _, _, container in containers():
         if container["args"][0] == "blueque-listener":
@@ -279,14 +418,22 @@ def test_tasks_that_run_on_lose_neither_their_user_nor_their_files():
 
 def test_the_spool_belongs_to_the_user_of_the_listener_and_to_nobody_else():
     rows, users = (
-        [line.split() for line in (DEPLOY / f"systemd/{name}/blueque.conf").read_text().splitlines() if line[0] != "#"]
+        [
+            line.split()
+            for line in (DEPLOY / f"systemd/{name}/blueque.conf").read_text().splitlines()
+            if line[0] != "#"
+        ]
         for name in ("tmpfiles.d", "sysusers.d")
     )
-    spool = next(value for value in values("blueque-listener@.service", "Environment") if value.startswith("BLUEQUE_SPOOL="))
+    spool = next(
+        value
+        for value in values("blueque-listener@.service", "Environment")
+        if value.startswith("BLUEQUE_SPOOL=")
+    )
     assert ["d", spool.partition("=")[2], "0700", "blueque", "blueque", "-"] in rows
     assert [row[:2] for row in users] == [["u", "blueque"]]
     assert values("blueque-listener@.service", "User") == ["blueque"]
-    assert all(row[0] == "d" and row[5] == "-" for row in rows)     # nothing is removed for its age
+    assert all(row[0] == "d" and row[5] == "-" for row in rows)  # nothing is removed for its age
 
 
 def test_redis_in_compose_keeps_what_it_has_and_is_not_published():
@@ -307,20 +454,39 @@ def test_compose_waits_for_days_for_a_listener_that_drains():
     volumes = {volume.partition(":")[0] for volume in services()["redis"]["volumes"]}
     assert volumes == set(compose["volumes"])
     (handlers,) = service["volumes"]
-    assert (handlers["source"], handlers["target"], handlers["read_only"]) == ("./app", "/app", True)
+    assert (handlers["source"], handlers["target"], handlers["read_only"]) == (
+        "./app",
+        "/app",
+        True,
+    )
     assert handlers["bind"] == {"create_host_path": False}
-    assert all(one["security_opt"] == ["no-new-privileges:true"] and one["cap_drop"] == ["ALL"]
-               for name, one in services().items() if name != "redis")
+    assert all(
+        one["security_opt"] == ["no-new-privileges:true"] and one["cap_drop"] == ["ALL"]
+        for name, one in services().items()
+        if name != "redis"
+    )
 
 
 def test_the_image_runs_as_nobody_special_behind_tini_and_copies_only_what_is_there():
     text = (DEPLOY / "docker" / "Dockerfile").read_text()
     lines = [line for line in text.splitlines() if line and line[0] not in "# "]
-    assert [line for line in lines if line.startswith("FROM")] == ["FROM python:3.12-slim AS build", "FROM python:3.12-slim"]
+    assert [line for line in lines if line.startswith("FROM")] == [
+        "FROM python:3.12-slim AS build",
+        "FROM python:3.12-slim",
+    ]
     assert re.search(r"^USER (\d+):\1$", text, re.M)[1] == "10001"
     assert {"STOPSIGNAL SIGTERM", 'ENTRYPOINT ["tini", "--"]'} <= set(lines)
-    copied = [name for line in lines if line.startswith("COPY ") and "--from" not in line for name in line.split()[1:-1]]
-    allowed = [line[1:] for line in (DEPLOY / "docker/Dockerfile.dockerignore").read_text().splitlines() if line[:1] == "!"]
+    copied = [
+        name
+        for line in lines
+        if line.startswith("COPY ") and "--from" not in line
+        for name in line.split()[1:-1]
+    ]
+    allowed = [
+        line[1:]
+        for line in (DEPLOY / "docker/Dockerfile.dockerignore").read_text().splitlines()
+        if line[:1] == "!"
+    ]
     assert sorted(copied) == sorted(allowed)
     assert all((ROOT / name).exists() for name in copied)
 
@@ -329,10 +495,18 @@ def test_the_image_copies_all_that_the_package_is_built_from():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
     needed = {
-        project["project"]["readme"], *project["project"]["license-files"], *wheel["packages"], *wheel["force-include"],
+        project["project"]["readme"],
+        *project["project"]["license-files"],
+        *wheel["packages"],
+        *wheel["force-include"],
     }
     text = (DEPLOY / "docker" / "Dockerfile").read_text()
-    copied = {word for line in text.splitlines() if line.startswith("COPY ") for word in line.split()[1:-1]}
+    copied = {
+        word
+        for line in text.splitlines()
+        if line.startswith("COPY ")
+        for word in line.split()[1:-1]
+    }
     assert needed <= copied
     assert "pyproject.toml" in copied
 
@@ -341,7 +515,9 @@ def test_the_image_copies_all_that_the_package_is_built_from():
 def test_a_manifest_has_what_its_kind_requires(name):
     for manifest in documents(DEPLOY / "kubernetes" / name):
         api = {
-            "Deployment": "apps/v1", "PodDisruptionBudget": "policy/v1", "Service": "v1",
+            "Deployment": "apps/v1",
+            "PodDisruptionBudget": "policy/v1",
+            "Service": "v1",
             "NetworkPolicy": "networking.k8s.io/v1",
         }
         assert manifest["apiVersion"] == api[manifest["kind"]]
@@ -354,27 +530,43 @@ def test_prometheus_finds_the_exporter_by_service_and_port():
     deployment, service = documents(DEPLOY / "kubernetes" / "metrics.yaml")
     (monitor,) = documents(DEPLOY / "kubernetes" / "servicemonitor.yaml")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    (port,), (own,), (endpoint,) = service["spec"]["ports"], container["ports"], monitor["spec"]["endpoints"]
+    (port,), (own,), (endpoint,) = (
+        service["spec"]["ports"],
+        container["ports"],
+        monitor["spec"]["endpoints"],
+    )
     assert service["spec"]["selector"] == deployment["spec"]["template"]["metadata"]["labels"]
     assert monitor["spec"]["selector"]["matchLabels"] == service["metadata"]["labels"]
     assert (port["targetPort"], endpoint["port"]) == (own["name"], port["name"])
     assert container["args"][-2:] == [f"0.0.0.0:{own['containerPort']}", "--public"]
-    assert monitor["apiVersion"] == "monitoring.coreos.com/v1" and monitor["kind"] == "ServiceMonitor"
+    assert (
+        monitor["apiVersion"] == "monitoring.coreos.com/v1" and monitor["kind"] == "ServiceMonitor"
+    )
 
 
 def test_keda_scales_the_listener_by_a_metric_that_exists():
     (scaled,) = documents(DEPLOY / "kubernetes" / "scaledobject.yaml")
     assert (scaled["apiVersion"], scaled["kind"]) == ("keda.sh/v1alpha1", "ScaledObject")
-    listeners = [manifest for manifest, _, container in containers() if container["args"][0] == "blueque-listener"]
-    assert [scaled["spec"]["scaleTargetRef"]["name"]] == [one["metadata"]["name"] for one in listeners]
+    listeners = [
+        manifest
+        for manifest, _, container in containers()
+        if container["args"][0] == "blueque-listener"
+    ]
+    assert [scaled["spec"]["scaleTargetRef"]["name"]] == [
+        one["metadata"]["name"] for one in listeners
+    ]
     (trigger,) = scaled["spec"]["triggers"]
-    arguments = next(container["args"] for manifest, _, container in containers() if manifest in listeners)
+    arguments = next(
+        container["args"] for manifest, _, container in containers() if manifest in listeners
+    )
     assert trigger["metadata"]["threshold"] == arguments[arguments.index("--slots") + 1]
     query = trigger["metadata"]["query"]
     assert set(re.findall(r'(\w+)\{queue="(\w+)",state="(\w+)"\}', query)) == {
         ("blueque_tasks", arguments[1], state) for state in ("reserved", "started")
     }
-    assert re.findall(r'(\w+)\{queue="(\w+)"\}', query) == [("blueque_tasks_runnable", arguments[1])]
+    assert re.findall(r'(\w+)\{queue="(\w+)"\}', query) == [
+        ("blueque_tasks_runnable", arguments[1])
+    ]
 
 
 def test_selectors_match_the_labels_of_pods_and_every_deployment_has_a_budget():
@@ -382,27 +574,40 @@ def test_selectors_match_the_labels_of_pods_and_every_deployment_has_a_budget():
     pods = {}
     for manifest, _, _ in containers():
         labels = manifest["spec"]["template"]["metadata"]["labels"]
-        assert manifest["spec"]["selector"]["matchLabels"] == labels == manifest["metadata"]["labels"]
+        assert (
+            manifest["spec"]["selector"]["matchLabels"] == labels == manifest["metadata"]["labels"]
+        )
         pods[manifest["metadata"]["name"]] = labels
-    budgets = {one["metadata"]["name"]: one["spec"] for one in documents(DEPLOY / "kubernetes" / "disruption.yaml")}
+    budgets = {
+        one["metadata"]["name"]: one["spec"]
+        for one in documents(DEPLOY / "kubernetes" / "disruption.yaml")
+    }
     assert {name: spec["selector"]["matchLabels"] for name, spec in budgets.items()} | {
         "blueque-metrics": {"app.kubernetes.io/name": "blueque-metrics"}
     } == pods
-    assert all(len({"minAvailable", "maxUnavailable"} & set(spec)) == 1 for spec in budgets.values())
+    assert all(
+        len({"minAvailable", "maxUnavailable"} & set(spec)) == 1 for spec in budgets.values()
+    )
 
 
 def test_kustomize_is_given_every_manifest_and_the_image_they_name():
     path = DEPLOY / "kubernetes"
     (kustomization,) = documents(path / "kustomization.yaml")
     assert sorted(kustomization["resources"]) == sorted(MANIFESTS)
-    assert sorted(one.name for one in path.iterdir()) == sorted([*MANIFESTS, *OPTIONAL, "kustomization.yaml"])
+    assert sorted(one.name for one in path.iterdir()) == sorted(
+        [*MANIFESTS, *OPTIONAL, "kustomization.yaml"]
+    )
     assert re.findall(r"^  # - (.+)$", (path / "kustomization.yaml").read_text(), re.M) == OPTIONAL
     assert [one["name"] for one in kustomization["images"]] == ["blueque"]
     assert {container["image"] for _, _, container in containers()} == {"blueque"}
 
 
 def test_kubernetes_waits_for_days_for_a_listener_that_drains_and_moves_none():
-    found = [(manifest, pod, one) for manifest, pod, one in containers() if one["args"][0] == "blueque-listener"]
+    found = [
+        (manifest, pod, one)
+        for manifest, pod, one in containers()
+        if one["args"][0] == "blueque-listener"
+    ]
     assert found
     for manifest, pod, container in found:
         assert on_term(container["args"]) == "drain"
@@ -425,29 +630,45 @@ def test_pods_meet_the_restricted_pod_security_standard_and_write_to_volumes_onl
     for _, pod, container in [*containers(), archiver()]:
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         assert container["securityContext"] == {
-            "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
         }
         assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
         kinds = {kind for volume in pod.get("volumes", []) for kind in volume if kind != "name"}
         assert kinds <= {"emptyDir", "persistentVolumeClaim"}
     (listener_pod,) = [pod for _, pod, one in containers() if one["args"][0] == "blueque-listener"]
-    assert {mount["mountPath"] for mount in listener_pod["containers"][0]["volumeMounts"]} == {"/var/lib/blueque", "/tmp"}
+    assert {mount["mountPath"] for mount in listener_pod["containers"][0]["volumeMounts"]} == {
+        "/var/lib/blueque",
+        "/tmp",
+    }
 
 
 def test_the_spool_of_a_pod_stays_below_what_gets_the_pod_evicted():
     (found,) = [(pod, one) for _, pod, one in containers() if one["args"][0] == "blueque-listener"]
     pod, container = found
     spool = parse_size(container["args"][container["args"].index("--spool-limit") + 1])
-    volumes = {volume["name"]: parse_size(volume["emptyDir"]["sizeLimit"] + "B") for volume in pod["volumes"]}
+    volumes = {
+        volume["name"]: parse_size(volume["emptyDir"]["sizeLimit"] + "B")
+        for volume in pod["volumes"]
+    }
     assert spool < volumes["state"]
-    assert sum(volumes.values()) <= parse_size(container["resources"]["limits"]["ephemeral-storage"] + "B")
+    assert sum(volumes.values()) <= parse_size(
+        container["resources"]["limits"]["ephemeral-storage"] + "B"
+    )
 
 
 def test_nothing_but_the_exporter_can_be_connected_to():
     workers, exporter = documents(DEPLOY / "kubernetes" / "network.yaml")
     (names,) = workers["spec"]["podSelector"]["matchExpressions"]
-    pods = {manifest["metadata"]["labels"]["app.kubernetes.io/name"] for manifest, _, _ in [*containers(), archiver()]}
-    covered = {*names["values"], exporter["spec"]["podSelector"]["matchLabels"]["app.kubernetes.io/name"]}
+    pods = {
+        manifest["metadata"]["labels"]["app.kubernetes.io/name"]
+        for manifest, _, _ in [*containers(), archiver()]
+    }
+    covered = {
+        *names["values"],
+        exporter["spec"]["podSelector"]["matchLabels"]["app.kubernetes.io/name"],
+    }
     assert pods == covered
     assert workers["spec"]["policyTypes"] == exporter["spec"]["policyTypes"] == ["Ingress"]
     assert "ingress" not in workers["spec"]
@@ -475,12 +696,20 @@ def test_slurm_starts_the_listener_in_place_of_the_batch_shell_and_signals_it_be
     assert lines[0] == "#!/bin/sh"
     assert commands[-1].startswith("exec blueque-listener ")
     # Slurm reads no more of these after the first command.
-    assert max(number for number, line in enumerate(lines) if line.startswith("#SBATCH")) < lines.index(commands[0])
-    assert all(re.fullmatch(r"#SBATCH --[a-z-]+(=\S+)?", line) for line in lines if line.startswith("#SBATCH"))
+    assert max(
+        number for number, line in enumerate(lines) if line.startswith("#SBATCH")
+    ) < lines.index(commands[0])
+    assert all(
+        re.fullmatch(r"#SBATCH --[a-z-]+(=\S+)?", line)
+        for line in lines
+        if line.startswith("#SBATCH")
+    )
     order = ORDERS["slurm"]
     hours = re.search(r"^#SBATCH --time=(\d+):00:00$", path.read_text(), re.M)[1]
     before = re.search(r"^#SBATCH --signal=B:USR2@(\d+)$", path.read_text(), re.M)[1]
-    runtime, grace = (parse_duration(order[order.index(name) + 1]) for name in ("--max-runtime", "--grace"))
+    runtime, grace = (
+        parse_duration(order[order.index(name) + 1]) for name in ("--max-runtime", "--grace")
+    )
     end = parse_duration(f"{hours}h")
     assert end - float(before) < runtime and runtime + grace < end
     assert "--until-empty" in order and on_term(order) == "stop"
@@ -509,7 +738,9 @@ def dashboard() -> dict[str, Any]:
 
 
 def expressions() -> list[str]:
-    return [rule["expr"] for rule in rules()] + [one["expr"] for panel in dashboard()["panels"] for one in panel["targets"]]
+    return [rule["expr"] for rule in rules()] + [
+        one["expr"] for panel in dashboard()["panels"] for one in panel["targets"]
+    ]
 
 
 def test_alerts_and_panels_ask_for_metrics_labels_and_values_that_there_are(told):
@@ -518,12 +749,15 @@ def test_alerts_and_panels_ask_for_metrics_labels_and_values_that_there_are(told
         assert names and set(names) <= set(told), text
         for name, selector in re.findall(r"(blueque_\w+)\{([^}]*)\}", text):
             for label, sign, value in re.findall(r'(\w+)(=~|=)"([^"]*)"', selector):
-                there = {labels[label] for labels in told[name]}     # each of its samples has the label
+                # each of its samples has the label
+                there = {labels[label] for labels in told[name]}
                 wanted = value.split("|") if sign == "=~" else [value]
                 assert value == "$queue" or set(wanted) <= there, text
         own = {name for name in names for labels in told[name] if "queue" in labels}
         assert not own or "by (queue" in text or "absent" in text, text
-        assert all(text.count(left) == text.count(right) for left, right in ("()", "{}", "[]")), text
+        assert all(text.count(left) == text.count(right) for left, right in ("()", "{}", "[]")), (
+            text
+        )
 
 
 def test_an_alert_says_what_is_wrong_and_names_a_command_that_there_is():
@@ -534,8 +768,12 @@ def test_an_alert_says_what_is_wrong_and_names_a_command_that_there_is():
         assert parse_duration(rule.get("for", "0")) <= 3600
         assert rule["annotations"]["description"].endswith(".")
         assert rule["labels"]["severity"] in ("critical", "warning")
-        program, *arguments = rule["annotations"]["command"].replace("{{ $labels.queue }}", "video").split()
-        assert PROGRAMS[program].make_context(program, [*arguments, "--help"], obj=Invocation(), resilient_parsing=True)
+        program, *arguments = (
+            rule["annotations"]["command"].replace("{{ $labels.queue }}", "video").split()
+        )
+        assert PROGRAMS[program].make_context(
+            program, [*arguments, "--help"], obj=Invocation(), resilient_parsing=True
+        )
         if program == "blueque":
             assert PROGRAMS[program].get_command(click.Context(blueque), arguments[0]), arguments
         used = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
@@ -546,13 +784,15 @@ def test_each_alert_fires_when_it_should_and_not_before(tmp_path):
     cases = ROOT / "tests" / "prometheus_rules.yaml"
     expected = [one for test in documents(cases)[0]["tests"] for one in test["alert_rule_test"]]
     told = {one["alertname"] for one in expected if one["exp_alerts"]}
-    without = {"BluequeTaskBeyondUsual"}               # of a week of a histogram
+    without = {"BluequeTaskBeyondUsual"}  # of a week of a histogram
     assert told == {rule["alert"] for rule in rules()} - without
     shutil.copy(cases, tmp_path)
     shutil.copy(DEPLOY / "prometheus" / "prometheus-rules.yaml", tmp_path)
-    if shutil.which("promtool"):                       # Debian's package prometheus has it
+    if shutil.which("promtool"):  # Debian's package prometheus has it
         for order in (["check", "rules", "prometheus-rules.yaml"], ["test", "rules", cases.name]):
-            done = subprocess.run(["promtool", *order], cwd=tmp_path, capture_output=True, text=True)
+            done = subprocess.run(
+                ["promtool", *order], cwd=tmp_path, capture_output=True, text=True
+            )
             assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -566,8 +806,11 @@ def test_panels_have_a_place_of_their_own_and_any_source():
     panels = found["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     taken = [
-        (x, y) for panel in panels for place in [panel["gridPos"]]
-        for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])
+        (x, y)
+        for panel in panels
+        for place in [panel["gridPos"]]
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
     ]
     assert len(taken) == len(set(taken)) and max(x for x, _ in taken) < 24
     assert {panel["datasource"]["uid"] for panel in panels} == {"${datasource}"}

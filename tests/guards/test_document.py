@@ -1,8 +1,10 @@
-"""The pages of the protocol are what the server sees: their sections, commands, keys and fields against the code.
+"""The pages of the protocol are what the server sees: their sections, commands, keys and fields
+against the code.
 
-Each Sample runs one function on a real Redis under MONITOR. What the server has seen must be what the function's section
-prints, once its placeholders are filled with the values of the sample. To follow a change of the protocol, change the
-section and, if a placeholder or a condition is new, the samples of that function. `protocol_pages` reads the pages.
+Each Sample runs one function on a real Redis under MONITOR. What the server has seen must be what
+the function's section prints, once its placeholders are filled with the values of the sample. To
+follow a change of the protocol, change the section and, if a placeholder or a condition is new, the
+samples of that function. `protocol_pages` reads the pages.
 """
 
 from __future__ import annotations
@@ -68,7 +70,14 @@ from blueque.listener.resources import Pool
 from blueque.model import keys
 from blueque.model import run as run_fields
 from blueque.model.encoding import day_of
-from blueque.model.ids import FEED_NAMESPACE, NAMESPACE, RUN_NAMESPACE, id_of_key, ids_of_feed, ids_of_run_keys
+from blueque.model.ids import (
+    FEED_NAMESPACE,
+    NAMESPACE,
+    RUN_NAMESPACE,
+    id_of_key,
+    ids_of_feed,
+    ids_of_run_keys,
+)
 from blueque.model.log_line import Line
 from blueque.model.retry import Retry
 from blueque.model.states import STATUSES, Place
@@ -96,11 +105,15 @@ Values = Mapping[str, Any]
 # Reading the document
 
 
-def commands(lines: Sequence[str], values: Values, holds: Sequence[str] = (), look: str = "") -> list[Command]:
-    """Return the commands of some lines with their placeholders filled, those of their events included.
+def commands(
+    lines: Sequence[str], values: Values, holds: Sequence[str] = (), look: str = ""
+) -> list[Command]:
+    """Return the commands of some lines with their placeholders filled, those of their events
+    included.
 
     holds: the conditions, as after "# only if", under which the optional lines stand.
-    look: "second" for the lines of a second look; otherwise those lines are left out that belong to it only.
+    look: "second" for the lines of a second look; otherwise those lines are left out that belong to
+        it only.
     """
     found = []
     for line in lines:
@@ -124,21 +137,42 @@ def command_of(words: Sequence[str], values: Values) -> list[Command]:
     named = dict(zip(words[2::2], words[3::2], strict=False))
     values = {**values, "WHAT": words[1]}
     facts = {name: known(word, values) for name, word in named.items()}
-    values = {**values, "QUEUE": facts.pop("in", values["QUEUE"]), "TASK": facts.pop("of", values["TASK"])}
+    values = {
+        **values,
+        "QUEUE": facts.pop("in", values["QUEUE"]),
+        "TASK": facts.pop("of", values["TASK"]),
+    }
     if words[0] == "COUNT":
-        return commands(DEFINITIONS["COUNT"], {**values, **numbers(values, {}), "TIMES": known(words[2], values)})
+        return commands(
+            DEFINITIONS["COUNT"],
+            {**values, **numbers(values, {}), "TIMES": known(words[2], values)},
+        )
     past: Mapping[str, str] = values["BEFORE"].get(values["TASK"], {})
-    told = {"event": words[1], "at": values["NOW"], "attempt": int(values.get("ATTEMPT", past.get("attempt", 0)))}
+    told = {
+        "event": words[1],
+        "at": values["NOW"],
+        "attempt": int(values.get("ATTEMPT", past.get("attempt", 0))),
+    }
     told |= {name: fact for name, fact in facts.items() if fact is not None}
     is_early = int(past.get("events", 0)) < 20
     history = keys.history(values["TASK"]) if is_early else keys.recent(values["TASK"])
-    values = {**values, **numbers(values, told), "EVENTS": int(past.get("events", 0)) + 1, "HISTORY": history}
+    values = {
+        **values,
+        **numbers(values, told),
+        "EVENTS": int(past.get("events", 0)) + 1,
+        "HISTORY": history,
+    }
     values["EVENT"] = json.dumps(told, separators=(",", ":"))
-    holds = [text for text, is_so in (
-        ("it is not one of the first 20", not is_early), ("it says what it took", "took" in told),
-        ("it has an error type", "error_type" in told),
-        ("that is lost or poison", told.get("error_type") in ("lost", "poison")),
-    ) if is_so]
+    holds = [
+        text
+        for text, is_so in (
+            ("it is not one of the first 20", not is_early),
+            ("it says what it took", "took" in told),
+            ("it has an error type", "error_type" in told),
+            ("that is lost or poison", told.get("error_type") in ("lost", "poison")),
+        )
+        if is_so
+    ]
     lines = [line for name in DEFINITIONS[words[0]] for line in DEFINITIONS.get(name, [name])]
     return commands(lines, values, holds)
 
@@ -150,27 +184,46 @@ def known(word: str, values: Values) -> Any:
         return word
     past: Mapping[str, str] = values["BEFORE"].get(values["TASK"], {})
     if name == "WAITED":
-        return values["NOW"] - max(float(past.get(field, 0)) for field in ("created", "eta", "queued"))
+        return values["NOW"] - max(
+            float(past.get(field, 0)) for field in ("created", "eta", "queued")
+        )
     if name == "BEGAN":
         return past["started"]
     if name == "RAN":
-        ended = values["FINISHED"] if values["WHAT"] in ("complete", "failed") and "FINISHED" in values else values["NOW"]
+        ended = (
+            values["FINISHED"]
+            if values["WHAT"] in ("complete", "failed") and "FINISHED" in values
+            else values["NOW"]
+        )
         return max(ended - float(past["started"]), 0.0) if "started" in past else None
     facts = dict(zip(values.get("FACTS", ())[::2], values.get("FACTS", ())[1::2], strict=True))
-    who = dict(zip(values.get("WHO", ())[::2], values.get("WHO", ())[1::2], strict=True)) if name in ("BY", "REASON") else {}
+    who = (
+        dict(zip(values.get("WHO", ())[::2], values.get("WHO", ())[1::2], strict=True))
+        if name in ("BY", "REASON")
+        else {}
+    )
     found = {
-        "ERROR_TYPE": facts.get("error_type"), "LAST_ERROR": facts.get("last_error"),
-        "LAST_ERROR_TYPE": facts.get("last_error_type"), "BY": who.get("cancelled_by", "bob"),
+        "ERROR_TYPE": facts.get("error_type"),
+        "LAST_ERROR": facts.get("last_error"),
+        "LAST_ERROR_TYPE": facts.get("last_error_type"),
+        "BY": who.get("cancelled_by", "bob"),
         "REASON": values.get("REASON") or who.get("cancel_reason"),
     }
     return found[name] if name in found else values[name]
 
 
 def numbers(values: Values, told: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the second block of an event needs; all samples are of the first day, and take less than a minute."""
+    """Return what the second block of an event needs; all samples are of the first day, and take
+    less than a minute.
+    """
     took = told.get("took", 0.0)
     return {
-        "DAY": "1970-01-01", "UNTIL": 91 * 86400, "TIMES": 1, "TOOK": took, "SQUARE": took * took, "BUCKET": f"s{int(took)}",
+        "DAY": "1970-01-01",
+        "UNTIL": 91 * 86400,
+        "TIMES": 1,
+        "TOOK": took,
+        "SQUARE": took * took,
+        "BUCKET": f"s{int(took)}",
         "TYPE": told.get("error_type"),
     }
 
@@ -179,10 +232,16 @@ def fill(words: Sequence[str], values: Values) -> Command:
     filled: Command = []
     for word in words:
         if word.endswith("..."):
-            # One for each value of those that are lists; what is no list is the same in all of them.
-            names = [name for name in re.findall(r"\[(\w+)\]", word) if isinstance(values[name], list)]
+            # One for each value of those that are lists; what is no list is the same in all of
+            # them.
+            names = [
+                name for name in re.findall(r"\[(\w+)\]", word) if isinstance(values[name], list)
+            ]
             rows = zip(*[values[name] for name in names], strict=True)
-            filled += [substitute(word[:-3], {**values, **dict(zip(names, row, strict=True))}) for row in rows]
+            filled += [
+                substitute(word[:-3], {**values, **dict(zip(names, row, strict=True))})
+                for row in rows
+            ]
         else:
             filled.append(substitute(word, values))
     return filled
@@ -199,7 +258,11 @@ def group(name: str) -> list[str]:
 
 
 def conditions(lines: Sequence[str]) -> set[str]:
-    return {when.removeprefix("only if ") for _, _, when in map(remark, lines) if when.startswith("only if ")}
+    return {
+        when.removeprefix("only if ")
+        for _, _, when in map(remark, lines)
+        if when.startswith("only if ")
+    }
 
 
 # Watching the server
@@ -215,9 +278,11 @@ class Monitor:
         assert self._lines.readline() == b"+OK\r\n"
 
     def commands_of(self, redis: Redis, action: Callable[[], object]) -> list[Command]:
-        """Run the action and return the commands that came over the connection of `redis`, this thread's, meanwhile."""
+        """Run the action and return the commands that came over the connection of `redis`, this
+        thread's, meanwhile.
+        """
         begin, end = ["ECHO", f"begin {uuid.uuid4()}"], ["ECHO", f"end {uuid.uuid4()}"]
-        prove(redis.connection())                      # the empty MULTI of a new connection is no part of any section
+        prove(redis.connection())  # the empty MULTI of a new connection is no part of any section
         redis.read(begin)
         try:
             action()
@@ -237,7 +302,9 @@ class Monitor:
         return [command for _, command in self.seen_until_now(redis)]
 
     def seen_until_now(self, redis: Redis) -> list[tuple[str, Command]]:
-        """Return the commands of everybody since the last call, each with the address of its client."""
+        """Return the commands of everybody since the last call, each with the address of its
+        client.
+        """
         end = ["ECHO", f"end {uuid.uuid4()}"]
         redis.read(end)
         return list(itertools.takewhile(lambda seen: seen[1] != end, self._seen()))
@@ -246,7 +313,10 @@ class Monitor:
         for line in self._lines:
             match = re.fullmatch(rb"\+[\d.]+ \[\d+ (\S+)\] (.*)\r\n", line)
             assert match, line
-            yield match[1].decode(), [unquote(part) for part in re.findall(rb'"((?:[^"\\]|\\.)*)"', match[2])]
+            yield (
+                match[1].decode(),
+                [unquote(part) for part in re.findall(rb'"((?:[^"\\]|\\.)*)"', match[2])],
+            )
 
     def close(self) -> None:
         self._lines.close()
@@ -287,7 +357,8 @@ class Sample(NamedTuple):
     holds: the conditions under which optional lines are sent.
     block: which change of the section applies.
     look: which look goes before it; None: the one above it.
-    until: the line that is not reached, for there is nothing to change. At MULTI, UNWATCH comes instead.
+    until: the line that is not reached, for there is nothing to change. At MULTI, UNWATCH comes
+        instead.
     refuses: the error that is raised.
     """
 
@@ -335,25 +406,47 @@ def popped(node: str = NODE, instance: str = I, line: str = "0") -> Given:
 
 def reserved(task: str, node: str = NODE, instance: str = I, token: str = T) -> Given:
     return given(
-        enqueued(task), popped(node, instance), lambda redis: protocol.reserve(redis, Q, task, token, node, instance, 3.0)
+        enqueued(task),
+        popped(node, instance),
+        lambda redis: protocol.reserve(redis, Q, task, token, node, instance, 3.0),
     )
 
 
 def started(task: str, node: str = NODE, instance: str = I) -> Given:
-    return given(reserved(task, node, instance), lambda redis: protocol.start(redis, Q, task, T, node, 99, 4.0))
+    return given(
+        reserved(task, node, instance),
+        lambda redis: protocol.start(redis, Q, task, T, node, 99, 4.0),
+    )
 
 
 def completed(task: str) -> Given:
-    return given(registered(), started(task), lambda redis: protocol.complete(redis, Q, task, T, NODE, "r", None, 5.0))
+    return given(
+        registered(),
+        started(task),
+        lambda redis: protocol.complete(redis, Q, task, T, NODE, "r", None, 5.0),
+    )
 
 
 def failed(task: str) -> Given:
-    return given(registered(), started(task), lambda redis: protocol.fail(redis, Q, task, T, NODE, "e", 5.0))
+    return given(
+        registered(), started(task), lambda redis: protocol.fail(redis, Q, task, T, NODE, "e", 5.0)
+    )
 
 
 def reserved_by_1_0_0(task: str) -> Given:
     return given(
-        raw("HSET", keys.task(task), "status", "reserved", "queue", Q, "parameters", "p", "node", NODE),
+        raw(
+            "HSET",
+            keys.task(task),
+            "status",
+            "reserved",
+            "queue",
+            Q,
+            "parameters",
+            "p",
+            "node",
+            NODE,
+        ),
         raw("LPUSH", keys.reserved(Q, NODE), task),
     )
 
@@ -381,108 +474,252 @@ def octets(*tasks: str) -> list[str]:
 
 IN_NO_LINE = {"LINE": [], "JOINING": [], "NAME": [], "PRIORITY": [], "LOCKED": [], "LOCK": []}
 IN_THREE_LINES = {
-    "LINE": [keys.line(Q, "0,lock:a%20b=2"), keys.line(Q, "9,lock:a%20b=2"), keys.line(Q, "-3,lock:a%20b=2")],
-    "JOINING": [["t1"], ["t2"], ["t3"]], "NAME": ["0,lock:a%20b=2", "9,lock:a%20b=2", "-3,lock:a%20b=2"],
-    "PRIORITY": [0, 9, -3], "LOCKED": ["0,lock:a%20b=2", "9,lock:a%20b=2", "-3,lock:a%20b=2"], "LOCK": ["a b"] * 3,
+    "LINE": [
+        keys.line(Q, "0,lock:a%20b=2"),
+        keys.line(Q, "9,lock:a%20b=2"),
+        keys.line(Q, "-3,lock:a%20b=2"),
+    ],
+    "JOINING": [["t1"], ["t2"], ["t3"]],
+    "NAME": ["0,lock:a%20b=2", "9,lock:a%20b=2", "-3,lock:a%20b=2"],
+    "PRIORITY": [0, 9, -3],
+    "LOCKED": ["0,lock:a%20b=2", "9,lock:a%20b=2", "-3,lock:a%20b=2"],
+    "LOCK": ["a b"] * 3,
 }
 TASK = {
-    "QUEUE": Q, "TASK": "t1", "NODE": NODE, "NOW": 9.25, "TOKEN": T, "INSTANCE": I,
-    "OUTCOME": group("OUTCOME"), "OWNER": group("OWNER"), "LINE": keys.pending(Q), "ROOM": [],
+    "QUEUE": Q,
+    "TASK": "t1",
+    "NODE": NODE,
+    "NOW": 9.25,
+    "TOKEN": T,
+    "INSTANCE": I,
+    "OUTCOME": group("OUTCOME"),
+    "OWNER": group("OWNER"),
+    "LINE": keys.pending(Q),
+    "ROOM": [],
 }
-# A line that is not the default one, and what a task has that stands in it; with a lock, and without.
+# A line that is not the default one, and what a task has that stands in it; with a lock, and
+# without.
 URGENT = {"NAME": "5,gpu=1", "PRIORITY": 5, "LINE": keys.line(Q, "5,gpu=1")}
-SHARED = {"NAME": "0,lock:a%20b=2", "PRIORITY": 0, "LINE": keys.line(Q, "0,lock:a%20b=2"), "LOCK": "a b"}
+SHARED = {
+    "NAME": "0,lock:a%20b=2",
+    "PRIORITY": 0,
+    "LINE": keys.line(Q, "0,lock:a%20b=2"),
+    "LOCK": "a b",
+}
 IS_URGENT, IS_SHARED = {"priority": 5, "needs": "gpu=1"}, {"needs": "lock:a%20b=2"}
 urgent = raw("HSET", keys.task("t1"), "priority", 5, "needs", "gpu=1")
 holding = raw("HSET", keys.task("t1"), "needs", "lock:a%20b=2", "lock", "a b", "counted", 1)
 limited = raw("HSET", keys.settings(Q), "max_concurrency", 3)
-OPTIONS = {"retry": '{"max":3,"on":["ValueError"]}', "time_limit": 7200, "memory_limit": 2**33, "lead": 0.5}
-NEW = {**TASK, "PARAMETERS": 'line 1\r\n"quoted" \\x00 \x00\x1b\a\b\t é ☃', "ENCODING": [], "OPTIONS": [], "KEYED": []}
-NEW_JSON = {**NEW, "PARAMETERS": '{"a":1}', "ENCODING": ["parameters_encoding", "json"], "OPTIONS": flat(OPTIONS)}
+OPTIONS = {
+    "retry": '{"max":3,"on":["ValueError"]}',
+    "time_limit": 7200,
+    "memory_limit": 2**33,
+    "lead": 0.5,
+}
+NEW = {
+    **TASK,
+    "PARAMETERS": 'line 1\r\n"quoted" \\x00 \x00\x1b\a\b\t é ☃',
+    "ENCODING": [],
+    "OPTIONS": [],
+    "KEYED": [],
+}
+NEW_JSON = {
+    **NEW,
+    "PARAMETERS": '{"a":1}',
+    "ENCODING": ["parameters_encoding", "json"],
+    "OPTIONS": flat(OPTIONS),
+}
 A_KEY = {"key": "a", "keep": 60, "enqueued_by": "m"}
 WITH_KEY = {**NEW, "KEYED": flat(A_KEY), "GIVEN": A_KEY}
 TEXTS = ["p", NEW["PARAMETERS"], "100 %s"]
 MANY = {
-    **NEW, "ALL": ["t1", "t2", "t3"], "TASK": ["t1", "t2", "t3"], "TEXTS": TEXTS, "FIRST": "t1", "PARAMETERS": TEXTS,
-    "ENTRIES": [9.25, "t1", 9.25, "t2", 9.25, "t3"], **IN_NO_LINE, **in_default_line("t1", "t2", "t3"),
-    "NEW": ["t1", "t2", "t3"], "KEYED": [[]] * 3,
+    **NEW,
+    "ALL": ["t1", "t2", "t3"],
+    "TASK": ["t1", "t2", "t3"],
+    "TEXTS": TEXTS,
+    "FIRST": "t1",
+    "PARAMETERS": TEXTS,
+    "ENTRIES": [9.25, "t1", 9.25, "t2", 9.25, "t3"],
+    **IN_NO_LINE,
+    **in_default_line("t1", "t2", "t3"),
+    "NEW": ["t1", "t2", "t3"],
+    "KEYED": [[]] * 3,
 }
 MANY_SHARED = {
-    **MANY, "GIVEN": IS_SHARED, "OPTIONS": flat(IS_SHARED), "LINE": [SHARED["LINE"]], "NAME": [SHARED["NAME"]],
-    "PRIORITY": [0], "LOCKED": [SHARED["NAME"]], "LOCK": ["a b"],
+    **MANY,
+    "GIVEN": IS_SHARED,
+    "OPTIONS": flat(IS_SHARED),
+    "LINE": [SHARED["LINE"]],
+    "NAME": [SHARED["NAME"]],
+    "PRIORITY": [0],
+    "LOCKED": [SHARED["NAME"]],
+    "LOCK": ["a b"],
 }
 MANY_JSON = {**MANY, "ENCODING": NEW_JSON["ENCODING"], "OPTIONS": NEW_JSON["OPTIONS"]}
 KEYED = {
-    **MANY, "TEXTS": ["p"] * 3, "PARAMETERS": ["p"] * 3, "KEY": ["a", "ä\n%", "c"], "KEEP": 60, "MARK": "m",
+    **MANY,
+    "TEXTS": ["p"] * 3,
+    "PARAMETERS": ["p"] * 3,
+    "KEY": ["a", "ä\n%", "c"],
+    "KEEP": 60,
+    "MARK": "m",
     "KEYED": [["key", key, "keep", 60, "enqueued_by", "m"] for key in ("a", "ä\n%", "c")],
 }
 KEPT = {"keys": [key.encode() for key in KEYED["KEY"]], "keep": 60, "mark": "m"}
 LATER_MANY = {
-    **KEYED, **IN_NO_LINE, "PARAMETERS": "p", "PAST": [], "ETA": [20.5, 100.0, 30.0],
+    **KEYED,
+    **IN_NO_LINE,
+    "PARAMETERS": "p",
+    "PAST": [],
+    "ETA": [20.5, 100.0, 30.0],
     "TIMES": [20.5, "t1", 100.0, "t2", 30.0, "t3"],
 }
 RUN, RUN_KEYS = 'à "night"_1', [b"k1", b"k2", b"k3"]
-ONE, TWO, THREE = (f"{first}-0000-4000-8000-00000a0d225c" for first in ("00000000", "00010000", "0003ff80"))
+ONE, TWO, THREE = (
+    f"{first}-0000-4000-8000-00000a0d225c" for first in ("00000000", "00010000", "0003ff80")
+)
 KEYED_RUN = {
-    **MANY, "PARAMETERS": "p", "RUN": RUN, "TASK": [ONE, TWO, THREE], "NEW": [ONE, TWO, THREE], "KEY": ["k1", "k2", "k3"],
-    "LATER": [], "ITS_KEY": [], "ETA": [], "TIMES": [], "ETAS": None, "SHARD": [0, 1],
-    "LISTED": [octets(ONE, THREE), octets(TWO)], "ITS_SHARD": [0, 1], "ENTERED": [octets(ONE, THREE), octets(TWO)],
-    "ENTRIES": [9.25, ONE, 9.25, TWO, 9.25, THREE], **in_default_line(ONE, TWO, THREE),
+    **MANY,
+    "PARAMETERS": "p",
+    "RUN": RUN,
+    "TASK": [ONE, TWO, THREE],
+    "NEW": [ONE, TWO, THREE],
+    "KEY": ["k1", "k2", "k3"],
+    "LATER": [],
+    "ITS_KEY": [],
+    "ETA": [],
+    "TIMES": [],
+    "ETAS": None,
+    "SHARD": [0, 1],
+    "LISTED": [octets(ONE, THREE), octets(TWO)],
+    "ITS_SHARD": [0, 1],
+    "ENTERED": [octets(ONE, THREE), octets(TWO)],
+    "ENTRIES": [9.25, ONE, 9.25, TWO, 9.25, THREE],
+    **in_default_line(ONE, TWO, THREE),
 }
 KEYED_LATER = {
-    "LATER": [ONE, TWO], "ITS_KEY": ["k1", "k2"], "ETA": [20.5, 30.0], "TIMES": [20.5, ONE, 30.0, TWO],
-    "ETAS": [20.5, 30.0, None], "NEW": [THREE], "KEY": ["k3"],
+    "LATER": [ONE, TWO],
+    "ITS_KEY": ["k1", "k2"],
+    "ETA": [20.5, 30.0],
+    "TIMES": [20.5, ONE, 30.0, TWO],
+    "ETAS": [20.5, 30.0, None],
+    "NEW": [THREE],
+    "KEY": ["k3"],
 }
 ALL_LATER = {
-    "LATER": [ONE, TWO, THREE], "ITS_KEY": ["k1", "k2", "k3"], "ETA": [20.5, 30.0, 40.0],
-    "TIMES": [20.5, ONE, 30.0, TWO, 40.0, THREE], "ETAS": [20.5, 30.0, 40.0], "NEW": [], "KEY": [],
+    "LATER": [ONE, TWO, THREE],
+    "ITS_KEY": ["k1", "k2", "k3"],
+    "ETA": [20.5, 30.0, 40.0],
+    "TIMES": [20.5, ONE, 30.0, TWO, 40.0, THREE],
+    "ETAS": [20.5, 30.0, 40.0],
+    "NEW": [],
+    "KEY": [],
 }
 ONLY_THREE = {
-    "NEW": [THREE], "KEY": ["k3"], "ITS_SHARD": [0], "ENTERED": [octets(THREE)], "ENTRIES": [9.25, THREE],
+    "NEW": [THREE],
+    "KEY": ["k3"],
+    "ITS_SHARD": [0],
+    "ENTERED": [octets(THREE)],
+    "ENTRIES": [9.25, THREE],
     **in_default_line(THREE),
 }
 OPEN = {**TASK, "RUN": RUN, "KIND": "staged", "KEEP": 60, "SHARDS": []}
 CLOSE = {**OPEN, "SHARD": [0, 1, 2], "ROWS": 7, "COUNT": 3, "MARK": "m"}
 STAGE = {
-    **NEW, "RUN": RUN, "CHUNK": "c1", "PARAMETERS": "p", "NEW": ["t1", "t2"], "LATER": [], "ETA": [],
+    **NEW,
+    "RUN": RUN,
+    "CHUNK": "c1",
+    "PARAMETERS": "p",
+    "NEW": ["t1", "t2"],
+    "LATER": [],
+    "ETA": [],
     "CONTENT": ["t1", "t2"],
 }
-RECORD = {"run": RUN, "queue": Q, "created": 9.25}       # as whoever has opened it knows it
+RECORD = {"run": RUN, "queue": Q, "created": 9.25}  # as whoever has opened it knows it
 COMMIT = {**OPEN, "CHUNKS": ["c1", "c2"], "MARK": "m", "BATCH": []}
 PUBLISH = {
-    **OPEN, **IN_NO_LINE, "CHUNK": "c1", "COUNT": 2, "TIMES": [], "ENTRIES": [9.25, "t1", 9.25, "t2"],
+    **OPEN,
+    **IN_NO_LINE,
+    "CHUNK": "c1",
+    "COUNT": 2,
+    "TIMES": [],
+    "ENTRIES": [9.25, "t1", 9.25, "t2"],
     **in_default_line("t1", "t2"),
 }
 FINISH = {**OPEN, "STATE": "committed", "COUNT": 2}
 DISCARD = {**OPEN, "CHUNK": "c1", "TASK": ["t1", "t2"]}
 FEED = 'b 1 "x"'
-OPEN_FEED = {**TASK, "FEED": FEED, "SOURCE": "backlog/", "FACTS": flat(FACTS), "FEEDER": list(FEEDER), "DONE": [], "BEAT": 5}
+OPEN_FEED = {
+    **TASK,
+    "FEED": FEED,
+    "SOURCE": "backlog/",
+    "FACTS": flat(FACTS),
+    "FEEDER": list(FEEDER),
+    "DONE": [],
+    "BEAT": 5,
+}
 FEEDING = {
-    **OPEN_FEED, **MANY, "KEYS": [[]] * 3, "OTHER": [keys.line(Q, "5"), keys.line(Q, "0,lock:a%20b=2")], "FILE": "b 2.jsonl",
-    "MARK": "7 8 c", "ROW": 2, "OFFSET": 40, "CRC": 17, "ROWS": 3, "SHARE": 0.5, "MADE": 3, "SKIPPED": 2,
+    **OPEN_FEED,
+    **MANY,
+    "KEYS": [[]] * 3,
+    "OTHER": [keys.line(Q, "5"), keys.line(Q, "0,lock:a%20b=2")],
+    "FILE": "b 2.jsonl",
+    "MARK": "7 8 c",
+    "ROW": 2,
+    "OFFSET": 40,
+    "CRC": 17,
+    "ROWS": 3,
+    "SHARE": 0.5,
+    "MADE": 3,
+    "SKIPPED": 2,
 }
 WITH_KEYS = {**FEEDING, "KEYS": [["key", "a"], ["key", "ä\n%"], ["key", "c"]]}
 NO_TASK = {**FEEDING, **IN_NO_LINE, "TASK": [], "NEW": [], "KEYS": [], "PARAMETERS": [], "MADE": 0}
 ONE_NEW = {
-    **WITH_KEYS, "NEW": ["t2"], "PARAMETERS": TEXTS[1:2], "KEYS": WITH_KEYS["KEYS"][1:2], "MADE": 1, "ENTRIES": [9.25, "t2"],
+    **WITH_KEYS,
+    "NEW": ["t2"],
+    "PARAMETERS": TEXTS[1:2],
+    "KEYS": WITH_KEYS["KEYS"][1:2],
+    "MADE": 1,
+    "ENTRIES": [9.25, "t2"],
     **in_default_line("t2"),
 }
 NONE_NEW = {**NO_TASK, "TASK": ["t1", "t2", "t3"], "NEW": []}
 DONE = {"b 1.parquet": "1 2 d"}
 FINISHED = {**OPEN_FEED, "NOW": 9e8, "KEPT": 7776000, "OLD": 9e8 - 7776000}
 DUE = {
-    **TASK, **IN_NO_LINE, "LIMIT": 100, "DUE": [], "STILL": [], "MOVED": [], "OLD": [], "CREATED": [], "DUE_AT": [],
-    "EVENTS": [], "COUNT": 0,
+    **TASK,
+    **IN_NO_LINE,
+    "LIMIT": 100,
+    "DUE": [],
+    "STILL": [],
+    "MOVED": [],
+    "OLD": [],
+    "CREATED": [],
+    "DUE_AT": [],
+    "EVENTS": [],
+    "COUNT": 0,
 }
 BEAT = {**TASK, "BEAT": 5}
 BEATS = {
-    **TASK, "QUEUE": [Q, "audio"], "NODE": [NODE, "host_1b"], "BEAT": [5, 7], "STRUCK_OFF": [], "ITS_NODE": [],
+    **TASK,
+    "QUEUE": [Q, "audio"],
+    "NODE": [NODE, "host_1b"],
+    "BEAT": [5, 7],
+    "STRUCK_OFF": [],
+    "ITS_NODE": [],
 }
 WAIT = {"QUEUE": [Q], "NODE": [NODE], "SECONDS": 0.01}
 WAIT_IN_TWO = {"QUEUE": [Q, "audio"], "NODE": [NODE, NODE], "SECONDS": 0.01}
 ATTEMPT = {**TASK, "ATTEMPT": 1, "CREATED": 1.0, "ROOM": [], "HELD": []}
 START = {**TASK, "PID": 99, "IDENTITY": []}
-CHECKPOINT = {**TASK, "ATTEMPT": 1, "CREATED": "1.0", "GONE": [], "PARTS": ["value", 7, "files", "eJw="]}
+CHECKPOINT = {
+    **TASK,
+    "ATTEMPT": 1,
+    "CREATED": "1.0",
+    "GONE": [],
+    "PARTS": ["value", 7, "files", "eJw="],
+}
 END = {**TASK, "PID": 99, "FINISHED": 9.0, "ENCODING": [], "FACTS": [], "BY": ["finished_by", T]}
 CLAIM = {**TASK, "DEAD": DEAD, "HELD": []}
 dead_listener = registered(DEAD, "instance-0")
@@ -494,21 +731,51 @@ with_files = raw("HSET", keys.task("t1"), "files", "host:/spool/t1/1")
 
 
 FREEZE = {
-    **TASK, "SNAPSHOT": "s1", "KEEP": 60, "LINED": [], "HELD": [], "NODE": [], "WHERE": [], "SET": [], "OF": [],
-    "SOURCE": [keys.complete(Q), keys.failed(Q), keys.cancelled(Q)], "PART": ["complete", "failed", "cancelled"],
-    "ITS_QUEUE": [Q] * 3, "LIST": ["complete", "failed", "cancelled"], "IN": [Q] * 3,
+    **TASK,
+    "SNAPSHOT": "s1",
+    "KEEP": 60,
+    "LINED": [],
+    "HELD": [],
+    "NODE": [],
+    "WHERE": [],
+    "SET": [],
+    "OF": [],
+    "SOURCE": [keys.complete(Q), keys.failed(Q), keys.cancelled(Q)],
+    "PART": ["complete", "failed", "cancelled"],
+    "ITS_QUEUE": [Q] * 3,
+    "LIST": ["complete", "failed", "cancelled"],
+    "IN": [Q] * 3,
 }
 FREEZE_ALL = {
-    **FREEZE, "LINED": [Q, "audio"], "HELD": [Q, "audio"], "NODE": [NODE], "WHERE": [Q],
+    **FREEZE,
+    "LINED": [Q, "audio"],
+    "HELD": [Q, "audio"],
+    "NODE": [NODE],
+    "WHERE": [Q],
     "SOURCE": [
-        keys.pending(Q), URGENT["LINE"], keys.complete(Q), keys.failed(Q), keys.cancelled(Q),
+        keys.pending(Q),
+        URGENT["LINE"],
+        keys.complete(Q),
+        keys.failed(Q),
+        keys.cancelled(Q),
         *[kind("audio") for kind in (keys.pending, keys.complete, keys.failed, keys.cancelled)],
-        keys.scheduled(Q), keys.scheduled("audio"),
+        keys.scheduled(Q),
+        keys.scheduled("audio"),
     ],
-    "PART": ["pending", f"line:{URGENT['NAME']}", *FREEZE["PART"], "pending", *FREEZE["PART"], "scheduled", "scheduled"],
+    "PART": [
+        "pending",
+        f"line:{URGENT['NAME']}",
+        *FREEZE["PART"],
+        "pending",
+        *FREEZE["PART"],
+        "scheduled",
+        "scheduled",
+    ],
     "ITS_QUEUE": [Q] * 5 + ["audio"] * 4 + [Q, "audio"],
     "LIST": ["pending", f"line:{URGENT['NAME']}", *FREEZE["PART"], "pending", *FREEZE["PART"]],
-    "IN": [Q] * 5 + ["audio"] * 4, "SET": ["scheduled"] * 2, "OF": [Q, "audio"],
+    "IN": [Q] * 5 + ["audio"] * 4,
+    "SET": ["scheduled"] * 2,
+    "OF": [Q, "audio"],
 }
 THAW = {**FREEZE, "COPY": [keys.frozen("s1", "complete", Q)]}
 
@@ -522,13 +789,30 @@ def thaw(redis: Redis) -> None:
 
 
 WHO = {"by": "ann@host", "pid": 7}
-UNUSED = {**TASK, "PART": [], "LOCK": [], "DAY": [day_of(9.25 - 86400 * age) for age in range(-1, 91)]}
+UNUSED = {
+    **TASK,
+    "PART": [],
+    "LOCK": [],
+    "DAY": [day_of(9.25 - 86400 * age) for age in range(-1, 91)],
+}
 BATCH = {
-    **TASK, "BATCH": "b1", "WRITER": "w", "PLACE": ["directory", "/archive", "archive", "a1"], "FACTS": flat(WHO),
+    **TASK,
+    "BATCH": "b1",
+    "WRITER": "w",
+    "PLACE": ["directory", "/archive", "archive", "a1"],
+    "FACTS": flat(WHO),
 }
 ERASE = {
-    **BATCH, "TASK": ["t1", "t2", "t3"], "SAME": ["t1", "t2"], "COUNT": 2, "COMPLETE": ["t1"], "FAILED": [],
-    "CANCELLED": ["t2"], "KEPT": ["t2"], "MARK": ["m"], "KEEP": [60],
+    **BATCH,
+    "TASK": ["t1", "t2", "t3"],
+    "SAME": ["t1", "t2"],
+    "COUNT": 2,
+    "COMPLETE": ["t1"],
+    "FAILED": [],
+    "CANCELLED": ["t2"],
+    "KEPT": ["t2"],
+    "MARK": ["m"],
+    "KEEP": [60],
 }
 
 
@@ -549,17 +833,31 @@ ROWS = ("t1", "complete", 5.0, 1), ("t2", "cancelled", 9.25, None), ("t3", "comp
 
 
 def erase(*rows: tuple[str, str, float, int | None]) -> Given:
-    written = [Written(task, status, round(updated * 1e6), attempts) for task, status, updated, attempts in rows]
+    written = [
+        Written(task, status, round(updated * 1e6), attempts)
+        for task, status, updated, attempts in rows
+    ]
     return lambda redis: protocol.erase(redis, Q, "b1", "w", written, 9.25)
 
 
 def prune(status: str, floor: int = 0, **seen: float) -> Given:
-    return lambda redis: protocol.prune(redis, Q, status, [Ended(task, at) for task, at in seen.items()], floor)
+    return lambda redis: protocol.prune(
+        redis, Q, status, [Ended(task, at) for task, at in seen.items()], floor
+    )
 
 
 PRUNE = {
-    **TASK, "TASK": ["t1", "t2"], "SAME": ["t1"], "COMPLETE": ["t1"], "FAILED": [], "CANCELLED": [], "KEPT": [], "MARK": [],
-    "KEEP": [], "COUNT": 1, "LIST": keys.complete(Q),
+    **TASK,
+    "TASK": ["t1", "t2"],
+    "SAME": ["t1"],
+    "COMPLETE": ["t1"],
+    "FAILED": [],
+    "CANCELLED": [],
+    "KEPT": [],
+    "MARK": [],
+    "KEEP": [],
+    "COUNT": 1,
+    "LIST": keys.complete(Q),
 }
 
 
@@ -568,8 +866,16 @@ def purge(*tasks: str) -> Given:
 
 
 PURGE = {
-    **TASK, "TASK": ["t1", "t2", "t3"], "SAME": ["t1", "t2"], "PENDING": ["t1"], "LINE": [keys.pending(Q)],
-    "SCHEDULED": ["t2"], "KEPT": [], "MARK": [], "KEEP": [], "COUNT": 2,
+    **TASK,
+    "TASK": ["t1", "t2", "t3"],
+    "SAME": ["t1", "t2"],
+    "PENDING": ["t1"],
+    "LINE": [keys.pending(Q)],
+    "SCHEDULED": ["t2"],
+    "KEPT": [],
+    "MARK": [],
+    "KEEP": [],
+    "COUNT": 2,
 }
 
 
@@ -605,19 +911,25 @@ def lost(node: str = NODE, instance: str = I) -> Given:
 
 def enqueue(values: Values) -> Given:
     encoding, options = ("json", OPTIONS) if values["ENCODING"] else (None, values.get("GIVEN"))
-    return lambda redis: protocol.enqueue(redis, Q, "t1", values["PARAMETERS"], encoding, 9.25, options)
+    return lambda redis: protocol.enqueue(
+        redis, Q, "t1", values["PARAMETERS"], encoding, 9.25, options
+    )
 
 
 def schedule(values: Values) -> Given:
     encoding, options = ("json", OPTIONS) if values["ENCODING"] else (None, values.get("GIVEN"))
-    return lambda redis: protocol.schedule(redis, Q, "t1", values["PARAMETERS"], encoding, 100.5, 9.25, options)
+    return lambda redis: protocol.schedule(
+        redis, Q, "t1", values["PARAMETERS"], encoding, 100.5, 9.25, options
+    )
 
 
 def many(values: Values, **columns: Any) -> Batch:
     """Return a batch of the sample's tasks, with its options."""
     options = values.get("GIVEN", OPTIONS if values["OPTIONS"] else None)
     texts = [(text.encode(), bool(values["ENCODING"])) for text in values["TEXTS"]]
-    return Batch(Q, NewTasks([task.encode() for task in values["ALL"]], texts, **columns), 9.25, options)
+    return Batch(
+        Q, NewTasks([task.encode() for task in values["ALL"]], texts, **columns), 9.25, options
+    )
 
 
 def enqueue_many(values: Values, **columns: Any) -> Given:
@@ -630,7 +942,13 @@ def schedule_many(values: Values, etas: Sequence[float | None]) -> Given:
 
 def run_batch(values: Values) -> RunBatch:
     """Return the sample's tasks as a batch of a keyed run of three shards."""
-    tasks = NewTasks([task.encode() for task in values["TASK"]], [(b"p", False)] * 3, None, values["ETAS"], RUN_KEYS)
+    tasks = NewTasks(
+        [task.encode() for task in values["TASK"]],
+        [(b"p", False)] * 3,
+        None,
+        values["ETAS"],
+        RUN_KEYS,
+    )
     return RunBatch({**RECORD, "shards": 3}, tasks, 9.25, values.get("GIVEN"))
 
 
@@ -638,18 +956,35 @@ def enqueue_run(values: Values) -> Given:
     return lambda redis: protocol.enqueue_run(redis, run_batch(values))
 
 
-def opened_feed(token: str = T, dead: str | None = None, queue: str = Q, feed: str = FEED, now: float = 9.25) -> Given:
-    return lambda redis: protocol.open_feed(redis, queue, feed, token, I, "backlog/", FACTS, dead, now)
+def opened_feed(
+    token: str = T, dead: str | None = None, queue: str = Q, feed: str = FEED, now: float = 9.25
+) -> Given:
+    return lambda redis: protocol.open_feed(
+        redis, queue, feed, token, I, "backlog/", FACTS, dead, now
+    )
 
 
 def feed(
-    tasks: Sequence[str], rows: tuple[int, int] = (0, 3), options: Values | None = None, done: Values | None = None,
-    skipped: int = 0, token: str = T, window: int = 3, others: Sequence[str] = ("5", "0,lock:a%20b=2"), **columns: Any,
+    tasks: Sequence[str],
+    rows: tuple[int, int] = (0, 3),
+    options: Values | None = None,
+    done: Values | None = None,
+    skipped: int = 0,
+    token: str = T,
+    window: int = 3,
+    others: Sequence[str] = ("5", "0,lock:a%20b=2"),
+    **columns: Any,
 ) -> Given:
     """Feed these tasks, which are the rows from one number to another; see FEEDING."""
-    new = NewTasks([task.encode() for task in tasks], [(text.encode(), False) for text in TEXTS[: len(tasks)]], **columns)
+    new = NewTasks(
+        [task.encode() for task in tasks],
+        [(text.encode(), False) for text in TEXTS[: len(tasks)]],
+        **columns,
+    )
     batch = Batch(Q, new, 9.25, {**(options or {}), "run": FEED}) if tasks else None
-    chunk = FeedChunk(rows[0], Cursor("b 2.jsonl", "7 8 c", 2, 40, 17, rows[1], 0.5), batch, skipped, done)
+    chunk = FeedChunk(
+        rows[0], Cursor("b 2.jsonl", "7 8 c", 2, 40, 17, rows[1], 0.5), batch, skipped, done
+    )
     return lambda redis: protocol.feed(redis, Q, FEED, token, chunk, window, others, 9.25)
 
 
@@ -674,7 +1009,11 @@ def forget_feed(redis: Redis) -> None:
 
 
 def opened(
-    kind: str = "keyed", shards: int | None = None, queue: str = Q, run: str = RUN, created: float | None = None
+    kind: str = "keyed",
+    shards: int | None = None,
+    queue: str = Q,
+    run: str = RUN,
+    created: float | None = None,
 ) -> Given:
     return lambda redis: protocol.open_run(redis, queue, run, kind, shards, 60, 9.25, created)
 
@@ -688,12 +1027,21 @@ def close_run(mark: str = "m") -> Given:
     return lambda redis: protocol.close_run(redis, {**RECORD, "shards": 3}, 7, mark, 9.25)
 
 
-def staged(chunk: str = "c1", *tasks: str, etas: Sequence[float | None] | None = None, **options: Any) -> Given:
-    new = NewTasks([task.encode() for task in tasks or ("t1", "t2")], [(b"p", False)] * len(tasks or "12"), None, etas)
+def staged(
+    chunk: str = "c1", *tasks: str, etas: Sequence[float | None] | None = None, **options: Any
+) -> Given:
+    new = NewTasks(
+        [task.encode() for task in tasks or ("t1", "t2")],
+        [(b"p", False)] * len(tasks or "12"),
+        None,
+        etas,
+    )
     return lambda redis: protocol.stage(redis, Chunk(RECORD, chunk, new, 9.25, options))
 
 
-def commit_run(*chunks: str, batch: int | None = None, mark: str = "m", query: str | None = None) -> Given:
+def commit_run(
+    *chunks: str, batch: int | None = None, mark: str = "m", query: str | None = None
+) -> Given:
     return lambda redis: protocol.commit_run(redis, RECORD, chunks, batch, mark, 9.25, query)
 
 
@@ -714,7 +1062,9 @@ def discard_ours(redis: Redis) -> None:
 
 
 def staged_later(redis: Redis) -> None:
-    later = Chunk({**RECORD, "created": 12.5}, "c1", NewTasks([b"t1", b"t2"], [(b"p", False)] * 2), 12.5, {})
+    later = Chunk(
+        {**RECORD, "created": 12.5}, "c1", NewTasks([b"t1", b"t2"], [(b"p", False)] * 2), 12.5, {}
+    )
     protocol.stage(redis, later)
 
 
@@ -729,8 +1079,12 @@ def prune_runs(redis: Redis) -> None:
 def joining(*tasks: str) -> Values:
     """Return the values for tasks that are due, have no attempt, and join the default line."""
     return {
-        "MOVED": list(tasks), "DUE_AT": [{"t1": 1.0, "t2": 2.0, "t3": 3.0, "t4": 4.0}[task] for task in tasks],
-        "EVENTS": [1] * len(tasks), "COUNT": len(tasks), "OLD": list(tasks), "CREATED": ["1.0"] * len(tasks),
+        "MOVED": list(tasks),
+        "DUE_AT": [{"t1": 1.0, "t2": 2.0, "t3": 3.0, "t4": 4.0}[task] for task in tasks],
+        "EVENTS": [1] * len(tasks),
+        "COUNT": len(tasks),
+        "OLD": list(tasks),
+        "CREATED": ["1.0"] * len(tasks),
         **in_default_line(*tasks),
     }
 
@@ -763,7 +1117,9 @@ def wait(seconds: float, is_idle: bool = True) -> Given:
 
 def wait_in_two(is_idle: bool = True) -> Given:
     both = [(Q, NODE), ("audio", NODE)]
-    return lambda redis: protocol.wait(redis, both, 0.01, lambda connection: connection.wait(10), is_idle)
+    return lambda redis: protocol.wait(
+        redis, both, 0.01, lambda connection: connection.wait(10), is_idle
+    )
 
 
 def beat_all(task: str | None = None) -> Given:
@@ -840,11 +1196,15 @@ def start(identity: Mapping[str, Any], token: str | None = T) -> Given:
 
 
 def complete(encoding: str | None = None, token: str | None = T) -> Given:
-    return lambda redis: protocol.complete(redis, Q, "t1", token, NODE, "r", encoding, 9.25, {"exit_code": 0}, 9.0)
+    return lambda redis: protocol.complete(
+        redis, Q, "t1", token, NODE, "r", encoding, 9.25, {"exit_code": 0}, 9.0
+    )
 
 
 def complete_with_checkpoint(redis: Redis) -> None:
-    protocol.complete(redis, Q, "t1", T, NODE, "r", None, 9.25, {"exit_code": 0}, 9.0, has_checkpoint=True)
+    protocol.complete(
+        redis, Q, "t1", T, NODE, "r", None, 9.25, {"exit_code": 0}, 9.0, has_checkpoint=True
+    )
 
 
 def fail(facts: Mapping[str, Any], token: str | None = T) -> Given:
@@ -852,7 +1212,11 @@ def fail(facts: Mapping[str, Any], token: str | None = T) -> Given:
 
 
 def log(
-    *numbers: int, attempt: int = 1, is_head: bool = False, is_over: bool = False, stream: str = "stdout"
+    *numbers: int,
+    attempt: int = 1,
+    is_head: bool = False,
+    is_over: bool = False,
+    stream: str = "stdout",
 ) -> Given:
     lines = [Line(number, 9.25, stream, LOG["TEXT"][number - 1], is_head) for number in numbers]
     return lambda redis: protocol.log(redis, Q, "t1", T, NODE, attempt, lines, is_over)
@@ -899,7 +1263,9 @@ def ask_stack(mark: str = "m1", queue: str = Q) -> Given:
 
 
 def decline_stack(token: str = T) -> Given:
-    return lambda redis: protocol.decline_stack(redis, Q, "t1", token, NODE, "m1", "it is a program")
+    return lambda redis: protocol.decline_stack(
+        redis, Q, "t1", token, NODE, "m1", "it is a program"
+    )
 
 
 def order(redis: Redis) -> None:
@@ -952,7 +1318,9 @@ def lose(
     instance: str | None = "instance-0",
     node: str = DEAD,
 ) -> Given:
-    return lambda redis: protocol.lose(redis, Q, "t1", T, node, instance, "e", default, 9.25, facts, is_ours=node == NODE)
+    return lambda redis: protocol.lose(
+        redis, Q, "t1", T, node, instance, "e", default, 9.25, facts, is_ours=node == NODE
+    )
 
 
 def adopt(old: str = DEAD) -> Given:
@@ -976,7 +1344,12 @@ def forget(instance: str | None = "instance-0") -> Given:
 
 
 STARTED, FAILED_ONE, NOT_FAILED = "it is started", "it is failed", "it is not failed"
-SCHEDULED, PENDING, RESERVED, CANCELLED = "it is scheduled", "it is pending", "it is reserved", "it is cancelled"
+SCHEDULED, PENDING, RESERVED, CANCELLED = (
+    "it is scheduled",
+    "it is pending",
+    "it is reserved",
+    "it is cancelled",
+)
 NOT_MEMBER, MEMBER = "the node is not a member", "the node is a member"
 PAST, WITH_KEEP = "there is a [PAST]", "the task has a `keep` above 0"
 MOVED, CLAIMED = "there is a [MOVED]", "there is a [CLAIMED]"
@@ -990,8 +1363,15 @@ COMPLETED = {**END, "RESULT": "r", "FACTS": ["exit_code", 0]}
 FAILED = {**END, "ERROR": "e", "FACTS": flat(ENDING)}
 PROGRESS = {**TASK, "PROGRESS": "50 %"}
 LOG = {
-    **TASK, "ATTEMPT": 1, "EARLY": [], "EARLY_TEXT": [], "NUMBER": [1, 2], "AT": 9.25, "STREAM": "stdout",
-    "TEXT": ["one", 'two "2"'], "PRINTED": [],
+    **TASK,
+    "ATTEMPT": 1,
+    "EARLY": [],
+    "EARLY_TEXT": [],
+    "NUMBER": [1, 2],
+    "AT": 9.25,
+    "STREAM": "stdout",
+    "TEXT": ["one", 'two "2"'],
+    "PRINTED": [],
 }
 RETRIED = {**END, "ETA": 20.5, "FACTS": flat(FAILURE)}
 POSTPONED = {**END, "ETA": 20.5, "FACTS": flat(MEASURED), "WISH": "full"}
@@ -1007,20 +1387,67 @@ ASK_STACK = {**TASK, "MARK": "m1"}
 DECLINE_STACK = {**ASK_STACK, "ANSWER": "m1 it is a program"}
 ORDER = {**TASK, "WHAT": "drain", "WHO": "ann"}
 FENCE = {**TASK, "DEAD": DEAD, "STRUCK": []}
-LOSE = {**TASK, "DEAD": DEAD, "PID": 99, "ERROR": "e", "COUNT": 1, "LAST": [], "FACTS": [], "KIND": "lost"}
+LOSE = {
+    **TASK,
+    "DEAD": DEAD,
+    "PID": 99,
+    "ERROR": "e",
+    "COUNT": 1,
+    "LAST": [],
+    "FACTS": [],
+    "KIND": "lost",
+}
 ADOPT = {**TASK, "OLD": DEAD, "PID": 99}
 RESTORE = {**TASK, "PID": 99, "IDENTITY": flat(IDENTITY), "STARTED": 4.0}
-OURS = {"status": "started", "queue": Q, "node": NODE, "token": T, "attempt": "1", "pid": "99", "created": "1.0"}
-REASSERT = {**TASK, "ATTEMPT": 1, "FIELDS": flat({**OURS, "updated": 9.25}), "PID": 99, "CREATED": "1.0"}
+OURS = {
+    "status": "started",
+    "queue": Q,
+    "node": NODE,
+    "token": T,
+    "attempt": "1",
+    "pid": "99",
+    "created": "1.0",
+}
+REASSERT = {
+    **TASK,
+    "ATTEMPT": 1,
+    "FIELDS": flat({**OURS, "updated": 9.25}),
+    "PID": 99,
+    "CREATED": "1.0",
+}
 IN_FIRST_LOOK = {"ROOM": [], "LINE": keys.pending(Q)}
 HAS_KEY = "it has a key"
 WATCHES, NOT_IN_LIST = "it watches a task", "it is not in the list"
 AFTER_LOST = {"failed": [FAILED_ONE], "started": [NOT_FAILED, STARTED], "reserved": [NOT_FAILED]}
 made_by_1_0_0 = raw(
-    "HSET", keys.task("t1"), "status", "pending", "queue", Q, "parameters", "p", "created", "1.5", "updated", "1.5"
+    "HSET",
+    keys.task("t1"),
+    "status",
+    "pending",
+    "queue",
+    Q,
+    "parameters",
+    "p",
+    "created",
+    "1.5",
+    "updated",
+    "1.5",
 )
 scheduled_by_1_0_0 = given(
-    raw("HSET", keys.task("t1"), "status", "scheduled", "queue", Q, "parameters", "p", "created", "1.5", "eta", "8"),
+    raw(
+        "HSET",
+        keys.task("t1"),
+        "status",
+        "scheduled",
+        "queue",
+        Q,
+        "parameters",
+        "p",
+        "created",
+        "1.5",
+        "eta",
+        "8",
+    ),
     raw("ZADD", keys.scheduled(Q), 8, "t1"),
 )
 
@@ -1033,7 +1460,11 @@ def drop_hint(place: Place, text: str = "t1", task: str = "t1") -> Given:
 
 
 def put_back(
-    place: Place, status: str, updated: str | None = None, node: str | None = None, pid: str | None = None
+    place: Place,
+    status: str,
+    updated: str | None = None,
+    node: str | None = None,
+    pid: str | None = None,
 ) -> Given:
     return lambda redis: protocol.put_back(redis, place, "t1", status, node, pid, updated, 9.25)
 
@@ -1058,10 +1489,17 @@ IN_LINE, HELD, RUNNING = Place("pending", Q), Place("reserved", Q, NODE), Place(
 INDEXED = Place("tasks", Q)
 LATER, ALL, ENDED = Place("scheduled", Q), Place("tasks", Q), Place("complete", Q)
 A_LIST, A_LISTENERS_LIST, A_SORTED_SET, A_SET = (
-    "it is a list", "it is the list of a listener", "it is a sorted set", "it is a set"
+    "it is a list",
+    "it is the list of a listener",
+    "it is a sorted set",
+    "it is a set",
 )
 THE_LINE, ANOTHER_LIST = "it is a line", "it is another list"
-IS_DEAD, IS_REGISTERED, IS_NOT_REGISTERED = "it is dead and a member", "it is registered", "it is not registered"
+IS_DEAD, IS_REGISTERED, IS_NOT_REGISTERED = (
+    "it is dead and a member",
+    "it is registered",
+    "it is not registered",
+)
 UNDONE = "it is complete or cancelled", "it is failed or cancelled"
 both_outcomes = raw("HSET", keys.task("t1"), "result", "r", "error", "e")
 
@@ -1077,714 +1515,2781 @@ A_FILE, BAD_ROWS = "a file is done", "rows were left out"
 SAMPLES = [
     Sample("enqueue", "text", nothing, enqueue(NEW), NEW),
     Sample("enqueue", "JSON, with options", nothing, enqueue(NEW_JSON), NEW_JSON),
-    Sample("enqueue", "with a priority and needs", nothing, enqueue_in(NEW, IS_URGENT),
-           {**NEW, **URGENT, "OPTIONS": flat(IS_URGENT)}, [OTHER_LINE]),
-    Sample("enqueue", "with a lock", nothing, enqueue_in(NEW, IS_SHARED), {**NEW, **SHARED, "OPTIONS": flat(IS_SHARED)},
-           IN_LOCKED_LINE),
+    Sample(
+        "enqueue",
+        "with a priority and needs",
+        nothing,
+        enqueue_in(NEW, IS_URGENT),
+        {**NEW, **URGENT, "OPTIONS": flat(IS_URGENT)},
+        [OTHER_LINE],
+    ),
+    Sample(
+        "enqueue",
+        "with a lock",
+        nothing,
+        enqueue_in(NEW, IS_SHARED),
+        {**NEW, **SHARED, "OPTIONS": flat(IS_SHARED)},
+        IN_LOCKED_LINE,
+    ),
     Sample("enqueue", "again", enqueued("t1"), enqueue(NEW), NEW, until="MULTI"),
     Sample("enqueue", "with a key", nothing, enqueue(WITH_KEY), WITH_KEY, [HAS_KEY]),
-    Sample("enqueue", "with a key and a lock", nothing, enqueue_in(NEW, {**IS_SHARED, **WITH_KEY["GIVEN"]}),
-           {**WITH_KEY, **SHARED, "OPTIONS": flat(IS_SHARED)}, [HAS_KEY, *IN_LOCKED_LINE]),
-    Sample("enqueue", "with a key, again", given(enqueue(WITH_KEY)), enqueue(WITH_KEY), WITH_KEY, [HAS_KEY], until="MULTI"),
-    Sample("enqueue", "with a key that is kept", raw("SET", keys.key_kept("t1"), "m2"), enqueue(WITH_KEY), WITH_KEY,
-           [HAS_KEY], until="MULTI"),
+    Sample(
+        "enqueue",
+        "with a key and a lock",
+        nothing,
+        enqueue_in(NEW, {**IS_SHARED, **WITH_KEY["GIVEN"]}),
+        {**WITH_KEY, **SHARED, "OPTIONS": flat(IS_SHARED)},
+        [HAS_KEY, *IN_LOCKED_LINE],
+    ),
+    Sample(
+        "enqueue",
+        "with a key, again",
+        given(enqueue(WITH_KEY)),
+        enqueue(WITH_KEY),
+        WITH_KEY,
+        [HAS_KEY],
+        until="MULTI",
+    ),
+    Sample(
+        "enqueue",
+        "with a key that is kept",
+        raw("SET", keys.key_kept("t1"), "m2"),
+        enqueue(WITH_KEY),
+        WITH_KEY,
+        [HAS_KEY],
+        until="MULTI",
+    ),
     Sample("schedule", "text", nothing, schedule(NEW), {**NEW, "ETA": 100.5}),
-    Sample("schedule", "JSON, with options", nothing, schedule(NEW_JSON), {**NEW_JSON, "ETA": 100.5}),
-    Sample("schedule", "again", scheduled("t1", 5.0), schedule(NEW), {**NEW, "ETA": 100.5}, until="MULTI"),
-    Sample("schedule", "with a key", nothing, schedule(WITH_KEY), {**WITH_KEY, "ETA": 100.5}, [HAS_KEY]),
-    Sample("schedule", "with a key, again", enqueued("t1"), schedule(WITH_KEY), {**WITH_KEY, "ETA": 100.5}, [HAS_KEY],
-           until="MULTI"),
+    Sample(
+        "schedule", "JSON, with options", nothing, schedule(NEW_JSON), {**NEW_JSON, "ETA": 100.5}
+    ),
+    Sample(
+        "schedule",
+        "again",
+        scheduled("t1", 5.0),
+        schedule(NEW),
+        {**NEW, "ETA": 100.5},
+        until="MULTI",
+    ),
+    Sample(
+        "schedule", "with a key", nothing, schedule(WITH_KEY), {**WITH_KEY, "ETA": 100.5}, [HAS_KEY]
+    ),
+    Sample(
+        "schedule",
+        "with a key, again",
+        enqueued("t1"),
+        schedule(WITH_KEY),
+        {**WITH_KEY, "ETA": 100.5},
+        [HAS_KEY],
+        until="MULTI",
+    ),
     Sample("enqueue_many", "text", nothing, enqueue_many(MANY), MANY, look=0),
-    Sample("enqueue_many", "JSON, with options", nothing, enqueue_many(MANY_JSON), MANY_JSON, look=0),
-    Sample("enqueue_many", "in a line with a lock", nothing, enqueue_many(MANY_SHARED), MANY_SHARED, look=0),
-    Sample("enqueue_many", "again", given(enqueue_many(MANY)), enqueue_many(MANY), MANY, until="MULTI", look=0),
+    Sample(
+        "enqueue_many", "JSON, with options", nothing, enqueue_many(MANY_JSON), MANY_JSON, look=0
+    ),
+    Sample(
+        "enqueue_many",
+        "in a line with a lock",
+        nothing,
+        enqueue_many(MANY_SHARED),
+        MANY_SHARED,
+        look=0,
+    ),
+    Sample(
+        "enqueue_many",
+        "again",
+        given(enqueue_many(MANY)),
+        enqueue_many(MANY),
+        MANY,
+        until="MULTI",
+        look=0,
+    ),
     Sample("enqueue_many", "with keys", nothing, enqueue_many(KEYED, **KEPT), KEYED),
-    Sample("enqueue_many", "with a key that is known, and one that is kept",
-           given(enqueued("t3"), raw("SET", keys.key_kept("t1"), "m2")), enqueue_many(KEYED, **KEPT),
-           {**KEYED, "NEW": ["t2"], "PARAMETERS": ["p"], "KEYED": KEYED["KEYED"][1:2],
-            "ENTRIES": [9.25, "t2"], **in_default_line("t2")}),
-    Sample("enqueue_many", "with keys, again", given(enqueue_many(KEYED, **KEPT)), enqueue_many(KEYED, **KEPT), KEYED,
-           until="MULTI"),
-    Sample("schedule_many", "as usual", nothing, schedule_many(LATER_MANY, [20.5, 100.0, 30.0]), LATER_MANY),
-    Sample("schedule_many", "one past", nothing, schedule_many(LATER_MANY, [20.5, 100.0, None]),
-           {**LATER_MANY, "TASK": ["t1", "t2"], "PAST": ["t3"], "ETA": [20.5, 100.0], "TIMES": [20.5, "t1", 100.0, "t2"],
-            **in_default_line("t3")},
-           [PAST]),
-    Sample("schedule_many", "again", enqueued("t1"), schedule_many(LATER_MANY, [20.5, 100.0, 30.0]), LATER_MANY,
-           until="MULTI"),
+    Sample(
+        "enqueue_many",
+        "with a key that is known, and one that is kept",
+        given(enqueued("t3"), raw("SET", keys.key_kept("t1"), "m2")),
+        enqueue_many(KEYED, **KEPT),
+        {
+            **KEYED,
+            "NEW": ["t2"],
+            "PARAMETERS": ["p"],
+            "KEYED": KEYED["KEYED"][1:2],
+            "ENTRIES": [9.25, "t2"],
+            **in_default_line("t2"),
+        },
+    ),
+    Sample(
+        "enqueue_many",
+        "with keys, again",
+        given(enqueue_many(KEYED, **KEPT)),
+        enqueue_many(KEYED, **KEPT),
+        KEYED,
+        until="MULTI",
+    ),
+    Sample(
+        "schedule_many",
+        "as usual",
+        nothing,
+        schedule_many(LATER_MANY, [20.5, 100.0, 30.0]),
+        LATER_MANY,
+    ),
+    Sample(
+        "schedule_many",
+        "one past",
+        nothing,
+        schedule_many(LATER_MANY, [20.5, 100.0, None]),
+        {
+            **LATER_MANY,
+            "TASK": ["t1", "t2"],
+            "PAST": ["t3"],
+            "ETA": [20.5, 100.0],
+            "TIMES": [20.5, "t1", 100.0, "t2"],
+            **in_default_line("t3"),
+        },
+        [PAST],
+    ),
+    Sample(
+        "schedule_many",
+        "again",
+        enqueued("t1"),
+        schedule_many(LATER_MANY, [20.5, 100.0, 30.0]),
+        LATER_MANY,
+        until="MULTI",
+    ),
     Sample("open_run", "staged", nothing, opened("staged"), OPEN, [NO_RECORD]),
-    Sample("open_run", "keyed", nothing, opened("keyed", 3), {**OPEN, "KIND": "keyed", "SHARDS": ["shards", 3]},
-           [NO_RECORD]),
+    Sample(
+        "open_run",
+        "keyed",
+        nothing,
+        opened("keyed", 3),
+        {**OPEN, "KIND": "keyed", "SHARDS": ["shards", 3]},
+        [NO_RECORD],
+    ),
     Sample("open_run", "again", opened("staged"), opened("staged"), OPEN),
-    Sample("open_run", "committed", given(opened("keyed", 3), close_run()), opened("keyed", 3), OPEN, until="MULTI"),
-    Sample("open_run", "of another kind", opened("staged"), opened("stream"), OPEN, until="MULTI", refuses=WrongRun),
-    Sample("open_run", "of another queue", opened("staged", run=f"{RUN}_x", queue="y"),
-           opened("staged", run=RUN, queue="x_y"), {**OPEN, "QUEUE": "x_y"}, until="MULTI", refuses=WrongRun),
-    Sample("enqueue_run", "all new", opened("keyed", 3), enqueue_run(KEYED_RUN), KEYED_RUN, [ANY_MADE, A_NEW]),
-    Sample("enqueue_run", "in a line with a lock", opened("keyed", 3), enqueue_run({**KEYED_RUN, "GIVEN": IS_SHARED}),
-           {**KEYED_RUN, "OPTIONS": flat(IS_SHARED), "LINE": [SHARED["LINE"]], "NAME": [SHARED["NAME"]], "PRIORITY": [0],
-            "LOCKED": [SHARED["NAME"]], "LOCK": ["a b"]}, [ANY_MADE, A_NEW]),
-    Sample("enqueue_run", "two for later", opened("keyed", 3), enqueue_run({**KEYED_RUN, **KEYED_LATER}),
-           {**KEYED_RUN, **KEYED_LATER, **in_default_line(THREE)}, [ANY_MADE, A_NEW, A_LATER]),
-    Sample("enqueue_run", "all for later", opened("keyed", 3), enqueue_run({**KEYED_RUN, **ALL_LATER}),
-           {**KEYED_RUN, **ALL_LATER, **IN_NO_LINE}, [ANY_MADE, A_LATER]),
-    Sample("enqueue_run", "some in the ledger, and deleted",
-           given(opened("keyed", 3), enqueue_run(KEYED_RUN), raw("DEL", *map(keys.task, (ONE, TWO, THREE))),
-                 raw("SREM", keys.ledger(Q, RUN, 0), uuid.UUID(THREE).bytes)),
-           enqueue_run(KEYED_RUN), {**KEYED_RUN, **ONLY_THREE}, [ANY_MADE, A_NEW]),
-    Sample("enqueue_run", "again", given(opened("keyed", 3), enqueue_run(KEYED_RUN)), enqueue_run(KEYED_RUN), KEYED_RUN,
-           until="MULTI"),
-    Sample("enqueue_run", "committed", given(opened("keyed", 3), close_run()), enqueue_run(KEYED_RUN), KEYED_RUN,
-           until="MULTI"),
-    Sample("enqueue_run", "dropped", nothing, enqueue_run(KEYED_RUN), KEYED_RUN, until="MULTI", refuses=RunDropped),
-    Sample("enqueue_run", "of another kind", opened("staged"), enqueue_run(KEYED_RUN), KEYED_RUN, until="MULTI",
-           refuses=WrongRun),
+    Sample(
+        "open_run",
+        "committed",
+        given(opened("keyed", 3), close_run()),
+        opened("keyed", 3),
+        OPEN,
+        until="MULTI",
+    ),
+    Sample(
+        "open_run",
+        "of another kind",
+        opened("staged"),
+        opened("stream"),
+        OPEN,
+        until="MULTI",
+        refuses=WrongRun,
+    ),
+    Sample(
+        "open_run",
+        "of another queue",
+        opened("staged", run=f"{RUN}_x", queue="y"),
+        opened("staged", run=RUN, queue="x_y"),
+        {**OPEN, "QUEUE": "x_y"},
+        until="MULTI",
+        refuses=WrongRun,
+    ),
+    Sample(
+        "enqueue_run",
+        "all new",
+        opened("keyed", 3),
+        enqueue_run(KEYED_RUN),
+        KEYED_RUN,
+        [ANY_MADE, A_NEW],
+    ),
+    Sample(
+        "enqueue_run",
+        "in a line with a lock",
+        opened("keyed", 3),
+        enqueue_run({**KEYED_RUN, "GIVEN": IS_SHARED}),
+        {
+            **KEYED_RUN,
+            "OPTIONS": flat(IS_SHARED),
+            "LINE": [SHARED["LINE"]],
+            "NAME": [SHARED["NAME"]],
+            "PRIORITY": [0],
+            "LOCKED": [SHARED["NAME"]],
+            "LOCK": ["a b"],
+        },
+        [ANY_MADE, A_NEW],
+    ),
+    Sample(
+        "enqueue_run",
+        "two for later",
+        opened("keyed", 3),
+        enqueue_run({**KEYED_RUN, **KEYED_LATER}),
+        {**KEYED_RUN, **KEYED_LATER, **in_default_line(THREE)},
+        [ANY_MADE, A_NEW, A_LATER],
+    ),
+    Sample(
+        "enqueue_run",
+        "all for later",
+        opened("keyed", 3),
+        enqueue_run({**KEYED_RUN, **ALL_LATER}),
+        {**KEYED_RUN, **ALL_LATER, **IN_NO_LINE},
+        [ANY_MADE, A_LATER],
+    ),
+    Sample(
+        "enqueue_run",
+        "some in the ledger, and deleted",
+        given(
+            opened("keyed", 3),
+            enqueue_run(KEYED_RUN),
+            raw("DEL", *map(keys.task, (ONE, TWO, THREE))),
+            raw("SREM", keys.ledger(Q, RUN, 0), uuid.UUID(THREE).bytes),
+        ),
+        enqueue_run(KEYED_RUN),
+        {**KEYED_RUN, **ONLY_THREE},
+        [ANY_MADE, A_NEW],
+    ),
+    Sample(
+        "enqueue_run",
+        "again",
+        given(opened("keyed", 3), enqueue_run(KEYED_RUN)),
+        enqueue_run(KEYED_RUN),
+        KEYED_RUN,
+        until="MULTI",
+    ),
+    Sample(
+        "enqueue_run",
+        "committed",
+        given(opened("keyed", 3), close_run()),
+        enqueue_run(KEYED_RUN),
+        KEYED_RUN,
+        until="MULTI",
+    ),
+    Sample(
+        "enqueue_run",
+        "dropped",
+        nothing,
+        enqueue_run(KEYED_RUN),
+        KEYED_RUN,
+        until="MULTI",
+        refuses=RunDropped,
+    ),
+    Sample(
+        "enqueue_run",
+        "of another kind",
+        opened("staged"),
+        enqueue_run(KEYED_RUN),
+        KEYED_RUN,
+        until="MULTI",
+        refuses=WrongRun,
+    ),
     *[
-        Sample("enqueue_run", f"some exist: {case}", given(opened("keyed", 3), *there), enqueue_run({**KEYED_RUN, **values}),
-               {**KEYED_RUN, **values, **more}, [AGAIN, *holds])
+        Sample(
+            "enqueue_run",
+            f"some exist: {case}",
+            given(opened("keyed", 3), *there),
+            enqueue_run({**KEYED_RUN, **values}),
+            {**KEYED_RUN, **values, **more},
+            [AGAIN, *holds],
+        )
         for case, there, values, more, holds in [
-            ("one", [raw("HSET", keys.task(ONE), "queue", Q)], {},
-             {"NEW": [TWO, THREE], "KEY": ["k2", "k3"], "ENTRIES": [9.25, TWO, 9.25, THREE], **in_default_line(TWO, THREE)},
-             [ANY_MADE, A_NEW]),
-            ("all", [raw("HSET", keys.task(task), "queue", Q) for task in (ONE, TWO, THREE)], {},
-             {"NEW": [], "KEY": [], "ENTRIES": [], **IN_NO_LINE}, []),
-            ("for later", [raw("HSET", keys.task(ONE), "queue", Q)], ALL_LATER,
-             {"LATER": [TWO, THREE], "ITS_KEY": ["k2", "k3"], "ETA": [30.0, 40.0], "TIMES": [30.0, TWO, 40.0, THREE],
-              "ENTRIES": [9.25, TWO, 9.25, THREE], **IN_NO_LINE}, [ANY_MADE, A_LATER]),
+            (
+                "one",
+                [raw("HSET", keys.task(ONE), "queue", Q)],
+                {},
+                {
+                    "NEW": [TWO, THREE],
+                    "KEY": ["k2", "k3"],
+                    "ENTRIES": [9.25, TWO, 9.25, THREE],
+                    **in_default_line(TWO, THREE),
+                },
+                [ANY_MADE, A_NEW],
+            ),
+            (
+                "all",
+                [raw("HSET", keys.task(task), "queue", Q) for task in (ONE, TWO, THREE)],
+                {},
+                {"NEW": [], "KEY": [], "ENTRIES": [], **IN_NO_LINE},
+                [],
+            ),
+            (
+                "for later",
+                [raw("HSET", keys.task(ONE), "queue", Q)],
+                ALL_LATER,
+                {
+                    "LATER": [TWO, THREE],
+                    "ITS_KEY": ["k2", "k3"],
+                    "ETA": [30.0, 40.0],
+                    "TIMES": [30.0, TWO, 40.0, THREE],
+                    "ENTRIES": [9.25, TWO, 9.25, THREE],
+                    **IN_NO_LINE,
+                },
+                [ANY_MADE, A_LATER],
+            ),
         ]
     ],
-    Sample("close_run", "as usual", given(opened("keyed", 3), enqueue_run(KEYED_RUN)), close_run(), CLOSE),
-    Sample("close_run", "again", given(opened("keyed", 3), close_run()), close_run("n"), CLOSE, until="MULTI"),
+    Sample(
+        "close_run",
+        "as usual",
+        given(opened("keyed", 3), enqueue_run(KEYED_RUN)),
+        close_run(),
+        CLOSE,
+    ),
+    Sample(
+        "close_run",
+        "again",
+        given(opened("keyed", 3), close_run()),
+        close_run("n"),
+        CLOSE,
+        until="MULTI",
+    ),
     Sample("close_run", "dropped", nothing, close_run(), CLOSE, until="MULTI", refuses=RunDropped),
-    Sample("close_run", "dropped, and made anew", reopened("keyed", 3), close_run(), CLOSE, until="MULTI",
-           refuses=RunDropped),
-    Sample("enqueue_run", "dropped, and made anew", reopened("keyed", 3), enqueue_run(KEYED_RUN), KEYED_RUN, until="MULTI",
-           refuses=RunDropped),
-    Sample("stage", "dropped, and made anew", reopened("staged"), staged(), STAGE, until="MULTI", refuses=RunDropped),
-    Sample("open_run", "that another has opened", opened("staged"), opened("staged", created=9.25), OPEN),
-    Sample("open_run", "that another has opened, and is gone", nothing, opened("keyed", 3, created=9.25), OPEN,
-           until="MULTI", refuses=RunDropped),
-    Sample("open_run", "that another has opened, and was made anew", reopened("keyed", 3), opened("keyed", 3, created=9.25),
-           OPEN, until="MULTI", refuses=RunDropped),
+    Sample(
+        "close_run",
+        "dropped, and made anew",
+        reopened("keyed", 3),
+        close_run(),
+        CLOSE,
+        until="MULTI",
+        refuses=RunDropped,
+    ),
+    Sample(
+        "enqueue_run",
+        "dropped, and made anew",
+        reopened("keyed", 3),
+        enqueue_run(KEYED_RUN),
+        KEYED_RUN,
+        until="MULTI",
+        refuses=RunDropped,
+    ),
+    Sample(
+        "stage",
+        "dropped, and made anew",
+        reopened("staged"),
+        staged(),
+        STAGE,
+        until="MULTI",
+        refuses=RunDropped,
+    ),
+    Sample(
+        "open_run",
+        "that another has opened",
+        opened("staged"),
+        opened("staged", created=9.25),
+        OPEN,
+    ),
+    Sample(
+        "open_run",
+        "that another has opened, and is gone",
+        nothing,
+        opened("keyed", 3, created=9.25),
+        OPEN,
+        until="MULTI",
+        refuses=RunDropped,
+    ),
+    Sample(
+        "open_run",
+        "that another has opened, and was made anew",
+        reopened("keyed", 3),
+        opened("keyed", 3, created=9.25),
+        OPEN,
+        until="MULTI",
+        refuses=RunDropped,
+    ),
     Sample("stage", "as usual", opened("staged"), staged(), STAGE),
-    Sample("stage", "for a stream that is being published", given(opened("stream"), commit_run(batch=0)), staged(), STAGE),
-    Sample("stage", "for later, with a priority", opened("staged"), staged("c1", "t1", "t2", etas=[20.5, None], priority=5),
-           {**STAGE, "OPTIONS": ["priority", 5], "LATER": ["t1"], "NEW": ["t2"], "ETA": [20.5],
-            "CONTENT": ["t1 5 20.5", "t2 5"]}),
+    Sample(
+        "stage",
+        "for a stream that is being published",
+        given(opened("stream"), commit_run(batch=0)),
+        staged(),
+        STAGE,
+    ),
+    Sample(
+        "stage",
+        "for later, with a priority",
+        opened("staged"),
+        staged("c1", "t1", "t2", etas=[20.5, None], priority=5),
+        {
+            **STAGE,
+            "OPTIONS": ["priority", 5],
+            "LATER": ["t1"],
+            "NEW": ["t2"],
+            "ETA": [20.5],
+            "CONTENT": ["t1 5 20.5", "t2 5"],
+        },
+    ),
     Sample("stage", "again", given(opened("staged"), staged()), staged(), STAGE, until="MULTI"),
-    Sample("stage", "decided", given(opened("staged"), commit_run()), staged(), STAGE, until="MULTI"),
+    Sample(
+        "stage", "decided", given(opened("staged"), commit_run()), staged(), STAGE, until="MULTI"
+    ),
     Sample("stage", "dropped", nothing, staged(), STAGE, until="MULTI", refuses=RunDropped),
-    Sample("stage", "of another kind", opened("keyed", 3), staged(), STAGE, until="MULTI", refuses=WrongRun),
-    Sample("commit_run", "as usual", given(opened("staged"), staged("c1"), staged("c2")), commit_run("c1", "c2"), COMMIT,
-           [CHUNKS]),
+    Sample(
+        "stage",
+        "of another kind",
+        opened("keyed", 3),
+        staged(),
+        STAGE,
+        until="MULTI",
+        refuses=WrongRun,
+    ),
+    Sample(
+        "commit_run",
+        "as usual",
+        given(opened("staged"), staged("c1"), staged("c2")),
+        commit_run("c1", "c2"),
+        COMMIT,
+        [CHUNKS],
+    ),
     Sample("commit_run", "nothing", opened("staged"), commit_run(), {**COMMIT, "CHUNKS": []}),
-    Sample("commit_run", "a batch", given(opened("stream"), staged("c1"), staged("c2")), commit_run("c1", "c2", batch=4),
-           {**COMMIT, "BATCH": ["batch", 4]}, [CHUNKS]),
-    Sample("commit_run", "again", given(opened("staged"), staged("c1"), commit_run("c1")), commit_run("c1"), COMMIT,
-           until="MULTI"),
-    Sample("commit_run", "the same batch", given(opened("stream"), commit_run(batch=4), finish_run),
-           commit_run("c1", batch=4), COMMIT, until="MULTI"),
-    Sample("commit_run", "the batch before is not finished", given(opened("stream"), commit_run(batch=3), staged("c1")),
-           commit_run("c1", batch=4), COMMIT, until="MULTI"),
-    Sample("commit_run", "an older batch", given(opened("stream"), commit_run(batch=5), finish_run, staged("c1")),
-           commit_run("c1", batch=4), COMMIT, until="MULTI", refuses=OldBatch),
-    Sample("commit_run", "a batch of a query", given(opened("stream"), staged("c1"), staged("c2")),
-           commit_run("c1", "c2", batch=4, query="q1"), {**COMMIT, "BATCH": ["batch", 4, "query", "q1"]}, [CHUNKS]),
-    Sample("commit_run", "a batch of another query", given(opened("stream"), commit_run(batch=3, query="q2"), finish_run),
-           commit_run("c1", batch=4, query="q1"), COMMIT, until="MULTI", refuses=WrongRun),
-    Sample("commit_run", "of a run that was dropped and made anew", reopened("staged"), commit_run("c1"), COMMIT,
-           until="MULTI", refuses=RunDropped),
-    Sample("commit_run", "discarded", given(opened("staged"), staged("c1"), discard), commit_run("c1"), COMMIT,
-           until="MULTI", refuses=RunDropped),
-    Sample("publish", "as usual", given(opened("staged"), staged("c1"), commit_run("c1")), publish(), PUBLISH, [IN_A_LINE]),
-    Sample("publish", "in a line with a lock", given(opened("staged"), staged("c1", **IS_SHARED), commit_run("c1")),
-           publish(), {**PUBLISH, "LINE": [SHARED["LINE"]], "NAME": [SHARED["NAME"]], "PRIORITY": [0],
-                       "LOCKED": [SHARED["NAME"]], "LOCK": ["a b"]}, [IN_A_LINE]),
-    Sample("publish", "for later",
-           given(opened("staged"), staged("c1", "t1", "t2", etas=[20.5, 9.5], priority=5), commit_run("c1")), publish(),
-           {**PUBLISH, **IN_NO_LINE, "TIMES": [20.5, "t1", 9.5, "t2"]}, [WITH_TIMES]),
-    Sample("publish", "again", given(opened("staged"), staged("c1"), commit_run("c1"), publish()), publish(), PUBLISH,
-           until="MULTI"),
-    Sample("finish_run", "as usual", given(opened("staged"), staged("c1"), commit_run("c1"), publish()), finish_run, FINISH,
-           [NO_STREAM]),
-    Sample("finish_run", "a batch", given(opened("stream"), commit_run(batch=4)), finish_run,
-           {**FINISH, "STATE": "open", "COUNT": 0}),
-    Sample("finish_run", "again", given(opened("staged"), commit_run(), finish_run), finish_run, FINISH, until="MULTI"),
-    Sample("finish_run", "not published", given(opened("staged"), staged("c1"), commit_run("c1")), finish_run, FINISH,
-           until="MULTI"),
-    Sample("discard", "as usual", given(opened("staged"), staged("c1")), discard, DISCARD, [LIST_THERE]),
-    Sample("discard", "its list is gone", given(opened("staged"), staged("c1"), raw("DEL", keys.staged("c1"))), discard,
-           DISCARD),
-    Sample("discard", "of a later run", given(reopened("staged"), staged_later), discard_ours, DISCARD, until="MULTI"),
+    Sample(
+        "commit_run",
+        "a batch",
+        given(opened("stream"), staged("c1"), staged("c2")),
+        commit_run("c1", "c2", batch=4),
+        {**COMMIT, "BATCH": ["batch", 4]},
+        [CHUNKS],
+    ),
+    Sample(
+        "commit_run",
+        "again",
+        given(opened("staged"), staged("c1"), commit_run("c1")),
+        commit_run("c1"),
+        COMMIT,
+        until="MULTI",
+    ),
+    Sample(
+        "commit_run",
+        "the same batch",
+        given(opened("stream"), commit_run(batch=4), finish_run),
+        commit_run("c1", batch=4),
+        COMMIT,
+        until="MULTI",
+    ),
+    Sample(
+        "commit_run",
+        "the batch before is not finished",
+        given(opened("stream"), commit_run(batch=3), staged("c1")),
+        commit_run("c1", batch=4),
+        COMMIT,
+        until="MULTI",
+    ),
+    Sample(
+        "commit_run",
+        "an older batch",
+        given(opened("stream"), commit_run(batch=5), finish_run, staged("c1")),
+        commit_run("c1", batch=4),
+        COMMIT,
+        until="MULTI",
+        refuses=OldBatch,
+    ),
+    Sample(
+        "commit_run",
+        "a batch of a query",
+        given(opened("stream"), staged("c1"), staged("c2")),
+        commit_run("c1", "c2", batch=4, query="q1"),
+        {**COMMIT, "BATCH": ["batch", 4, "query", "q1"]},
+        [CHUNKS],
+    ),
+    Sample(
+        "commit_run",
+        "a batch of another query",
+        given(opened("stream"), commit_run(batch=3, query="q2"), finish_run),
+        commit_run("c1", batch=4, query="q1"),
+        COMMIT,
+        until="MULTI",
+        refuses=WrongRun,
+    ),
+    Sample(
+        "commit_run",
+        "of a run that was dropped and made anew",
+        reopened("staged"),
+        commit_run("c1"),
+        COMMIT,
+        until="MULTI",
+        refuses=RunDropped,
+    ),
+    Sample(
+        "commit_run",
+        "discarded",
+        given(opened("staged"), staged("c1"), discard),
+        commit_run("c1"),
+        COMMIT,
+        until="MULTI",
+        refuses=RunDropped,
+    ),
+    Sample(
+        "publish",
+        "as usual",
+        given(opened("staged"), staged("c1"), commit_run("c1")),
+        publish(),
+        PUBLISH,
+        [IN_A_LINE],
+    ),
+    Sample(
+        "publish",
+        "in a line with a lock",
+        given(opened("staged"), staged("c1", **IS_SHARED), commit_run("c1")),
+        publish(),
+        {
+            **PUBLISH,
+            "LINE": [SHARED["LINE"]],
+            "NAME": [SHARED["NAME"]],
+            "PRIORITY": [0],
+            "LOCKED": [SHARED["NAME"]],
+            "LOCK": ["a b"],
+        },
+        [IN_A_LINE],
+    ),
+    Sample(
+        "publish",
+        "for later",
+        given(
+            opened("staged"),
+            staged("c1", "t1", "t2", etas=[20.5, 9.5], priority=5),
+            commit_run("c1"),
+        ),
+        publish(),
+        {**PUBLISH, **IN_NO_LINE, "TIMES": [20.5, "t1", 9.5, "t2"]},
+        [WITH_TIMES],
+    ),
+    Sample(
+        "publish",
+        "again",
+        given(opened("staged"), staged("c1"), commit_run("c1"), publish()),
+        publish(),
+        PUBLISH,
+        until="MULTI",
+    ),
+    Sample(
+        "finish_run",
+        "as usual",
+        given(opened("staged"), staged("c1"), commit_run("c1"), publish()),
+        finish_run,
+        FINISH,
+        [NO_STREAM],
+    ),
+    Sample(
+        "finish_run",
+        "a batch",
+        given(opened("stream"), commit_run(batch=4)),
+        finish_run,
+        {**FINISH, "STATE": "open", "COUNT": 0},
+    ),
+    Sample(
+        "finish_run",
+        "again",
+        given(opened("staged"), commit_run(), finish_run),
+        finish_run,
+        FINISH,
+        until="MULTI",
+    ),
+    Sample(
+        "finish_run",
+        "not published",
+        given(opened("staged"), staged("c1"), commit_run("c1")),
+        finish_run,
+        FINISH,
+        until="MULTI",
+    ),
+    Sample(
+        "discard", "as usual", given(opened("staged"), staged("c1")), discard, DISCARD, [LIST_THERE]
+    ),
+    Sample(
+        "discard",
+        "its list is gone",
+        given(opened("staged"), staged("c1"), raw("DEL", keys.staged("c1"))),
+        discard,
+        DISCARD,
+    ),
+    Sample(
+        "discard",
+        "of a later run",
+        given(reopened("staged"), staged_later),
+        discard_ours,
+        DISCARD,
+        until="MULTI",
+    ),
     Sample("discard", "again", nothing, discard, DISCARD, until="MULTI"),
-    Sample("discard", "decided", given(opened("staged"), staged("c1"), commit_run("c1")), discard, DISCARD, until="MULTI"),
+    Sample(
+        "discard",
+        "decided",
+        given(opened("staged"), staged("c1"), commit_run("c1")),
+        discard,
+        DISCARD,
+        until="MULTI",
+    ),
     Sample("drop_run", "staged", opened("staged"), drop_run, OPEN),
-    Sample("drop_run", "keyed", opened("keyed", 3), drop_run, {**OPEN, "SHARD": [0, 1, 2]}, [IS_KEYED]),
+    Sample(
+        "drop_run", "keyed", opened("keyed", 3), drop_run, {**OPEN, "SHARD": [0, 1, 2]}, [IS_KEYED]
+    ),
     Sample("drop_run", "again", nothing, drop_run, OPEN, until="MULTI"),
-    Sample("drop_run", "something is staged", given(opened("staged"), staged("c1")), drop_run, OPEN, until="MULTI"),
-    Sample("drop_run", "not finished", given(opened("staged"), commit_run()), drop_run, OPEN, until="MULTI",
-           refuses=WrongRun),
-    Sample("prune_runs", "as usual", raw("ZADD", keys.runs(Q), 1, RUN), prune_runs,
-           {**OPEN, "EITHER": [keys.run(Q, RUN), keys.staging(Q, RUN)], "GONE": [RUN]}),
-    Sample("prune_runs", "again", opened(), prune_runs, {**OPEN, "EITHER": [keys.run(Q, RUN), keys.staging(Q, RUN)]},
-           until="MULTI"),
-    Sample("prune_runs", "something is staged still", given(opened("staged"), staged(), raw("DEL", keys.run(Q, RUN))),
-           prune_runs, {**OPEN, "EITHER": [keys.run(Q, RUN), keys.staging(Q, RUN)]}, until="MULTI"),
+    Sample(
+        "drop_run",
+        "something is staged",
+        given(opened("staged"), staged("c1")),
+        drop_run,
+        OPEN,
+        until="MULTI",
+    ),
+    Sample(
+        "drop_run",
+        "not finished",
+        given(opened("staged"), commit_run()),
+        drop_run,
+        OPEN,
+        until="MULTI",
+        refuses=WrongRun,
+    ),
+    Sample(
+        "prune_runs",
+        "as usual",
+        raw("ZADD", keys.runs(Q), 1, RUN),
+        prune_runs,
+        {**OPEN, "EITHER": [keys.run(Q, RUN), keys.staging(Q, RUN)], "GONE": [RUN]},
+    ),
+    Sample(
+        "prune_runs",
+        "again",
+        opened(),
+        prune_runs,
+        {**OPEN, "EITHER": [keys.run(Q, RUN), keys.staging(Q, RUN)]},
+        until="MULTI",
+    ),
+    Sample(
+        "prune_runs",
+        "something is staged still",
+        given(opened("staged"), staged(), raw("DEL", keys.run(Q, RUN))),
+        prune_runs,
+        {**OPEN, "EITHER": [keys.run(Q, RUN), keys.staging(Q, RUN)]},
+        until="MULTI",
+    ),
     Sample("prune_runs", "no run", nothing, prune_runs, OPEN, until="WATCH"),
     Sample("open_feed", "the first time", nothing, opened_feed(), OPEN_FEED, [NO_RECORD]),
-    Sample("open_feed", "left", given(opened_feed("token-0"), raw("HDEL", keys.feed(Q, FEED), *FEEDER)), opened_feed(),
-           OPEN_FEED),
-    Sample("open_feed", "of one that is dead", opened_feed("token-0"), opened_feed(dead="token-0"), OPEN_FEED),
-    Sample("open_feed", "of one that was replaced", opened_feed("token-1b"), opened_feed(dead="token-0"), OPEN_FEED,
-           until="MULTI"),
+    Sample(
+        "open_feed",
+        "left",
+        given(opened_feed("token-0"), raw("HDEL", keys.feed(Q, FEED), *FEEDER)),
+        opened_feed(),
+        OPEN_FEED,
+    ),
+    Sample(
+        "open_feed",
+        "of one that is dead",
+        opened_feed("token-0"),
+        opened_feed(dead="token-0"),
+        OPEN_FEED,
+    ),
+    Sample(
+        "open_feed",
+        "of one that was replaced",
+        opened_feed("token-1b"),
+        opened_feed(dead="token-0"),
+        OPEN_FEED,
+        until="MULTI",
+    ),
     Sample("open_feed", "again", opened_feed(), opened_feed(), OPEN_FEED, until="MULTI"),
-    Sample("open_feed", "of another queue", opened_feed(queue="y", feed=f"{FEED}_x"), opened_feed(queue="x_y"),
-           {**OPEN_FEED, "QUEUE": "x_y"}, until="MULTI", refuses=InvalidInput),
-    Sample("feed", "as usual", opened_feed(), feed(["t1", "t2", "t3"]), FEEDING, [A_TASK, A_NEW_ONE]),
-    Sample("feed", "with keys, after a file, and after bad rows", opened_feed(),
-           feed(["t1", "t2", "t3"], done=DONE, skipped=2, keys=KEPT["keys"]), {**WITH_KEYS, "DONE": flat(DONE)},
-           [A_TASK, A_NEW_ONE, A_FILE, BAD_ROWS]),
-    Sample("feed", "in a line with a lock", opened_feed(), feed(["t1", "t2", "t3"], options=IS_SHARED),
-           {**FEEDING, **{name: MANY_SHARED[name] for name in ("OPTIONS", "LINE", "NAME", "PRIORITY", "LOCKED", "LOCK")}},
-           [A_TASK, A_NEW_ONE]),
+    Sample(
+        "open_feed",
+        "of another queue",
+        opened_feed(queue="y", feed=f"{FEED}_x"),
+        opened_feed(queue="x_y"),
+        {**OPEN_FEED, "QUEUE": "x_y"},
+        until="MULTI",
+        refuses=InvalidInput,
+    ),
+    Sample(
+        "feed", "as usual", opened_feed(), feed(["t1", "t2", "t3"]), FEEDING, [A_TASK, A_NEW_ONE]
+    ),
+    Sample(
+        "feed",
+        "with keys, after a file, and after bad rows",
+        opened_feed(),
+        feed(["t1", "t2", "t3"], done=DONE, skipped=2, keys=KEPT["keys"]),
+        {**WITH_KEYS, "DONE": flat(DONE)},
+        [A_TASK, A_NEW_ONE, A_FILE, BAD_ROWS],
+    ),
+    Sample(
+        "feed",
+        "in a line with a lock",
+        opened_feed(),
+        feed(["t1", "t2", "t3"], options=IS_SHARED),
+        {
+            **FEEDING,
+            **{
+                name: MANY_SHARED[name]
+                for name in ("OPTIONS", "LINE", "NAME", "PRIORITY", "LOCKED", "LOCK")
+            },
+        },
+        [A_TASK, A_NEW_ONE],
+    ),
     Sample("feed", "bad rows only", opened_feed(), feed([], skipped=2), NO_TASK, [BAD_ROWS]),
-    Sample("feed", "one is new", given(opened_feed(), enqueued("t1"), enqueued("t3")),
-           feed(["t1", "t2", "t3"], window=5, keys=KEPT["keys"]), ONE_NEW, [A_TASK, AGAIN, A_NEW_ONE]),
-    Sample("feed", "none is new", given(opened_feed(), *map(enqueued, ("t1", "t2", "t3"))),
-           feed(["t1", "t2", "t3"], window=6, done=DONE, skipped=2), {**NONE_NEW, "DONE": flat(DONE)},
-           [A_TASK, AGAIN, A_FILE, BAD_ROWS]),
-    Sample("feed", "again", given(opened_feed(), feed(["t1", "t2", "t3"])), feed(["t1", "t2", "t3"]), FEEDING, [A_TASK],
-           until="MULTI"),
-    Sample("feed", "no room", given(opened_feed(), enqueued("t9", priority=5)), feed(["t1", "t2", "t3"]), FEEDING, [A_TASK],
-           until="MULTI"),
-    Sample("feed", "astray", opened_feed(), feed(["t1", "t2", "t3"], rows=(7, 10)), FEEDING, [A_TASK], until="MULTI"),
-    Sample("feed", "replaced", opened_feed("token-1b"), feed(["t1", "t2", "t3"]), FEEDING, [A_TASK], until="MULTI",
-           refuses=FeedTaken),
+    Sample(
+        "feed",
+        "one is new",
+        given(opened_feed(), enqueued("t1"), enqueued("t3")),
+        feed(["t1", "t2", "t3"], window=5, keys=KEPT["keys"]),
+        ONE_NEW,
+        [A_TASK, AGAIN, A_NEW_ONE],
+    ),
+    Sample(
+        "feed",
+        "none is new",
+        given(opened_feed(), *map(enqueued, ("t1", "t2", "t3"))),
+        feed(["t1", "t2", "t3"], window=6, done=DONE, skipped=2),
+        {**NONE_NEW, "DONE": flat(DONE)},
+        [A_TASK, AGAIN, A_FILE, BAD_ROWS],
+    ),
+    Sample(
+        "feed",
+        "again",
+        given(opened_feed(), feed(["t1", "t2", "t3"])),
+        feed(["t1", "t2", "t3"]),
+        FEEDING,
+        [A_TASK],
+        until="MULTI",
+    ),
+    Sample(
+        "feed",
+        "no room",
+        given(opened_feed(), enqueued("t9", priority=5)),
+        feed(["t1", "t2", "t3"]),
+        FEEDING,
+        [A_TASK],
+        until="MULTI",
+    ),
+    Sample(
+        "feed",
+        "astray",
+        opened_feed(),
+        feed(["t1", "t2", "t3"], rows=(7, 10)),
+        FEEDING,
+        [A_TASK],
+        until="MULTI",
+    ),
+    Sample(
+        "feed",
+        "replaced",
+        opened_feed("token-1b"),
+        feed(["t1", "t2", "t3"]),
+        FEEDING,
+        [A_TASK],
+        until="MULTI",
+        refuses=FeedTaken,
+    ),
     Sample("beat_feed", "as usual", opened_feed(), beat_feed, OPEN_FEED),
-    Sample("beat_feed", "forgotten", nothing, beat_feed, OPEN_FEED, until="MULTI", refuses=FeedTaken),
+    Sample(
+        "beat_feed", "forgotten", nothing, beat_feed, OPEN_FEED, until="MULTI", refuses=FeedTaken
+    ),
     Sample("leave_feed", "as usual", opened_feed(), leave_feed, OPEN_FEED),
     Sample("leave_feed", "replaced", opened_feed("token-1b"), leave_feed, OPEN_FEED, until="MULTI"),
     Sample("finish_feed", "as usual", opened_feed(), finish_feed(), FINISHED),
-    Sample("finish_feed", "with files", opened_feed(), finish_feed(DONE), {**FINISHED, "DONE": flat(DONE)}, [A_FILE]),
-    Sample("finish_feed", "again", given(opened_feed(), finish_feed()), finish_feed(), FINISHED, until="MULTI"),
-    Sample("finish_feed", "replaced", opened_feed("token-1b"), finish_feed(), FINISHED, until="MULTI", refuses=FeedTaken),
-    Sample("forget_feed", "as usual", given(opened_feed(), finish_feed(DONE)), forget_feed, OPEN_FEED),
+    Sample(
+        "finish_feed",
+        "with files",
+        opened_feed(),
+        finish_feed(DONE),
+        {**FINISHED, "DONE": flat(DONE)},
+        [A_FILE],
+    ),
+    Sample(
+        "finish_feed",
+        "again",
+        given(opened_feed(), finish_feed()),
+        finish_feed(),
+        FINISHED,
+        until="MULTI",
+    ),
+    Sample(
+        "finish_feed",
+        "replaced",
+        opened_feed("token-1b"),
+        finish_feed(),
+        FINISHED,
+        until="MULTI",
+        refuses=FeedTaken,
+    ),
+    Sample(
+        "forget_feed", "as usual", given(opened_feed(), finish_feed(DONE)), forget_feed, OPEN_FEED
+    ),
     Sample("forget_feed", "again", nothing, forget_feed, OPEN_FEED, until="MULTI"),
     Sample("forget_queue", "as usual", given(registered(), deregister), forget_queue, UNUSED),
     Sample("forget_queue", "again", nothing, forget_queue, UNUSED),
-    Sample("forget_queue", "with a line that needed a lock, a run and a feed that have expired",
-           given(raw("ZADD", keys.lines(Q), 0, SHARED["NAME"]), raw("ZADD", keys.runs(Q), 1, RUN),
-                 raw("ZADD", keys.feeds(Q), 1, FEED)),
-           forget_queue, {**UNUSED, **SHARED, "LOCK": ["a b"], "PART": [
-               keys.run(Q, RUN), keys.staging(Q, RUN), keys.feed(Q, FEED)]}),
+    Sample(
+        "forget_queue",
+        "with a line that needed a lock, a run and a feed that have expired",
+        given(
+            raw("ZADD", keys.lines(Q), 0, SHARED["NAME"]),
+            raw("ZADD", keys.runs(Q), 1, RUN),
+            raw("ZADD", keys.feeds(Q), 1, FEED),
+        ),
+        forget_queue,
+        {
+            **UNUSED,
+            **SHARED,
+            "LOCK": ["a b"],
+            "PART": [keys.run(Q, RUN), keys.staging(Q, RUN), keys.feed(Q, FEED)],
+        },
+    ),
     Sample("forget_queue", "a task", enqueued("t1"), forget_queue, UNUSED, until="MULTI"),
     Sample("forget_queue", "a listener", registered(), forget_queue, UNUSED, until="MULTI"),
-    Sample("forget_queue", "a run", opened("staged"), forget_queue,
-           {**UNUSED, "PART": [keys.run(Q, RUN), keys.staging(Q, RUN)]}, until="MULTI"),
+    Sample(
+        "forget_queue",
+        "a run",
+        opened("staged"),
+        forget_queue,
+        {**UNUSED, "PART": [keys.run(Q, RUN), keys.staging(Q, RUN)]},
+        until="MULTI",
+    ),
     Sample("enqueue_due", "none due", scheduled("t1", 9.5), enqueue_due, DUE, until="WATCH"),
-    Sample("enqueue_due", "two due", given(scheduled("t2", 2.0), scheduled("t1", 1.0), scheduled("t3", 9.5)), enqueue_due,
-           {**DUE, "DUE": ["t1", "t2"], "STILL": ["t1", "t2"], **joining("t1", "t2")}, [MOVED]),
-    Sample("enqueue_due", "one deleted", given(scheduled("t1", 1.0), scheduled("t2", 2.0), raw("DEL", keys.task("t1"))),
-           enqueue_due, {**DUE, "DUE": ["t1", "t2"], "STILL": ["t1", "t2"], **joining("t2")}, [MOVED]),
-    Sample("enqueue_due", "all deleted", given(scheduled("t1", 2.0), raw("DEL", keys.task("t1"))), enqueue_due,
-           {**DUE, "DUE": ["t1"], "STILL": ["t1"]}),
-    Sample("enqueue_due", "made by 1.0.0", given(scheduled_by_1_0_0, scheduled("t2", 2.0)), enqueue_due,
-           {**DUE, "DUE": ["t2", "t1"], "STILL": ["t2", "t1"], **joining("t2", "t1"), "DUE_AT": [2.0, 8.0],
-            "CREATED": ["1.0", "1.5"]}, [MOVED]),
-    Sample("enqueue_due", "for its second attempt", given(scheduled("t1", 1.0), raw("HSET", keys.task("t1"), "attempt", 1)),
-           enqueue_due, {**DUE, "DUE": ["t1"], "STILL": ["t1"], **joining("t1"), "OLD": [], "CREATED": []}, [MOVED]),
-    Sample("enqueue_due", "in lines with a lock", given(scheduled("t1", 1.0, **IS_SHARED),
-           scheduled("t2", 2.0, priority=9, **IS_SHARED), scheduled("t3", 3.0, priority=-3, **IS_SHARED)), enqueue_due,
-           {**DUE, "DUE": ["t1", "t2", "t3"], "STILL": ["t1", "t2", "t3"], **joining("t1", "t2", "t3"), **IN_THREE_LINES},
-           [MOVED]),
-    Sample("enqueue_due", "in three lines",
-           given(scheduled("t1", 1.0, **IS_SHARED), scheduled("t2", 2.0), scheduled("t3", 3.0, **IS_URGENT),
-                 scheduled("t4", 4.0)),
-           enqueue_due,
-           {**DUE, "DUE": ["t1", "t2", "t3", "t4"], "STILL": ["t1", "t2", "t3", "t4"], **joining("t1", "t2", "t3", "t4"),
-            "LINE": [SHARED["LINE"], keys.pending(Q), URGENT["LINE"]], "JOINING": [["t1"], ["t2", "t4"], ["t3"]],
-            "NAME": [SHARED["NAME"], URGENT["NAME"]], "PRIORITY": [0, 5], "LOCKED": [SHARED["NAME"]], "LOCK": ["a b"]},
-           [MOVED]),
+    Sample(
+        "enqueue_due",
+        "two due",
+        given(scheduled("t2", 2.0), scheduled("t1", 1.0), scheduled("t3", 9.5)),
+        enqueue_due,
+        {**DUE, "DUE": ["t1", "t2"], "STILL": ["t1", "t2"], **joining("t1", "t2")},
+        [MOVED],
+    ),
+    Sample(
+        "enqueue_due",
+        "one deleted",
+        given(scheduled("t1", 1.0), scheduled("t2", 2.0), raw("DEL", keys.task("t1"))),
+        enqueue_due,
+        {**DUE, "DUE": ["t1", "t2"], "STILL": ["t1", "t2"], **joining("t2")},
+        [MOVED],
+    ),
+    Sample(
+        "enqueue_due",
+        "all deleted",
+        given(scheduled("t1", 2.0), raw("DEL", keys.task("t1"))),
+        enqueue_due,
+        {**DUE, "DUE": ["t1"], "STILL": ["t1"]},
+    ),
+    Sample(
+        "enqueue_due",
+        "made by 1.0.0",
+        given(scheduled_by_1_0_0, scheduled("t2", 2.0)),
+        enqueue_due,
+        {
+            **DUE,
+            "DUE": ["t2", "t1"],
+            "STILL": ["t2", "t1"],
+            **joining("t2", "t1"),
+            "DUE_AT": [2.0, 8.0],
+            "CREATED": ["1.0", "1.5"],
+        },
+        [MOVED],
+    ),
+    Sample(
+        "enqueue_due",
+        "for its second attempt",
+        given(scheduled("t1", 1.0), raw("HSET", keys.task("t1"), "attempt", 1)),
+        enqueue_due,
+        {**DUE, "DUE": ["t1"], "STILL": ["t1"], **joining("t1"), "OLD": [], "CREATED": []},
+        [MOVED],
+    ),
+    Sample(
+        "enqueue_due",
+        "in lines with a lock",
+        given(
+            scheduled("t1", 1.0, **IS_SHARED),
+            scheduled("t2", 2.0, priority=9, **IS_SHARED),
+            scheduled("t3", 3.0, priority=-3, **IS_SHARED),
+        ),
+        enqueue_due,
+        {
+            **DUE,
+            "DUE": ["t1", "t2", "t3"],
+            "STILL": ["t1", "t2", "t3"],
+            **joining("t1", "t2", "t3"),
+            **IN_THREE_LINES,
+        },
+        [MOVED],
+    ),
+    Sample(
+        "enqueue_due",
+        "in three lines",
+        given(
+            scheduled("t1", 1.0, **IS_SHARED),
+            scheduled("t2", 2.0),
+            scheduled("t3", 3.0, **IS_URGENT),
+            scheduled("t4", 4.0),
+        ),
+        enqueue_due,
+        {
+            **DUE,
+            "DUE": ["t1", "t2", "t3", "t4"],
+            "STILL": ["t1", "t2", "t3", "t4"],
+            **joining("t1", "t2", "t3", "t4"),
+            "LINE": [SHARED["LINE"], keys.pending(Q), URGENT["LINE"]],
+            "JOINING": [["t1"], ["t2", "t4"], ["t3"]],
+            "NAME": [SHARED["NAME"], URGENT["NAME"]],
+            "PRIORITY": [0, 5],
+            "LOCKED": [SHARED["NAME"]],
+            "LOCK": ["a b"],
+        },
+        [MOVED],
+    ),
     Sample("register", "first", nothing, register, {**TASK, "FACTS": flat(FACTS)}, [NOT_MEMBER]),
-    Sample("register", "in place of a dead one", registered(NODE, "instance-0"), register, {**TASK, "FACTS": flat(FACTS)}),
+    Sample(
+        "register",
+        "in place of a dead one",
+        registered(NODE, "instance-0"),
+        register,
+        {**TASK, "FACTS": flat(FACTS)},
+    ),
     Sample("register", "again", registered(), register, TASK, until="MULTI"),
-    Sample("register", "node taken", registered(NODE, "instance-2"), register, TASK, until="MULTI", refuses=NodeTaken),
+    Sample(
+        "register",
+        "node taken",
+        registered(NODE, "instance-2"),
+        register,
+        TASK,
+        until="MULTI",
+        refuses=NodeTaken,
+    ),
     Sample("beat", "as usual", registered(), beat, BEAT),
     Sample("beat", "struck off", given(registered(), struck_off), beat, BEAT, [NOT_MEMBER]),
     Sample("beat", "not registered", nothing, beat, BEAT, until="MULTI", refuses=NotRegistered),
-    Sample("beat", "watching a task", given(registered(), started("t1")), beat_watching, BEAT, [WATCHES]),
+    Sample(
+        "beat",
+        "watching a task",
+        given(registered(), started("t1")),
+        beat_watching,
+        BEAT,
+        [WATCHES],
+    ),
     Sample("beat", "watching a task that is gone", registered(), beat_watching, BEAT, [WATCHES]),
     Sample("beat_all", "as usual", in_two, beat_all(), BEATS),
-    Sample("beat_all", "struck off one", given(in_two, struck_off), beat_all(),
-           {**BEATS, "STRUCK_OFF": [Q], "ITS_NODE": [NODE]}),
+    Sample(
+        "beat_all",
+        "struck off one",
+        given(in_two, struck_off),
+        beat_all(),
+        {**BEATS, "STRUCK_OFF": [Q], "ITS_NODE": [NODE]},
+    ),
     Sample("beat_all", "not registered", nothing, beat_all(), BEATS, until="MULTI"),
-    Sample("beat_all", "watching a task", given(in_two, started("t1")), beat_all("t1"), BEATS, [WATCHES]),
-    Sample("wait", "marker there", lambda redis: protocol.wake(redis, Q), wait(5.5), {**WAIT, "SECONDS": 5.5}),
+    Sample(
+        "beat_all",
+        "watching a task",
+        given(in_two, started("t1")),
+        beat_all("t1"),
+        BEATS,
+        [WATCHES],
+    ),
+    Sample(
+        "wait",
+        "marker there",
+        lambda redis: protocol.wake(redis, Q),
+        wait(5.5),
+        {**WAIT, "SECONDS": 5.5},
+    ),
     Sample("wait", "no marker", nothing, wait(0.01), WAIT),
     Sample("wait", "no marker in two queues", nothing, wait_in_two(), WAIT_IN_TWO),
-    Sample("wait", "busy", given(registered(), lambda redis: protocol.wake(redis, Q), order), wait(5.5, is_idle=False),
-           {**WAIT, "SECONDS": 5.5}, block=1),
-    Sample("wait", "busy with one of two queues", nothing, wait_in_two(is_idle=False), WAIT_IN_TWO, block=1),
+    Sample(
+        "wait",
+        "busy",
+        given(registered(), lambda redis: protocol.wake(redis, Q), order),
+        wait(5.5, is_idle=False),
+        {**WAIT, "SECONDS": 5.5},
+        block=1,
+    ),
+    Sample(
+        "wait",
+        "busy with one of two queues",
+        nothing,
+        wait_in_two(is_idle=False),
+        WAIT_IN_TWO,
+        block=1,
+    ),
     Sample("wake", "as usual", nothing, lambda redis: protocol.wake(redis, Q), TASK),
     Sample("pop", "one", given(registered(), enqueued("t1")), pop, TASK),
     Sample("pop", "none", registered(), pop, TASK),
-    Sample("pop", "from another line", given(registered(), enqueued("t1", **IS_URGENT)), pop_from("5,gpu=1"),
-           {**TASK, **URGENT}),
-    Sample("pop", "several lines", given(registered(), enqueued("t1", **IS_URGENT)), pop, TASK, until="MULTI"),
-    Sample("pop", "with a limit", given(registered(), enqueued("t1"), limited), pop, TASK, until="MULTI"),
-    Sample("pop", "paused", given(registered(), enqueued("t1"), pause()), pop_from("0"), TASK, until="MULTI"),
-    Sample("pop", "not registered", enqueued("t1"), pop, TASK, until="MULTI", refuses=NotRegistered),
-    Sample("reserve", "ours", given(registered(), enqueued("t1"), popped()), reserve, ATTEMPT, [OLD]),
-    Sample("reserve", "made by 1.0.0", given(registered(), made_by_1_0_0, raw("LPUSH", keys.pending(Q), "t1"), popped()),
-           reserve, {**ATTEMPT, "CREATED": "1.5"}, [OLD]),
-    Sample("reserve", "for its second attempt", given(registered(), reserved("t1"), release, popped()), reserve,
-           {**ATTEMPT, "ATTEMPT": 2}),
-    Sample("reserve", "with resources", given(registered(), enqueued("t1", **IS_URGENT), popped(line="5,gpu=1")),
-           reserve_with_gpu, ATTEMPT, [OLD]),
-    Sample("reserve", "with a lock", given(registered(), enqueued("t1", **IS_SHARED), popped(line=SHARED["NAME"])),
-           reserve, {**ATTEMPT, **SHARED, "ROOM": [keys.lock("a b")], "HELD": ["lock", "a b"]}, [OLD, AGAIN, WITH_LOCK]),
-    Sample("reserve", "with a limit", given(registered(), limited, enqueued("t1"), popped()), reserve,
-           {**ATTEMPT, "ROOM": [keys.counted(Q), keys.started(Q)], "HELD": ["counted", 1]}, [OLD, AGAIN, LIMITED]),
-    Sample("reserve", "with a lock and a limit",
-           given(registered(), limited, enqueued("t1", **IS_SHARED), popped(line=SHARED["NAME"])), reserve,
-           {**ATTEMPT, **SHARED, "ROOM": [keys.lock("a b"), keys.counted(Q), keys.started(Q)],
-            "HELD": ["lock", "a b", "counted", 1]}, [OLD, AGAIN, WITH_LOCK, LIMITED]),
-    Sample("reserve", "deleted", given(registered(), enqueued("t1"), popped(), raw("DEL", keys.task("t1"))), reserve, TASK,
-           block=1),
-    Sample("reserve", "without the resources", given(registered(), enqueued("t1", **IS_URGENT), popped(line="5,gpu=1")),
-           reserve_without, {**ATTEMPT, **URGENT}, [OTHER_LINE], block=2, refuses=NotFree),
-    Sample("reserve", "found in a line that is not its own",
-           given(registered(), enqueued("t1", **IS_URGENT), popped(line="5,gpu=1")), reserve_from_default,
-           {**ATTEMPT, **URGENT}, [OTHER_LINE], block=2, refuses=NotFree),
-    Sample("reserve", "lock taken",
-           given(registered(), raw("SADD", keys.lock("a b"), "t8", "t9"), enqueued("t1", **IS_SHARED),
-                 popped(line=SHARED["NAME"])),
-           reserve, {**ATTEMPT, **SHARED, "ROOM": [keys.lock("a b")]}, [AGAIN, WITH_LOCK, *IN_LOCKED_LINE], block=2,
-           refuses=NotFree),
-    Sample("reserve", "limit reached",
-           given(registered(), limited, raw("SADD", keys.counted(Q), "t7", "t8", "t9"), enqueued("t1"), popped()),
-           reserve, {**ATTEMPT, "ROOM": [keys.counted(Q), keys.started(Q)]}, [AGAIN, LIMITED], block=2, refuses=NotFree),
+    Sample(
+        "pop",
+        "from another line",
+        given(registered(), enqueued("t1", **IS_URGENT)),
+        pop_from("5,gpu=1"),
+        {**TASK, **URGENT},
+    ),
+    Sample(
+        "pop",
+        "several lines",
+        given(registered(), enqueued("t1", **IS_URGENT)),
+        pop,
+        TASK,
+        until="MULTI",
+    ),
+    Sample(
+        "pop",
+        "with a limit",
+        given(registered(), enqueued("t1"), limited),
+        pop,
+        TASK,
+        until="MULTI",
+    ),
+    Sample(
+        "pop",
+        "paused",
+        given(registered(), enqueued("t1"), pause()),
+        pop_from("0"),
+        TASK,
+        until="MULTI",
+    ),
+    Sample(
+        "pop", "not registered", enqueued("t1"), pop, TASK, until="MULTI", refuses=NotRegistered
+    ),
+    Sample(
+        "reserve", "ours", given(registered(), enqueued("t1"), popped()), reserve, ATTEMPT, [OLD]
+    ),
+    Sample(
+        "reserve",
+        "made by 1.0.0",
+        given(registered(), made_by_1_0_0, raw("LPUSH", keys.pending(Q), "t1"), popped()),
+        reserve,
+        {**ATTEMPT, "CREATED": "1.5"},
+        [OLD],
+    ),
+    Sample(
+        "reserve",
+        "for its second attempt",
+        given(registered(), reserved("t1"), release, popped()),
+        reserve,
+        {**ATTEMPT, "ATTEMPT": 2},
+    ),
+    Sample(
+        "reserve",
+        "with resources",
+        given(registered(), enqueued("t1", **IS_URGENT), popped(line="5,gpu=1")),
+        reserve_with_gpu,
+        ATTEMPT,
+        [OLD],
+    ),
+    Sample(
+        "reserve",
+        "with a lock",
+        given(registered(), enqueued("t1", **IS_SHARED), popped(line=SHARED["NAME"])),
+        reserve,
+        {**ATTEMPT, **SHARED, "ROOM": [keys.lock("a b")], "HELD": ["lock", "a b"]},
+        [OLD, AGAIN, WITH_LOCK],
+    ),
+    Sample(
+        "reserve",
+        "with a limit",
+        given(registered(), limited, enqueued("t1"), popped()),
+        reserve,
+        {**ATTEMPT, "ROOM": [keys.counted(Q), keys.started(Q)], "HELD": ["counted", 1]},
+        [OLD, AGAIN, LIMITED],
+    ),
+    Sample(
+        "reserve",
+        "with a lock and a limit",
+        given(registered(), limited, enqueued("t1", **IS_SHARED), popped(line=SHARED["NAME"])),
+        reserve,
+        {
+            **ATTEMPT,
+            **SHARED,
+            "ROOM": [keys.lock("a b"), keys.counted(Q), keys.started(Q)],
+            "HELD": ["lock", "a b", "counted", 1],
+        },
+        [OLD, AGAIN, WITH_LOCK, LIMITED],
+    ),
+    Sample(
+        "reserve",
+        "deleted",
+        given(registered(), enqueued("t1"), popped(), raw("DEL", keys.task("t1"))),
+        reserve,
+        TASK,
+        block=1,
+    ),
+    Sample(
+        "reserve",
+        "without the resources",
+        given(registered(), enqueued("t1", **IS_URGENT), popped(line="5,gpu=1")),
+        reserve_without,
+        {**ATTEMPT, **URGENT},
+        [OTHER_LINE],
+        block=2,
+        refuses=NotFree,
+    ),
+    Sample(
+        "reserve",
+        "found in a line that is not its own",
+        given(registered(), enqueued("t1", **IS_URGENT), popped(line="5,gpu=1")),
+        reserve_from_default,
+        {**ATTEMPT, **URGENT},
+        [OTHER_LINE],
+        block=2,
+        refuses=NotFree,
+    ),
+    Sample(
+        "reserve",
+        "lock taken",
+        given(
+            registered(),
+            raw("SADD", keys.lock("a b"), "t8", "t9"),
+            enqueued("t1", **IS_SHARED),
+            popped(line=SHARED["NAME"]),
+        ),
+        reserve,
+        {**ATTEMPT, **SHARED, "ROOM": [keys.lock("a b")]},
+        [AGAIN, WITH_LOCK, *IN_LOCKED_LINE],
+        block=2,
+        refuses=NotFree,
+    ),
+    Sample(
+        "reserve",
+        "limit reached",
+        given(
+            registered(),
+            limited,
+            raw("SADD", keys.counted(Q), "t7", "t8", "t9"),
+            enqueued("t1"),
+            popped(),
+        ),
+        reserve,
+        {**ATTEMPT, "ROOM": [keys.counted(Q), keys.started(Q)]},
+        [AGAIN, LIMITED],
+        block=2,
+        refuses=NotFree,
+    ),
     Sample("reserve", "again", given(registered(), reserved("t1")), reserve, TASK, until="MULTI"),
-    Sample("reserve", "not in our list", given(registered(), enqueued("t1")), reserve, TASK, until="MULTI"),
-    Sample("reserve", "held by a former life", given(registered(), reserved("t1", token="token-0")), reserve, TASK,
-           until="MULTI"),
-    Sample("reserve", "not registered", nothing, reserve, TASK, until="MULTI", refuses=NotRegistered),
-    Sample("start", "with identity", given(registered(), reserved("t1")), start(IDENTITY),
-           {**START, "IDENTITY": flat(IDENTITY)}),
+    Sample(
+        "reserve",
+        "not in our list",
+        given(registered(), enqueued("t1")),
+        reserve,
+        TASK,
+        until="MULTI",
+    ),
+    Sample(
+        "reserve",
+        "held by a former life",
+        given(registered(), reserved("t1", token="token-0")),
+        reserve,
+        TASK,
+        until="MULTI",
+    ),
+    Sample(
+        "reserve", "not registered", nothing, reserve, TASK, until="MULTI", refuses=NotRegistered
+    ),
+    Sample(
+        "start",
+        "with identity",
+        given(registered(), reserved("t1")),
+        start(IDENTITY),
+        {**START, "IDENTITY": flat(IDENTITY)},
+    ),
     Sample("start", "reserved by 1.0.0", reserved_by_1_0_0("t1"), start({}, token=None), START),
     Sample("start", "again", given(registered(), started("t1")), start({}), START, until="MULTI"),
-    Sample("start", "another's", given(registered(), reserved("t1", token="token-2")), start({}), START, until="MULTI",
-           refuses=NotOwner),
+    Sample(
+        "start",
+        "another's",
+        given(registered(), reserved("t1", token="token-2")),
+        start({}),
+        START,
+        until="MULTI",
+        refuses=NotOwner,
+    ),
     Sample("progress", "as usual", given(registered(), started("t1")), progress, PROGRESS),
-    Sample("log", "the first lines", given(registered(), started("t1")), log(1, 2, is_head=True),
-           {**LOG, "EARLY": [1, 2], "EARLY_TEXT": LOG["TEXT"]},
-           [ANOTHER_ATTEMPT]),
-    Sample("log", "of another attempt", given(registered(), started("t1"), log(2, attempt=7)), log(1, 2), LOG,
-           [ANOTHER_ATTEMPT]),
-    Sample("log", "the first is there", given(registered(), started("t1"), log(1)), log(1, 2),
-           {**LOG, "NUMBER": [2], "TEXT": LOG["TEXT"][1:]}),
-    Sample("log", "not printed by the task", given(registered(), started("t1"), log(1)), log(2, stream="blueque"),
-           {**LOG, "NUMBER": [2], "TEXT": LOG["TEXT"][1:], "STREAM": "blueque", "PRINTED": ["printed", 9.25]}),
-    Sample("log", "not printed by the task, nor what is there", given(registered(), started("t1"), log(1, stream="blueque")),
-           log(2, stream="blueque"), {**LOG, "NUMBER": [2], "TEXT": LOG["TEXT"][1:], "STREAM": "blueque"}),
-    Sample("log", "the last", given(registered(), started("t1"), log(1, is_head=True)), log(2, is_over=True),
-           {**LOG, "NUMBER": [2], "TEXT": LOG["TEXT"][1:]}, [OVER]),
-    Sample("log", "no more", given(registered(), started("t1"), log(1, is_head=True)), log(is_over=True),
-           {**LOG, "NUMBER": [], "TEXT": []}, [OVER]),
-    Sample("log", "of nothing", given(registered(), started("t1")), log(is_over=True), LOG, until="MULTI"),
-    Sample("log", "all are there", given(registered(), started("t1"), log(2)), log(1, 2), LOG, until="MULTI"),
-    Sample("log", "not started", given(registered(), reserved("t1")), log(1), LOG, until="MULTI", refuses=NotOwner),
-    Sample("checkpoint", "as usual", given(registered(), started("t1")), checkpoint(value="7", files="eJw="), CHECKPOINT),
-    Sample("checkpoint", "too large files", given(registered(), started("t1")),
-           checkpoint(value="7", files=None, files_left="host:/spool/t1/1"),
-           {**CHECKPOINT, "GONE": ["files"], "PARTS": ["value", 7, "files_left", "host:/spool/t1/1"]}, ["there are such"]),
-    Sample("checkpoint", "of another task", given(
-        registered(), started("t1"), raw("HSET", keys.checkpoint("t1"), "attempt", 3, "created", "0.5", "files", "eJw=")
-    ), checkpoint(value="7", files=None), {**CHECKPOINT, "PARTS": ["value", 7]}, ["it is of another task"]),
-    Sample("checkpoint", "one more of the same", given(
-        registered(), started("t1"), raw("HSET", keys.checkpoint("t1"), "attempt", 1, "created", "1.0", "value", "6")
-    ), checkpoint(value="7", files="eJw="), CHECKPOINT),
+    Sample(
+        "log",
+        "the first lines",
+        given(registered(), started("t1")),
+        log(1, 2, is_head=True),
+        {**LOG, "EARLY": [1, 2], "EARLY_TEXT": LOG["TEXT"]},
+        [ANOTHER_ATTEMPT],
+    ),
+    Sample(
+        "log",
+        "of another attempt",
+        given(registered(), started("t1"), log(2, attempt=7)),
+        log(1, 2),
+        LOG,
+        [ANOTHER_ATTEMPT],
+    ),
+    Sample(
+        "log",
+        "the first is there",
+        given(registered(), started("t1"), log(1)),
+        log(1, 2),
+        {**LOG, "NUMBER": [2], "TEXT": LOG["TEXT"][1:]},
+    ),
+    Sample(
+        "log",
+        "not printed by the task",
+        given(registered(), started("t1"), log(1)),
+        log(2, stream="blueque"),
+        {
+            **LOG,
+            "NUMBER": [2],
+            "TEXT": LOG["TEXT"][1:],
+            "STREAM": "blueque",
+            "PRINTED": ["printed", 9.25],
+        },
+    ),
+    Sample(
+        "log",
+        "not printed by the task, nor what is there",
+        given(registered(), started("t1"), log(1, stream="blueque")),
+        log(2, stream="blueque"),
+        {**LOG, "NUMBER": [2], "TEXT": LOG["TEXT"][1:], "STREAM": "blueque"},
+    ),
+    Sample(
+        "log",
+        "the last",
+        given(registered(), started("t1"), log(1, is_head=True)),
+        log(2, is_over=True),
+        {**LOG, "NUMBER": [2], "TEXT": LOG["TEXT"][1:]},
+        [OVER],
+    ),
+    Sample(
+        "log",
+        "no more",
+        given(registered(), started("t1"), log(1, is_head=True)),
+        log(is_over=True),
+        {**LOG, "NUMBER": [], "TEXT": []},
+        [OVER],
+    ),
+    Sample(
+        "log",
+        "of nothing",
+        given(registered(), started("t1")),
+        log(is_over=True),
+        LOG,
+        until="MULTI",
+    ),
+    Sample(
+        "log",
+        "all are there",
+        given(registered(), started("t1"), log(2)),
+        log(1, 2),
+        LOG,
+        until="MULTI",
+    ),
+    Sample(
+        "log",
+        "not started",
+        given(registered(), reserved("t1")),
+        log(1),
+        LOG,
+        until="MULTI",
+        refuses=NotOwner,
+    ),
+    Sample(
+        "checkpoint",
+        "as usual",
+        given(registered(), started("t1")),
+        checkpoint(value="7", files="eJw="),
+        CHECKPOINT,
+    ),
+    Sample(
+        "checkpoint",
+        "too large files",
+        given(registered(), started("t1")),
+        checkpoint(value="7", files=None, files_left="host:/spool/t1/1"),
+        {**CHECKPOINT, "GONE": ["files"], "PARTS": ["value", 7, "files_left", "host:/spool/t1/1"]},
+        ["there are such"],
+    ),
+    Sample(
+        "checkpoint",
+        "of another task",
+        given(
+            registered(),
+            started("t1"),
+            raw("HSET", keys.checkpoint("t1"), "attempt", 3, "created", "0.5", "files", "eJw="),
+        ),
+        checkpoint(value="7", files=None),
+        {**CHECKPOINT, "PARTS": ["value", 7]},
+        ["it is of another task"],
+    ),
+    Sample(
+        "checkpoint",
+        "one more of the same",
+        given(
+            registered(),
+            started("t1"),
+            raw("HSET", keys.checkpoint("t1"), "attempt", 1, "created", "1.0", "value", "6"),
+        ),
+        checkpoint(value="7", files="eJw="),
+        CHECKPOINT,
+    ),
     Sample("checkpoint", "declared lost", lost(), checkpoint(value="7", files="eJw="), CHECKPOINT),
-    Sample("checkpoint", "not started", given(registered(), reserved("t1")), checkpoint(value="7"), CHECKPOINT,
-           until="MULTI", refuses=NotOwner),
-    Sample("progress", "not started", given(registered(), reserved("t1")), progress, PROGRESS, until="MULTI",
-           refuses=NotOwner),
-    Sample("complete", "text", given(registered(), started("t1")), complete(), COMPLETED, [STARTED]),
-    Sample("complete", "JSON", given(registered(), started("t1")), complete("json"),
-           {**COMPLETED, "ENCODING": ["result_encoding", "json"]}, [STARTED]),
-    Sample("complete", "with a checkpoint", given(registered(), started("t1")), complete_with_checkpoint, COMPLETED,
-           [STARTED, "it has left a checkpoint"]),
-    Sample("complete", "reserved by 1.0.0", given(reserved_by_1_0_0("t1"), start({}, token=None)), complete(token=None),
-           {**COMPLETED, "BY": []}, [STARTED]),
+    Sample(
+        "checkpoint",
+        "not started",
+        given(registered(), reserved("t1")),
+        checkpoint(value="7"),
+        CHECKPOINT,
+        until="MULTI",
+        refuses=NotOwner,
+    ),
+    Sample(
+        "progress",
+        "not started",
+        given(registered(), reserved("t1")),
+        progress,
+        PROGRESS,
+        until="MULTI",
+        refuses=NotOwner,
+    ),
+    Sample(
+        "complete", "text", given(registered(), started("t1")), complete(), COMPLETED, [STARTED]
+    ),
+    Sample(
+        "complete",
+        "JSON",
+        given(registered(), started("t1")),
+        complete("json"),
+        {**COMPLETED, "ENCODING": ["result_encoding", "json"]},
+        [STARTED],
+    ),
+    Sample(
+        "complete",
+        "with a checkpoint",
+        given(registered(), started("t1")),
+        complete_with_checkpoint,
+        COMPLETED,
+        [STARTED, "it has left a checkpoint"],
+    ),
+    Sample(
+        "complete",
+        "reserved by 1.0.0",
+        given(reserved_by_1_0_0("t1"), start({}, token=None)),
+        complete(token=None),
+        {**COMPLETED, "BY": []},
+        [STARTED],
+    ),
     Sample("complete", "declared lost", lost(), complete(), COMPLETED, [FAILED_ONE]),
-    Sample("complete", "holding a lock", given(registered(), started("t1"), holding), complete(), {**COMPLETED, **SHARED},
-           [STARTED, *HOLDS]),
-    Sample("complete", "after many events", given(registered(), started("t1"), raw("HSET", keys.task("t1"), "events", 20)),
-           complete(), COMPLETED, [STARTED]),
+    Sample(
+        "complete",
+        "holding a lock",
+        given(registered(), started("t1"), holding),
+        complete(),
+        {**COMPLETED, **SHARED},
+        [STARTED, *HOLDS],
+    ),
+    Sample(
+        "complete",
+        "after many events",
+        given(registered(), started("t1"), raw("HSET", keys.task("t1"), "events", 20)),
+        complete(),
+        COMPLETED,
+        [STARTED],
+    ),
     Sample("complete", "again", completed("t1"), complete(), COMPLETED, until="MULTI"),
-    Sample("complete", "after fail", failed("t1"), complete(), COMPLETED, until="MULTI", refuses=NotOwner),
-    Sample("fail", "with facts", given(registered(), started("t1")), fail(ENDING), FAILED, [NOT_FAILED, STARTED]),
-    Sample("fail", "never started", given(registered(), reserved("t1")), fail({}), {**FAILED, "FACTS": []}, [NOT_FAILED]),
-    Sample("fail", "reserved by 1.0.0", reserved_by_1_0_0("t1"), fail({}, token=None),
-           {**FAILED, "FACTS": [], "BY": []}, [NOT_FAILED]),
+    Sample(
+        "complete",
+        "after fail",
+        failed("t1"),
+        complete(),
+        COMPLETED,
+        until="MULTI",
+        refuses=NotOwner,
+    ),
+    Sample(
+        "fail",
+        "with facts",
+        given(registered(), started("t1")),
+        fail(ENDING),
+        FAILED,
+        [NOT_FAILED, STARTED],
+    ),
+    Sample(
+        "fail",
+        "never started",
+        given(registered(), reserved("t1")),
+        fail({}),
+        {**FAILED, "FACTS": []},
+        [NOT_FAILED],
+    ),
+    Sample(
+        "fail",
+        "reserved by 1.0.0",
+        reserved_by_1_0_0("t1"),
+        fail({}, token=None),
+        {**FAILED, "FACTS": [], "BY": []},
+        [NOT_FAILED],
+    ),
     Sample("fail", "declared lost", lost(), fail(ENDING), FAILED, [FAILED_ONE]),
-    Sample("fail", "holding a lock", given(registered(), started("t1"), holding), fail(ENDING), {**FAILED, **SHARED},
-           [NOT_FAILED, STARTED, *HOLDS]),
+    Sample(
+        "fail",
+        "holding a lock",
+        given(registered(), started("t1"), holding),
+        fail(ENDING),
+        {**FAILED, **SHARED},
+        [NOT_FAILED, STARTED, *HOLDS],
+    ),
     Sample("fail", "again", failed("t1"), fail({}), FAILED, until="MULTI"),
-    Sample("fail", "after complete", completed("t1"), fail({}), FAILED, until="MULTI", refuses=NotOwner),
-    Sample("retry", "later", given(registered(), started("t1")), retry(20.5), RETRIED, [*AFTER_LOST["started"], HAS_FAILED]),
-    Sample("retry", "later, never started", given(registered(), reserved("t1")), retry(20.5), RETRIED,
-           [*AFTER_LOST["reserved"], HAS_FAILED]),
-    Sample("retry", "later, declared lost", lost(), retry(20.5), RETRIED, [*AFTER_LOST["failed"], HAS_FAILED]),
-    Sample("retry", "later, holding a lock", given(registered(), started("t1"), holding), retry(20.5), {**RETRIED, **SHARED},
-           [*AFTER_LOST["started"], HAS_FAILED, *HOLDS]),
-    Sample("retry", "at once", given(registered(), started("t1")), retry(None), RETRIED,
-           [*AFTER_LOST["started"], HAS_FAILED], block=1),
-    Sample("retry", "at once, declared lost", lost(), retry(None), RETRIED, [*AFTER_LOST["failed"], HAS_FAILED], block=1),
-    Sample("retry", "at once, reserved by 1.0.0", reserved_by_1_0_0("t1"), retry(None, token=None), {**RETRIED, "BY": []},
-           [*AFTER_LOST["reserved"], HAS_FAILED], block=1),
-    Sample("retry", "at once, holding a lock", given(registered(), started("t1"), holding), retry(None),
-           {**RETRIED, **SHARED}, [*AFTER_LOST["started"], HAS_FAILED, *HOLDS, *IN_LOCKED_LINE], block=1),
-    Sample("retry", "at once, urgent", given(registered(), started("t1"), urgent), retry(None), {**RETRIED, **URGENT},
-           [*AFTER_LOST["started"], HAS_FAILED, OTHER_LINE], block=1),
-    Sample("retry", "later, as the task wants", given(registered(), started("t1")), postpone(20.5), POSTPONED,
-           [*AFTER_LOST["started"], WANTS_IT]),
-    Sample("retry", "at once, as the task wants", given(registered(), started("t1")), postpone(None), POSTPONED,
-           [*AFTER_LOST["started"], WANTS_IT], block=1),
-    Sample("retry", "to be cancelled, holding a lock", given(registered(), started("t1"), holding, cancel()), retry(20.5),
-           {**RETRIED, **SHARED}, [*AFTER_LOST["started"], *HOLDS], block=2),
-    Sample("retry", "to be cancelled", given(registered(), started("t1"), cancel()), retry(20.5), RETRIED,
-           AFTER_LOST["started"], block=2),
-    Sample("retry", "to be cancelled, declared lost", given(lost(), wanted_gone), retry(None), RETRIED,
-           AFTER_LOST["failed"], block=2),
-    Sample("retry", "again", given(registered(), started("t1"), retry(20.5)), retry(20.5), RETRIED, until="MULTI"),
-    Sample("retry", "another's", given(registered(), reserved("t1", token="token-2")), retry(None), RETRIED,
-           until="MULTI", refuses=NotOwner),
+    Sample(
+        "fail", "after complete", completed("t1"), fail({}), FAILED, until="MULTI", refuses=NotOwner
+    ),
+    Sample(
+        "retry",
+        "later",
+        given(registered(), started("t1")),
+        retry(20.5),
+        RETRIED,
+        [*AFTER_LOST["started"], HAS_FAILED],
+    ),
+    Sample(
+        "retry",
+        "later, never started",
+        given(registered(), reserved("t1")),
+        retry(20.5),
+        RETRIED,
+        [*AFTER_LOST["reserved"], HAS_FAILED],
+    ),
+    Sample(
+        "retry",
+        "later, declared lost",
+        lost(),
+        retry(20.5),
+        RETRIED,
+        [*AFTER_LOST["failed"], HAS_FAILED],
+    ),
+    Sample(
+        "retry",
+        "later, holding a lock",
+        given(registered(), started("t1"), holding),
+        retry(20.5),
+        {**RETRIED, **SHARED},
+        [*AFTER_LOST["started"], HAS_FAILED, *HOLDS],
+    ),
+    Sample(
+        "retry",
+        "at once",
+        given(registered(), started("t1")),
+        retry(None),
+        RETRIED,
+        [*AFTER_LOST["started"], HAS_FAILED],
+        block=1,
+    ),
+    Sample(
+        "retry",
+        "at once, declared lost",
+        lost(),
+        retry(None),
+        RETRIED,
+        [*AFTER_LOST["failed"], HAS_FAILED],
+        block=1,
+    ),
+    Sample(
+        "retry",
+        "at once, reserved by 1.0.0",
+        reserved_by_1_0_0("t1"),
+        retry(None, token=None),
+        {**RETRIED, "BY": []},
+        [*AFTER_LOST["reserved"], HAS_FAILED],
+        block=1,
+    ),
+    Sample(
+        "retry",
+        "at once, holding a lock",
+        given(registered(), started("t1"), holding),
+        retry(None),
+        {**RETRIED, **SHARED},
+        [*AFTER_LOST["started"], HAS_FAILED, *HOLDS, *IN_LOCKED_LINE],
+        block=1,
+    ),
+    Sample(
+        "retry",
+        "at once, urgent",
+        given(registered(), started("t1"), urgent),
+        retry(None),
+        {**RETRIED, **URGENT},
+        [*AFTER_LOST["started"], HAS_FAILED, OTHER_LINE],
+        block=1,
+    ),
+    Sample(
+        "retry",
+        "later, as the task wants",
+        given(registered(), started("t1")),
+        postpone(20.5),
+        POSTPONED,
+        [*AFTER_LOST["started"], WANTS_IT],
+    ),
+    Sample(
+        "retry",
+        "at once, as the task wants",
+        given(registered(), started("t1")),
+        postpone(None),
+        POSTPONED,
+        [*AFTER_LOST["started"], WANTS_IT],
+        block=1,
+    ),
+    Sample(
+        "retry",
+        "to be cancelled, holding a lock",
+        given(registered(), started("t1"), holding, cancel()),
+        retry(20.5),
+        {**RETRIED, **SHARED},
+        [*AFTER_LOST["started"], *HOLDS],
+        block=2,
+    ),
+    Sample(
+        "retry",
+        "to be cancelled",
+        given(registered(), started("t1"), cancel()),
+        retry(20.5),
+        RETRIED,
+        AFTER_LOST["started"],
+        block=2,
+    ),
+    Sample(
+        "retry",
+        "to be cancelled, declared lost",
+        given(lost(), wanted_gone),
+        retry(None),
+        RETRIED,
+        AFTER_LOST["failed"],
+        block=2,
+    ),
+    Sample(
+        "retry",
+        "again",
+        given(registered(), started("t1"), retry(20.5)),
+        retry(20.5),
+        RETRIED,
+        until="MULTI",
+    ),
+    Sample(
+        "retry",
+        "another's",
+        given(registered(), reserved("t1", token="token-2")),
+        retry(None),
+        RETRIED,
+        until="MULTI",
+        refuses=NotOwner,
+    ),
     Sample("release", "reserved", given(registered(), reserved("t1")), release, END),
-    Sample("release", "started", given(registered(), started("t1")), release_with_facts, WHY, [STARTED]),
-    Sample("release", "holding a lock", given(registered(), started("t1"), holding), release, {**END, **SHARED},
-           [STARTED, *HOLDS, *IN_LOCKED_LINE]),
-    Sample("release", "urgent", given(registered(), reserved("t1"), urgent), release, {**END, **URGENT}, [OTHER_LINE]),
-    Sample("release", "holding a lock, to be cancelled", given(registered(), started("t1"), holding, cancel()), release,
-           {**END, **SHARED}, [STARTED, *HOLDS], block=1),
-    Sample("release", "to be cancelled", given(registered(), started("t1"), cancel()), release, END, [STARTED], block=1),
-    Sample("release", "reserved, to be cancelled", given(registered(), reserved("t1"), wanted_gone), release, END, block=1),
-    Sample("release", "again", given(registered(), reserved("t1"), release), release, END, until="MULTI"),
+    Sample(
+        "release", "started", given(registered(), started("t1")), release_with_facts, WHY, [STARTED]
+    ),
+    Sample(
+        "release",
+        "holding a lock",
+        given(registered(), started("t1"), holding),
+        release,
+        {**END, **SHARED},
+        [STARTED, *HOLDS, *IN_LOCKED_LINE],
+    ),
+    Sample(
+        "release",
+        "urgent",
+        given(registered(), reserved("t1"), urgent),
+        release,
+        {**END, **URGENT},
+        [OTHER_LINE],
+    ),
+    Sample(
+        "release",
+        "holding a lock, to be cancelled",
+        given(registered(), started("t1"), holding, cancel()),
+        release,
+        {**END, **SHARED},
+        [STARTED, *HOLDS],
+        block=1,
+    ),
+    Sample(
+        "release",
+        "to be cancelled",
+        given(registered(), started("t1"), cancel()),
+        release,
+        END,
+        [STARTED],
+        block=1,
+    ),
+    Sample(
+        "release",
+        "reserved, to be cancelled",
+        given(registered(), reserved("t1"), wanted_gone),
+        release,
+        END,
+        block=1,
+    ),
+    Sample(
+        "release",
+        "again",
+        given(registered(), reserved("t1"), release),
+        release,
+        END,
+        until="MULTI",
+    ),
     Sample("release", "declared lost", lost(), release, END, until="MULTI", refuses=NotOwner),
-    Sample("confirm_cancel", "as usual", given(registered(), started("t1"), cancel()), confirm_cancel, ENDED_BY_ORDER,
-           [STARTED]),
+    Sample(
+        "confirm_cancel",
+        "as usual",
+        given(registered(), started("t1"), cancel()),
+        confirm_cancel,
+        ENDED_BY_ORDER,
+        [STARTED],
+    ),
     Sample("confirm_cancel", "declared lost", lost(), confirm_cancel, ENDED_BY_ORDER, [FAILED_ONE]),
-    Sample("confirm_cancel", "holding a lock", given(registered(), started("t1"), holding), confirm_cancel,
-           {**ENDED_BY_ORDER, **SHARED}, [STARTED, *HOLDS]),
-    Sample("confirm_cancel", "again", given(registered(), started("t1"), cancel(), confirm_cancel), confirm_cancel,
-           ENDED_BY_ORDER, until="MULTI"),
-    Sample("confirm_cancel", "after complete", completed("t1"), confirm_cancel, ENDED_BY_ORDER, until="MULTI",
-           refuses=NotOwner),
-    Sample("set_priority", "urgent now", enqueued("t1"), set_priority(7), SEVEN,
-           [TO_BE_OTHER, IN_LINE_NOW, IN_LINE_NOW + ", and not in the default one from now on"]),
-    Sample("set_priority", "not urgent any more", enqueued("t1", priority=5), set_priority(0),
-           {**TASK, "NEW_PRIORITY": 0, "LINE": keys.line(Q, "5"), "NEW_LINE": keys.pending(Q)},
-           [AGAIN, TO_BE_0, IN_LINE_NOW]),
-    Sample("set_priority", "with a lock", enqueued("t1", **IS_SHARED), set_priority(7),
-           {**SEVEN, **SHARED, "NEW_NAME": "7,lock:a%20b=2", "NEW_LINE": keys.line(Q, "7,lock:a%20b=2")},
-           [AGAIN, TO_BE_OTHER, IN_LINE_NOW, IN_LINE_NOW + ", and not in the default one from now on",
-            IN_LINE_NOW + " and needs a lock"]),
-    Sample("set_priority", "scheduled", scheduled("t1", 20.5), set_priority(7), SEVEN, [TO_BE_OTHER]),
-    Sample("set_priority", "popped", given(registered(), enqueued("t1"), popped()), set_priority(7), SEVEN, [TO_BE_OTHER]),
-    Sample("set_priority", "again", given(enqueued("t1"), set_priority(7)), set_priority(7),
-           {**TASK, "LINE": keys.line(Q, "7")}, [AGAIN], until="MULTI"),
-    Sample("set_priority", "reserved", given(registered(), reserved("t1")), set_priority(7), TASK, until="MULTI",
-           refuses=NotWaiting),
-    Sample("set_priority", "of another queue", given(enqueued("t1"), raw("HSET", keys.task("t1"), "queue", "other")),
-           set_priority(7), TASK, until="MULTI", refuses=WrongQueue),
-    Sample("put_first", "in the default line", given(enqueued("t0"), enqueued("t1")), put_first, TASK),
+    Sample(
+        "confirm_cancel",
+        "holding a lock",
+        given(registered(), started("t1"), holding),
+        confirm_cancel,
+        {**ENDED_BY_ORDER, **SHARED},
+        [STARTED, *HOLDS],
+    ),
+    Sample(
+        "confirm_cancel",
+        "again",
+        given(registered(), started("t1"), cancel(), confirm_cancel),
+        confirm_cancel,
+        ENDED_BY_ORDER,
+        until="MULTI",
+    ),
+    Sample(
+        "confirm_cancel",
+        "after complete",
+        completed("t1"),
+        confirm_cancel,
+        ENDED_BY_ORDER,
+        until="MULTI",
+        refuses=NotOwner,
+    ),
+    Sample(
+        "set_priority",
+        "urgent now",
+        enqueued("t1"),
+        set_priority(7),
+        SEVEN,
+        [TO_BE_OTHER, IN_LINE_NOW, IN_LINE_NOW + ", and not in the default one from now on"],
+    ),
+    Sample(
+        "set_priority",
+        "not urgent any more",
+        enqueued("t1", priority=5),
+        set_priority(0),
+        {**TASK, "NEW_PRIORITY": 0, "LINE": keys.line(Q, "5"), "NEW_LINE": keys.pending(Q)},
+        [AGAIN, TO_BE_0, IN_LINE_NOW],
+    ),
+    Sample(
+        "set_priority",
+        "with a lock",
+        enqueued("t1", **IS_SHARED),
+        set_priority(7),
+        {
+            **SEVEN,
+            **SHARED,
+            "NEW_NAME": "7,lock:a%20b=2",
+            "NEW_LINE": keys.line(Q, "7,lock:a%20b=2"),
+        },
+        [
+            AGAIN,
+            TO_BE_OTHER,
+            IN_LINE_NOW,
+            IN_LINE_NOW + ", and not in the default one from now on",
+            IN_LINE_NOW + " and needs a lock",
+        ],
+    ),
+    Sample(
+        "set_priority", "scheduled", scheduled("t1", 20.5), set_priority(7), SEVEN, [TO_BE_OTHER]
+    ),
+    Sample(
+        "set_priority",
+        "popped",
+        given(registered(), enqueued("t1"), popped()),
+        set_priority(7),
+        SEVEN,
+        [TO_BE_OTHER],
+    ),
+    Sample(
+        "set_priority",
+        "again",
+        given(enqueued("t1"), set_priority(7)),
+        set_priority(7),
+        {**TASK, "LINE": keys.line(Q, "7")},
+        [AGAIN],
+        until="MULTI",
+    ),
+    Sample(
+        "set_priority",
+        "reserved",
+        given(registered(), reserved("t1")),
+        set_priority(7),
+        TASK,
+        until="MULTI",
+        refuses=NotWaiting,
+    ),
+    Sample(
+        "set_priority",
+        "of another queue",
+        given(enqueued("t1"), raw("HSET", keys.task("t1"), "queue", "other")),
+        set_priority(7),
+        TASK,
+        until="MULTI",
+        refuses=WrongQueue,
+    ),
+    Sample(
+        "put_first", "in the default line", given(enqueued("t0"), enqueued("t1")), put_first, TASK
+    ),
     Sample("put_first", "the next already", enqueued("t1"), put_first, TASK, until="MULTI"),
-    Sample("put_first", "in another", given(enqueued("t0", **IS_URGENT), enqueued("t1", **IS_URGENT)), put_first,
-           {**TASK, **URGENT}, [AGAIN, OTHER_LINE]),
-    Sample("put_first", "with a lock", given(enqueued("t0", **IS_SHARED), enqueued("t1", **IS_SHARED)), put_first,
-           {**TASK, **SHARED}, [AGAIN, *IN_LOCKED_LINE]),
-    Sample("put_first", "popped", given(registered(), enqueued("t1"), popped()), put_first, TASK, until="MULTI",
-           refuses=NotWaiting),
-    Sample("put_first", "scheduled", scheduled("t1", 20.5), put_first, TASK, until="MULTI", refuses=NotWaiting),
+    Sample(
+        "put_first",
+        "in another",
+        given(enqueued("t0", **IS_URGENT), enqueued("t1", **IS_URGENT)),
+        put_first,
+        {**TASK, **URGENT},
+        [AGAIN, OTHER_LINE],
+    ),
+    Sample(
+        "put_first",
+        "with a lock",
+        given(enqueued("t0", **IS_SHARED), enqueued("t1", **IS_SHARED)),
+        put_first,
+        {**TASK, **SHARED},
+        [AGAIN, *IN_LOCKED_LINE],
+    ),
+    Sample(
+        "put_first",
+        "popped",
+        given(registered(), enqueued("t1"), popped()),
+        put_first,
+        TASK,
+        until="MULTI",
+        refuses=NotWaiting,
+    ),
+    Sample(
+        "put_first",
+        "scheduled",
+        scheduled("t1", 20.5),
+        put_first,
+        TASK,
+        until="MULTI",
+        refuses=NotWaiting,
+    ),
     Sample("bring_forward", "scheduled", scheduled("t1", 20.5), bring_forward, TASK),
     Sample("bring_forward", "due", scheduled("t1", 9.25), bring_forward, TASK, until="MULTI"),
-    Sample("bring_forward", "pending", enqueued("t1"), bring_forward, TASK, until="MULTI", refuses=NotWaiting),
+    Sample(
+        "bring_forward",
+        "pending",
+        enqueued("t1"),
+        bring_forward,
+        TASK,
+        until="MULTI",
+        refuses=NotWaiting,
+    ),
     Sample("move", "pending", enqueued("t1"), move, MOVE, [PENDING]),
-    Sample("move", "with a lock", enqueued("t1", **IS_SHARED), move,
-           {**MOVE, **SHARED, "NEW_LINE": keys.line("to", SHARED["NAME"])},
-           [AGAIN, PENDING, PENDING + ", and not in the default line", PENDING + " and needs a lock"]),
+    Sample(
+        "move",
+        "with a lock",
+        enqueued("t1", **IS_SHARED),
+        move,
+        {**MOVE, **SHARED, "NEW_LINE": keys.line("to", SHARED["NAME"])},
+        [AGAIN, PENDING, PENDING + ", and not in the default line", PENDING + " and needs a lock"],
+    ),
     Sample("move", "scheduled", scheduled("t1", 20.5), move, {**MOVE, "ETA": 20.5}, [SCHEDULED]),
     Sample("move", "again", given(enqueued("t1"), move), move, MOVE, until="MULTI"),
-    Sample("move", "popped", given(registered(), enqueued("t1"), popped()), move, MOVE, until="MULTI", refuses=NotWaiting),
+    Sample(
+        "move",
+        "popped",
+        given(registered(), enqueued("t1"), popped()),
+        move,
+        MOVE,
+        until="MULTI",
+        refuses=NotWaiting,
+    ),
     Sample("pause", "as usual", nothing, pause(), {**TASK, "WHO": ["paused_by", "ann"]}),
-    Sample("pause", "with a reason", nothing, pause("full"), {**TASK, "WHO": ["paused_by", "ann", "paused_reason", "full"]}),
+    Sample(
+        "pause",
+        "with a reason",
+        nothing,
+        pause("full"),
+        {**TASK, "WHO": ["paused_by", "ann", "paused_reason", "full"]},
+    ),
     Sample("pause", "again", given(pause()), pause(), TASK, until="MULTI"),
     Sample("resume", "as usual", given(pause()), resume, TASK),
     Sample("resume", "again", nothing, resume, TASK, until="MULTI"),
-    Sample("set_max_concurrency", "a limit", nothing, limit(3), {**TASK, "MOST": 3}, ["there is to be a limit"]),
+    Sample(
+        "set_max_concurrency",
+        "a limit",
+        nothing,
+        limit(3),
+        {**TASK, "MOST": 3},
+        ["there is to be a limit"],
+    ),
     Sample("set_max_concurrency", "none", limited, limit(None), TASK, ["there is to be no limit"]),
     Sample("set_max_concurrency", "again", limited, limit(3), TASK, until="MULTI"),
-    Sample("free", "of a lock", raw("SADD", keys.lock("a b"), "t1"), free("a b"), {**TASK, **SHARED}),
+    Sample(
+        "free", "of a lock", raw("SADD", keys.lock("a b"), "t1"), free("a b"), {**TASK, **SHARED}
+    ),
     Sample("free", "counted", given(completed("t1"), holding), free(), TASK, block=1),
-    Sample("free", "of a lock that it holds", given(registered(), started("t1"), holding), free("a b"), {**TASK, **SHARED},
-           until="MULTI"),
-    Sample("free", "counted, and running", given(registered(), started("t1"), holding), free(), TASK, block=1,
-           until="MULTI"),
-    Sample("freeze", "finished tasks", nothing, freeze([Q], ["complete", "failed", "cancelled"]), FREEZE),
-    Sample("freeze", "all of two queues", given(enqueued("t0", **IS_URGENT), registered(), started("t1")),
-           freeze([Q, "audio"], STATUSES), FREEZE_ALL),
+    Sample(
+        "free",
+        "of a lock that it holds",
+        given(registered(), started("t1"), holding),
+        free("a b"),
+        {**TASK, **SHARED},
+        until="MULTI",
+    ),
+    Sample(
+        "free",
+        "counted, and running",
+        given(registered(), started("t1"), holding),
+        free(),
+        TASK,
+        block=1,
+        until="MULTI",
+    ),
+    Sample(
+        "freeze",
+        "finished tasks",
+        nothing,
+        freeze([Q], ["complete", "failed", "cancelled"]),
+        FREEZE,
+    ),
+    Sample(
+        "freeze",
+        "all of two queues",
+        given(enqueued("t0", **IS_URGENT), registered(), started("t1")),
+        freeze([Q, "audio"], STATUSES),
+        FREEZE_ALL,
+    ),
     Sample("claim_batch", "there is none", nothing, claim_batch("w"), BATCH),
-    Sample("claim_batch", "somebody else's", claim_batch("v"), claim_batch("w"), BATCH, until="MULTI"),
-    Sample("claim_batch", "of one that is dead", claim_batch("v"), claim_batch("w", over="v"), BATCH, block=1),
-    Sample("claim_batch", "of one that has left", given(claim_batch("v"), leave_batch("v")), claim_batch("w", over=""),
-           BATCH, block=1),
+    Sample(
+        "claim_batch", "somebody else's", claim_batch("v"), claim_batch("w"), BATCH, until="MULTI"
+    ),
+    Sample(
+        "claim_batch",
+        "of one that is dead",
+        claim_batch("v"),
+        claim_batch("w", over="v"),
+        BATCH,
+        block=1,
+    ),
+    Sample(
+        "claim_batch",
+        "of one that has left",
+        given(claim_batch("v"), leave_batch("v")),
+        claim_batch("w", over=""),
+        BATCH,
+        block=1,
+    ),
     Sample("beat_batch", "as usual", claim_batch("w"), beat_batch, BATCH),
-    Sample("beat_batch", "taken over", claim_batch("v"), beat_batch, BATCH, until="MULTI", refuses=BatchTaken),
-    Sample("mark_batch", "written", claim_batch("w"), mark_batch("written", staging="w", rows=2),
-           {**BATCH, "STATE": "written", "MORE": ["staging", "w", "rows", 2]}),
-    Sample("mark_batch", "again", given(claim_batch("w"), mark_batch("published")), mark_batch("published"), BATCH,
-           until="MULTI"),
-    Sample("mark_batch", "taken over", claim_batch("v"), mark_batch("written"), BATCH, until="MULTI", refuses=BatchTaken),
-    Sample("erase", "as usual", given(claim_batch("w"), completed("t1"), cancelled_with_key("t2"), enqueued("t3")),
-           erase(*ROWS), ERASE),
-    Sample("erase", "put in line again since", given(claim_batch("w"), failed("t1"), requeue),
-           erase(("t1", "failed", 5.0, 1)), {**BATCH, "TASK": ["t1"]}, until="MULTI"),
-    Sample("erase", "taken over", claim_batch("v"), erase(("t1", "failed", 5.0, 1)), {**BATCH, "TASK": ["t1"]},
-           until="MULTI", refuses=BatchTaken),
-    Sample("prune", "as usual", given(completed("t1"), enqueued("t2")), prune("complete", t1=5.0, t2=5.0), PRUNE),
-    Sample("prune", "a failed one", failed("t1"), prune("failed", t1=5.0),
-           {**PRUNE, "TASK": ["t1"], "COMPLETE": [], "FAILED": ["t1"], "LIST": keys.failed(Q)}),
-    Sample("prune", "as many as there are too many", given(completed("t1"), completed("t2")),
-           prune("complete", 1, t1=5.0, t2=5.0), PRUNE),
-    Sample("prune", "no more are there than are to stay", completed("t1"), prune("complete", 1, t1=5.0),
-           {**PRUNE, "TASK": ["t1"]}, until="MULTI"),
-    Sample("prune", "a cancelled one, with a key", cancelled_with_key("t1"), prune("cancelled", t1=9.25),
-           {**PRUNE, "TASK": ["t1"], "COMPLETE": [], "CANCELLED": ["t1"], "KEPT": ["t1"], "MARK": ["m"], "KEEP": [60],
-            "LIST": keys.cancelled(Q)}),
-    Sample("prune", "ended again since", completed("t1"), prune("complete", t1=4.5), {**PRUNE, "TASK": ["t1"]},
-           until="MULTI"),
-    Sample("prune", "while a batch is open", given(claim_batch("w"), completed("t1")), prune("complete", t1=5.0),
-           {**PRUNE, "TASK": ["t1"]}, until="MULTI"),
-    Sample("purge", "as usual", given(completed("t3"), enqueued("t1"), scheduled("t2", 9.5)),
-           purge("t1", "t2", "t3"), PURGE, ["there is one"]),
-    Sample("purge", "an urgent one, with a key", given(enqueued("t1", key="a", keep=60, enqueued_by="m"), urgent),
-           purge("t1"), {**PURGE, "TASK": ["t1"], "SAME": ["t1"], "LINE": [URGENT["LINE"]], "SCHEDULED": [], "KEPT": ["t1"],
-                         "MARK": ["m"], "KEEP": [60], "COUNT": 1}),
-    Sample("purge", "taken by 1.0.0 that has not said so", given(enqueued("t1"), raw("RPOP", keys.pending(Q))), purge("t1"),
-           {**PURGE, "TASK": ["t1"]}, until="MULTI"),
-    Sample("purge", "taken since", completed("t1"), purge("t1"), {**PURGE, "TASK": ["t1"]}, until="MULTI"),
+    Sample(
+        "beat_batch",
+        "taken over",
+        claim_batch("v"),
+        beat_batch,
+        BATCH,
+        until="MULTI",
+        refuses=BatchTaken,
+    ),
+    Sample(
+        "mark_batch",
+        "written",
+        claim_batch("w"),
+        mark_batch("written", staging="w", rows=2),
+        {**BATCH, "STATE": "written", "MORE": ["staging", "w", "rows", 2]},
+    ),
+    Sample(
+        "mark_batch",
+        "again",
+        given(claim_batch("w"), mark_batch("published")),
+        mark_batch("published"),
+        BATCH,
+        until="MULTI",
+    ),
+    Sample(
+        "mark_batch",
+        "taken over",
+        claim_batch("v"),
+        mark_batch("written"),
+        BATCH,
+        until="MULTI",
+        refuses=BatchTaken,
+    ),
+    Sample(
+        "erase",
+        "as usual",
+        given(claim_batch("w"), completed("t1"), cancelled_with_key("t2"), enqueued("t3")),
+        erase(*ROWS),
+        ERASE,
+    ),
+    Sample(
+        "erase",
+        "put in line again since",
+        given(claim_batch("w"), failed("t1"), requeue),
+        erase(("t1", "failed", 5.0, 1)),
+        {**BATCH, "TASK": ["t1"]},
+        until="MULTI",
+    ),
+    Sample(
+        "erase",
+        "taken over",
+        claim_batch("v"),
+        erase(("t1", "failed", 5.0, 1)),
+        {**BATCH, "TASK": ["t1"]},
+        until="MULTI",
+        refuses=BatchTaken,
+    ),
+    Sample(
+        "prune",
+        "as usual",
+        given(completed("t1"), enqueued("t2")),
+        prune("complete", t1=5.0, t2=5.0),
+        PRUNE,
+    ),
+    Sample(
+        "prune",
+        "a failed one",
+        failed("t1"),
+        prune("failed", t1=5.0),
+        {**PRUNE, "TASK": ["t1"], "COMPLETE": [], "FAILED": ["t1"], "LIST": keys.failed(Q)},
+    ),
+    Sample(
+        "prune",
+        "as many as there are too many",
+        given(completed("t1"), completed("t2")),
+        prune("complete", 1, t1=5.0, t2=5.0),
+        PRUNE,
+    ),
+    Sample(
+        "prune",
+        "no more are there than are to stay",
+        completed("t1"),
+        prune("complete", 1, t1=5.0),
+        {**PRUNE, "TASK": ["t1"]},
+        until="MULTI",
+    ),
+    Sample(
+        "prune",
+        "a cancelled one, with a key",
+        cancelled_with_key("t1"),
+        prune("cancelled", t1=9.25),
+        {
+            **PRUNE,
+            "TASK": ["t1"],
+            "COMPLETE": [],
+            "CANCELLED": ["t1"],
+            "KEPT": ["t1"],
+            "MARK": ["m"],
+            "KEEP": [60],
+            "LIST": keys.cancelled(Q),
+        },
+    ),
+    Sample(
+        "prune",
+        "ended again since",
+        completed("t1"),
+        prune("complete", t1=4.5),
+        {**PRUNE, "TASK": ["t1"]},
+        until="MULTI",
+    ),
+    Sample(
+        "prune",
+        "while a batch is open",
+        given(claim_batch("w"), completed("t1")),
+        prune("complete", t1=5.0),
+        {**PRUNE, "TASK": ["t1"]},
+        until="MULTI",
+    ),
+    Sample(
+        "purge",
+        "as usual",
+        given(completed("t3"), enqueued("t1"), scheduled("t2", 9.5)),
+        purge("t1", "t2", "t3"),
+        PURGE,
+        ["there is one"],
+    ),
+    Sample(
+        "purge",
+        "an urgent one, with a key",
+        given(enqueued("t1", key="a", keep=60, enqueued_by="m"), urgent),
+        purge("t1"),
+        {
+            **PURGE,
+            "TASK": ["t1"],
+            "SAME": ["t1"],
+            "LINE": [URGENT["LINE"]],
+            "SCHEDULED": [],
+            "KEPT": ["t1"],
+            "MARK": ["m"],
+            "KEEP": [60],
+            "COUNT": 1,
+        },
+    ),
+    Sample(
+        "purge",
+        "taken by 1.0.0 that has not said so",
+        given(enqueued("t1"), raw("RPOP", keys.pending(Q))),
+        purge("t1"),
+        {**PURGE, "TASK": ["t1"]},
+        until="MULTI",
+    ),
+    Sample(
+        "purge",
+        "taken since",
+        completed("t1"),
+        purge("t1"),
+        {**PURGE, "TASK": ["t1"]},
+        until="MULTI",
+    ),
     Sample("finish_batch", "as usual", claim_batch("w"), finish_batch, BATCH),
     Sample("finish_batch", "again", nothing, finish_batch, BATCH, until="MULTI"),
-    Sample("finish_batch", "taken over", claim_batch("v"), finish_batch, BATCH, until="MULTI", refuses=BatchTaken),
+    Sample(
+        "finish_batch",
+        "taken over",
+        claim_batch("v"),
+        finish_batch,
+        BATCH,
+        until="MULTI",
+        refuses=BatchTaken,
+    ),
     Sample("leave_batch", "as usual", claim_batch("w"), leave_batch("w"), BATCH),
     Sample("leave_batch", "taken over", claim_batch("v"), leave_batch("w"), BATCH, until="MULTI"),
     Sample("thaw", "as usual", freeze([Q], ["complete"]), thaw, THAW),
     Sample("thaw", "again", nothing, thaw, THAW, until="MULTI"),
     Sample("drop_line", "with a priority", nothing, drop_line("5,gpu=1"), {**TASK, **URGENT}),
-    Sample("drop_line", "with a lock", nothing, drop_line(SHARED["NAME"]), {**TASK, **SHARED}, [LOCKED]),
-    Sample("drop_line", "not empty", enqueued("t1", **IS_URGENT), drop_line("5,gpu=1"), {**TASK, **URGENT}, until="MULTI"),
-    Sample("note_line", "with a priority", enqueued("t1", **IS_URGENT), note_line("5,gpu=1"), {**TASK, **URGENT}),
-    Sample("note_line", "with a lock", enqueued("t1", **IS_SHARED), note_line(SHARED["NAME"]), {**TASK, **SHARED}, [LOCKED]),
+    Sample(
+        "drop_line", "with a lock", nothing, drop_line(SHARED["NAME"]), {**TASK, **SHARED}, [LOCKED]
+    ),
+    Sample(
+        "drop_line",
+        "not empty",
+        enqueued("t1", **IS_URGENT),
+        drop_line("5,gpu=1"),
+        {**TASK, **URGENT},
+        until="MULTI",
+    ),
+    Sample(
+        "note_line",
+        "with a priority",
+        enqueued("t1", **IS_URGENT),
+        note_line("5,gpu=1"),
+        {**TASK, **URGENT},
+    ),
+    Sample(
+        "note_line",
+        "with a lock",
+        enqueued("t1", **IS_SHARED),
+        note_line(SHARED["NAME"]),
+        {**TASK, **SHARED},
+        [LOCKED],
+    ),
     Sample("note_line", "empty", nothing, note_line("5,gpu=1"), {**TASK, **URGENT}, until="MULTI"),
     Sample("call", "as usual", nothing, lambda redis: protocol.call(redis, Q, NODE), TASK),
-    Sample("wake_waiting", "two queues",
-           raw("SADD", keys.waiting("a b"), f"0,lock:a%20b=2_{Q}", "0,lock:a%20b=2_a_b", "5,lock:a%20b=2_a_b"),
-           lambda redis: protocol.wake_waiting(redis, "a b"), {"LOCK": "a b", "WAITING": ["a_b", Q]}),
-    Sample("wake_waiting", "nobody waits", nothing, lambda redis: protocol.wake_waiting(redis, "a b"),
-           {"LOCK": "a b", "WAITING": []}),
+    Sample(
+        "wake_waiting",
+        "two queues",
+        raw(
+            "SADD",
+            keys.waiting("a b"),
+            f"0,lock:a%20b=2_{Q}",
+            "0,lock:a%20b=2_a_b",
+            "5,lock:a%20b=2_a_b",
+        ),
+        lambda redis: protocol.wake_waiting(redis, "a b"),
+        {"LOCK": "a b", "WAITING": ["a_b", Q]},
+    ),
+    Sample(
+        "wake_waiting",
+        "nobody waits",
+        nothing,
+        lambda redis: protocol.wake_waiting(redis, "a b"),
+        {"LOCK": "a b", "WAITING": []},
+    ),
     Sample("cancel", "scheduled", scheduled("t1", 20.5), cancel(), CANCEL, [SCHEDULED]),
-    Sample("cancel", "pending", enqueued("t1"), cancel("too late"),
-           {**CANCEL, "WHO": ["cancelled_by", "ann", "cancel_reason", "too late"]}, [PENDING]),
-    Sample("cancel", "popped", given(registered(), enqueued("t1"), popped()), cancel(), CANCEL, [PENDING]),
+    Sample(
+        "cancel",
+        "pending",
+        enqueued("t1"),
+        cancel("too late"),
+        {**CANCEL, "WHO": ["cancelled_by", "ann", "cancel_reason", "too late"]},
+        [PENDING],
+    ),
+    Sample(
+        "cancel",
+        "popped",
+        given(registered(), enqueued("t1"), popped()),
+        cancel(),
+        CANCEL,
+        [PENDING],
+    ),
     Sample("cancel", "reserved", given(registered(), reserved("t1")), cancel(), CANCEL, [RESERVED]),
-    Sample("cancel", "pending in another line", enqueued("t1", **IS_URGENT), cancel(), {**CANCEL, **URGENT}, [PENDING]),
-    Sample("cancel", "reserved, holding a lock", given(registered(), reserved("t1"), holding), cancel(),
-           {**CANCEL, **SHARED}, [RESERVED, *HOLDS]),
+    Sample(
+        "cancel",
+        "pending in another line",
+        enqueued("t1", **IS_URGENT),
+        cancel(),
+        {**CANCEL, **URGENT},
+        [PENDING],
+    ),
+    Sample(
+        "cancel",
+        "reserved, holding a lock",
+        given(registered(), reserved("t1"), holding),
+        cancel(),
+        {**CANCEL, **SHARED},
+        [RESERVED, *HOLDS],
+    ),
     Sample("cancel", "started", given(registered(), started("t1")), cancel(), CANCEL, block=1),
     Sample("cancel", "again", given(enqueued("t1"), cancel()), cancel(), CANCEL, until="MULTI"),
-    Sample("cancel", "started, again", given(registered(), started("t1"), cancel()), cancel(), CANCEL, until="MULTI"),
-    Sample("cancel", "with 1.0.0", reserved_by_1_0_0("t1"), cancel(), CANCEL, until="MULTI", refuses=NotCancellable),
-    Sample("cancel", "complete", completed("t1"), cancel(), CANCEL, until="MULTI", refuses=NotCancellable),
-    Sample("cancel", "of another queue", given(enqueued("t1"), raw("HSET", keys.task("t1"), "queue", "other")), cancel(),
-           CANCEL, until="MULTI", refuses=WrongQueue),
+    Sample(
+        "cancel",
+        "started, again",
+        given(registered(), started("t1"), cancel()),
+        cancel(),
+        CANCEL,
+        until="MULTI",
+    ),
+    Sample(
+        "cancel",
+        "with 1.0.0",
+        reserved_by_1_0_0("t1"),
+        cancel(),
+        CANCEL,
+        until="MULTI",
+        refuses=NotCancellable,
+    ),
+    Sample(
+        "cancel",
+        "complete",
+        completed("t1"),
+        cancel(),
+        CANCEL,
+        until="MULTI",
+        refuses=NotCancellable,
+    ),
+    Sample(
+        "cancel",
+        "of another queue",
+        given(enqueued("t1"), raw("HSET", keys.task("t1"), "queue", "other")),
+        cancel(),
+        CANCEL,
+        until="MULTI",
+        refuses=WrongQueue,
+    ),
     Sample("requeue", "failed", failed("t1"), requeue, REQUEUE, [FAILED_ONE]),
-    Sample("requeue", "declared lost", given(lost(), with_files), requeue,
-           {**REQUEUE, "LAST": ["last_files", "host:/spool/t1/1"]}, [FAILED_ONE]),
+    Sample(
+        "requeue",
+        "declared lost",
+        given(lost(), with_files),
+        requeue,
+        {**REQUEUE, "LAST": ["last_files", "host:/spool/t1/1"]},
+        [FAILED_ONE],
+    ),
     Sample("requeue", "cancelled", given(enqueued("t1"), cancel()), requeue, REQUEUE, [CANCELLED]),
-    Sample("requeue", "failed, urgent", given(failed("t1"), urgent), requeue, {**REQUEUE, **URGENT},
-           [FAILED_ONE, OTHER_LINE]),
-    Sample("requeue", "failed, held a lock", given(failed("t1"), holding), requeue, {**REQUEUE, **SHARED},
-           [FAILED_ONE, *IN_LOCKED_LINE]),
+    Sample(
+        "requeue",
+        "failed, urgent",
+        given(failed("t1"), urgent),
+        requeue,
+        {**REQUEUE, **URGENT},
+        [FAILED_ONE, OTHER_LINE],
+    ),
+    Sample(
+        "requeue",
+        "failed, held a lock",
+        given(failed("t1"), holding),
+        requeue,
+        {**REQUEUE, **SHARED},
+        [FAILED_ONE, *IN_LOCKED_LINE],
+    ),
     Sample("requeue", "again", given(failed("t1"), requeue), requeue, REQUEUE, until="MULTI"),
-    Sample("requeue", "complete", completed("t1"), requeue, REQUEUE, until="MULTI", refuses=NotFailed),
-    Sample("requeue", "of another queue", given(failed("t1"), raw("HSET", keys.task("t1"), "queue", "other")), requeue,
-           REQUEUE, until="MULTI", refuses=WrongQueue),
+    Sample(
+        "requeue", "complete", completed("t1"), requeue, REQUEUE, until="MULTI", refuses=NotFailed
+    ),
+    Sample(
+        "requeue",
+        "of another queue",
+        given(failed("t1"), raw("HSET", keys.task("t1"), "queue", "other")),
+        requeue,
+        REQUEUE,
+        until="MULTI",
+        refuses=WrongQueue,
+    ),
     Sample("ask_stack", "as usual", given(registered(), started("t1")), ask_stack(), ASK_STACK),
-    Sample("ask_stack", "once more", given(registered(), started("t1"), ask_stack("m0")), ask_stack(), ASK_STACK),
-    Sample("ask_stack", "again", given(registered(), started("t1"), ask_stack()), ask_stack(), ASK_STACK, until="MULTI"),
+    Sample(
+        "ask_stack",
+        "once more",
+        given(registered(), started("t1"), ask_stack("m0")),
+        ask_stack(),
+        ASK_STACK,
+    ),
+    Sample(
+        "ask_stack",
+        "again",
+        given(registered(), started("t1"), ask_stack()),
+        ask_stack(),
+        ASK_STACK,
+        until="MULTI",
+    ),
     Sample("ask_stack", "not started", enqueued("t1"), ask_stack(), ASK_STACK, until="MULTI"),
-    Sample("decline_stack", "as usual", given(registered(), started("t1"), ask_stack()), decline_stack(), DECLINE_STACK),
-    Sample("decline_stack", "somebody else has asked", given(registered(), started("t1"), ask_stack("m0")), decline_stack(),
-           DECLINE_STACK, until="MULTI"),
-    Sample("decline_stack", "not ours", given(registered(), started("t1"), ask_stack()), decline_stack("t9"),
-           DECLINE_STACK, until="MULTI"),
+    Sample(
+        "decline_stack",
+        "as usual",
+        given(registered(), started("t1"), ask_stack()),
+        decline_stack(),
+        DECLINE_STACK,
+    ),
+    Sample(
+        "decline_stack",
+        "somebody else has asked",
+        given(registered(), started("t1"), ask_stack("m0")),
+        decline_stack(),
+        DECLINE_STACK,
+        until="MULTI",
+    ),
+    Sample(
+        "decline_stack",
+        "not ours",
+        given(registered(), started("t1"), ask_stack()),
+        decline_stack("t9"),
+        DECLINE_STACK,
+        until="MULTI",
+    ),
     Sample("order", "as usual", registered(), order, ORDER),
     Sample("order", "again", given(registered(), order), order, ORDER, until="MULTI"),
     Sample("order", "nobody there", nothing, order, ORDER, until="MULTI"),
     Sample("order", "pause", registered(), pause_listener, {**ORDER, "WHAT": "pause"}),
-    Sample("order", "resume", given(registered(), pause_listener), resume_listener, {**ORDER, "WHAT": "work"}),
-    Sample("order", "pause of one that drains", given(registered(), order), pause_listener, ORDER, until="MULTI"),
+    Sample(
+        "order",
+        "resume",
+        given(registered(), pause_listener),
+        resume_listener,
+        {**ORDER, "WHAT": "work"},
+    ),
+    Sample(
+        "order",
+        "pause of one that drains",
+        given(registered(), order),
+        pause_listener,
+        ORDER,
+        until="MULTI",
+    ),
     Sample("delete", "complete", completed("t1"), delete, TASK, ["it is complete"]),
     Sample("delete", "failed", failed("t1"), delete, TASK, ["it is failed"]),
     Sample("delete", "cancelled", given(enqueued("t1"), cancel()), delete, TASK, [CANCELLED]),
-    Sample("delete", "with a key", given(enqueue_many(KEYED, **KEPT), cancel()), delete, {**TASK, "MARK": "m", "KEEP": 60},
-           [CANCELLED, WITH_KEEP]),
+    Sample(
+        "delete",
+        "with a key",
+        given(enqueue_many(KEYED, **KEPT), cancel()),
+        delete,
+        {**TASK, "MARK": "m", "KEEP": 60},
+        [CANCELLED, WITH_KEEP],
+    ),
     Sample("delete", "again", nothing, delete, TASK, until="MULTI"),
-    Sample("delete", "not finished", enqueued("t1"), delete, TASK, until="MULTI", refuses=NotFinished),
-    Sample("delete", "of another queue", given(completed("t1"), raw("HSET", keys.task("t1"), "queue", "other")), delete,
-           TASK, until="MULTI", refuses=WrongQueue),
+    Sample(
+        "delete", "not finished", enqueued("t1"), delete, TASK, until="MULTI", refuses=NotFinished
+    ),
+    Sample(
+        "delete",
+        "of another queue",
+        given(completed("t1"), raw("HSET", keys.task("t1"), "queue", "other")),
+        delete,
+        TASK,
+        until="MULTI",
+        refuses=WrongQueue,
+    ),
     Sample("deregister", "as usual", registered(), deregister, TASK, [MEMBER]),
     Sample("deregister", "struck off", given(registered(), struck_off), deregister, TASK),
-    Sample("deregister", "holding a task", given(registered(), reserved("t1")), deregister, TASK, until="MULTI"),
+    Sample(
+        "deregister",
+        "holding a task",
+        given(registered(), reserved("t1")),
+        deregister,
+        TASK,
+        until="MULTI",
+    ),
     Sample("observe", "as usual", registered(), observe, TASK),
     Sample("observe_all", "as usual", in_two, observe_all, {"FIRST": Q, "QUEUE": [Q, "audio"]}),
     Sample("fence", "as usual", dead_listener, fence, FENCE, [MEMBER]),
-    Sample("fence", "struck off", given(dead_listener, raw("SREM", keys.listeners(Q), DEAD)), fence,
-           {**FENCE, "STRUCK": ["struck", 1]}),
+    Sample(
+        "fence",
+        "struck off",
+        given(dead_listener, raw("SREM", keys.listeners(Q), DEAD)),
+        fence,
+        {**FENCE, "STRUCK": ["struck", 1]},
+    ),
     Sample("fence", "again", given(dead_listener, fence), fence, FENCE, until="MULTI"),
-    Sample("fence", "has beaten", given(dead_listener, lambda redis: protocol.beat(redis, Q, DEAD, "instance-0", 1, 3.0)),
-           fence, FENCE, until="MULTI"),
+    Sample(
+        "fence",
+        "has beaten",
+        given(dead_listener, lambda redis: protocol.beat(redis, Q, DEAD, "instance-0", 1, 3.0)),
+        fence,
+        FENCE,
+        until="MULTI",
+    ),
     Sample("strike", "as usual", raw("SADD", keys.listeners(Q), DEAD), strike, FENCE),
     Sample("strike", "again", nothing, strike, FENCE, until="MULTI"),
     Sample("strike", "registered", dead_listener, strike, FENCE, until="MULTI"),
-    Sample("recover", "popped", fenced(enqueued("t1"), popped(DEAD, "instance-0")), recover(), FENCE),
+    Sample(
+        "recover", "popped", fenced(enqueued("t1"), popped(DEAD, "instance-0")), recover(), FENCE
+    ),
     Sample("recover", "reserved", fenced(held_by_the_dead), recover(), FENCE),
-    Sample("recover", "reserved, holding a lock", fenced(held_by_the_dead, holding), recover(), {**FENCE, **SHARED},
-           [*HOLDS, *IN_LOCKED_LINE]),
-    Sample("recover", "popped from another line",
-           fenced(enqueued("t1", **IS_URGENT), popped(DEAD, "instance-0", "5,gpu=1")), recover(), {**FENCE, **URGENT},
-           [OTHER_LINE]),
-    Sample("recover", "claimed by the dead", fenced(held_by_the_dead, claimed), recover(dead_claimant="a host_5"), FENCE),
-    Sample("recover", "nobody remembers it", given(enqueued("t1"),
-           raw("RPOPLPUSH", keys.pending(Q), keys.reserved(Q, DEAD))), recover(None), FENCE),
-    Sample("recover", "deleted", fenced(raw("LPUSH", keys.reserved(Q, DEAD), "t1")), recover(), FENCE, block=1),
+    Sample(
+        "recover",
+        "reserved, holding a lock",
+        fenced(held_by_the_dead, holding),
+        recover(),
+        {**FENCE, **SHARED},
+        [*HOLDS, *IN_LOCKED_LINE],
+    ),
+    Sample(
+        "recover",
+        "popped from another line",
+        fenced(enqueued("t1", **IS_URGENT), popped(DEAD, "instance-0", "5,gpu=1")),
+        recover(),
+        {**FENCE, **URGENT},
+        [OTHER_LINE],
+    ),
+    Sample(
+        "recover",
+        "claimed by the dead",
+        fenced(held_by_the_dead, claimed),
+        recover(dead_claimant="a host_5"),
+        FENCE,
+    ),
+    Sample(
+        "recover",
+        "nobody remembers it",
+        given(enqueued("t1"), raw("RPOPLPUSH", keys.pending(Q), keys.reserved(Q, DEAD))),
+        recover(None),
+        FENCE,
+    ),
+    Sample(
+        "recover",
+        "deleted",
+        fenced(raw("LPUSH", keys.reserved(Q, DEAD), "t1")),
+        recover(),
+        FENCE,
+        block=1,
+    ),
     Sample("recover", "started", fenced(started_by_the_dead), recover(), FENCE, until="MULTI"),
-    Sample("recover", "claimed", fenced(held_by_the_dead, claimed), recover(), FENCE, until="MULTI"),
-    Sample("recover", "again", fenced(held_by_the_dead, fence, recover()), recover(), FENCE, until="MULTI"),
-    Sample("recover", "not dead", given(dead_listener, held_by_the_dead), recover(), FENCE, until="MULTI"),
+    Sample(
+        "recover", "claimed", fenced(held_by_the_dead, claimed), recover(), FENCE, until="MULTI"
+    ),
+    Sample(
+        "recover",
+        "again",
+        fenced(held_by_the_dead, fence, recover()),
+        recover(),
+        FENCE,
+        until="MULTI",
+    ),
+    Sample(
+        "recover",
+        "not dead",
+        given(dead_listener, held_by_the_dead),
+        recover(),
+        FENCE,
+        until="MULTI",
+    ),
     Sample("adopt", "as usual", given(registered(), fenced(started_by_the_dead)), adopt(), ADOPT),
-    Sample("adopt", "of a former life", given(registered(), started("t1")), adopt(NODE), {**ADOPT, "OLD": NODE}),
-    Sample("adopt", "again", given(registered(), fenced(started_by_the_dead), adopt()), adopt(), ADOPT,
-           until="MULTI"),
+    Sample(
+        "adopt",
+        "of a former life",
+        given(registered(), started("t1")),
+        adopt(NODE),
+        {**ADOPT, "OLD": NODE},
+    ),
+    Sample(
+        "adopt",
+        "again",
+        given(registered(), fenced(started_by_the_dead), adopt()),
+        adopt(),
+        ADOPT,
+        until="MULTI",
+    ),
     Sample("adopt", "has ended", completed("t1"), adopt(NODE), ADOPT, until="MULTI"),
-    Sample("adopt", "not registered", fenced(started_by_the_dead), adopt(), ADOPT, until="MULTI",
-           refuses=NotRegistered),
+    Sample(
+        "adopt",
+        "not registered",
+        fenced(started_by_the_dead),
+        adopt(),
+        ADOPT,
+        until="MULTI",
+        refuses=NotRegistered,
+    ),
     Sample("lose", "to run again", fenced(started_by_the_dead), lose(Retry()), LOSE),
-    Sample("lose", "to run again, with files", fenced(started_by_the_dead, with_files),
-           lose(Retry(), {"lost_node": DEAD}),
-           {**LOSE, "LAST": ["last_files", "host:/spool/t1/1"], "FACTS": ["lost_node", DEAD]}),
-    Sample("lose", "to run again, holding a lock", fenced(started_by_the_dead, holding), lose(Retry()), {**LOSE, **SHARED},
-           [*HOLDS, *IN_LOCKED_LINE]),
-    Sample("lose", "to run again, urgent", fenced(started_by_the_dead, urgent), lose(Retry()), {**LOSE, **URGENT},
-           [OTHER_LINE]),
-    Sample("lose", "for good, holding a lock", fenced(started_by_the_dead, holding), lose(), {**LOSE, **SHARED}, HOLDS,
-           block=1),
-    Sample("lose", "to be cancelled, holding a lock", fenced(started_by_the_dead, holding, cancel()), lose(),
-           {**LOSE, **SHARED}, HOLDS, block=2),
+    Sample(
+        "lose",
+        "to run again, with files",
+        fenced(started_by_the_dead, with_files),
+        lose(Retry(), {"lost_node": DEAD}),
+        {**LOSE, "LAST": ["last_files", "host:/spool/t1/1"], "FACTS": ["lost_node", DEAD]},
+    ),
+    Sample(
+        "lose",
+        "to run again, holding a lock",
+        fenced(started_by_the_dead, holding),
+        lose(Retry()),
+        {**LOSE, **SHARED},
+        [*HOLDS, *IN_LOCKED_LINE],
+    ),
+    Sample(
+        "lose",
+        "to run again, urgent",
+        fenced(started_by_the_dead, urgent),
+        lose(Retry()),
+        {**LOSE, **URGENT},
+        [OTHER_LINE],
+    ),
+    Sample(
+        "lose",
+        "for good, holding a lock",
+        fenced(started_by_the_dead, holding),
+        lose(),
+        {**LOSE, **SHARED},
+        HOLDS,
+        block=1,
+    ),
+    Sample(
+        "lose",
+        "to be cancelled, holding a lock",
+        fenced(started_by_the_dead, holding, cancel()),
+        lose(),
+        {**LOSE, **SHARED},
+        HOLDS,
+        block=2,
+    ),
     Sample("lose", "for good", fenced(started_by_the_dead), lose(), LOSE, block=1),
-    Sample("lose", "once too often", fenced(started_by_the_dead, raw("HSET", keys.task("t1"),
-           "interruptions", 3)), lose(Retry(), {"lost_node": DEAD}),
-           {**LOSE, "KIND": "poison", "COUNT": 4, "FACTS": ["lost_node", DEAD]}, block=1),
-    Sample("lose", "of our own", given(registered(), started("t1")), lose(instance=I, node=NODE), {**LOSE, "DEAD": NODE},
-           block=1),
-    Sample("lose", "nobody remembers it", given(fenced(started_by_the_dead), raw("DEL", keys.listener(Q, DEAD))),
-           lose(instance=None), LOSE, block=1),
-    Sample("lose", "to be cancelled", fenced(started_by_the_dead, cancel()),
-           lose(Retry(), {"lost_node": DEAD}), {**LOSE, "FACTS": ["lost_node", DEAD]}, block=2),
-    Sample("lose", "again", fenced(started_by_the_dead, fence, lose()), lose(), LOSE, until="MULTI"),
-    Sample("lose", "not dead", given(dead_listener, started_by_the_dead), lose(), LOSE, until="MULTI"),
+    Sample(
+        "lose",
+        "once too often",
+        fenced(started_by_the_dead, raw("HSET", keys.task("t1"), "interruptions", 3)),
+        lose(Retry(), {"lost_node": DEAD}),
+        {**LOSE, "KIND": "poison", "COUNT": 4, "FACTS": ["lost_node", DEAD]},
+        block=1,
+    ),
+    Sample(
+        "lose",
+        "of our own",
+        given(registered(), started("t1")),
+        lose(instance=I, node=NODE),
+        {**LOSE, "DEAD": NODE},
+        block=1,
+    ),
+    Sample(
+        "lose",
+        "nobody remembers it",
+        given(fenced(started_by_the_dead), raw("DEL", keys.listener(Q, DEAD))),
+        lose(instance=None),
+        LOSE,
+        block=1,
+    ),
+    Sample(
+        "lose",
+        "to be cancelled",
+        fenced(started_by_the_dead, cancel()),
+        lose(Retry(), {"lost_node": DEAD}),
+        {**LOSE, "FACTS": ["lost_node", DEAD]},
+        block=2,
+    ),
+    Sample(
+        "lose", "again", fenced(started_by_the_dead, fence, lose()), lose(), LOSE, until="MULTI"
+    ),
+    Sample(
+        "lose", "not dead", given(dead_listener, started_by_the_dead), lose(), LOSE, until="MULTI"
+    ),
     Sample("restore", "as usual", given(lost(DEAD, "instance-0"), registered()), restore, RESTORE),
-    Sample("restore", "held a lock", given(lost(DEAD, "instance-0"), holding, registered()), restore, {**RESTORE, **SHARED},
-           HOLDS[:2]),
-    Sample("restore", "again", given(lost(DEAD, "instance-0"), registered(), restore), restore, RESTORE, until="MULTI"),
-    Sample("restore", "requeued", given(lost(DEAD, "instance-0"), registered(), requeue), restore, RESTORE, until="MULTI"),
-    Sample("restore", "not registered", lost(), restore, RESTORE, until="MULTI", refuses=NotRegistered),
+    Sample(
+        "restore",
+        "held a lock",
+        given(lost(DEAD, "instance-0"), holding, registered()),
+        restore,
+        {**RESTORE, **SHARED},
+        HOLDS[:2],
+    ),
+    Sample(
+        "restore",
+        "again",
+        given(lost(DEAD, "instance-0"), registered(), restore),
+        restore,
+        RESTORE,
+        until="MULTI",
+    ),
+    Sample(
+        "restore",
+        "requeued",
+        given(lost(DEAD, "instance-0"), registered(), requeue),
+        restore,
+        RESTORE,
+        until="MULTI",
+    ),
+    Sample(
+        "restore", "not registered", lost(), restore, RESTORE, until="MULTI", refuses=NotRegistered
+    ),
     Sample("reassert", "no hash", registered(), reassert, REASSERT, [NOT_IN_LIST]),
-    Sample("reassert", "pending", given(registered(), enqueued("t1")), reassert, REASSERT, [NOT_IN_LIST]),
+    Sample(
+        "reassert",
+        "pending",
+        given(registered(), enqueued("t1")),
+        reassert,
+        REASSERT,
+        [NOT_IN_LIST],
+    ),
     Sample("reassert", "reserved", given(registered(), reserved("t1")), reassert, REASSERT),
-    Sample("reassert", "held a lock", registered(), reassert_with(IS_SHARED | {"lock": "a b", "counted": "1"}),
-           {**REASSERT, **SHARED,
-            "FIELDS": flat({**OURS, **IS_SHARED, "lock": "a b", "counted": "1", "updated": 9.25})},
-           [NOT_IN_LIST, *HOLDS[:2]]),
-    Sample("reassert", "pending in another line", given(registered(), enqueued("t1", **IS_URGENT)), reassert,
-           {**REASSERT, **URGENT}, [NOT_IN_LIST]),
+    Sample(
+        "reassert",
+        "held a lock",
+        registered(),
+        reassert_with(IS_SHARED | {"lock": "a b", "counted": "1"}),
+        {
+            **REASSERT,
+            **SHARED,
+            "FIELDS": flat({**OURS, **IS_SHARED, "lock": "a b", "counted": "1", "updated": 9.25}),
+        },
+        [NOT_IN_LIST, *HOLDS[:2]],
+    ),
+    Sample(
+        "reassert",
+        "pending in another line",
+        given(registered(), enqueued("t1", **IS_URGENT)),
+        reassert,
+        {**REASSERT, **URGENT},
+        [NOT_IN_LIST],
+    ),
     Sample("reassert", "again", given(registered(), reassert), reassert, REASSERT, until="MULTI"),
     Sample("reassert", "ended", completed("t1"), reassert, REASSERT, until="MULTI"),
-    Sample("reassert", "not registered", nothing, reassert, REASSERT, until="MULTI", refuses=NotRegistered),
+    Sample(
+        "reassert",
+        "not registered",
+        nothing,
+        reassert,
+        REASSERT,
+        until="MULTI",
+        refuses=NotRegistered,
+    ),
     Sample("forget", "as usual", fenced(), forget(), FENCE),
     Sample("forget", "of 1.0.0", nothing, forget(None), FENCE),
     Sample("forget", "again", given(fenced(), forget()), forget(), FENCE, until="MULTI"),
     Sample("forget", "holding a task", fenced(held_by_the_dead), forget(), FENCE, until="MULTI"),
-    Sample("claim", "its last task", given(dead_listener, started("t1", DEAD, "instance-0")), claim(),
-           {**CLAIM, "HELD": ["t1"], "CLAIMED": "t1"}, [CLAIMED, FORGOTTEN, MARKED]),
-    Sample("claim", "one of two", given(dead_listener, *[reserved(task, DEAD, "instance-0") for task in ("t1", "t2")]),
-           claim(), {**CLAIM, "HELD": ["t2", "t1"], "CLAIMED": "t2"}, [CLAIMED]),
+    Sample(
+        "claim",
+        "its last task",
+        given(dead_listener, started("t1", DEAD, "instance-0")),
+        claim(),
+        {**CLAIM, "HELD": ["t1"], "CLAIMED": "t1"},
+        [CLAIMED, FORGOTTEN, MARKED],
+    ),
+    Sample(
+        "claim",
+        "one of two",
+        given(dead_listener, *[reserved(task, DEAD, "instance-0") for task in ("t1", "t2")]),
+        claim(),
+        {**CLAIM, "HELD": ["t2", "t1"], "CLAIMED": "t2"},
+        [CLAIMED],
+    ),
     Sample("claim", "none left", dead_listener, claim(), CLAIM, [FORGOTTEN, MARKED]),
-    Sample("claim", "of 1.0.0", raw("SADD", keys.listeners(Q), DEAD), claim(None), CLAIM, [FORGOTTEN]),
+    Sample(
+        "claim", "of 1.0.0", raw("SADD", keys.listeners(Q), DEAD), claim(None), CLAIM, [FORGOTTEN]
+    ),
     Sample("claim", "struck off already", nothing, claim(), CLAIM, until="MULTI"),
-    Sample("drop_hint", "in line, deleted", raw("LPUSH", keys.pending(Q), "t1"), drop_hint(IN_LINE), at(IN_LINE), [A_LIST]),
-    Sample("drop_hint", "held twice", given(registered(), reserved("t1"), raw("LPUSH", HELD.key, "t1")), drop_hint(HELD),
-           at(HELD), [A_LIST, A_LISTENERS_LIST]),
-    Sample("drop_hint", "held and in line", given(enqueued("t1"), raw("LPUSH", HELD.key, "t1")), drop_hint(HELD), at(HELD),
-           [A_LIST, A_LISTENERS_LIST]),
-    Sample("drop_hint", "held and in another line", given(enqueued("t1", **IS_URGENT), raw("LPUSH", HELD.key, "t1")),
-           drop_hint(HELD), at(HELD, LINE=URGENT["LINE"]), [A_LIST, A_LISTENERS_LIST, AGAIN]),
-    Sample("drop_hint", "scheduled, and pending", given(enqueued("t1"), raw("ZADD", LATER.key, 1, "t1")), drop_hint(LATER),
-           at(LATER), [A_SORTED_SET]),
-    Sample("drop_hint", "started, and pending", given(enqueued("t1"), raw("SADD", RUNNING.key, "n 1 t1")),
-           drop_hint(RUNNING, "n 1 t1"), at(RUNNING, TEXT="n 1 t1"), [A_SET]),
-    Sample("drop_hint", "indexed, deleted by 1.0.0", raw("ZADD", INDEXED.key, 1, "t1"), drop_hint(INDEXED), at(INDEXED),
-           [A_SORTED_SET, "it is the index, and there is no hash"]),
+    Sample(
+        "drop_hint",
+        "in line, deleted",
+        raw("LPUSH", keys.pending(Q), "t1"),
+        drop_hint(IN_LINE),
+        at(IN_LINE),
+        [A_LIST],
+    ),
+    Sample(
+        "drop_hint",
+        "held twice",
+        given(registered(), reserved("t1"), raw("LPUSH", HELD.key, "t1")),
+        drop_hint(HELD),
+        at(HELD),
+        [A_LIST, A_LISTENERS_LIST],
+    ),
+    Sample(
+        "drop_hint",
+        "held and in line",
+        given(enqueued("t1"), raw("LPUSH", HELD.key, "t1")),
+        drop_hint(HELD),
+        at(HELD),
+        [A_LIST, A_LISTENERS_LIST],
+    ),
+    Sample(
+        "drop_hint",
+        "held and in another line",
+        given(enqueued("t1", **IS_URGENT), raw("LPUSH", HELD.key, "t1")),
+        drop_hint(HELD),
+        at(HELD, LINE=URGENT["LINE"]),
+        [A_LIST, A_LISTENERS_LIST, AGAIN],
+    ),
+    Sample(
+        "drop_hint",
+        "scheduled, and pending",
+        given(enqueued("t1"), raw("ZADD", LATER.key, 1, "t1")),
+        drop_hint(LATER),
+        at(LATER),
+        [A_SORTED_SET],
+    ),
+    Sample(
+        "drop_hint",
+        "started, and pending",
+        given(enqueued("t1"), raw("SADD", RUNNING.key, "n 1 t1")),
+        drop_hint(RUNNING, "n 1 t1"),
+        at(RUNNING, TEXT="n 1 t1"),
+        [A_SET],
+    ),
+    Sample(
+        "drop_hint",
+        "indexed, deleted by 1.0.0",
+        raw("ZADD", INDEXED.key, 1, "t1"),
+        drop_hint(INDEXED),
+        at(INDEXED),
+        [A_SORTED_SET, "it is the index, and there is no hash"],
+    ),
     Sample("drop_hint", "again", nothing, drop_hint(IN_LINE), at(IN_LINE), [A_LIST], until="MULTI"),
-    Sample("drop_hint", "popped", given(registered(), enqueued("t1"), popped()), drop_hint(HELD), at(HELD),
-           [A_LIST, A_LISTENERS_LIST], until="MULTI"),
-    Sample("put_back", "in line", given(enqueued("t1"), raw("DEL", IN_LINE.key)), put_back(IN_LINE, "pending", "1.0"),
-           at(IN_LINE), [A_LIST, THE_LINE]),
-    Sample("put_back", "in a line with a lock", given(enqueued("t1", **IS_SHARED), raw("DEL", SHARED["LINE"])),
-           put_back(Place("line", Q, line=SHARED["NAME"]), "pending", "1.0"),
-           {**at(Place("line", Q, line=SHARED["NAME"])), **SHARED},
-           [A_LIST, THE_LINE, "it is a line, but not the default line", "it is a line whose tasks need a lock"]),
-    Sample("put_back", "in line, popped since", given(registered(), enqueued("t1"), popped()),
-           put_back(IN_LINE, "pending", "0.5"), at(IN_LINE), [A_LIST], until="MULTI"),
-    Sample("put_back", "in the list of its listener", given(registered(), reserved("t1"), raw("DEL", HELD.key)),
-           put_back(HELD, "reserved", node=NODE), at(HELD), [A_LIST, ANOTHER_LIST]),
-    Sample("put_back", "again", completed("t1"), put_back(ENDED, "complete", node=NODE, pid="99"), at(ENDED), [A_LIST],
-           until="MULTI"),
-    Sample("put_back", "scheduled", given(scheduled("t1", 8.5), raw("DEL", LATER.key)), put_back(LATER, "scheduled"),
-           at(LATER, SCORE=8.5), [A_SORTED_SET]),
-    Sample("put_back", "in the index", given(enqueued("t1"), raw("DEL", ALL.key)), put_back(ALL, "pending"),
-           at(ALL, SCORE=1.0), [A_SORTED_SET]),
-    Sample("put_back", "started", given(registered(), started("t1"), raw("DEL", RUNNING.key)),
-           put_back(RUNNING, "started", node=NODE, pid="99"), at(RUNNING), ["it is the set of started tasks"]),
-    Sample("put_back", "counted", given(registered(), started("t1"), holding),
-           put_back(Place("counted", Q), "started", node=NODE, pid="99"), at(Place("counted", Q)), ["it is another set"]),
-    Sample("put_back", "started, and has moved on", completed("t1"), put_back(RUNNING, "started", node=NODE, pid="99"),
-           at(RUNNING), until="MULTI"),
-    Sample("mend", "a stump", raw("HSET", keys.task("t1"), "status", "failed", "error", "e"), mend, TASK, ["it is no task"]),
-    Sample("mend", "deleted by 1.0.0", given(completed("t1"), raw("DEL", keys.task("t1"))), mend, TASK, ["it is no task"]),
+    Sample(
+        "drop_hint",
+        "popped",
+        given(registered(), enqueued("t1"), popped()),
+        drop_hint(HELD),
+        at(HELD),
+        [A_LIST, A_LISTENERS_LIST],
+        until="MULTI",
+    ),
+    Sample(
+        "put_back",
+        "in line",
+        given(enqueued("t1"), raw("DEL", IN_LINE.key)),
+        put_back(IN_LINE, "pending", "1.0"),
+        at(IN_LINE),
+        [A_LIST, THE_LINE],
+    ),
+    Sample(
+        "put_back",
+        "in a line with a lock",
+        given(enqueued("t1", **IS_SHARED), raw("DEL", SHARED["LINE"])),
+        put_back(Place("line", Q, line=SHARED["NAME"]), "pending", "1.0"),
+        {**at(Place("line", Q, line=SHARED["NAME"])), **SHARED},
+        [
+            A_LIST,
+            THE_LINE,
+            "it is a line, but not the default line",
+            "it is a line whose tasks need a lock",
+        ],
+    ),
+    Sample(
+        "put_back",
+        "in line, popped since",
+        given(registered(), enqueued("t1"), popped()),
+        put_back(IN_LINE, "pending", "0.5"),
+        at(IN_LINE),
+        [A_LIST],
+        until="MULTI",
+    ),
+    Sample(
+        "put_back",
+        "in the list of its listener",
+        given(registered(), reserved("t1"), raw("DEL", HELD.key)),
+        put_back(HELD, "reserved", node=NODE),
+        at(HELD),
+        [A_LIST, ANOTHER_LIST],
+    ),
+    Sample(
+        "put_back",
+        "again",
+        completed("t1"),
+        put_back(ENDED, "complete", node=NODE, pid="99"),
+        at(ENDED),
+        [A_LIST],
+        until="MULTI",
+    ),
+    Sample(
+        "put_back",
+        "scheduled",
+        given(scheduled("t1", 8.5), raw("DEL", LATER.key)),
+        put_back(LATER, "scheduled"),
+        at(LATER, SCORE=8.5),
+        [A_SORTED_SET],
+    ),
+    Sample(
+        "put_back",
+        "in the index",
+        given(enqueued("t1"), raw("DEL", ALL.key)),
+        put_back(ALL, "pending"),
+        at(ALL, SCORE=1.0),
+        [A_SORTED_SET],
+    ),
+    Sample(
+        "put_back",
+        "started",
+        given(registered(), started("t1"), raw("DEL", RUNNING.key)),
+        put_back(RUNNING, "started", node=NODE, pid="99"),
+        at(RUNNING),
+        ["it is the set of started tasks"],
+    ),
+    Sample(
+        "put_back",
+        "counted",
+        given(registered(), started("t1"), holding),
+        put_back(Place("counted", Q), "started", node=NODE, pid="99"),
+        at(Place("counted", Q)),
+        ["it is another set"],
+    ),
+    Sample(
+        "put_back",
+        "started, and has moved on",
+        completed("t1"),
+        put_back(RUNNING, "started", node=NODE, pid="99"),
+        at(RUNNING),
+        until="MULTI",
+    ),
+    Sample(
+        "mend",
+        "a stump",
+        raw("HSET", keys.task("t1"), "status", "failed", "error", "e"),
+        mend,
+        TASK,
+        ["it is no task"],
+    ),
+    Sample(
+        "mend",
+        "deleted by 1.0.0",
+        given(completed("t1"), raw("DEL", keys.task("t1"))),
+        mend,
+        TASK,
+        ["it is no task"],
+    ),
     Sample("mend", "complete", given(completed("t1"), both_outcomes), mend, TASK, UNDONE[:1]),
     Sample("mend", "failed", given(failed("t1"), both_outcomes), mend, TASK, UNDONE[1:]),
-    Sample("mend", "cancelled", given(enqueued("t1"), both_outcomes, raw("HSET", keys.task("t1"), "status", "cancelled")),
-           mend, TASK, UNDONE),
+    Sample(
+        "mend",
+        "cancelled",
+        given(enqueued("t1"), both_outcomes, raw("HSET", keys.task("t1"), "status", "cancelled")),
+        mend,
+        TASK,
+        UNDONE,
+    ),
     Sample("mend", "not finished", given(enqueued("t1"), both_outcomes), mend, TASK, until="MULTI"),
     Sample("mend", "again", completed("t1"), mend, TASK, until="MULTI"),
     Sample("mend", "deleted", nothing, mend, TASK, until="MULTI"),
-    Sample("realign", "no last beat", given(registered(), raw("DEL", keys.nodes(Q))), realign, {**TASK, "BEAT_AT": 2.0},
-           [IS_REGISTERED]),
-    Sample("realign", "dead", given(registered(), raw("HSET", keys.listener(Q, NODE), "state", "dead")), realign,
-           {**TASK, "BEAT_AT": 2.0}, [IS_REGISTERED, IS_DEAD]),
-    Sample("realign", "not registered", raw("ZADD", keys.nodes(Q), 2, NODE), realign, TASK, [IS_NOT_REGISTERED]),
-    Sample("recount", "as usual", given(registered(), raw("ZINCRBY", keys.QUEUES, 5, Q)), recount, {**TASK, "COUNT": 1}),
+    Sample(
+        "realign",
+        "no last beat",
+        given(registered(), raw("DEL", keys.nodes(Q))),
+        realign,
+        {**TASK, "BEAT_AT": 2.0},
+        [IS_REGISTERED],
+    ),
+    Sample(
+        "realign",
+        "dead",
+        given(registered(), raw("HSET", keys.listener(Q, NODE), "state", "dead")),
+        realign,
+        {**TASK, "BEAT_AT": 2.0},
+        [IS_REGISTERED, IS_DEAD],
+    ),
+    Sample(
+        "realign",
+        "not registered",
+        raw("ZADD", keys.nodes(Q), 2, NODE),
+        realign,
+        TASK,
+        [IS_NOT_REGISTERED],
+    ),
+    Sample(
+        "recount",
+        "as usual",
+        given(registered(), raw("ZINCRBY", keys.QUEUES, 5, Q)),
+        recount,
+        {**TASK, "COUNT": 1},
+    ),
 ]
 
 
@@ -1794,7 +4299,9 @@ def held(sample: Sample) -> list[str]:
 
 
 def expected(sample: Sample, before: Values) -> list[Command]:
-    """Return what the server is to see. before: the fields of the tasks before the call, by their ids."""
+    """Return what the server is to see. before: the fields of the tasks before the call, by their
+    ids.
+    """
     values, holds = {**sample.values, "BEFORE": before}, held(sample)
     looks, changes = section(sample.function)
     change = changes[sample.block]
@@ -1803,14 +4310,22 @@ def expected(sample: Sample, before: Values) -> list[Command]:
     unknown = set(sample.holds) - conditions(look) - conditions(change.lines) - {AGAIN}
     assert not unknown, f"the section {sample.function} has no line with: only if {unknown}"
     if sample.until == "WATCH":
-        return commands(list(itertools.takewhile(lambda line: not line.startswith("WATCH"), look)), values, holds)
+        return commands(
+            list(itertools.takewhile(lambda line: not line.startswith("WATCH"), look)),
+            values,
+            holds,
+        )
     seen = commands(look, {**values, **IN_FIRST_LOOK} if AGAIN in holds else values, holds)
     if AGAIN in holds:
         seen += [["UNWATCH"], *commands(look, values, holds, "second")]
     if sample.until:
         return [*seen, ["UNWATCH"]]
     follower = looks_ahead().get(sample.function) if sample.function != "enqueue" else None
-    return seen + commands(change.lines, values, holds) + (commands(look_of(follower), values) if follower else [])
+    return (
+        seen
+        + commands(change.lines, values, holds)
+        + (commands(look_of(follower), values) if follower else [])
+    )
 
 
 def looks_ahead() -> dict[str, str]:
@@ -1824,21 +4339,29 @@ def look_of(name: str) -> list[str]:
 
 # The tests
 
+
 def test_every_function_has_a_section_and_every_section_a_function():
     assert sorted(sections()) == sorted(protocol.__all__)
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=[f"{sample.function}: {sample.case}" for sample in SAMPLES])
+@pytest.mark.parametrize(
+    "sample", SAMPLES, ids=[f"{sample.function}: {sample.case}" for sample in SAMPLES]
+)
 def test_the_server_sees_what_the_section_says(sample, redis, monitor):
     sample.given(redis)
-    outcome: AbstractContextManager[object] = pytest.raises(sample.refuses) if sample.refuses else nullcontext()
+    outcome: AbstractContextManager[object] = (
+        pytest.raises(sample.refuses) if sample.refuses else nullcontext()
+    )
 
     def call() -> None:
         with outcome:
             sample.call(redis)
 
-    before = {task: as_hash(*redis.read(("HGETALL", keys.task(task)))) for task in ("t1", "t2", "t3", "t4")}
-    redis.close()                                      # and with it what the steps before have looked at ahead
+    before = {
+        task: as_hash(*redis.read(("HGETALL", keys.task(task))))
+        for task in ("t1", "t2", "t3", "t4")
+    }
+    redis.close()  # and with it what the steps before have looked at ahead
 
     assert monitor.commands_of(redis, call) == expected(sample, before)
 
@@ -1847,18 +4370,26 @@ def test_the_server_sees_what_the_section_says(sample, redis, monitor):
 def test_every_change_of_a_section_is_run_with_and_without_each_optional_line(name):
     looks, changes = section(name)
     whole = [sample for sample in SAMPLES if sample.function == name and not sample.until]
-    look_of_sample = {id(each): changes[each.block].look if each.look is None else each.look for each in whole}
+    look_of_sample = {
+        id(each): changes[each.block].look if each.look is None else each.look for each in whole
+    }
 
     assert {sample.block for sample in whole} == set(range(len(changes)))
-    assert {number for number in look_of_sample.values() if number is not None} == set(range(len(looks)))
+    assert {number for number in look_of_sample.values() if number is not None} == set(
+        range(len(looks))
+    )
     for number, change in enumerate(changes):
         runs = [held(sample) for sample in whole if sample.block == number]
         for condition in conditions(change.lines):
-            assert {condition in holds for holds in runs} == {True, False}, f"{name}: only if {condition}"
+            assert {condition in holds for holds in runs} == {True, False}, (
+                f"{name}: only if {condition}"
+            )
     for number, look in enumerate(looks):
         runs = [held(sample) for sample in whole if look_of_sample[id(sample)] == number]
         for condition in conditions(look):
-            assert {condition in holds for holds in runs} == {True, False}, f"{name}: only if {condition}"
+            assert {condition in holds for holds in runs} == {True, False}, (
+                f"{name}: only if {condition}"
+            )
 
 
 def test_remarks_in_blocks_are_of_the_kinds_that_the_document_explains():
@@ -1877,7 +4408,10 @@ def test_no_lines_are_printed_twice_where_they_could_have_a_name():
 
 
 def test_every_fact_of_an_event_is_in_the_table_of_events():
-    table = {row[0]: row for row in re.findall(r"^\| `(\w+)` \|([^|]+)\|([^|]*)\|", chapter("Events"), flags=re.M)}
+    table = {
+        row[0]: row
+        for row in re.findall(r"^\| `(\w+)` \|([^|]+)\|([^|]*)\|", chapter("Events"), flags=re.M)
+    }
     told = [remark(line)[0].split() for name in sections() for line in section(name).lines]
 
     assert {words[1] for words in told if words[0] in ("EVENT", "TELL")} == set(table)
@@ -1890,7 +4424,9 @@ def test_every_fact_of_an_event_is_in_the_table_of_events():
 def test_a_spare_id_is_watched_along_with_the_exec(redis, monitor):
     (change,), (look_ahead,) = section("enqueue").changes, blocks(chapter("Looking ahead"))
 
-    first = monitor.commands_of(redis, lambda: protocol.enqueue(redis, Q, "t1", "p", None, 9.25, spare="t2"))
+    first = monitor.commands_of(
+        redis, lambda: protocol.enqueue(redis, Q, "t1", "p", None, 9.25, spare="t2")
+    )
     second = monitor.commands_of(redis, lambda: protocol.enqueue(redis, Q, "t2", "p", None, 9.25))
 
     values = {**NEW, "PARAMETERS": "p"}
@@ -1921,14 +4457,25 @@ def test_every_key_in_the_document_is_in_keys_and_the_other_way_round():
     functions = [function for name, function in inspect.getmembers(keys, inspect.isfunction)]
     made = {
         re.sub("@", "[]", name)
-        for name in [keys.QUEUES, *[function(*["@"] * len(inspect.signature(function).parameters)) for function in functions
-                                    if not function.__name__.startswith(("parse_", "started_member", "belongings"))]]
+        for name in [
+            keys.QUEUES,
+            *[
+                function(*["@"] * len(inspect.signature(function).parameters))
+                for function in functions
+                if not function.__name__.startswith(("parse_", "started_member", "belongings"))
+            ],
+        ]
     }
     # A name as in the walk-through, without placeholders, is one of a real key.
     pattern = "|".join(re.escape(name).replace(r"\[\]", ".+") for name in made)
-    named = {re.sub(r"\[\w+\]", "[]", name) for name in re.findall(rf"\b{keys.PREFIX}[\w\[\].-]*[\w\]]", TEXT)}
+    named = {
+        re.sub(r"\[\w+\]", "[]", name)
+        for name in re.findall(rf"\b{keys.PREFIX}[\w\[\].-]*[\w\]]", TEXT)
+    }
 
-    assert {name for name in named if "[]" in name or not re.fullmatch(pattern, name)} == made - {keys.QUEUES}
+    assert {name for name in named if "[]" in name or not re.fullmatch(pattern, name)} == made - {
+        keys.QUEUES
+    }
     assert set(map(blank, key_rows())) == made
 
 
@@ -1943,7 +4490,10 @@ def test_the_fields_of_the_record_of_a_run_are_those_in_the_table():
 def test_the_names_and_defaults_of_a_retry_policy_are_those_in_the_table():
     rows = re.findall(r'^\| "(\w+)" \| (\S+) \|', chapter("Retry policies"), flags=re.M)
 
-    assert Retry.from_text("{" + ",".join(f'"{name}":{value}' for name, value in rows) + "}") == Retry()
+    assert (
+        Retry.from_text("{" + ",".join(f'"{name}":{value}' for name, value in rows) + "}")
+        == Retry()
+    )
     assert [name for name, _ in rows] == list(inspect.signature(Retry).parameters)
 
 
@@ -1956,7 +4506,9 @@ def test_the_fields_of_a_registration_are_those_in_the_table(client, redis, cli)
     cli.delete(keys.listeners("video"))
     protocol.fence(redis, "video", listener.node, listener.instance, "0")
 
-    assert sorted(first_column(chapter("Listener"))) == sorted(cli.hgetall(keys.listener("video", listener.node)))
+    assert sorted(first_column(chapter("Listener"))) == sorted(
+        cli.hgetall(keys.listener("video", listener.node))
+    )
 
 
 def test_the_fields_of_the_record_of_a_feed_are_those_in_the_table(url, cli, tmp_path):
@@ -1991,29 +4543,46 @@ def test_each_key_that_a_section_writes_is_described_on_one_page():
 
 def test_the_ids_that_keys_stand_for_are_those_in_the_tables():
     """The table of a chapter: the texts that an id is made of, as JSON, and the id."""
-    for title, namespace in (("Keys of tasks", NAMESPACE), ("Runs", RUN_NAMESPACE), ("Feeds", FEED_NAMESPACE)):
-        rows = [re.findall(r"`([^`]+)`", row) for row in re.findall(r'^\| `".*$', chapter(title), flags=re.M)]
+    for title, namespace in (
+        ("Keys of tasks", NAMESPACE),
+        ("Runs", RUN_NAMESPACE),
+        ("Feeds", FEED_NAMESPACE),
+    ):
+        rows = [
+            re.findall(r"`([^`]+)`", row)
+            for row in re.findall(r'^\| `".*$', chapter(title), flags=re.M)
+        ]
         assert len(rows) >= 3
         assert f"`{namespace}`" in chapter(title)
         for *texts, written_id in rows:
             texts = [json.loads(text) for text in texts]
             assert str(uuid.uuid5(namespace, "\0".join(texts))) == written_id
-            made = id_of_key(*texts) if len(texts) == 2 else ID_MAKERS[title](*texts[:2], [texts[2].encode()])[0].decode()
+            made = (
+                id_of_key(*texts)
+                if len(texts) == 2
+                else ID_MAKERS[title](*texts[:2], [texts[2].encode()])[0].decode()
+            )
             assert made == written_id
 
 
 def test_every_source_in_the_code_is_a_section_that_there_is():
-    """As in "Source: docs/protocol.md, "pop" and "reserve"", and wherever else the code names a page."""
+    """As in "Source: docs/protocol.md, "pop" and "reserve"", and wherever else the code names a
+    page.
+    """
     named = set()
     for path in sorted((ROOT / "blueque").rglob("*.py")):
-        if "previous_release" in path.parts:           # exact copies, which name the pages of their time
+        if "previous_release" in path.parts:  # exact copies, which name the pages of their time
             continue
         text = path.read_text()
-        assert text.count("docs/protocol") == len(PAGE_NAMED.findall(text)), f"{path}: write docs/protocol/x.md, \"section\""
+        assert text.count("docs/protocol") == len(PAGE_NAMED.findall(text)), (
+            f'{path}: write docs/protocol/x.md, "section"'
+        )
         for page, titles in PAGE_NAMED.findall(text):
             for title in re.findall(r'"([^"]+)"', titles):
                 named.add(title)
-                assert title in headings((ROOT / page).read_text()), f"{path}: {page} has no {title}"
+                assert title in headings((ROOT / page).read_text()), (
+                    f"{path}: {page} has no {title}"
+                )
     assert {"enqueue", "reserve", "complete"} <= named
 
 
@@ -2023,7 +4592,10 @@ def test_every_link_between_the_pages_leads_somewhere():
             page, _, anchor = target.partition("#")
             there = (path.parent / page).resolve() if page else path
             assert there.exists(), f"{path}: {target}"
-            slugs = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings(there.read_text())}
+            slugs = {
+                re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+                for heading in headings(there.read_text())
+            }
             assert not anchor or anchor in slugs, f"{path}: {target}"
 
 
@@ -2055,11 +4627,16 @@ def walk_through() -> tuple[list[str], str]:
 
 def type_into_redis_cli(server: Server, typed: list[str]) -> str:
     command = ["redis-cli", "-p", str(server.port), "--no-raw"]
-    return subprocess.run(command, input="\n".join(typed), capture_output=True, text=True, check=True, timeout=30).stdout
+    return subprocess.run(
+        command, input="\n".join(typed), capture_output=True, text=True, check=True, timeout=30
+    ).stdout
 
 
 def type_into_socket(server: Server, typed: list[str]) -> str:
-    with socket.create_connection(("127.0.0.1", server.port), 10) as connection, connection.makefile("rb") as replies:
+    with (
+        socket.create_connection(("127.0.0.1", server.port), 10) as connection,
+        connection.makefile("rb") as replies,
+    ):
         shown = ""
         for line in typed:
             connection.sendall(line.encode() + b"\r\n")
@@ -2083,12 +4660,17 @@ def show(replies: Any, indent: str = "") -> str:
         return f'"{replies.read(int(rest) + 2)[:-2].decode()}"\n'
     count = int(rest)
     width = len(str(count))
-    parts = [f"{indent if n else ''}{n + 1:>{width}}) {show(replies, indent + ' ' * (width + 2))}" for n in range(count)]
+    parts = [
+        f"{indent if n else ''}{n + 1:>{width}}) {show(replies, indent + ' ' * (width + 2))}"
+        for n in range(count)
+    ]
     return "".join(parts) or "(empty array)\n"
 
 
 # Always over a socket; with redis-cli as well where there is one.
-@pytest.mark.parametrize("enter", [type_into_socket, *([type_into_redis_cli] if shutil.which("redis-cli") else [])])
+@pytest.mark.parametrize(
+    "enter", [type_into_socket, *([type_into_redis_cli] if shutil.which("redis-cli") else [])]
+)
 def test_a_task_enqueued_by_hand_is_as_good_as_any_other(enter, server, redis, cli, state):
     typed, answers = walk_through()
 

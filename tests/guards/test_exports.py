@@ -27,7 +27,12 @@ HEAVY = ["redis", "pyspark", "pyarrow", "click"]
 def test_all_is_sorted_and_is_what_the_package_shows():
     hints = ast.parse(inspect.getsource(blueque)).body
     typed, _ = [node for node in hints if isinstance(node, ast.If)]
-    for_checkers = {alias.name for node in typed.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    for_checkers = {
+        alias.name
+        for node in typed.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
 
     assert sorted(blueque.__all__) == blueque.__all__
     assert {*blueque.__all__} == {"__version__", *blueque._LAZY} == {"__version__", *for_checkers}
@@ -36,9 +41,13 @@ def test_all_is_sorted_and_is_what_the_package_shows():
 
 
 def test_what_is_imported_when_it_is_asked_for_is_not_before():
-    code = "import sys, blueque; print([name for name in sys.modules if name.startswith('blueque.')])"
+    code = (
+        "import sys, blueque; print([name for name in sys.modules if name.startswith('blueque.')])"
+    )
 
-    shown = subprocess.run([sys.executable, "-c", code], timeout=30, capture_output=True, text=True).stdout
+    shown = subprocess.run(
+        [sys.executable, "-c", code], timeout=30, capture_output=True, text=True
+    ).stdout
     assert shown == "['blueque.version']\n"
 
 
@@ -53,11 +62,15 @@ def test_the_help_of_a_command_imports_what_the_command_line_needs_and_no_more()
 
     shown = subprocess.run([sys.executable, "-c", code], timeout=30, capture_output=True, text=True)
 
-    assert int(shown.stderr) <= 12, "each module costs a millisecond or more of each completion and each help"
+    assert int(shown.stderr) <= 12, (
+        "each module costs a millisecond or more of each completion and each help"
+    )
 
 
 def public_things() -> Iterator[tuple[str, Any]]:
-    """Yield the exports that are classes and functions, and the methods of those classes, with their names."""
+    """Yield the exports that are classes and functions, and the methods of those classes, with
+    their names.
+    """
     for name in blueque.__all__:
         export = getattr(blueque, name)
         if inspect.isclass(export) or inspect.isfunction(export):
@@ -70,14 +83,22 @@ def public_things() -> Iterator[tuple[str, Any]]:
 
 
 def says_itself(thing: Any) -> bool:
-    """Tell whether a function needs no docstring: one line that returns a value, under a name that says which."""
+    """Tell whether a function needs no docstring: one line that returns a value, under a name that
+    says which.
+    """
     if not inspect.isfunction(thing):
         return False
     (function,) = ast.parse(inspect.cleandoc(f"\n{inspect.getsource(thing)}")).body
-    return isinstance(function, ast.FunctionDef) and len(function.body) == 1 and isinstance(function.body[0], ast.Return)
+    return (
+        isinstance(function, ast.FunctionDef)
+        and len(function.body) == 1
+        and isinstance(function.body[0], ast.Return)
+    )
 
 
-@pytest.mark.parametrize(("name", "thing"), [pytest.param(name, thing, id=name) for name, thing in public_things()])
+@pytest.mark.parametrize(
+    ("name", "thing"), [pytest.param(name, thing, id=name) for name, thing in public_things()]
+)
 def test_every_public_class_and_method_is_explained(name, thing):
     """Properties may go without: their name says what they are."""
     # An exception's own docstring, not the one that it inherits.
@@ -88,11 +109,13 @@ def test_every_public_class_and_method_is_explained(name, thing):
 
 
 def drawn_tree() -> dict[str, tuple[str, str]]:
-    """Return what the docstring of errors.py draws: class -> (the one it hangs from, builtin in parentheses)."""
+    """Return what the docstring of errors.py draws: class -> (the one it hangs from, builtin in
+    parentheses).
+    """
     drawn: dict[str, tuple[str, str]] = {}
     path: list[str] = []
-    for line in (errors.__doc__ or "").splitlines():
-        match = re.match(r"    ((?:[|`]-- |\|   |    )*)([A-Z]\w+)(?: \((\w+)\))?", line)
+    for line in (errors.__doc__ or "").splitlines()[1:]:
+        match = re.match(r"((?:[|`]-- |\|   |    )*)([A-Z]\w+)(?: \((\w+)\))?", line)
         if match:
             depth = len(match[1]) // 4
             path = [*path[:depth], match[2]]
@@ -114,8 +137,14 @@ def test_the_tree_of_errors_is_as_drawn_and_exported():
 @pytest.mark.parametrize("name", drawn_tree())
 def test_an_error_comes_from_another_process_as_it_was(name):
     error = getattr(errors, name)
-    samples = {"int": 7, "float": 0.5, "list[str]": ["id"], "bool": True, "BluequeError": errors.BluequeError("why"),
-               "Mapping[str, str | None]": {"id": "started"}}
+    samples = {
+        "int": 7,
+        "float": 0.5,
+        "list[str]": ["id"],
+        "bool": True,
+        "BluequeError": errors.BluequeError("why"),
+        "Mapping[str, str | None]": {"id": "started"},
+    }
     its = inspect.signature(error).parameters.values() if "__init__" in vars(error) else ()
     raised = error(*[samples.get(its_type.annotation, its_type.name) for its_type in its])
     raised.add_note("a note")
@@ -143,7 +172,9 @@ def test_no_program_loads_what_only_pipelines_need(url, tmp_path):
         programs.listener("work:run")
         programs.scheduler().says("scheduler")
         task_id = programs.client.get_queue("work").enqueue("as it was")
-        shown = programs.start([sys.executable, "-m", "blueque.cli.main", "status", "--redis-url", url])
+        shown = programs.start(
+            [sys.executable, "-m", "blueque.cli.main", "status", "--redis-url", url]
+        )
 
         assert (outcome(programs.client, task_id).result, shown.wait()) == ("as it was", 0)
         assert not (tmp_path / "loaded").exists()
@@ -152,12 +183,16 @@ def test_no_program_loads_what_only_pipelines_need(url, tmp_path):
 def test_the_contents_of_blueque_spark_are_sorted_explained_and_where_it_says():
     assert sorted(spark.__all__) == spark.__all__ == sorted(spark._MODULES)
     hidden = {*spark.__all__} & {path.stem for path in Path(spark.__file__).parent.iterdir()}
-    assert not hidden, f"these names of blueque.spark are those of modules, which take their place once imported: {hidden}"
+    assert not hidden, (
+        f"these names of blueque.spark are those of modules, which take their place once imported: {hidden}"
+    )
     for name, module in spark._MODULES.items():
         tree = ast.parse((Path(spark.__file__).parent / f"{module}.py").read_text())
         thing = next(node for node in tree.body if getattr(node, "name", None) == name)
         assert isinstance(thing, ast.FunctionDef | ast.ClassDef)
-        assert re.match(r"[A-Z]", ast.get_docstring(thing) or ""), f"{name}: the docstring begins with a sentence"
+        assert re.match(r"[A-Z]", ast.get_docstring(thing) or ""), (
+            f"{name}: the docstring begins with a sentence"
+        )
 
 
 def test_without_pyspark_blueque_spark_says_what_to_install(tmp_path):
@@ -172,12 +207,16 @@ def test_without_pyspark_blueque_spark_says_what_to_install(tmp_path):
     assert (done.stdout, done.stderr) == (f"blueque.spark.session {needs}\n", "")
 
 
-def test_with_an_older_pyspark_blueque_spark_says_which_one_it_needs_and_not_to_install_another(tmp_path):
+def test_with_an_older_pyspark_blueque_spark_says_which_one_it_needs_and_not_to_install_another(
+    tmp_path,
+):
     (tmp_path / "pyspark" / "sql").mkdir(parents=True)
     (tmp_path / "pyspark" / "__init__.py").write_text("__version__ = '3.5.9'")
     (tmp_path / "pyspark" / "sql" / "__init__.py").touch()
     (tmp_path / "pyspark-3.5.9.dist-info").mkdir()
-    (tmp_path / "pyspark-3.5.9.dist-info" / "METADATA").write_text("Name: pyspark\nVersion: 3.5.9\n")
+    (tmp_path / "pyspark-3.5.9.dist-info" / "METADATA").write_text(
+        "Name: pyspark\nVersion: 3.5.9\n"
+    )
     code = (
         "import blueque, blueque.spark as bs\n"
         "try: bs.read\n"
@@ -195,5 +234,7 @@ def test_with_an_older_pyspark_blueque_spark_says_which_one_it_needs_and_not_to_
 
 def test_the_oldest_pyspark_is_that_of_the_package():
     spark = importlib.import_module("blueque.spark")
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
     assert f"pyspark>={spark.OLDEST_PYSPARK},<5" in extras["spark"]

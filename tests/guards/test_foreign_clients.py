@@ -1,4 +1,6 @@
-"""examples/clients: a producer and a worker in JavaScript, written from docs/protocol.md alone, with ours on one Redis."""
+"""examples/clients: a producer and a worker in JavaScript, written from docs/protocol.md alone,
+with ours on one Redis.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,11 @@ def start_worker(programs: Programs, shell: str, queue: str = "video", beat: flo
 
 def ended(client: Client, task: str, status: str, seconds: float = PATIENCE) -> dict[str, str]:
     """Wait until a task has that status and return its fields."""
-    until(lambda: client.get_task(task).status == status, seconds, what=f"{status}: {client.get_task(task).fields}")
+    until(
+        lambda: client.get_task(task).status == status,
+        seconds,
+        what=f"{status}: {client.get_task(task).fields}",
+    )
     return dict(client.get_task(task).fields)
 
 
@@ -69,15 +75,20 @@ def events(client: Client, task: str) -> list[str]:
 
 
 def transactions(seen: list[tuple[str, list[str]]]) -> list[tuple[str, str]]:
-    """Return the look and the change of each transaction of the foreign clients, as `flat` writes them."""
+    """Return the look and the change of each transaction of the foreign clients, as `flat` writes
+    them.
+    """
     by_client: dict[str, list[list[str]]] = {}
     for client, command in seen:
         by_client.setdefault(client, []).append(command)
     found = []
     for commands in by_client.values():
         if commands[:3] != [["SELECT", "0"], ["MULTI"], ["EXEC"]]:
-            continue                                   # one of ours
-        look, change = r" WATCH [^;]*;(?: (?!MULTI;|UNWATCH;|WATCH )[^;]*;)*", r" MULTI;.*? EXEC;| UNWATCH;"
+            continue  # one of ours
+        look, change = (
+            r" WATCH [^;]*;(?: (?!MULTI;|UNWATCH;|WATCH )[^;]*;)*",
+            r" MULTI;.*? EXEC;| UNWATCH;",
+        )
         found += re.findall(f"({look})({change})", flat(commands))
     return found
 
@@ -87,28 +98,36 @@ def forms() -> list[tuple[str, re.Pattern[str], re.Pattern[str]]]:
     """Return the section, the look and the change of each transaction of the pages."""
     return [
         (name, re.compile(form(section(name).looks[change.look])), re.compile(form(change.lines)))
-        for name in sections() for change in section(name).changes if change.look is not None
+        for name in sections()
+        for change in section(name).changes
+        if change.look is not None
     ]
 
 
 def names_of(look: str, change: str) -> set[str]:
     """Return the sections of which a transaction may be one."""
-    # Nothing within MULTI: a watched key had changed, and MONITOR does not show what was not executed.
+    # Nothing within MULTI: a watched key had changed, and MONITOR does not show what was not
+    # executed.
     is_refused = change in (" UNWATCH;", " MULTI; EXEC;")
     return {
-        name for name, its_look, its_change in forms()
+        name
+        for name, its_look, its_change in forms()
         if its_look.fullmatch(look) and (is_refused or its_change.fullmatch(change))
     }
 
 
 def test_our_listener_runs_what_the_foreign_producer_makes(programs, client, redis):
     plain = produce(programs, "video", "a.mov", "ü\n☃")
-    keyed = produce(programs, "video", "b.mov", "--key", "b") + produce(programs, "video", "b.mov", "--key", "b")
+    keyed = produce(programs, "video", "b.mov", "--key", "b") + produce(
+        programs, "video", "b.mov", "--key", "b"
+    )
     ours = programs.listener("work:show", queue="video")
 
     fields = [ended(client, task, "complete") for task in [*plain, keyed[0]]]
 
-    assert [json.loads(each["result"]) for each in fields] == [{"got": text} for text in ("a.mov", "ü\n☃", "b.mov")]
+    assert [json.loads(each["result"]) for each in fields] == [
+        {"got": text} for text in ("a.mov", "ü\n☃", "b.mov")
+    ]
     assert keyed[0] == keyed[1] == client.get_queue("video").enqueue("b.mov", key="b")
     assert ours.stop() == 0
     assert audit(redis) == []
@@ -140,15 +159,25 @@ def test_a_task_of_the_foreign_producer_is_in_redis_as_one_of_ours(programs, que
 
 
 def test_the_foreign_producer_makes_the_ids_of_the_page():
-    rows = [re.findall(r"`([^`]+)`", row) for row in re.findall(r'^\| `".*$', chapter("Keys of tasks"), flags=re.M)]
+    rows = [
+        re.findall(r"`([^`]+)`", row)
+        for row in re.findall(r'^\| `".*$', chapter("Keys of tasks"), flags=re.M)
+    ]
     for queue, key, task in rows:
         script = f"console.log(require('{CLIENTS}/producer.js').idOfKey({queue}, {key}))"
-        assert subprocess.run([node(), "-e", script], capture_output=True, text=True, check=True).stdout.strip() == task
+        assert (
+            subprocess.run(
+                [node(), "-e", script], capture_output=True, text=True, check=True
+            ).stdout.strip()
+            == task
+        )
 
 
 def test_the_foreign_worker_runs_our_tasks(programs, client, queue, cli, redis):
     worker = start_worker(programs, "cat; echo 'progress: half of it' >&2", beat=0.2)
-    tasks = [queue.enqueue(text) for text in ("a.mov", "ü\n☃", "")] + [queue.enqueue({"a": [1, None]})]
+    tasks = [queue.enqueue(text) for text in ("a.mov", "ü\n☃", "")] + [
+        queue.enqueue({"a": [1, None]})
+    ]
 
     fields = [ended(client, task, "complete") for task in tasks]
 
@@ -168,7 +197,9 @@ def registration(cli, client: Client) -> tuple[str]:
     return (f"blueque_listener_video_{listener}",)
 
 
-def test_a_failure_under_the_foreign_worker_is_followed_by_what_the_policy_allows(programs, client, queue, redis):
+def test_a_failure_under_the_foreign_worker_is_followed_by_what_the_policy_allows(
+    programs, client, queue, redis
+):
     worker = start_worker(programs, "read n; [ $n = kill ] && kill -9 $$; exit $n")
     killed, final = queue.enqueue("kill\n"), queue.enqueue("3\n")
     retried = queue.enqueue("7\n", retry=Retry(max=1, backoff=0, exit_codes=[7]))
@@ -181,12 +212,22 @@ def test_a_failure_under_the_foreign_worker_is_followed_by_what_the_policy_allow
     assert client.get_task(retried).attempt == 2 and client.get_task(retried).failures == 1
     assert ended(client, final, "failed")["error"] == "the program exited with 3"
     assert ended(client, killed, "failed")["signal"] == "SIGKILL"
-    assert events(client, retried) == ["reserved", "started", "retried", "due", "reserved", "started", "failed"]
+    assert events(client, retried) == [
+        "reserved",
+        "started",
+        "retried",
+        "due",
+        "reserved",
+        "started",
+        "failed",
+    ]
     assert audit(redis) == []
     assert worker.stop() == 0
 
 
-def test_the_foreign_worker_ends_what_is_cancelled_or_takes_too_long(programs, client, queue, redis):
+def test_the_foreign_worker_ends_what_is_cancelled_or_takes_too_long(
+    programs, client, queue, redis
+):
     worker = start_worker(programs, "cat; exec sleep 600")
     cancelled = queue.enqueue("a")
     pid = int(ended(client, cancelled, "started")["pid"])
@@ -206,14 +247,26 @@ def test_the_foreign_worker_ends_what_is_cancelled_or_takes_too_long(programs, c
 
 def test_the_foreign_worker_obeys_limit_pause_and_orders(programs, client, queue, cli, redis):
     queue.set_max_concurrency(1)
-    workers = [start_worker(programs, "cat; while [ ! -e go ]; do sleep 0.02; done", beat=0.2) for _ in range(2)]
+    workers = [
+        start_worker(programs, "cat; while [ ! -e go ]; do sleep 0.02; done", beat=0.2)
+        for _ in range(2)
+    ]
     tasks = [queue.enqueue("a"), queue.enqueue("b")]
 
     # Either: each worker pops one, and the slower one finds the queue full.
-    first = until(lambda: [task for task in tasks if client.get_task(task).status == "started"], what="a started task")[0]
+    first = until(
+        lambda: [task for task in tasks if client.get_task(task).status == "started"],
+        what="a started task",
+    )[0]
     (second,) = {*tasks} - {first}
-    beaten = {node: cli.zscore("blueque_nodes_video", node) for node in client.get_inspector().listeners("video")}
-    until(lambda: all(cli.zscore("blueque_nodes_video", node) > at for node, at in beaten.items()), what="beats of both")
+    beaten = {
+        node: cli.zscore("blueque_nodes_video", node)
+        for node in client.get_inspector().listeners("video")
+    }
+    until(
+        lambda: all(cli.zscore("blueque_nodes_video", node) > at for node, at in beaten.items()),
+        what="beats of both",
+    )
     assert client.get_task(second).status == "pending"
     queue.pause("tests")
     (programs.directory / "go").touch()
@@ -229,7 +282,9 @@ def test_the_foreign_worker_obeys_limit_pause_and_orders(programs, client, queue
     assert audit(redis) == []
 
 
-def test_a_task_with_needs_in_the_default_line_goes_back_to_its_own(programs, client, queue, cli, redis):
+def test_a_task_with_needs_in_the_default_line_goes_back_to_its_own(
+    programs, client, queue, cli, redis
+):
     """As the scheduler of 1.0.0 puts it there; our listener, which has what it needs, then runs it."""
     task = queue.enqueue("a", resources={"gpu": 1}, lock="a b")
     (line,) = cli.keys("blueque_line_*")
@@ -243,7 +298,8 @@ def test_a_task_with_needs_in_the_default_line_goes_back_to_its_own(programs, cl
 
 
 def test_what_a_dead_foreign_worker_held_is_seen_to_by_ours(programs, client, queue, redis):
-    worker = start_worker(programs, "cat; exec sleep 600", beat=0.05)    # and what it had started is lost after 3 seconds
+    # and what it had started is lost after 3 seconds
+    worker = start_worker(programs, "cat; exec sleep 600", beat=0.05)
     task = queue.enqueue("a", retry=Retry(max=0, interruptions=1))
     pid = int(ended(client, task, "started")["pid"])
     worker.send(signal.SIGKILL)
@@ -259,12 +315,18 @@ def test_what_a_dead_foreign_worker_held_is_seen_to_by_ours(programs, client, qu
     assert audit(redis) == []
 
 
-def test_each_transaction_of_the_foreign_clients_is_one_of_the_pages(programs, client, queue, redis, server):
+def test_each_transaction_of_the_foreign_clients_is_one_of_the_pages(
+    programs, client, queue, redis, server
+):
     monitor = Monitor(server)
     produce(programs, "video", "0\n", "--key", "a")
     produce(programs, "video", "0\n", "--in", "3600")
     of_producer = monitor.seen_until_now(redis)
-    worker = start_worker(programs, "read n; echo 'progress: half' >&2; [ $n -lt 9 ] || exec sleep 600; exit $n", beat=0.2)
+    worker = start_worker(
+        programs,
+        "read n; echo 'progress: half' >&2; [ $n -lt 9 ] || exec sleep 600; exit $n",
+        beat=0.2,
+    )
     failed, retried = queue.enqueue("3\n"), queue.enqueue("4\n", retry=Retry(max=1))
     ended(client, failed, "failed")
     ended(client, retried, "scheduled")
@@ -278,10 +340,25 @@ def test_each_transaction_of_the_foreign_clients_is_one_of_the_pages(programs, c
     of_worker = monitor.seen_until_now(redis)
     monitor.close()
 
-    for seen, expected in ((of_producer, {"enqueue", "schedule"}), (of_worker, {
-        "register", "beat", "pop", "reserve", "start", "progress", "complete", "fail", "retry", "confirm_cancel",
-        "deregister",
-    })):
+    for seen, expected in (
+        (of_producer, {"enqueue", "schedule"}),
+        (
+            of_worker,
+            {
+                "register",
+                "beat",
+                "pop",
+                "reserve",
+                "start",
+                "progress",
+                "complete",
+                "fail",
+                "retry",
+                "confirm_cancel",
+                "deregister",
+            },
+        ),
+    ):
         names = {transaction: names_of(*transaction) for transaction in transactions(seen)}
         assert [transaction for transaction, found in names.items() if not found] == []
         assert {name for found in names.values() for name in found} >= expected

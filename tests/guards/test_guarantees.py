@@ -1,4 +1,6 @@
-"""docs/guarantees.md: each row names a test that is there; and those rows that have no other home are tested here."""
+"""docs/guarantees.md: each row names a test that is there; and those rows that have no other home
+are tested here.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +96,9 @@ def network(url) -> Iterator[Network]:
     network.close()
 
 
-@pytest.mark.parametrize(("page", "columns", "least"), [("guarantees.md", 5, 26), ("pipelines.md", 3, 18)])
+@pytest.mark.parametrize(
+    ("page", "columns", "least"), [("guarantees.md", 5, 26), ("pipelines.md", 3, 18)]
+)
 def test_every_row_is_proved_by_a_test_that_is_there(page, columns, least):
     document = (ROOT / "docs" / page).read_text()
     files = [path.read_text() for path in Path(__file__).parents[1].rglob("test_*.py")]
@@ -104,12 +108,17 @@ def test_every_row_is_proved_by_a_test_that_is_there(page, columns, least):
     promises = [row for table in tables for row in table.splitlines()]
     assert len(promises) >= least
     named = [re.findall(r"\[\^(\w+)\]", row.split("|")[columns]) for row in promises]
-    assert [row for row, footnotes_of_row in zip(promises, named, strict=True) if not footnotes_of_row] == []
-    assert {footnote for footnotes_of_row in named for footnote in footnotes_of_row} == set(footnotes)
+    assert [
+        row for row, footnotes_of_row in zip(promises, named, strict=True) if not footnotes_of_row
+    ] == []
+    assert {footnote for footnotes_of_row in named for footnote in footnotes_of_row} == set(
+        footnotes
+    )
     assert set(re.findall(r"`(test_\w+)`", document)) - tests == set()
 
 
 # Producers
+
 
 def test_a_producer_without_an_answer_is_told_the_id_to_ask_for(client, proxy):
     queue = Client(proxy.url, patience=0.3).get_queue("work")
@@ -125,14 +134,25 @@ def test_a_producer_without_an_answer_is_told_the_id_to_ask_for(client, proxy):
 
 # Processes
 
+
 def test_a_task_that_the_kernel_kills_for_want_of_memory_says_so(programs, monkeypatch):
     ending = process.Ending.of_code(-signal.SIGKILL)
     record = outcome_record.record_of_ending(ending, is_out_of_memory=True)
-    assert (record["status"], record["error_type"], record["signal"]) == ("failed", "memory", "SIGKILL")
+    assert (record["status"], record["error_type"], record["signal"]) == (
+        "failed",
+        "memory",
+        "SIGKILL",
+    )
     assert "out of memory" in record["error"]
     assert outcome_record.record_of_ending(ending, is_out_of_memory=False)["error_type"] == "signal"
-    counted = next(line for line in Path("/proc/vmstat").read_text().splitlines() if line.startswith("oom_kill "))
-    assert process.out_of_memory_kills() == int(counted.split()[1]), "what the kernel counts is what is compared"
+    counted = next(
+        line
+        for line in Path("/proc/vmstat").read_text().splitlines()
+        if line.startswith("oom_kill ")
+    )
+    assert process.out_of_memory_kills() == int(counted.split()[1]), (
+        "what the kernel counts is what is compared"
+    )
 
 
 def test_a_task_process_that_is_stopped_stands_still_until_its_stall_limit(programs):
@@ -141,7 +161,12 @@ def test_a_task_process_that_is_stopped_stands_still_until_its_stall_limit(progr
     os.kill(still.pid, signal.SIGSTOP)
     until(lambda: state_of(still.pid) == "T", what="the standing still")
     beats = programs.client.get_inspector().registration("work", still.node)["beat"]
-    until(lambda: int(programs.client.get_inspector().registration("work", still.node)["beat"]) > int(beats) + 5)
+    until(
+        lambda: (
+            int(programs.client.get_inspector().registration("work", still.node)["beat"])
+            > int(beats) + 5
+        )
+    )
     assert owner(programs.client, still.id) == still.node and is_there(still.pid)
     os.kill(still.pid, signal.SIGCONT)
     let_go(programs, still.id)
@@ -154,15 +179,18 @@ def test_a_task_process_that_is_stopped_stands_still_until_its_stall_limit(progr
 
 # The network
 
+
 def test_a_network_cut_that_is_shorter_than_lost_after_costs_nothing(programs, network):
     direct, programs.url = programs.url, network.url
-    programs.listener("work:run", *QUICK, "--lost-after", "30s", spool="one", before=ELSEWHERE, is_awaited=False)
+    programs.listener(
+        "work:run", *QUICK, "--lost-after", "30s", spool="one", before=ELSEWHERE, is_awaited=False
+    )
     task_id = programs.client.get_queue("work").enqueue("wait", retry=Retry(max=0))
     until(lambda: len(ledger(programs)) == 1, what="the task")
     programs.url = direct
     judge = programs.listener("work:run", *QUICK, spool="two", before=ELSEWHERE, is_awaited=False)
     network.cut()
-    judge.says("its beat stood still")                 # it can take nothing more, and its task runs on
+    judge.says("its beat stood still")  # it can take nothing more, and its task runs on
     assert programs.client.get_task(task_id).status == "started"
     network.mend()
     let_go(programs)
@@ -172,10 +200,14 @@ def test_a_network_cut_that_is_shorter_than_lost_after_costs_nothing(programs, n
     assert is_sound(programs.client)
 
 
-def test_after_a_network_cut_that_is_longer_than_lost_after_only_the_newest_attempt_counts(programs, network):
+def test_after_a_network_cut_that_is_longer_than_lost_after_only_the_newest_attempt_counts(
+    programs, network
+):
     direct, programs.url = programs.url, network.url
     timing = (*QUICK, "--lost-after", "2s")
-    first = programs.listener("work:run", *timing, slots=2, spool="one", before=ELSEWHERE, is_awaited=False)
+    first = programs.listener(
+        "work:run", *timing, slots=2, spool="one", before=ELSEWHERE, is_awaited=False
+    )
     queue = programs.client.get_queue("work")
     safe, once = queue.enqueue("wait", retry=Retry(max=0)), queue.enqueue("wait")
     until(lambda: len(ledger(programs)) == 2, what="both tasks")
@@ -186,8 +218,11 @@ def test_after_a_network_cut_that_is_longer_than_lost_after_only_the_newest_atte
     assert ended(programs.client, once).error_type == "lost"
     until(lambda: len(ledger(programs, safe)) == 2, what="the next attempt")
     network.mend()
-    first.says("the attempt is not ours any more")     # the one that is not the newest is stopped
-    until(lambda: programs.client.get_task(once).status == "started", what="the return of the one that nobody ran again")
+    first.says("the attempt is not ours any more")  # the one that is not the newest is stopped
+    until(
+        lambda: programs.client.get_task(once).status == "started",
+        what="the return of the one that nobody ran again",
+    )
     let_go(programs)
     done = {task_id: ended(programs.client, task_id) for task_id in (safe, once)}
     assert done[once].attempt == begun[once] and done[safe].attempt > begun[safe]
@@ -198,6 +233,7 @@ def test_after_a_network_cut_that_is_longer_than_lost_after_only_the_newest_atte
 
 # Redis
 
+
 def test_what_redis_has_answered_survives_its_own_death_with_everysec():
     with running_server("--appendonly", "yes", "--appendfsync", "everysec") as server:
         client = Client(server.url)
@@ -206,7 +242,9 @@ def test_what_redis_has_answered_survives_its_own_death_with_everysec():
         server.kill()
         server.start()
         again = Client(server.url)
-        assert [again.get_task(task_id).parameters for task_id in ids] == [str(number) for number in range(500)]
+        assert [again.get_task(task_id).parameters for task_id in ids] == [
+            str(number) for number in range(500)
+        ]
         assert again.get_inspector().pending("work") == 500
 
 
@@ -214,7 +252,11 @@ def forget_start(cli, task):
     """Be a replica that has taken over and knows of the task, and not of its start."""
     before = task.fields
     with cli.pipeline() as pipe:
-        pipe.delete(f"blueque_task_{task.id}", "blueque_started_tasks_work", f"blueque_reserved_tasks_work_{task.node}")
+        pipe.delete(
+            f"blueque_task_{task.id}",
+            "blueque_started_tasks_work",
+            f"blueque_reserved_tasks_work_{task.node}",
+        )
         kept = {name: before[name] for name in ("queue", "parameters", "created", "updated")}
         pipe.hset(f"blueque_task_{task.id}", mapping={**kept, "status": "pending", "attempt": 0})
         pipe.lpush("blueque_pending_tasks_work", task.id)
@@ -234,12 +276,21 @@ def test_a_running_task_that_redis_has_forgotten_is_put_back_at_the_next_beat(pr
     assert len(ledger(programs)) == 1 and is_sound(programs.client)
 
 
-def test_the_result_of_a_task_that_redis_has_forgotten_counts_even_if_it_comes_before_the_next_beat(programs, cli):
+def test_the_result_of_a_task_that_redis_has_forgotten_counts_even_if_it_comes_before_the_next_beat(
+    programs, cli
+):
     programs.listener("work:run", "--beat", "30s", "--lease", "90s")
     task = begin(programs)
     forget_start(cli, task)
     let_go(programs)
     done = ended(programs.client, task.id, 5.0)
-    assert (done.status, done.result, done.attempt, done.token) == ("complete", "done", 1, task.token)
+    assert (done.status, done.result, done.attempt, done.token) == (
+        "complete",
+        "done",
+        1,
+        task.token,
+    )
     following = ended(programs.client, programs.client.get_queue("work").enqueue("quick"))
-    assert [run.task for run in ledger(programs)] == [task.id, following.id] and is_sound(programs.client)
+    assert [run.task for run in ledger(programs)] == [task.id, following.id] and is_sound(
+        programs.client
+    )

@@ -1,4 +1,6 @@
-"""docs/json.md: it names every kind of object that a verb prints with --json, every field, its type, and nothing else."""
+"""docs/json.md: it names every kind of object that a verb prints with --json, every field, its
+type, and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -24,27 +26,80 @@ pytest.importorskip("pyarrow")
 NODE, DEAD = "gpu-1.example.com_4021", "gpu-2.example.com_77"
 # In this order: what changes comes after what only looks. {dir}: a directory of the test.
 LINES = (
-    "status", "status --check", "ls", "ls --finished", "ls --state scheduled --limit 1", "show runs-0001",
-    "show bad-0001", "show lost-0001", "show gone-0001", "show again-0001", "show {limited}", "why pend-0001",
-    "logs runs-0001", "history runs-0001", "timeline", "stats", "failures", "doctor --settle 0",
-    "doctor --fix --settle 0", "wait good-0001", "wait pend-0001 --timeout 0.01", "run video 1 --key again",
-    "feed {dir}/backlog video --name f", "feeds", "runs", "config", "config show", "config path", "node ls",
-    "node show gpu-1", "queue ls", "schedule ls", "schedule run late-0001", "gc shelf --older-than 1ms --dry-run",
-    "gc shelf --older-than 1ms --yes", "requeue bad-0001 --dry-run", "requeue bad-0001",
-    "cancel -q video --state pending --dry-run", "cancel pend-0001 good-0001", "priority pend-0002 5",
-    "first pend-0002", "move pend-0002 audio", "delete gone-0001 --yes", "delete good-0001 --dry-run",
-    "delete good-0001 --yes", "feeds video --forget f --yes", "pause video --reason deploy", "resume video",
-    "limit video 4", "queue pause video", "queue resume video", "queue limit video none",
-    "queue forget video", "prune --older 0s --dry-run",
-    "archive shelf {dir}/archive --compact", "prune --older 0s --yes", "queue purge video --state pending --yes",
-    "node pause gpu-1 --yes", "node resume gpu-1 --yes", "node drain gpu-1 --yes", "runs video --drop open --yes",
+    "status",
+    "status --check",
+    "ls",
+    "ls --finished",
+    "ls --state scheduled --limit 1",
+    "show runs-0001",
+    "show bad-0001",
+    "show lost-0001",
+    "show gone-0001",
+    "show again-0001",
+    "show {limited}",
+    "why pend-0001",
+    "logs runs-0001",
+    "history runs-0001",
+    "timeline",
+    "stats",
+    "failures",
+    "doctor --settle 0",
+    "doctor --fix --settle 0",
+    "wait good-0001",
+    "wait pend-0001 --timeout 0.01",
+    "run video 1 --key again",
+    "feed {dir}/backlog video --name f",
+    "feeds",
+    "runs",
+    "config",
+    "config show",
+    "config path",
+    "node ls",
+    "node show gpu-1",
+    "queue ls",
+    "schedule ls",
+    "schedule run late-0001",
+    "gc shelf --older-than 1ms --dry-run",
+    "gc shelf --older-than 1ms --yes",
+    "requeue bad-0001 --dry-run",
+    "requeue bad-0001",
+    "cancel -q video --state pending --dry-run",
+    "cancel pend-0001 good-0001",
+    "priority pend-0002 5",
+    "first pend-0002",
+    "move pend-0002 audio",
+    "delete gone-0001 --yes",
+    "delete good-0001 --dry-run",
+    "delete good-0001 --yes",
+    "feeds video --forget f --yes",
+    "pause video --reason deploy",
+    "resume video",
+    "limit video 4",
+    "queue pause video",
+    "queue resume video",
+    "queue limit video none",
+    "queue forget video",
+    "prune --older 0s --dry-run",
+    "archive shelf {dir}/archive --compact",
+    "prune --older 0s --yes",
+    "queue purge video --state pending --yes",
+    "node pause gpu-1 --yes",
+    "node resume gpu-1 --yes",
+    "node drain gpu-1 --yes",
+    "runs video --drop open --yes",
 )
 
 
 TEXT = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
 NUMBERS = ("number", "whole number")
 TYPES = {
-    "text": str, "number": int | float, "whole number": int, "boolean": bool, "list": list, "object": dict, "any": object,
+    "text": str,
+    "number": int | float,
+    "whole number": int,
+    "boolean": bool,
+    "list": list,
+    "object": dict,
+    "any": object,
     "null": type(None),
 }
 
@@ -53,22 +108,52 @@ TYPES = {
 def populated(redis, client, tmp_path):
     """Some of everything; returns what the lines have in braces."""
     now = time.time()
-    facts = {"beat_every": 10, "version": "2.0.0", "resources": "gpu=2", "spool": "/var/lib/blueque/spool", "boot": "b"}
+    facts = {
+        "beat_every": 10,
+        "version": "2.0.0",
+        "resources": "gpu=2",
+        "spool": "/var/lib/blueque/spool",
+        "boot": "b",
+    }
     for node in (NODE, DEAD):
         protocol.register(redis, "video", node, "i", facts, now)
     queue = client.get_queue("video")
     for task in ("runs-0001", "good-0001", "bad-0001", "gone-0001", "again-0001", "stop-0001"):
         take(redis, task, now - 60)
     protocol.progress(redis, "video", "runs-0001", "token", NODE, "450/1500 frames", now - 1)
-    protocol.log(redis, "video", "runs-0001", "token", NODE, 1, [Line(1, now - 2, "stdout", "hello")])
-    protocol.checkpoint(redis, "video", "runs-0001", "token", NODE, 1, repr(now - 60), {"value": '{"frame": 450}'}, now)
-    used = {"memory_peak": 2**20, "cpu_seconds": 1.5, "leaked": 2, "files": "/var/lib/blueque/spool/video/bad-0001/1"}
-    protocol.complete(redis, "video", "good-0001", "token", NODE, '{"frames": 1500}', "json", now, used)
+    protocol.log(
+        redis, "video", "runs-0001", "token", NODE, 1, [Line(1, now - 2, "stdout", "hello")]
+    )
+    protocol.checkpoint(
+        redis,
+        "video",
+        "runs-0001",
+        "token",
+        NODE,
+        1,
+        repr(now - 60),
+        {"value": '{"frame": 450}'},
+        now,
+    )
+    used = {
+        "memory_peak": 2**20,
+        "cpu_seconds": 1.5,
+        "leaked": 2,
+        "files": "/var/lib/blueque/spool/video/bad-0001/1",
+    }
+    protocol.complete(
+        redis, "video", "good-0001", "token", NODE, '{"frames": 1500}', "json", now, used
+    )
     bad = {"error_type": "ValueError", "exit_code": 3, "traceback": "...", "failures": 1, **used}
     protocol.fail(redis, "video", "bad-0001", "token", NODE, "ValueError: odd", now, bad)
     protocol.cancel(redis, "video", "gone-0001", "ada", "wrong input", now)
     protocol.confirm_cancel(redis, "video", "gone-0001", "token", NODE, now)
-    more = {"failures": 1, "last_error": "OSError: no", "last_error_type": "OSError", "last_files": "/var/lib/x"}
+    more = {
+        "failures": 1,
+        "last_error": "OSError: no",
+        "last_error_type": "OSError",
+        "last_files": "/var/lib/x",
+    }
     protocol.retry(redis, "video", "again-0001", "token", NODE, now + 3600, now, more)
     take(redis, "lost-0001", now - 60, DEAD)
     lost = {"error_type": "lost", "lost_node": DEAD, "last_seen": now - 30}
@@ -81,12 +166,23 @@ def populated(redis, client, tmp_path):
     protocol.enqueue(redis, "shelf", "old-0001", "1", "json", now - 90)
     protocol.register(redis, "shelf", NODE, "i", facts, now)
     limited = queue.enqueue(
-        {"input": "a.mov", "n": 3}, key="k", retry=Retry(max=3, backoff=1), time_limit="1h", stall_limit="10m", grace=5,
-        lead=9, memory_limit="8GiB", resources={"gpu": 1, "memory": "8GiB"}, lock="disk", priority=2,
+        {"input": "a.mov", "n": 3},
+        key="k",
+        retry=Retry(max=3, backoff=1),
+        time_limit="1h",
+        stall_limit="10m",
+        grace=5,
+        lead=9,
+        memory_limit="8GiB",
+        resources={"gpu": 1, "memory": "8GiB"},
+        lock="disk",
+        priority=2,
     )
     again = queue.enqueue("1", key="again")
     queue.cancel(again)
-    protocol.open_feed(redis, "video", "open", "t", "i", "/backlog", {"node": NODE}, None, now - 7200)
+    protocol.open_feed(
+        redis, "video", "open", "t", "i", "/backlog", {"node": NODE}, None, now - 7200
+    )
     queue.open_run("open", shards=4).put(["a"], [b"1"])
     done = queue.open_run("done")
     done.put(["b"], [b"1"])
@@ -95,7 +191,20 @@ def populated(redis, client, tmp_path):
     stream.commit([stream.stage([b"1"])], 7, "query")
     client.get_queue("shelf").open_staging("left").stage([b"1"])
     # What another program has added, and what takes a listener long to come to.
-    redis.read(("HSET", keys.task("bad-0001"), "colour", "red", "requeued", "r", "interruptions", 1, "run", "done"))
+    redis.read(
+        (
+            "HSET",
+            keys.task("bad-0001"),
+            "colour",
+            "red",
+            "requeued",
+            "r",
+            "interruptions",
+            1,
+            "run",
+            "done",
+        )
+    )
     (tmp_path / "backlog").mkdir()
     (tmp_path / "backlog" / "a.jsonl").write_text('{"n": 1}\n')
     return {"dir": str(tmp_path), "limited": limited}
@@ -125,7 +234,9 @@ def verbs_with_json():
 
 
 class Field:
-    """A field as the document has it. parts: those of an object by name, or what is in a list by []; link: of a shape."""
+    """A field as the document has it. parts: those of an object by name, or what is in a list by
+    []; link: of a shape.
+    """
 
     def __init__(self) -> None:
         self.type, self.link, self.may_be_missing, self.is_seen = "", None, False, False
@@ -144,11 +255,15 @@ def shapes():
     for section in re.split(r"^###? ", TEXT, flags=re.M)[1:]:
         title, _, text = section.partition("\n")
         shape = found[title.strip("`").lower().replace(" ", "-")] = Field()
-        for names, its_type, meaning in re.findall(r"^\| (`.*?`) \| (.*?) \| (.*?) ?\|$", text, re.M):
+        for names, its_type, meaning in re.findall(
+            r"^\| (`.*?`) \| (.*?) \| (.*?) ?\|$", text, re.M
+        ):
             for path in re.findall("`(.*?)`", names):
-                for name, kind in [(path, its_type)] if its_type != "time" else [
-                    (path, "text or null"), (f"{path}_seconds", "number or null")
-                ]:
+                for name, kind in (
+                    [(path, its_type)]
+                    if its_type != "time"
+                    else [(path, "text or null"), (f"{path}_seconds", "number or null")]
+                ):
                     field = shape.at(name)
                     link = re.fullmatch(r"\[.*\]\(#(.*)\)", kind)
                     field.type, field.link = ("object", link[1]) if link else (kind, None)
@@ -161,11 +276,19 @@ def parts_of(field, known):
 
 
 def faults(value, field, known, where, is_whole=True):
-    """Yield what a value has that its field has not, or the other way round. is_whole: nothing is left out of it."""
+    """Yield what a value has that its field has not, or the other way round. is_whole: nothing is
+    left out of it.
+    """
     field.is_seen = True
-    wanted, parts = field.type or ("list" if "[]" in field.parts else "object"), parts_of(field, known)
+    wanted, parts = (
+        field.type or ("list" if "[]" in field.parts else "object"),
+        parts_of(field, known),
+    )
     types = wanted.split(" or ")
-    if not any(isinstance(value, TYPES[one]) and not (isinstance(value, bool) and one in NUMBERS) for one in types):
+    if not any(
+        isinstance(value, TYPES[one]) and not (isinstance(value, bool) and one in NUMBERS)
+        for one in types
+    ):
         yield f"{where} is {value!r}, not {wanted}"
     elif "[]" in parts:
         for one in value or ():
@@ -188,7 +311,7 @@ def objects(text):
         yield found.pop("kind"), found
 
 
-def test_it_names_what_every_verb_prints_and_nothing_else(run, begin, redis, populated):  # noqa: F811
+def test_it_names_what_every_verb_prints_and_nothing_else(run, begin, redis, populated):
     known, printed = shapes(), set()
     for line in LINES:
         result = run(*line.format(**populated).split(), "--json")
@@ -218,12 +341,14 @@ def unseen(known):
     return [path for name, shape in known.items() if shape.parts for path in walk(shape, name)]
 
 
-def events(begin, redis):  # noqa: F811
+def events(begin, redis):
     """Follow a queue until it has told something."""
     program = begin("history", "-q", "shelf", "--json")
 
     def has_told():
-        protocol.enqueue(redis, "shelf", new := f"new-{time.monotonic_ns()}", "1", "json", time.time())
+        protocol.enqueue(
+            redis, "shelf", new := f"new-{time.monotonic_ns()}", "1", "json", time.time()
+        )
         protocol.cancel(redis, "shelf", new, "ada", None, time.time())
         return select.select([program.stdout], [], [], 0)[0]
 
@@ -233,7 +358,11 @@ def events(begin, redis):  # noqa: F811
 
 def test_it_names_every_verb_that_has_the_option():
     rows = re.findall(r"^\| (`.*) \| \[`(.*?)`\]\(#(.*?)\)", TEXT, re.M)
-    named = {re.sub(" (ID|--queue)$", "", verb) for names, _, _ in rows for verb in re.findall("`(.*?)`", names)}
+    named = {
+        re.sub(" (ID|--queue)$", "", verb)
+        for names, _, _ in rows
+        for verb in re.findall("`(.*?)`", names)
+    }
 
     assert named == verbs_with_json()
     assert {kind for _, kind, _ in rows} == set(re.findall(r"^### `(.*)`$", TEXT, re.M))
@@ -244,6 +373,6 @@ def test_its_examples_are_what_it_says():
     known = shapes()
     for section in re.split(r"^### ", TEXT.partition("## Kinds")[2], flags=re.M)[1:]:
         (example,) = re.findall(r"```json\n(.*?)```", section, re.S)
-        (kind, content), = objects(example)
+        ((kind, content),) = objects(example)
         assert kind == section.partition("`\n")[0].strip("`")
         assert list(faults(content, known[kind], known, kind, is_whole=False)) == []

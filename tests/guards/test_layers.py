@@ -1,6 +1,7 @@
 """The rooms of the package: imports point one way, and what belongs in one room stays there.
 
-A new module lies in one of the rooms. A new room is added to ROOMS, with a docstring in its __init__.py.
+A new module lies in one of the rooms. A new room is added to ROOMS, with a docstring in its
+__init__.py.
 """
 
 from __future__ import annotations
@@ -17,15 +18,41 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "blueque"
 
-# The rooms, from the bottom: each imports from itself and from those above it in this list. docs/architecture.md says what
-# they are for, and so does the docstring of each.
+# The rooms, from the bottom: each imports from itself and from those above it in this list.
+# docs/architecture.md says what they are for, and so does the docstring of each.
 ROOMS = (
-    "errors", "version", "model", "text", "system", "connection", "config", "spool", "protocol", "queries", "tables",
-    "producer", "backlog", "listener", "recovery", "audit", "metrics", "client", "task_process", "node", "feeder",
-    "scheduler", "report", "archives", "spark", "cli", "demo", "__main__",
-    "",                                                # blueque/__init__.py; nothing inside imports from it
+    "errors",
+    "version",
+    "model",
+    "text",
+    "system",
+    "connection",
+    "config",
+    "spool",
+    "protocol",
+    "queries",
+    "tables",
+    "producer",
+    "backlog",
+    "listener",
+    "recovery",
+    "audit",
+    "metrics",
+    "client",
+    "task_process",
+    "node",
+    "feeder",
+    "scheduler",
+    "report",
+    "archives",
+    "spark",
+    "cli",
+    "demo",
+    "__main__",
+    "",  # blueque/__init__.py; nothing inside imports from it
 )
-# Not a room: exact copies of old modules, for processes of the previous release. test_upgrade.py checks them.
+# Not a room: exact copies of old modules, for processes of the previous release. test_upgrade.py
+# checks them.
 EXEMPT = {"previous_release"}
 PROGRAMS = ("task_process", "node", "scheduler", "feeder", "report", "spark", "metrics", "demo")
 MAY_CHANGE_REDIS = ("protocol",)
@@ -35,30 +62,125 @@ IMPORT_REDIS_PY = ("client", "connection.redis_py", "task_process.import_ahead")
 MAY_HANDLE_PROCESSES = ("system", *PROGRAMS)
 
 CHANGES = {
-    "APPEND", "BLMOVE", "BLPOP", "BRPOP", "BRPOPLPUSH", "BZPOPMAX", "BZPOPMIN", "COPY", "DEL", "EXPIRE", "FLUSHALL",
-    "FLUSHDB", "GETDEL", "GETSET", "HDEL", "HINCRBY", "HINCRBYFLOAT", "HMSET", "HSET", "HSETNX", "INCR", "INCRBY",
-    "LINSERT", "LMOVE", "LPOP", "LPUSH", "LPUSHX", "LREM", "LSET", "LTRIM", "MSET", "PERSIST", "PEXPIRE", "PUBLISH",
-    "RENAME", "RPOP", "RPOPLPUSH", "RPUSH", "RPUSHX", "SADD", "SET", "SETEX", "SETNX", "SMOVE", "SPOP", "SREM",
-    "UNLINK", "XADD", "ZADD", "ZINCRBY", "ZPOPMAX", "ZPOPMIN", "ZREM", "ZREMRANGEBYRANK", "ZREMRANGEBYSCORE",
+    "APPEND",
+    "BLMOVE",
+    "BLPOP",
+    "BRPOP",
+    "BRPOPLPUSH",
+    "BZPOPMAX",
+    "BZPOPMIN",
+    "COPY",
+    "DEL",
+    "EXPIRE",
+    "FLUSHALL",
+    "FLUSHDB",
+    "GETDEL",
+    "GETSET",
+    "HDEL",
+    "HINCRBY",
+    "HINCRBYFLOAT",
+    "HMSET",
+    "HSET",
+    "HSETNX",
+    "INCR",
+    "INCRBY",
+    "LINSERT",
+    "LMOVE",
+    "LPOP",
+    "LPUSH",
+    "LPUSHX",
+    "LREM",
+    "LSET",
+    "LTRIM",
+    "MSET",
+    "PERSIST",
+    "PEXPIRE",
+    "PUBLISH",
+    "RENAME",
+    "RPOP",
+    "RPOPLPUSH",
+    "RPUSH",
+    "RPUSHX",
+    "SADD",
+    "SET",
+    "SETEX",
+    "SETNX",
+    "SMOVE",
+    "SPOP",
+    "SREM",
+    "UNLINK",
+    "XADD",
+    "ZADD",
+    "ZINCRBY",
+    "ZPOPMAX",
+    "ZPOPMIN",
+    "ZREM",
+    "ZREMRANGEBYRANK",
+    "ZREMRANGEBYSCORE",
 }
 LOOKS = {
-    "DISCARD", "EXEC", "EXISTS", "GET", "HEXISTS", "HGET", "HGETALL", "HKEYS", "HLEN", "HMGET", "HVALS", "LINDEX",
-    "LLEN", "LPOS", "LRANGE", "MGET", "MULTI", "SCARD", "SISMEMBER", "SMEMBERS", "SMISMEMBER", "SRANDMEMBER",
-    "SUBSCRIBE", "TTL", "UNWATCH", "WATCH", "XLEN", "XRANGE", "XREAD", "XREVRANGE", "ZCARD", "ZCOUNT", "ZMSCORE", "ZRANGE",
-    "ZRANGEBYSCORE", "ZRANK", "ZREVRANGE", "ZREVRANGEBYSCORE", "ZSCORE",
+    "DISCARD",
+    "EXEC",
+    "EXISTS",
+    "GET",
+    "HEXISTS",
+    "HGET",
+    "HGETALL",
+    "HKEYS",
+    "HLEN",
+    "HMGET",
+    "HVALS",
+    "LINDEX",
+    "LLEN",
+    "LPOS",
+    "LRANGE",
+    "MGET",
+    "MULTI",
+    "SCARD",
+    "SISMEMBER",
+    "SMEMBERS",
+    "SMISMEMBER",
+    "SRANDMEMBER",
+    "SUBSCRIBE",
+    "TTL",
+    "UNWATCH",
+    "WATCH",
+    "XLEN",
+    "XRANGE",
+    "XREAD",
+    "XREVRANGE",
+    "ZCARD",
+    "ZCOUNT",
+    "ZMSCORE",
+    "ZRANGE",
+    "ZRANGEBYSCORE",
+    "ZRANK",
+    "ZREVRANGE",
+    "ZREVRANGEBYSCORE",
+    "ZSCORE",
 }
 LUA = {"EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "SCRIPT", "FCALL", "FCALL_RO", "FUNCTION"}
 SWEEPING = {"KEYS", "SCAN"}
 METHODS = {"eval", "evalsha", "script_load", "register_script", "scan", "scan_iter"}
 
 PROCESS_CALLS = {
-    "fork", "forkpty", "kill", "killpg", "pidfd_open", "posix_spawn", "posix_spawnp", "wait", "wait3", "wait4", "waitid",
+    "fork",
+    "forkpty",
+    "kill",
+    "killpg",
+    "pidfd_open",
+    "posix_spawn",
+    "posix_spawnp",
+    "wait",
+    "wait3",
+    "wait4",
+    "waitid",
     "waitpid",
 }
 
 
 class Module(NamedTuple):
-    name: str                                          # dotted, without the package
+    name: str  # dotted, without the package
     path: Path
     tree: ast.Module
 
@@ -80,12 +202,16 @@ def room(name: str) -> str:
 
 
 def position(name: str) -> int:
-    assert room(name) in ROOMS, f"blueque/{name.replace('.', '/')} is in no room: move it into one of {', '.join(ROOMS)}"
+    assert room(name) in ROOMS, (
+        f"blueque/{name.replace('.', '/')} is in no room: move it into one of {', '.join(ROOMS)}"
+    )
     return ROOMS.index(room(name))
 
 
 def imports(module: Module) -> Iterator[tuple[str, int]]:
-    """Yield the modules of ours that a module imports, with line numbers; "" for a name taken from the package itself."""
+    """Yield the modules of ours that a module imports, with line numbers; "" for a name taken from
+    the package itself.
+    """
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -116,12 +242,18 @@ def strings(tree: ast.AST) -> Iterator[ast.Constant]:
         if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
     }
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in docstrings
+        ):
             yield node
 
 
 def sent_commands(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    """Yield the first word of everything that looks like a Redis command: a tuple or list, or a call of redis-py."""
+    """Yield the first word of everything that looks like a Redis command: a tuple or list, or a
+    call of redis-py.
+    """
     for node in ast.walk(tree):
         first: ast.expr | None = None
         if isinstance(node, ast.Tuple | ast.List) and node.elts:
@@ -133,7 +265,11 @@ def sent_commands(tree: ast.AST) -> Iterator[tuple[str, int]]:
 
 
 def is_method_call(node: ast.AST, names: Iterable[str]) -> TypeGuard[ast.Call]:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in names
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in names
+    )
 
 
 def places(found: Iterable[tuple[Module, int]]) -> list[str]:
@@ -154,11 +290,16 @@ def test_imports_point_to_rooms_above_in_the_list(name):
     if name == "":
         return
     for imported, line in imports(module):
-        assert position(imported) <= position(name), f"{module.path}:{line} imports blueque.{imported}"
+        assert position(imported) <= position(name), (
+            f"{module.path}:{line} imports blueque.{imported}"
+        )
 
 
 def test_modules_do_not_import_each_other_in_circles():
-    graph = {name: {imported for imported, _ in imports(module)} - {name} for name, module in modules().items()}
+    graph = {
+        name: {imported for imported, _ in imports(module)} - {name}
+        for name, module in modules().items()
+    }
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -166,24 +307,32 @@ def test_modules_do_not_import_each_other_in_circles():
 
 
 def test_key_names_are_spelled_in_keys_only():
-    assert places(
-        (module, string.lineno)
-        for module in modules().values()
-        if module.name != "model.keys"
-        for string in strings(module.tree)
-        if re.search("blueque_[a-z]", string.value)
-    ) == []
+    assert (
+        places(
+            (module, string.lineno)
+            for module in modules().values()
+            if module.name != "model.keys"
+            for string in strings(module.tree)
+            if re.search("blueque_[a-z]", string.value)
+        )
+        == []
+    )
 
 
-@pytest.mark.parametrize(("allowed", "words"), [(MAY_CHANGE_REDIS, CHANGES), (MAY_READ_REDIS, LOOKS)])
+@pytest.mark.parametrize(
+    ("allowed", "words"), [(MAY_CHANGE_REDIS, CHANGES), (MAY_READ_REDIS, LOOKS)]
+)
 def test_redis_commands_are_spelled_where_they_belong_only(allowed, words):
-    assert places(
-        (module, line)
-        for module in modules().values()
-        if room(module.name) not in allowed
-        for word, line in sent_commands(module.tree)
-        if word in words
-    ) == []
+    assert (
+        places(
+            (module, line)
+            for module in modules().values()
+            if room(module.name) not in allowed
+            for word, line in sent_commands(module.tree)
+            if word in words
+        )
+        == []
+    )
 
 
 def test_no_lua_and_no_sweep_over_all_keys_but_for_an_audit():
@@ -193,24 +342,33 @@ def test_no_lua_and_no_sweep_over_all_keys_but_for_an_audit():
             assert word.upper() not in forbidden, f"{module.path}:{line} sends {word}"
         for node in ast.walk(module.tree):
             is_sweep = is_method_call(node, {"keys"}) and node.args
-            assert not is_sweep and not is_method_call(node, METHODS), f"{module.path}:{node.lineno}: {ast.unparse(node)}"
+            assert not is_sweep and not is_method_call(node, METHODS), (
+                f"{module.path}:{node.lineno}: {ast.unparse(node)}"
+            )
 
 
 def test_processes_are_forked_signalled_and_waited_for_in_system_and_the_programs_only():
     def is_use(node: ast.AST) -> bool:
         if isinstance(node, ast.Attribute):
-            return isinstance(node.value, ast.Name) and node.value.id == "os" and node.attr in PROCESS_CALLS
+            return (
+                isinstance(node.value, ast.Name)
+                and node.value.id == "os"
+                and node.attr in PROCESS_CALLS
+            )
         if isinstance(node, ast.ImportFrom) and node.module == "os":
             return any(alias.name in PROCESS_CALLS for alias in node.names)
         return bool({"signal", "multiprocessing"} & imported_packages(node))
 
-    assert places(
-        (module, node.lineno)  # type: ignore[attr-defined]
-        for module in modules().values()
-        if room(module.name) not in MAY_HANDLE_PROCESSES
-        for node in ast.walk(module.tree)
-        if is_use(node)
-    ) == []
+    assert (
+        places(
+            (module, node.lineno)  # type: ignore[attr-defined]
+            for module in modules().values()
+            if room(module.name) not in MAY_HANDLE_PROCESSES
+            for node in ast.walk(module.tree)
+            if is_use(node)
+        )
+        == []
+    )
 
 
 def test_redis_py_is_imported_by_client_and_its_connection_only_and_only_when_needed():
@@ -220,7 +378,9 @@ def test_redis_py_is_imported_by_client_and_its_connection_only_and_only_when_ne
         lazy = set()
         for node in ast.walk(module.tree):
             is_for_types = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-            if is_for_types or (module.name in IMPORT_REDIS_PY and isinstance(node, ast.FunctionDef)):
+            if is_for_types or (
+                module.name in IMPORT_REDIS_PY and isinstance(node, ast.FunctionDef)
+            ):
                 lazy |= {id(inner) for inner in ast.walk(node)}
         for node in ast.walk(module.tree):
             if "redis" in imported_packages(node) and id(node) not in lazy:
@@ -230,13 +390,16 @@ def test_redis_py_is_imported_by_client_and_its_connection_only_and_only_when_ne
 
 def test_pyspark_is_imported_in_blueque_spark_only():
     """The demo's pipeline is written as a user would, and names it for types."""
-    assert places(
-        (module, node.lineno)  # type: ignore[attr-defined]
-        for module in modules().values()
-        if room(module.name) != "spark" and module.name != "demo.pipeline"
-        for node in ast.walk(module.tree)
-        if {"pyspark", "py4j"} & imported_packages(node)
-    ) == []
+    assert (
+        places(
+            (module, node.lineno)  # type: ignore[attr-defined]
+            for module in modules().values()
+            if room(module.name) != "spark" and module.name != "demo.pipeline"
+            for node in ast.walk(module.tree)
+            if {"pyspark", "py4j"} & imported_packages(node)
+        )
+        == []
+    )
 
 
 def imported_packages(node: ast.AST) -> set[str]:

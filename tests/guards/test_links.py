@@ -1,4 +1,6 @@
-"""Every relative link in a page of Markdown points to a file that exists and, with a #, to a heading of that file."""
+"""Every relative link in a page of Markdown points to a file that exists and, with a #, to a
+heading of that file.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +30,18 @@ def test_every_page_can_be_reached_from_the_readme():
         if page not in found and page.suffix == ".md":
             found.add(page)
             targets = (link.partition("#")[0] for link in links(page.read_text()))
-            waiting += [page.parent / target for target in targets if target and "://" not in target]
-    assert {page.relative_to(ROOT) for page in PAGES} - {page.relative_to(ROOT) for page in found} == set()
+            waiting += [
+                page.parent / target for target in targets if target and "://" not in target
+            ]
+    assert {page.relative_to(ROOT) for page in PAGES} - {
+        page.relative_to(ROOT) for page in found
+    } == set()
 
 
 def test_headings_become_anchors_as_on_github():
-    assert list(anchors("# What `--json` prints\n## A, b: c\n```sh\n# no heading\n```\n## A, b: c\n")) == [
-        "what---json-prints", "a-b-c", "a-b-c-1",
-    ]
+    assert list(
+        anchors("# What `--json` prints\n## A, b: c\n```sh\n# no heading\n```\n## A, b: c\n")
+    ) == ["what---json-prints", "a-b-c", "a-b-c-1"]
 
 
 def links(text: str) -> list[str]:

@@ -1,4 +1,6 @@
-"""The README and the pages of the guide are run: every block in its order, as if copied into one shell."""
+"""The README and the pages of the guide are run: every block in its order, as if copied into one
+shell.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,15 @@ import pytest
 from running import until
 
 ROOT = Path(__file__).parents[2]
-GUIDE = re.findall(r"^\d+\. \[[^\]]+\]\((guide/[\w.-]+\.md)\)", (ROOT / "docs/README.md").read_text(), re.M)
+GUIDE = re.findall(
+    r"^\d+\. \[[^\]]+\]\((guide/[\w.-]+\.md)\)", (ROOT / "docs/README.md").read_text(), re.M
+)
 PAGES = ["README.md", *(f"docs/{page}" for page in GUIDE)]
 TEXT = "".join((ROOT / page).read_text() for page in PAGES)
-FENCED = re.compile(r"^(?:<!-- not run: (?P<reason>[^\n]+) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)^```$", re.M | re.S)
+FENCED = re.compile(
+    r"^(?:<!-- not run: (?P<reason>[^\n]+) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)^```$",
+    re.M | re.S,
+)
 PYTHON = shlex.quote(sys.executable)
 MODULES = {
     "blueque": "blueque.cli.main",
@@ -32,10 +39,26 @@ MODULES = {
 
 
 GREETED = (
-    "Ada", "Grace", "Edsger", "Alan",                  # of the README
-    "Edsger", "Alan", "Barbara", "Katherine", "Hedy", "Ada", "Grace", "Mary", "Joan",      # later
-    "Edith", "Frances", "Margaret", "Radia", "Barbara",                                    # many at once
-    "Ada", "Alan",                                     # with a policy, with limits
+    "Ada",
+    "Grace",
+    "Edsger",
+    "Alan",  # of the README
+    "Edsger",
+    "Alan",
+    "Barbara",
+    "Katherine",
+    "Hedy",
+    "Ada",
+    "Grace",
+    "Mary",
+    "Joan",  # later
+    "Edith",
+    "Frances",
+    "Margaret",
+    "Radia",
+    "Barbara",  # many at once
+    "Ada",
+    "Alan",  # with a policy, with limits
 )
 
 
@@ -46,31 +69,47 @@ class Block(NamedTuple):
 
 
 BLOCKS = [
-    Block(match["language"], match["text"], is_run=match["reason"] is None and match["language"] != "text")
+    Block(
+        match["language"],
+        match["text"],
+        is_run=match["reason"] is None and match["language"] != "text",
+    )
     for match in FENCED.finditer(TEXT)
 ]
 
 
 @pytest.fixture
 def environ(server, tmp_path) -> dict[str, str]:
-    """What the tour takes for granted: our programs on the path, a Redis at the usual port, a spool."""
+    """What the tour takes for granted: our programs on the path, a Redis at the usual port, a
+    spool.
+    """
     programs = tmp_path / "programs"
     programs.mkdir()
-    for name, arguments in {"python": [], **{name: ["-m", module] for name, module in MODULES.items()}}.items():
+    for name, arguments in {
+        "python": [],
+        **{name: ["-m", module] for name, module in MODULES.items()},
+    }.items():
         _write_program(programs / name, f'exec {PYTHON} {" ".join(arguments)} "$@"')
     # Not by the name redis-cli: that is this very program.
     ask = "import sys; from blueque.demo.programs import ask; print(*ask(*sys.argv[1:]), sep='\\n')"
-    _write_program(programs / "redis-cli", f'PATH=/nowhere exec {PYTHON} -c "{ask}" {server.port} "$@"')
+    _write_program(
+        programs / "redis-cli", f'PATH=/nowhere exec {PYTHON} -c "{ask}" {server.port} "$@"'
+    )
     return {
-        **os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT),
-        "BLUEQUE_REDIS_URL": server.url, "BLUEQUE_SPOOL": str(tmp_path / "spool"),
+        **os.environ,
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "BLUEQUE_REDIS_URL": server.url,
+        "BLUEQUE_SPOOL": str(tmp_path / "spool"),
     }
 
 
 def test_the_tour_does_what_it_says(environ, tmp_path, cli):
     tour = tmp_path / "tour"
     tour.mkdir()
-    script = "\n".join(["set -eu", *map(_as_shell, (block for block in BLOCKS if block.is_run)), "wait"])
+    script = "\n".join(
+        ["set -eu", *map(_as_shell, (block for block in BLOCKS if block.is_run)), "wait"]
+    )
 
     with _shell(script, tour, environ) as shell:
         output, _ = shell.communicate(timeout=300)
@@ -78,19 +117,44 @@ def test_the_tour_does_what_it_says(environ, tmp_path, cli):
     assert shell.returncode == 0, output
     tasks = [cli.hgetall(key) for key in cli.keys("blueque_task_*")]
     ends = [task.get("result", task.get("error_type", task["status"])) for task in tasks]
-    assert sorted(re.sub("GPU [01]", "GPU of its own", end) for end in ends) == sorted([
-        "rendered Metropolis", "published Metropolis",
-        "14", "7", "7", "from 3 to 5", "encoded in attempt 2", "made", "AttributeError", "cancelled", *["GPU "] * 5,
-        "GPU of its own", *(f'{{"text":"Hello {name}"}}' for name in GREETED),
-        *(f'{{"frame": {number}, "scene": "intro"}}' for number in range(1, 36)),       # of the backlog
-    ])
-    until(lambda: not any(cli.smembers(key) for key in cli.keys("blueque_listeners_*")), what="the leaving of the listeners")
-    for shown in ("Hello Grace", "AttributeError", "QUEUE", "complete", "the storage is being moved"):
+    assert sorted(re.sub("GPU [01]", "GPU of its own", end) for end in ends) == sorted(
+        [
+            "rendered Metropolis",
+            "published Metropolis",
+            "14",
+            "7",
+            "7",
+            "from 3 to 5",
+            "encoded in attempt 2",
+            "made",
+            "AttributeError",
+            "cancelled",
+            *["GPU "] * 5,
+            "GPU of its own",
+            *(f'{{"text":"Hello {name}"}}' for name in GREETED),
+            *(
+                f'{{"frame": {number}, "scene": "intro"}}' for number in range(1, 36)
+            ),  # of the backlog
+        ]
+    )
+    until(
+        lambda: not any(cli.smembers(key) for key in cli.keys("blueque_listeners_*")),
+        what="the leaving of the listeners",
+    )
+    for shown in (
+        "Hello Grace",
+        "AttributeError",
+        "QUEUE",
+        "complete",
+        "the storage is being moved",
+    ):
         assert shown in output
 
 
 def test_the_index_lists_every_page_of_the_guide():
-    assert sorted(GUIDE) == sorted(f"guide/{path.name}" for path in (ROOT / "docs/guide").glob("*.md"))
+    assert sorted(GUIDE) == sorted(
+        f"guide/{path.name}" for path in (ROOT / "docs/guide").glob("*.md")
+    )
 
 
 def test_few_blocks_are_not_run():
@@ -102,13 +166,17 @@ def test_few_blocks_are_not_run():
 def test_verbs_and_options_exist():
     inline = re.findall(r"(?<!`)`([^`\n]+)`(?!`)", TEXT)
     code = "\n".join([*inline, *(block.text for block in BLOCKS if block.language == "sh")])
-    uses = re.findall(r"(?<![\w/.-])(blueque(?:-listener|-scheduler)?)\b(?![.:\w[-])([^\n&|;)]*)", code)
+    uses = re.findall(
+        r"(?<![\w/.-])(blueque(?:-listener|-scheduler)?)\b(?![.:\w[-])([^\n&|;)]*)", code
+    )
     assert len(uses) >= 8
     for program, rest in uses:
         words = rest.split(" --exec ")[0].split()
         verb = words[:1] if program == "blueque" else []
         help_text = _help(program, *verb)
-        for option in ["--exec"] * (" --exec " in rest) + [word for word in words if word.startswith("--")]:
+        for option in ["--exec"] * (" --exec " in rest) + [
+            word for word in words if word.startswith("--")
+        ]:
             assert option in help_text, f"{program} {' '.join(verb)} has no {option}"
     everything = _help("blueque-listener") + _help("blueque")
     verbs = ("feed", "logs", "show", "metrics", "ls", "timeline", "export", "archive")
@@ -124,7 +192,11 @@ def test_environment_variables_exist():
 
 
 def _as_shell(block: Block) -> str:
-    return block.text if block.language == "sh" else f"python - <<'END_OF_PYTHON'\n{block.text}END_OF_PYTHON\n"
+    return (
+        block.text
+        if block.language == "sh"
+        else f"python - <<'END_OF_PYTHON'\n{block.text}END_OF_PYTHON\n"
+    )
 
 
 def _write_program(path: Path, line: str) -> None:
@@ -133,15 +205,24 @@ def _write_program(path: Path, line: str) -> None:
 
 
 @contextlib.contextmanager
-def _shell(script: str, directory: Path, environ: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+def _shell(
+    script: str, directory: Path, environ: dict[str, str]
+) -> Iterator[subprocess.Popen[str]]:
     shell = subprocess.Popen(
-        ["bash", "-c", script], cwd=directory, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        ["bash", "-c", script],
+        cwd=directory,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
     )
     try:
         yield shell
     finally:
-        with contextlib.suppress(ProcessLookupError):  # what a failed tour has left in the background
+        # what a failed tour has left in the background
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(shell.pid, signal.SIGKILL)
         shell.wait()
 

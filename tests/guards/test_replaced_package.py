@@ -1,4 +1,6 @@
-"""The installed package is replaced under programs that run: none of them imports a part of it late."""
+"""The installed package is replaced under programs that run: none of them imports a part of it
+late.
+"""
 
 from __future__ import annotations
 
@@ -166,11 +168,15 @@ class Site:
         self._path = path
         path.mkdir()
         self._install(self._copy("first"))
-        (path / "sitecustomize.py").write_text("\n".join(line.removeprefix("    ") for line in RECORDER.splitlines()))
+        (path / "sitecustomize.py").write_text(
+            "\n".join(line.removeprefix("    ") for line in RECORDER.splitlines())
+        )
         self.environ = {"PYTHONPATH": str(path)}
 
     def replace(self, kind: str) -> None:
-        """Have an empty package in the place of the package, or one in which every module has another name."""
+        """Have an empty package in the place of the package, or one in which every module has
+        another name.
+        """
         new = self._path / "second"
         if kind == "empty":
             new.mkdir()
@@ -187,20 +193,30 @@ class Site:
         self._install(self._copy("third"))
 
     def late(self, pids: Collection[int] | None = None) -> list[str]:
-        """Return what has been imported by processes that were there before the replacement, or by these of them."""
+        """Return what has been imported by processes that were there before the replacement, or by
+        these of them.
+        """
         path = self._path / "late"
-        lines = [line.partition(" ") for line in path.read_text().splitlines()] if path.exists() else []
+        lines = (
+            [line.partition(" ") for line in path.read_text().splitlines()] if path.exists() else []
+        )
         names = {name for pid, _, name in lines if pids is None or int(pid) in pids}
-        return sorted(names - {"work by blueque/task_process/handlers.py:resolve"})     # the handler
+        return sorted(names - {"work by blueque/task_process/handlers.py:resolve"})  # the handler
 
     def _install(self, package: Path) -> None:
-        """Have it be the package, at one blow: else an interpreter that just starts would find the one of these tests."""
+        """Have it be the package, at one blow: else an interpreter that just starts would find the
+        one of these tests.
+        """
         new = self._path / "link"
         new.symlink_to(package)
         new.rename(self._path / "blueque")
 
     def _copy(self, name: str) -> Path:
-        return Path(shutil.copytree(ROOT / "blueque", self._path / name, ignore=shutil.ignore_patterns("__pycache__")))
+        return Path(
+            shutil.copytree(
+                ROOT / "blueque", self._path / name, ignore=shutil.ignore_patterns("__pycache__")
+            )
+        )
 
 
 @pytest.fixture
@@ -225,16 +241,27 @@ def frail(own_server, tmp_path, site) -> Iterator[Programs]:
 def is_clean(site: Site, log: str) -> bool:
     """Tell whether nothing was imported late, and nothing is missing."""
     assert site.late() == []
-    assert [word for word in ("Traceback", "ModuleNotFoundError", "ImportError", "No module named") if word in log] == []
+    assert [
+        word
+        for word in ("Traceback", "ModuleNotFoundError", "ImportError", "No module named")
+        if word in log
+    ] == []
     return True
 
 
 @pytest.mark.parametrize("kind", ["empty", "renamed"])
-def test_every_end_is_reported_though_the_package_was_replaced_under_task_and_listener(programs, site, kind):
-    listener = programs.listener("work:run", "--resource", f"gpu={len(ENDS) + 2}", slots=len(ENDS) + 2)
+def test_every_end_is_reported_though_the_package_was_replaced_under_task_and_listener(
+    programs, site, kind
+):
+    listener = programs.listener(
+        "work:run", "--resource", f"gpu={len(ENDS) + 2}", slots=len(ENDS) + 2
+    )
     options = {"resources": {"gpu": 1}}
     tasks = {how: begin(programs, how, **options, **more) for how, (more, *_) in ENDS.items()}
-    postponed, handed_back = begin(programs, "postpone", **options), begin(programs, "hand_back", **options)
+    postponed, handed_back = (
+        begin(programs, "postpone", **options),
+        begin(programs, "hand_back", **options),
+    )
 
     site.replace(kind)
     let_go(programs)
@@ -242,20 +269,33 @@ def test_every_end_is_reported_though_the_package_was_replaced_under_task_and_li
 
     for how, (_, status, error_type) in ENDS.items():
         task = ended(programs.client, tasks[how].id, 60)
-        assert (how, task.status, task.fields.get("error_type")) == (how, status, error_type), task.error
+        assert (how, task.status, task.fields.get("error_type")) == (how, status, error_type), (
+            task.error
+        )
         lines = [line.text for line in programs.client.get_log(task.id)[0]]
-        assert [line for line in lines if line.startswith("printed")] == ["printed before", "printed after"]
+        assert [line for line in lines if line.startswith("printed")] == [
+            "printed before",
+            "printed after",
+        ]
         assert "logged by the handler" in lines
-    until(lambda: programs.client.get_task(postponed.id).status == "scheduled", what="the hour in which it is run again")
+    until(
+        lambda: programs.client.get_task(postponed.id).status == "scheduled",
+        what="the hour in which it is run again",
+    )
     listener.send(signal.SIGTERM)
     assert listener.wait(30) == 0
     task = programs.client.get_task(handed_back.id)
-    assert (task.status, programs.client.get_inspector().checkpoint(task.id)["value"]) == ("pending", '{"part":1}')
+    assert (task.status, programs.client.get_inspector().checkpoint(task.id)["value"]) == (
+        "pending",
+        '{"part":1}',
+    )
     assert is_clean(site, listener.log)
 
 
 def test_redis_goes_and_a_listener_dies_after_the_replacement(frail, own_server: Server, site):
-    listener = frail.listener("work:run", "--resource", "gpu=3", "--beat", "0.2s", "--lease", "2s", slots=3)
+    listener = frail.listener(
+        "work:run", "--resource", "gpu=3", "--beat", "0.2s", "--lease", "2s", slots=3
+    )
     options = {"resources": {"gpu": 1}}
     reported, adopted = begin(frail, "complete", **options), begin(frail, "complete", **options)
 
@@ -266,8 +306,12 @@ def test_redis_goes_and_a_listener_dies_after_the_replacement(frail, own_server:
     until((frail.directory / "spool" / reported.id / "1" / "exit").exists, what="the exit record")
     own_server.start()
     assert ended(frail.client, reported.id).status == "complete"
-    os.kill(pid_of(adopted.node), signal.SIGKILL)      # the slot that takes its place is forked after the replacement
-    until(lambda: frail.client.get_task(adopted.id).node not in (None, adopted.node), what="another listener")
+    # the slot that takes its place is forked after the replacement
+    os.kill(pid_of(adopted.node), signal.SIGKILL)
+    until(
+        lambda: frail.client.get_task(adopted.id).node not in (None, adopted.node),
+        what="another listener",
+    )
     following = begin(frail, "complete", **options)
     let_go(frail)
 
@@ -278,7 +322,9 @@ def test_redis_goes_and_a_listener_dies_after_the_replacement(frail, own_server:
     assert is_clean(site, listener.log)
 
 
-def test_a_listener_whose_package_was_replaced_cannot_read_its_configuration_again_and_goes_on(programs, site):
+def test_a_listener_whose_package_was_replaced_cannot_read_its_configuration_again_and_goes_on(
+    programs, site
+):
     listener = programs.listener("work:run", "--resource", "gpu=1")
     task = begin(programs, "complete", resources={"gpu": 1})
 
@@ -293,7 +339,8 @@ def test_a_listener_whose_package_was_replaced_cannot_read_its_configuration_aga
 
 
 def test_programs_that_tasks_run_are_reported_after_the_replacement(programs, site):
-    programs.write("""
+    programs.write(
+        """
         import math, os, sys, time
         from pathlib import Path
         from blueque import current_task
@@ -308,7 +355,9 @@ def test_programs_that_tasks_run_are_reported_after_the_replacement(programs, si
         task.checkpoint(1)
         print("printed")
         sys.exit(75 if task.should_stop else int(sys.stdin.read()))
-    """, "program.py")
+    """,
+        "program.py",
+    )
     listener = programs.listener("--exec", sys.executable, "program.py", slots=3)
     queue = programs.client.get_queue("work")
     ids = [queue.enqueue(code) for code in ("0", "3", "0")]
@@ -336,11 +385,14 @@ def test_a_fresh_interpreter_runs_to_its_end_and_the_next_waits_for_a_package(pr
     let_go(programs)
     ends = [ended(programs.client, task.id) for task in running]
     assert [(task.status, task.fields.get("error_type")) for task in ends] == [
-        ("complete", None), ("complete", None), ("failed", "Fail"),
+        ("complete", None),
+        ("complete", None),
+        ("failed", "Fail"),
     ], [task.error for task in ends]
-    assert site.late({run.pid for run in ledger(programs)}) == []      # others may just have begun
+    assert site.late({run.pid for run in ledger(programs)}) == []  # others may just have begun
 
-    # The interpreters that wait for a task came before the replacement; the next ones cannot even begin.
+    # The interpreters that wait for a task came before the replacement; the next ones cannot even
+    # begin.
     following = [programs.client.get_queue("work").enqueue("complete", **options) for _ in range(6)]
     missing = "No module named"
     until(lambda: len(listener.lines(missing)) > 3, what="interpreters that cannot begin")
@@ -384,18 +436,27 @@ def test_a_scheduler_goes_on_after_the_replacement(frail, own_server: Server, si
     assert is_clean(site, scheduler.log)
 
 
-# What may be imported in a function, though a program that runs for long may call it: module -> why.
+# What may be imported in a function, though a program that runs for long may call it: module ->
+# why.
 LAZY = {
     "client": "a verb of the command line needs little of it; import_ahead imports the rest where programs run for long",
     "config.toml_file": "a mistake in blueque.toml; as above",
     "task_process.import_ahead": "that is what it is for",
     "queries.inspector": "the failures of a queue; as above",
 }
-# Imported by Client when they are asked for: large, and whoever runs one has imported it long before it ends.
+# Imported by Client when they are asked for: large, and whoever runs one has imported it long
+# before it ends.
 NOT_AHEAD = {"audit.doctor", "backlog.job"}
 # Programs that do not run tasks, nor for long, and what needs an extra.
 ELSEWHERE = (
-    "archives", "cli", "demo", "report", "spark", "system.embedded_redis", "metrics.server", "backlog.parquet",
+    "archives",
+    "cli",
+    "demo",
+    "report",
+    "spark",
+    "system.embedded_redis",
+    "metrics.server",
+    "backlog.parquet",
     "tables.arrow",
 )
 
@@ -403,22 +464,32 @@ ELSEWHERE = (
 def names_imported(module: Module, in_functions: bool) -> set[str]:
     """Return the modules of ours that a module imports in its functions, or outside of them."""
     inner = {
-        id(node) for outer in ast.walk(module.tree)
-        if isinstance(outer, ast.FunctionDef) or (isinstance(outer, ast.If) and "TYPE_CHECKING" in ast.unparse(outer.test))
+        id(node)
+        for outer in ast.walk(module.tree)
+        if isinstance(outer, ast.FunctionDef)
+        or (isinstance(outer, ast.If) and "TYPE_CHECKING" in ast.unparse(outer.test))
         for node in ast.walk(outer)
     }
     functions = {
-        id(node) for outer in ast.walk(module.tree) if isinstance(outer, ast.FunctionDef) for node in ast.walk(outer)
+        id(node)
+        for outer in ast.walk(module.tree)
+        if isinstance(outer, ast.FunctionDef)
+        for node in ast.walk(outer)
     }
     wanted = [
-        node for node in ast.walk(module.tree) if isinstance(node, ast.Import | ast.ImportFrom)
+        node
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
         and (id(node) in functions if in_functions else id(node) not in inner)
     ]
     return {name for name, _ in imports(module._replace(tree=ast.Module(wanted, [])))}
 
 
 def test_nothing_that_runs_for_long_imports_a_part_of_the_package_late():
-    ahead, line = set(), [*names_imported(modules()["task_process.import_ahead"], in_functions=True)]
+    ahead, line = (
+        set(),
+        [*names_imported(modules()["task_process.import_ahead"], in_functions=True)],
+    )
     line += ["node.main", "scheduler"]
     while line:
         name = line.pop()
@@ -430,8 +501,12 @@ def test_nothing_that_runs_for_long_imports_a_part_of_the_package_late():
     for module in modules().values():
         late = names_imported(module, in_functions=True)
         if late and not module.name.startswith(ELSEWHERE):
-            assert module.name in LAZY, f"{module.name} imports {sorted(late)} in a function: import it above"
-            assert late <= ahead | NOT_AHEAD, f"{module.name}: import_ahead lacks {sorted(late - ahead - NOT_AHEAD)}"
+            assert module.name in LAZY, (
+                f"{module.name} imports {sorted(late)} in a function: import it above"
+            )
+            assert late <= ahead | NOT_AHEAD, (
+                f"{module.name}: import_ahead lacks {sorted(late - ahead - NOT_AHEAD)}"
+            )
 
 
 def test_every_exception_of_the_rule_is_needed():

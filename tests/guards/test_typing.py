@@ -42,7 +42,11 @@ def check(tmp_path_factory):
         (directory / "program.py").write_text(text)
         done = subprocess.run(
             [sys.executable, "-m", "mypy", "--python-executable", sys.executable, "program.py"],
-            cwd=directory, capture_output=True, text=True, timeout=300, env={"MYPYPATH": str(ROOT)},
+            cwd=directory,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env={"MYPYPATH": str(ROOT)},
         )
         return done.returncode, done.stdout
 

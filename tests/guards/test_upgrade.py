@@ -1,4 +1,6 @@
-"""The wheel has what processes of the previous release still import, at the paths where they look for it."""
+"""The wheel has what processes of the previous release still import, at the paths where they look
+for it.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,8 @@ COPIES = {
     "tree": "76b3db574c643aa6b331bd15ce53a578aafeac5e",
     "watcher": "4f5db4f07e03792b16c19439cec218e05f62e5e2",
 }
-# What `import blueque.listener_main` has put into the memory of a listener of the previous release, and of its tasks.
+# What `import blueque.listener_main` has put into the memory of a listener of the previous release,
+# and of its tasks.
 MEMORY = """
     address adoption attempt attending checkpoint_files checkpoints client client_connection columns commands config
     connection defaults errors estimate exit_records feeds forwarding freeing gate gauge histogram history hosts inquiry
@@ -80,22 +83,41 @@ def path_of(name: str) -> Path:
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory) -> Path:
-    """A directory with what the wheel holds: built where there is hatchling, else laid out as pyproject.toml says."""
+    """A directory with what the wheel holds: built where there is hatchling, else laid out as
+    pyproject.toml says.
+    """
     directory = tmp_path_factory.mktemp("wheel")
     if importlib.util.find_spec("hatchling"):
-        build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(directory / "built")]
+        build = [
+            sys.executable,
+            "-m",
+            "hatchling",
+            "build",
+            "-t",
+            "wheel",
+            "-d",
+            str(directory / "built"),
+        ]
         subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
         with zipfile.ZipFile(*(directory / "built").glob("*.whl")) as file:
             file.extractall(directory)
         return directory
-    rules = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    rules = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"][
+        "targets"
+    ]["wheel"]
     for package in rules["packages"]:
         for path in sorted((ROOT / package).rglob("*")):
             name = path.relative_to(ROOT).as_posix()
             if path.is_dir() or "__pycache__" in path.parts or name in rules["exclude"]:
                 continue
-            source = next((source for source in rules["sources"] if name.startswith(f"{source}/")), None)
-            place = name if source is None else str(PurePath(rules["sources"][source], name.removeprefix(f"{source}/")))
+            source = next(
+                (source for source in rules["sources"] if name.startswith(f"{source}/")), None
+            )
+            place = (
+                name
+                if source is None
+                else str(PurePath(rules["sources"][source], name.removeprefix(f"{source}/")))
+            )
             target = directory / place
             assert not target.exists(), f"{name} would replace another file at {place}"
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -104,7 +126,10 @@ def wheel(tmp_path_factory) -> Path:
 
 
 def test_the_directory_holds_the_programs_and_the_copies_and_nothing_else():
-    found = {path.relative_to(ROOT / HOME).with_suffix("").as_posix() for path in (ROOT / HOME).rglob("*.py")}
+    found = {
+        path.relative_to(ROOT / HOME).with_suffix("").as_posix()
+        for path in (ROOT / HOME).rglob("*.py")
+    }
     assert {name.replace("/", ".") for name in found} == PROGRAMS | {*COPIES}
 
 
@@ -119,7 +144,9 @@ def test_a_copy_imports_only_what_an_old_listener_has_in_memory_and_other_copies
     for node in ast.walk(ast.parse(path_of(name).read_text())):
         if isinstance(node, ast.ImportFrom) and node.module == "blueque":
             assert {alias.name for alias in node.names} <= IMPORTABLE
-        elif isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("blueque."):
+        elif (
+            isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("blueque.")
+        ):
             assert node.module.removeprefix("blueque.") in IMPORTABLE
         elif isinstance(node, ast.Import):
             assert not any(alias.name.startswith("blueque") for alias in node.names)
@@ -127,7 +154,11 @@ def test_a_copy_imports_only_what_an_old_listener_has_in_memory_and_other_copies
 
 def test_nothing_imports_the_files_of_the_previous_release():
     old = {f"blueque.{name}" for name in (*COPIES, *PROGRAMS)}
-    for path in [*(ROOT / "blueque").rglob("*.py"), *(ROOT / "examples").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]:
+    for path in [
+        *(ROOT / "blueque").rglob("*.py"),
+        *(ROOT / "examples").rglob("*.py"),
+        *(ROOT / "tests").rglob("*.py"),
+    ]:
         if path.is_relative_to(ROOT / HOME):
             continue
         for node in ast.walk(ast.parse(path.read_text())):
@@ -137,16 +168,22 @@ def test_nothing_imports_the_files_of_the_previous_release():
                 names = {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
             else:
                 continue
-            assert not names & old and not any("previous_release" in name for name in names), f"{path}: {names}"
+            assert not names & old and not any("previous_release" in name for name in names), (
+                f"{path}: {names}"
+            )
 
 
 def test_the_wheel_has_each_file_at_its_old_path_and_no_other_trace_of_the_directory(wheel):
     for name in (*PROGRAMS, *COPIES):
         installed = wheel / "blueque" / f"{name.replace('.', '/')}.py"
         assert installed.read_bytes() == path_of(name).read_bytes()
-        assert not (wheel / "blueque" / name.replace(".", "/")).is_dir(), f"a directory hides {installed}"
+        assert not (wheel / "blueque" / name.replace(".", "/")).is_dir(), (
+            f"a directory hides {installed}"
+        )
     assert not (wheel / HOME).exists() and not (wheel / "blueque/README.md").exists()
-    assert (wheel / "blueque/__init__.py").read_bytes() == (ROOT / "blueque/__init__.py").read_bytes()
+    assert (wheel / "blueque/__init__.py").read_bytes() == (
+        ROOT / "blueque/__init__.py"
+    ).read_bytes()
 
 
 def test_the_programs_of_the_previous_release_start_under_their_names(wheel, url, tmp_path):
@@ -164,7 +201,11 @@ def test_the_programs_of_the_previous_release_start_under_their_names(wheel, url
         assert b"\0blueque.listener_main\0" in Path(f"/proc/{listener.pid}/cmdline").read_bytes()
 
         environ |= {"BLUEQUE_SPOOL": str(tmp_path / "spool")}
-        check = subprocess.run([sys.executable, "-P", "-m", "blueque.roster"], env=clean_environment() | environ,
-                               capture_output=True, text=True)
+        check = subprocess.run(
+            [sys.executable, "-P", "-m", "blueque.roster"],
+            env=clean_environment() | environ,
+            capture_output=True,
+            text=True,
+        )
         assert (check.returncode, check.stdout, check.stderr) == (0, "1 listeners\n", "")
         assert listener.stop() == 0

@@ -1,7 +1,8 @@
 """The real blueque 1.0.0, in an environment of its own, as other processes.
 
-The environment is made once, in `.venv-1.0.0` beside this checkout's `.venv`, and made again when what it is made of has
-changed. No test is skipped for want of it: if the package index cannot be reached, `LegacyMissing` says so.
+The environment is made once, in `.venv-1.0.0` beside this checkout's `.venv`, and made again when
+what it is made of has changed. No test is skipped for want of it: if the package index cannot be
+reached, `LegacyMissing` says so.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from running import ROOT, Program, Programs, clean_environment
 
 DIRECTORY = ROOT / ".venv-1.0.0"
 PYTHON = DIRECTORY / "bin" / "python"
-REQUIREMENTS = ["blueque==1.0.0", "redis>=5,<6"]       # the redis-py that it was made for
+REQUIREMENTS = ["blueque==1.0.0", "redis>=5,<6"]  # the redis-py that it was made for
 
 # What tasks do, under our programs and under 1.0.0. Nothing heavy: each task process imports it.
 WORK = """
@@ -54,7 +55,8 @@ WORK = """
         raise ValueError("Äpfel and \\udcff")
 """
 
-# The words that every snippet has: `client`, `argv` (what was passed), `say` (a value for the test), and the tasks' `work`.
+# The words that every snippet has: `client`, `argv` (what was passed), `say` (a value for the
+# test), and the tasks' `work`.
 _PRELUDE = """\
 import json, os, sys, time
 sys.path.insert(0, os.getcwd())
@@ -127,11 +129,23 @@ def install() -> None:
         try:
             venv.create(DIRECTORY, symlinks=True, with_pip=True)
         except (subprocess.CalledProcessError, OSError) as error:
-            raise LegacyMissing(f"cannot make {DIRECTORY.name}, the place of blueque 1.0.0: {error}") from error
-        command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *REQUIREMENTS]
+            raise LegacyMissing(
+                f"cannot make {DIRECTORY.name}, the place of blueque 1.0.0: {error}"
+            ) from error
+        command = [
+            str(PYTHON),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            *REQUIREMENTS,
+        ]
         pip = subprocess.run(command, env=clean_environment(), capture_output=True, text=True)
         if pip.returncode != 0 or not _is_right():
-            raise LegacyMissing(f"pip cannot get {' and '.join(REQUIREMENTS)} from the package index:\n{pip.stderr[-2000:]}")
+            raise LegacyMissing(
+                f"pip cannot get {' and '.join(REQUIREMENTS)} from the package index:\n{pip.stderr[-2000:]}"
+            )
         stamp.write_text(made_of)
 
 
@@ -139,7 +153,7 @@ def _is_right() -> bool:
     command = [str(PYTHON), "-I", "-c", _IS_RIGHT, str(DIRECTORY)]
     try:
         check = subprocess.run(command, env=clean_environment(), capture_output=True)
-    except OSError:                                    # the Python that it was made with is gone
+    except OSError:  # the Python that it was made with is gone
         return False
     return check.returncode == 0
 

@@ -38,7 +38,7 @@ def _run(world: World, queue: LegacyQueue, task_id: str) -> None:
     try:
         task = queue.task(task_id)
         run_task(queue, task, task_id, 77, call, time.time())
-    except RedisAway:                                  # its child has died; its parent does not look why
+    except RedisAway:  # its child has died; its parent does not look why
         pass
 
 
@@ -54,7 +54,9 @@ def end(world: World, redis: Redis, node: str, task_id: str) -> None:
     """Be the child of a listener of 1.0.0 whose task is about to end."""
     world.ledger.begin(task_id, None, "", {})
     try:
-        end_task(LegacyQueue(redis, QUEUE), {"node": node}, task_id, 77, lambda: "by 1.0.0", time.time())
+        end_task(
+            LegacyQueue(redis, QUEUE), {"node": node}, task_id, 77, lambda: "by 1.0.0", time.time()
+        )
     except RedisAway:
         pass
 

@@ -1,7 +1,9 @@
-"""The command order of blueque 1.0.0: which commands it sends in one write, and what it does with the answers.
+"""The command order of blueque 1.0.0: which commands it sends in one write, and what it does with
+the answers.
 
-Copied by hand from redis_queue.py, listener.py and forking_runner.py of 1.0.0. A pipeline of redis-py is one MULTI ... EXEC
-in one write; redis-py 5, for which it was made, tries nothing again. The real package runs in tests/legacy/test_interop.py.
+Copied by hand from redis_queue.py, listener.py and forking_runner.py of 1.0.0. A pipeline of
+redis-py is one MULTI ... EXEC in one write; redis-py 5, for which it was made, tries nothing again.
+The real package runs in tests/legacy/test_interop.py.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ class LegacyQueue:
         self._redis, self._queue = redis, queue
 
     def add_listener(self, node: str) -> None:
-        self._pipeline(("SADD", self._key("listeners"), node), ("ZINCRBY", "blueque_queues", 1, self._queue))
+        self._pipeline(
+            ("SADD", self._key("listeners"), node), ("ZINCRBY", "blueque_queues", 1, self._queue)
+        )
 
     def remove_listener(self, node: str) -> int:
         removed: int = self._execute(("SREM", self._key("listeners"), node))
@@ -32,16 +36,32 @@ class LegacyQueue:
 
     def enqueue(self, task: str, parameters: str, now: float) -> None:
         self._pipeline(
-            ("HSET", f"blueque_task_{task}", "status", "pending", "queue", self._queue, "parameters", parameters,
-             "created", now, "updated", now),
+            (
+                "HSET",
+                f"blueque_task_{task}",
+                "status",
+                "pending",
+                "queue",
+                self._queue,
+                "parameters",
+                parameters,
+                "created",
+                now,
+                "updated",
+                now,
+            ),
             ("ZINCRBY", "blueque_queues", 0, self._queue),
             ("LPUSH", self._key("pending_tasks"), task),
         )
 
     def dequeue(self, node: str, now: float) -> str | None:
-        task: str | None = self._execute(("RPOPLPUSH", self._key("pending_tasks"), self._key("reserved_tasks", node)))
+        task: str | None = self._execute(
+            ("RPOPLPUSH", self._key("pending_tasks"), self._key("reserved_tasks", node))
+        )
         if task is not None:
-            self._execute(("HSET", f"blueque_task_{task}", "status", "reserved", "node", node, "updated", now))
+            self._execute(
+                ("HSET", f"blueque_task_{task}", "status", "reserved", "node", node, "updated", now)
+            )
         return task
 
     def start(self, task: str, node: str, pid: int, now: float) -> None:
@@ -64,13 +84,23 @@ class LegacyQueue:
         self._pipeline(
             ("LREM", self._key("reserved_tasks", node), 1, task),
             ("SREM", self._key("started_tasks"), f"{node} {pid} {task}"),
-            ("HSET", f"blueque_task_{task}", "status", status, "result" if status == "complete" else "error", value,
-             "updated", now),
+            (
+                "HSET",
+                f"blueque_task_{task}",
+                "status",
+                status,
+                "result" if status == "complete" else "error",
+                value,
+                "updated",
+                now,
+            ),
             ("LPUSH", self._key(f"{status}_tasks"), task),
         )
 
     def enqueue_due_tasks(self, now: float) -> None:
-        """Its `redis.transaction`, once; that one tries again for ever when the watched set has changed."""
+        """Its `redis.transaction`, once; that one tries again for ever when the watched set has
+        changed.
+        """
         connection = self._redis.connection()
         due_tasks = self._key("scheduled_tasks")
         exchange(connection, [("WATCH", due_tasks)])
@@ -103,7 +133,12 @@ class LegacyQueue:
 
 
 def run_task(
-    queue: LegacyQueue, task: dict[str, str], task_id: str, pid: int, call: Callable[[], str], now: float
+    queue: LegacyQueue,
+    task: dict[str, str],
+    task_id: str,
+    pid: int,
+    call: Callable[[], str],
+    now: float,
 ) -> None:
     """What the child of its ForkingRunner does. Its parent only waits for it, and looks at nothing."""
     queue.start(task_id, task["node"], pid, now)
@@ -111,12 +146,17 @@ def run_task(
 
 
 def end_task(
-    queue: LegacyQueue, task: dict[str, str], task_id: str, pid: int, call: Callable[[], str], now: float
+    queue: LegacyQueue,
+    task: dict[str, str],
+    task_id: str,
+    pid: int,
+    call: Callable[[], str],
+    now: float,
 ) -> None:
     """The second half of that."""
     try:
         queue.finish(task_id, task["node"], pid, "complete", call(), now)
-    except Exception as error:                         # an answer that was lost, too
+    except Exception as error:  # an answer that was lost, too
         queue.finish(task_id, task["node"], pid, "failed", str(error), now)
 
 

@@ -18,13 +18,19 @@ from blueque import Client, NotCancellable, NotOwner, Retry, protocol
 from blueque.system.process import fork, host_name, node_id, wait_for
 
 UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-FORMS = {                                              # of what 1.0.0 writes
-    "status": "pending|scheduled", "queue": "video", "parameters": "a.mov", "created": r"\d{10}\.\d{1,7}",
-    "updated": r"\d{10}\.\d{1,7}", "eta": r"4000000000\.25",
+FORMS = {  # of what 1.0.0 writes
+    "status": "pending|scheduled",
+    "queue": "video",
+    "parameters": "a.mov",
+    "created": r"\d{10}\.\d{1,7}",
+    "updated": r"\d{10}\.\d{1,7}",
+    "eta": r"4000000000\.25",
 }
 
 EVERY_STATE = [
-    word for state in ("scheduled", "pending", "reserved", "started", "complete", "failed") for word in ("--state", state)
+    word
+    for state in ("scheduled", "pending", "reserved", "started", "complete", "failed")
+    for word in ("--state", state)
 ]
 
 RUN = "ForkingRunner(client, argv[0], getattr(work, argv[1])).run()"
@@ -71,7 +77,9 @@ def registered(cli, number):
 
 
 def finished(cli, number):
-    until(lambda: cli.llen("blueque_complete_tasks_video") >= number, what=f"{number} complete tasks")
+    until(
+        lambda: cli.llen("blueque_complete_tasks_video") >= number, what=f"{number} complete tasks"
+    )
 
 
 def is_quiet(*programs):
@@ -79,7 +87,9 @@ def is_quiet(*programs):
 
 
 def reserve_and_die(url):
-    """Let a listener of ours reserve a task in a process of its own, which SIGKILL then ends; return its node."""
+    """Let a listener of ours reserve a task in a process of its own, which SIGKILL then ends;
+    return its node.
+    """
     read, write = os.pipe()
 
     def body():
@@ -118,7 +128,11 @@ def test_a_new_task_of_ours_has_every_key_and_field_of_1_0_0_in_its_form(legacy,
         name: its[name] for name in its if name not in ("created", "updated")
     }
     for fields in (its, ours):
-        assert {name for name, value in fields.items() if name in FORMS and re.fullmatch(FORMS[name], value)} == set(its)
+        assert {
+            name
+            for name, value in fields.items()
+            if name in FORMS and re.fullmatch(FORMS[name], value)
+        } == set(its)
         assert fields["created"] == fields["updated"]
     assert set(ours) == set(its)
 
@@ -130,7 +144,9 @@ def test_our_listeners_run_what_its_producer_enqueues(legacy, programs, client, 
 
     tasks = [client.get_task(each) for each in ids]
     assert [task.result for task in tasks] == ["'text'", "'{\"a\": 1}'", "'17'", "'1.5'"]
-    assert [(task.status, task.attempt, task.error) for task in tasks] == [("complete", 1, None)] * 4
+    assert [(task.status, task.attempt, task.error) for task in tasks] == [
+        ("complete", 1, None)
+    ] * 4
     assert sorted(line.task for line in ledger(programs)) == sorted(ids)
     assert set(cli.zrange("blueque_tasks_video", 0, -1)) == set(ids)
     assert ours.stop() == 0 and is_quiet(ours)
@@ -143,7 +159,9 @@ def test_its_runner_runs_what_our_producer_enqueues(legacy, programs, client, qu
 
     tasks = [client.get_task(each) for each in ids]
     assert [task.result for task in tasks] == ["'text'", ascii('{"a":[1,null,"é"]}')]
-    assert [(task.status, task.attempt, task.token, task.error) for task in tasks] == [("complete", None, None, None)] * 2
+    assert [(task.status, task.attempt, task.token, task.error) for task in tasks] == [
+        ("complete", None, None, None)
+    ] * 2
     assert its.is_running and is_quiet(its)
 
 
@@ -158,7 +176,10 @@ def test_its_runner_runs_what_enqueue_many_puts_in_line(legacy, programs, client
     finished(cli, 4)
 
     assert [client.get_task(each).result for each in ids] == [
-        "'text'", ascii('{"a":[1,null,"é"]}'), "'keyed'", "'later'"
+        "'text'",
+        ascii('{"a":[1,null,"é"]}'),
+        "'keyed'",
+        "'later'",
     ]
     assert sorted(line.task for line in ledger(programs)) == sorted(ids)
     assert queue.enqueue("keyed", key="a").is_new is False
@@ -166,7 +187,13 @@ def test_its_runner_runs_what_enqueue_many_puts_in_line(legacy, programs, client
 
 
 def test_its_runner_runs_a_task_of_ours_that_has_a_policy_and_limits(legacy, client, queue, cli):
-    options = {"retry": Retry(on=[OSError]), "time_limit": "2h", "memory_limit": "8GiB", "grace": 1, "lead": 0.5}
+    options = {
+        "retry": Retry(on=[OSError]),
+        "time_limit": "2h",
+        "memory_limit": "8GiB",
+        "grace": 1,
+        "lead": 0.5,
+    }
     ids = [queue.enqueue("text", **options), queue.schedule("text", time.time() + 0.01, **options)]
     until(lambda: time.time() > client.get_task(ids[1]).eta, what="it is due")
     legacy.run("client.get_queue('video').enqueue_due_tasks()")
@@ -180,8 +207,13 @@ def test_its_runner_runs_a_task_of_ours_that_has_a_policy_and_limits(legacy, cli
     assert its.is_running and is_quiet(its)
 
 
-def test_both_kinds_of_listener_share_two_hundred_tasks_and_each_runs_once(legacy, programs, client, queue, cli, url):
-    its, ours = legacy.start(RUN, "video", "hold"), programs.listener("work:hold", queue="video", slots=2)
+def test_both_kinds_of_listener_share_two_hundred_tasks_and_each_runs_once(
+    legacy, programs, client, queue, cli, url
+):
+    its, ours = (
+        legacy.start(RUN, "video", "hold"),
+        programs.listener("work:hold", queue="video", slots=2),
+    )
     registered(cli, 3)
     (ids,) = legacy.run(ENQUEUE, "video", ["its"] * 100)
     ids += [queue.enqueue("ours") for _ in range(100)]
@@ -198,7 +230,9 @@ def test_both_kinds_of_listener_share_two_hundred_tasks_and_each_runs_once(legac
     assert ours.stop() == 0 and its.is_running and is_quiet(its, ours)
 
 
-def test_its_scheduler_and_ours_promote_each_of_a_hundred_tasks_once(legacy, programs, client, queue, cli, url):
+def test_its_scheduler_and_ours_promote_each_of_a_hundred_tasks_once(
+    legacy, programs, client, queue, cli, url
+):
     its, ours = legacy.start(PROMOTE, "video"), programs.scheduler()
     schedule = "say([client.get_queue('video').schedule('its', time.time() + 0.5 + n / 50) for n in range(50)])"
     (ids,) = legacy.run(schedule)
@@ -210,13 +244,23 @@ def test_its_scheduler_and_ours_promote_each_of_a_hundred_tasks_once(legacy, pro
     listener = programs.listener("work:record", queue="video", slots=2)
     finished(cli, 100)
     assert sorted(line.task for line in ledger(programs)) == sorted(ids)
-    assert its.is_running and ours.stop() == 0 and listener.stop() == 0 and is_quiet(its, ours, listener)
+    assert (
+        its.is_running
+        and ours.stop() == 0
+        and listener.stop() == 0
+        and is_quiet(its, ours, listener)
+    )
 
 
 def test_what_it_schedules_waits_for_its_time_and_then_runs(legacy, programs, client, cli, url):
-    scheduler, listener = programs.scheduler(), programs.listener("work:record", queue="video", slots=2)
+    scheduler, listener = (
+        programs.scheduler(),
+        programs.listener("work:record", queue="video", slots=2),
+    )
     registered(cli, 2)
-    near, far = legacy.run("for eta in (time.time() + 0.5, 4e9):\n    say(client.get_queue('video').schedule('in', eta))")
+    near, far = legacy.run(
+        "for eta in (time.time() + 0.5, 4e9):\n    say(client.get_queue('video').schedule('in', eta))"
+    )
     finished(cli, 1)
 
     task = client.get_task(near)
@@ -226,7 +270,9 @@ def test_what_it_schedules_waits_for_its_time_and_then_runs(legacy, programs, cl
     assert is_quiet(scheduler, listener)
 
 
-def test_its_enqueue_due_tasks_promotes_ours_in_the_order_of_their_times(legacy, client, queue, cli):
+def test_its_enqueue_due_tasks_promotes_ours_in_the_order_of_their_times(
+    legacy, client, queue, cli
+):
     now = time.time()
     last, first, far = (queue.schedule("in", now + seconds) for seconds in (0.6, 0.5, 1000))
     until(lambda: time.time() > client.get_task(last).eta, what="both are due")
@@ -234,19 +280,32 @@ def test_its_enqueue_due_tasks_promotes_ours_in_the_order_of_their_times(legacy,
     legacy.run("client.get_queue('video').enqueue_due_tasks()")
 
     assert cli.lrange("blueque_pending_tasks_video", 0, -1) == [last, first]
-    assert [client.get_task(each).status for each in (first, last, far)] == ["pending", "pending", "scheduled"]
+    assert [client.get_task(each).status for each in (first, last, far)] == [
+        "pending",
+        "pending",
+        "scheduled",
+    ]
 
 
 @pytest.mark.parametrize("eta", [float("inf"), 4e12])
-def test_a_task_that_it_schedules_beyond_the_calendar_can_be_seen(legacy, programs, client, cli, url, eta):
-    (task_id,) = legacy.run("say(client.get_queue('video').schedule('in', float(argv[0])))", str(eta))
+def test_a_task_that_it_schedules_beyond_the_calendar_can_be_seen(
+    legacy, programs, client, cli, url, eta
+):
+    (task_id,) = legacy.run(
+        "say(client.get_queue('video').schedule('in', float(argv[0])))", str(eta)
+    )
     scheduler = programs.scheduler()
     soon = client.get_queue("video").schedule("soon", time.time() + 0.1)
     until(lambda: client.get_task(soon).status == "pending", what="the scheduler works on")
 
     assert (client.get_task(task_id).status, client.get_task(task_id).eta) == ("scheduled", eta)
     assert client.get_inspector().overview() and client.get_inspector().find(task_id) == [task_id]
-    for arguments in (["status"], ["ls", "--state", "scheduled"], ["show", task_id], ["show", task_id, "--json"]):
+    for arguments in (
+        ["status"],
+        ["ls", "--state", "scheduled"],
+        ["show", task_id],
+        ["show", task_id, "--json"],
+    ):
         command_line(url, *arguments)
     assert is_quiet(scheduler)
 
@@ -291,7 +350,8 @@ for number in range(2):
 """)
     tasks = [client.get_task(each) for each in ids]
     assert [(task.status, task.result, task.error) for task in tasks] == [
-        ("failed", None, "broken"), ("complete", "done", None)
+        ("failed", None, "broken"),
+        ("complete", "done", None),
     ]
 
     for task in tasks:
@@ -303,7 +363,11 @@ for number in range(2):
 def test_it_reads_our_tasks_in_every_status(legacy, programs, client, queue, cli, redis, url):
     node = node_id()
     protocol.register(redis, "video", node, "i1", {}, time.time())
-    ids = {"complete": queue.enqueue({"a": 1}), "failed": queue.enqueue("text"), "started": queue.enqueue("text")}
+    ids = {
+        "complete": queue.enqueue({"a": 1}),
+        "failed": queue.enqueue("text"),
+        "started": queue.enqueue("text"),
+    }
     for number, status in enumerate([*ids, "reserved"]):
         if status == "reserved":
             ids["reserved"] = queue.enqueue([])
@@ -311,30 +375,71 @@ def test_it_reads_our_tasks_in_every_status(legacy, programs, client, queue, cli
         fields = protocol.reserve(redis, "video", popped, f"token{number}", node, "i1", time.time())
         assert popped == ids[status] and fields
         if status != "reserved":
-            protocol.start(redis, "video", popped, f"token{number}", node, 4711, time.time(), {"boot": "b", "ns": "n"})
+            protocol.start(
+                redis,
+                "video",
+                popped,
+                f"token{number}",
+                node,
+                4711,
+                time.time(),
+                {"boot": "b", "ns": "n"},
+            )
     protocol.complete(redis, "video", ids["complete"], "token0", node, "1", "json", time.time())
-    protocol.fail(redis, "video", ids["failed"], "token1", node, "é", time.time(), {"exit_code": 1, "error_type": "exit"})
+    protocol.fail(
+        redis,
+        "video",
+        ids["failed"],
+        "token1",
+        node,
+        "é",
+        time.time(),
+        {"exit_code": 1, "error_type": "exit"},
+    )
     ids |= {"scheduled": queue.schedule(None, 4e9), "pending": queue.enqueue(17)}
 
     seen = {task["status"]: task for task in legacy.run(READ, *ids.values())}
 
     assert {status: task["id"] for status, task in seen.items()} == ids
     assert {status: task["pid"] for status, task in seen.items()} == {
-        "scheduled": None, "pending": None, "reserved": None, "started": 4711, "complete": 4711, "failed": 4711,
+        "scheduled": None,
+        "pending": None,
+        "reserved": None,
+        "started": 4711,
+        "complete": 4711,
+        "failed": 4711,
     }
-    assert [seen[status]["parameters"] for status in ids] == ['{"a":1}', "text", "text", "[]", "null", "17"]
-    assert (seen["complete"]["result"], seen["failed"]["error"], seen["started"]["node"]) == ("1", "é", node)
-    assert all(isinstance(task[name], float) for task in seen.values() for name in ("created", "updated"))
+    assert [seen[status]["parameters"] for status in ids] == [
+        '{"a":1}',
+        "text",
+        "text",
+        "[]",
+        "null",
+        "17",
+    ]
+    assert (seen["complete"]["result"], seen["failed"]["error"], seen["started"]["node"]) == (
+        "1",
+        "é",
+        node,
+    )
+    assert all(
+        isinstance(task[name], float) for task in seen.values() for name in ("created", "updated")
+    )
     assert {task["queue"] for task in seen.values()} == {"video"}
 
 
-def test_it_reads_what_our_programs_leave_of_tasks_with_text_that_is_none(legacy, programs, client, queue, cli, url):
+def test_it_reads_what_our_programs_leave_of_tasks_with_text_that_is_none(
+    legacy, programs, client, queue, cli, url
+):
     refused = queue.enqueue("in")
     listener = programs.listener("work:refuse", queue="video", slots=2)
     until(lambda: client.get_task(refused).status == "failed", what="the handler has raised")
     program = programs.listener("--exec", "sh", "-c", r"printf '\377\n'; cat", queue="images")
     printed = client.get_queue("images").enqueue("")
-    until(lambda: client.get_task(printed).status in ("complete", "failed"), what="the program has ended")
+    until(
+        lambda: client.get_task(printed).status in ("complete", "failed"),
+        what="the program has ended",
+    )
 
     first, second = legacy.run(READ, refused, printed)
     assert first["status"] == "failed" and "Äpfel and \\udcff" in first["error"]
@@ -342,7 +447,9 @@ def test_it_reads_what_our_programs_leave_of_tasks_with_text_that_is_none(legacy
     assert is_quiet(program) and "Traceback" not in listener.log
 
 
-def test_its_runner_starts_beside_our_living_listeners_and_leaves_them_alone(legacy, programs, client, queue, cli, url):
+def test_its_runner_starts_beside_our_living_listeners_and_leaves_them_alone(
+    legacy, programs, client, queue, cli, url
+):
     ours = programs.listener("work:hold", queue="video", slots=2)
     registered(cli, 2)
     queue.enqueue("held")
@@ -351,7 +458,7 @@ def test_its_runner_starts_beside_our_living_listeners_and_leaves_them_alone(leg
 
     (claimed,) = legacy.run("say(client.get_listener('video').claim_orphan() is None)")
     its = legacy.start(RUN, "video", "hold")
-    registered(cli, 3)                                 # it has buried the 1.0.0 listener before, and nobody else
+    registered(cli, 3)  # it has buried the 1.0.0 listener before, and nobody else
 
     assert claimed is True
     assert before <= cli.smembers("blueque_listeners_video")
@@ -412,7 +519,9 @@ say(client.get_listener("video").claim_orphan() is None)
     assert ours.stop() == 0 and is_quiet(ours)
 
 
-def test_its_runner_runs_what_a_killed_listener_of_ours_had_reserved(legacy, programs, client, queue, cli, url):
+def test_its_runner_runs_what_a_killed_listener_of_ours_had_reserved(
+    legacy, programs, client, queue, cli, url
+):
     task_id = queue.enqueue("in")
     node = reserve_and_die(url)
     assert client.get_task(task_id).status == "reserved"
@@ -423,7 +532,9 @@ def test_its_runner_runs_what_a_killed_listener_of_ours_had_reserved(legacy, pro
     task = client.get_task(task_id)
     assert (task.status, task.result, task.node, task.attempt) == ("complete", "recorded", node, 1)
     assert [line.runner for line in ledger(programs)] == ["1.0.0"]
-    assert not cli.exists(f"blueque_reserved_tasks_video_{node}") and not cli.exists("blueque_started_tasks_video")
+    assert not cli.exists(f"blueque_reserved_tasks_video_{node}") and not cli.exists(
+        "blueque_started_tasks_video"
+    )
     another = queue.enqueue("in")
     finished(cli, 2)
     assert client.get_task(another).status == "complete"
@@ -437,13 +548,19 @@ def test_its_runner_waits_for_what_a_killed_listener_of_ours_had_started_and_our
     task_id = queue.enqueue("in")
     until(lambda: ledger(programs), what="it runs")
     (slot,) = ours.slots()
-    assert ours.stop(signal.SIGKILL) == -signal.SIGKILL        # else it would give the task another listener
+    # else it would give the task another listener
+    assert ours.stop(signal.SIGKILL) == -signal.SIGKILL
     os.kill(slot, signal.SIGKILL)
     until(lambda: state_of(slot) == "", what="its listener is gone, as 1.0.0 sees it")
     its = legacy.start(RUN, "video", "record")
-    until(lambda: cli.hget(f"blueque_task_{task_id}", "reclaimed_node"), what="1.0.0 has claimed it")
+    until(
+        lambda: cli.hget(f"blueque_task_{task_id}", "reclaimed_node"), what="1.0.0 has claimed it"
+    )
     ours = programs.listener("work:hold", queue="video")
-    until(lambda: client.get_task(task_id).node == f"{host_name()}_{ours.slots()[0]}", what="ours has adopted it")
+    until(
+        lambda: client.get_task(task_id).node == f"{host_name()}_{ours.slots()[0]}",
+        what="ours has adopted it",
+    )
 
     release(programs)
     finished(cli, 1)
@@ -454,7 +571,10 @@ def test_its_runner_waits_for_what_a_killed_listener_of_ours_had_started_and_our
     assert (task.status, task.result, task.attempt) == ("complete", "released", 1)
     assert [line.runner for line in ledger(programs) if line.task == task_id] == ["ours"]
     assert sorted(line.task for line in ledger(programs)) == sorted([task_id, *others])
-    until(lambda: any(line.runner == "1.0.0" for line in take_more(programs, queue)), what="1.0.0 works on")
+    until(
+        lambda: any(line.runner == "1.0.0" for line in take_more(programs, queue)),
+        what="1.0.0 works on",
+    )
     assert ours.stop() == 0 and its.is_running and is_quiet(its)
 
 
@@ -464,11 +584,14 @@ def take_more(programs, queue):
     return ledger(programs)
 
 
-def test_a_task_that_it_took_over_is_refused_to_the_one_that_was_not_dead(legacy, programs, client, queue, cli):
+def test_a_task_that_it_took_over_is_refused_to_the_one_that_was_not_dead(
+    legacy, programs, client, queue, cli
+):
     listener = client.get_listener("video")
     queue.enqueue("in")
     task = listener.listen()
-    (status,) = legacy.run("""
+    (status,) = legacy.run(
+        """
 dead = argv[0]
 listener = client.get_listener("video")
 listener._queue.remove_listener(dead)
@@ -477,7 +600,9 @@ processor = client.get_processor(task)
 processor.start(os.getpid())
 processor.complete("its")
 say(client.get_task(task.id).status)
-""", listener.node)
+""",
+        listener.node,
+    )
     assert status == "complete"
 
     with pytest.raises(NotOwner):
@@ -486,15 +611,20 @@ say(client.get_task(task.id).status)
     assert (client.get_task(task.id).result, cli.llen("blueque_complete_tasks_video")) == ("its", 1)
 
 
-def test_the_stump_that_it_makes_of_a_deleted_task_is_dropped_by_our_listeners(legacy, programs, client, queue, cli, url):
+def test_the_stump_that_it_makes_of_a_deleted_task_is_dropped_by_our_listeners(
+    legacy, programs, client, queue, cli, url
+):
     listener = programs.listener("work:record", queue="video")
     registered(cli, 1)
     task_id = queue.schedule("in", time.time() + 0.05)
-    legacy.run("""
+    legacy.run(
+        """
 client.get_queue("video")._redis_queue.delete_task(argv[0], "complete")
 time.sleep(0.1)
 client.get_queue("video").enqueue_due_tasks()
-""", task_id)
+""",
+        task_id,
+    )
     assert set(cli.hgetall(f"blueque_task_{task_id}")) == {"status", "updated"}
 
     queue.enqueue("next")
@@ -546,7 +676,9 @@ say(ids)
     assert is_quiet(listener)
 
 
-def test_what_its_listener_completed_twice_can_be_deleted_and_listed(legacy, client, queue, cli, url):
+def test_what_its_listener_completed_twice_can_be_deleted_and_listed(
+    legacy, client, queue, cli, url
+):
     task_id = queue.enqueue("in")
     legacy.run("""
 processor = client.get_processor(client.get_listener("video").listen())
@@ -568,13 +700,22 @@ processor.fail("after all")
 
 def test_queue_names_that_only_it_allows_stop_no_program_of_ours(legacy, programs, client, url):
     scheduler = programs.scheduler()
-    legacy.run("""
+    legacy.run(
+        """
 for name in argv:
     client.get_queue(name).enqueue("in")
     client.get_queue(name).schedule("in", time.time() + 0.1)
-""", "", "q" * 201, "a\0b", "ä ö\n'\"{}")
+""",
+        "",
+        "q" * 201,
+        "a\0b",
+        "ä ö\n'\"{}",
+    )
     allowed = client.get_queue("ä ö\n'\"{}").schedule("in", time.time() + 0.2)
-    until(lambda: client.get_task(allowed).status == "pending" or not scheduler.is_running, what="the others are promoted")
+    until(
+        lambda: client.get_task(allowed).status == "pending" or not scheduler.is_running,
+        what="the others are promoted",
+    )
 
     assert scheduler.is_running and is_quiet(scheduler)
     assert len(client.get_inspector().queues()) == 4 and client.get_inspector().overview()
@@ -586,7 +727,9 @@ def test_the_python_variables_of_the_caller_do_not_reach_it(legacy, monkeypatch)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("PYTHONHOME", "/nowhere")
 
-    version, where = legacy.run("from importlib.metadata import version\nsay(version('blueque'))\nsay(blueque.__file__)")
+    version, where = legacy.run(
+        "from importlib.metadata import version\nsay(version('blueque'))\nsay(blueque.__file__)"
+    )
 
     assert version == "1.0.0"
     assert Path(where).is_relative_to(ROOT / ".venv-1.0.0")
@@ -615,7 +758,10 @@ def test_its_scheduler_puts_a_task_that_waits_for_its_next_attempt_in_line(legac
     legacy.run("client.get_queue('video').enqueue_due_tasks()")
 
     assert protocol.pop(redis, "video", "host_1", "i1") == (task_id, 0, None)
-    assert protocol.reserve(redis, "video", task_id, "next", "host_1", "i1", now=100.5)["attempt"] == "2"
+    assert (
+        protocol.reserve(redis, "video", task_id, "next", "host_1", "i1", now=100.5)["attempt"]
+        == "2"
+    )
 
 
 def test_a_task_that_its_listener_has_cannot_be_cancelled(legacy, queue, state):

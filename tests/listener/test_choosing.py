@@ -1,4 +1,6 @@
-"""Which task a listener takes when a queue has several lines; and who is woken, with real listeners in one process."""
+"""Which task a listener takes when a queue has several lines; and who is woken, with real listeners
+in one process.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +34,13 @@ def make(client, tmp_path):
         listener = client.get_listener(queue)
         made.append(listener)
         listener._node, listener._pid = node, os.getpid()
-        spool = tmp_path / node.rpartition("_")[0]     # listeners of one host share what it has
+        spool = tmp_path / node.rpartition("_")[0]  # listeners of one host share what it has
         spool.mkdir(exist_ok=True)
         if resources:
             listener.pool = Pool(str(spool / "resources"), resources)
             listener.pool.open()
         listener.register(Timing(), str(spool))
-        listener.settle([])                            # its list is empty
+        listener.settle([])  # its list is empty
         return listener
 
     yield make
@@ -52,6 +54,7 @@ def make(client, tmp_path):
 @pytest.fixture
 def end(client):
     """End an attempt as the listener program does, and give its claim back."""
+
     def end(listener, task):
         processor = client.get_processor(task)
         processor.start(os.getpid())
@@ -90,16 +93,32 @@ def take_all(listener, end):
 
 # The order
 
-def test_higher_priorities_come_first_and_those_of_one_in_the_order_they_were_made(redis, make, end):
-    for task, now, priority in [("a", 1, 0), ("b", 2, 5), ("c", 3, -3), ("d", 4, 5), ("e", 5, 100), ("f", 6, 0)]:
+
+def test_higher_priorities_come_first_and_those_of_one_in_the_order_they_were_made(
+    redis, make, end
+):
+    for task, now, priority in [
+        ("a", 1, 0),
+        ("b", 2, 5),
+        ("c", 3, -3),
+        ("d", 4, 5),
+        ("e", 5, 100),
+        ("f", 6, 0),
+    ]:
         put(redis, task, now, **({"priority": priority} if priority else {}))
 
     assert take_all(make(), end) == ["e", "b", "d", "a", "f", "c"]
 
 
 def test_among_lines_of_one_priority_that_is_first_whose_next_task_was_made_first(redis, make, end):
-    for task, now, needs in [("a", 1, ""), ("b", 2, "gpu=1"), ("c", 3, "lock:x=1"), ("d", 4, "gpu=1"), ("e", 5, ""),
-                             ("f", 6, "lock:x=1")]:
+    for task, now, needs in [
+        ("a", 1, ""),
+        ("b", 2, "gpu=1"),
+        ("c", 3, "lock:x=1"),
+        ("d", 4, "gpu=1"),
+        ("e", 5, ""),
+        ("f", 6, "lock:x=1"),
+    ]:
         put(redis, task, now, **({"needs": needs} if needs else {}))
 
     assert take_all(make(gpu=1), end) == ["a", "b", "c", "d", "e", "f"]
@@ -107,7 +126,10 @@ def test_among_lines_of_one_priority_that_is_first_whose_next_task_was_made_firs
 
 def test_what_1_0_0_has_made_comes_in_its_turn_like_everything_else(redis, cli, make, end):
     put(redis, "a", 1.0, needs="lock:x=1")
-    cli.hset("blueque_task_b", mapping={"status": "pending", "queue": "video", "parameters": "in", "created": "2.0"})
+    cli.hset(
+        "blueque_task_b",
+        mapping={"status": "pending", "queue": "video", "parameters": "in", "created": "2.0"},
+    )
     cli.lpush("blueque_pending_tasks_video", "b")
     put(redis, "c", 3.0, needs="lock:x=1")
 
@@ -122,7 +144,9 @@ def test_a_task_whose_age_cannot_be_told_holds_nobody_up(redis, cli, make, end):
     assert take_all(make(), end) == ["b", "a"]
 
 
-def test_a_hundred_and_one_priorities_come_in_their_order_and_the_default_line_in_its_place(redis, client, monkeypatch):
+def test_a_hundred_and_one_priorities_come_in_their_order_and_the_default_line_in_its_place(
+    redis, client, monkeypatch
+):
     monkeypatch.setattr(line_order, "AT_ONCE", 10)
     for priority in range(-50, 51):
         put(redis, f"t{priority}", 1.0, **({"priority": priority} if priority else {}))
@@ -138,7 +162,7 @@ def test_of_more_than_a_hundred_equal_lines_none_is_starved(redis, make, end):
         put(redis, task, 1.0 + number, needs=f"lock:{number}=1")
     listener, left = make(), set(first)
 
-    for turn in range(10 * len(first)):                # whatever is taken is followed by another in the same line
+    for turn in range(10 * len(first)):  # whatever is taken is followed by another in the same line
         task = listener.take()
         end(listener, task)
         left.discard(task.id)
@@ -149,7 +173,9 @@ def test_of_more_than_a_hundred_equal_lines_none_is_starved(redis, make, end):
     assert not left
 
 
-def test_of_many_equal_lines_no_more_names_are_asked_for_than_are_looked_at(redis, cli, client, make, monkeypatch):
+def test_of_many_equal_lines_no_more_names_are_asked_for_than_are_looked_at(
+    redis, cli, client, make, monkeypatch
+):
     monkeypatch.setattr(line_order, "AT_ONCE", 10)
     for number in range(50):
         put(redis, f"t{number}", 1.0 + number, needs=f"lock:{number}=1")
@@ -158,7 +184,11 @@ def test_of_many_equal_lines_no_more_names_are_asked_for_than_are_looked_at(redi
 
     def count(*commands):
         replies = read(*commands)
-        fetched.extend(len(reply) for command, reply in zip(commands, replies, strict=True) if command[0] == "ZRANGE")
+        fetched.extend(
+            len(reply)
+            for command, reply in zip(commands, replies, strict=True)
+            if command[0] == "ZRANGE"
+        )
         return replies
 
     monkeypatch.setattr(client._redis, "read", count)
@@ -187,6 +217,7 @@ def test_lines_that_are_dropped_on_the_way_hide_none_behind_them(redis, cli, cli
 
 
 # What cannot run now
+
 
 def test_a_task_that_cannot_run_here_holds_up_nobody_but_its_line(redis, cli, make, end):
     put(redis, "a", 1.0, priority=9, needs="gpu=4")
@@ -227,9 +258,12 @@ def test_nothing_stays_set_aside_for_a_task_that_was_not_to_be_had(redis, cli, m
     assert listener.claim is None and listener.pool.free() == {"gpu": 1}
 
 
-def test_a_task_with_needs_that_stands_in_the_default_line_does_not_start_without_them(redis, cli, make, end):
+def test_a_task_with_needs_that_stands_in_the_default_line_does_not_start_without_them(
+    redis, cli, make, end
+):
     put(redis, "a", 1.0, needs="gpu=1")
-    cli.rename("blueque_line_0,gpu=1_video", "blueque_pending_tasks_video")   # as the scheduler of 1.0.0 does it
+    # as the scheduler of 1.0.0 does it
+    cli.rename("blueque_line_0,gpu=1_video", "blueque_pending_tasks_video")
     cli.delete("blueque_lines_video")
     put(redis, "b", 2.0)
 
@@ -240,13 +274,17 @@ def test_a_task_with_needs_that_stands_in_the_default_line_does_not_start_withou
 
 @pytest.mark.parametrize("others", [["there_1"], ["here_2", "there_1"]])
 @pytest.mark.parametrize("mine", [{}, {"gpu": 1}, {"gpu": 2}])
-def test_work_for_another_node_is_forwarded_to_an_idle_listener_there(redis, cli, make, others, mine):
+def test_work_for_another_node_is_forwarded_to_an_idle_listener_there(
+    redis, cli, make, others, mine
+):
     here = make("here_1", **mine)
     if mine == {"gpu": 2}:
         put(redis, "before", 0.5, needs="gpu=1")
         assert here.take().id == "before"
-        here = make("here_3", **mine)                  # a second listener, of which one gpu is taken
-    listeners = {node: make(node, **(mine if node.startswith("here") else {"gpu": 2})) for node in others}
+        here = make("here_3", **mine)  # a second listener, of which one gpu is taken
+    listeners = {
+        node: make(node, **(mine if node.startswith("here") else {"gpu": 2})) for node in others
+    }
     put(redis, "a", 1.0, needs="gpu=2")
     assert woken(here)
 
@@ -278,7 +316,7 @@ def test_a_busy_listener_is_not_called(redis, cli, make):
 def test_a_listener_that_is_to_leave_is_not_called(redis, cli, make):
     here, there = make(), make("there_1", gpu=1)
     protocol.order(redis, "video", there.node, "drain", "ann")
-    cli.delete(f"blueque_orders_video_{there.node}")   # it has heard of it
+    cli.delete(f"blueque_orders_video_{there.node}")  # it has heard of it
     put(redis, "a", 1.0, needs="gpu=1")
     assert woken(here)
 
@@ -286,7 +324,9 @@ def test_a_listener_that_is_to_leave_is_not_called(redis, cli, make):
     assert not cli.exists(f"blueque_orders_video_{there.node}")
 
 
-def test_needs_that_nobody_can_meet_do_not_keep_those_behind_them_from_being_forwarded(redis, cli, make):
+def test_needs_that_nobody_can_meet_do_not_keep_those_behind_them_from_being_forwarded(
+    redis, cli, make
+):
     here, _ = make(), make("there_1", fpga=1)
     put(redis, "a", 1.0, needs="gpu=8", priority=5)
     put(redis, "b", 2.0, needs="fpga=1")
@@ -297,7 +337,7 @@ def test_needs_that_nobody_can_meet_do_not_keep_those_behind_them_from_being_for
 
 
 def test_a_listener_beside_us_that_offers_what_we_do_not_is_called(redis, cli, make):
-    here, _ = make("here_1"), make("here_2", gpu=1)    # two masters with one spool
+    here, _ = make("here_1"), make("here_2", gpu=1)  # two masters with one spool
     put(redis, "a", 1.0, needs="gpu=1")
     assert woken(here)
 
@@ -334,7 +374,14 @@ def test_one_listener_calls_for_the_same_once_in_a_while_only(redis, cli, make, 
 def test_of_many_listeners_a_bounded_number_is_asked_what_they_have(redis, cli, make):
     here = make()
     for number in range(200):
-        protocol.register(redis, "video", f"n{number}_1", f"i{number}", {"beat_every": 10, "spool": f"/{number}"}, 1.0)
+        protocol.register(
+            redis,
+            "video",
+            f"n{number}_1",
+            f"i{number}",
+            {"beat_every": 10, "spool": f"/{number}"},
+            1.0,
+        )
     put(redis, "a", 1.0, needs="gpu=9")
     assert woken(here)
     before = cli.info("commandstats")["cmdstat_hgetall"]["calls"]
@@ -345,9 +392,11 @@ def test_of_many_listeners_a_bounded_number_is_asked_what_they_have(redis, cli, 
 
 # What was lost with an answer
 
+
 @pytest.fixture
 def lose_the_answer(client, monkeypatch):
     """Have a listener look for work and get no answer to this EXEC of those that it sends."""
+
     def lose_the_answer(listener, number):
         execute, sent = transaction._execute, []
 
@@ -388,7 +437,9 @@ def test_a_task_does_not_run_without_what_another_took_while_the_answer_was_lost
     taken.close()
 
 
-def test_what_was_set_aside_for_a_task_that_cannot_be_reserved_now_is_given_back(redis, make, lose_the_answer, monkeypatch):
+def test_what_was_set_aside_for_a_task_that_cannot_be_reserved_now_is_given_back(
+    redis, make, lose_the_answer, monkeypatch
+):
     here, beside = make("here_1", gpu=1), make("here_2", gpu=1)
     put(redis, "a", 1.0, needs="gpu=1")
     lose_the_answer(here, 1)
@@ -405,7 +456,9 @@ def test_what_was_set_aside_for_a_task_that_cannot_be_reserved_now_is_given_back
     assert here.take().id == "a" and here.claim.numbers == {"gpu": [0]}
 
 
-def test_a_task_whose_handing_back_fails_is_handed_back_the_next_time(redis, cli, make, lose_the_answer):
+def test_a_task_whose_handing_back_fails_is_handed_back_the_next_time(
+    redis, cli, make, lose_the_answer
+):
     here, beside = make("here_1", gpu=1), make("here_2", gpu=1)
     put(redis, "a", 1.0, needs="gpu=1")
     lose_the_answer(here, 2)
@@ -422,7 +475,9 @@ def test_a_task_whose_handing_back_fails_is_handed_back_the_next_time(redis, cli
     with pytest.raises(RedisAway):
         here.take()
     assert here.take() is None
-    assert cli.lrange("blueque_line_0,gpu=1_video", 0, -1) == ["a"] and tried == 2 * [("a", "needs_taken")]
+    assert cli.lrange("blueque_line_0,gpu=1_video", 0, -1) == ["a"] and tried == 2 * [
+        ("a", "needs_taken")
+    ]
     claim.close()
     assert here.take().id == "a" and here.claim is not None
 
@@ -442,7 +497,9 @@ def test_a_task_in_a_wrong_line_does_not_send_anybody_to_lines_that_come_later(r
     assert cli.llen("blueque_line_0,gpu=1_video") == 3 and cli.exists("blueque_wake_video")
 
 
-def test_a_listener_puts_no_more_than_a_hundred_tasks_in_their_lines_at_a_time(redis, cli, make, monkeypatch):
+def test_a_listener_puts_no_more_than_a_hundred_tasks_in_their_lines_at_a_time(
+    redis, cli, make, monkeypatch
+):
     monkeypatch.setattr("blueque.listener.listener.MOST_MISPLACED", 3)
     put(redis, "low", 0.5, priority=-5)
     for number in range(5):
@@ -454,6 +511,7 @@ def test_a_listener_puts_no_more_than_a_hundred_tasks_in_their_lines_at_a_time(r
 
 
 # Locks, limits and pauses
+
 
 def test_who_waits_for_a_lock_in_another_queue_is_woken_when_the_attempt_ends(client, make, end):
     ours, theirs = make("here_1"), make("here_2", "audio")
@@ -487,7 +545,7 @@ def test_no_more_run_than_a_queue_allows_on_all_nodes_together(queue, make, end)
         queue.enqueue("in")
     one, two, three = make("here_1"), make("here_2"), make("here_3")
     first, second = one.take(), two.take()
-    while woken(three):                                # until all that has been said is known
+    while woken(three):  # until all that has been said is known
         assert three.take() is None
 
     end(one, first)
@@ -526,13 +584,16 @@ def test_nothing_is_taken_from_a_paused_queue_until_it_is_resumed(queue, make):
 def test_a_place_that_an_attempt_has_left_behind_is_found_free(cli, queue, make, caplog):
     queue.set_max_concurrency(1)
     queue.enqueue("in", lock="licence")
-    cli.hset("blueque_task_left", mapping={"status": "complete", "queue": "video", "lock": "licence", "counted": "1"})
+    cli.hset(
+        "blueque_task_left",
+        mapping={"status": "complete", "queue": "video", "lock": "licence", "counted": "1"},
+    )
     cli.sadd("blueque_counted_tasks_video", "left")
     cli.sadd("blueque_lock_licence", "left")
     listener = make()
 
     taken = None
-    for _ in range(3):                                 # the queue, the lock, the task
+    for _ in range(3):  # the queue, the lock, the task
         assert woken(listener)
         taken = listener.take()
 
@@ -540,11 +601,13 @@ def test_a_place_that_an_attempt_has_left_behind_is_found_free(cli, queue, make,
     assert "had no attempt" in caplog.text
 
 
-def test_a_started_task_that_no_hash_backs_takes_no_place_for_long(cli, queue, make, caplog, monkeypatch):
+def test_a_started_task_that_no_hash_backs_takes_no_place_for_long(
+    cli, queue, make, caplog, monkeypatch
+):
     queue.set_max_concurrency(2)
     runs, waits = queue.enqueue("in"), queue.enqueue("in")
     legacy = {"status": "started", "queue": "video", "node": "old_1", "pid": "5"}
-    cli.hset(f"blueque_task_{runs}", mapping=legacy)   # as one that 1.0.0 runs
+    cli.hset(f"blueque_task_{runs}", mapping=legacy)  # as one that 1.0.0 runs
     cli.lrem("blueque_pending_tasks_video", 1, runs)
     cli.sadd("blueque_started_tasks_video", f"old_1 5 {runs}", "gone_1 77 nobody")
     listener = make()
@@ -561,7 +624,9 @@ def test_a_started_task_that_no_hash_backs_takes_no_place_for_long(cli, queue, m
     assert "had no attempt" in caplog.text
 
 
-def test_started_tasks_are_left_alone_where_they_are_not_what_fills_the_queue(cli, queue, make, monkeypatch):
+def test_started_tasks_are_left_alone_where_they_are_not_what_fills_the_queue(
+    cli, queue, make, monkeypatch
+):
     monkeypatch.setattr(stale_holders, "LOOK_AT_HOLDERS", 0.0)
     queue.set_max_concurrency(2)
     for _ in range(3):
@@ -575,14 +640,17 @@ def test_started_tasks_are_left_alone_where_they_are_not_what_fills_the_queue(cl
     assert cli.scard("blueque_started_tasks_video") == 1
 
 
-def test_who_loses_the_race_for_the_last_place_of_a_queue_leaves_its_other_lines_alone(cli, queue, make, overtaken):
+def test_who_loses_the_race_for_the_last_place_of_a_queue_leaves_its_other_lines_alone(
+    cli, queue, make, overtaken
+):
     queue.set_max_concurrency(1)
     for number in range(20):
         queue.enqueue("in", lock=f"lock {number}")
     listener = make()
     lists = {key: cli.lrange(key, 0, -1) for key in cli.keys("blueque_line_*")}
     before = cli.info("commandstats").get("cmdstat_rpoplpush", {"calls": 0})["calls"]
-    overtaken(lambda: cli.sadd("blueque_counted_tasks_video", "another"))   # between the look and the pop
+    # between the look and the pop
+    overtaken(lambda: cli.sadd("blueque_counted_tasks_video", "another"))
 
     assert listener.take() is None
 
@@ -590,7 +658,9 @@ def test_who_loses_the_race_for_the_last_place_of_a_queue_leaves_its_other_lines
     assert {key: cli.lrange(key, 0, -1) for key in cli.keys("blueque_line_*")} == lists
 
 
-def test_a_queue_that_is_paused_while_somebody_looks_is_asked_once_more_only(cli, queue, make, monkeypatch):
+def test_a_queue_that_is_paused_while_somebody_looks_is_asked_once_more_only(
+    cli, queue, make, monkeypatch
+):
     for number in range(20):
         queue.enqueue("in", lock=f"lock {number}")
     listener = make()
@@ -607,7 +677,9 @@ def test_a_queue_that_is_paused_while_somebody_looks_is_asked_once_more_only(cli
     assert len(lines) == 2
 
 
-def test_who_waits_for_a_lock_in_another_queue_is_woken_when_the_attempt_is_handed_back(client, cli, make):
+def test_who_waits_for_a_lock_in_another_queue_is_woken_when_the_attempt_is_handed_back(
+    client, cli, make
+):
     ours, theirs = make("here_1"), make("here_2", "audio")
     client.get_queue("video").enqueue("in", lock="licence")
     client.get_queue("audio").enqueue("in", lock="licence")
@@ -618,7 +690,9 @@ def test_who_waits_for_a_lock_in_another_queue_is_woken_when_the_attempt_is_hand
     assert woken(theirs)
 
 
-def test_handing_back_succeeds_even_if_those_who_wait_cannot_be_woken(client, make, caplog, monkeypatch):
+def test_handing_back_succeeds_even_if_those_who_wait_cannot_be_woken(
+    client, make, caplog, monkeypatch
+):
     listener = make()
     client.get_queue("video").enqueue("in", lock="licence")
     task = listener.take()
@@ -635,7 +709,11 @@ def test_handing_back_succeeds_even_if_those_who_wait_cannot_be_woken(client, ma
 @pytest.mark.parametrize("obstacle", ["lock", "limit", "pause", "resources", "nobody has them"])
 def test_a_listener_that_finds_only_what_it_cannot_do_waits_in_peace(cli, queue, make, obstacle):
     listener, other = make(gpu=1), make("here_2", gpu=1)
-    needs = {"lock": {"lock": "x"}, "resources": {"resources": {"gpu": 1}}, "nobody has them": {"resources": {"gpu": 2}}}
+    needs = {
+        "lock": {"lock": "x"},
+        "resources": {"resources": {"gpu": 1}},
+        "nobody has them": {"resources": {"gpu": 2}},
+    }
     if obstacle == "limit":
         queue.set_max_concurrency(1)
     for _ in range(2):
@@ -657,7 +735,11 @@ def test_one_task_wakes_one_listener_whatever_its_line(queue, make):
     listeners = [make(f"here_{number}") for number in range(3)]
     queue.enqueue("in", priority=5)
 
-    assert [woken(listener) and listener.take() is not None for listener in listeners] == [True, False, False]
+    assert [woken(listener) and listener.take() is not None for listener in listeners] == [
+        True,
+        False,
+        False,
+    ]
 
 
 def test_as_many_are_woken_as_there_are_tasks_in_all_lines(queue, make):
@@ -665,10 +747,16 @@ def test_as_many_are_woken_as_there_are_tasks_in_all_lines(queue, make):
     for priority in (5, 0, -5):
         queue.enqueue("in", priority=priority)
 
-    assert [woken(listener) and listener.take() is not None for listener in listeners] == [True, True, True, False]
+    assert [woken(listener) and listener.take() is not None for listener in listeners] == [
+        True,
+        True,
+        True,
+        False,
+    ]
 
 
 # Lines come and go
+
 
 def test_the_name_of_a_line_goes_with_its_last_task(redis, cli, make):
     put(redis, "a", 1.0, priority=5, needs="lock:x=2")
@@ -691,6 +779,7 @@ def test_the_name_of_a_line_that_was_left_empty_goes_when_somebody_looks(redis, 
 
 
 # Beside 1.0.0
+
 
 @pytest.fixture(scope="session")
 def _installed():
@@ -717,7 +806,9 @@ def test_a_listener_of_1_0_0_takes_what_stands_in_the_default_line_and_meets_no_
 ):
     plain = [queue.enqueue(f"plain {number}") for number in range(5)]
     ours = [
-        queue.enqueue("urgent", priority=5), queue.enqueue("later", priority=-5), queue.enqueue("gpu", resources={"gpu": 1}),
+        queue.enqueue("urgent", priority=5),
+        queue.enqueue("later", priority=-5),
+        queue.enqueue("gpu", resources={"gpu": 1}),
         queue.enqueue("lock", lock="licence"),
     ]
     moved = queue.enqueue("was urgent", priority=5)

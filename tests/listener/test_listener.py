@@ -1,4 +1,6 @@
-"""Listener: what it says of itself, and what it does with attempts that others have begun. See also test_objects."""
+"""Listener: what it says of itself, and what it does with attempts that others have begun. See also
+test_objects.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +34,15 @@ def listener(client):
 @pytest.fixture
 def dead(client, queue, redis, cli):
     """Let a listener die with one started task, and return the task."""
+
     def dead(pid=77, **options):
         protocol.register(redis, "video", OTHER, "i1", {"beat_every": 10, **ELSEWHERE}, time.time())
         task_id = queue.enqueue("in", **options)
         protocol.pop(redis, "video", OTHER, "i1")
         protocol.reserve(redis, "video", task_id, "token", OTHER, "i1", time.time())
-        protocol.start(redis, "video", task_id, "token", OTHER, pid, time.time(), process.identity(os.getpid()))
+        protocol.start(
+            redis, "video", task_id, "token", OTHER, pid, time.time(), process.identity(os.getpid())
+        )
         assert protocol.fence(redis, "video", OTHER, "i1", "0")
         return client.get_task(task_id)
 
@@ -54,15 +59,26 @@ def held(cli, node=None):
 
 # What it says of itself
 
-def test_a_registration_says_how_its_listener_is_to_be_judged_and_what_others_need_to_know(client, cli):
+
+def test_a_registration_says_how_its_listener_is_to_be_judged_and_what_others_need_to_know(
+    client, cli
+):
     listener = client.get_listener("video")
     before = time.time()
     listener.register(Timing(1.0, 3.0, 9.0), "/the/spool", Retry(max=2))
     known = registration(cli)
     assert before <= float(known.pop("beat_at")) <= time.time()
     assert known == {
-        "instance": listener.instance, "state": "alive", "beat": "0", "beat_every": "1.0", "lease": "3.0",
-        "lost_after": "9.0", "pid": str(os.getpid()), "version": __version__, "spool": "/the/spool", "retry": '{"max":2}',
+        "instance": listener.instance,
+        "state": "alive",
+        "beat": "0",
+        "beat_every": "1.0",
+        "lease": "3.0",
+        "lost_after": "9.0",
+        "pid": str(os.getpid()),
+        "version": __version__,
+        "spool": "/the/spool",
+        "retry": '{"max":2}',
         **{name: str(value) for name, value in process.identity(os.getpid()).items()},
     }
 
@@ -70,7 +86,9 @@ def test_a_registration_says_how_its_listener_is_to_be_judged_and_what_others_ne
 def test_a_listener_that_nobody_beats_for_says_so(client, cli):
     client.get_listener("video").register(None)
     known = registration(cli)
-    assert known["beat_every"] == "0" and not {"lease", "lost_after", "spool", "retry"} & known.keys()
+    assert (
+        known["beat_every"] == "0" and not {"lease", "lost_after", "spool", "retry"} & known.keys()
+    )
 
 
 def test_listen_registers_as_one_that_nobody_beats_for(client, queue, cli):
@@ -86,8 +104,14 @@ def test_each_beat_is_counted_and_tells_how_the_watched_task_stands(client, queu
     before = int(registration(cli)["beat"])
     assert listener.beat().status is None
     standing = listener.beat(task_id)
-    assert (standing.order, standing.status, standing.token, standing.node, standing.attempt, standing.cancel) == (
-        None, "started", task.token, listener.node, "1", None)
+    assert (
+        standing.order,
+        standing.status,
+        standing.token,
+        standing.node,
+        standing.attempt,
+        standing.cancel,
+    ) == (None, "started", task.token, listener.node, "1", None)
     assert int(registration(cli)["beat"]) == before + 2
 
 
@@ -102,18 +126,29 @@ def test_a_listener_that_was_declared_dead_learns_it_from_its_next_beat(listener
 def test_a_former_life_of_this_process_gives_way(client, listener, cli):
     other = client.get_listener("video")
     other.register(Timing())
-    assert other.node == listener.node == node_id() and registration(cli)["instance"] == other.instance
+    assert (
+        other.node == listener.node == node_id() and registration(cli)["instance"] == other.instance
+    )
     with pytest.raises(NotRegistered):
         listener.beat()
 
 
-def test_a_name_that_another_may_have_is_not_taken_and_the_own_one_is_kept_from_then_on(client, redis, cli):
+def test_a_name_that_another_may_have_is_not_taken_and_the_own_one_is_kept_from_then_on(
+    client, redis, cli
+):
     protocol.register(redis, "video", node_id(), "i1", {"beat_every": 10, **ELSEWHERE}, time.time())
     listener = client.get_listener("video")
     listener.register(Timing())
     name = listener.node
-    assert name != node_id() and name.startswith(f"{host_name()}-") and name.endswith(f"_{os.getpid()}")
-    assert registration(cli)["instance"] == "i1" and registration(cli, name)["instance"] == listener.instance
+    assert (
+        name != node_id()
+        and name.startswith(f"{host_name()}-")
+        and name.endswith(f"_{os.getpid()}")
+    )
+    assert (
+        registration(cli)["instance"] == "i1"
+        and registration(cli, name)["instance"] == listener.instance
+    )
     protocol.fence(redis, "video", name, listener.instance, "0")
     listener.register(Timing())
     assert listener.node == name and cli.zscore("blueque_queues", "video") == 2
@@ -121,7 +156,10 @@ def test_a_name_that_another_may_have_is_not_taken_and_the_own_one_is_kept_from_
 
 # What a former life of it has left
 
-def test_what_a_listener_holds_are_its_reserved_and_started_tasks(client, queue, listener, redis, cli):
+
+def test_what_a_listener_holds_are_its_reserved_and_started_tasks(
+    client, queue, listener, redis, cli
+):
     ids = [queue.enqueue(number) for number in range(3)]
     tasks = [listener.take() for _ in ids]
     client.get_processor(tasks[1]).start(77)
@@ -129,13 +167,16 @@ def test_what_a_listener_holds_are_its_reserved_and_started_tasks(client, queue,
     client.get_processor(tasks[2]).complete("done")
     foreign = queue.enqueue("of another")
     cli.hset(f"blueque_task_{foreign}", mapping={"status": "started", "node": OTHER})
-    for hint in (ids[2], foreign, "nobody"):           # entries that mean nothing
+    for hint in (ids[2], foreign, "nobody"):  # entries that mean nothing
         cli.lpush(f"blueque_reserved_tasks_video_{listener.node}", hint)
-    assert sorted((task.id, task.status) for task in listener.held()) == sorted([
-        (ids[0], "reserved"), (ids[1], "started")])
+    assert sorted((task.id, task.status) for task in listener.held()) == sorted(
+        [(ids[0], "reserved"), (ids[1], "started")]
+    )
 
 
-def test_a_task_of_a_former_life_is_handed_back_by_whoever_has_its_token(client, queue, listener, cli):
+def test_a_task_of_a_former_life_is_handed_back_by_whoever_has_its_token(
+    client, queue, listener, cli
+):
     task_id = queue.enqueue("in")
     task = listener.take()
     listener.register(Timing())
@@ -148,6 +189,7 @@ def test_a_task_of_a_former_life_is_handed_back_by_whoever_has_its_token(client,
 
 
 # What the dead have left
+
 
 def test_an_adopted_task_is_the_same_attempt_under_another_node(client, dead, listener, cli):
     task = dead()
@@ -163,7 +205,9 @@ def test_an_adopted_task_is_the_same_attempt_under_another_node(client, dead, li
     assert client.get_task(task.id).result == "done"
 
 
-def test_of_two_that_adopt_a_task_the_first_has_it_and_the_other_is_told(client, url, dead, listener, redis, cli):
+def test_of_two_that_adopt_a_task_the_first_has_it_and_the_other_is_told(
+    client, url, dead, listener, redis, cli
+):
     task = dead()
     protocol.register(redis, "video", "host_8", "i8", {"beat_every": 10}, time.time())
     protocol.adopt(redis, "video", task.id, "token", OTHER, "host_8", "i8", time.time())
@@ -188,7 +232,9 @@ def test_who_is_not_registered_adopts_nothing(dead, listener, redis, state):
 
 
 def lose(redis, task):
-    return protocol.lose(redis, "video", task.id, task.token, OTHER, "i1", "lost: why", None, time.time())
+    return protocol.lose(
+        redis, "video", task.id, task.token, OTHER, "i1", "lost: why", None, time.time()
+    )
 
 
 @pytest.mark.parametrize(("retry", "kind"), [(None, "lost"), (Retry(interruptions=0), "poison")])
@@ -199,16 +245,27 @@ def test_a_task_that_was_declared_lost_is_started_again_when_its_process_turns_u
     assert lose(redis, task) == "failed" and client.get_task(task.id).error_type == kind
     restored = listener.restore(task, os.getpid(), 5.5)
     assert restored.fields == client.get_task(task.id).fields
-    assert (restored.status, restored.node, restored.pid, restored.started, restored.attempt, restored.token) == (
-        "started", listener.node, os.getpid(), 5.5, 1, "token")
+    assert (
+        restored.status,
+        restored.node,
+        restored.pid,
+        restored.started,
+        restored.attempt,
+        restored.token,
+    ) == ("started", listener.node, os.getpid(), 5.5, 1, "token")
     assert (restored.error, restored.error_type, restored.lost_node) == (None, None, None)
     assert {name: restored.fields[name] for name in ("pid_start", "boot", "ns")} == {
-        name: str(value) for name, value in process.identity(os.getpid()).items()}
+        name: str(value) for name, value in process.identity(os.getpid()).items()
+    }
     assert held(cli) == [task.id] and cli.lrange("blueque_failed_tasks_video", 0, -1) == []
-    assert cli.smembers("blueque_started_tasks_video") == {f"{listener.node} {os.getpid()} {task.id}"}
+    assert cli.smembers("blueque_started_tasks_video") == {
+        f"{listener.node} {os.getpid()} {task.id}"
+    }
 
 
-def test_a_task_that_somebody_had_run_again_meanwhile_is_not_restored(client, queue, dead, listener, redis, state):
+def test_a_task_that_somebody_had_run_again_meanwhile_is_not_restored(
+    client, queue, dead, listener, redis, state
+):
     task = dead()
     lose(redis, task)
     queue.requeue(task.id)
@@ -234,6 +291,7 @@ def test_a_task_that_failed_of_its_own_is_not_restored(client, dead, listener, s
 
 
 # Orders
+
 
 def answered(connection):
     return connection.wait(10)

@@ -56,6 +56,7 @@ def blocked(cli):
 @pytest.fixture
 def round_trips(client):
     """Count how often something is sent while an action goes on."""
+
     def count(action):
         connection = client._redis.connection()
         sent, send = [], connection.send
@@ -71,6 +72,7 @@ def round_trips(client):
 
 # Choosing
 
+
 def test_it_takes_from_the_first_queue_that_has_work(client):
     for queue, count in (("A", 5), ("B", 2), ("C", 3)):
         for _ in range(count):
@@ -82,7 +84,10 @@ def test_it_takes_as_the_selector_says(client):
     for queue, count in (("A", 5), ("B", 2), ("C", 3)):
         for _ in range(count):
             client.get_queue(queue).enqueue("")
-    assert "".join(taken(client, registered(client.get_listener("C", "B", "A", select=RoundRobin())))) == "CBACBACAAA"
+    assert (
+        "".join(taken(client, registered(client.get_listener("C", "B", "A", select=RoundRobin()))))
+        == "CBACBACAAA"
+    )
 
 
 def test_a_selector_is_any_callable_and_a_queue_that_it_leaves_out_comes_last(client):
@@ -102,14 +107,18 @@ def test_a_selector_is_any_callable_and_a_queue_that_it_leaves_out_comes_last(cl
 
 def test_a_selector_that_names_another_queue_is_told(client):
     client.get_queue("video").enqueue("")
-    group = registered(client.get_listener("video", "audio", select=lambda queues, ready: ["radio"]))
+    group = registered(
+        client.get_listener("video", "audio", select=lambda queues, ready: ["radio"])
+    )
     with pytest.raises(InvalidInput, match="not listened to: 'radio'"):
         group.take()
 
 
 def test_a_queue_whose_task_has_been_taken_meanwhile_is_passed_over(client, group, monkeypatch):
     client.get_queue("audio").enqueue("")
-    monkeypatch.setattr("blueque.queries.inspector.Inspector.with_work", lambda *_: {"video", "audio"})
+    monkeypatch.setattr(
+        "blueque.queries.inspector.Inspector.with_work", lambda *_: {"video", "audio"}
+    )
     assert group.take().queue == "audio"
 
 
@@ -123,9 +132,13 @@ def test_a_listener_of_no_queue_is_refused(client):
 
 
 @pytest.mark.parametrize("select", ["lottery", RoundRobin, 5])
-def test_a_selector_that_is_none_is_refused_at_once_and_those_that_there_are_are_named(client, select):
+def test_a_selector_that_is_none_is_refused_at_once_and_those_that_there_are_are_named(
+    client, select
+):
     for names in (["video", "audio"], ["video"]):
-        with pytest.raises(InvalidType, match=r"blueque\.Ordered\(\), RoundRobin\(\), ReducedLottery\(\)"):
+        with pytest.raises(
+            InvalidType, match=r"blueque\.Ordered\(\), RoundRobin\(\), ReducedLottery\(\)"
+        ):
             client.get_listener(*names, select=select)
     with pytest.raises(InvalidType, match="ReducedLottery"):
         ForkingRunner(client, ["video", "audio"], print, select=select)
@@ -134,12 +147,15 @@ def test_a_selector_that_is_none_is_refused_at_once_and_those_that_there_are_are
 def test_a_selector_gets_the_queues_as_a_list_and_those_with_work_as_a_set(client):
     client.get_queue("audio").enqueue("")
     calls = []
-    listener = client.get_listener("video", "audio", select=lambda *given: calls.append(given) or given[1])
+    listener = client.get_listener(
+        "video", "audio", select=lambda *given: calls.append(given) or given[1]
+    )
     assert listener.listen().queue == "audio"
     assert calls == [(["video", "audio"], {"audio"})]
 
 
 # In a program of one's own
+
 
 def test_listen_waits_for_all_queues_and_returns_the_task_of_any(url, client, cli):
     def listen(found):
@@ -154,9 +170,11 @@ def test_listen_waits_for_all_queues_and_returns_the_task_of_any(url, client, cl
         until(lambda: blocked(cli) == 1, what="a listener that waits")
         task_id = client.get_queue(queue).enqueue("")
         thread.join(10)
-        assert [(task.id, task.queue, task.status) for task in found] == [(task_id, queue, "reserved")]
+        assert [(task.id, task.queue, task.status) for task in found] == [
+            (task_id, queue, "reserved")
+        ]
         done(client, found[0])
-        for name in ("text", "video", "audio"):                    # the next one has the same name
+        for name in ("text", "video", "audio"):  # the next one has the same name
             cli.delete(f"blueque_listener_{name}_{node_id()}")
 
 
@@ -183,6 +201,7 @@ def test_a_listener_of_one_queue_is_what_it_was(client):
 
 
 # Waking up
+
 
 def test_a_call_of_one_queue_is_passed_on_when_the_task_taken_is_of_another(client, group, cli):
     assert group.take() is None
@@ -225,7 +244,9 @@ def test_who_has_waited_in_vain_looks_whether_somebody_of_1_0_0_has_put_a_task_i
 
 @pytest.mark.parametrize("own", ["pause", "work", "leave"])
 @pytest.mark.parametrize("queues", [["video", "audio"], MANY])
-def test_somebodys_order_in_any_queue_goes_before_what_the_listener_has_written_in_others(client, redis, own, queues):
+def test_somebodys_order_in_any_queue_goes_before_what_the_listener_has_written_in_others(
+    client, redis, own, queues
+):
     group = registered(client.get_listener(*queues))
     for listener in [*group][:-1]:
         listener.announce(own)
@@ -246,7 +267,10 @@ def test_an_order_in_any_queue_is_noticed_idle_or_busy(client, group, redis):
 
 # In few round trips
 
-def test_a_listener_of_a_hundred_queues_does_with_all_at_once_what_it_does_with_all(client, cli, round_trips):
+
+def test_a_listener_of_a_hundred_queues_does_with_all_at_once_what_it_does_with_all(
+    client, cli, round_trips
+):
     group = registered(client.get_listener(*MANY))
     assert group.take() is None, "which looks through all its lists first"
     client.get_queue(MANY[50]).enqueue("")
@@ -254,12 +278,16 @@ def test_a_listener_of_a_hundred_queues_does_with_all_at_once_what_it_does_with_
     assert group.take().queue == MANY[50]
     assert round_trips(group.beat) == 4, "two transactions"
     assert round_trips(group.take) == 1
-    assert round_trips(lambda: group.idle(0.01, lambda connection: connection.wait(5))) == 2, "and a look at the lines"
+    assert round_trips(lambda: group.idle(0.01, lambda connection: connection.wait(5))) == 2, (
+        "and a look at the lines"
+    )
     assert round_trips(group.held) == 2, "the lists, and the task"
     assert {cli.hget(f"blueque_listener_{queue}_{group.node}", "beat") for queue in MANY} == {"2"}
 
 
-def test_a_listener_of_one_queue_in_the_group_takes_no_more_round_trips_than_alone(client, round_trips):
+def test_a_listener_of_one_queue_in_the_group_takes_no_more_round_trips_than_alone(
+    client, round_trips
+):
     alone = client.get_listener("video")
     alone.register(Timing())
     single = registered(client.get_listener_group(["audio"]))
@@ -272,7 +300,7 @@ def test_a_listener_of_one_queue_in_the_group_takes_no_more_round_trips_than_alo
         return round_trips(lambda: listener.idle(0.01, lambda connection: connection.wait(5)))
 
     for listener, queue in ((alone, "video"), (single, "audio")):
-        cycle(listener, queue)                                     # what happens once
+        cycle(listener, queue)  # what happens once
     assert cycle(single, "audio") == cycle(alone, "video")
     assert wait(single) == wait(alone)
     assert round_trips(single.beat) == round_trips(alone.beat)
@@ -280,40 +308,59 @@ def test_a_listener_of_one_queue_in_the_group_takes_no_more_round_trips_than_alo
 
 # When something goes wrong
 
-def test_a_beat_says_where_the_registration_is_gone_and_reaches_the_other_queues(client, group, cli):
+
+def test_a_beat_says_where_the_registration_is_gone_and_reaches_the_other_queues(
+    client, group, cli
+):
     cli.delete(f"blueque_listener_audio_{group.node}")
     with pytest.raises(NotRegistered) as caught:
         group.beat()
     assert caught.value.queue == "audio"
     assert [listener.queue for listener in group if not listener.is_registered] == ["audio"]
     assert cli.hget(f"blueque_listener_video_{group.node}", "beat") == "1"
-    assert not cli.exists(f"blueque_listener_audio_{group.node}"), "no stump of a registration is made"
+    assert not cli.exists(f"blueque_listener_audio_{group.node}"), (
+        "no stump of a registration is made"
+    )
 
 
 def test_a_beat_puts_the_listener_back_where_1_0_0_has_struck_it_off(group, cli):
     cli.srem("blueque_listeners_audio", group.node)
     cli.zincrby("blueque_queues", -1, "audio")
     group.beat()
-    assert (cli.smembers("blueque_listeners_audio"), cli.zscore("blueque_queues", "audio")) == ({group.node}, 1.0)
+    assert (cli.smembers("blueque_listeners_audio"), cli.zscore("blueque_queues", "audio")) == (
+        {group.node},
+        1.0,
+    )
 
 
 def test_a_beat_that_another_change_comes_across_is_tried_again(group, cli, overtaken):
     overtaken(lambda: cli.sadd("blueque_listeners_audio", "another_1"))
     group.beat()
-    assert {cli.hget(f"blueque_listener_{queue}_{group.node}", "beat") for queue in group.queues} == {"1"}
+    assert {
+        cli.hget(f"blueque_listener_{queue}_{group.node}", "beat") for queue in group.queues
+    } == {"1"}
 
 
-def test_a_key_of_the_wrong_type_in_one_queue_does_not_keep_the_listener_from_beating_in_the_others(group, cli):
+def test_a_key_of_the_wrong_type_in_one_queue_does_not_keep_the_listener_from_beating_in_the_others(
+    group, cli
+):
     cli.delete("blueque_listeners_video")
     cli.set("blueque_listeners_video", "of another program")
     with pytest.raises(RedisRefused):
         group.beat()
-    assert cli.hget(f"blueque_listener_audio_{group.node}", "beat") == "2", "1 was the beat in common"
+    assert cli.hget(f"blueque_listener_audio_{group.node}", "beat") == "2", (
+        "1 was the beat in common"
+    )
 
 
 WRONG = [
-    "blueque_pending_tasks_video", "blueque_lines_video", "blueque_line_5_video", "blueque_queue_video",
-    "blueque_wake_video", "blueque_reserved_tasks_video_{node}", "blueque_listener_video_{node}",
+    "blueque_pending_tasks_video",
+    "blueque_lines_video",
+    "blueque_line_5_video",
+    "blueque_queue_video",
+    "blueque_wake_video",
+    "blueque_reserved_tasks_video_{node}",
+    "blueque_listener_video_{node}",
 ]
 
 
@@ -333,17 +380,24 @@ def test_a_key_of_the_wrong_type_in_one_queue_keeps_the_listener_from_no_other(
     def take():
         assert group.idle(5, lambda connection: connection.wait(5)) is True
         task = group.take()
-        if task is not None and task.queue == "video":             # which may not have been hurt
+        if task is not None and task.queue == "video":  # which may not have been hurt
             done(client, task)
             task = group.take()
         return task.id
 
     assert [take(), take()] == [first, second]
     group.idle(0.01, lambda connection: connection.wait(5))
-    assert sum("going on with the others" in line and "queue=video" in line for line in caplog.messages) == 1
+    assert (
+        sum(
+            "going on with the others" in line and "queue=video" in line for line in caplog.messages
+        )
+        == 1
+    )
 
 
-def test_a_queue_that_is_mended_is_listened_to_again_and_named_again_the_next_time(client, group, cli, caplog):
+def test_a_queue_that_is_mended_is_listened_to_again_and_named_again_the_next_time(
+    client, group, cli, caplog
+):
     for number in (1, 2):
         cli.set("blueque_lines_video", "of another program")
         client.get_queue("audio").enqueue("")
@@ -366,7 +420,9 @@ def test_any_other_refusal_is_told(client, group, monkeypatch):
                 group.take() if name == "held" else group._with_work()
 
 
-def test_a_task_whose_reservation_got_no_answer_is_found_and_comes_before_any_other(client, group, monkeypatch):
+def test_a_task_whose_reservation_got_no_answer_is_found_and_comes_before_any_other(
+    client, group, monkeypatch
+):
     assert group.take() is None
     client.get_queue("audio").enqueue("")
     execute = transaction._execute
@@ -376,7 +432,7 @@ def test_a_task_whose_reservation_got_no_answer_is_found_and_comes_before_any_ot
         execute(*arguments)
         raise RedisAway("in a test")
 
-    monkeypatch.setattr(transaction, "_execute", lose_the_answer)   # of the pop
+    monkeypatch.setattr(transaction, "_execute", lose_the_answer)  # of the pop
     with pytest.raises(RedisAway):
         group.take()
     client.get_queue("video").enqueue("")
@@ -394,7 +450,10 @@ def test_who_holds_a_task_leaves_the_other_queues_only(client, group, cli):
     client.get_queue("audio").enqueue("")
     group.take()
     assert group.leave() is False
-    assert (cli.smembers("blueque_listeners_video"), cli.smembers("blueque_listeners_audio")) == (set(), {group.node})
+    assert (cli.smembers("blueque_listeners_video"), cli.smembers("blueque_listeners_audio")) == (
+        set(),
+        {group.node},
+    )
 
 
 def test_what_it_holds_in_any_queue_is_its_own(client, group):
@@ -406,21 +465,34 @@ def test_what_it_holds_in_any_queue_is_its_own(client, group):
 
 def test_announcing_that_it_leaves_is_seen_in_every_queue(group, cli):
     group.announce("drain")
-    assert {cli.hget(f"blueque_listener_{queue}_{group.node}", "order") for queue in group.queues} == {"drain"}
+    assert {
+        cli.hget(f"blueque_listener_{queue}_{group.node}", "order") for queue in group.queues
+    } == {"drain"}
 
 
 # Judging and promoting in several queues
 
+
 def test_one_look_judges_the_listeners_of_all_queues(client, redis, round_trips):
     queues = MANY[:10]
-    gone = {"beat_every": 0.1, "lease": 0.4, "lost_after": 60, "pid": 1, "boot": "another", "ns": "1"}
+    gone = {
+        "beat_every": 0.1,
+        "lease": 0.4,
+        "lost_after": 60,
+        "pid": 1,
+        "boot": "another",
+        "ns": "1",
+    }
     for queue in queues:
         protocol.register(redis, queue, "far_1", f"instance of {queue}", gone, time.time())
     client.get_queue(queues[7]).enqueue("")
     protocol.pop(redis, queues[7], "far_1", f"instance of {queues[7]}")
     judges = client.with_patience(0).get_recoveries(queues)
     judges._redis = redis
-    until(lambda: judges.step() == [] and not client.get_inspector().listeners(queues[9]), what="the end of far_1")
+    until(
+        lambda: judges.step() == [] and not client.get_inspector().listeners(queues[9]),
+        what="the end of far_1",
+    )
     assert [client.get_inspector().listeners(queue) for queue in queues] == [[]] * 10
     assert client.get_inspector().pending(queues[7]) == 1, "what it had popped is in line again"
 
@@ -432,11 +504,23 @@ def test_a_look_at_a_hundred_queues_in_which_nothing_happens_is_one_round_trip(c
     assert round_trips(judges.step) == 1
 
 
-def test_a_queue_that_cannot_be_looked_at_does_not_keep_the_others_from_being_judged(client, redis, cli, caplog):
+def test_a_queue_that_cannot_be_looked_at_does_not_keep_the_others_from_being_judged(
+    client, redis, cli, caplog
+):
     cli.set("blueque_nodes_video", "of another program")
-    protocol.register(redis, "audio", "far_1", "i", {"beat_every": 0.1, "lease": 0.4, "boot": "another"}, time.time())
+    protocol.register(
+        redis,
+        "audio",
+        "far_1",
+        "i",
+        {"beat_every": 0.1, "lease": 0.4, "boot": "another"},
+        time.time(),
+    )
     judges = client.get_recoveries(["video", "audio"])
-    until(lambda: judges.step() == [] and not client.get_inspector().listeners("audio"), what="the end of far_1")
+    until(
+        lambda: judges.step() == [] and not client.get_inspector().listeners("audio"),
+        what="the end of far_1",
+    )
     assert sum("cannot judge the listeners of queue=video" in line for line in caplog.messages) == 1
 
 
@@ -454,4 +538,6 @@ def test_which_queues_have_work_or_something_due_is_one_look(client, redis, cli,
     assert round_trips(lambda: inspector.with_work(queues)) == 1
     assert round_trips(lambda: inspector.due(queues, 1.0)) == 2
     assert round_trips(lambda: inspector.due(["video", "empty"], 1.0)) == 1
-    assert inspector.has_any_work(["empty", "due", "audio"]) and not inspector.has_any_work(["empty", "due"])
+    assert inspector.has_any_work(["empty", "due", "audio"]) and not inspector.has_any_work(
+        ["empty", "due"]
+    )

@@ -20,13 +20,19 @@ def listeners(client):
 
 
 def register(redis, node, queue="video", beat_every=10, now=None, **facts):
-    protocol.register(redis, queue, node, f"i-{node}", {"beat_every": beat_every, **facts}, now or time.time())
+    protocol.register(
+        redis, queue, node, f"i-{node}", {"beat_every": beat_every, **facts}, now or time.time()
+    )
 
 
 def orders(cli):
     """Return what each registration says, and which markers there are."""
-    registrations = {key: cli.hmget(key, "order", "order_by") for key in cli.keys("blueque_listener_*")}
-    return {key: order for key, order in registrations.items() if order[0]}, sorted(cli.keys("blueque_orders_*"))
+    registrations = {
+        key: cli.hmget(key, "order", "order_by") for key in cli.keys("blueque_listener_*")
+    }
+    return {key: order for key, order in registrations.items() if order[0]}, sorted(
+        cli.keys("blueque_orders_*")
+    )
 
 
 def ids(nodes):
@@ -41,7 +47,8 @@ def test_drain_tells_one_listener_and_no_other(redis, cli, listeners):
 
     assert (ids(told), not_told) == ([("video", f"{GPU}_1")], [])
     assert orders(cli) == (
-        {f"blueque_listener_video_{GPU}_1": ["drain", "ada"]}, [f"blueque_orders_video_{GPU}_1"]
+        {f"blueque_listener_video_{GPU}_1": ["drain", "ada"]},
+        [f"blueque_orders_video_{GPU}_1"],
     )
 
 
@@ -54,7 +61,8 @@ def test_drain_tells_all_listeners_of_a_host_over_all_queues(redis, cli, listene
     told, not_told = listeners.drain(GPU)
 
     assert (ids(told), not_told) == (
-        [("audio", f"{GPU}_2"), ("video", f"{GPU}_1"), ("video", f"{GPU}-0a1b2c_1")], []
+        [("audio", f"{GPU}_2"), ("video", f"{GPU}_1"), ("video", f"{GPU}-0a1b2c_1")],
+        [],
     )
     assert len(orders(cli)[0]) == len(orders(cli)[1]) == 3
 
@@ -69,7 +77,9 @@ def test_who_drains_is_this_user_at_this_host_unless_said(redis, cli, listeners)
     assert len(by) > len(host_name()) + 1
 
 
-def test_those_that_cannot_be_told_are_named_and_nothing_is_written_for_them(redis, cli, listeners, state):
+def test_those_that_cannot_be_told_are_named_and_nothing_is_written_for_them(
+    redis, cli, listeners, state
+):
     register(redis, f"{GPU}_1")
     protocol.fence(redis, "video", f"{GPU}_1", f"i-{GPU}_1", "0")
     register(redis, f"{GPU}_2", beat_every=0)
@@ -79,7 +89,8 @@ def test_those_that_cannot_be_told_are_named_and_nothing_is_written_for_them(red
     told, not_told = listeners.drain(GPU, "ada")
 
     assert (told, [(node.id, node.state) for node in not_told]) == (
-        [], [(f"{GPU}_1", "dead"), (f"{GPU}_2", "unattended"), (f"{GPU}_3", "1.0.0")]
+        [],
+        [(f"{GPU}_1", "dead"), (f"{GPU}_2", "unattended"), (f"{GPU}_3", "1.0.0")],
     )
     assert state() == before
 

@@ -1,4 +1,6 @@
-"""Processor: what becomes of an attempt when its end is told, by a program of one's own or from an exit record."""
+"""Processor: what becomes of an attempt when its end is told, by a program of one's own or from an
+exit record.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +30,7 @@ def listener(client):
 @pytest.fixture
 def start(client, queue, listener):
     """Return the processor of a task that has started, and its id."""
+
     def start(**options):
         task_id = queue.enqueue("in", **options)
         task = listener.listen()
@@ -55,18 +58,32 @@ def test_a_failure_without_a_policy_is_the_end(client, start):
     assert task.error_type == f"{__name__}.CodecError"
 
 
-@pytest.mark.parametrize(("retry", "status"), [
-    (Retry(on=[CodecError]), "scheduled"), (Retry(on=["ValueError"]), "scheduled"), (Retry(on=["CodecError"]), "scheduled"),
-    (Retry(on=["KeyError"]), "failed"), (Retry(), "scheduled"), (Retry(max=0), "failed"), (Retry(exit_codes=[7]), "failed"),
-])
-def test_an_exception_is_held_against_the_policy_by_its_class_and_those_it_inherits_from(client, start, retry, status):
+@pytest.mark.parametrize(
+    ("retry", "status"),
+    [
+        (Retry(on=[CodecError]), "scheduled"),
+        (Retry(on=["ValueError"]), "scheduled"),
+        (Retry(on=["CodecError"]), "scheduled"),
+        (Retry(on=["KeyError"]), "failed"),
+        (Retry(), "scheduled"),
+        (Retry(max=0), "failed"),
+        (Retry(exit_codes=[7]), "failed"),
+    ],
+)
+def test_an_exception_is_held_against_the_policy_by_its_class_and_those_it_inherits_from(
+    client, start, retry, status
+):
     processor, task_id = start(retry=retry)
     processor.fail(CodecError("no such codec"))
     task = client.get_task(task_id)
     assert task.status == status
     if status == "scheduled":
         assert known(task, "last_error", "last_error_type", "failures", "error") == (
-            "no such codec", f"{__name__}.CodecError", 1, None)
+            "no such codec",
+            f"{__name__}.CodecError",
+            1,
+            None,
+        )
 
 
 def test_text_is_no_exception_and_is_retried_by_a_policy_for_every_failure_only(client, start):
@@ -98,7 +115,9 @@ def test_each_further_wait_is_longer_by_the_factor(client, start, cli):
     assert before + 900 <= task.eta <= time.time() + 900 and task.failures == 3
 
 
-def test_without_a_backoff_the_task_is_in_line_again_at_once_behind_the_others(client, queue, start, cli):
+def test_without_a_backoff_the_task_is_in_line_again_at_once_behind_the_others(
+    client, queue, start, cli
+):
     processor, task_id = start(retry=AT_ONCE)
     waiting = queue.enqueue("in")
     processor.report(failed())
@@ -106,7 +125,9 @@ def test_without_a_backoff_the_task_is_in_line_again_at_once_behind_the_others(c
     assert cli.lrange("blueque_pending_tasks_video", 0, -1) == [task_id, waiting]
 
 
-def test_the_last_failure_that_is_allowed_is_the_end_and_says_what_the_one_before_was(client, start, listener):
+def test_the_last_failure_that_is_allowed_is_the_end_and_says_what_the_one_before_was(
+    client, start, listener
+):
     processor, task_id = start(retry=AT_ONCE)
     for number in range(2):
         processor.report(failed(error=f"failure {number}"))
@@ -114,14 +135,24 @@ def test_the_last_failure_that_is_allowed_is_the_end_and_says_what_the_one_befor
         processor.start(77)
     processor.report(failed(error="the last", error_type="signal", signal="SIGKILL"))
     task = client.get_task(task_id)
-    assert known(task, "status", "attempt", "failures", "error", "signal") == ("failed", 3, 2, "the last", "SIGKILL")
+    assert known(task, "status", "attempt", "failures", "error", "signal") == (
+        "failed",
+        3,
+        2,
+        "the last",
+        "SIGKILL",
+    )
     assert task.last_error == "failure 1"
 
 
 def test_what_a_handler_raises_that_does_not_help_is_not_retried(client, start):
     processor, task_id = start(retry=Retry())
     processor.report(failed(error_type="Fail", retry="never"))
-    assert known(client.get_task(task_id), "status", "error_type", "failures") == ("failed", "Fail", None)
+    assert known(client.get_task(task_id), "status", "error_type", "failures") == (
+        "failed",
+        "Fail",
+        None,
+    )
 
 
 @pytest.mark.parametrize("retry", [None, False, Retry(max=0)])
@@ -130,25 +161,42 @@ def test_a_wish_to_run_later_needs_no_policy_and_costs_no_failure(client, start,
     before = time.time()
     processor.report(failed(error="not yet", error_type="RetryLater", retry_after=50))
     task = client.get_task(task_id)
-    assert known(task, "status", "last_error", "last_error_type", "failures") == ("scheduled", None, None, None)
+    assert known(task, "status", "last_error", "last_error_type", "failures") == (
+        "scheduled",
+        None,
+        None,
+        None,
+    )
     *_, postponed = client.get_history(task_id).events
-    assert (postponed.event, postponed.facts["reason"], postponed.facts["eta"]) == ("postponed", "not yet", task.eta)
+    assert (postponed.event, postponed.facts["reason"], postponed.facts["eta"]) == (
+        "postponed",
+        "not yet",
+        task.eta,
+    )
     assert before + 50 <= task.eta <= time.time() + 50
 
 
-@pytest.mark.parametrize(("record", "retry", "status"), [
-    (failed(exit_code=7), Retry(exit_codes=[7]), "scheduled"), (failed(exit_code=8), Retry(exit_codes=[7]), "failed"),
-    (failed(exit_code=-1), Retry(exit_codes=[255]), "scheduled"),
-    (failed(error_type="signal"), Retry(on=["signal"]), "scheduled"),
-    (failed(error_type="time_limit"), Retry(on=["signal"]), "failed"),
-])
-def test_exit_codes_and_error_types_are_held_against_the_policy(client, start, record, retry, status):
+@pytest.mark.parametrize(
+    ("record", "retry", "status"),
+    [
+        (failed(exit_code=7), Retry(exit_codes=[7]), "scheduled"),
+        (failed(exit_code=8), Retry(exit_codes=[7]), "failed"),
+        (failed(exit_code=-1), Retry(exit_codes=[255]), "scheduled"),
+        (failed(error_type="signal"), Retry(on=["signal"]), "scheduled"),
+        (failed(error_type="time_limit"), Retry(on=["signal"]), "failed"),
+    ],
+)
+def test_exit_codes_and_error_types_are_held_against_the_policy(
+    client, start, record, retry, status
+):
     processor, task_id = start(retry=retry)
     processor.report(record)
     assert client.get_task(task_id).status == status
 
 
-@pytest.mark.parametrize(("own", "status"), [(None, "pending"), (False, "failed"), (Retry(max=0), "failed")])
+@pytest.mark.parametrize(
+    ("own", "status"), [(None, "pending"), (False, "failed"), (Retry(max=0), "failed")]
+)
 def test_the_default_is_for_tasks_that_have_no_policy_of_their_own(client, start, own, status):
     processor, task_id = start(retry=own)
     processor.report(failed(), AT_ONCE)
@@ -157,20 +205,39 @@ def test_the_default_is_for_tasks_that_have_no_policy_of_their_own(client, start
 
 def test_a_success_is_recorded_with_what_it_took(client, start):
     processor, task_id = start(retry=AT_ONCE)
-    processor.report({
-        "status": "complete", "result": "[1]", "result_encoding": "json", "finished": 5.5, "memory_peak": 5,
-        "cpu_seconds": 0.5, "leaked": 1, "exit_code": 0,
-    })
+    processor.report(
+        {
+            "status": "complete",
+            "result": "[1]",
+            "result_encoding": "json",
+            "finished": 5.5,
+            "memory_peak": 5,
+            "cpu_seconds": 0.5,
+            "leaked": 1,
+            "exit_code": 0,
+        }
+    )
     task = client.get_task(task_id)
-    assert known(task, "status", "result", "finished", "memory_peak", "cpu_seconds", "leaked", "failures") == (
-        "complete", [1], 5.5, 5, 0.5, 1, None)
+    assert known(
+        task, "status", "result", "finished", "memory_peak", "cpu_seconds", "leaked", "failures"
+    ) == ("complete", [1], 5.5, 5, 0.5, 1, None)
 
 
-@pytest.mark.parametrize("record", [
-    {"status": "complete"}, {"status": "failed"}, {"status": "complete", "result": 7.5j}, failed(retry_after="soon"),
-    {"status": "complete", "result": {"of": "another kind"}}, failed(error=None), failed(retry_after=float("nan")),
-])
-def test_a_record_that_is_not_what_it_should_be_is_a_failure_and_not_an_exception(client, start, record):
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"status": "complete"},
+        {"status": "failed"},
+        {"status": "complete", "result": 7.5j},
+        failed(retry_after="soon"),
+        {"status": "complete", "result": {"of": "another kind"}},
+        failed(error=None),
+        failed(retry_after=float("nan")),
+    ],
+)
+def test_a_record_that_is_not_what_it_should_be_is_a_failure_and_not_an_exception(
+    client, start, record
+):
     processor, task_id = start(retry=AT_ONCE)
     processor.report(record)
     task = client.get_task(task_id)
@@ -178,11 +245,16 @@ def test_a_record_that_is_not_what_it_should_be_is_a_failure_and_not_an_exceptio
     assert task.error.startswith("the end of the task cannot be recorded: ")
 
 
-@pytest.mark.parametrize("end", [
-    lambda processor: processor.report(failed()), lambda processor: processor.release(),
-    lambda processor: processor.complete(1), lambda processor: processor.fail("why"),
-    lambda processor: processor.confirm_cancel(failed()),
-])
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda processor: processor.report(failed()),
+        lambda processor: processor.release(),
+        lambda processor: processor.complete(1),
+        lambda processor: processor.fail("why"),
+        lambda processor: processor.confirm_cancel(failed()),
+    ],
+)
 def test_the_same_end_told_twice_counts_once(client, start, state, end):
     processor, _ = start(retry=AT_ONCE)
     end(processor)
@@ -192,11 +264,16 @@ def test_the_same_end_told_twice_counts_once(client, start, state, end):
     assert after == before
 
 
-@pytest.mark.parametrize("end", [
-    lambda processor: processor.report(failed()), lambda processor: processor.release(),
-    lambda processor: processor.progress("50 %"), lambda processor: processor.confirm_cancel(failed()),
-    lambda processor: processor.report({"status": "complete", "result": "late"}),
-])
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda processor: processor.report(failed()),
+        lambda processor: processor.release(),
+        lambda processor: processor.progress("50 %"),
+        lambda processor: processor.confirm_cancel(failed()),
+        lambda processor: processor.report({"status": "complete", "result": "late"}),
+    ],
+)
 def test_an_attempt_that_has_been_replaced_changes_nothing_more(start, listener, state, end):
     processor, _ = start(retry=AT_ONCE)
     processor.lose("nobody knows", listener.instance)
@@ -212,13 +289,22 @@ def test_a_released_task_is_the_next_in_line_at_no_cost(client, queue, start, cl
     waiting = queue.enqueue("in")
     assert processor.release() == "pending"
     assert cli.lrange("blueque_pending_tasks_video", 0, -1) == [waiting, task_id]
-    assert known(client.get_task(task_id), "attempt", "failures", "interruptions", "token") == (1, None, None, None)
+    assert known(client.get_task(task_id), "attempt", "failures", "interruptions", "token") == (
+        1,
+        None,
+        None,
+        None,
+    )
 
 
-@pytest.mark.parametrize("end", [
-    lambda processor: processor.release(), lambda processor: processor.report(failed()),
-    lambda processor: processor.confirm_cancel(failed(memory_peak=5)),
-])
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda processor: processor.release(),
+        lambda processor: processor.report(failed()),
+        lambda processor: processor.confirm_cancel(failed(memory_peak=5)),
+    ],
+)
 def test_a_task_that_somebody_wants_cancelled_is_not_run_again(client, queue, start, end):
     processor, task_id = start(retry=AT_ONCE)
     assert queue.cancel(task_id, by="ann") == "cancelling"
@@ -234,18 +320,31 @@ def test_progress_is_in_the_hash_with_its_time(client, start):
     assert fields["progress"] == "50 %" and before <= float(fields["progress_at"]) <= time.time()
 
 
-@pytest.mark.parametrize(("retry", "default", "status", "error_type"), [
-    (None, None, "failed", "lost"), (Retry(max=0), None, "pending", None), (None, AT_ONCE, "pending", None),
-    (False, AT_ONCE, "failed", "lost"), (Retry(interruptions=0), None, "failed", "poison"),
-])
+@pytest.mark.parametrize(
+    ("retry", "default", "status", "error_type"),
+    [
+        (None, None, "failed", "lost"),
+        (Retry(max=0), None, "pending", None),
+        (None, AT_ONCE, "pending", None),
+        (False, AT_ONCE, "failed", "lost"),
+        (Retry(interruptions=0), None, "failed", "poison"),
+    ],
+)
 def test_an_attempt_that_is_gone_without_a_word_is_lost_by_its_own_listener(
     client, start, listener, retry, default, status, error_type
 ):
     processor, task_id = start(retry=retry)
-    processor.lose("nobody knows", listener.instance, default, {"lost_node": "far_7", "last_seen": 5.5})
+    processor.lose(
+        "nobody knows", listener.instance, default, {"lost_node": "far_7", "last_seen": 5.5}
+    )
     task = client.get_task(task_id)
     assert known(task, "status", "error_type", "interruptions", "lost_node", "last_seen") == (
-        status, error_type, 1, "far_7", 5.5)
+        status,
+        error_type,
+        1,
+        "far_7",
+        5.5,
+    )
     assert (task.error or task.last_error) == "nobody knows"
 
 
@@ -257,13 +356,19 @@ def test_only_the_listener_that_has_the_attempt_gives_it_up(client, start, state
 
 
 def test_a_late_end_counts_after_the_attempt_was_declared_lost(client, start, listener):
-    for end, status in ((lambda processor: processor.complete(1), "complete"),
-                        (lambda processor: processor.report(failed(), AT_ONCE), "pending")):
+    for end, status in (
+        (lambda processor: processor.complete(1), "complete"),
+        (lambda processor: processor.report(failed(), AT_ONCE), "pending"),
+    ):
         processor, task_id = start()
         processor.lose("nobody knows", listener.instance)
         assert client.get_task(task_id).error_type == "lost"
         end(processor)
-        assert known(client.get_task(task_id), "status", "error_type", "interruptions") == (status, None, 1)
+        assert known(client.get_task(task_id), "status", "error_type", "interruptions") == (
+            status,
+            None,
+            1,
+        )
         if status == "pending":
             client.get_processor(listener.listen()).fail("so that the line is empty")
 

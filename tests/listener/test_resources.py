@@ -1,4 +1,6 @@
-"""Resources of a node: given out once, and back when the last process that holds them has let go or is dead."""
+"""Resources of a node: given out once, and back when the last process that holds them has let go or
+is dead.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,7 @@ def holder(descriptors: list[int]) -> Iterator[int]:
 
     def hold() -> int:
         ours.close()
-        for descriptor in descriptors:                 # what the fork has given it is not what this is about
+        for descriptor in descriptors:  # what the fork has given it is not what this is about
             os.close(descriptor)
         kept = socket.recv_fds(theirs, 1, 16)
         theirs.send(b"!")
@@ -183,13 +185,22 @@ def test_listeners_that_were_told_different_totals_share_what_both_know(make):
 
 def test_listeners_that_take_tasks_may_not_contradict_each_other(make, monkeypatch):
     monkeypatch.setattr(resources, "_AGREED_WITHIN", 0.0)
-    first, same, more, other = make(gpu=2, memory=8 * GIB), make(gpu=2), make(gpu=3), make(memory=4 * GIB)
+    first, same, more, other = (
+        make(gpu=2, memory=8 * GIB),
+        make(gpu=2),
+        make(gpu=3),
+        make(memory=4 * GIB),
+    )
     first.declare()
     same.declare()
 
-    with pytest.raises(SpoolRefused, match=r"gpu=3, but this node was said to have gpu=2, by a listener"):
+    with pytest.raises(
+        SpoolRefused, match=r"gpu=3, but this node was said to have gpu=2, by a listener"
+    ):
         more.declare()
-    with pytest.raises(SpoolRefused, match=r"memory=4GiB, but this node was said to have memory=8GiB"):
+    with pytest.raises(
+        SpoolRefused, match=r"memory=4GiB, but this node was said to have memory=8GiB"
+    ):
         other.declare()
 
     first.withdraw()
@@ -285,7 +296,9 @@ def test_a_program_that_the_holder_starts_does_not_get_the_claim(make):
     ready, theirs = os.pipe()
 
     actions = [(os.POSIX_SPAWN_DUP2, theirs, 1)]
-    pid = os.posix_spawn("/bin/sh", ["sh", "-c", "echo; exec sleep 1000"], os.environ, file_actions=actions)
+    pid = os.posix_spawn(
+        "/bin/sh", ["sh", "-c", "echo; exec sleep 1000"], os.environ, file_actions=actions
+    )
     try:
         os.read(ready, 1)
         claim.close()
@@ -298,7 +311,11 @@ def test_a_program_that_the_holder_starts_does_not_get_the_claim(make):
 
 def test_eight_processes_that_claim_at_once_never_have_more_than_there_is(make):
     pool = make(gpu=3, memory=10 * GIB)
-    amounts = [({"gpu": 1}, 1), ({"gpu": 2, "memory": 4 * GIB}, 2), ({"gpu": 3, "memory": 9 * GIB}, 3)]
+    amounts = [
+        ({"gpu": 1}, 1),
+        ({"gpu": 2, "memory": 4 * GIB}, 2),
+        ({"gpu": 3, "memory": 9 * GIB}, 3),
+    ]
     # Proof of its own: each unit of the resource is a file that only one may have made at a time.
     directory = os.path.dirname(pool._directory)
 
@@ -328,7 +345,7 @@ def test_what_somebody_takes_and_cannot_use_after_all_is_not_seen_as_taken(make,
     thread = threading.Thread(target=lambda: other.append(pool.claim({"gpu": 1})))
 
     def look_around(descriptor: int, total: int, amount: int) -> list[resources.Range] | None:
-        if total == GIB:                               # the GPU is taken
+        if total == GIB:  # the GPU is taken
             monkeypatch.setattr(resources, "_take", take)
             thread.start()
             thread.join(0.005)
@@ -345,7 +362,7 @@ def test_what_somebody_takes_and_cannot_use_after_all_is_not_seen_as_taken(make,
 def test_one_that_was_stopped_while_it_claimed_does_not_stop_the_others(make):
     pool = make(gpu=2)
 
-    with pool._alone():                                # as the other has it
+    with pool._alone():  # as the other has it
         assert pool.claim({"gpu": 1}) is not None
 
 
@@ -354,7 +371,7 @@ def test_somebody_faster_by_a_hair_is_seen_and_the_rest_is_taken(make, monkeypat
     other: list[resources.Claim] = []
 
     def overtaken(descriptor: int, start: int, end: int) -> bool:
-        if end - start == 2:                           # not the lock of who claims
+        if end - start == 2:  # not the lock of who claims
             monkeypatch.setattr(resources, "_lock", lock)
             other.append(pool.claim({"gpu": 1}))
         return lock(descriptor, start, end)
@@ -367,6 +384,7 @@ def test_somebody_faster_by_a_hair_is_seen_and_the_rest_is_taken(make, monkeypat
 
 def test_a_file_system_without_such_locks_is_refused(make, monkeypatch):
     for answer in (OSError(errno.EINVAL, "Invalid argument"), b"\0" * 32):
+
         def fcntl_of_it(descriptor, command, argument, answer=answer):
             if isinstance(answer, OSError):
                 raise answer
@@ -374,7 +392,10 @@ def test_a_file_system_without_such_locks_is_refused(make, monkeypatch):
 
         with monkeypatch.context() as patch:
             patch.setattr(resources.fcntl, "fcntl", fcntl_of_it)
-            with pytest.raises(SpoolRefused, match=r"has no locks of open files .* choose a --spool on a local disk"):
+            with pytest.raises(
+                SpoolRefused,
+                match=r"has no locks of open files .* choose a --spool on a local disk",
+            ):
                 make(gpu=1)
 
 

@@ -1,4 +1,6 @@
-"""What the actors of the explorer do: the real client code, in the order in which the programs of Blueque call it."""
+"""What the actors of the explorer do: the real client code, in the order in which the programs of
+Blueque call it.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ from blueque.recovery.retention import Retention
 
 
 def work(world: World, redis: Redis, node: str, *, is_sure: bool = True, most: int = 99) -> None:
-    """Take tasks and run them until there is none, as a slot does; most: it looks for one so many times."""
+    """Take tasks and run them until there is none, as a slot does; most: it looks for one so many
+    times.
+    """
     listener = world.listener(redis, node, is_sure)
     if listener.instance is None:
         insist(lambda: listener.register(Timing()))
@@ -89,7 +93,9 @@ def report(world: World, redis: Redis, task: Task, record: dict[str, Any]) -> No
 
 
 def end(world: World, task: Task, status: str, action: Callable[[], object]) -> None:
-    """Record the end of an attempt, and note what its owner was told of it; status: empty if the task goes on."""
+    """Record the end of an attempt, and note what its owner was told of it; status: empty if the
+    task goes on.
+    """
     try:
         insist(action)
     except NotOwner:
@@ -117,7 +123,9 @@ def plan(world: World, redis: Redis) -> None:
 
 
 def produce_many(world: World, redis: Redis, count: int = 3) -> None:
-    """Enqueue some tasks two at a time. A batch that failed is not sent again: it may be there or not."""
+    """Enqueue some tasks two at a time. A batch that failed is not sent again: it may be there or
+    not.
+    """
     try:
         for ids in world.queue(redis).enqueue_iter(["ok"] * count, batch=2):
             world.ledger.accepted.update(ids)
@@ -127,7 +135,9 @@ def produce_many(world: World, redis: Redis, count: int = 3) -> None:
 
 def produce_keyed(world: World, redis: Redis) -> None:
     """Enqueue two tasks under keys that others use, too, until they are there; note which were new."""
-    ids = insist_on_batches(lambda: [*world.queue(redis).enqueue_iter(["ok", "ok"], keys=["a", "b"])])
+    ids = insist_on_batches(
+        lambda: [*world.queue(redis).enqueue_iter(["ok", "ok"], keys=["a", "b"])]
+    )
     for task in ids:
         world.ledger.accepted.add(task)
         if task.is_new:
@@ -162,7 +172,10 @@ def put_and_close(world: World, redis: Redis, *names: str) -> None:
 
 def stage(world: World, redis: Redis, staging: Staging, *parameters: str) -> list[str]:
     """Stage a chunk for each of the parameters."""
-    return [insist(lambda text=text: staging.stage([text.encode()], are_json=False)) for text in parameters]  # type: ignore[misc]
+    return [
+        insist(lambda text=text: staging.stage([text.encode()], are_json=False))
+        for text in parameters
+    ]  # type: ignore[misc]
 
 
 def stage_and_commit(world: World, redis: Redis, *parameters: str) -> None:
@@ -214,7 +227,7 @@ def clear_up(world: World, redis: Redis) -> None:
     for leftover in insist(lambda: leftovers.find([QUEUE], 0)):
         try:
             insist(lambda leftover=leftover: leftovers.end(leftover))  # type: ignore[misc]
-        except RunDropped:                             # what was decided is gone: whoever checks will see
+        except RunDropped:  # what was decided is gone: whoever checks will see
             continue
 
 
@@ -234,11 +247,17 @@ def work_and_delete(world: World, redis: Redis, node: str) -> None:
 
 
 def archive(world: World, redis: Redis, name: str) -> None:
-    """Be an archiver, who takes any other for dead; `staged` and `published` of the ledger are his file system."""
+    """Be an archiver, who takes any other for dead; `staged` and `published` of the ledger are his
+    file system.
+    """
     open_batch = {"writer": ""}
     while open_batch["writer"] != name:
         over = open_batch["writer"] or None
-        open_batch = insist(lambda over=over: protocol.claim_batch(redis, QUEUE, name, name, {}, {}, time.time(), over))  # type: ignore[misc]
+        open_batch = insist(
+            lambda over=over: protocol.claim_batch(
+                redis, QUEUE, name, name, {}, {}, time.time(), over
+            )
+        )  # type: ignore[misc]
     try:
         carry_on(world, redis, name, open_batch)
     except BatchTaken:
@@ -272,7 +291,11 @@ def listed_as_cancelled(redis: Redis) -> list[Written]:
     ((ids),) = redis.read(("LRANGE", keys.cancelled(QUEUE), 0, -1))
     asked = [("HMGET", keys.task(task), "status", "updated") for task in ids]
     found = zip(ids, redis.read(*asked) if asked else [], strict=True)
-    return [Written(task, its[0], to_microseconds(its[1]), None) for task, its in found if its[0] == "cancelled"]
+    return [
+        Written(task, its[0], to_microseconds(its[1]), None)
+        for task, its in found
+        if its[0] == "cancelled"
+    ]
 
 
 def drain_archive(world: World) -> None:
@@ -311,7 +334,9 @@ def save(world: World, redis: Redis, *values: str) -> None:
 
 
 def run_and_save(world: World, redis: Redis, node: str, *values: str) -> None:
-    """Be a listener that looks for a task twice, and runs one that says where it could go on, and then fails."""
+    """Be a listener that looks for a task twice, and runs one that says where it could go on, and
+    then fails.
+    """
     listener = world.listener(redis, node)
     for _ in range(2):
         task = insist(listener.take)
@@ -320,10 +345,14 @@ def run_and_save(world: World, redis: Redis, node: str, *values: str) -> None:
             save_and_report(world, redis, task, values, execute(world, task))
 
 
-def save_and_report(world: World, redis: Redis, task: Task, values: Sequence[str], record: dict[str, Any]) -> None:
+def save_and_report(
+    world: World, redis: Redis, task: Task, values: Sequence[str], record: dict[str, Any]
+) -> None:
     for value in values:
         try:
-            insist(lambda value=value: Processor(redis, task, MAX_BYTES).checkpoint({"value": value}))  # type: ignore[misc]
+            insist(
+                lambda value=value: Processor(redis, task, MAX_BYTES).checkpoint({"value": value})
+            )  # type: ignore[misc]
         except NotOwner:
             break
         world.ledger.notes.append(value)
@@ -336,7 +365,9 @@ def promote(world: World, redis: Redis) -> None:
     insist(queue.enqueue_due_tasks)
 
 
-def recover(world: World, redis: Redis, node: str, *, is_lost: bool = True, beat: str = "0") -> None:
+def recover(
+    world: World, redis: Redis, node: str, *, is_lost: bool = True, beat: str = "0"
+) -> None:
     """Do what follows when a listener is taken for dead: fence it, see to its entries, forget it.
 
     is_lost: it has been silent for longer than lost_after. beat: as it was seen all the while.
@@ -349,7 +380,12 @@ def recover(world: World, redis: Redis, node: str, *, is_lost: bool = True, beat
     for place, task_id in enumerate(insist(lambda: inspector.reserved(QUEUE, node))):
         task = insist(lambda task_id=task_id: inspector.task(task_id))
         # A listener of 1.0.0 that has struck it off may be about to claim its newest entry.
-        if not (is_struck and place == 0 and task.status == "reserved" and "reclaimed_node" not in task.fields):
+        if not (
+            is_struck
+            and place == 0
+            and task.status == "reserved"
+            and "reclaimed_node" not in task.fields
+        ):
             recover_entry(redis, task, node, instance, is_lost)
     insist(lambda: protocol.forget(redis, QUEUE, node, instance))
 
@@ -359,17 +395,25 @@ def strike(world: World, redis: Redis, node: str) -> None:
     inspector = Inspector(redis)
     if insist(lambda: protocol.strike(redis, QUEUE, node)):
         for task_id in insist(lambda: inspector.reserved(QUEUE, node)):
-            recover_entry(redis, insist(lambda task_id=task_id: inspector.task(task_id)), node, None, False)
+            recover_entry(
+                redis, insist(lambda task_id=task_id: inspector.task(task_id)), node, None, False
+            )
 
 
 def recover_entry(redis: Redis, task: Task, node: str, instance: str | None, is_lost: bool) -> None:
     done = insist(lambda: protocol.recover(redis, QUEUE, task.id, node, instance, time.time()))
     if done == "started" and is_lost:
-        insist(lambda: protocol.lose(redis, QUEUE, task.id, task.token, node, instance, "lost", None, time.time()))
+        insist(
+            lambda: protocol.lose(
+                redis, QUEUE, task.id, task.token, node, instance, "lost", None, time.time()
+            )
+        )
 
 
 def adopt(world: World, redis: Redis, node: str, old: str) -> None:
-    """Be a listener on the host of one that has died: take over its started tasks, and report those that have ended."""
+    """Be a listener on the host of one that has died: take over its started tasks, and report those
+    that have ended.
+    """
     listener = world.listener(redis, node)
     insist(lambda: protocol.fence(redis, QUEUE, old, world.given[old], "0"))
     for task_id in insist(lambda: Inspector(redis).reserved(QUEUE, old)):
@@ -381,7 +425,9 @@ def adopt(world: World, redis: Redis, node: str, old: str) -> None:
 
 
 def come_back(world: World, redis: Redis, node: str) -> None:
-    """Be the next life of a listener that is gone, under its node id: see to what the former one holds, then work."""
+    """Be the next life of a listener that is gone, under its node id: see to what the former one
+    holds, then work.
+    """
     listener = world.listener(redis, node)
     to_this_actor.gone = {world.given[node]}
     insist(lambda: listener.register(Timing()))
@@ -389,7 +435,10 @@ def come_back(world: World, redis: Redis, node: str) -> None:
         try:
             if task.status == "reserved":
                 insist(lambda task=task: listener.release(task))
-            elif task.token in world.ledger.records and insist(lambda task=task: listener.adopt(task)) is not None:
+            elif (
+                task.token in world.ledger.records
+                and insist(lambda task=task: listener.adopt(task)) is not None
+            ):
                 report(world, redis, task, world.ledger.records[task.token or ""])
         except (NotOwner, NotRegistered):
             continue
@@ -407,7 +456,9 @@ def beat(world: World, redis: Redis, node: str) -> None:
 
 
 def obey(world: World, redis: Redis, node: str) -> None:
-    """Be a listener whose task runs: beat, end it if it is to be cancelled, and else wait until it has ended by itself."""
+    """Be a listener whose task runs: beat, end it if it is to be cancelled, and else wait until it
+    has ended by itself.
+    """
     task, listener = world.given["task"], world.listener(redis, node)
     record = execute(world, task)
     try:
@@ -419,8 +470,14 @@ def obey(world: World, redis: Redis, node: str) -> None:
         end(world, task, "cancelled", lambda: Processor(redis, task, MAX_BYTES).confirm_cancel({}))
     else:
         report(world, redis, task, record)
-        if standing.token == task.token and standing.status == "started" and task.token not in world.ledger.told:
-            world.ledger.notes.append("a task was taken from a listener that had shown that it lives")
+        if (
+            standing.token == task.token
+            and standing.status == "started"
+            and task.token not in world.ledger.told
+        ):
+            world.ledger.notes.append(
+                "a task was taken from a listener that had shown that it lives"
+            )
 
 
 def hand_back(world: World, redis: Redis, node: str) -> None:
@@ -480,7 +537,9 @@ def cancel(world: World, redis: Redis, task_id: str) -> None:
 
 
 def change_waiting(world: World, redis: Redis, action: Callable[[], object]) -> None:
-    """Be a person who wants a task that waits to wait otherwise. It is fine if it does not wait any more."""
+    """Be a person who wants a task that waits to wait otherwise. It is fine if it does not wait any
+    more.
+    """
     try:
         insist(action)
     except NotWaiting:
@@ -489,7 +548,9 @@ def change_waiting(world: World, redis: Redis, action: Callable[[], object]) -> 
 
 
 def set_priority(world: World, redis: Redis, task_id: str, priority: int) -> None:
-    change_waiting(world, redis, lambda: protocol.set_priority(redis, QUEUE, task_id, priority, time.time()))
+    change_waiting(
+        world, redis, lambda: protocol.set_priority(redis, QUEUE, task_id, priority, time.time())
+    )
 
 
 def put_first(world: World, redis: Redis, task_id: str) -> None:
@@ -507,11 +568,14 @@ def pause(world: World, redis: Redis) -> None:
 
 
 def free(world: World, redis: Redis, task_id: str, lock: str | None = None) -> None:
-    """Be a listener that has seen, some time ago, that a task which holds a lock or a place was not running."""
+    """Be a listener that has seen, some time ago, that a task which holds a lock or a place was not
+    running.
+    """
     insist(lambda: protocol.free(redis, QUEUE, task_id, lock))
 
 
 # When all is over
+
 
 def drain_all(world: World) -> None:
     """Be whoever comes next, when the queue is not paused any more and all that was moved is back."""
@@ -525,7 +589,9 @@ def drain_all(world: World) -> None:
 
 
 def drain(world: World) -> None:
-    """Be whoever comes next: all others are dead by now. Recover what they left, and run all work to its end."""
+    """Be whoever comes next: all others are dead by now. Recover what they left, and run all work
+    to its end.
+    """
     redis = world.redis
     inspector = Inspector(redis)
     for node in every_node(redis):
@@ -549,13 +615,17 @@ def drain(world: World) -> None:
 def every_node(redis: Redis) -> set[str]:
     """Return the nodes of all listeners that a judge gets to know of."""
     nodes, listeners, started = redis.read(
-        ("ZRANGE", keys.nodes(QUEUE), 0, -1), ("SMEMBERS", keys.listeners(QUEUE)), ("SMEMBERS", keys.started(QUEUE))
+        ("ZRANGE", keys.nodes(QUEUE), 0, -1),
+        ("SMEMBERS", keys.listeners(QUEUE)),
+        ("SMEMBERS", keys.started(QUEUE)),
     )
     return {*nodes, *listeners, *[keys.parse_started_member(member)[0] for member in started]}
 
 
 def settle(world: World, task_id: str, node: str, instance: str | None) -> None:
-    """See to one entry of a dead listener. What its process has left in its spool is reported; else it is lost."""
+    """See to one entry of a dead listener. What its process has left in its spool is reported; else
+    it is lost.
+    """
     redis = world.redis
     task = Inspector(redis).task(task_id)
     claimant = task.fields.get("reclaimed_node")

@@ -1,8 +1,9 @@
-"""Real chaos: real processes, a real Redis and a network between them, which die, freeze and come back while tasks run.
+"""Real chaos: real processes, a real Redis and a network between them, which die, freeze and come
+back while tasks run.
 
-`PYTHONPATH=tests:tests/legacy python tests/machinery/chaos.py [--seconds 180] [--tasks N] [--seed N] [--directory DIR]`
-prints a table, and exits 1 when a promise was broken. What the faults are is in chaos_faults.py, whom they strike in
-chaos_stage.py. Times in the log count from the beginning.
+`PYTHONPATH=tests:tests/legacy python tests/machinery/chaos.py [--seconds 180] [--tasks N] [--seed
+N] [--directory DIR]` prints a table, and exits 1 when a promise was broken. What the faults are is
+in chaos_faults.py, whom they strike in chaos_stage.py. Times in the log count from the beginning.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ from blueque import Task
 from blueque.audit.audit import audit
 from blueque.model import keys
 
-DRAIN = 45.0                                           # seconds by which everything has ended when the faults have stopped
+DRAIN = 45.0  # seconds by which everything has ended when the faults have stopped
 LEAVE = 30.0
-PATIENCE = 40.0                                        # seconds more than twice as long as asked for, if need be
-LOOK, SAMPLE = 0.02, 0.5                               # seconds between two looks at who runs, between two samples
-TOLERANCE = 0.3                                        # seconds by which a judge's clock may be ahead of our first look
+PATIENCE = 40.0  # seconds more than twice as long as asked for, if need be
+LOOK, SAMPLE = 0.02, 0.5  # seconds between two looks at who runs, between two samples
+TOLERANCE = 0.3  # seconds by which a judge's clock may be ahead of our first look
 # Why a task without a policy may fail here.
 REASONS = {"signal", "lost", "ValueError"}
 ENDED = {"complete", "failed", "cancelled"}
@@ -70,7 +71,8 @@ class Chaos:
         began = now()
         # A busy machine may need longer until each fault has struck and so many tasks have begun.
         while now() < began + seconds or (
-            (self._injector.never or len(self._ledger.runs) < tasks) and now() < began + 2 * seconds + PATIENCE
+            (self._injector.never or len(self._ledger.runs) < tasks)
+            and now() < began + 2 * seconds + PATIENCE
         ):
             self._injector.step()
             self._look()
@@ -110,15 +112,22 @@ class Chaos:
             self._samples.take("scheduler", stage.scheduler.pid, len(runs))
         if stage.is_redis_well:
             (names,) = stage.control._redis.read(("KEYS", "*"))
-            self._samples.keys.append(sum(not name.startswith(keys.belongings("")) for name in names))
+            self._samples.keys.append(
+                sum(not name.startswith(keys.belongings("")) for name in names)
+            )
 
     def _supervise(self) -> None:
         """See that nobody ends whom we have not ended."""
         for node in self._stage.nodes:
             if not node.is_busy and node.listener is not None and not node.listener.is_running:
-                self.wrong.append(f"the master of node {node.name} has ended by itself: {node.listener.log[-2000:]}")
+                self.wrong.append(
+                    f"the master of node {node.name} has ended by itself: {node.listener.log[-2000:]}"
+                )
                 node.start()
-        for name, program in (("scheduler", self._stage.scheduler), ("producer", self._stage.producer)):
+        for name, program in (
+            ("scheduler", self._stage.scheduler),
+            ("producer", self._stage.producer),
+        ):
             if program is not None and not program.is_running:
                 self.wrong.append(f"the {name} has ended by itself: {program.log[-2000:]}")
                 setattr(self._stage, name, None)
@@ -150,24 +159,30 @@ class Chaos:
         # New listeners look through their spools at once: nothing may be open there that has ended.
         for node in stage.nodes:
             self._replace(node)
-        self._until(lambda: not any(map(_open_attempts, stage.nodes)), 15.0, "a spool without open attempts")
+        self._until(
+            lambda: not any(map(_open_attempts, stage.nodes)), 15.0, "a spool without open attempts"
+        )
         self._leave()
 
     def _unended(self) -> list[str]:
         control = self._stage.control
         known = [task for task, promise in self._promises.read().items() if promise.is_accepted]
         counts = control._redis.read(
-            ("LLEN", keys.complete(QUEUE)), ("LLEN", keys.failed(QUEUE)), ("LLEN", keys.cancelled(QUEUE))
+            ("LLEN", keys.complete(QUEUE)),
+            ("LLEN", keys.failed(QUEUE)),
+            ("LLEN", keys.cancelled(QUEUE)),
         )
         if sum(counts) < len(known):
-            return known                               # cheaper than a look at each
+            return known  # cheaper than a look at each
         return [task for task, status in self._statuses(known).items() if status not in ENDED]
 
     def _statuses(self, tasks: list[str]) -> dict[str, str | None]:
         found: dict[str, str | None] = {}
         for first in range(0, len(tasks), 500):
             some = tasks[first : first + 500]
-            replies = self._stage.control._redis.read(*[("HGET", keys.task(task), "status") for task in some])
+            replies = self._stage.control._redis.read(
+                *[("HGET", keys.task(task), "status") for task in some]
+            )
             found |= dict(zip(some, replies, strict=True))
         return found
 
@@ -176,7 +191,9 @@ class Chaos:
         if old is None or node.master is None:
             return
         os.kill(node.master, signal.SIGTERM)
-        self._until(lambda: not old.is_running, LEAVE, f"the leaving of the master of node {node.name}")
+        self._until(
+            lambda: not old.is_running, LEAVE, f"the leaving of the master of node {node.name}"
+        )
         node.start()
 
     def _leave(self) -> None:
@@ -188,7 +205,11 @@ class Chaos:
                 os.kill(node.master, signal.SIGTERM)
         if stage.scheduler is not None:
             stage.scheduler.send(signal.SIGTERM)
-        self._until(lambda: not any(node.processes() for node in stage.nodes), LEAVE, "the leaving of the nodes")
+        self._until(
+            lambda: not any(node.processes() for node in stage.nodes),
+            LEAVE,
+            "the leaving of the nodes",
+        )
         for node in stage.nodes:
             node.end()
         self._until(lambda: not stage.left(), LEAVE, "the end of all processes")
@@ -203,38 +224,61 @@ class Chaos:
         self._ledger.read()
         tasks = {task: promise for task, promise in self._promises.read().items() if task}
         ends = {task: self._stage.control.get_task(task) for task in tasks}
-        lost = [task for task, promise in tasks.items() if promise.is_accepted and ends[task].status not in ENDED]
+        lost = [
+            task
+            for task, promise in tasks.items()
+            if promise.is_accepted and ends[task].status not in ENDED
+        ]
         self.wrong += [f"task {task} is lost: {ends[task].status}" for task in lost]
         again = doubled(self._ledger.runs, tasks)
         excused, without = overlaps(self._ledger.runs, self._injector.away, LOST_AFTER - TOLERANCE)
-        locked, crowded = crowds(self._ledger.runs, tasks, self._injector.away, LOCKS, LOST_AFTER - TOLERANCE)
+        locked, crowded = crowds(
+            self._ledger.runs, tasks, self._injector.away, LOCKS, LOST_AFTER - TOLERANCE
+        )
         injector = self._injector
         given_up = _given_up(self._stage)
         wasted = redone(self._ledger.runs, tasks, injector.away, given_up, LOST_AFTER - TOLERANCE)
-        self.wrong += again + without + crowded + wasted + injector.unadopted + injector.never_adopted
+        self.wrong += (
+            again + without + crowded + wasted + injector.unadopted + injector.never_adopted
+        )
         for task, promise in tasks.items():
             self.wrong += _judge_end(promise, ends[task], self._ledger.runs_of(task))
         (known,) = self._stage.control._redis.read(("ZRANGE", keys.tasks(QUEUE), 0, -1))
         self.wrong += [f"task {task} is nobody's" for task in known if task not in tasks]
         self.wrong += self._samples.wrong()
-        self.wrong += [f"never struck in the midst of work: {name}" for name in self._injector.never]
+        self.wrong += [
+            f"never struck in the midst of work: {name}" for name in self._injector.never
+        ]
         self._count(tasks, ends)
-        self.table |= {"declared lost": len(given_up), "done, and done again or given up": len(wasted)}
-        self.table |= {"lost": len(lost), "doubled": len(again), "overlapping, excused": sum(excused.values())}
+        self.table |= {
+            "declared lost": len(given_up),
+            "done, and done again or given up": len(wasted),
+        }
+        self.table |= {
+            "lost": len(lost),
+            "doubled": len(again),
+            "overlapping, excused": sum(excused.values()),
+        }
         self.table |= {f"  {cause}": count for cause, count in sorted(excused.items())}
         self.table |= {"overlapping, without excuse": len(without)}
         self.table |= {"starts with a lock": locked, "locks held by too many": len(crowded)}
 
     def _count(self, tasks: dict[str, Promise], ends: dict[str, Task]) -> None:
-        endings = Counter(f"{end.status or 'never came to be'} {end.error_type or ''}".strip() for end in ends.values())
+        endings = Counter(
+            f"{end.status or 'never came to be'} {end.error_type or ''}".strip()
+            for end in ends.values()
+        )
         runs = self._ledger.runs
         self.table |= {
             "accepted": sum(promise.is_accepted for promise in tasks.values()),
             "answer unknown": sum(not promise.is_accepted for promise in tasks.values()),
             "retry-safe": sum(promise.is_safe for promise in tasks.values()),
             **{f"ended {ending}": count for ending, count in sorted(endings.items())},
-            "starts": len(runs), "ends": sum(run.ended for run in runs),
-            "tasks started again": sum(count > 1 for count in Counter(run.task for run in runs).values()),
+            "starts": len(runs),
+            "ends": sum(run.ended for run in runs),
+            "tasks started again": sum(
+                count > 1 for count in Counter(run.task for run in runs).values()
+            ),
             "consents": sum(promise.consents for promise in tasks.values()),
             "task processes killed": sum(run.killed is not None for run in runs),
             "adopted": f"{len(self._injector.adopted)}, the slowest after {max(self._injector.adopted, default=0.0):.1f} s",
@@ -250,9 +294,15 @@ class Chaos:
 
 
 def _given_up(stage: Stage) -> set[str]:
-    """Return the tasks that the log of any program says were declared lost, for good or to be run again."""
+    """Return the tasks that the log of any program says were declared lost, for good or to be run
+    again.
+    """
     logs = [path.read_text(errors="replace") for path in stage.directory.glob("*/program*.log")]
-    return {task for text in logs for task in re.findall(r" lose task=(\S+) .*status=(?:failed|pending)", text)}
+    return {
+        task
+        for text in logs
+        for task in re.findall(r" lose task=(\S+) .*status=(?:failed|pending)", text)
+    }
 
 
 def _open_attempts(node: Node) -> list[str]:
@@ -264,12 +314,18 @@ def _open_attempts(node: Node) -> list[str]:
 def _judge_end(promise: Promise, end: Task, runs: list[Run]) -> list[str]:
     """Return what is wrong with how a task has ended."""
     if end.status == "failed":
-        if promise.is_safe or end.error_type not in REASONS or (end.error_type == "ValueError" and promise.how != "fail"):
+        if (
+            promise.is_safe
+            or end.error_type not in REASONS
+            or (end.error_type == "ValueError" and promise.how != "fail")
+        ):
             return [f"task {end.id} failed: {end.error_type}: {end.error}"]
     elif end.status == "complete":
         newest = max((run.attempt for run in runs), default=None)
         if end.result != f"{end.id} {newest}" or end.attempt != newest:
-            return [f"task {end.id}, attempt {end.attempt}, has result {end.result!r}; the newest that ran is {newest}"]
+            return [
+                f"task {end.id}, attempt {end.attempt}, has result {end.result!r}; the newest that ran is {newest}"
+            ]
         if not any(run.ended for run in runs if run.attempt == newest):
             return [f"task {end.id} is complete, and its newest attempt has not come to its end"]
     if promise.answer == "cancelled" and end.status != "cancelled":
@@ -294,12 +350,21 @@ def report(run: Chaos) -> str:
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=180.0)
-    parser.add_argument("--tasks", type=int, default=0, help="go on until so many have begun, for twice as long at most")
+    parser.add_argument(
+        "--tasks",
+        type=int,
+        default=0,
+        help="go on until so many have begun, for twice as long at most",
+    )
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
-    parser.add_argument("--directory", type=Path, help="where everything is written; stays, and must be empty")
+    parser.add_argument(
+        "--directory", type=Path, help="where everything is written; stays, and must be empty"
+    )
     given = parser.parse_args(argv)
     with contextlib.ExitStack() as stack:
-        directory = given.directory or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="blueque-chaos-")))
+        directory = given.directory or Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="blueque-chaos-"))
+        )
         directory.mkdir(exist_ok=True)
         run = chaos(given.seconds, given.seed, directory, given.tasks)
         print(report(run), flush=True)

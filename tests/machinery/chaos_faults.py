@@ -1,4 +1,6 @@
-"""The injector of chaos: which faults there are, whom they strike, and the proof that the victim was at work."""
+"""The injector of chaos: which faults there are, whom they strike, and the proof that the victim
+was at work.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,15 @@ from running import is_there, until
 
 from blueque.model import keys
 
-ADOPTED_WITHIN = LEASE + 1.2                           # seconds; a frozen one is not known to be dead before its lease
-VICTIMS = 8                                            # listeners that were killed, of which one at least has an heir
-SOON = 0.05                                            # seconds until it is tried again when there was no victim
+ADOPTED_WITHIN = LEASE + 1.2  # seconds; a frozen one is not known to be dead before its lease
+VICTIMS = 8  # listeners that were killed, of which one at least has an heir
+SOON = 0.05  # seconds until it is tried again when there was no victim
 
 
 class Victim(NamedTuple):
-    """A listener and the task that it watches. pidfd: of the listener, which cannot become another process."""
+    """A listener and the task that it watches. pidfd: of the listener, which cannot become another
+    process.
+    """
 
     run: Run
     name: str
@@ -36,7 +40,8 @@ class Victim(NamedTuple):
 
 
 class Injector:
-    """Strikes now and then, by a seed; whatever it does it takes back after a while, which a busy machine makes longer.
+    """Strikes now and then, by a seed; whatever it does it takes back after a while, which a busy
+    machine makes longer.
 
     log: gets a line for each thing that is done.
     """
@@ -44,16 +49,18 @@ class Injector:
     def __init__(self, stage: Stage, ledger: Ledger, seed: int, log: Callable[[str], None]) -> None:
         self._stage, self._ledger, self._log = stage, ledger, log
         self._random = random.Random(seed)
-        self.hits: Counter[str] = Counter()            # the victim was in the midst of work
-        self.misses: Counter[str] = Counter()          # there was no such victim
+        self.hits: Counter[str] = Counter()  # the victim was in the midst of work
+        self.misses: Counter[str] = Counter()  # there was no such victim
         self.away: list[Away] = []
-        self.adopted: list[float] = []                 # after how many seconds a run had another listener
-        self.unadopted: list[str] = []                 # runs that went on for long without one, nothing else being wrong
+        self.adopted: list[float] = []  # after how many seconds a run had another listener
+        # runs that went on for long without one, nothing else being wrong
+        self.unadopted: list[str] = []
         self._undos: list[tuple[float, Callable[[], None]]] = []
-        self._jobs: list[Callable[[], bool]] = []      # called until they are done
+        self._jobs: list[Callable[[], bool]] = []  # called until they are done
         self._deck: list[str] = []
         self._is_net_busy = False
-        self._armed: tuple[str, list[Wire]] | None = None   # the wires that wait for a transaction to cut
+        # the wires that wait for a transaction to cut
+        self._armed: tuple[str, list[Wire]] | None = None
         self._next = 0.0
 
     def step(self) -> None:
@@ -77,7 +84,9 @@ class Injector:
 
     def note_stall(self, since: float, until: float) -> None:
         """Note that the machine stood still."""
-        self.away += [Away(node.name, "machine stood still", since, until) for node in self._stage.nodes]
+        self.away += [
+            Away(node.name, "machine stood still", since, until) for node in self._stage.nodes
+        ]
         self._log(f"the machine stood still for {until - since:.2f} s")
 
     @property
@@ -87,9 +96,15 @@ class Injector:
 
     @property
     def never_adopted(self) -> list[str]:
-        """What is wrong when not one run has had another listener; about every other one does in time."""
+        """What is wrong when not one run has had another listener; about every other one does in
+        time.
+        """
         victims = self.hits["kill_listener"] + self.hits["freeze_listener_beyond_lease"]
-        return [f"none of {victims} runs was adopted"] if victims >= VICTIMS and not self.adopted else []
+        return (
+            [f"none of {victims} runs was adopted"]
+            if victims >= VICTIMS and not self.adopted
+            else []
+        )
 
     def _work(self) -> bool:
         """Call the jobs, each until it is done; tell whether all are."""
@@ -100,8 +115,13 @@ class Injector:
         """Try the faults in turn, each once before any is repeated, until one finds a victim."""
         if not self._deck:
             self._deck = self._random.sample(sorted(FAULTS), len(FAULTS))
-            # Those of which only one can go on at a time; in a short run they would not all have their turn.
-            self._deck.sort(key=lambda name: not any(word in name for word in ("node_", "freeze_node", "master", "leave")))
+            # Those of which only one can go on at a time; in a short run they would not all have
+            # their turn.
+            self._deck.sort(
+                key=lambda name: (
+                    not any(word in name for word in ("node_", "freeze_node", "master", "leave"))
+                )
+            )
         for name in list(self._deck):
             said = FAULTS[name](self)
             if said:
@@ -115,15 +135,23 @@ class Injector:
     # Victims
 
     def _runs(self, node: Node | None = None) -> list[Run]:
-        """Return the runs that certainly go on: the ledger has their start and no end, and their processes are there."""
+        """Return the runs that certainly go on: the ledger has their start and no end, and their
+        processes are there.
+        """
         self._ledger.read()
         return [
-            run for run in self._ledger.running
-            if not run.ended and run.process and is_there(run.process) and (node is None or run.node == node.name)
+            run
+            for run in self._ledger.running
+            if not run.ended
+            and run.process
+            and is_there(run.process)
+            and (node is None or run.node == node.name)
         ]
 
     def _idle_nodes(self) -> list[Node]:
-        """Return the nodes to which nothing is done and that work, if nothing is done to another: one shall remain."""
+        """Return the nodes to which nothing is done and that work, if nothing is done to another:
+        one shall remain.
+        """
         if any(node.is_busy for node in self._stage.nodes):
             return []
         nodes = [node for node in self._stage.nodes if node.master is not None and self._runs(node)]
@@ -136,7 +164,11 @@ class Injector:
         runs = self._runs()
         tasks = {run.task: self._stage.control.get_task(run.task) for run in runs}
         # Those that have longest to go at first: they shall outlive their listeners.
-        for run in sorted(runs, key=lambda run: run.began + float(tasks[run.task].parameters.split()[1]), reverse=True):
+        for run in sorted(
+            runs,
+            key=lambda run: run.began + float(tasks[run.task].parameters.split()[1]),
+            reverse=True,
+        ):
             node, task = self._stage.node(run.node), tasks[run.task]
             pid = node.find(node_pid(task.node))
             if not pid or node.is_busy or (task.status, task.attempt) != ("started", run.attempt):
@@ -149,8 +181,11 @@ class Injector:
 
     # Afterwards
 
-    def _later(self, low: float, high: float, undo: Callable[[], None], away: Iterable[Away] = ()) -> float:
+    def _later(
+        self, low: float, high: float, undo: Callable[[], None], away: Iterable[Away] = ()
+    ) -> float:
         """Take it back after a while. Somebody is away until it has been, however late that is."""
+
         def take_back() -> None:
             undo()
             _end(away)
@@ -160,9 +195,11 @@ class Injector:
         return seconds
 
     def _unattended(self, victim: Victim, cause: str, since: float) -> Away:
-        """Note for how long nobody attends to the run: until another has it, its end is known, or we are told."""
+        """Note for how long nobody attends to the run: until another has it, its end is known, or
+        we are told.
+        """
         away = Away(victim.run.node, cause, since)
-        last = since                                   # when nobody did for certain: our next look may be late
+        last = since  # when nobody did for certain: our next look may be late
 
         def is_over() -> bool:
             nonlocal last
@@ -171,14 +208,19 @@ class Injector:
             at, task = now(), self._stage.control.get_task(victim.run.task)
             is_same = (task.status, task.attempt) == ("started", victim.run.attempt)
             if is_same and task.node == victim.name:
-                if is_there(victim.run.process or 0):  # if not, somebody has still to tell of its end
+                # if not, somebody has still to tell of its end
+                if is_there(victim.run.process or 0):
                     last = min(at, away.until)
                 return False
             took = last - since
             if is_same:
                 self.adopted.append(now() - since)
-            elif took > ADOPTED_WITHIN and not any(span.covers(victim.run.node, since, last) for span in self.away):
-                self.unadopted.append(f"task {victim.run.task} went on for {took:.1f} s without a listener ({cause})")
+            elif took > ADOPTED_WITHIN and not any(
+                span.covers(victim.run.node, since, last) for span in self.away
+            ):
+                self.unadopted.append(
+                    f"task {victim.run.task} went on for {took:.1f} s without a listener ({cause})"
+                )
             _end([away])
             self.away.append(away)
             return True
@@ -187,13 +229,17 @@ class Injector:
         return away
 
     def _are_away(self, cause: str, nodes: Iterable[Node]) -> list[Away]:
-        """Note that nobody can attend to the nodes from now on. To be called before that is so, and ended after it."""
+        """Note that nobody can attend to the nodes from now on. To be called before that is so, and
+        ended after it.
+        """
         spans = [Away(node.name, cause, now()) for node in nodes]
         self.away += spans
         return spans
 
     def _start_again(self, node: Node, away: Iterable[Away]) -> None:
-        """Start its blueque-listener. Nobody attends to it before that has come up, which takes a busy machine its time."""
+        """Start its blueque-listener. Nobody attends to it before that has come up, which takes a
+        busy machine its time.
+        """
         node.start()
         node.is_busy = False
         self._log(f"started node={node.name}")
@@ -240,7 +286,7 @@ class Injector:
         def thaw() -> None:
             victim.send(signal.SIGCONT)
             os.close(victim.pidfd)
-            _end([away])                               # it attends to the run again, unless another does
+            _end([away])  # it attends to the run again, unless another does
             self._log(f"thawed {victim.name}")
             if seconds <= LEASE < away.until - since:  # nobody was meant to notice
                 self.away.append(away)
@@ -363,7 +409,9 @@ class Injector:
         runs = self._runs()
         if not self._stage.is_redis_well or not runs:
             return None
-        (count,) = self._stage.control._redis.read(("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"))
+        (count,) = self._stage.control._redis.read(
+            ("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        )
         return f"{count} connections with {len(runs)} tasks running" if count else None
 
     # What can be done to the network
@@ -386,7 +434,9 @@ class Injector:
             return None
         where, wires = found
         self._is_net_busy = True
-        away = self._are_away("network disturbed", [node for node in self._stage.nodes if node.wire in wires])
+        away = self._are_away(
+            "network disturbed", [node for node in self._stage.nodes if node.wire in wires]
+        )
         for wire in wires:
             do(wire)
         seconds = self._later(low, high, lambda: self._heal(wires), away)
@@ -409,7 +459,8 @@ class Injector:
         return self._disturb(0.2, 2.0, Wire.stall)
 
     def cut_after_exec(self) -> str | None:
-        """Lose the answer to one transaction that was executed: ask for that, and tell of it once one has come by.
+        """Lose the answer to one transaction that was executed: ask for that, and tell of it once
+        one has come by.
 
         Waiting for it here would make all that is to be taken back late.
         """
@@ -452,11 +503,25 @@ def _end(away: Iterable[Away]) -> None:
 
 
 FAULTS: dict[str, Callable[[Injector], str | None]] = {
-    call.__name__: call for call in (
-        Injector.kill_listener, Injector.kill_task, Injector.freeze_listener_briefly,
-        Injector.freeze_listener_beyond_lease, Injector.kill_master, Injector.leave_and_start_again,
-        Injector.crash_node_briefly, Injector.crash_node_beyond_lost_after, Injector.freeze_node, Injector.kill_scheduler,
-        Injector.kill_redis, Injector.freeze_redis, Injector.kill_clients, Injector.delay_network, Injector.cut_network,
-        Injector.stall_network, Injector.cut_after_exec, Injector.cut_off_node_beyond_lost_after,
+    call.__name__: call
+    for call in (
+        Injector.kill_listener,
+        Injector.kill_task,
+        Injector.freeze_listener_briefly,
+        Injector.freeze_listener_beyond_lease,
+        Injector.kill_master,
+        Injector.leave_and_start_again,
+        Injector.crash_node_briefly,
+        Injector.crash_node_beyond_lost_after,
+        Injector.freeze_node,
+        Injector.kill_scheduler,
+        Injector.kill_redis,
+        Injector.freeze_redis,
+        Injector.kill_clients,
+        Injector.delay_network,
+        Injector.cut_network,
+        Injector.stall_network,
+        Injector.cut_after_exec,
+        Injector.cut_off_node_beyond_lost_after,
     )
 }

@@ -1,4 +1,6 @@
-"""What the tasks wrote down, and what follows from it: who runs, who was started twice, who ran at the same time."""
+"""What the tasks wrote down, and what follows from it: who runs, who was started twice, who ran at
+the same time.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +13,17 @@ from typing import Any
 
 FOREVER = float("inf")
 CRASHED = "node crashed"
-BACK = 1.5                                             # seconds that may pass until others know that a node is back
-BETWEEN = 0.5                                          # seconds between two disturbances that are one to a node
-LAST_WORDS = 1.0                                       # seconds that a task may take from its last line to its exit record
+BACK = 1.5  # seconds that may pass until others know that a node is back
+BETWEEN = 0.5  # seconds between two disturbances that are one to a node
+LAST_WORDS = 1.0  # seconds that a task may take from its last line to its exit record
 
 
 @dataclass
 class Run:
     """One start of a task.
 
-    pid, listener: as the task saw them. process: its pid here; None when it was gone before we looked.
+    pid, listener: as the task saw them. process: its pid here; None when it was gone before we
+        looked.
     seen: when it was seen alive last, by the clock of the ledger; with `ended`, the time is exact.
     killed: between which times its process was killed.
     """
@@ -70,7 +73,9 @@ class Ledger:
             what, task, attempt, pid, listener, node, at = line.split(" ")
             name = (task, int(attempt), int(pid))
             if what == "start":
-                run = Run(task, int(attempt), int(pid), int(listener), node, float(at), seen=float(at))
+                run = Run(
+                    task, int(attempt), int(pid), int(listener), node, float(at), seen=float(at)
+                )
                 self.runs.append(run)
                 self.running.append(run)
                 self._by_name[name] = run
@@ -93,7 +98,9 @@ class Ledger:
 
 @dataclass
 class Away:
-    """A time for which nobody could attend to the tasks of a node, and why. It is as long as it was, not as was meant."""
+    """A time for which nobody could attend to the tasks of a node, and why. It is as long as it
+    was, not as was meant.
+    """
 
     node: str
     cause: str
@@ -101,7 +108,9 @@ class Away:
     until: float = FOREVER
 
     def covers(self, node: str, since: float, until: float) -> bool:
-        """Tell whether the node was away, or was just coming back, after `since`, and from before `until`."""
+        """Tell whether the node was away, or was just coming back, after `since`, and from before
+        `until`.
+        """
         return self.node == node and self.until + BACK >= since and self.since <= until
 
 
@@ -114,7 +123,7 @@ class Promise:
     lock: str | None = None
     is_accepted: bool = False
     consents: int = 0
-    answer: str | None = None                          # of a cancel; None when it was wanted again after that
+    answer: str | None = None  # of a cancel; None when it was wanted again after that
 
 
 class Promises:
@@ -129,7 +138,11 @@ class Promises:
             said: dict[str, Any] = json.loads(line)
             promise = self.tasks[said["task"]]
             if said["what"] in ("accepted", "unknown"):
-                promise.is_safe, promise.how, promise.lock = said["is_safe"], said["how"], said["lock"]
+                promise.is_safe, promise.how, promise.lock = (
+                    said["is_safe"],
+                    said["how"],
+                    said["lock"],
+                )
                 promise.is_accepted = said["what"] == "accepted"
             elif said["what"] == "consent":
                 promise.consents += 1
@@ -151,12 +164,20 @@ def doubled(runs: Iterable[Run], tasks: dict[str, Promise]) -> list[str]:
         promise = tasks[task] if task in tasks else Promise()
         if not promise.is_safe and count > 1 + promise.consents:
             wrong.append(f"task {task} was started {count} times, with {promise.consents} consents")
-    wrong += [f"task {task}: attempt {number} was started {n} times" for (task, number), n in attempts.items() if n > 1]
+    wrong += [
+        f"task {task}: attempt {number} was started {n} times"
+        for (task, number), n in attempts.items()
+        if n > 1
+    ]
     return wrong
 
 
-def overlaps(runs: Iterable[Run], away: Iterable[Away], lost_after: float) -> tuple[Counter[str], list[str]]:
-    """Return how many runs went on when a newer one of the task began, by what allows that, and those without excuse."""
+def overlaps(
+    runs: Iterable[Run], away: Iterable[Away], lost_after: float
+) -> tuple[Counter[str], list[str]]:
+    """Return how many runs went on when a newer one of the task began, by what allows that, and
+    those without excuse.
+    """
     by_task: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         by_task[run.task].append(run)
@@ -181,9 +202,14 @@ def overlaps(runs: Iterable[Run], away: Iterable[Away], lost_after: float) -> tu
 
 
 def crowds(
-    runs: Iterable[Run], tasks: dict[str, Promise], away: Iterable[Away], limits: dict[str, int], lost_after: float
+    runs: Iterable[Run],
+    tasks: dict[str, Promise],
+    away: Iterable[Away],
+    limits: dict[str, int],
+    lost_after: float,
 ) -> tuple[int, list[str]]:
-    """Return how many runs held a lock, and those that began when as many as may hold it ran, without excuse.
+    """Return how many runs held a lock, and those that began when as many as may hold it ran,
+    without excuse.
 
     limits: of the locks, by name.
     """
@@ -198,12 +224,17 @@ def crowds(
         its.sort(key=lambda run: run.began)
         for place, newer in enumerate(its):
             others = [
-                older for older in its[:place]
+                older
+                for older in its[:place]
                 if newer.began < older.seen and _excuse(older, newer, spans, lost_after) is None
             ]
             if len(others) >= limits[lock]:
-                known = ", ".join(f"{older.task} on node {older.node} to {older.seen:.3f}" for older in others)
-                wrong.append(f"lock {lock}: {newer.task} began at {newer.began:.3f}, and it was held by {known}")
+                known = ", ".join(
+                    f"{older.task} on node {older.node} to {older.seen:.3f}" for older in others
+                )
+                wrong.append(
+                    f"lock {lock}: {newer.task} began at {newer.began:.3f}, and it was held by {known}"
+                )
     return sum(map(len, by_lock.values())), wrong
 
 
@@ -213,16 +244,28 @@ def _long(away: Iterable[Away], lost_after: float) -> list[Away]:
 
 
 def _excuse(older: Run, newer: Run, spans: Iterable[Away], lost_after: float) -> str | None:
-    """Return why an attempt may have been given up when the newer one began, although it ran on; None: no reason."""
+    """Return why an attempt may have been given up when the newer one began, although it ran on;
+    None: no reason.
+    """
     return next(
-        (span.cause for span in spans if span.covers(older.node, older.began, newer.began - lost_after)), None
+        (
+            span.cause
+            for span in spans
+            if span.covers(older.node, older.began, newer.began - lost_after)
+        ),
+        None,
     )
 
 
 def redone(
-    runs: Iterable[Run], tasks: dict[str, Promise], away: Iterable[Away], given_up: set[str], lost_after: float
+    runs: Iterable[Run],
+    tasks: dict[str, Promise],
+    away: Iterable[Away],
+    given_up: set[str],
+    lost_after: float,
 ) -> list[str]:
-    """Return the runs that came to their end, and were done again or given up although their node could tell of it.
+    """Return the runs that came to their end, and were done again or given up although their node
+    could tell of it.
 
     given_up: the tasks that were declared lost.
     """
@@ -231,7 +274,8 @@ def redone(
         by_task[run.task].append(run)
     known = list(away)
     spans = _long(known, lost_after)
-    # What had ended while its listener could not tell, and then crashed: another machine is not sure that it is dead.
+    # What had ended while its listener could not tell, and then crashed: another machine is not
+    # sure that it is dead.
     crashes = [span for span in joined(known, BACK) if CRASHED in span.cause]
     wrong: list[str] = []
     for task, its in by_task.items():
@@ -245,7 +289,8 @@ def redone(
             if not run.ended or is_right or promise.consents:
                 continue
             if not _was_cut_short(run) and not any(
-                span.covers(run.node, run.seen, run.seen + LAST_WORDS) for span in [*spans, *crashes]
+                span.covers(run.node, run.seen, run.seen + LAST_WORDS)
+                for span in [*spans, *crashes]
             ):
                 what = f"attempt {run.attempt} on node {run.node} came to its end at {run.seen:.3f}"
                 wrong.append(f"task {task}: {what}, and was done again or given up")
@@ -253,8 +298,13 @@ def redone(
 
 
 def _was_cut_short(run: Run) -> bool:
-    """Tell whether the process was killed about when it came to its end, so that it may not have told of it."""
-    return run.killed is not None and run.killed[0] - LAST_WORDS < run.seen < run.killed[1] + LAST_WORDS
+    """Tell whether the process was killed about when it came to its end, so that it may not have
+    told of it.
+    """
+    return (
+        run.killed is not None
+        and run.killed[0] - LAST_WORDS < run.seen < run.killed[1] + LAST_WORDS
+    )
 
 
 def joined(away: Iterable[Away], between: float = BETWEEN) -> list[Away]:

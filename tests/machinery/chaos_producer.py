@@ -1,4 +1,5 @@
-"""Enqueues, schedules, cancels and requeues until told to stop, and writes down what came of each call, one line for each.
+"""Enqueues, schedules, cancels and requeues until told to stop, and writes down what came of each
+call, one line for each.
 
 `PYTHONPATH=tests:tests/legacy python tests/machinery/chaos_producer.py URL QUEUE FILE SEED`
 """
@@ -17,9 +18,9 @@ from typing import Any
 from blueque import Client, Retry
 from blueque.errors import Contended, InvalidInput, OutcomeUnknown, RedisAway
 
-BACKLOG = 30                                           # tasks in line that are enough
-LAST = 40                                              # of our tasks that are still interesting
-LOCKS = {"one": 1, "two": 2}                           # by name: how many may hold it
+BACKLOG = 30  # tasks in line that are enough
+LAST = 40  # of our tasks that are still interesting
+LOCKS = {"one": 1, "two": 2}  # by name: how many may hold it
 SAFE = Retry(max=1000, backoff=0.2, factor=1.0, interruptions=1000)
 
 
@@ -32,7 +33,7 @@ class Producer:
         self._client = Client(url, patience=1.0)
         self._path, self._random = path, random.Random(seed)
         self._last: list[str] = []
-        self._requeued: set[str] = set()               # once each, or few would end otherwise
+        self._requeued: set[str] = set()  # once each, or few would end otherwise
         self._is_told_to_stop = False
 
     def run(self) -> None:
@@ -64,7 +65,8 @@ class Producer:
         is_safe = die.random() < 0.5
         lock = die.choice([*LOCKS]) if die.random() < 0.1 else None
         options: dict[str, Any] = {
-            "retry": SAFE if is_safe else None, "lock": (lock, LOCKS[lock]) if lock is not None else None,
+            "retry": SAFE if is_safe else None,
+            "lock": (lock, LOCKS[lock]) if lock is not None else None,
             "priority": die.choice([-5, 5]) if die.random() < 0.2 else 0,
         }
         words, facts = f"{how} {seconds:.3f}", {"is_safe": is_safe, "how": how, "lock": lock}
@@ -82,7 +84,7 @@ class Producer:
     def _cancel(self, task: str) -> None:
         try:
             answer = self._queue.cancel(task, by="chaos")
-        except InvalidInput:                           # it has ended
+        except InvalidInput:  # it has ended
             return
         except OutcomeUnknown:
             self._note("cancel", task, answer="unknown")
@@ -90,10 +92,13 @@ class Producer:
         self._note("cancel", task, answer=answer)
 
     def _requeue(self, task: str) -> None:
-        if task in self._requeued or self._client.get_task(task).status not in ("failed", "cancelled"):
+        if task in self._requeued or self._client.get_task(task).status not in (
+            "failed",
+            "cancelled",
+        ):
             return
         self._requeued.add(task)
-        self._note("consent", task)                    # before: what is not answered may have been done
+        self._note("consent", task)  # before: what is not answered may have been done
         try:
             self._queue.requeue(task)
         except InvalidInput:

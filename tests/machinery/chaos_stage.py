@@ -1,4 +1,6 @@
-"""What chaos happens to: a Redis, the network in front of it, two nodes, a scheduler and a producer, all of our own."""
+"""What chaos happens to: a Redis, the network in front of it, two nodes, a scheduler and a
+producer, all of our own.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ QUEUE = "chaos"
 BEAT, LEASE, LOST_AFTER = 0.2, 0.8, 3.0
 SLOTS = 3
 
-# Reaps whatever comes to it, and is nothing else: the first process of a node that is a machine of its own.
+# Reaps whatever comes to it, and is nothing else: the first process of a node that is a machine of
+# its own.
 INIT = "import signal, time; signal.signal(signal.SIGCHLD, signal.SIG_IGN); time.sleep(86400)"
 
 WORK = """
@@ -57,7 +60,9 @@ def now() -> float:
 
 
 class Wire:
-    """A way to Redis that can be slow, stand still, be cut, and be cut when the server has executed a transaction."""
+    """A way to Redis that can be slow, stand still, be cut, and be cut when the server has executed
+    a transaction.
+    """
 
     def __init__(self, server: Server) -> None:
         place = urlsplit(server.url)
@@ -66,7 +71,7 @@ class Wire:
         self.url = f"redis://127.0.0.1:{self._listening.getsockname()[1]}/0"
         self.delay = 0.0
         self.is_cut = False
-        self.cuts_after = False                        # the next EXEC; False again when it has
+        self.cuts_after = False  # the next EXEC; False again when it has
         self._moves = threading.Event()
         self._moves.set()
         self._open: set[socket.socket] = set()
@@ -95,11 +100,11 @@ class Wire:
         self.heal()
         self.cut()
         with contextlib.suppress(OSError):
-            self._listening.shutdown(socket.SHUT_RDWR)   # a close alone does not wake up who accepts
+            self._listening.shutdown(socket.SHUT_RDWR)  # a close alone does not wake up who accepts
         self._listening.close()
 
     def _accept(self) -> None:
-        with contextlib.suppress(OSError):             # closed
+        with contextlib.suppress(OSError):  # closed
             while True:
                 client, _ = self._listening.accept()
                 threading.Thread(target=self._serve, args=(client,), daemon=True).start()
@@ -123,7 +128,9 @@ class Wire:
         while True:
             for descriptor, _ in poll.poll():
                 self._moves.wait()
-                giving, taking = (client, server) if descriptor == client.fileno() else (server, client)
+                giving, taking = (
+                    (client, server) if descriptor == client.fileno() else (server, client)
+                )
                 data = giving.recv(65536)
                 if not data or self.is_cut:
                     return
@@ -132,14 +139,18 @@ class Wire:
                 taking.sendall(data)
                 if giving is client and self.cuts_after and b"EXEC" in data:
                     self.cuts_after = False
-                    server.recv(65536)                 # it has executed; nobody hears of it
+                    server.recv(65536)  # it has executed; nobody hears of it
                     return
 
 
 class Node:
-    """A blueque-listener with a spool of its own. It is a machine of its own, as far as pids go, where that can be had."""
+    """A blueque-listener with a spool of its own. It is a machine of its own, as far as pids go,
+    where that can be had.
+    """
 
-    def __init__(self, name: str, wire: Wire, directory: Path, ledger: Path, is_apart: bool) -> None:
+    def __init__(
+        self, name: str, wire: Wire, directory: Path, ledger: Path, is_apart: bool
+    ) -> None:
         self.name, self.wire, self._is_apart = name, wire, is_apart
         directory.mkdir()
         self.programs = Programs(wire.url, directory)
@@ -147,19 +158,37 @@ class Node:
         self._environ = {"CHAOS_NODE": name, "CHAOS_LEDGER": str(ledger)}
         self._init: Program | None = None
         self._namespace = ""
-        self._names: dict[int, int] = {}               # pid here -> pid there, 0 for those of others
+        self._names: dict[int, int] = {}  # pid here -> pid there, 0 for those of others
         self.listener: Listener | None = None
-        self.is_busy = False                           # something is being done to all of it
+        self.is_busy = False  # something is being done to all of it
 
     def start(self) -> None:
         """Start its blueque-listener, and the machine if it is down."""
         before: tuple[str, ...] = ()
         if self._is_apart:
-            before = ("nsenter", "--target", str(self._first_process()), "--pid", "--mount",
-                      f"--wd={self.programs.directory}")
+            before = (
+                "nsenter",
+                "--target",
+                str(self._first_process()),
+                "--pid",
+                "--mount",
+                f"--wd={self.programs.directory}",
+            )
         self.listener = self.programs.listener(
-            "work:run", "--beat", f"{BEAT}s", "--lease", f"{LEASE}s", "--lost-after", f"{LOST_AFTER}s", queue=QUEUE,
-            slots=SLOTS, grace="2s", on_term="leave", is_awaited=False, before=before, environ=self._environ,
+            "work:run",
+            "--beat",
+            f"{BEAT}s",
+            "--lease",
+            f"{LEASE}s",
+            "--lost-after",
+            f"{LOST_AFTER}s",
+            queue=QUEUE,
+            slots=SLOTS,
+            grace="2s",
+            on_term="leave",
+            is_awaited=False,
+            before=before,
+            environ=self._environ,
         )
 
     def _first_process(self) -> int:
@@ -168,7 +197,7 @@ class Node:
         unshare = self._init.pid
         (first,) = until(lambda: children_of(unshare), what="the first process of a node")
         self._namespace = os.readlink(f"/proc/{first}/ns/pid")
-        self._names.clear()                            # another machine may have had its number
+        self._names.clear()  # another machine may have had its number
         return first
 
     @property
@@ -188,7 +217,9 @@ class Node:
         return [pid for pid in self.programs.left() if pid not in own]
 
     def find(self, own: int) -> int:
-        """Return by which pid that process goes here that has the pid `own` on the node; 0 when there is none."""
+        """Return by which pid that process goes here that has the pid `own` on the node; 0 when
+        there is none.
+        """
         if not self._is_apart:
             return own
         self._learn_names()
@@ -222,7 +253,7 @@ class Node:
 
     def crash(self) -> None:
         """End the whole node at once, with everything on it."""
-        self.signal_all(signal.SIGSTOP)                # nobody shall see the others go, and act
+        self.signal_all(signal.SIGSTOP)  # nobody shall see the others go, and act
         until(lambda: not self.programs.left() or self._kill(), what="the end of a node")
         if self._init is not None:
             self._init.wait()
@@ -260,7 +291,12 @@ class Stage:
         for node in self.nodes:
             node.start()
         self.start_scheduler()
-        command = [sys.executable, str(Path(__file__).parent / "chaos_producer.py"), self.wires[2].url, QUEUE]
+        command = [
+            sys.executable,
+            str(Path(__file__).parent / "chaos_producer.py"),
+            self.wires[2].url,
+            QUEUE,
+        ]
         self.producer = self.rest.start([*command, str(self.accepted), str(self._seed)])
 
     def start_scheduler(self) -> None:
@@ -279,7 +315,10 @@ class Stage:
 @contextlib.contextmanager
 def open_stage(directory: Path, seed: int) -> Iterator[Stage]:
     """Have a stage, and leave no process of it behind."""
-    with running_server("--appendonly", "yes", "--appendfsync", "always") as server, contextlib.ExitStack() as stack:
+    with (
+        running_server("--appendonly", "yes", "--appendfsync", "always") as server,
+        contextlib.ExitStack() as stack,
+    ):
         stage = Stage(server, directory, seed)
         for wire in stage.wires:
             stack.callback(wire.close)
@@ -306,4 +345,3 @@ def node_pid(node: str | None) -> int:
     """Return the pid that is in the id of a listener; 0 when there is none."""
     pid = (node or "").rpartition("_")[2]
     return int(pid) if pid.isdecimal() else 0
-

@@ -1,4 +1,6 @@
-"""A look at the machine while chaos goes on: when did it let nobody run? What comes late then is nobody's fault."""
+"""A look at the machine while chaos goes on: when did it let nobody run? What comes late then is
+nobody's fault.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +10,17 @@ from collections.abc import Callable, Iterator
 
 from chaos_stage import now
 
-LOOK = 0.02                                            # seconds between two looks
-SHORTEST = 0.3                                         # seconds; what is shorter, everybody has to live with
+LOOK = 0.02  # seconds between two looks
+SHORTEST = 0.3  # seconds; what is shorter, everybody has to live with
 
 
 @contextlib.contextmanager
 def stalls_noted(note: Callable[[float, float], None]) -> Iterator[None]:
-    """Call `note`, from a thread, with the beginning and the end of each time for which this process stood still.
+    """Call `note`, from a thread, with the beginning and the end of each time for which this
+    process stood still.
 
-    A process that waits does not stand still. When ours does, so does the network of chaos, which is in it.
+    A process that waits does not stand still. When ours does, so does the network of chaos, which
+    is in it.
     """
     is_over = threading.Event()
 

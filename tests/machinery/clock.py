@@ -1,4 +1,6 @@
-"""A clock for what only waits for time to pass: whoever sleeps by it is awake at once, and it has moved on by that."""
+"""A clock for what only waits for time to pass: whoever sleeps by it is awake at once, and it has
+moved on by that.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,11 @@ from typing import Any
 
 
 class Clock:
-    """Stands for the module `time`, in a module under test and in its tests. It goes on by itself, too.
+    """Stands for the module `time`, in a module under test and in its tests. It goes on by itself,
+    too.
 
-    Other threads than the first sleep in earnest: there is one clock, and nobody is to wait for what another one skips.
+    Other threads than the first sleep in earnest: there is one clock, and nobody is to wait for
+    what another one skips.
     """
 
     def __init__(self) -> None:

@@ -25,7 +25,9 @@ from blueque.system.embedded_redis import running_server
 
 
 class Exploration(NamedTuple):
-    """What came of it. `schedule` and `trace` are of the first run that broke a rule; `wrong` tells which."""
+    """What came of it. `schedule` and `trace` are of the first run that broke a rule; `wrong` tells
+    which.
+    """
 
     schedules: int
     is_exhausted: bool
@@ -39,11 +41,15 @@ class Exploration(NamedTuple):
         told = f"{self.schedules} schedules in {self.seconds:.1f} s, {extent}"
         if self.wrong is None:
             return told
-        return "\n".join([f"{told}: {self.wrong}", *self.trace, f"schedule = {list(self.schedule)!r}"])
+        return "\n".join(
+            [f"{told}: {self.wrong}", *self.trace, f"schedule = {list(self.schedule)!r}"]
+        )
 
 
 class Waiting:
-    """The beginnings of schedules that are still to be run, by the number of their interruptions and faults."""
+    """The beginnings of schedules that are still to be run, by the number of their interruptions
+    and faults.
+    """
 
     def __init__(self, chance: random.Random | None) -> None:
         self._prefixes: dict[int, list[tuple[str, ...]]] = {0: [()]}
@@ -72,7 +78,9 @@ class Waiting:
             before = stepper.costs[place - 1] if place else 0
             for option in stepper.others[place]:
                 cost = before + option.preemptions + option.faults
-                self._prefixes.setdefault(cost, []).append((*stepper.choices[:place], option.choice))
+                self._prefixes.setdefault(cost, []).append(
+                    (*stepper.choices[:place], option.choice)
+                )
 
 
 def explore(
@@ -82,16 +90,22 @@ def explore(
     is_shortest: bool = False,
     chance: random.Random | None = None,
 ) -> Exploration:
-    """Run every schedule, those with the fewest interruptions and faults first, until one breaks a rule.
+    """Run every schedule, those with the fewest interruptions and faults first, until one breaks a
+    rule.
 
     run: makes one run that begins with these choices. seconds: when to stop.
     is_shortest: go on until there can be no shorter schedule that breaks one.
-    chance: draws the next of those with equally many, so that another time another part of a large space is seen.
+    chance: draws the next of those with equally many, so that another time another part of a large
+        space is seen.
     """
     began = time.monotonic()
     waiting = Waiting(chance)
     count, worst, limit = 0, None, float("inf")
-    while waiting.least < float("inf") and waiting.least <= limit and time.monotonic() - began < seconds:
+    while (
+        waiting.least < float("inf")
+        and waiting.least <= limit
+        and time.monotonic() - began < seconds
+    ):
         cost, prefix = waiting.least, waiting.take()
         stepper = run(prefix)
         count += 1
@@ -129,7 +143,11 @@ class Explorer:
 def open_explorer(*, is_reduced: bool = True) -> Iterator[Explorer]:
     """Have a server and an explorer, for whom no time passes between two tries."""
     log = logging.getLogger("blueque")
-    with running_server("--unixsocket", "redis.sock", "--appendonly", "no") as server, without_pauses(), process_table():
+    with (
+        running_server("--unixsocket", "redis.sock", "--appendonly", "no") as server,
+        without_pauses(),
+        process_table(),
+    ):
         was_disabled, log.disabled = log.disabled, True
         try:
             yield Explorer(Address(f"unix://{server.directory}/redis.sock"), is_reduced)
@@ -138,7 +156,9 @@ def open_explorer(*, is_reduced: bool = True) -> Iterator[Explorer]:
 
 
 def soak(minutes: float, names: Sequence[str] = ()) -> int:
-    """Explore the longer bounds of these scenarios, or of all, for so long, unreduced; return how many broke a rule."""
+    """Explore the longer bounds of these scenarios, or of all, for so long, unreduced; return how
+    many broke a rule.
+    """
     chosen = [SCENARIOS[name] for name in names] or OURS
     seed = random.randrange(2**32)
     print(f"seed {seed}", flush=True)
@@ -164,8 +184,17 @@ def _print_all(
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--long", type=float, metavar="MINUTES", help="explore further, for so long")
-    parser.add_argument("--scenario", action="append", choices=SCENARIOS, metavar="NAME", default=[], help="only this one")
+    parser.add_argument(
+        "--long", type=float, metavar="MINUTES", help="explore further, for so long"
+    )
+    parser.add_argument(
+        "--scenario",
+        action="append",
+        choices=SCENARIOS,
+        metavar="NAME",
+        default=[],
+        help="only this one",
+    )
     given = parser.parse_args(argv)
     if given.long:
         return min(soak(given.long, given.scenario), 1)

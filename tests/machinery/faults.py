@@ -11,14 +11,19 @@ from urllib.parse import urlsplit
 
 
 class Fault(enum.Enum):
-    """What may happen to one write of a client. In each case the client finds its connection closed."""
+    """What may happen to one write of a client. In each case the client finds its connection
+    closed.
+    """
+
     CUT_BEFORE = "the server never gets it"
     CUT_AFTER = "the server executes it, and its answer is lost"
     HOLD = "the server gets it at release(), on the old connection, when the client has long tried again"
 
 
 class FaultProxy:
-    """Listens at `url` and forwards. What arrives at once is one write, for a client waits for the answer to each."""
+    """Listens at `url` and forwards. What arrives at once is one write, for a client waits for the
+    answer to each.
+    """
 
     def __init__(self, server_url: str) -> None:
         self.lead_to(server_url)
@@ -36,7 +41,9 @@ class FaultProxy:
         self._plan, self.has_struck = (fault, write, having), False
 
     def release(self) -> list[bytes]:
-        """Deliver what was held, each on its old connection; return what the server answered, when it has executed."""
+        """Deliver what was held, each on its old connection; return what the server answered, when
+        it has executed.
+        """
         held, self._held = self._held, []
         return [_deliver(server, data) for server, data in held]
 
@@ -46,7 +53,7 @@ class FaultProxy:
         self._server = (place.hostname, place.port)
 
     def stop_listening(self) -> None:
-        _shut(self._listening)                         # a close alone does not wake up who accepts
+        _shut(self._listening)  # a close alone does not wake up who accepts
         self._listening.close()
 
     def close(self) -> None:
@@ -57,13 +64,15 @@ class FaultProxy:
             server.close()
 
     def _accept(self) -> None:
-        with contextlib.suppress(OSError):             # closed
+        with contextlib.suppress(OSError):  # closed
             while True:
-                threading.Thread(target=self._forward, args=self._listening.accept()[:1], daemon=True).start()
+                threading.Thread(
+                    target=self._forward, args=self._listening.accept()[:1], daemon=True
+                ).start()
 
     def _forward(self, client: socket.socket) -> None:
         server = socket.create_connection(self._server)
-        for end in (client, server):                   # or it would wait for an acknowledgement, 40 ms each time
+        for end in (client, server):  # or it would wait for an acknowledgement, 40 ms each time
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._open += [client, server]
         with client, server, contextlib.suppress(OSError):
@@ -95,7 +104,9 @@ class FaultProxy:
 
 
 def _deliver(server: socket.socket, data: bytes) -> bytes:
-    """Send the data and return the answer. The server closes at our end of file, and by then it has executed everything."""
+    """Send the data and return the answer. The server closes at our end of file, and by then it has
+    executed everything.
+    """
     with server:
         server.sendall(data)
         server.shutdown(socket.SHUT_WR)

@@ -1,4 +1,6 @@
-"""A scenario, and the ground on which its runs are made: each begins with the same Redis and is judged at its end."""
+"""A scenario, and the ground on which its runs are made: each begins with the same Redis and is
+judged at its end.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,13 @@ class Scenario:
     """Some actors, what they find, and how far to go.
 
     bounds: preemptions and faults, a space for each pair; longer: when there is time.
-    faulty: the actors that faults may strike; all if left out. patient: those whose calls try again by themselves.
+    faulty: the actors that faults may strike; all if left out. patient: those whose calls try again
+        by themselves.
     tolerated: see oracle.broken_invariant.
-    check: what else must be true when all is over, before anything is recovered; afterwards: and after that.
-    frail: listeners of 1.0.0 that faults may strike; what it then does by itself to a task of its own is left out.
+    check: what else must be true when all is over, before anything is recovered; afterwards: and
+        after that.
+    frail: listeners of 1.0.0 that faults may strike; what it then does by itself to a task of its
+        own is left out.
     untouched: listeners that nobody takes for dead. dead: those that 1.0.0 takes for dead.
     retry_safe: tasks that may be started again without asking.
     """
@@ -59,16 +64,24 @@ class Scenario:
 class Ground:
     """A server, on which one scenario is run within some bounds; is_reduced: see Stepper."""
 
-    def __init__(self, address: Address, scenario: Scenario, bounds: Bounds, is_reduced: bool) -> None:
-        self.address, self.scenario, self.bounds, self.is_reduced = address, scenario, bounds, is_reduced
+    def __init__(
+        self, address: Address, scenario: Scenario, bounds: Bounds, is_reduced: bool
+    ) -> None:
+        self.address, self.scenario, self.bounds, self.is_reduced = (
+            address,
+            scenario,
+            bounds,
+            is_reduced,
+        )
         self.redis = Redis(self._connect, 5.0)
-        self._stepper: Stepper | None = None           # of the run that is being made
-        self._eye: SocketConnection | None = None      # for looks from whatever thread: only one runs at a time
-        self._beginning: list[bytes] = []              # puts everything as the setup has left it
+        self._stepper: Stepper | None = None  # of the run that is being made
+        # for looks from whatever thread: only one runs at a time
+        self._eye: SocketConnection | None = None
+        self._beginning: list[bytes] = []  # puts everything as the setup has left it
         self._given: dict[str, Any] = {}
         self._known: set[str] = set()
         self._known_at_first: set[str] = set()
-        self._ends: set[str] = set()                   # that have been seen to the end, and were right
+        self._ends: set[str] = set()  # that have been seen to the end, and were right
 
     def prepare(self) -> None:
         """Set the scenario up, and keep what there is then for every run."""
@@ -94,8 +107,13 @@ class Ground:
         world = self._world()
         actors = [self._actor(name, world) for name in self.scenario.actors]
         stepper = Stepper(
-            self._connect, actors, self.bounds, self._look, prefix,
-            is_thorough=self.scenario.is_thorough, is_reduced=self.is_reduced,
+            self._connect,
+            actors,
+            self.bounds,
+            self._look,
+            prefix,
+            is_thorough=self.scenario.is_thorough,
+            is_reduced=self.is_reduced,
         )
         self._stepper = stepper
         stepper.run()
@@ -162,7 +180,11 @@ class Ground:
             is_legacy = "legacy" in scenario.tolerated
             state, ruined = self._judged()
             wrong = oracle.broken_invariant(state, scenario.tolerated)
-            wrong = wrong or oracle.verdict(world.ledger, state, is_legacy, ruined) or self._audit(ruined)
+            wrong = (
+                wrong
+                or oracle.verdict(world.ledger, state, is_legacy, ruined)
+                or self._audit(ruined)
+            )
             if wrong is None and scenario.afterwards is not None:
                 wrong = scenario.afterwards(world, self._state())
         if wrong is None:
@@ -192,12 +214,23 @@ def _packed_reader(name: str) -> bytes:
 
 
 def _reader(name: str) -> tuple[str | int, ...]:
-    if name.startswith((keys.task(""), keys.PREFIX + "listener_", keys.settings(""), keys.archive(""),
-                        keys.checkpoint(""))):
+    if name.startswith(
+        (
+            keys.task(""),
+            keys.PREFIX + "listener_",
+            keys.settings(""),
+            keys.archive(""),
+            keys.checkpoint(""),
+        )
+    ):
         return ("HGETALL", name)
     parsed = keys.parse_run(name)
     if parsed is not None and parsed[0] != "staging":
-        return {"run": ("HGETALL", name), "ledger": ("SMEMBERS", name), "manifest": ("LRANGE", name, 0, -1)}[parsed[0]]
+        return {
+            "run": ("HGETALL", name),
+            "ledger": ("SMEMBERS", name),
+            "manifest": ("LRANGE", name, 0, -1),
+        }[parsed[0]]
     if name.startswith(keys.staged("")):
         return ("LRANGE", name, 0, -1)
     if name in (keys.started(QUEUE), keys.listeners(QUEUE), keys.counted(QUEUE)):
@@ -205,6 +238,8 @@ def _reader(name: str) -> tuple[str | int, ...]:
     if name.startswith((keys.lock(""), keys.waiting(""))):
         return ("SMEMBERS", name)
     lists = {keys.complete(QUEUE), keys.failed(QUEUE), keys.cancelled(QUEUE)}
-    if name in lists or name.startswith((keys.pending(""), keys.reserved(QUEUE, ""), keys.PREFIX + "line_")):
+    if name in lists or name.startswith(
+        (keys.pending(""), keys.reserved(QUEUE, ""), keys.PREFIX + "line_")
+    ):
         return ("LRANGE", name, 0, -1)
     return ("ZRANGE", name, 0, -1, "WITHSCORES")

@@ -1,4 +1,6 @@
-"""What the rules of the model test have in common: the clock, the actors, one call made twice, and what is true after it."""
+"""What the rules of the model test have in common: the clock, the actors, one call made twice, and
+what is true after it.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +38,12 @@ from blueque.model.states import STATUSES
 from blueque.model.task import Task
 from blueque.producer.queue import Queue
 
-TICK = 1 / 64                                          # between two operations: no two of them have the same time
+TICK = 1 / 64  # between two operations: no two of them have the same time
 MAX_BYTES = 1000
 
 NODES = {"video": ("host_1", "host_2", "host_3"), "audio": ("host_1", "host_4")}
 FACTS = {"beat_every": 10.0, "lease": 60.0, "lost_after": 600.0}
-TOTALS = {"host_1": {"gpu": 2}, "host_2": {"gpu": 1}}   # what a node has; others have nothing
+TOTALS = {"host_1": {"gpu": 2}, "host_2": {"gpu": 1}}  # what a node has; others have nothing
 POLICIES: dict[str, dict[str, Any]] = {
     "twice": {"max": 2, "backoff": 0.0, "interruptions": 1},
     "later": {"max": 1, "backoff": 8.0, "on": ("ValueError",), "interruptions": 0},
@@ -60,10 +62,15 @@ class Pool:
         self.totals = totals
 
     def claim(self, wanted: Mapping[str, int]) -> Pool | None:
-        return self if all(self.totals.get(name, 0) >= amount for name, amount in wanted.items()) else None
+        return (
+            self
+            if all(self.totals.get(name, 0) >= amount for name, amount in wanted.items())
+            else None
+        )
 
     def close(self) -> None:
         pass
+
 
 # What else than a task a transaction may answer.
 WORDS = (*STATUSES, "cancelling", "released", "dropped", "claimed")
@@ -99,7 +106,10 @@ def own_clock() -> Iterator[None]:
     """Have the objects of layer 2 read our clock, and make ids that are the same in every run."""
     with ExitStack() as stack:
         for module in (
-            blueque.producer.queue, blueque.listener.listener, blueque.listener.processor, blueque.listener.stale_holders,
+            blueque.producer.queue,
+            blueque.listener.listener,
+            blueque.listener.processor,
+            blueque.listener.stale_holders,
             blueque.listener.peer_wakeup,
         ):
             stack.enter_context(mock.patch.object(module, "time", clock))
@@ -141,14 +151,16 @@ def outcome(action: Call) -> Outcome:
 
 @dataclass(eq=False)
 class Actor:
-    """A process that is a listener, and its connection. One that is not up is dead, or stands still: it may wake up."""
+    """A process that is a listener, and its connection. One that is not up is dead, or stands
+    still: it may wake up.
+    """
 
     life: Life
     redis: Redis
     listener: Listener
     is_up: bool = True
-    is_gone: bool = False                              # it will not wake up
-    attempt: Attempt | None = None                     # that it watches, as far as it knows
+    is_gone: bool = False  # it will not wake up
+    attempt: Attempt | None = None  # that it watches, as far as it knows
 
     def __repr__(self) -> str:
         return f"<{self.queue} {self.life.node}, {self.life.instance}>"
@@ -169,7 +181,8 @@ class Actor:
 class Attempt:
     """An attempt as its listener knows it.
 
-    snapshot, mine: the task when the listener took it or started it, as Redis told and as the model did.
+    snapshot, mine: the task when the listener took it or started it, as Redis told and as the model
+        did.
     """
 
     number: int
@@ -217,12 +230,13 @@ class Machine(RuleBasedStateMachine):
         self.redis, self.person = self.connect(), self.connect()
         self.redis.read(("FLUSHALL",))
         self.model = Model()
-        self.known: list[str] = []                     # the id of every task that ever was
+        self.known: list[str] = []  # the id of every task that ever was
         self.actors: list[Actor] = []
         self.attempts: list[Attempt] = []
-        self.starts: dict[str, list[str]] = defaultdict(list)  # by task: the tokens of those that really began
-        self.results: dict[str, str] = {}              # by token: what that attempt has said
-        self.seen: dict[str, Any] = {}                 # everything in Redis, as it was when we looked last
+        # by task: the tokens of those that really began
+        self.starts: dict[str, list[str]] = defaultdict(list)
+        self.results: dict[str, str] = {}  # by token: what that attempt has said
+        self.seen: dict[str, Any] = {}  # everything in Redis, as it was when we looked last
         self.changes = 0
 
     def connect(self) -> Redis:
@@ -264,7 +278,11 @@ class Machine(RuleBasedStateMachine):
 
     def has(self, *statuses: str) -> list[str]:
         """Return the tasks of these statuses."""
-        return [task for task, its in self.model.tasks.items() if its.queue is not None and its.status in statuses]
+        return [
+            task
+            for task, its in self.model.tasks.items()
+            if its.queue is not None and its.status in statuses
+        ]
 
     def is_newest(self, attempt: Attempt) -> bool:
         its = self.model.tasks.get(attempt.task)
@@ -290,8 +308,14 @@ class Machine(RuleBasedStateMachine):
         return [attempt for attempt in self.watched() if attempt.is_started]
 
     def loose(self) -> list[Attempt]:
-        """Return the attempts that nobody watches, being over or of a listener that is down; the newest first."""
-        return [one for one in reversed(self.attempts) if not (one.actor.is_up and one.actor.attempt is one)]
+        """Return the attempts that nobody watches, being over or of a listener that is down; the
+        newest first.
+        """
+        return [
+            one
+            for one in reversed(self.attempts)
+            if not (one.actor.is_up and one.actor.attempt is one)
+        ]
 
     def instance(self, queue: str, node: str) -> str | None:
         known = self.model.registrations.get((queue, node))
@@ -300,14 +324,19 @@ class Machine(RuleBasedStateMachine):
     def corpses(self) -> list[tuple[str, str]]:
         """Return the registrations that nobody who is up stands behind."""
         alive = {actor.life.instance for actor in self.up()}
-        return [pair for pair, known in self.model.registrations.items() if known["instance"] not in alive]
+        return [
+            pair
+            for pair, known in self.model.registrations.items()
+            if known["instance"] not in alive
+        ]
 
     # What is done in more than one rule
 
     def want_cancelled(self, task: str) -> None:
         queue = self.queue_of(task)
         self.both(
-            "cancel first", lambda: protocol.cancel(self.person, queue, task, "bob", None, clock.now),
+            "cancel first",
+            lambda: protocol.cancel(self.person, queue, task, "bob", None, clock.now),
             lambda: self.model.cancel(queue, task, "bob", None, clock.now),
         )
 
@@ -319,7 +348,8 @@ class Machine(RuleBasedStateMachine):
         resources = ",".join(f"{name}={amount}" for name, amount in totals.items())
         facts = {**FACTS, "spool": f"/spool/{node}", "resources": resources}
         got = self.both(
-            "register", lambda: protocol.register(redis, queue, node, instance, facts, clock.now, dead),
+            "register",
+            lambda: protocol.register(redis, queue, node, instance, facts, clock.now, dead),
             lambda: self.model.register(queue, node, instance, facts, clock.now, dead),
         )
         if got.raised is not None:
@@ -344,7 +374,9 @@ class Machine(RuleBasedStateMachine):
         got = outcome(actor.listener.take)
         task: Task | None = got.value
         expected = outcome(lambda: self.model.take(actor.life, task and task.token, clock.now))
-        assert (got.raised, task and task.id) == expected, f"take: Redis says {got}, the model {expected}"
+        assert (got.raised, task and task.id) == expected, (
+            f"take: Redis says {got}, the model {expected}"
+        )
         self.note(f"take: {got.raised or ('some' if task else 'none')}")
         if task is not None:
             self.watch(actor, task)
@@ -353,7 +385,9 @@ class Machine(RuleBasedStateMachine):
         """Lose the answer to it, or die then."""
         life = actor.life
         self.both(
-            "pop", lambda: protocol.pop(actor.redis, life.queue, life.node, life.instance), lambda: self.model.pop(life)
+            "pop",
+            lambda: protocol.pop(actor.redis, life.queue, life.node, life.instance),
+            lambda: self.model.pop(life),
         )
         actor.listener._is_unsure = life.is_unsure = True
 
@@ -383,7 +417,9 @@ class Machine(RuleBasedStateMachine):
         def act() -> None:
             self.processor(attempt).start(attempt.pid, facts)
 
-        got = self.both("start", act, lambda: self.model.start(*attempt.about, attempt.pid, facts, clock.now))
+        got = self.both(
+            "start", act, lambda: self.model.start(*attempt.about, attempt.pid, facts, clock.now)
+        )
         if got.raised is not None and attempt.actor.attempt is attempt:
             attempt.actor.attempt = None
         elif got.raised is None and not attempt.is_started:
@@ -403,10 +439,17 @@ class Machine(RuleBasedStateMachine):
         actor.attempt = None
 
     def restore_attempt(self, actor: Actor, attempt: Attempt) -> None:
-        life, task, token, pid, identity = actor.life, attempt.task, attempt.token or "", attempt.pid, attempt.identity
+        life, task, token, pid, identity = (
+            actor.life,
+            attempt.task,
+            attempt.token or "",
+            attempt.pid,
+            attempt.identity,
+        )
         its = (life.queue, task, token, life.node, life.instance, pid, identity, 900.5)
         got = self.both(
-            "restore", lambda: protocol.restore(actor.redis, *its, clock.now),
+            "restore",
+            lambda: protocol.restore(actor.redis, *its, clock.now),
             lambda: self.model.restore(life, task, token, pid, identity, 900.5, clock.now),
         )
         if got.value is not None:
@@ -414,12 +457,17 @@ class Machine(RuleBasedStateMachine):
 
     def tell_progress(self, attempt: Attempt) -> None:
         self.both(
-            "progress", lambda: self.processor(attempt).progress("half"),
+            "progress",
+            lambda: self.processor(attempt).progress("half"),
             lambda: self.model.progress(*attempt.about[1:], "half", clock.now),
         )
 
-    def end(self, attempt: Attempt, how: str, facts: dict[str, Any], is_answer_lost: bool = False) -> None:
-        """End an attempt that its listener watches; twice, if it does not know that it has been done."""
+    def end(
+        self, attempt: Attempt, how: str, facts: dict[str, Any], is_answer_lost: bool = False
+    ) -> None:
+        """End an attempt that its listener watches; twice, if it does not know that it has been
+        done.
+        """
         for _ in range(2 if is_answer_lost else 1):
             self.tell_end(attempt, how, facts)
         attempt.actor.attempt = None
@@ -433,7 +481,9 @@ class Machine(RuleBasedStateMachine):
         if got.raised is None:
             self.model.wake_waiting(attempt.mine.owner.get("lock"))
             self.note(f"{how} became {its and its.status}")
-            self.note("end of a lost attempt" if is_lost else "end told twice" if is_told else "end")
+            self.note(
+                "end of a lost attempt" if is_lost else "end told twice" if is_told else "end"
+            )
             self.results.setdefault(attempt.token or "", _result_of(attempt))
         elif is_revoked:
             self.note("end of a revoked attempt")
@@ -446,7 +496,12 @@ class Machine(RuleBasedStateMachine):
         failures = attempt.mine.past.get("failures", 0)
         result = {"result": _result_of(attempt), "result_encoding": "json"}
         good = {"status": "complete", **result, "cpu_seconds": 1.5, "finished": clock.now}
-        bad = {"status": "failed", "error": f"error of {attempt.number}", "finished": clock.now, **facts}
+        bad = {
+            "status": "failed",
+            "error": f"error of {attempt.number}",
+            "finished": clock.now,
+            **facts,
+        }
         plain = {"status": "failed", "error": "bad"}
         return {
             "complete": (
@@ -454,10 +509,12 @@ class Machine(RuleBasedStateMachine):
                 lambda: foretell.finish(*about, "complete", result, clock.now),
             ),
             "fail": (
-                lambda: processor.fail("bad"), lambda: foretell.report(*about, failures, plain, None, clock.now)
+                lambda: processor.fail("bad"),
+                lambda: foretell.report(*about, failures, plain, None, clock.now),
             ),
             "report success": (
-                lambda: processor.report(good), lambda: foretell.report(*about, failures, good, None, clock.now)
+                lambda: processor.report(good),
+                lambda: foretell.report(*about, failures, good, None, clock.now),
             ),
             "report failure": (
                 lambda: processor.report(bad, retry_of(default)),
@@ -478,20 +535,25 @@ class Machine(RuleBasedStateMachine):
         got = read_everything(self.redis, expected)
         assert got == expected, "\n".join(
             f"{key}: Redis has {got.get(key)}, the model {expected.get(key)}"
-            for key in sorted(got.keys() | expected.keys()) if got.get(key) != expected.get(key)
+            for key in sorted(got.keys() | expected.keys())
+            if got.get(key) != expected.get(key)
         )
         if got != self.seen:
             self.seen, self.changes = got, self.changes + 1
-            # An audit takes 20 round trips, most of the time of the whole test, to ask what we have just been told.
+            # An audit takes 20 round trips, most of the time of the whole test, to ask what we have
+            # just been told.
             self._audit(self.redis if self.changes % 20 == 0 else Picture(got))
 
     def _audit(self, redis: Redis) -> None:
         found = audit(redis)
         hints = self.model.hints()
         said = Counter(
-            (one.code, one.task or one.node) for one in found
-            if hints[one.task or ""] < 2 or one.code not in ("misplaced", "double", "popped", "held", "no_hash")
-            if one.code not in ("stuck", "overfull", "empty_line")     # a want of listeners, or too many: no blemish
+            (one.code, one.task or one.node)
+            for one in found
+            if hints[one.task or ""] < 2
+            or one.code not in ("misplaced", "double", "popped", "held", "no_hash")
+            # a want of listeners, or too many: no blemish
+            if one.code not in ("stuck", "overfull", "empty_line")
         )
         assert said == self.model.blemishes(), "\n".join(one.sentence for one in found)
 
@@ -499,7 +561,9 @@ class Machine(RuleBasedStateMachine):
     def nothing_has_started_without_consent(self) -> None:
         for task, tokens in self.starts.items():
             assert len(set(tokens)) == len(tokens), f"{task}: an attempt has started twice"
-            assert len(tokens) <= self.model.consents[task], f"{task} has started {len(tokens)} times"
+            assert len(tokens) <= self.model.consents[task], (
+                f"{task} has started {len(tokens)} times"
+            )
 
     @invariant()
     def a_result_is_that_of_the_newest_attempt(self) -> None:
@@ -507,7 +571,10 @@ class Machine(RuleBasedStateMachine):
             its = self.model.tasks[task]
             token = its.owner.get("token")
             if token is not None:
-                assert (its.past["finished_by"], its.outcome["result"]) == (token, self.results[token])
+                assert (its.past["finished_by"], its.outcome["result"]) == (
+                    token,
+                    self.results[token],
+                )
 
 
 class Picture(Redis):
@@ -529,7 +596,9 @@ class Picture(Redis):
 
     def _zrange(self, key: str, first: int, last: int, *scores: str) -> list[Any]:
         members = self._everything.get(key, {})
-        return [item for pair in members.items() for item in pair] if scores else list(members)[first:]
+        return (
+            [item for pair in members.items() for item in pair] if scores else list(members)[first:]
+        )
 
     def _lrange(self, key: str, first: int, last: int) -> list[str]:
         return list(self._everything.get(key, ()))[first:]
@@ -561,8 +630,12 @@ class Picture(Redis):
 
 
 def read_everything(redis: Redis, expected: dict[str, Any]) -> dict[str, Any]:
-    """Return every key with its value: those that are expected as what they should be, others as something."""
-    (names, *replies) = redis.read(("KEYS", "*"), *[_ask(key, value) for key, value in expected.items()])
+    """Return every key with its value: those that are expected as what they should be, others as
+    something.
+    """
+    (names, *replies) = redis.read(
+        ("KEYS", "*"), *[_ask(key, value) for key, value in expected.items()]
+    )
     found: dict[str, Any] = {name: "something" for name in names if not name.startswith(EVENTS)}
     for (key, value), reply in zip(expected.items(), replies, strict=True):
         if isinstance(value, dict):
@@ -574,7 +647,9 @@ def read_everything(redis: Redis, expected: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_events(fields: dict[str, str]) -> dict[str, str]:
-    """Leave out how many events there have been: the model knows of no events, and no transaction looks at them."""
+    """Leave out how many events there have been: the model knows of no events, and no transaction
+    looks at them.
+    """
     return {name: text for name, text in fields.items() if name != "events"}
 
 
@@ -584,7 +659,7 @@ def _ask(key: str, value: Any) -> Command:
     return ("SMEMBERS", key) if isinstance(value, set) else ("LRANGE", key, 0, -1)
 
 
-@functools.lru_cache(1024)                             # half a million times it is asked about some hundred keys
+@functools.lru_cache(1024)  # half a million times it is asked about some hundred keys
 def _is_hash(key: str) -> bool:
     return key.startswith((keys.task(""), keys.listener("", "")[:-1], keys.settings("")))
 

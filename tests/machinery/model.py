@@ -1,7 +1,9 @@
-"""The queue in pure Python, as the protocol pages describe it. test_model.py holds a real Redis against it at every step.
+"""The queue in pure Python, as the protocol pages describe it. test_model.py holds a real Redis
+against it at every step.
 
-What a transaction does is said here in other words than in blueque.protocol: a task is a few groups of fields, and what
-comes or goes does so by the group. A refusal is raised before anything has changed.
+What a transaction does is said here in other words than in blueque.protocol: a task is a few groups
+of fields, and what comes or goes does so by the group. A refusal is raised before anything has
+changed.
 """
 
 from __future__ import annotations
@@ -29,11 +31,14 @@ Fields = dict[str, Any]
 
 # What the tasks of the test can need: resources, a lock, and how many may hold that.
 NEEDS: dict[str, tuple[dict[str, int], str | None, int]] = {
-    "": ({}, None, 0), "lock:one=1": ({}, "one", 1), "lock:two=2": ({}, "two", 2), "gpu=1": ({"gpu": 1}, None, 0),
+    "": ({}, None, 0),
+    "lock:one=1": ({}, "one", 1),
+    "lock:two=2": ({}, "two", 2),
+    "gpu=1": ({"gpu": 1}, None, 0),
     "gpu=2,lock:two=2": ({"gpu": 2}, "two", 2),
 }
-BETWEEN_LOOKS = 10.0                                   # seconds between two looks of a listener at who holds a lock
-BETWEEN_CALLS = 1.0                                    # and between two calls of its for the same needs
+BETWEEN_LOOKS = 10.0  # seconds between two looks of a listener at who holds a lock
+BETWEEN_CALLS = 1.0  # and between two calls of its for the same needs
 
 POLICY = {"max": 3, "backoff": 10.0, "factor": 2.0, "on": (), "exit_codes": (), "interruptions": 3}
 
@@ -56,7 +61,9 @@ class Lack(Refusal):
 
 @dataclass
 class Task:
-    """A hash. A stump, as 1.0.0 leaves them, has no queue; a task that 1.0.0 has made has no attempt before its first."""
+    """A hash. A stump, as 1.0.0 leaves them, has no queue; a task that 1.0.0 has made has no
+    attempt before its first.
+    """
 
     queue: str | None
     status: str | None
@@ -64,15 +71,21 @@ class Task:
     attempt: int | None = None
     priority: int = 0
     needs: str = ""
-    policy: Mapping[str, Any] | None = None            # its own, as the field `retry` has it
-    given: Fields = field(default_factory=dict)        # by whoever made it; never changes
-    owner: Fields = field(default_factory=dict)        # whose the newest attempt is
-    outcome: Fields = field(default_factory=dict)      # how the last one ended
-    past: Fields = field(default_factory=dict)         # what is to be remembered of those before, and of people
+    policy: Mapping[str, Any] | None = None  # its own, as the field `retry` has it
+    given: Fields = field(default_factory=dict)  # by whoever made it; never changes
+    owner: Fields = field(default_factory=dict)  # whose the newest attempt is
+    outcome: Fields = field(default_factory=dict)  # how the last one ended
+    # what is to be remembered of those before, and of people
+    past: Fields = field(default_factory=dict)
 
     @property
     def fields(self) -> dict[str, str]:
-        news = {"queue": self.queue, "status": self.status, "updated": self.updated, "attempt": self.attempt}
+        news = {
+            "queue": self.queue,
+            "status": self.status,
+            "updated": self.updated,
+            "attempt": self.attempt,
+        }
         news |= {"priority": self.priority or None, "needs": self.needs or None}
         everything = {**news, **self.given, **self.owner, **self.outcome, **self.past}
         return {name: str(value) for name, value in everything.items() if value is not None}
@@ -100,9 +113,11 @@ class Life:
     is_unsure: bool = True
     has_marker: bool = False
     has_order: bool = False
-    totals: Mapping[str, int] = field(default_factory=dict)            # what its node has
-    looks: dict[tuple[str, str | None], float] = field(default_factory=dict)  # when it will look at who holds that again
-    calls: dict[str, float] = field(default_factory=dict)              # when it will call others again for these needs
+    totals: Mapping[str, int] = field(default_factory=dict)  # what its node has
+    # when it will look at who holds that again
+    looks: dict[tuple[str, str | None], float] = field(default_factory=dict)
+    # when it will call others again for these needs
+    calls: dict[str, float] = field(default_factory=dict)
 
 
 class Model:
@@ -110,25 +125,30 @@ class Model:
 
     def __init__(self) -> None:
         self.tasks: dict[str, Task] = {}
-        self.lines: dict[tuple[str, str], list[str]] = defaultdict(list)  # by queue and name; the next one first
-        self.names: dict[str, set[str]] = defaultdict(set)                # of the lines that everybody knows of
-        self.holders: dict[str, set[str]] = defaultdict(set)              # by lock
-        self.waiting: dict[str, set[str]] = defaultdict(set)              # by lock: lines and queues
+        # by queue and name; the next one first
+        self.lines: dict[tuple[str, str], list[str]] = defaultdict(list)
+        self.names: dict[str, set[str]] = defaultdict(set)  # of the lines that everybody knows of
+        self.holders: dict[str, set[str]] = defaultdict(set)  # by lock
+        self.waiting: dict[str, set[str]] = defaultdict(set)  # by lock: lines and queues
         self.counted: dict[str, set[str]] = defaultdict(set)
         self.settings: dict[str, Fields] = defaultdict(dict)
         self.scheduled: dict[str, dict[str, float]] = defaultdict(dict)
-        self.ended: dict[tuple[str, str], list[str]] = defaultdict(list)  # by queue and status; newest first
-        self.held: dict[tuple[str, str], list[str]] = defaultdict(list)   # by queue and node; newest first
+        # by queue and status; newest first
+        self.ended: dict[tuple[str, str], list[str]] = defaultdict(list)
+        # by queue and node; newest first
+        self.held: dict[tuple[str, str], list[str]] = defaultdict(list)
         self.started: dict[str, set[str]] = defaultdict(set)
         self.index: dict[str, dict[str, float]] = defaultdict(dict)
         self.queues: set[str] = set()
         self.members: dict[str, set[str]] = defaultdict(set)
         self.registrations: dict[tuple[str, str], Fields] = {}
         self.beats: dict[str, dict[str, float]] = defaultdict(dict)
-        self.awake: set[str] = set()                                      # queues whose wake-up marker is set
+        self.awake: set[str] = set()  # queues whose wake-up marker is set
         self.orders: set[tuple[str, str]] = set()
-        self.happened: Counter[str] = Counter()        # inside what is done, and cannot be seen from outside
-        self.consents: Counter[str] = Counter()        # how often somebody who may has let a task be started once more
+        # inside what is done, and cannot be seen from outside
+        self.happened: Counter[str] = Counter()
+        # how often somebody who may has let a task be started once more
+        self.consents: Counter[str] = Counter()
 
     # What it all looks like from outside
 
@@ -137,7 +157,9 @@ class Model:
         found: dict[str, Any] = {keys.task(task): its.fields for task, its in self.tasks.items()}
         found[keys.QUEUES] = {queue: float(len(self.members[queue])) for queue in self.queues}
         for queue in self.queues:
-            found[keys.lines(queue)] = {name: float(name.partition(",")[0]) for name in self.names[queue]}
+            found[keys.lines(queue)] = {
+                name: float(name.partition(",")[0]) for name in self.names[queue]
+            }
             found[keys.counted(queue)] = self.counted[queue]
             found[keys.scheduled(queue)] = self.scheduled[queue]
             found[keys.complete(queue)] = self.ended[queue, "complete"]
@@ -169,14 +191,17 @@ class Model:
         return node in self.members[queue] if known is None else known["state"] == "alive"
 
     def hints(self) -> Counter[str]:
-        """Return how many entries promise each task to a listener, now or later, or say that one has it."""
+        """Return how many entries promise each task to a listener, now or later, or say that one
+        has it.
+        """
         places = (*self.lines.values(), *self.held.values(), *self.scheduled.values())
         return Counter(task for some in places for task in some)
 
     def blemishes(self) -> Counter[tuple[str, str]]:
         """Return what an audit must find: its code, and the task or else the node.
 
-        Of a task with several hints nothing is said: which of them is one too many is a matter of taste.
+        Of a task with several hints nothing is said: which of them is one too many is a matter of
+        taste.
         """
         hints = self.hints()
         found = Counter(("stump", task) for task, its in self.tasks.items() if its.queue is None)
@@ -186,38 +211,66 @@ class Model:
         places: list[tuple[str, str, Any]] = [(*pair, line) for pair, line in self.lines.items()]
         places += [(queue, "", some) for queue, some in self.scheduled.items()]
         for queue, line, some in places:
-            found.update((code, task) for task in some if hints[task] == 1 and (code := self._stale(task, queue, line)))
+            found.update(
+                (code, task)
+                for task in some
+                if hints[task] == 1 and (code := self._stale(task, queue, line))
+            )
         rooms: list[tuple[str | None, str, Any, set[str]]] = [
             (None, "lock", lock, holders) for lock, holders in self.holders.items()
         ]
         rooms += [(queue, "counted", 1, some) for queue, some in self.counted.items()]
         for its_queue, name, value, holders in rooms:
-            some = [(self._intruder(task, its_queue, name, value), task) for task in sorted(holders) if hints[task] < 2]
+            some = [
+                (self._intruder(task, its_queue, name, value), task)
+                for task in sorted(holders)
+                if hints[task] < 2
+            ]
             found.update((code, task) for code, task in some if code is not None)
         for (queue, node), held in self.held.items():
-            found.update((code, task) for task in held if hints[task] == 1 and (code := self._held(queue, node, task)))
+            found.update(
+                (code, task)
+                for task in held
+                if hints[task] == 1 and (code := self._held(queue, node, task))
+            )
         return found
 
     def _stale(self, task: str, queue: str, line: str | None = None) -> str | None:
-        """Return what is wrong with a hint in this line; empty: among the scheduled tasks; None: where no task should be."""
+        """Return what is wrong with a hint in this line; empty: among the scheduled tasks; None:
+        where no task should be.
+        """
         its = self.tasks.get(task)
         if its is None:
             return "no_hash"
-        is_right = its.status == "scheduled" if line == "" else its.status == "pending" and its.line == line
+        is_right = (
+            its.status == "scheduled"
+            if line == ""
+            else its.status == "pending" and its.line == line
+        )
         # A stump is found as that, and nothing else is said of it.
-        return "misplaced" if its.queue is not None and not (is_right and its.queue == queue) else None
+        return (
+            "misplaced" if its.queue is not None and not (is_right and its.queue == queue) else None
+        )
 
     def _intruder(self, task: str, queue: str | None, name: str, value: Any) -> str | None:
         """Return what is wrong with who holds a lock, or a place of a queue."""
         its = self.tasks.get(task)
         if its is None:
             return "no_hash"
-        is_right = its.status in ("reserved", "started") and its.owner.get(name) == value and queue in (None, its.queue)
+        is_right = (
+            its.status in ("reserved", "started")
+            and its.owner.get(name) == value
+            and queue in (None, its.queue)
+        )
         return "misplaced" if its.queue is not None and not is_right else None
 
     def _held(self, queue: str, node: str, task: str) -> str | None:
         its, lives = self.tasks.get(task), self.lives(queue, node)
-        is_busy = its is not None and its.queue == queue and its.status in ("pending", "reserved", "started")
+        is_busy = (
+            its is not None
+            and its.queue == queue
+            and its.status in ("pending", "reserved", "started")
+        )
         if its is None or not is_busy:
             return self._stale(task, queue)
         if its.status == "pending":
@@ -233,7 +286,14 @@ class Model:
     # Tasks come and go
 
     def enqueue(
-        self, task: str, queue: str, given: Fields, policy: Any, now: float, priority: int = 0, needs: str = ""
+        self,
+        task: str,
+        queue: str,
+        given: Fields,
+        policy: Any,
+        now: float,
+        priority: int = 0,
+        needs: str = "",
     ) -> bool:
         if task in self.tasks:
             return False
@@ -242,7 +302,15 @@ class Model:
         return True
 
     def schedule(
-        self, task: str, queue: str, given: Fields, policy: Any, eta: float, now: float, priority: int = 0, needs: str = ""
+        self,
+        task: str,
+        queue: str,
+        given: Fields,
+        policy: Any,
+        eta: float,
+        now: float,
+        priority: int = 0,
+        needs: str = "",
     ) -> bool:
         if task in self.tasks:
             return False
@@ -252,9 +320,19 @@ class Model:
         return True
 
     def _make(
-        self, queue: str, task: str, status: str, given: Fields, policy: Any, now: float, priority: int, needs: str
+        self,
+        queue: str,
+        task: str,
+        status: str,
+        given: Fields,
+        policy: Any,
+        now: float,
+        priority: int,
+        needs: str,
     ) -> None:
-        self.tasks[task] = Task(queue, status, now, None, priority, needs, policy, {**given, "created": now})
+        self.tasks[task] = Task(
+            queue, status, now, None, priority, needs, policy, {**given, "created": now}
+        )
         self.consents[task] = 1
         self.queues.add(queue)
         self.index[queue][task] = now
@@ -289,7 +367,10 @@ class Model:
 
     def enqueue_due(self, queue: str, now: float, limit: int) -> list[str] | None:
         waiting = self.scheduled[queue]
-        due = sorted((task for task in waiting if waiting[task] <= now), key=lambda task: (waiting[task], task))[:limit]
+        due = sorted(
+            (task for task in waiting if waiting[task] <= now),
+            key=lambda task: (waiting[task], task),
+        )[:limit]
         known = [(task, self.tasks[task]) for task in due if task in self.tasks]
         moved = [task for task, its in known if (its.status, its.queue) == ("scheduled", queue)]
         for task in due:
@@ -357,7 +438,9 @@ class Model:
         self.ended[queue, "cancelled"].insert(0, task)
 
     def _make_room(self, queue: str, task: str) -> None:
-        """Let go of the lock, and of the place among those that may run, and wake one who may have waited for it."""
+        """Let go of the lock, and of the place among those that may run, and wake one who may have
+        waited for it.
+        """
         owner = self.tasks[task].owner
         if "lock" in owner:
             self.holders[owner["lock"]].discard(task)
@@ -377,12 +460,18 @@ class Model:
 
     def wake_waiting(self, lock: str | None) -> None:
         """Wake every queue that has, or had, tasks which wait for a lock."""
-        self.awake |= {line.partition("_")[2] for line in self.waiting[lock]} if lock is not None else set()
+        self.awake |= (
+            {line.partition("_")[2] for line in self.waiting[lock]} if lock is not None else set()
+        )
 
     def free(self, queue: str, task: str, lock: str | None) -> bool:
         its = self.tasks.get(task)
         field, value = ("counted", 1) if lock is None else ("lock", lock)
-        if its is not None and its.status in ("reserved", "started") and its.owner.get(field) == value:
+        if (
+            its is not None
+            and its.status in ("reserved", "started")
+            and its.owner.get(field) == value
+        ):
             return False
         (self.counted[queue] if lock is None else self.holders[lock]).discard(task)
         return True
@@ -390,7 +479,9 @@ class Model:
     # Who waits, and whether anybody may go on
 
     def _waits(self, queue: str, task: str) -> tuple[Task, bool]:
-        """Return a task that waits, and whether it stands in its line: if not, somebody has popped it."""
+        """Return a task that waits, and whether it stands in its line: if not, somebody has popped
+        it.
+        """
         its = self.tasks.get(task)
         if its is None or its.status not in ("pending", "scheduled"):
             raise Refusal(NotWaiting)
@@ -474,12 +565,18 @@ class Model:
         if its.queue != queue:
             raise Refusal(WrongQueue)
         _drop(self.ended[queue, its.status], task)
-        kept = {name: its.past[name] for name in ("eta", "finished_by", "last_files") if name in its.past}
+        kept = {
+            name: its.past[name]
+            for name in ("eta", "finished_by", "last_files")
+            if name in its.past
+        }
         its.past = {**kept, "requeued": mark, **self._last_files(its)}
         self.consents[task] += 1
         self._back_in_line(queue, task, {}, now)
 
-    def _back_in_line(self, queue: str, task: str, facts: Fields, now: float, is_next: bool = False) -> None:
+    def _back_in_line(
+        self, queue: str, task: str, facts: Fields, now: float, is_next: bool = False
+    ) -> None:
         its = self._change(task, "pending", now)
         its.owner, its.outcome = {}, dict(facts)
         its.past["queued"] = now
@@ -490,12 +587,18 @@ class Model:
         return {"last_files": its.owner["files"]} if "files" in its.owner else {}
 
     def failed(
-        self, queue: str, error_type: str | None, older_than: float | None, limit: int | None, now: float
+        self,
+        queue: str,
+        error_type: str | None,
+        older_than: float | None,
+        limit: int | None,
+        now: float,
     ) -> list[str]:
         """Return the failed tasks that requeue_failed is to take."""
         tasks = [(task, self.tasks[task]) for task in reversed(self.ended[queue, "failed"])]
         found = [
-            task for task, its in tasks
+            task
+            for task, its in tasks
             if error_type in (None, its.outcome.get("error_type"))
             and its.outcome.get("finished", its.updated) <= now - (older_than or 0)
         ]
@@ -503,13 +606,21 @@ class Model:
 
     # A listener comes, lives and goes
 
-    def register(self, queue: str, node: str, instance: str, facts: Fields, now: float, dead: str | None) -> None:
+    def register(
+        self, queue: str, node: str, instance: str, facts: Fields, now: float, dead: str | None
+    ) -> None:
         known = self.registrations.get((queue, node))
         if known is not None and known["instance"] == instance:
             return
         if known is not None and known["state"] == "alive" and known["instance"] != dead:
             raise Refusal(NodeTaken)
-        self.registrations[queue, node] = {"instance": instance, "state": "alive", "beat": 0, "beat_at": now, **facts}
+        self.registrations[queue, node] = {
+            "instance": instance,
+            "state": "alive",
+            "beat": 0,
+            "beat_at": now,
+            **facts,
+        }
         self.beats[queue][node] = now
         self.members[queue].add(node)
         self.queues.add(queue)
@@ -521,7 +632,9 @@ class Model:
         return known
 
     def beat(self, life: Life, now: float, task: str | None = None) -> list[object]:
-        """Return the standing: the order, some fields of the task, and what is in the list of the listener."""
+        """Return the standing: the order, some fields of the task, and what is in the list of the
+        listener.
+        """
         life.beat += 1
         known = self._require(life.queue, life.node, life.instance)
         known |= {"beat": life.beat, "beat_at": now}
@@ -551,7 +664,9 @@ class Model:
         known = self.registrations.get((queue, node))
         if known is None or known["state"] != "alive":
             return False
-        if known.get("order") != what and not (what in ("pause", "work") and known.get("order") in ("drain", "leave")):
+        if known.get("order") != what and not (
+            what in ("pause", "work") and known.get("order") in ("drain", "leave")
+        ):
             known |= {"order": what, "order_by": by}
             self.orders.add((queue, node))
         return True
@@ -564,12 +679,18 @@ class Model:
         else:
             self.orders.remove((life.queue, life.node))
             life.has_order = True
-        return life.has_marker or life.has_order or bool(self.lines[life.queue, "0"] or self.names[life.queue])
+        return (
+            life.has_marker
+            or life.has_order
+            or bool(self.lines[life.queue, "0"] or self.names[life.queue])
+        )
 
     # One attempt
 
     def take(self, life: Life, token: str | None, now: float) -> str | None:
-        """Be the listener that looks for its next task; token: of the reservation, if it will get one."""
+        """Be the listener that looks for its next task; token: of the reservation, if it will get
+        one.
+        """
         if life.is_unsure:
             self.beat(life, now)
             self._pass_marker_on(life, True)
@@ -589,7 +710,13 @@ class Model:
         return self._try(life, task, token, now, None, _can_meet(life, wanted)) is True
 
     def _try(
-        self, life: Life, task: str, token: str | None, now: float, line: str | None, has_resources: bool = True
+        self,
+        life: Life,
+        task: str,
+        token: str | None,
+        now: float,
+        line: str | None,
+        has_resources: bool = True,
     ) -> bool | str:
         """Reserve it, and return whether that is done; what it lacks, if it has been put back."""
         try:
@@ -610,7 +737,7 @@ class Model:
                 return None, left, refusal
             done = self._try(life, popped, token, now, line or "0")
             if done == "resources" or (done == "lock" and its_lock is None):
-                continue                               # it stood in a wrong line
+                continue  # it stood in a wrong line
             if isinstance(done, str):
                 return None, left, done
             if line is None:
@@ -651,20 +778,31 @@ class Model:
         return taken
 
     def _heads(self, queue: str) -> list[tuple[str, int, bool]]:
-        """Return for each line its name, its length and whether its lock is taken, in the order of their turns."""
+        """Return for each line its name, its length and whether its lock is taken, in the order of
+        their turns.
+        """
 
         def turn(name: str) -> tuple[int, bool, float]:
             line = self.lines[queue, name]
             first = self.tasks.get(line[0]) if line else None
-            return -int(name.partition(",")[0]), bool(line), first.given.get("created", 0.0) if first is not None else 0.0
+            return (
+                -int(name.partition(",")[0]),
+                bool(line),
+                first.given.get("created", 0.0) if first is not None else 0.0,
+            )
 
         def is_locked(name: str) -> bool:
             _, lock, limit = NEEDS[name.partition(",")[2]]
             return lock is not None and len(self.holders[lock]) >= limit
 
-        names = sorted(self.names[queue], key=lambda name: (int(name.partition(",")[0]), name), reverse=True)
+        names = sorted(
+            self.names[queue], key=lambda name: (int(name.partition(",")[0]), name), reverse=True
+        )
         names += ["0"] if self.lines[queue, "0"] else []
-        return [(name, len(self.lines[queue, name]), is_locked(name)) for name in sorted(names, key=turn)]
+        return [
+            (name, len(self.lines[queue, name]), is_locked(name))
+            for name in sorted(names, key=turn)
+        ]
 
     def _free_room(self, life: Life, lock: str | None, now: float) -> None:
         if now < life.looks.get((life.queue, lock), 0.0):
@@ -672,7 +810,9 @@ class Model:
         life.looks[life.queue, lock] = now + BETWEEN_LOOKS
         room = self.counted[life.queue] if lock is None else self.holders[lock]
         idle = [
-            task for task in room if task not in self.tasks or self.tasks[task].status not in ("reserved", "started")
+            task
+            for task in room
+            if task not in self.tasks or self.tasks[task].status not in ("reserved", "started")
         ]
         for task in idle:
             self.free(life.queue, task, lock)
@@ -682,10 +822,16 @@ class Model:
             self.happened["what nobody holds is freed"] += 1
 
     def _call_others(self, life: Life, elsewhere: list[str], now: float) -> None:
-        """Have idle listeners of other nodes look for work: for the first of these needs that any of them has."""
+        """Have idle listeners of other nodes look for work: for the first of these needs that any
+        of them has.
+        """
         for needs in [needs for needs in elsewhere if now >= life.calls.get(needs, 0.0)]:
             life.calls[needs] = now + BETWEEN_CALLS
-            called = {node for node in self.members[life.queue] - {life.node} if self._has(life.queue, node, needs)}
+            called = {
+                node
+                for node in self.members[life.queue] - {life.node}
+                if self._has(life.queue, node, needs)
+            }
             self.orders |= {(life.queue, node) for node in called}
             self.happened["another is called"] += len(called)
             if called:
@@ -696,7 +842,12 @@ class Model:
         known, (wanted, _, _) = self.registrations.get((queue, node), {}), NEEDS[needs]
         has = dict(word.split("=") for word in known.get("resources", "").split(",") if word)
         is_fit = all(int(has.get(name, 0)) >= amount for name, amount in wanted.items())
-        return is_fit and known.get("state") == "alive" and "order" not in known and not self.held[queue, node]
+        return (
+            is_fit
+            and known.get("state") == "alive"
+            and "order" not in known
+            and not self.held[queue, node]
+        )
 
     def _pass_marker_on(self, life: Life, is_work_left: bool) -> None:
         if life.has_marker and is_work_left:
@@ -718,16 +869,30 @@ class Model:
         return popped, len(line), None
 
     def reserve(
-        self, life: Life, task: str, token: str | None, now: float, line: str | None = None, has_resources: bool = True
+        self,
+        life: Life,
+        task: str,
+        token: str | None,
+        now: float,
+        line: str | None = None,
+        has_resources: bool = True,
     ) -> bool:
         """line: from which it was popped; has_resources: its node has free what it needs."""
         self._require(life.queue, life.node, life.instance)
         its, held = self.tasks.get(task), self.held[life.queue, life.node]
-        if its is not None and its.status == "reserved" and its.owner.get("token") == token is not None:
+        if (
+            its is not None
+            and its.status == "reserved"
+            and its.owner.get("token") == token is not None
+        ):
             return True
         if task not in held:
             return False
-        if its is not None and its.status in ("reserved", "started") and its.owner["node"] == life.node:
+        if (
+            its is not None
+            and its.status in ("reserved", "started")
+            and its.owner["node"] == life.node
+        ):
             return False
         if its is None or its.status != "pending" or its.queue != life.queue:
             held.remove(task)
@@ -753,24 +918,39 @@ class Model:
         its.owner |= {"counted": 1} if "max_concurrency" in self.settings[life.queue] else {}
         its.owner.pop("pid", None)
         self._hold_room(life.queue, task, its.owner)
-        self.happened.update(f"reserve with {name}" for name in ("lock", "counted") if name in its.owner)
+        self.happened.update(
+            f"reserve with {name}" for name in ("lock", "counted") if name in its.owner
+        )
         self.happened["reserve with resources"] += bool(wanted)
         self.happened["reserve in another line"] += its.line != "0"
         return True
 
     def start(
-        self, queue: str, task: str, token: str | None, node: str, pid: int, identity: Fields, now: float
+        self,
+        queue: str,
+        task: str,
+        token: str | None,
+        node: str,
+        pid: int,
+        identity: Fields,
+        now: float,
     ) -> None:
         its = self.tasks.get(task)
         mine = {"token": token, "node": node, "pid": pid}
-        if its is not None and its.status == "started" and {name: its.owner.get(name) for name in mine} == mine:
+        if (
+            its is not None
+            and its.status == "started"
+            and {name: its.owner.get(name) for name in mine} == mine
+        ):
             return
         its = self._own(task, token, node, "reserved")
         self._change(task, "started", now)
         its.owner |= {"pid": pid, **identity, "started": now}
         self.started[queue].add(keys.started_member(node, pid, task))
 
-    def _own(self, task: str, token: str | None, node: str, *statuses: str, or_lost: bool = False) -> Task:
+    def _own(
+        self, task: str, token: str | None, node: str, *statuses: str, or_lost: bool = False
+    ) -> Task:
         its = self.tasks.get(task)
         if its is None or its.owner.get("token") != token:
             raise Refusal(NotOwner)
@@ -784,7 +964,16 @@ class Model:
         its.owner |= {"progress": text, "progress_at": now}
         its.updated = now
 
-    def finish(self, queue: str, task: str, token: str | None, node: str, status: str, facts: Fields, now: float) -> None:
+    def finish(
+        self,
+        queue: str,
+        task: str,
+        token: str | None,
+        node: str,
+        status: str,
+        facts: Fields,
+        now: float,
+    ) -> None:
         """complete and fail: status is what it becomes, facts what is told of the end."""
         if self._has_ended_as(task, token, status):
             return
@@ -819,7 +1008,15 @@ class Model:
         self.started[queue].discard(keys.started_member(owner["node"], owner.get("pid", ""), task))
 
     def retry(
-        self, queue: str, task: str, token: str | None, node: str, eta: float | None, news: Fields, facts: Fields, now: float
+        self,
+        queue: str,
+        task: str,
+        token: str | None,
+        node: str,
+        eta: float | None,
+        news: Fields,
+        facts: Fields,
+        now: float,
     ) -> str:
         """news: failures and last_error; facts: what the attempt took."""
         its = self.tasks.get(task)
@@ -846,7 +1043,8 @@ class Model:
         if its is not None and token is not None and its.past.get("finished_by") == token:
             return its.status or ""
         its = self._own(task, token, node, "started", "reserved")
-        self.consents[task] += its.status == "started"  # its listener says that nothing has run, or may let it run again
+        # its listener says that nothing has run, or may let it run again
+        self.consents[task] += its.status == "started"
         self._let_go(queue, task)
         self._sign(its, token)
         its.past |= self._last_files(its)
@@ -856,7 +1054,9 @@ class Model:
             self._back_in_line(queue, task, {}, now, is_next=True)
         return its.status or ""
 
-    def confirm_cancel(self, queue: str, task: str, token: str | None, node: str, facts: Fields, now: float) -> None:
+    def confirm_cancel(
+        self, queue: str, task: str, token: str | None, node: str, facts: Fields, now: float
+    ) -> None:
         if self._has_ended_as(task, token, "cancelled"):
             return
         its = self._own(task, token, node, "started", or_lost=True)
@@ -865,12 +1065,30 @@ class Model:
         self._record_cancelled(queue, task, facts, now)
 
     def report(
-        self, queue: str, task: str, token: str | None, node: str, failures: int, record: Fields, default: Any, now: float
+        self,
+        queue: str,
+        task: str,
+        token: str | None,
+        node: str,
+        failures: int,
+        record: Fields,
+        default: Any,
+        now: float,
     ) -> None:
-        """Decide by the policy what the end of an attempt means; failures: of the task, when it was reserved."""
-        measured = {name: record[name] for name in ("memory_peak", "cpu_seconds", "leaked") if name in record}
+        """Decide by the policy what the end of an attempt means; failures: of the task, when it was
+        reserved.
+        """
+        measured = {
+            name: record[name]
+            for name in ("memory_peak", "cpu_seconds", "leaked")
+            if name in record
+        }
         if record["status"] == "complete":
-            facts = {name: record[name] for name in ("result", "result_encoding", "finished") if name in record}
+            facts = {
+                name: record[name]
+                for name in ("result", "result_encoding", "finished")
+                if name in record
+            }
             return self.finish(queue, task, token, node, "complete", facts | measured, now)
         its = self.tasks.get(task)
         wait, news = record.get("retry_after"), {}
@@ -882,7 +1100,8 @@ class Model:
                 return self.finish(queue, task, token, node, "failed", facts | measured, now)
             wait = policy["backoff"] * policy["factor"] ** failures
             news = {
-                "failures": failures + 1, "last_error": record["error"],
+                "failures": failures + 1,
+                "last_error": record["error"],
                 "last_error_type": record.get("error_type", "error"),
             }
         self.retry(queue, task, token, node, now + wait if wait > 0 else None, news, measured, now)
@@ -914,7 +1133,13 @@ class Model:
         return known is not None and (known["instance"], known["state"]) == (instance, state)
 
     def recover(
-        self, queue: str, task: str, node: str, instance: str | None, now: float, dead_claimant: str | None = None
+        self,
+        queue: str,
+        task: str,
+        node: str,
+        instance: str | None,
+        now: float,
+        dead_claimant: str | None = None,
     ) -> str | None:
         held, its = self.held[queue, node], self.tasks.get(task)
         if task not in held or not self._is("dead", queue, node, instance):
@@ -923,22 +1148,39 @@ class Model:
         if its is not None and status in ("reserved", "started"):
             is_claimed = its.owner.get("reclaimed_node") not in (None, dead_claimant)
             if is_claimed and (status == "reserved" or "pid_start" not in its.owner):
-                return "claimed"                       # and, if it is started, it was the claimant that did so
+                return "claimed"  # and, if it is started, it was the claimant that did so
             if status == "started":
                 return "started"
         held.remove(task)
-        if its is None or its.queue != queue or not (its.status == "pending" or status == "reserved"):
+        if (
+            its is None
+            or its.queue != queue
+            or not (its.status == "pending" or status == "reserved")
+        ):
             return "dropped"
         self._make_room(queue, task)
         self._back_in_line(queue, task, its.outcome, now, is_next=True)
         return "released"
 
     def lose(
-        self, queue: str, task: str, token: str | None, node: str, instance: str | None, error: str, default: Any,
-        facts: Fields, now: float, is_ours: bool = False,
+        self,
+        queue: str,
+        task: str,
+        token: str | None,
+        node: str,
+        instance: str | None,
+        error: str,
+        default: Any,
+        facts: Fields,
+        now: float,
+        is_ours: bool = False,
     ) -> str | None:
         its = self.tasks.get(task)
-        if its is None or its.status != "started" or (its.owner.get("token"), its.owner["node"]) != (token, node):
+        if (
+            its is None
+            or its.status != "started"
+            or (its.owner.get("token"), its.owner["node"]) != (token, node)
+        ):
             return None
         if not self._is("alive" if is_ours else "dead", queue, node, instance):
             return None
@@ -947,17 +1189,28 @@ class Model:
         if "cancel" in its.past:
             self._record_cancelled(queue, task, facts, now)
         elif policy is not None and count <= policy["interruptions"]:
-            its.past |= {"interruptions": count, "last_error": error, "last_error_type": "lost", **self._last_files(its)}
+            its.past |= {
+                "interruptions": count,
+                "last_error": error,
+                "last_error_type": "lost",
+                **self._last_files(its),
+            }
             self.consents[task] += 1
             self._back_in_line(queue, task, facts, now, is_next=True)
         else:
             its.past["interruptions"] = count
-            its.outcome = {"error": error, "error_type": "lost" if policy is None else "poison", **facts}
+            its.outcome = {
+                "error": error,
+                "error_type": "lost" if policy is None else "poison",
+                **facts,
+            }
             self._change(task, "failed", now)
             self.ended[queue, "failed"].insert(0, task)
         return its.status
 
-    def adopt(self, life: Life, task: str, token: str | None, old: str, now: float) -> Fields | None:
+    def adopt(
+        self, life: Life, task: str, token: str | None, old: str, now: float
+    ) -> Fields | None:
         self._require(life.queue, life.node, life.instance)
         its = self.tasks.get(task)
         if its is None or its.status != "started" or its.owner.get("token") != token:
@@ -979,7 +1232,14 @@ class Model:
         self.started[life.queue].add(keys.started_member(life.node, its.owner["pid"], task))
 
     def restore(
-        self, life: Life, task: str, token: str, pid: int, identity: Fields, started: float, now: float
+        self,
+        life: Life,
+        task: str,
+        token: str,
+        pid: int,
+        identity: Fields,
+        started: float,
+        now: float,
     ) -> Fields | None:
         self._require(life.queue, life.node, life.instance)
         its = self.tasks.get(task)
@@ -998,14 +1258,21 @@ class Model:
     def reassert(self, life: Life, task: str, mine: Task, pid: int, now: float) -> Fields | None:
         """mine: the task as the listener knows it."""
         self._require(life.queue, life.node, life.instance)
-        its, token, held = self.tasks.get(task), mine.owner["token"], self.held[life.queue, life.node]
+        its, token, held = (
+            self.tasks.get(task),
+            mine.owner["token"],
+            self.held[life.queue, life.node],
+        )
         if its is not None:
             if its.given.get("created") != mine.given["created"]:
-                return None                            # it is another one, with the same id
+                return None  # it is another one, with the same id
             is_mine = its.owner.get("token") == token
             if is_mine and its.status == "started":
                 return its.fields
-            is_older = (its.attempt or 0) < (mine.attempt or 0) and its.status in ("pending", "scheduled")
+            is_older = (its.attempt or 0) < (mine.attempt or 0) and its.status in (
+                "pending",
+                "scheduled",
+            )
             if not is_older and not (is_mine and its.status == "reserved"):
                 return None
         else:
@@ -1014,7 +1281,11 @@ class Model:
             its.priority, its.needs = mine.priority, mine.needs
         self.leave_line(life.queue, task)
         self.scheduled[life.queue].pop(task, None)
-        its.attempt, its.policy, its.priority = mine.attempt, mine.policy, mine.priority or its.priority
+        its.attempt, its.policy, its.priority = (
+            mine.attempt,
+            mine.policy,
+            mine.priority or its.priority,
+        )
         self._hold_room(life.queue, task, mine.owner)
         for name in ("given", "owner", "outcome", "past"):
             getattr(its, name).update(deepcopy(getattr(mine, name)))
@@ -1049,11 +1320,15 @@ class Model:
         if dead not in self.members[queue] or (known["instance"] if known else None) != instance:
             return None
         open_tasks = [
-            task for task in held
+            task
+            for task in held
             if "reclaimed_node" not in self.tasks[task].owner
             and self.tasks[task].status not in ("complete", "failed", "cancelled")
         ]
-        claimed = next((task for task in open_tasks if self.tasks[task].status in ("reserved", "started")), None)
+        claimed = next(
+            (task for task in open_tasks if self.tasks[task].status in ("reserved", "started")),
+            None,
+        )
         if claimed is not None:
             self.tasks[claimed].owner["reclaimed_node"] = node
         if len(open_tasks) == (claimed is not None):

@@ -1,4 +1,6 @@
-"""What must be true of Redis and of the tasks' own notes, whatever was interrupted: the judge of the explorer's runs."""
+"""What must be true of Redis and of the tasks' own notes, whatever was interrupted: the judge of
+the explorer's runs.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,17 @@ from blueque.model import keys
 from blueque.model.lines import DEFAULT, line_of, needs_of
 
 ENDED = ("complete", "failed", "cancelled")
-WAITING = ("pending", "reserved", "started")           # what must be in exactly one list of a listener, or in line
+# what must be in exactly one list of a listener, or in line
+WAITING = ("pending", "reserved", "started")
 
 # How the keys begin that events leave: they are looked at by test_events.py.
-EVENTS = (keys.history(""), keys.recent(""), keys.events(""), keys.totals(""), keys.stats("", "")[:-1])
+EVENTS = (
+    keys.history(""),
+    keys.recent(""),
+    keys.events(""),
+    keys.totals(""),
+    keys.stats("", "")[:-1],
+)
 _MARKS = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TIMES = re.compile(r"\b1\d{9}(?:\.\d+)?\b")
 
@@ -26,36 +35,44 @@ _TIMES = re.compile(r"\b1\d{9}(?:\.\d+)?\b")
 class State:
     """What Redis holds of one queue.
 
-    lines: by name, and those of another queue by key. rooms: who holds each lock, and under "" who counts as running.
+    lines: by name, and those of another queue by key. rooms: who holds each lock, and under "" who
+        counts as running.
     waiting: the lines that wait for a lock. limit: how many may run.
     """
 
     pending: list[str]
     scheduled: list[str]
-    ended: dict[str, list[str]]                        # by status
+    ended: dict[str, list[str]]  # by status
     started: set[str]
-    held: dict[str, list[str]]                         # by node
-    tasks: dict[str, dict[str, str]]                   # the hashes
+    held: dict[str, list[str]]  # by node
+    tasks: dict[str, dict[str, str]]  # the hashes
     lines: dict[str, list[str]]
-    names: set[str]                                    # of the lines, as everybody is told
+    names: set[str]  # of the lines, as everybody is told
     rooms: dict[str, set[str]]
     waiting: set[str]
     limit: str | None
     is_awake: bool
-    staged: set[str]                                   # ids in chunks that are not published
+    staged: set[str]  # ids in chunks that are not published
 
     def places(self, task: str) -> int:
         """Count the entries that promise the task to a listener, or say that one has it."""
         return sum(some.count(task) for some in (*self.lines.values(), *self.held.values()))
 
 
-_LINE, _LOCK, _WAITING, _LISTS = keys.line("", ",")[:-2], keys.lock(""), keys.waiting(""), keys.pending("")
+_LINE, _LOCK, _WAITING, _LISTS = (
+    keys.line("", ",")[:-2],
+    keys.lock(""),
+    keys.waiting(""),
+    keys.pending(""),
+)
 _STAGED = keys.staged("")
-_FIXED = 11                                            # replies before those about the keys that are known
+_FIXED = 11  # replies before those about the keys that are known
 
 
 def read_state(connection: Connection, queue: str, known: set[str]) -> State:
-    """Read everything in one write; in two if there are keys that are not `known`, and then they are."""
+    """Read everything in one write; in two if there are keys that are not `known`, and then they
+    are.
+    """
     task_key, held_key = keys.task(""), keys.reserved(queue, "")
     while True:
         names = tuple(sorted(known))
@@ -67,19 +84,50 @@ def read_state(connection: Connection, queue: str, known: set[str]) -> State:
         if found <= known:
             break
         known |= found
-    _, pending, scheduled, complete, failed, cancelled, started, counted, lines, limit, is_awake, *rest = replies
+    (
+        _,
+        pending,
+        scheduled,
+        complete,
+        failed,
+        cancelled,
+        started,
+        counted,
+        lines,
+        limit,
+        is_awake,
+        *rest,
+    ) = replies
     pairs = [(name, reply) for name, reply in zip(names, rest, strict=True) if reply]
 
     def under(prefix: str) -> dict[str, Any]:
-        return {name.removeprefix(prefix): reply for name, reply in pairs if name.startswith(prefix)}
+        return {
+            name.removeprefix(prefix): reply for name, reply in pairs if name.startswith(prefix)
+        }
 
-    ours = {name.removesuffix(f"_{queue}"): line for name, line in under(_LINE).items() if name.endswith(f"_{queue}")}
-    others = {name: line for name, line in pairs if name.startswith((_LINE, _LISTS)) and not name.endswith(f"_{queue}")}
+    ours = {
+        name.removesuffix(f"_{queue}"): line
+        for name, line in under(_LINE).items()
+        if name.endswith(f"_{queue}")
+    }
+    others = {
+        name: line
+        for name, line in pairs
+        if name.startswith((_LINE, _LISTS)) and not name.endswith(f"_{queue}")
+    }
     return State(
-        pending, scheduled, dict(zip(ENDED, (complete, failed, cancelled), strict=True)), set(started), under(held_key),
-        {task: as_hash(reply) for task, reply in under(task_key).items()}, {DEFAULT: pending, **ours, **others}, set(lines),
+        pending,
+        scheduled,
+        dict(zip(ENDED, (complete, failed, cancelled), strict=True)),
+        set(started),
+        under(held_key),
+        {task: as_hash(reply) for task, reply in under(task_key).items()},
+        {DEFAULT: pending, **ours, **others},
+        set(lines),
         {"": set(counted), **{name: set(holders) for name, holders in under(_LOCK).items()}},
-        {line for some in under(_WAITING).values() for line in some}, limit, bool(is_awake),
+        {line for some in under(_WAITING).values() for line in some},
+        limit,
+        bool(is_awake),
         {entry.partition(" ")[0] for some in under(_STAGED).values() for entry in some[1:]},
     )
 
@@ -110,17 +158,31 @@ def _question(name: str) -> tuple[str | int, ...]:
 
 
 def ruined(state: State, nodes: Iterable[str]) -> set[str]:
-    """Return the tasks that these listeners of 1.0.0, struck by a fault, have left as they do without us.
+    """Return the tasks that these listeners of 1.0.0, struck by a fault, have left as they do
+    without us.
 
-    Each is exactly in one of the states that 1.0.0 has no way out of: popped and not noted in the hash, reserved, started;
-    or completed and failed, because the answer to the first of both was lost.
+    Each is exactly in one of the states that 1.0.0 has no way out of: popped and not noted in the
+    hash, reserved, started; or completed and failed, because the answer to the first of both was
+    lost.
     """
-    return {task for task, its in state.tasks.items() for node in nodes if _is_ruined(state, task, its, node)}
+    return {
+        task
+        for task, its in state.tasks.items()
+        for node in nodes
+        if _is_ruined(state, task, its, node)
+    }
 
 
 def _is_ruined(state: State, task: str, its: dict[str, str], node: str) -> bool:
-    status, ends = its.get("status"), [end for end, ids in state.ended.items() for one in ids if one == task]
-    if not {"status", "queue", "parameters"} <= its.keys() or task in state.scheduled or task in state.staged:
+    status, ends = (
+        its.get("status"),
+        [end for end, ids in state.ended.items() for one in ids if one == task],
+    )
+    if (
+        not {"status", "queue", "parameters"} <= its.keys()
+        or task in state.scheduled
+        or task in state.staged
+    ):
         return False
     if status in ("complete", "failed"):
         return sorted(ends) == ["complete", "failed"] and not state.places(task)
@@ -130,18 +192,26 @@ def _is_ruined(state: State, task: str, its: dict[str, str], node: str) -> bool:
 
 def leave_out(state: State, tasks: set[str]) -> State:
     """Take these tasks out of the state, wherever they are, and return it."""
-    for some in (state.scheduled, *state.ended.values(), *state.lines.values(), *state.held.values()):
+    for some in (
+        state.scheduled,
+        *state.ended.values(),
+        *state.lines.values(),
+        *state.held.values(),
+    ):
         some[:] = [task for task in some if task not in tasks]
-    state.started = {member for member in state.started if keys.parse_started_member(member)[2] not in tasks}
+    state.started = {
+        member for member in state.started if keys.parse_started_member(member)[2] not in tasks
+    }
     state.tasks = {task: its for task, its in state.tasks.items() if task not in tasks}
     return state
 
 
 def broken_invariant(state: State, tolerated: frozenset[str]) -> str | None:
-    """Return which task is not where its hash says it is, or None: these hold after every single change.
+    """Return which task is not where its hash says it is, or None: these hold after every single
+    change.
 
-    tolerated: `duplicates`, when an id was put in line twice on purpose; `legacy`, when a 1.0.0 client takes part,
-    whose changes take several steps.
+    tolerated: `duplicates`, when an id was put in line twice on purpose; `legacy`, when a 1.0.0
+    client takes part, whose changes take several steps.
     """
     for task, fields in state.tasks.items():
         wrong = _misplaced(state, task, fields, "duplicates" in tolerated)
@@ -151,7 +221,11 @@ def broken_invariant(state: State, tolerated: frozenset[str]) -> str | None:
         for member in state.started:
             node, pid, task = keys.parse_started_member(member)
             fields = state.tasks.get(task, {})
-            if (fields.get("status"), fields.get("node"), fields.get("pid")) != ("started", node, str(pid)):
+            if (fields.get("status"), fields.get("node"), fields.get("pid")) != (
+                "started",
+                node,
+                str(pid),
+            ):
                 return f"the started set says {member!r}, and the task does not"
     return _forgotten_line(state) or _wrong_room(state)
 
@@ -164,7 +238,11 @@ def _forgotten_line(state: State) -> str | None:
         if line not in state.names:
             return f"in line {line} stand {tasks}, and nobody knows of it"
         needs = needs_of(line)
-        if needs is not None and needs.lock is not None and not any(one.startswith(f"{line}_") for one in state.waiting):
+        if (
+            needs is not None
+            and needs.lock is not None
+            and not any(one.startswith(f"{line}_") for one in state.waiting)
+        ):
             return f"line {line} waits for a lock, and whoever frees it does not know"
     return None
 
@@ -176,10 +254,14 @@ def _wrong_room(state: State) -> str | None:
         holders = state.rooms.get(room, set())
         what, field, value = (f"lock {room}", "lock", room) if room else ("a place", "counted", "1")
         owners = {
-            task for task, its in state.tasks.items() if its.get("status") in WAITING[1:] and its.get(field) == value
+            task
+            for task, its in state.tasks.items()
+            if its.get("status") in WAITING[1:] and its.get(field) == value
         }
         if holders != owners:
-            return f"{what} is said to be held by {sorted(holders)}, and is held by {sorted(owners)}"
+            return (
+                f"{what} is said to be held by {sorted(holders)}, and is held by {sorted(owners)}"
+            )
         for task in holders:
             needs = needs_of(line_of(None, state.tasks[task].get("needs")))
             limit = needs.limit if room and needs is not None else int(state.limit or len(holders))
@@ -200,13 +282,24 @@ def _misplaced(state: State, task: str, fields: dict[str, str], may_be_double: b
     if status == "pending" and not entries:
         return "is pending, and in no line"
     its_line = line_of(fields.get("priority"), fields.get("needs"))
-    if status == "pending" and not may_be_double and not any(task in held for held in state.held.values()):
-        stands = [line for line, some in state.lines.items() if task in some and not line.startswith(keys.PREFIX)]
+    if (
+        status == "pending"
+        and not may_be_double
+        and not any(task in held for held in state.held.values())
+    ):
+        stands = [
+            line
+            for line, some in state.lines.items()
+            if task in some and not line.startswith(keys.PREFIX)
+        ]
         if stands not in ([], [its_line]):
             return f"is to stand in line {its_line}, and stands in {stands}"
     if status in ("reserved", "started") and task not in state.held.get(node, ()):
         return f"is {status}, and not in the list of {node}"
-    if status == "started" and keys.started_member(node, fields.get("pid", ""), task) not in state.started:
+    if (
+        status == "started"
+        and keys.started_member(node, fields.get("pid", ""), task) not in state.started
+    ):
         return "is started, and not in the started set"
     if status == "scheduled" and task not in state.scheduled:
         return "is scheduled, and waits nowhere"
@@ -222,18 +315,26 @@ def _misplaced(state: State, task: str, fields: dict[str, str], may_be_double: b
 class Ledger:
     """What producers, people and the tasks themselves note down, apart from Redis."""
 
-    accepted: set[str] = field(default_factory=set)    # ids that a producer's call has returned
-    consents: Counter[str] = field(default_factory=Counter)  # how many times a person has asked for another start
+    accepted: set[str] = field(default_factory=set)  # ids that a producer's call has returned
+    # how many times a person has asked for another start
+    consents: Counter[str] = field(default_factory=Counter)
     retry_safe: set[str] = field(default_factory=set)
-    deleted: set[str] = field(default_factory=set)     # by a person
-    starts: dict[str, list[str]] = field(default_factory=dict)  # the token of each start of a task's own code
-    records: dict[str, dict[str, Any]] = field(default_factory=dict)  # the exit record of the attempt with this token
-    runners: dict[str, str] = field(default_factory=dict)  # the node that started the attempt with this token
-    told: dict[str, str] = field(default_factory=dict)  # what the end of that attempt became, as its owner was told
-    refused: list[str] = field(default_factory=list)   # the nodes that were told not to start what they had reserved
-    staged: dict[str, list[Any]] = field(default_factory=dict)  # the files of an archiver, by its mark: seen by nobody else
-    published: dict[str, list[Any]] = field(default_factory=dict)  # those of a batch that all can see
-    notes: list[Any] = field(default_factory=list)     # whatever else a scenario wants to check
+    deleted: set[str] = field(default_factory=set)  # by a person
+    # the token of each start of a task's own code
+    starts: dict[str, list[str]] = field(default_factory=dict)
+    # the exit record of the attempt with this token
+    records: dict[str, dict[str, Any]] = field(default_factory=dict)
+    # the node that started the attempt with this token
+    runners: dict[str, str] = field(default_factory=dict)
+    # what the end of that attempt became, as its owner was told
+    told: dict[str, str] = field(default_factory=dict)
+    # the nodes that were told not to start what they had reserved
+    refused: list[str] = field(default_factory=list)
+    # the files of an archiver, by its mark: seen by nobody else
+    staged: dict[str, list[Any]] = field(default_factory=dict)
+    # those of a batch that all can see
+    published: dict[str, list[Any]] = field(default_factory=dict)
+    notes: list[Any] = field(default_factory=list)  # whatever else a scenario wants to check
 
     def begin(self, task: str, token: str | None, node: str, record: dict[str, Any]) -> None:
         """The code of the task runs; record: how it ends, which is written to the spool."""
@@ -253,7 +354,9 @@ class Ledger:
 
 
 def unfinished_business(ledger: Ledger, state: State, node: str) -> str | None:
-    """Return what a listener that lives, and that nobody takes for dead, has left; it has looked for work in vain."""
+    """Return what a listener that lives, and that nobody takes for dead, has left; it has looked
+    for work in vain.
+    """
     if state.held.get(node):
         return f"{node} is idle and holds {state.held[node]}"
     for token, runner in ledger.runners.items():
@@ -263,7 +366,10 @@ def unfinished_business(ledger: Ledger, state: State, node: str) -> str | None:
 
 
 def verdict(
-    ledger: Ledger, state: State, is_legacy: bool = False, left_out: set[str] | frozenset[str] = frozenset()
+    ledger: Ledger,
+    state: State,
+    is_legacy: bool = False,
+    left_out: set[str] | frozenset[str] = frozenset(),
 ) -> str | None:
     """Return what is wrong when all is over: a task that is lost, doubled, or not told right."""
     for task in ledger.accepted - state.tasks.keys() - left_out:
@@ -272,8 +378,19 @@ def verdict(
         wrong = _wrong_end(ledger, task, fields, is_legacy)
         if wrong is not None:
             return f"task {task} {wrong}"
-    lists = (*state.lines.values(), state.scheduled, state.started, *state.held.values(), *state.rooms.values())
-    leftovers = [*[entry for some in lists for entry in some], *state.names, *state.waiting, *state.staged]
+    lists = (
+        *state.lines.values(),
+        state.scheduled,
+        state.started,
+        *state.held.values(),
+        *state.rooms.values(),
+    )
+    leftovers = [
+        *[entry for some in lists for entry in some],
+        *state.names,
+        *state.waiting,
+        *state.staged,
+    ]
     if leftovers:
         return f"left behind: {', '.join(leftovers)}"
     for token, outcome in ledger.told.items():
@@ -297,7 +414,11 @@ def _wrong_end(ledger: Ledger, task: str, fields: dict[str, str], is_legacy: boo
     if not is_legacy and fields.get("finished_by") != token:
         return "was completed by another attempt than its newest"
     known = not is_legacy or token in ledger.records
-    return f"has the result {result!r}, and its attempt was {token}" if known and result != f"by {token}" else None
+    return (
+        f"has the result {result!r}, and its attempt was {token}"
+        if known and result != f"by {token}"
+        else None
+    )
 
 
 def signature(everything: Sequence[Any]) -> str:

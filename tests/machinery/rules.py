@@ -1,4 +1,6 @@
-"""The rules of the model test: what producers, people, listeners, their undertakers and 1.0.0 can do, in any order."""
+"""The rules of the model test: what producers, people, listeners, their undertakers and 1.0.0 can
+do, in any order.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,27 @@ from blueque.model.task import Task
 from blueque.queries.tasks import load
 
 QUEUES = st.sampled_from(["video", "video", "video", "audio"])
-PARAMETERS = st.sampled_from([("in.mov", None), ('{"a":[1,null]}', "json"), ("", None), ("7", "json")])
+PARAMETERS = st.sampled_from(
+    [("in.mov", None), ('{"a":[1,null]}', "json"), ("", None), ("7", "json")]
+)
 RETRIES = st.sampled_from([None, None, False, *POLICIES, "later"])
-LIMITS = st.sampled_from([{}, {}, {"time_limit": 60, "lead": 5}, {"stall_limit": 2.5, "memory_limit": 1 << 20, "grace": 3}])
+LIMITS = st.sampled_from(
+    [
+        {},
+        {},
+        {"time_limit": 60, "lead": 5},
+        {"stall_limit": 2.5, "memory_limit": 1 << 20, "grace": 3},
+    ]
+)
 # Priority, and what is needed: as `enqueue` takes it, and as it is written.
 PLAIN: dict[str, Any] = {}
 WISHES: list[tuple[dict[str, Any], int, str]] = [
-    (PLAIN, 0, ""), ({"priority": 7}, 7, ""), ({"priority": -3}, -3, ""), ({"lock": "one"}, 0, "lock:one=1"),
-    ({"lock": "one", "priority": 7}, 7, "lock:one=1"), ({"lock": ("two", 2)}, 0, "lock:two=2"),
+    (PLAIN, 0, ""),
+    ({"priority": 7}, 7, ""),
+    ({"priority": -3}, -3, ""),
+    ({"lock": "one"}, 0, "lock:one=1"),
+    ({"lock": "one", "priority": 7}, 7, "lock:one=1"),
+    ({"lock": ("two", 2)}, 0, "lock:two=2"),
     ({"resources": {"gpu": 1}, "priority": 7}, 7, "gpu=1"),
     ({"resources": {"gpu": 2}, "lock": ("two", 2), "priority": 7}, 7, "gpu=2,lock:two=2"),
 ]
@@ -34,20 +49,35 @@ NEEDY = st.sampled_from([*WISHES[:1] * 3, WISHES[3], WISHES[3], WISHES[5], WISHE
 SELDOM = st.sampled_from([False, False, False, True])
 # What an attempt can say that nobody watches any more.
 LATE = (
-    "start", "progress", "complete", "complete", "fail", "report success", "report failure", "release", "confirm_cancel",
-    "restore", "pop",
+    "start",
+    "progress",
+    "complete",
+    "complete",
+    "fail",
+    "report success",
+    "report failure",
+    "release",
+    "confirm_cancel",
+    "restore",
+    "pop",
 )
-FAILURES = st.sampled_from([
-    {"error_type": "ValueError", "traceback": "Traceback"},
-    {"error_type": "mod.Odd", "error_types": ["mod.Odd", "ValueError", "Exception"], "memory_peak": 4096},
-    {"error_type": "exit", "exit_code": 75, "cpu_seconds": 0.5},
-    {"error_type": "exit", "exit_code": 1},
-    {"error_type": "signal", "signal": "SIGKILL", "leaked": 2},
-    {"error_type": "Fail", "retry": "never"},
-    {"error_type": "RetryLater", "retry_after": 0},
-    {"error_type": "RetryLater", "retry_after": 7},
-    {},
-])
+FAILURES = st.sampled_from(
+    [
+        {"error_type": "ValueError", "traceback": "Traceback"},
+        {
+            "error_type": "mod.Odd",
+            "error_types": ["mod.Odd", "ValueError", "Exception"],
+            "memory_peak": 4096,
+        },
+        {"error_type": "exit", "exit_code": 75, "cpu_seconds": 0.5},
+        {"error_type": "exit", "exit_code": 1},
+        {"error_type": "signal", "signal": "SIGKILL", "leaked": 2},
+        {"error_type": "Fail", "retry": "never"},
+        {"error_type": "RetryLater", "retry_after": 0},
+        {"error_type": "RetryLater", "retry_after": 7},
+        {},
+    ]
+)
 
 
 class Producers(Machine):
@@ -55,17 +85,27 @@ class Producers(Machine):
 
     @initialize(
         retries=st.lists(RETRIES, min_size=5, max_size=5),
-        stages=st.lists(st.sampled_from(["", "pop", "reserve", "start", "start"]), min_size=5, max_size=5),
-        deaths=st.lists(st.booleans(), min_size=5, max_size=5), wishes=st.lists(NEEDY, min_size=5, max_size=5),
+        stages=st.lists(
+            st.sampled_from(["", "pop", "reserve", "start", "start"]), min_size=5, max_size=5
+        ),
+        deaths=st.lists(st.booleans(), min_size=5, max_size=5),
+        wishes=st.lists(NEEDY, min_size=5, max_size=5),
         most=st.sampled_from([None, None, 2]),
     )
     def begin(
-        self, retries: list[Any], stages: list[str], deaths: list[bool], wishes: list[Any], most: int | None
+        self,
+        retries: list[Any],
+        stages: list[str],
+        deaths: list[bool],
+        wishes: list[Any],
+        most: int | None,
     ) -> None:
         """Have something to work on from the start, and something to see to."""
         for queue, nodes in NODES.items():
             for place, retry in enumerate(retries if queue == "video" else retries[:3]):
-                self.enqueue(queue, ("in.mov", None), retry, {}, None if place else 20, wishes[place])
+                self.enqueue(
+                    queue, ("in.mov", None), retry, {}, None if place else 20, wishes[place]
+                )
             for node in nodes:
                 self.register(queue, node, None)
         protocol.set_max_concurrency(self.person, "video", most)
@@ -75,11 +115,21 @@ class Producers(Machine):
             actor.is_up = not is_dead
 
     @rule(
-        queue=QUEUES, parameters=PARAMETERS, retry=RETRIES, limits=LIMITS,
-        delay=st.sampled_from([None, None, "1.0.0", -5, 0, 3, 20]), wish=WISH,
+        queue=QUEUES,
+        parameters=PARAMETERS,
+        retry=RETRIES,
+        limits=LIMITS,
+        delay=st.sampled_from([None, None, "1.0.0", -5, 0, 3, 20]),
+        wish=WISH,
     )
     def enqueue(
-        self, queue: str, parameters: tuple[str, str | None], retry: Any, limits: Any, delay: Any, wish: Any
+        self,
+        queue: str,
+        parameters: tuple[str, str | None],
+        retry: Any,
+        limits: Any,
+        delay: Any,
+        wish: Any,
     ) -> None:
         """Make a task, now, for later, or as 1.0.0 does."""
         clock.now += TICK
@@ -88,7 +138,11 @@ class Producers(Machine):
             return
         text, encoding = parameters
         value, policy = decode(text, encoding), retry_of(retry) if retry else retry
-        given = {"parameters": text, **({"parameters_encoding": encoding} if encoding else {}), **limits}
+        given = {
+            "parameters": text,
+            **({"parameters_encoding": encoding} if encoding else {}),
+            **limits,
+        }
         if policy is not None:
             given["retry"] = policy.to_text() if policy else "null"
         its = (queue, given, whole(retry or None))
@@ -96,7 +150,9 @@ class Producers(Machine):
         if delay is None:
             task = self.queue(queue).enqueue(value, retry=policy, **limits, **wanted)
         else:
-            task = self.queue(queue).schedule(value, clock.now + delay, retry=policy, **limits, **wanted)
+            task = self.queue(queue).schedule(
+                value, clock.now + delay, retry=policy, **limits, **wanted
+            )
         if delay is None or delay < 0:
             assert self.model.enqueue(task, *its, clock.now, *wishes)
         else:
@@ -117,18 +173,22 @@ class Producers(Machine):
         its = (queue, {"parameters": "again"}, None)
         if eta is None:
             got = self.both(
-                "enqueue again", lambda: protocol.enqueue(self.person, queue, task, "again", None, clock.now),
+                "enqueue again",
+                lambda: protocol.enqueue(self.person, queue, task, "again", None, clock.now),
                 lambda: self.model.enqueue(task, *its, clock.now),
             )
         else:
             got = self.both(
-                "schedule again", lambda: protocol.schedule(self.person, queue, task, "again", None, eta, clock.now),
+                "schedule again",
+                lambda: protocol.schedule(self.person, queue, task, "again", None, eta, clock.now),
                 lambda: self.model.schedule(task, *its, eta, clock.now),
             )
         if got.value:
             self._remember(task)
 
-    @rule(data=st.data(), seconds=st.sampled_from([0.0, 10.0, 60.0]), limit=st.sampled_from([None, 1]))
+    @rule(
+        data=st.data(), seconds=st.sampled_from([0.0, 10.0, 60.0]), limit=st.sampled_from([None, 1])
+    )
     def pass_time(self, data: st.DataObject, seconds: float, limit: int | None) -> None:
         waiting = [queue for queue in NODES if self.model.scheduled[queue]]
         self.enqueue_due(self.pick(data, waiting or list(NODES)), seconds, limit)
@@ -138,19 +198,23 @@ class Producers(Machine):
         clock.now += seconds
         if limit is None:
             self.both(
-                "enqueue_due", self.queue(queue).enqueue_due_tasks,
+                "enqueue_due",
+                self.queue(queue).enqueue_due_tasks,
                 lambda: self.model.enqueue_due(queue, clock.now, 100) or [],
             )
         else:
             self.both(
-                "enqueue_due one", lambda: protocol.enqueue_due(self.person, queue, clock.now, limit),
+                "enqueue_due one",
+                lambda: protocol.enqueue_due(self.person, queue, clock.now, limit),
                 lambda: self.model.enqueue_due(queue, clock.now, limit),
             )
 
     def _legacy_enqueue(self, queue: str) -> None:
         task = clock.uuid4()
         LegacyQueue(self.redis, queue).enqueue(task, "old", clock.now)
-        its = model.Task(queue, "pending", clock.now, given={"parameters": "old", "created": clock.now})
+        its = model.Task(
+            queue, "pending", clock.now, given={"parameters": "old", "created": clock.now}
+        )
         self.model.tasks[task], self.model.consents[task] = its, 1
         self.model.lines[queue, "0"].append(task)
         self._remember(task)
@@ -160,11 +224,14 @@ class Producers(Machine):
         return [task for task in self.known if task not in self.model.tasks]
 
     @rule(
-        data=st.data(), kind=st.sampled_from(["last", "next", "next", "stump"]),
+        data=st.data(),
+        kind=st.sampled_from(["last", "next", "next", "stump"]),
         then=st.sampled_from(["", "pop", "die", "start", "start"]),
     )
     def leave_hint(self, data: st.DataObject, kind: str, then: str) -> None:
-        """Be a producer of 1.0.0 that sends an id twice, or did so long ago; or writes to a task that is deleted."""
+        """Be a producer of 1.0.0 that sends an id twice, or did so long ago; or writes to a task
+        that is deleted.
+        """
         task = self.pick(data, (kind == "stump" and self._gone()) or self.known)
         its, queue = self.model.tasks.get(task), self.queue_of(task)
         self.note(f"hint at {its.status if its is not None else 'nothing'}")
@@ -175,8 +242,12 @@ class Producers(Machine):
             self.redis.read(("RPUSH", keys.pending(queue), task))
             self.model.lines[queue, "0"].insert(0, task)
         if kind == "stump" and its is None:
-            self.redis.read(("HSET", keys.task(task), "status", "complete", "result", "x", "updated", clock.now))
-            self.model.tasks[task] = model.Task(None, "complete", clock.now, outcome={"result": "x"})
+            self.redis.read(
+                ("HSET", keys.task(task), "status", "complete", "result", "x", "updated", clock.now)
+            )
+            self.model.tasks[task] = model.Task(
+                None, "complete", clock.now, outcome={"result": "x"}
+            )
             self.note("stump")
         if then:
             actor = self.idle_one(queue)
@@ -201,12 +272,16 @@ class People(Machine):
     def cancel(self, data: st.DataObject, reason: str | None, is_wrong_queue: bool) -> None:
         statuses = sorted({its.status or "" for its in self.model.tasks.values()})
         status = self.pick(data, statuses) if statuses else ""
-        task = self.pick(data, [task for task, its in self.model.tasks.items() if its.status == status] or self.known)
+        task = self.pick(
+            data,
+            [task for task, its in self.model.tasks.items() if its.status == status] or self.known,
+        )
         queue = self.queue_of(task)
         if is_wrong_queue:
             queue = _other(queue)
         self.both(
-            f"cancel {status}", lambda: self.queue(queue).cancel(task, "ann", reason),
+            f"cancel {status}",
+            lambda: self.queue(queue).cancel(task, "ann", reason),
             lambda: self.model.cancel(queue, task, "ann", reason, clock.now),
         )
 
@@ -216,28 +291,36 @@ class People(Machine):
         task = self.pick(data, (not is_any and self.has("failed", "cancelled")) or self.known)
         queue = self.queue_of(task)
         got = self.both(
-            "requeue", lambda: self.queue(queue).requeue(task),
+            "requeue",
+            lambda: self.queue(queue).requeue(task),
             lambda: self.model.requeue(queue, task, self._mark(task), clock.now),
         )
         if is_answer_lost and got.raised is None:
             mark = self.model.tasks[task].past["requeued"]
             self.both(
-                "requeue again", lambda: protocol.requeue(self.person, queue, task, mark, clock.now),
+                "requeue again",
+                lambda: protocol.requeue(self.person, queue, task, mark, clock.now),
                 lambda: self.model.requeue(queue, task, mark, clock.now),
             )
 
     def _mark(self, task: str) -> str:
-        """Return the mark that a requeue has just made, which is random; or another, if it has made none."""
+        """Return the mark that a requeue has just made, which is random; or another, if it has made
+        none.
+        """
         (mark,) = self.redis.read(("HGET", keys.task(task), "requeued"))
         its = self.model.tasks.get(task)
         return "none" if its is None or its.past.get("requeued") == mark else mark
 
     @precondition(lambda self: self.has("failed"))
     @rule(
-        data=st.data(), kind=st.sampled_from([None, None, "ValueError", "lost"]), age=st.sampled_from([None, None, 1.0]),
+        data=st.data(),
+        kind=st.sampled_from([None, None, "ValueError", "lost"]),
+        age=st.sampled_from([None, None, 1.0]),
         limit=st.sampled_from([None, 1]),
     )
-    def requeue_failed(self, data: st.DataObject, kind: str | None, age: float | None, limit: int | None) -> None:
+    def requeue_failed(
+        self, data: st.DataObject, kind: str | None, age: float | None, limit: int | None
+    ) -> None:
         queue = self.queue_of(self.pick(data, self.has("failed")))
 
         def foresee() -> list[str]:
@@ -246,12 +329,16 @@ class People(Machine):
                 self.model.requeue(queue, task, self._mark(task), clock.now)
             return tasks
 
-        self.both("requeue_failed", lambda: self.queue(queue).requeue_failed(kind, age, limit), foresee)
+        self.both(
+            "requeue_failed", lambda: self.queue(queue).requeue_failed(kind, age, limit), foresee
+        )
 
     @precondition(lambda self: self.has("complete", "failed", "cancelled"))
     @rule(data=st.data(), is_any=SELDOM)
     def delete(self, data: st.DataObject, is_any: bool) -> None:
-        task = self.pick(data, self.known if is_any else self.has("complete", "failed", "cancelled"))
+        task = self.pick(
+            data, self.known if is_any else self.has("complete", "failed", "cancelled")
+        )
         snapshot, queue = load(self.redis, task), self.queue_of(task)
 
         def act() -> bool:
@@ -266,19 +353,29 @@ class People(Machine):
     def order(self, data: st.DataObject, queue: str) -> None:
         node = self.pick(data, NODES[queue])
         self.both(
-            "order", lambda: protocol.order(self.person, queue, node, "drain", "ann"),
+            "order",
+            lambda: protocol.order(self.person, queue, node, "drain", "ann"),
             lambda: self.model.order(queue, node, "drain", "ann"),
         )
-
 
     # What waits, and what may run
 
     @rule(
-        data=st.data(), how=st.sampled_from(["set_priority", "put_first", "move"]), priority=st.sampled_from([0, 7, 7, -3]),
-        is_any=SELDOM, is_wrong_queue=SELDOM, is_answer_lost=SELDOM,
+        data=st.data(),
+        how=st.sampled_from(["set_priority", "put_first", "move"]),
+        priority=st.sampled_from([0, 7, 7, -3]),
+        is_any=SELDOM,
+        is_wrong_queue=SELDOM,
+        is_answer_lost=SELDOM,
     )
     def wait_otherwise(
-        self, data: st.DataObject, how: str, priority: int, is_any: bool, is_wrong_queue: bool, is_answer_lost: bool
+        self,
+        data: st.DataObject,
+        how: str,
+        priority: int,
+        is_any: bool,
+        is_wrong_queue: bool,
+        is_answer_lost: bool,
     ) -> None:
         """Have a task that waits, or any task, wait at another place."""
         waiting = [*self.has("scheduled") * 2, *self.has("pending")]
@@ -293,7 +390,8 @@ class People(Machine):
                 lambda: self.model.set_priority(queue, task, priority, clock.now),
             ),
             "put_first": (
-                lambda: self.queue(queue).put_first(task), lambda: self.model.put_first(queue, task, clock.now)
+                lambda: self.queue(queue).put_first(task),
+                lambda: self.model.put_first(queue, task, clock.now),
             ),
             "move": (
                 lambda: self.queue(queue).move(task, _other(queue)),
@@ -305,11 +403,14 @@ class People(Machine):
         if its is not None and before != (its.queue, its.line, its.status):
             self.note(f"{how} of one that is {its.status}")
 
-    @rule(data=st.data(), queue=QUEUES, reason=st.sampled_from([None, "repairs"]), is_to_stay=SELDOM)
+    @rule(
+        data=st.data(), queue=QUEUES, reason=st.sampled_from([None, "repairs"]), is_to_stay=SELDOM
+    )
     def pause(self, data: st.DataObject, queue: str, reason: str | None, is_to_stay: bool) -> None:
         """Pause a queue, have somebody look for work, and resume it; is_to_stay: not yet."""
         self.both(
-            "pause", lambda: self.queue(queue).pause("ann", reason),
+            "pause",
+            lambda: self.queue(queue).pause("ann", reason),
             lambda: self.model.pause(queue, "ann", reason, clock.now),
         )
         idle = [actor for actor in self.idle() if actor.queue == queue]
@@ -324,30 +425,44 @@ class People(Machine):
     @rule(queue=QUEUES, most=st.sampled_from([None, None, 1, 2]))
     def limit(self, queue: str, most: int | None) -> None:
         self.both(
-            "set_max_concurrency", lambda: self.queue(queue).set_max_concurrency(most),
+            "set_max_concurrency",
+            lambda: self.queue(queue).set_max_concurrency(most),
             lambda: self.model.set_max_concurrency(queue, most),
         )
 
-    @rule(data=st.data(), queue=QUEUES, lock=st.sampled_from([None, "one", "one", "two"]), is_foreign=st.booleans())
+    @rule(
+        data=st.data(),
+        queue=QUEUES,
+        lock=st.sampled_from([None, "one", "one", "two"]),
+        is_foreign=st.booleans(),
+    )
     def free(self, data: st.DataObject, queue: str, lock: str | None, is_foreign: bool) -> None:
-        """Believe that a task should not hold what it holds; is_foreign: nor does it, it is just said to."""
+        """Believe that a task should not hold what it holds; is_foreign: nor does it, it is just
+        said to.
+        """
         room = self.model.counted[queue] if lock is None else self.model.holders[lock]
         if is_foreign:
             task = self.pick(data, self.known)
-            self.redis.read(("SADD", keys.counted(queue) if lock is None else keys.lock(lock), task))
+            self.redis.read(
+                ("SADD", keys.counted(queue) if lock is None else keys.lock(lock), task)
+            )
             room.add(task)
             for actor in [actor for actor in self.idle() if actor.queue == queue][:1]:
                 self.take(actor)
         task = self.pick(data, sorted(room) or self.known)
         self.both(
-            "free", lambda: protocol.free(self.person, queue, task, lock), lambda: self.model.free(queue, task, lock)
+            "free",
+            lambda: protocol.free(self.person, queue, task, lock),
+            lambda: self.model.free(queue, task, lock),
         )
 
     @rule(data=st.data(), queue=QUEUES)
     def drop_line(self, data: st.DataObject, queue: str) -> None:
         name = self.pick(data, [*sorted(self.model.names[queue]), "0"])
         self.both(
-            "drop_line", lambda: protocol.drop_line(self.person, queue, name), lambda: self.model.drop_line(queue, name)
+            "drop_line",
+            lambda: protocol.drop_line(self.person, queue, name),
+            lambda: self.model.drop_line(queue, name),
         )
 
 
@@ -364,7 +479,9 @@ class Listeners(Machine):
         """is_certain: that whoever had the node before is dead."""
         taken = {actor.life.node for actor in self.up() if actor.queue == queue}
         node = self.pick(data, [node for node in NODES[queue] if node not in taken] or NODES[queue])
-        self.register(queue, node, self.instance(queue, node) if is_certain and node not in taken else None)
+        self.register(
+            queue, node, self.instance(queue, node) if is_certain and node not in taken else None
+        )
 
     @precondition(lambda self: self._dispossessed())
     @rule(data=st.data())
@@ -374,14 +491,22 @@ class Listeners(Machine):
 
     def _dispossessed(self) -> list[Actor]:
         """Return those who are up and not registered any more."""
-        alive = {known["instance"] for known in self.model.registrations.values() if known["state"] == "alive"}
+        alive = {
+            known["instance"]
+            for known in self.model.registrations.values()
+            if known["state"] == "alive"
+        }
         return [actor for actor in self.up() if actor.life.instance not in alive]
 
     @rule(data=st.data())
     def beat(self, data: st.DataObject) -> None:
         actor = self.pick(data, self.actors)
         task = actor.attempt.task if actor.attempt is not None else None
-        self.both("beat", lambda: list(actor.listener.beat(task)), lambda: self.model.beat(actor.life, clock.now, task))
+        self.both(
+            "beat",
+            lambda: list(actor.listener.beat(task)),
+            lambda: self.model.beat(actor.life, clock.now, task),
+        )
 
     @precondition(lambda self: self._with_marker())
     @rule(data=st.data(), is_to_take=st.booleans())
@@ -390,7 +515,8 @@ class Listeners(Machine):
 
     def wait(self, actor: Actor, is_to_take: bool) -> None:
         self.both(
-            "wait", lambda: actor.listener.idle(1.0, lambda connection: connection.wait(2.0)),
+            "wait",
+            lambda: actor.listener.idle(1.0, lambda connection: connection.wait(2.0)),
             lambda: self.model.idle(actor.life),
         )
         if is_to_take:
@@ -406,31 +532,48 @@ class Listeners(Machine):
             self.wait(actor, True)
 
     def _poor(self) -> list[Actor]:
-        """Return the idle listeners whose nodes have nothing to give, and which know what they hold."""
-        return [actor for actor in self.idle() if not actor.life.totals and not actor.life.is_unsure]
+        """Return the idle listeners whose nodes have nothing to give, and which know what they
+        hold.
+        """
+        return [
+            actor for actor in self.idle() if not actor.life.totals and not actor.life.is_unsure
+        ]
 
     def _with_marker(self) -> list[Actor]:
         """Return the idle listeners that would not wait long."""
         awake, orders = self.model.awake, self.model.orders
-        return [actor for actor in self.idle() if actor.queue in awake or (actor.queue, actor.life.node) in orders]
+        return [
+            actor
+            for actor in self.idle()
+            if actor.queue in awake or (actor.queue, actor.life.node) in orders
+        ]
 
     @precondition(lambda self: self.idle())
     @rule(data=st.data(), is_to_happen=SELDOM)
     def leave(self, data: st.DataObject, is_to_happen: bool) -> None:
         idle = self.idle()
-        actor = self.pick(data, [one for one in idle if self.model.held[one.queue, one.life.node]] * 4 + idle)
+        actor = self.pick(
+            data, [one for one in idle if self.model.held[one.queue, one.life.node]] * 4 + idle
+        )
         life = actor.life
         if is_to_happen or self.model.held[life.queue, life.node]:
             got = self.both(
-                "deregister", lambda: protocol.deregister(actor.redis, life.queue, life.node, life.instance),
+                "deregister",
+                lambda: protocol.deregister(actor.redis, life.queue, life.node, life.instance),
                 lambda: self.model.deregister(life.queue, life.node, life.instance),
             )
             actor.is_up = not got.value
 
     @precondition(lambda self: self.idle())
-    @rule(data=st.data(), stage=st.sampled_from(["pop", "reserve", "start", "start", "end", "end"]), facts=FAILURES)
+    @rule(
+        data=st.data(),
+        stage=st.sampled_from(["pop", "reserve", "start", "start", "end", "end"]),
+        facts=FAILURES,
+    )
     def take_one(self, data: st.DataObject, stage: str, facts: dict[str, Any]) -> None:
-        """stage: how far it comes for now; one that has only popped has lost the answer, and does not know what it has."""
+        """stage: how far it comes for now; one that has only popped has lost the answer, and does
+        not know what it has.
+        """
         actor = self.pick(data, self.idle())
         self.take_as_far_as(actor, stage)
         if actor.running is not None and stage == "end":
@@ -441,14 +584,20 @@ class Listeners(Machine):
     @rule(data=st.data())
     def start_one(self, data: st.DataObject) -> None:
         watched = self.watched()
-        self.start(self.pick(data, [attempt for attempt in watched if not attempt.is_started] or watched))
+        self.start(
+            self.pick(data, [attempt for attempt in watched if not attempt.is_started] or watched)
+        )
 
     @precondition(lambda self: self.running())
     @rule(
-        data=st.data(), how=st.sampled_from(["complete", "fail", "report success", "progress"]), is_cancelled=SELDOM,
+        data=st.data(),
+        how=st.sampled_from(["complete", "fail", "report success", "progress"]),
+        is_cancelled=SELDOM,
         is_answer_lost=SELDOM,
     )
-    def finish(self, data: st.DataObject, how: str, is_cancelled: bool, is_answer_lost: bool) -> None:
+    def finish(
+        self, data: st.DataObject, how: str, is_cancelled: bool, is_answer_lost: bool
+    ) -> None:
         attempt = self.pick(data, self.running())
         if is_cancelled:
             self.want_cancelled(attempt.task)
@@ -459,7 +608,9 @@ class Listeners(Machine):
 
     @precondition(lambda self: self.running())
     @rule(data=st.data(), facts=FAILURES, is_cancelled=SELDOM, is_answer_lost=SELDOM)
-    def report_failure(self, data: st.DataObject, facts: dict[str, Any], is_cancelled: bool, is_answer_lost: bool) -> None:
+    def report_failure(
+        self, data: st.DataObject, facts: dict[str, Any], is_cancelled: bool, is_answer_lost: bool
+    ) -> None:
         attempt = self.pick(data, self.running())
         if is_cancelled:
             self.want_cancelled(attempt.task)
@@ -467,11 +618,17 @@ class Listeners(Machine):
 
     @precondition(lambda self: self.watched())
     @rule(
-        data=st.data(), is_cancelled=SELDOM, is_answer_lost=SELDOM, stage=st.sampled_from(["", "reserve", "start", "start"]),
+        data=st.data(),
+        is_cancelled=SELDOM,
+        is_answer_lost=SELDOM,
+        stage=st.sampled_from(["", "reserve", "start", "start"]),
         late=st.sampled_from(["", *LATE]),
     )
-    def release(self, data: st.DataObject, is_cancelled: bool, is_answer_lost: bool, stage: str, late: str) -> None:
-        """stage: how far it comes with what is next then: most often the same task, which has two attempts of one node.
+    def release(
+        self, data: st.DataObject, is_cancelled: bool, is_answer_lost: bool, stage: str, late: str
+    ) -> None:
+        """stage: how far it comes with what is next then: most often the same task, which has two
+        attempts of one node.
 
         late: what the old one does then all the same.
         """
@@ -521,15 +678,22 @@ class Listeners(Machine):
         self._speak(self.pick(data, self._late()), how, facts)
 
     @precondition(lambda self: self.loose())
-    @rule(data=st.data(), how=st.sampled_from(["complete", "fail", "report success", "report failure", "pop"]))
+    @rule(
+        data=st.data(),
+        how=st.sampled_from(["complete", "fail", "report success", "report failure", "pop"]),
+    )
     def be_late_again(self, data: st.DataObject, how: str) -> None:
         self._speak(self.pick(data, self._late()), how, {})
 
     def _speak(self, attempt: Attempt, how: str, facts: dict[str, Any]) -> None:
-        """Speak for an attempt that nobody watches any more; or be its listener, and try to take another task."""
+        """Speak for an attempt that nobody watches any more; or be its listener, and try to take
+        another task.
+        """
         life = attempt.actor.life
         if how == "pop":
-            if self.instance(life.queue, life.node) != life.instance or not self.model.lives(life.queue, life.node):
+            if self.instance(life.queue, life.node) != life.instance or not self.model.lives(
+                life.queue, life.node
+            ):
                 self.pop(attempt.actor)
         elif how == "restore":
             if attempt.is_started and attempt.token is not None and attempt.actor in self.idle():
@@ -549,7 +713,10 @@ class Listeners(Machine):
         return rivals * 4 + revoked[:4] + loose[:4]
 
     @precondition(lambda self: self.running())
-    @rule(data=st.data(), then=st.sampled_from(["", "restore", "report success", "report failure", "release"]))
+    @rule(
+        data=st.data(),
+        then=st.sampled_from(["", "restore", "report success", "report failure", "release"]),
+    )
     def lose_own(self, data: st.DataObject, then: str) -> None:
         """Be one whose task process seems to be gone without a word, and then was not."""
         attempt = self.pick(data, self.running())
@@ -558,9 +725,14 @@ class Listeners(Machine):
             self._speak(attempt, then, {})
 
     @precondition(lambda self: self.running())
-    @rule(data=st.data(), is_gone=st.booleans(), then=st.sampled_from(["", "reassert", "take", "release", "release"]))
+    @rule(
+        data=st.data(),
+        is_gone=st.booleans(),
+        then=st.sampled_from(["", "reassert", "take", "release", "release"]),
+    )
     def be_forgotten(self, data: st.DataObject, is_gone: bool, then: str) -> None:
-        """Have Redis forget a running attempt, as it can when it is replaced by a replica; or all of the task.
+        """Have Redis forget a running attempt, as it can when it is replaced by a replica; or all
+        of the task.
 
         then: the listener puts it back; or another takes it first, and perhaps releases it.
         """
@@ -581,8 +753,10 @@ class Listeners(Machine):
         queue, node = self.place(task)
         member = keys.started_member(node, self.model.tasks[task].owner["pid"], task)
         self.redis.read(
-            ("LREM", keys.reserved(queue, node), 0, task), ("SREM", keys.started(queue), member),
-            ("DEL", keys.task(task), keys.history(task), keys.recent(task)), ("ZREM", keys.tasks(queue), task),
+            ("LREM", keys.reserved(queue, node), 0, task),
+            ("SREM", keys.started(queue), member),
+            ("DEL", keys.task(task), keys.history(task), keys.recent(task)),
+            ("ZREM", keys.tasks(queue), task),
         )
         self._forget_room(task)
         self.model.held[queue, node].remove(task)
@@ -592,7 +766,9 @@ class Listeners(Machine):
 
     def _forget_room(self, task: str) -> None:
         queue, owner = self.queue_of(task), self.model.tasks[task].owner
-        self.redis.read(("SREM", keys.lock(owner.get("lock", "")), task), ("SREM", keys.counted(queue), task))
+        self.redis.read(
+            ("SREM", keys.lock(owner.get("lock", "")), task), ("SREM", keys.counted(queue), task)
+        )
         self.model.holders[owner.get("lock", "")].discard(task)
         self.model.counted[queue].discard(task)
 
@@ -601,17 +777,23 @@ class Listeners(Machine):
         self._forget_room(task)
         member, attempt = keys.started_member(node, its.owner["pid"], task), (its.attempt or 0) - 1
         self.redis.read(
-            ("LREM", keys.reserved(queue, node), 0, task), ("SREM", keys.started(queue), member),
-            ("HSET", keys.task(task), "status", "pending", "attempt", attempt), ("HDEL", keys.task(task), *its.owner),
+            ("LREM", keys.reserved(queue, node), 0, task),
+            ("SREM", keys.started(queue), member),
+            ("HSET", keys.task(task), "status", "pending", "attempt", attempt),
+            ("HDEL", keys.task(task), *its.owner),
             ("RPUSH", keys.line(queue, its.line), task),
             *([("ZADD", keys.lines(queue), its.priority, its.line)] if its.line != "0" else []),
-            *[("SADD", keys.waiting(lock), f"{its.line}_{queue}") for lock in model.NEEDS[its.needs][1:2] if lock],
+            *[
+                ("SADD", keys.waiting(lock), f"{its.line}_{queue}")
+                for lock in model.NEEDS[its.needs][1:2]
+                if lock
+            ],
         )
         self.model.held[queue, node].remove(task)
         self.model.started[queue].remove(member)
         self.model.stand(queue, task, is_next=True)
         its.status, its.attempt, its.owner = "pending", attempt, {}
-        self.model.consents[task] += 1                 # what Redis has forgotten, nobody can guard
+        self.model.consents[task] += 1  # what Redis has forgotten, nobody can guard
         self.note("Redis forgets an attempt")
 
     @precondition(lambda self: self.running())
@@ -619,14 +801,18 @@ class Listeners(Machine):
     def reassert(self, data: st.DataObject) -> None:
         running = [one for one in self.running() if one.token is not None]
         if running:
-            self._reassert(self.pick(data, [one for one in running if not self.is_newest(one)] * 4 + running))
+            self._reassert(
+                self.pick(data, [one for one in running if not self.is_newest(one)] * 4 + running)
+            )
 
     def _reassert(self, attempt: Attempt) -> None:
         actor, task, pid = attempt.actor, attempt.task, attempt.pid
         life, ours = actor.life, {**attempt.snapshot.fields, "pid": str(pid)}
         self.both(
             "reassert",
-            lambda: protocol.reassert(actor.redis, life.queue, task, life.node, life.instance, ours, clock.now),
+            lambda: protocol.reassert(
+                actor.redis, life.queue, task, life.node, life.instance, ours, clock.now
+            ),
             lambda: self.model.reassert(life, task, attempt.mine, pid, clock.now),
         )
 
@@ -646,13 +832,16 @@ class Undertakers(Machine):
         known = self.model.registrations[queue, node]
         beat = str(known["beat"] - is_beat_old)
         self.both(
-            "fence", lambda: protocol.fence(self.redis, queue, node, known["instance"], beat),
+            "fence",
+            lambda: protocol.fence(self.redis, queue, node, known["instance"], beat),
             lambda: self.model.fence(queue, node, known["instance"], beat),
         )
 
     @precondition(lambda self: any(self.model.held.values()))
     @rule(data=st.data(), is_judged=st.booleans(), is_instance_old=SELDOM, is_cancelled=SELDOM)
-    def recover(self, data: st.DataObject, is_judged: bool, is_instance_old: bool, is_cancelled: bool) -> None:
+    def recover(
+        self, data: st.DataObject, is_judged: bool, is_instance_old: bool, is_cancelled: bool
+    ) -> None:
         """is_judged: that whoever holds it has been found dead before, if it is."""
         pairs = [pair for pair, held in self.model.held.items() if held]
         queue, node = self.pick(data, self._of_the_dead(pairs))
@@ -667,20 +856,33 @@ class Undertakers(Machine):
     def _of_the_dead(self, pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
         """Return these listeners, the dead several times."""
         corpses = self.corpses()
-        return [pair for pair in pairs if pair in corpses or not self.model.lives(*pair)] * 4 + pairs
+        return [
+            pair for pair in pairs if pair in corpses or not self.model.lives(*pair)
+        ] * 4 + pairs
 
     def _recover(self, queue: str, node: str, task: str, is_instance_old: bool = False) -> None:
-        its, instance = self.model.tasks.get(task), "of before" if is_instance_old else self.instance(queue, node)
+        its, instance = (
+            self.model.tasks.get(task),
+            "of before" if is_instance_old else self.instance(queue, node),
+        )
         claimant = its.owner.get("reclaimed_node") if its is not None else None
         dead = claimant if claimant is not None and not self.model.lives(queue, claimant) else None
         self.both(
-            "recover", lambda: protocol.recover(self.redis, queue, task, node, instance, clock.now, dead),
+            "recover",
+            lambda: protocol.recover(self.redis, queue, task, node, instance, clock.now, dead),
             lambda: self.model.recover(queue, task, node, instance, clock.now, dead),
         )
 
     @precondition(lambda self: self.has("started"))
-    @rule(data=st.data(), default=st.sampled_from([None, "twice"]), is_token_old=SELDOM, is_judged=st.booleans())
-    def lose(self, data: st.DataObject, default: str | None, is_token_old: bool, is_judged: bool) -> None:
+    @rule(
+        data=st.data(),
+        default=st.sampled_from([None, "twice"]),
+        is_token_old=SELDOM,
+        is_judged=st.booleans(),
+    )
+    def lose(
+        self, data: st.DataObject, default: str | None, is_token_old: bool, is_judged: bool
+    ) -> None:
         """is_judged: as for recover."""
         started = self.has("started")
         queue, node = self.pick(data, self._of_the_dead([self.place(task) for task in started]))
@@ -692,22 +894,32 @@ class Undertakers(Machine):
     def _lose(self, task: str, default: str | None = None, is_token_old: bool = False) -> None:
         queue, node = self.place(task)
         token = "0" * 32 if is_token_old else self.model.tasks[task].owner.get("token")
-        instance, error, facts = self.instance(queue, node), f"lost with {node}", {"lost_node": node, "last_seen": clock.now}
+        instance, error, facts = (
+            self.instance(queue, node),
+            f"lost with {node}",
+            {"lost_node": node, "last_seen": clock.now},
+        )
         its = (queue, task, token, node, instance, error)
         self.both(
-            "lose", lambda: protocol.lose(self.redis, *its, retry_of(default), clock.now, facts),
+            "lose",
+            lambda: protocol.lose(self.redis, *its, retry_of(default), clock.now, facts),
             lambda: self.model.lose(*its, whole(default), facts, clock.now),
         )
 
     @precondition(lambda self: self.idle() and self._loose("started"))
     @rule(data=st.data())
     def adopt(self, data: st.DataObject) -> None:
-        """Take over a running task, of whose attempts nobody watches some; of an old one that must fail."""
+        """Take over a running task, of whose attempts nobody watches some; of an old one that must
+        fail.
+        """
         queue, task, token, old = (attempt := self.pick(data, self._loose("started"))).about
         actor = self.idle_one(queue)
         life = actor.life
         got = self.both(
-            "adopt", lambda: protocol.adopt(actor.redis, queue, task, token, old, life.node, life.instance, clock.now),
+            "adopt",
+            lambda: protocol.adopt(
+                actor.redis, queue, task, token, old, life.node, life.instance, clock.now
+            ),
             lambda: self.model.adopt(life, task, token, old, clock.now),
         )
         if got.value is not None:
@@ -716,7 +928,9 @@ class Undertakers(Machine):
     @precondition(lambda self: self._loose("failed") or self.running())
     @rule(data=st.data())
     def restore(self, data: st.DataObject) -> None:
-        """Take back a task that has failed; if there is none, one that its listener gives up in error."""
+        """Take back a task that has failed; if there is none, one that its listener gives up in
+        error.
+        """
         failed = self._loose("failed")
         attempt = self.pick(data, failed or self.running())
         if not failed:
@@ -727,18 +941,25 @@ class Undertakers(Machine):
     def _loose(self, status: str) -> list[Attempt]:
         """Return started attempts that nobody watches, of tasks of this status."""
         tasks = self.has(status)
-        return [one for one in self.loose() if one.is_started and one.token is not None and one.task in tasks]
+        return [
+            one
+            for one in self.loose()
+            if one.is_started and one.token is not None and one.task in tasks
+        ]
 
     @precondition(lambda self: self.model.registrations)
     @rule(data=st.data())
     def forget(self, data: st.DataObject) -> None:
         pairs = list(self.model.registrations)
-        self._forget(*self.pick(data, [pair for pair in pairs if not self.model.lives(*pair)] or pairs))
+        self._forget(
+            *self.pick(data, [pair for pair in pairs if not self.model.lives(*pair)] or pairs)
+        )
 
     def _forget(self, queue: str, node: str) -> None:
         instance = self.instance(queue, node)
         self.both(
-            "forget", lambda: protocol.forget(self.redis, queue, node, instance),
+            "forget",
+            lambda: protocol.forget(self.redis, queue, node, instance),
             lambda: self.model.forget(queue, node, instance),
         )
 
@@ -755,11 +976,24 @@ class Undertakers(Machine):
         self._forget(queue, node)
 
     @precondition(lambda self: self.idle() and self.corpses())
-    @rule(data=st.data(), is_instance_old=SELDOM, stage=st.sampled_from(["reserve", "start"]), is_judged=SELDOM)
-    def claim(self, data: st.DataObject, is_instance_old: bool, stage: str, is_judged: bool) -> None:
-        """Be a program that claims from the dead as 1.0.0 does; is_judged: others see to the dead meanwhile."""
+    @rule(
+        data=st.data(),
+        is_instance_old=SELDOM,
+        stage=st.sampled_from(["reserve", "start"]),
+        is_judged=SELDOM,
+    )
+    def claim(
+        self, data: st.DataObject, is_instance_old: bool, stage: str, is_judged: bool
+    ) -> None:
+        """Be a program that claims from the dead as 1.0.0 does; is_judged: others see to the dead
+        meanwhile.
+        """
         actor = self.pick(data, self.idle())
-        nodes = [node for queue, node in self.corpses() if queue == actor.queue and node != actor.life.node]
+        nodes = [
+            node
+            for queue, node in self.corpses()
+            if queue == actor.queue and node != actor.life.node
+        ]
         if not nodes:
             return
         queue, node, dead = actor.queue, actor.life.node, self.pick(data, nodes)
@@ -767,7 +1001,8 @@ class Undertakers(Machine):
         for other in self.down():
             other.is_gone = other.is_gone or other.life.instance == instance
         got = self.both(
-            "claim", lambda: protocol.claim(actor.redis, queue, node, dead, instance),
+            "claim",
+            lambda: protocol.claim(actor.redis, queue, node, dead, instance),
             lambda: self.model.claim(queue, node, dead, instance),
         )
         if got.value is not None and self.model.tasks[got.value].status == "reserved":
@@ -824,7 +1059,7 @@ class OldVersion(Machine):
         line, hints = self.model.lines[legacy.queue, "0"], self.model.hints()
         its = self.model.tasks.get(line[0]) if line else None
         if its is None or its.status != "pending" or hints[line[0]] > 1:
-            return                                     # it would run that, whatever it is
+            return  # it would run that, whatever it is
         legacy.task = LegacyQueue(self.redis, legacy.queue).dequeue(legacy.node, clock.now)
         assert legacy.task == line.pop(0)
         its.status, its.owner["node"], its.updated = "reserved", legacy.node, clock.now
@@ -854,7 +1089,8 @@ class OldVersion(Machine):
     def strike(self, data: st.DataObject) -> None:
         legacy = self.pick(data, [one for one in self.legacies if not one.is_up])
         self.both(
-            "strike", lambda: protocol.strike(self.redis, legacy.queue, legacy.node),
+            "strike",
+            lambda: protocol.strike(self.redis, legacy.queue, legacy.node),
             lambda: self.model.strike(legacy.queue, legacy.node),
         )
 

@@ -31,7 +31,9 @@ DOUBLE = frozenset({"duplicates"})
 
 
 def by(act: Callable[..., None], *given: object, **named: object) -> Program:
-    """Return a program: one of the functions in actors, with what it takes besides the world and the connection."""
+    """Return a program: one of the functions in actors, with what it takes besides the world and
+    the connection.
+    """
     return lambda world, redis: act(world, redis, *given, **named)
 
 
@@ -52,6 +54,7 @@ def starting(world: World, redis: Redis) -> None:
 
 
 # What there is at the beginning
+
 
 def nothing(*nodes: str) -> Callable[[World], None]:
     return lambda world: join(world, *nodes)
@@ -191,7 +194,11 @@ def _three_lines(world: World) -> None:
 
 def _due_in_two_lines(world: World) -> None:
     join(world, "a_1")
-    for task, options in (("t-1", {"priority": 3, "needs": LOCK}), ("t-2", {}), ("t-3", {"priority": 3, "needs": LOCK})):
+    for task, options in (
+        ("t-1", {"priority": 3, "needs": LOCK}),
+        ("t-2", {}),
+        ("t-3", {"priority": 3, "needs": LOCK}),
+    ):
         protocol.schedule(world.redis, QUEUE, task, "ok", None, 1.0, time.time(), options)
 
 
@@ -214,6 +221,7 @@ def _stream_opened(world: World) -> None:
 
 def cancelled(*tasks: str) -> Callable[[World], None]:
     """Some tasks that were cancelled before they ran, the first of them first."""
+
     def setup(world: World) -> None:
         join(world, "a_1")
         put_in_line(world, *tasks)
@@ -230,9 +238,14 @@ def _struck(world: World) -> None:
 
 # What must be true besides
 
+
 def one_wins(world: World, state: State) -> str | None:
     """A beat that was taken prevents the fence, and a fence the beat."""
-    return None if len(world.ledger.notes) == 1 else f"of beat and fence, not one was done but: {world.ledger.notes}"
+    return (
+        None
+        if len(world.ledger.notes) == 1
+        else f"of beat and fence, not one was done but: {world.ledger.notes}"
+    )
 
 
 def is_cancelled(world: World, state: State) -> str | None:
@@ -243,42 +256,66 @@ def is_cancelled(world: World, state: State) -> str | None:
     task = state.tasks["t-1"]
     if told == "cancelled" and task["status"] != "cancelled":
         return f"a person was told that it is cancelled, and it is {task['status']}"
-    return "it was to be cancelled, and was started again" if int(task.get("attempt", 0)) != (attempt or 0) else None
+    return (
+        "it was to be cancelled, and was started again"
+        if int(task.get("attempt", 0)) != (attempt or 0)
+        else None
+    )
 
 
 def may_start(world: World, state: State) -> str | None:
     """A listener that registered after the other was fenced keeps what it reserves."""
-    return f"a reservation was taken from {world.ledger.refused}, who live" if world.ledger.refused else None
+    return (
+        f"a reservation was taken from {world.ledger.refused}, who live"
+        if world.ledger.refused
+        else None
+    )
 
 
 def keeps_its_task(world: World, state: State) -> str | None:
-    """A listener that has woken up, and beaten, and seen that its task is still its own, reports its end."""
+    """A listener that has woken up, and beaten, and seen that its task is still its own, reports
+    its end.
+    """
     return "; ".join(world.ledger.notes) or None
 
 
 def is_new_once(world: World, state: State) -> str | None:
-    """Of those who made the same task one has been told that it is new; nobody, if that one has died."""
+    """Of those who made the same task one has been told that it is new; nobody, if that one has
+    died.
+    """
     told = Counter(world.ledger.notes)
     if {"producer", "other"} <= {*world.alive} and told != dict.fromkeys(state.tasks, 1):
         return f"two tasks are new, and told as new were {told}"
-    return next((f"{task} was new {times} times" for task, times in told.items() if times > 1), None)
+    return next(
+        (f"{task} was new {times} times" for task, times in told.items() if times > 1), None
+    )
 
 
 def waits_for_its_time(world: World, state: State) -> str | None:
     """The next attempt does not start before it is due."""
-    return "it was started before it was due" if len(world.ledger.starts.get("t-1", [])) > 1 else None
+    return (
+        "it was started before it was due" if len(world.ledger.starts.get("t-1", [])) > 1 else None
+    )
 
 
 def stays_in_line(world: World, state: State) -> str | None:
     """When a pause has been answered, nothing is taken any more."""
     left = sum(len(line) for line in state.lines.values())
     said = world.ledger.notes
-    return f"{said[0]} were in line when it was paused, and {left} are" if said and said[0] != left else None
+    return (
+        f"{said[0]} were in line when it was paused, and {left} are"
+        if said and said[0] != left
+        else None
+    )
 
 
 def runs_only_ours(world: World, state: State) -> str | None:
     """A listener of 1.0.0 never gets a task that needs something."""
-    needy = [task for task, its in state.tasks.items() if "needs" in its and "" in world.ledger.starts.get(task, ())]
+    needy = [
+        task
+        for task, its in state.tasks.items()
+        if "needs" in its and "" in world.ledger.starts.get(task, ())
+    ]
     return f"1.0.0 has run {needy}" if needy else None
 
 
@@ -299,7 +336,9 @@ def is_counted(world: World, state: State) -> str | None:
 
 
 def is_whole(world: World, state: State) -> str | None:
-    """All tasks of one who has committed are there, and none of anybody else; or none, and nobody was told of any."""
+    """All tasks of one who has committed are there, and none of anybody else; or none, and nobody
+    was told of any.
+    """
     there = sorted(its["parameters"] for its in state.tasks.values())
     whole = [[], ["1", "2"], ["3", "4"]]
     if there not in whole:
@@ -308,7 +347,11 @@ def is_whole(world: World, state: State) -> str | None:
     if record.get("state") == "committing" or record.get("tasks", len(there)) != len(there):
         return f"it is decided, and of {record} there are {there}"
     told = [note for note in world.ledger.notes if note != "dropped"]
-    return f"those who committed were told of {told} tasks, and {there} are there" if {*told} - {len(there)} else None
+    return (
+        f"those who committed were told of {told} tasks, and {there} are there"
+        if {*told} - {len(there)}
+        else None
+    )
 
 
 def is_each_batch_once(world: World, state: State) -> str | None:
@@ -321,7 +364,9 @@ def is_each_batch_once(world: World, state: State) -> str | None:
 
 
 def is_archived_once(world: World, state: State) -> str | None:
-    """Each task is in the archive once in the same state, or still there; one that was put in line again has run."""
+    """Each task is in the archive once in the same state, or still there; one that was put in line
+    again has run.
+    """
     rows = [row for rows in world.ledger.published.values() for row in rows]
     if len({*rows}) < len(rows):
         return f"the archive has {rows}"
@@ -336,11 +381,17 @@ def is_archived_once(world: World, state: State) -> str | None:
 def is_kept(world: World, state: State) -> str | None:
     """The task that was put in line again is there, and has run."""
     has_run = state.tasks.get("t-1", {}).get("status") == "complete"
-    return "a task that was put in line again is gone" if world.ledger.consents["t-1"] and not has_run else None
+    return (
+        "a task that was put in line again is gone"
+        if world.ledger.consents["t-1"] and not has_run
+        else None
+    )
 
 
 def is_newest_kept(world: World, state: State) -> str | None:
-    """Of those that have ended the last one is there, and none besides if somebody has pruned to the end."""
+    """Of those that have ended the last one is there, and none besides if somebody has pruned to
+    the end.
+    """
     there = sorted(state.tasks)
     is_right = there == ["t-3"] if set(world.alive) & {"r", "s"} else "t-3" in there
     return None if is_right else f"of three, of which one is to stay, {there} are there"
@@ -354,12 +405,20 @@ def is_purged_or_run(world: World, state: State) -> str | None:
 
 def is_known(world: World, state: State) -> str | None:
     """A queue that has a task, or a listener that lives, is among all queues."""
-    name, listeners = world.redis.read(("ZSCORE", keys.QUEUES, QUEUE), ("SCARD", keys.listeners(QUEUE)))
-    return "the queue is in use, and nobody knows of it" if name is None and (state.tasks or listeners) else None
+    name, listeners = world.redis.read(
+        ("ZSCORE", keys.QUEUES, QUEUE), ("SCARD", keys.listeners(QUEUE))
+    )
+    return (
+        "the queue is in use, and nobody knows of it"
+        if name is None and (state.tasks or listeners)
+        else None
+    )
 
 
 def is_last_checkpoint(world: World, state: State) -> str | None:
-    """What was recorded last is where the next attempt goes on; the first attempt says 1, and what comes after it 2."""
+    """What was recorded last is where the next attempt goes on; the first attempt says 1, and what
+    comes after it 2.
+    """
     (value,) = world.redis.read(("HGET", keys.checkpoint("t-1"), "value"))
     said = world.ledger.notes
     is_right = said == sorted(said) and (not said or value == said[-1])
@@ -368,7 +427,9 @@ def is_last_checkpoint(world: World, state: State) -> str | None:
 
 def is_woken(world: World, state: State) -> str | None:
     """What is in line, and what it waited for is free: somebody is told of it."""
-    is_waiting = any(state.lines.values()) and not any(state.rooms.values()) and not any(state.held.values())
+    is_waiting = (
+        any(state.lines.values()) and not any(state.rooms.values()) and not any(state.held.values())
+    )
     return "there is work, and nobody is woken" if is_waiting and not state.is_awake else None
 
 
@@ -393,235 +454,919 @@ old = by(legacy_actors.work, "old_1")
 OURS = [
     # What producers and single listeners go through
     ours("one fault", _two_tasks, {"a_1": a}, [(0, 1)], is_thorough=True, untouched=["a_1"]),
-    ours("two faults", _two_tasks, {"a_1": a}, [(0, 2)], faults=frozenset(Fault) - {Fault.DELAY},
-         untouched=["a_1"], longer=[(0, 3)]),
-    ours("two faults and late writes", one_task("a_1"), {"a_1": a}, [(0, 1)], untouched=["a_1"], longer=[(0, 2)]),
-    ours("patient listener", _two_tasks, {"a_1": a}, [(0, 1)], untouched=["a_1"], patient=["a_1"], longer=[(0, 2)]),
-    ours("producer", nothing("a_1"), {"producer": by(actors.produce, 2), "a_1": a}, [(1, 0), (0, 1)],
-         untouched=["a_1"], longer=[(1, 1), (2, 2)]),
-    ours("producer loses answers", nothing("a_1"), {"producer": by(actors.produce), "a_1": a}, [(2, 1)],
-         faulty=["producer"], faults=NETWORK, longer=[(2, 2)]),
-    ours("producer of many", nothing("a_1"), {"producer": actors.produce_many, "a_1": a}, [(1, 0), (0, 1)],
-         untouched=["a_1"], longer=[(1, 1)]),
-    ours("producer of many loses answers", nothing("a_1"), {"producer": actors.produce_many, "a_1": a}, [(1, 1)],
-         faulty=["producer"], faults=NETWORK, longer=[(2, 2)]),
-    ours("two producers of the same keys", nothing("a_1"),
-         {"producer": actors.produce_keyed, "other": actors.produce_keyed, "a_1": a}, [(2, 0), (0, 1)],
-         faulty=["producer"], check=is_new_once, patient=["producer", "other"], untouched=["a_1"], longer=[(2, 1)]),
-    ours("two who put the same", _run_opened,
-         {"producer": by(actors.put, "k1", "k2"), "other": by(actors.put, "k1", "k2")},
-         [(2, 0), (0, 1)], faulty=["producer"], afterwards=is_put_once, drain=actors.drain_runs, longer=[(3, 1)],
-         patient=["producer", "other"]),
-    ours("put, and deleted meanwhile", _run_opened,
-         {"producer": by(actors.put, "k1"), "other": by(actors.put, "k2", "k1"), "a_1": by(actors.work_and_delete, "a_1")},
-         [(2, 0), (0, 1)], faulty=["producer"], afterwards=is_put_once, drain=actors.drain_runs, longer=[(3, 1)],
-         patient=["producer", "other"], untouched=["a_1"]),
-    ours("put, and closed meanwhile", _run_opened,
-         {"producer": by(actors.put, "k1", "k2"), "other": actors.close, "third": by(actors.put_and_close, "k1", "k3")},
-         [(1, 0), (0, 1)], faulty=["producer"], afterwards=is_counted, drain=actors.drain_runs, longer=[(2, 1)],
-         patient=["producer", "other", "third"]),
-    ours("two who commit", nothing("a_1"),
-         {"one": by(actors.stage_and_commit, "1", "2"), "other": by(actors.stage_and_commit, "3", "4")},
-         [(1, 0), (0, 1)], faulty=["one"], afterwards=is_whole, drain=actors.drain_runs, patient=["one", "other"],
-         longer=[(2, 1)]),
-    ours("commit", nothing("a_1"), {"one": by(actors.stage_and_commit, "1", "2")}, [(0, 1)], afterwards=is_whole,
-         drain=actors.drain_runs, longer=[(0, 2)]),
-    ours("commit, patiently", nothing("a_1"), {"one": by(actors.stage_and_commit, "1", "2")}, [(0, 1)],
-         afterwards=is_whole, drain=actors.drain_runs, patient=["one"], longer=[(0, 2)]),
-    ours("commit, or nothing", _staged, {"one": actors.commit_staged, "other": actors.stage_and_commit}, [(1, 0), (0, 1)],
-         afterwards=is_whole, drain=actors.drain_runs, patient=["one", "other"], longer=[(3, 1)]),
-    ours("commit or discard", _staged, {"one": actors.commit_staged, "other": actors.discard_staged}, [(2, 0), (0, 1)],
-         afterwards=is_whole, drain=actors.drain_runs, patient=["one", "other"], longer=[(3, 1)]),
-    ours("commit or clear up", _staged, {"one": actors.commit_staged, "gc": actors.clear_up}, [(2, 0), (0, 1)],
-         afterwards=is_whole, drain=actors.drain_runs, patient=["one", "gc"], longer=[(3, 1)]),
-    ours("stage or clear up", nothing("a_1"), {"one": by(actors.stage_and_commit, "1", "2"), "gc": actors.clear_up},
-         [(2, 0), (0, 1)], afterwards=is_whole, drain=actors.drain_runs, patient=["one", "gc"], longer=[(3, 1)]),
-    ours("stream and its zombie", _stream_opened,
-         {"zombie": by(actors.stream, "zombie", 0, 1), "driver": by(actors.stream, "driver", 0, 1)},
-         [(1, 0), (0, 1)], faulty=["zombie"], afterwards=is_each_batch_once, drain=actors.drain_runs,
-         patient=["zombie", "driver"], longer=[(2, 0), (3, 1)]),
-    ours("archive", cancelled("t-1", "t-2"), {"one": by(actors.archive, "one")}, [(0, 1)], afterwards=is_archived_once,
-         drain=actors.drain_archive, is_thorough=True, longer=[(0, 2)]),
-    ours("archive, patiently", cancelled("t-1", "t-2"), {"one": by(actors.archive, "one")}, [(0, 1)],
-         afterwards=is_archived_once, drain=actors.drain_archive, patient=["one"], longer=[(0, 2)]),
-    ours("two archivers", cancelled("t-1", "t-2"), {"one": by(actors.archive, "one"), "two": by(actors.archive, "two")},
-         [(2, 0), (0, 1)], afterwards=is_archived_once, drain=actors.drain_archive, patient=["one", "two"], longer=[(3, 1)]),
-    ours("archive or run again", cancelled("t-1", "t-2"), {"one": by(actors.archive, "one"), "p": by(actors.requeue, "t-1")},
-         [(2, 0), (1, 1)], afterwards=is_archived_once, drain=actors.drain_archive, faulty=["one"], patient=["one", "p"],
-         longer=[(2, 1)]),
+    ours(
+        "two faults",
+        _two_tasks,
+        {"a_1": a},
+        [(0, 2)],
+        faults=frozenset(Fault) - {Fault.DELAY},
+        untouched=["a_1"],
+        longer=[(0, 3)],
+    ),
+    ours(
+        "two faults and late writes",
+        one_task("a_1"),
+        {"a_1": a},
+        [(0, 1)],
+        untouched=["a_1"],
+        longer=[(0, 2)],
+    ),
+    ours(
+        "patient listener",
+        _two_tasks,
+        {"a_1": a},
+        [(0, 1)],
+        untouched=["a_1"],
+        patient=["a_1"],
+        longer=[(0, 2)],
+    ),
+    ours(
+        "producer",
+        nothing("a_1"),
+        {"producer": by(actors.produce, 2), "a_1": a},
+        [(1, 0), (0, 1)],
+        untouched=["a_1"],
+        longer=[(1, 1), (2, 2)],
+    ),
+    ours(
+        "producer loses answers",
+        nothing("a_1"),
+        {"producer": by(actors.produce), "a_1": a},
+        [(2, 1)],
+        faulty=["producer"],
+        faults=NETWORK,
+        longer=[(2, 2)],
+    ),
+    ours(
+        "producer of many",
+        nothing("a_1"),
+        {"producer": actors.produce_many, "a_1": a},
+        [(1, 0), (0, 1)],
+        untouched=["a_1"],
+        longer=[(1, 1)],
+    ),
+    ours(
+        "producer of many loses answers",
+        nothing("a_1"),
+        {"producer": actors.produce_many, "a_1": a},
+        [(1, 1)],
+        faulty=["producer"],
+        faults=NETWORK,
+        longer=[(2, 2)],
+    ),
+    ours(
+        "two producers of the same keys",
+        nothing("a_1"),
+        {"producer": actors.produce_keyed, "other": actors.produce_keyed, "a_1": a},
+        [(2, 0), (0, 1)],
+        faulty=["producer"],
+        check=is_new_once,
+        patient=["producer", "other"],
+        untouched=["a_1"],
+        longer=[(2, 1)],
+    ),
+    ours(
+        "two who put the same",
+        _run_opened,
+        {"producer": by(actors.put, "k1", "k2"), "other": by(actors.put, "k1", "k2")},
+        [(2, 0), (0, 1)],
+        faulty=["producer"],
+        afterwards=is_put_once,
+        drain=actors.drain_runs,
+        longer=[(3, 1)],
+        patient=["producer", "other"],
+    ),
+    ours(
+        "put, and deleted meanwhile",
+        _run_opened,
+        {
+            "producer": by(actors.put, "k1"),
+            "other": by(actors.put, "k2", "k1"),
+            "a_1": by(actors.work_and_delete, "a_1"),
+        },
+        [(2, 0), (0, 1)],
+        faulty=["producer"],
+        afterwards=is_put_once,
+        drain=actors.drain_runs,
+        longer=[(3, 1)],
+        patient=["producer", "other"],
+        untouched=["a_1"],
+    ),
+    ours(
+        "put, and closed meanwhile",
+        _run_opened,
+        {
+            "producer": by(actors.put, "k1", "k2"),
+            "other": actors.close,
+            "third": by(actors.put_and_close, "k1", "k3"),
+        },
+        [(1, 0), (0, 1)],
+        faulty=["producer"],
+        afterwards=is_counted,
+        drain=actors.drain_runs,
+        longer=[(2, 1)],
+        patient=["producer", "other", "third"],
+    ),
+    ours(
+        "two who commit",
+        nothing("a_1"),
+        {
+            "one": by(actors.stage_and_commit, "1", "2"),
+            "other": by(actors.stage_and_commit, "3", "4"),
+        },
+        [(1, 0), (0, 1)],
+        faulty=["one"],
+        afterwards=is_whole,
+        drain=actors.drain_runs,
+        patient=["one", "other"],
+        longer=[(2, 1)],
+    ),
+    ours(
+        "commit",
+        nothing("a_1"),
+        {"one": by(actors.stage_and_commit, "1", "2")},
+        [(0, 1)],
+        afterwards=is_whole,
+        drain=actors.drain_runs,
+        longer=[(0, 2)],
+    ),
+    ours(
+        "commit, patiently",
+        nothing("a_1"),
+        {"one": by(actors.stage_and_commit, "1", "2")},
+        [(0, 1)],
+        afterwards=is_whole,
+        drain=actors.drain_runs,
+        patient=["one"],
+        longer=[(0, 2)],
+    ),
+    ours(
+        "commit, or nothing",
+        _staged,
+        {"one": actors.commit_staged, "other": actors.stage_and_commit},
+        [(1, 0), (0, 1)],
+        afterwards=is_whole,
+        drain=actors.drain_runs,
+        patient=["one", "other"],
+        longer=[(3, 1)],
+    ),
+    ours(
+        "commit or discard",
+        _staged,
+        {"one": actors.commit_staged, "other": actors.discard_staged},
+        [(2, 0), (0, 1)],
+        afterwards=is_whole,
+        drain=actors.drain_runs,
+        patient=["one", "other"],
+        longer=[(3, 1)],
+    ),
+    ours(
+        "commit or clear up",
+        _staged,
+        {"one": actors.commit_staged, "gc": actors.clear_up},
+        [(2, 0), (0, 1)],
+        afterwards=is_whole,
+        drain=actors.drain_runs,
+        patient=["one", "gc"],
+        longer=[(3, 1)],
+    ),
+    ours(
+        "stage or clear up",
+        nothing("a_1"),
+        {"one": by(actors.stage_and_commit, "1", "2"), "gc": actors.clear_up},
+        [(2, 0), (0, 1)],
+        afterwards=is_whole,
+        drain=actors.drain_runs,
+        patient=["one", "gc"],
+        longer=[(3, 1)],
+    ),
+    ours(
+        "stream and its zombie",
+        _stream_opened,
+        {"zombie": by(actors.stream, "zombie", 0, 1), "driver": by(actors.stream, "driver", 0, 1)},
+        [(1, 0), (0, 1)],
+        faulty=["zombie"],
+        afterwards=is_each_batch_once,
+        drain=actors.drain_runs,
+        patient=["zombie", "driver"],
+        longer=[(2, 0), (3, 1)],
+    ),
+    ours(
+        "archive",
+        cancelled("t-1", "t-2"),
+        {"one": by(actors.archive, "one")},
+        [(0, 1)],
+        afterwards=is_archived_once,
+        drain=actors.drain_archive,
+        is_thorough=True,
+        longer=[(0, 2)],
+    ),
+    ours(
+        "archive, patiently",
+        cancelled("t-1", "t-2"),
+        {"one": by(actors.archive, "one")},
+        [(0, 1)],
+        afterwards=is_archived_once,
+        drain=actors.drain_archive,
+        patient=["one"],
+        longer=[(0, 2)],
+    ),
+    ours(
+        "two archivers",
+        cancelled("t-1", "t-2"),
+        {"one": by(actors.archive, "one"), "two": by(actors.archive, "two")},
+        [(2, 0), (0, 1)],
+        afterwards=is_archived_once,
+        drain=actors.drain_archive,
+        patient=["one", "two"],
+        longer=[(3, 1)],
+    ),
+    ours(
+        "archive or run again",
+        cancelled("t-1", "t-2"),
+        {"one": by(actors.archive, "one"), "p": by(actors.requeue, "t-1")},
+        [(2, 0), (1, 1)],
+        afterwards=is_archived_once,
+        drain=actors.drain_archive,
+        faulty=["one"],
+        patient=["one", "p"],
+        longer=[(2, 1)],
+    ),
     # Many that go at once
-    ours("prune or run again", cancelled("t-1", "t-2"),
-         {"r": by(actors.prune, Keep(age=0.0)), "p": by(actors.requeue, "t-1")}, [(2, 0), (1, 1)],
-         afterwards=is_kept, faulty=["r"], patient=["r", "p"], longer=[(3, 1)]),
-    ours("two who prune", cancelled("t-1", "t-2", "t-3"),
-         {"r": by(actors.prune, Keep(newest=1)), "s": by(actors.prune, Keep(newest=1))}, [(2, 0), (0, 1)],
-         afterwards=is_newest_kept, faulty=["r"], longer=[(3, 1)]),
-    ours("purge", _two_tasks, {"a_1": a, "p": by(actors.purge, "t-1", "t-2")}, [(2, 0), (0, 1)], afterwards=is_purged_or_run,
-         untouched=["a_1"], longer=[(3, 1)]),
-    ours("forgotten", lambda world: None, {"f": actors.forget, "producer": actors.produce}, [(2, 0), (0, 1)],
-         check=is_known, patient=["f", "producer"], longer=[(3, 1)]),
-    ours("forgotten, and a listener comes", lambda world: None, {"f": actors.forget, "b_1": b}, [(2, 0), (0, 1)],
-         check=is_known, patient=["f"], longer=[(3, 1)]),
-    ours("brought forward", _in_an_hour, {"p": by(actors.bring_forward, "t-1"), "s": promoter, "a_1": a},
-         [(2, 0), (0, 1)], faulty=["p"], untouched=["a_1"], longer=[(2, 1)]),
-    ours("brought forward, and purged", _in_an_hour,
-         {"p": by(actors.bring_forward, "t-1"), "q": by(actors.purge, "t-1"), "s": promoter}, [(2, 0), (0, 1)], faulty=["p"],
-         longer=[(2, 1)]),
-    ours("scheduled", nothing("a_1"), {"producer": actors.plan, "s": promoter}, [(1, 1)], longer=[(2, 2)]),
-    ours("two listeners", one_task("a_1", "b_1"), {"a_1": a, "b_1": b}, [(2, 0), (0, 1)], faulty=["a_1"],
-         untouched=["a_1", "b_1"], longer=[(2, 1)]),
-    ours("double entry", _double_entry, {"a_1": a, "b_1": b}, [(2, 0)], tolerated=DOUBLE, untouched=["a_1", "b_1"],
-         longer=[(4, 1)]),
-    ours("two schedulers", _due, {"s": promoter, "t": promoter, "a_1": a}, [(1, 0), (0, 1)], faulty=["s"], longer=[(2, 1)]),
+    ours(
+        "prune or run again",
+        cancelled("t-1", "t-2"),
+        {"r": by(actors.prune, Keep(age=0.0)), "p": by(actors.requeue, "t-1")},
+        [(2, 0), (1, 1)],
+        afterwards=is_kept,
+        faulty=["r"],
+        patient=["r", "p"],
+        longer=[(3, 1)],
+    ),
+    ours(
+        "two who prune",
+        cancelled("t-1", "t-2", "t-3"),
+        {"r": by(actors.prune, Keep(newest=1)), "s": by(actors.prune, Keep(newest=1))},
+        [(2, 0), (0, 1)],
+        afterwards=is_newest_kept,
+        faulty=["r"],
+        longer=[(3, 1)],
+    ),
+    ours(
+        "purge",
+        _two_tasks,
+        {"a_1": a, "p": by(actors.purge, "t-1", "t-2")},
+        [(2, 0), (0, 1)],
+        afterwards=is_purged_or_run,
+        untouched=["a_1"],
+        longer=[(3, 1)],
+    ),
+    ours(
+        "forgotten",
+        lambda world: None,
+        {"f": actors.forget, "producer": actors.produce},
+        [(2, 0), (0, 1)],
+        check=is_known,
+        patient=["f", "producer"],
+        longer=[(3, 1)],
+    ),
+    ours(
+        "forgotten, and a listener comes",
+        lambda world: None,
+        {"f": actors.forget, "b_1": b},
+        [(2, 0), (0, 1)],
+        check=is_known,
+        patient=["f"],
+        longer=[(3, 1)],
+    ),
+    ours(
+        "brought forward",
+        _in_an_hour,
+        {"p": by(actors.bring_forward, "t-1"), "s": promoter, "a_1": a},
+        [(2, 0), (0, 1)],
+        faulty=["p"],
+        untouched=["a_1"],
+        longer=[(2, 1)],
+    ),
+    ours(
+        "brought forward, and purged",
+        _in_an_hour,
+        {"p": by(actors.bring_forward, "t-1"), "q": by(actors.purge, "t-1"), "s": promoter},
+        [(2, 0), (0, 1)],
+        faulty=["p"],
+        longer=[(2, 1)],
+    ),
+    ours(
+        "scheduled",
+        nothing("a_1"),
+        {"producer": actors.plan, "s": promoter},
+        [(1, 1)],
+        longer=[(2, 2)],
+    ),
+    ours(
+        "two listeners",
+        one_task("a_1", "b_1"),
+        {"a_1": a, "b_1": b},
+        [(2, 0), (0, 1)],
+        faulty=["a_1"],
+        untouched=["a_1", "b_1"],
+        longer=[(2, 1)],
+    ),
+    ours(
+        "double entry",
+        _double_entry,
+        {"a_1": a, "b_1": b},
+        [(2, 0)],
+        tolerated=DOUBLE,
+        untouched=["a_1", "b_1"],
+        longer=[(4, 1)],
+    ),
+    ours(
+        "two schedulers",
+        _due,
+        {"s": promoter, "t": promoter, "a_1": a},
+        [(1, 0), (0, 1)],
+        faulty=["s"],
+        longer=[(2, 1)],
+    ),
     # A listener that seems dead, and is
     *[
-        ours(f"two recoverers, {name}", begin("a_1", "b_1"), {"r": losing, "s": losing, "b_1": b}, [(1, 0), (0, 1)],
-             faulty=["r"], untouched=["b_1"], longer=[(2, 2)])
+        ours(
+            f"two recoverers, {name}",
+            begin("a_1", "b_1"),
+            {"r": losing, "s": losing, "b_1": b},
+            [(1, 0), (0, 1)],
+            faulty=["r"],
+            untouched=["b_1"],
+            longer=[(2, 2)],
+        )
         for name, begin in (("popped", popped), ("reserved", reserved), ("started", started))
     ],
-    ours("recoverer and next life", reserved("a_1"), {"r": losing, "n": by(actors.come_back, "a_1")}, [(2, 0)],
-         check=may_start, longer=[(3, 1)]),
-    ours("two adopters", started("a_1", "c_1", "d_1"),
-         {"c_1": by(actors.adopt, "c_1", "a_1"), "d_1": by(actors.adopt, "d_1", "a_1"), "a_1": beginning},
-         [(2, 0), (0, 1)], faulty=["c_1"], longer=[(2, 1)]),
-    ours("judges", one_task("a_1"), {"a_1": a, "r": actors.judge, "s": actors.judge}, [(1, 0)], longer=[(2, 0), (1, 1)]),
+    ours(
+        "recoverer and next life",
+        reserved("a_1"),
+        {"r": losing, "n": by(actors.come_back, "a_1")},
+        [(2, 0)],
+        check=may_start,
+        longer=[(3, 1)],
+    ),
+    ours(
+        "two adopters",
+        started("a_1", "c_1", "d_1"),
+        {
+            "c_1": by(actors.adopt, "c_1", "a_1"),
+            "d_1": by(actors.adopt, "d_1", "a_1"),
+            "a_1": beginning,
+        },
+        [(2, 0), (0, 1)],
+        faulty=["c_1"],
+        longer=[(2, 1)],
+    ),
+    ours(
+        "judges",
+        one_task("a_1"),
+        {"a_1": a, "r": actors.judge, "s": actors.judge},
+        [(1, 0)],
+        longer=[(2, 0), (1, 1)],
+    ),
     # A listener that seems dead, and is not
-    ours("wrongly fenced", one_task("a_1", "b_1"), {"a_1": a, "r": fencing, "b_1": b}, [(2, 0), (0, 1)], faulty=["a_1"],
-         untouched=["b_1"], longer=[(3, 0), (1, 1)]),
-    again("wrongly lost", one_task("a_1", "b_1", retry=RETRY), {"a_1": a, "r": losing, "b_1": b}, [(1, 0), (0, 1)],
-          faulty=["r"], untouched=["b_1"], longer=[(2, 0), (1, 1), (3, 0)]),
-    again("woken", started("a_1", "b_1", retry=RETRY), {"a_1": by(actors.obey, "a_1"), "r": losing, "b_1": b},
-          [(1, 0), (0, 1)], faulty=["a_1"], check=keeps_its_task, untouched=["b_1"], longer=[(2, 1)]),
-    ours("same node id", one_task("a_1"), {"a_1": a, "n": by(actors.come_back, "a_1")}, [(2, 0), (0, 1)], faulty=["a_1"],
-         longer=[(3, 1)]),
-    ours("beat and fence", nothing("a_1"), {"a_1": by(actors.beat, "a_1"), "r": _fencing}, [(3, 1)], faults=NETWORK,
-         check=one_wins, longer=[(4, 2)]),
-    ours("adoption", started("a_1", "c_1"),
-         {"a_1": reporting, "c_1": by(actors.adopt, "c_1", "a_1"), "r": losing}, [(1, 0), (0, 1)], longer=[(1, 1), (2, 1)]),
-    ours("late result", lost("a_1", "b_1"), {"a_1": reporting, "p": by(actors.requeue, "t-1"), "b_1": b},
-         [(2, 0), (0, 1)], untouched=["b_1"], longer=[(3, 1)]),
-    ours("taken back", lost("a_1", "b_1"), {"a_1": by(actors.take_back, "a_1"), "p": by(actors.requeue, "t-1"), "b_1": b},
-         [(1, 0), (0, 1)], faulty=["a_1"], untouched=["b_1"], longer=[(2, 1)]),
-    again("superseded", _lost_twice, {"a_1": by(actors.take_back, "a_1"), "p": by(actors.requeue, "t-1")},
-          [(1, 0), (0, 1)], longer=[(3, 1)]),
-    ours("deleted", lost("a_1"), {"a_1": reporting, "p": by(actors.delete, "t-1")}, [(2, 1)], longer=[(3, 2)]),
+    ours(
+        "wrongly fenced",
+        one_task("a_1", "b_1"),
+        {"a_1": a, "r": fencing, "b_1": b},
+        [(2, 0), (0, 1)],
+        faulty=["a_1"],
+        untouched=["b_1"],
+        longer=[(3, 0), (1, 1)],
+    ),
+    again(
+        "wrongly lost",
+        one_task("a_1", "b_1", retry=RETRY),
+        {"a_1": a, "r": losing, "b_1": b},
+        [(1, 0), (0, 1)],
+        faulty=["r"],
+        untouched=["b_1"],
+        longer=[(2, 0), (1, 1), (3, 0)],
+    ),
+    again(
+        "woken",
+        started("a_1", "b_1", retry=RETRY),
+        {"a_1": by(actors.obey, "a_1"), "r": losing, "b_1": b},
+        [(1, 0), (0, 1)],
+        faulty=["a_1"],
+        check=keeps_its_task,
+        untouched=["b_1"],
+        longer=[(2, 1)],
+    ),
+    ours(
+        "same node id",
+        one_task("a_1"),
+        {"a_1": a, "n": by(actors.come_back, "a_1")},
+        [(2, 0), (0, 1)],
+        faulty=["a_1"],
+        longer=[(3, 1)],
+    ),
+    ours(
+        "beat and fence",
+        nothing("a_1"),
+        {"a_1": by(actors.beat, "a_1"), "r": _fencing},
+        [(3, 1)],
+        faults=NETWORK,
+        check=one_wins,
+        longer=[(4, 2)],
+    ),
+    ours(
+        "adoption",
+        started("a_1", "c_1"),
+        {"a_1": reporting, "c_1": by(actors.adopt, "c_1", "a_1"), "r": losing},
+        [(1, 0), (0, 1)],
+        longer=[(1, 1), (2, 1)],
+    ),
+    ours(
+        "late result",
+        lost("a_1", "b_1"),
+        {"a_1": reporting, "p": by(actors.requeue, "t-1"), "b_1": b},
+        [(2, 0), (0, 1)],
+        untouched=["b_1"],
+        longer=[(3, 1)],
+    ),
+    ours(
+        "taken back",
+        lost("a_1", "b_1"),
+        {"a_1": by(actors.take_back, "a_1"), "p": by(actors.requeue, "t-1"), "b_1": b},
+        [(1, 0), (0, 1)],
+        faulty=["a_1"],
+        untouched=["b_1"],
+        longer=[(2, 1)],
+    ),
+    again(
+        "superseded",
+        _lost_twice,
+        {"a_1": by(actors.take_back, "a_1"), "p": by(actors.requeue, "t-1")},
+        [(1, 0), (0, 1)],
+        longer=[(3, 1)],
+    ),
+    ours(
+        "deleted",
+        lost("a_1"),
+        {"a_1": reporting, "p": by(actors.delete, "t-1")},
+        [(2, 1)],
+        longer=[(3, 2)],
+    ),
     # Where a task goes on
-    ours("checkpoints", started("a_1"), {"a_1": by(actors.save, "1", "2")}, [(0, 1)], faults=NETWORK,
-         afterwards=is_last_checkpoint, longer=[(0, 3)]),
-    ours("checkpoint of a lost attempt", lost("a_1", "b_1"),
-         {"a_1": by(actors.save, "1"), "p": by(actors.requeue, "t-1"), "b_1": by(actors.run_and_save, "b_1", "2")},
-         [(2, 0), (0, 1)], faults=NETWORK, faulty=["a_1"], check=is_last_checkpoint, longer=[(1, 1), (3, 1)]),
-    ours("checkpoint, and deleted", lost("a_1"), {"a_1": by(actors.save, "1"), "p": by(actors.delete, "t-1")},
-         [(2, 0), (0, 1)], faulty=["a_1"], longer=[(3, 1)]),
+    ours(
+        "checkpoints",
+        started("a_1"),
+        {"a_1": by(actors.save, "1", "2")},
+        [(0, 1)],
+        faults=NETWORK,
+        afterwards=is_last_checkpoint,
+        longer=[(0, 3)],
+    ),
+    ours(
+        "checkpoint of a lost attempt",
+        lost("a_1", "b_1"),
+        {
+            "a_1": by(actors.save, "1"),
+            "p": by(actors.requeue, "t-1"),
+            "b_1": by(actors.run_and_save, "b_1", "2"),
+        },
+        [(2, 0), (0, 1)],
+        faults=NETWORK,
+        faulty=["a_1"],
+        check=is_last_checkpoint,
+        longer=[(1, 1), (3, 1)],
+    ),
+    ours(
+        "checkpoint, and deleted",
+        lost("a_1"),
+        {"a_1": by(actors.save, "1"), "p": by(actors.delete, "t-1")},
+        [(2, 0), (0, 1)],
+        faulty=["a_1"],
+        longer=[(3, 1)],
+    ),
     # Retry, release, cancel
-    again("retry", one_task("a_1", parameters="bad", retry=RETRY), {"a_1": a, "s": promoter}, [(0, 1)],
-          untouched=["a_1"], longer=[(1, 2)]),
-    again("retry and schedulers", _due_and_bad, {"s": promoter, "t": promoter, "a_1": a}, [(2, 0)],
-          check=waits_for_its_time, untouched=["a_1"], longer=[(3, 1)]),
-    again("handed back", started("a_1", "b_1", retry=RETRY),
-          {"a_1": by(actors.hand_back, "a_1"), "b_1": b, "r": losing}, [(1, 0), (0, 1)], faulty=["a_1"], untouched=["b_1"],
-          longer=[(2, 1)]),
-    ours("cancel in line", one_task("a_1"), {"p": canceller}, [(0, 1)], afterwards=is_cancelled, longer=[(0, 3)]),
-    ours("cancel", one_task("a_1"), {"a_1": a, "p": canceller}, [(3, 0), (0, 1)], afterwards=is_cancelled, tolerated=DOUBLE,
-         longer=[(2, 1)]),
-    again("cancel and retry", one_task("a_1", parameters="bad", retry=RETRY), {"a_1": a, "p": canceller}, [(3, 0), (0, 1)],
-          afterwards=is_cancelled, tolerated=DOUBLE, untouched=["a_1"], longer=[(1, 1), (3, 1)]),
-    again("cancel and hand back", started("a_1", "b_1", retry=RETRY),
-          {"a_1": by(actors.hand_back, "a_1"), "p": canceller, "b_1": b}, [(2, 0), (0, 1)], faulty=["a_1"],
-          afterwards=is_cancelled, tolerated=DOUBLE, untouched=["b_1"], longer=[(3, 1)]),
-    again("cancel and end", started("a_1", "b_1", retry=RETRY),
-          {"a_1": by(actors.obey, "a_1"), "p": canceller, "r": losing, "b_1": b}, [(1, 0), (0, 1)], faulty=["p"],
-          afterwards=is_cancelled, tolerated=DOUBLE, untouched=["b_1"], longer=[(2, 0), (1, 1)]),
+    again(
+        "retry",
+        one_task("a_1", parameters="bad", retry=RETRY),
+        {"a_1": a, "s": promoter},
+        [(0, 1)],
+        untouched=["a_1"],
+        longer=[(1, 2)],
+    ),
+    again(
+        "retry and schedulers",
+        _due_and_bad,
+        {"s": promoter, "t": promoter, "a_1": a},
+        [(2, 0)],
+        check=waits_for_its_time,
+        untouched=["a_1"],
+        longer=[(3, 1)],
+    ),
+    again(
+        "handed back",
+        started("a_1", "b_1", retry=RETRY),
+        {"a_1": by(actors.hand_back, "a_1"), "b_1": b, "r": losing},
+        [(1, 0), (0, 1)],
+        faulty=["a_1"],
+        untouched=["b_1"],
+        longer=[(2, 1)],
+    ),
+    ours(
+        "cancel in line",
+        one_task("a_1"),
+        {"p": canceller},
+        [(0, 1)],
+        afterwards=is_cancelled,
+        longer=[(0, 3)],
+    ),
+    ours(
+        "cancel",
+        one_task("a_1"),
+        {"a_1": a, "p": canceller},
+        [(3, 0), (0, 1)],
+        afterwards=is_cancelled,
+        tolerated=DOUBLE,
+        longer=[(2, 1)],
+    ),
+    again(
+        "cancel and retry",
+        one_task("a_1", parameters="bad", retry=RETRY),
+        {"a_1": a, "p": canceller},
+        [(3, 0), (0, 1)],
+        afterwards=is_cancelled,
+        tolerated=DOUBLE,
+        untouched=["a_1"],
+        longer=[(1, 1), (3, 1)],
+    ),
+    again(
+        "cancel and hand back",
+        started("a_1", "b_1", retry=RETRY),
+        {"a_1": by(actors.hand_back, "a_1"), "p": canceller, "b_1": b},
+        [(2, 0), (0, 1)],
+        faulty=["a_1"],
+        afterwards=is_cancelled,
+        tolerated=DOUBLE,
+        untouched=["b_1"],
+        longer=[(3, 1)],
+    ),
+    again(
+        "cancel and end",
+        started("a_1", "b_1", retry=RETRY),
+        {"a_1": by(actors.obey, "a_1"), "p": canceller, "r": losing, "b_1": b},
+        [(1, 0), (0, 1)],
+        faulty=["p"],
+        afterwards=is_cancelled,
+        tolerated=DOUBLE,
+        untouched=["b_1"],
+        longer=[(2, 0), (1, 1)],
+    ),
     # Locks and limits: never more than may hold them, and none is left behind
-    ours("lock", _locked, {"a_1": a, "b_1": b}, [(1, 0), (0, 1)], faulty=["a_1"], untouched=["a_1", "b_1"],
-         longer=[(2, 0), (3, 1), (1, 2)]),
-    ours("lock, and who waits for it", _locked, {"a_1": once_a, "b_1": once_b}, [(2, 0), (0, 1)], faults=NETWORK,
-         check=all_is_woken, longer=[(3, 1)]),
-    ours("limit", _limited, {"a_1": a, "b_1": b}, [(1, 0), (0, 1)], faulty=["a_1"], untouched=["a_1", "b_1"],
-         longer=[(3, 1), (1, 2)]),
-    ours("limit, and who waits for it", _limited, {"a_1": once_a, "b_1": once_b}, [(2, 0)], check=all_is_woken,
-         longer=[(3, 1)]),
-    again("lock of a lost attempt", _locked_and_started, {"a_1": reporting, "r": losing, "b_1": b}, [(1, 0), (0, 1)],
-          faulty=["r"], untouched=["b_1"], longer=[(2, 1), (3, 0)]),
-    again("place of a lost attempt", _limited_and_started, {"a_1": reporting, "r": losing, "b_1": b}, [(1, 0), (0, 1)],
-          faulty=["r"], untouched=["b_1"], longer=[(2, 1), (3, 0)]),
+    ours(
+        "lock",
+        _locked,
+        {"a_1": a, "b_1": b},
+        [(1, 0), (0, 1)],
+        faulty=["a_1"],
+        untouched=["a_1", "b_1"],
+        longer=[(2, 0), (3, 1), (1, 2)],
+    ),
+    ours(
+        "lock, and who waits for it",
+        _locked,
+        {"a_1": once_a, "b_1": once_b},
+        [(2, 0), (0, 1)],
+        faults=NETWORK,
+        check=all_is_woken,
+        longer=[(3, 1)],
+    ),
+    ours(
+        "limit",
+        _limited,
+        {"a_1": a, "b_1": b},
+        [(1, 0), (0, 1)],
+        faulty=["a_1"],
+        untouched=["a_1", "b_1"],
+        longer=[(3, 1), (1, 2)],
+    ),
+    ours(
+        "limit, and who waits for it",
+        _limited,
+        {"a_1": once_a, "b_1": once_b},
+        [(2, 0)],
+        check=all_is_woken,
+        longer=[(3, 1)],
+    ),
+    again(
+        "lock of a lost attempt",
+        _locked_and_started,
+        {"a_1": reporting, "r": losing, "b_1": b},
+        [(1, 0), (0, 1)],
+        faulty=["r"],
+        untouched=["b_1"],
+        longer=[(2, 1), (3, 0)],
+    ),
+    again(
+        "place of a lost attempt",
+        _limited_and_started,
+        {"a_1": reporting, "r": losing, "b_1": b},
+        [(1, 0), (0, 1)],
+        faulty=["r"],
+        untouched=["b_1"],
+        longer=[(2, 1), (3, 0)],
+    ),
     *[
-        ours(f"lock, {name}", begin("a_1", "b_1", needs=LOCK), {"r": losing, "b_1": b}, [(1, 0), (0, 1)],
-             faulty=["r"], untouched=["b_1"], longer=[(2, 2)])
+        ours(
+            f"lock, {name}",
+            begin("a_1", "b_1", needs=LOCK),
+            {"r": losing, "b_1": b},
+            [(1, 0), (0, 1)],
+            faulty=["r"],
+            untouched=["b_1"],
+            longer=[(2, 2)],
+        )
         for name, begin in (("popped", popped), ("reserved", reserved), ("started", started))
     ],
-    again("lock and retry", one_task("a_1", parameters="bad", retry=RETRY, needs=LOCK), {"a_1": a}, [(0, 1)],
-          untouched=["a_1"], longer=[(0, 2)]),
-    again("lock handed back", _locked_and_started, {"a_1": by(actors.hand_back, "a_1"), "b_1": b, "r": losing},
-          [(1, 0), (0, 1)], faulty=["a_1"], untouched=["b_1"], longer=[(2, 1)]),
-    ours("lock, adopted", started("a_1", "c_1", needs=LOCK),
-         {"a_1": beginning, "c_1": by(actors.adopt, "c_1", "a_1"), "r": losing}, [(1, 0), (0, 1)], longer=[(2, 1)]),
-    again("lock, cancelled", started("a_1", "b_1", retry=RETRY, needs=LOCK),
-          {"a_1": by(actors.obey, "a_1"), "p": canceller, "r": losing}, [(1, 0), (0, 1)], faulty=["p"],
-          afterwards=is_cancelled, tolerated=DOUBLE, longer=[(2, 1)]),
-    ours("lock, cancelled before", reserved("a_1", needs=LOCK), {"a_1": starting, "p": canceller}, [(2, 0), (0, 1)],
-         afterwards=is_cancelled, tolerated=DOUBLE, longer=[(2, 2)]),
-    ours("lock, late result", lost("a_1", "b_1", needs=LOCK),
-         {"a_1": reporting, "p": by(actors.requeue, "t-1"), "b_1": b}, [(1, 0)], untouched=["b_1"], longer=[(3, 1)]),
-    ours("lock, taken back", lost("a_1", "b_1", needs=LOCK), {"a_1": by(actors.take_back, "a_1")}, [(0, 1)],
-         longer=[(0, 2)]),
-    ours("freed by mistake", _locked, {"a_1": once_a, "f": by(actors.free, "t-1", "x")}, [(2, 0)], longer=[(3, 1)]),
-    ours("place freed by mistake", _limited, {"a_1": once_a, "f": by(actors.free, "t-1")}, [(2, 0)], longer=[(3, 1)]),
+    again(
+        "lock and retry",
+        one_task("a_1", parameters="bad", retry=RETRY, needs=LOCK),
+        {"a_1": a},
+        [(0, 1)],
+        untouched=["a_1"],
+        longer=[(0, 2)],
+    ),
+    again(
+        "lock handed back",
+        _locked_and_started,
+        {"a_1": by(actors.hand_back, "a_1"), "b_1": b, "r": losing},
+        [(1, 0), (0, 1)],
+        faulty=["a_1"],
+        untouched=["b_1"],
+        longer=[(2, 1)],
+    ),
+    ours(
+        "lock, adopted",
+        started("a_1", "c_1", needs=LOCK),
+        {"a_1": beginning, "c_1": by(actors.adopt, "c_1", "a_1"), "r": losing},
+        [(1, 0), (0, 1)],
+        longer=[(2, 1)],
+    ),
+    again(
+        "lock, cancelled",
+        started("a_1", "b_1", retry=RETRY, needs=LOCK),
+        {"a_1": by(actors.obey, "a_1"), "p": canceller, "r": losing},
+        [(1, 0), (0, 1)],
+        faulty=["p"],
+        afterwards=is_cancelled,
+        tolerated=DOUBLE,
+        longer=[(2, 1)],
+    ),
+    ours(
+        "lock, cancelled before",
+        reserved("a_1", needs=LOCK),
+        {"a_1": starting, "p": canceller},
+        [(2, 0), (0, 1)],
+        afterwards=is_cancelled,
+        tolerated=DOUBLE,
+        longer=[(2, 2)],
+    ),
+    ours(
+        "lock, late result",
+        lost("a_1", "b_1", needs=LOCK),
+        {"a_1": reporting, "p": by(actors.requeue, "t-1"), "b_1": b},
+        [(1, 0)],
+        untouched=["b_1"],
+        longer=[(3, 1)],
+    ),
+    ours(
+        "lock, taken back",
+        lost("a_1", "b_1", needs=LOCK),
+        {"a_1": by(actors.take_back, "a_1")},
+        [(0, 1)],
+        longer=[(0, 2)],
+    ),
+    ours(
+        "freed by mistake",
+        _locked,
+        {"a_1": once_a, "f": by(actors.free, "t-1", "x")},
+        [(2, 0)],
+        longer=[(3, 1)],
+    ),
+    ours(
+        "place freed by mistake",
+        _limited,
+        {"a_1": once_a, "f": by(actors.free, "t-1")},
+        [(2, 0)],
+        longer=[(3, 1)],
+    ),
     # Lines: who waits in which, and who is told of it
     ours("three lines", _three_lines, {"a_1": a}, [(0, 1)], untouched=["a_1"], longer=[(0, 2)]),
-    ours("line that is emptied", one_task("a_1", priority=5), {"a_1": a, "producer": by(actors.produce, priority=5)},
-         [(2, 0), (0, 1)], untouched=["a_1"], longer=[(3, 1)]),
-    ours("line of a lock that is emptied", one_task("a_1", needs=LOCK),
-         {"a_1": a, "producer": by(actors.produce, lock="x")}, [(2, 0)], untouched=["a_1"], longer=[(3, 1)]),
-    ours("due in two lines", _due_in_two_lines, {"s": promoter, "t": promoter, "a_1": a}, [(1, 0), (0, 1)], faulty=["s"],
-         longer=[(2, 1)]),
-    ours("priority", one_task("a_1"), {"a_1": a, "p": by(actors.set_priority, "t-1", 5)}, [(2, 0), (0, 1)],
-         untouched=["a_1"], longer=[(3, 1)]),
-    ours("no priority", one_task("a_1", priority=5), {"a_1": a, "p": by(actors.set_priority, "t-1", 0)}, [(2, 0), (0, 1)],
-         untouched=["a_1"], longer=[(3, 1)]),
-    ours("first", _two_tasks, {"a_1": a, "p": by(actors.put_first, "t-2")}, [(2, 0), (0, 1)], untouched=["a_1"],
-         longer=[(3, 1)]),
-    ours("moved", one_task("a_1"), {"a_1": a, "p": by(actors.move, "t-1")}, [(2, 0), (0, 1)], drain=actors.drain_all,
-         untouched=["a_1"], longer=[(3, 1)]),
-    ours("lock, moved", _two_lines, {"a_1": a, "p": by(actors.move, "t-1")}, [(2, 0)], drain=actors.drain_all,
-         untouched=["a_1"], longer=[(3, 1)]),
-    ours("cancel in another line", one_task("a_1", priority=5, needs=LOCK), {"p": canceller}, [(0, 1)],
-         afterwards=is_cancelled, longer=[(0, 3)]),
-    ours("lock, cancelled in line", one_task("a_1", needs=LOCK), {"a_1": a, "p": canceller}, [(2, 0), (0, 1)],
-         afterwards=is_cancelled, tolerated=DOUBLE, longer=[(3, 1)]),
-    ours("pause", _two_tasks, {"a_1": a, "p": actors.pause}, [(3, 0), (0, 1)], check=stays_in_line,
-         drain=actors.drain_all, longer=[(3, 1)]),
+    ours(
+        "line that is emptied",
+        one_task("a_1", priority=5),
+        {"a_1": a, "producer": by(actors.produce, priority=5)},
+        [(2, 0), (0, 1)],
+        untouched=["a_1"],
+        longer=[(3, 1)],
+    ),
+    ours(
+        "line of a lock that is emptied",
+        one_task("a_1", needs=LOCK),
+        {"a_1": a, "producer": by(actors.produce, lock="x")},
+        [(2, 0)],
+        untouched=["a_1"],
+        longer=[(3, 1)],
+    ),
+    ours(
+        "due in two lines",
+        _due_in_two_lines,
+        {"s": promoter, "t": promoter, "a_1": a},
+        [(1, 0), (0, 1)],
+        faulty=["s"],
+        longer=[(2, 1)],
+    ),
+    ours(
+        "priority",
+        one_task("a_1"),
+        {"a_1": a, "p": by(actors.set_priority, "t-1", 5)},
+        [(2, 0), (0, 1)],
+        untouched=["a_1"],
+        longer=[(3, 1)],
+    ),
+    ours(
+        "no priority",
+        one_task("a_1", priority=5),
+        {"a_1": a, "p": by(actors.set_priority, "t-1", 0)},
+        [(2, 0), (0, 1)],
+        untouched=["a_1"],
+        longer=[(3, 1)],
+    ),
+    ours(
+        "first",
+        _two_tasks,
+        {"a_1": a, "p": by(actors.put_first, "t-2")},
+        [(2, 0), (0, 1)],
+        untouched=["a_1"],
+        longer=[(3, 1)],
+    ),
+    ours(
+        "moved",
+        one_task("a_1"),
+        {"a_1": a, "p": by(actors.move, "t-1")},
+        [(2, 0), (0, 1)],
+        drain=actors.drain_all,
+        untouched=["a_1"],
+        longer=[(3, 1)],
+    ),
+    ours(
+        "lock, moved",
+        _two_lines,
+        {"a_1": a, "p": by(actors.move, "t-1")},
+        [(2, 0)],
+        drain=actors.drain_all,
+        untouched=["a_1"],
+        longer=[(3, 1)],
+    ),
+    ours(
+        "cancel in another line",
+        one_task("a_1", priority=5, needs=LOCK),
+        {"p": canceller},
+        [(0, 1)],
+        afterwards=is_cancelled,
+        longer=[(0, 3)],
+    ),
+    ours(
+        "lock, cancelled in line",
+        one_task("a_1", needs=LOCK),
+        {"a_1": a, "p": canceller},
+        [(2, 0), (0, 1)],
+        afterwards=is_cancelled,
+        tolerated=DOUBLE,
+        longer=[(3, 1)],
+    ),
+    ours(
+        "pause",
+        _two_tasks,
+        {"a_1": a, "p": actors.pause},
+        [(3, 0), (0, 1)],
+        check=stays_in_line,
+        drain=actors.drain_all,
+        longer=[(3, 1)],
+    ),
     # Beside 1.0.0
-    mixed("lines beside 1.0.0", _three_lines, {"a_1": a, "old_1": old}, [(2, 0)], check=runs_only_ours, frail=["old_1"],
-          longer=[(3, 1)]),
-    mixed("priority beside 1.0.0", one_task("a_1"), {"a_1": a, "old_1": old, "p": by(actors.set_priority, "t-1", 5)},
-          [(2, 0)], longer=[(3, 0)]),
-    mixed("first beside 1.0.0", one_task("a_1"), {"a_1": a, "old_1": old, "p": by(actors.put_first, "t-1")},
-          [(2, 0)], longer=[(3, 0)]),
-    mixed("moved beside 1.0.0", one_task("a_1"), {"a_1": a, "old_1": old, "p": by(actors.move, "t-1")},
-          [(2, 0)], drain=actors.drain_all, longer=[(3, 0)]),
-    mixed("purge beside 1.0.0", one_task("a_1"), {"p": by(actors.purge, "t-1"), "old_1": old}, [(2, 0), (1, 1)],
-          afterwards=is_purged_or_run, frail=["old_1"], longer=[(4, 1)]),
-    mixed("commit beside 1.0.0", _staged, {"one": actors.commit_staged, "old_1": old}, [(3, 0), (1, 1)],
-          drain=actors.drain_runs, frail=["old_1"], longer=[(4, 1)]),
-    mixed("beside 1.0.0", one_task("a_1"), {"a_1": a, "old_1": old}, [(4, 0)], frail=["old_1"], longer=[(4, 1)]),
-    mixed("zombie beside 1.0.0", started("a_1", retry=RETRY), {"a_1": reporting, "r": losing, "old_1": old}, [(2, 0)],
-          retry_safe=frozenset({"t-1"}), longer=[(3, 0)]),
-    mixed("reserved beside 1.0.0", reserved("a_1"), {"a_1": starting, "r": fencing, "old_1": old}, [(2, 0)],
-          longer=[(3, 0)]),
-    mixed("claimed by 1.0.0", reserved("a_1"), {"r": losing, "old_1": by(legacy_actors.claim_orphans, "old_1")},
-          [(2, 0)], dead=frozenset({"a_1"}), longer=[(4, 0)]),
-    mixed("1.0.0 is dead", _legacy_reserved,
-          {"r": by(actors.strike, "old_1"), "new_1": by(legacy_actors.claim_orphans, "new_1"), "b_1": b}, [(2, 0)],
-          dead=frozenset({"old_1"}), untouched=["b_1"], longer=[(3, 0)]),
-    mixed("two schedulers, one of 1.0.0", _due_once, {"s": promoter, "old": legacy_actors.promote, "a_1": a}, [(2, 0)],
-          untouched=["a_1"], longer=[(4, 0)]),
-    mixed("struck off by 1.0.0", _struck,
-          {"r": fencing, "old_1": by(legacy_actors.run_claimed, "old_1", "t-1"), "b_1": b}, [(2, 0)], longer=[(3, 0)]),
+    mixed(
+        "lines beside 1.0.0",
+        _three_lines,
+        {"a_1": a, "old_1": old},
+        [(2, 0)],
+        check=runs_only_ours,
+        frail=["old_1"],
+        longer=[(3, 1)],
+    ),
+    mixed(
+        "priority beside 1.0.0",
+        one_task("a_1"),
+        {"a_1": a, "old_1": old, "p": by(actors.set_priority, "t-1", 5)},
+        [(2, 0)],
+        longer=[(3, 0)],
+    ),
+    mixed(
+        "first beside 1.0.0",
+        one_task("a_1"),
+        {"a_1": a, "old_1": old, "p": by(actors.put_first, "t-1")},
+        [(2, 0)],
+        longer=[(3, 0)],
+    ),
+    mixed(
+        "moved beside 1.0.0",
+        one_task("a_1"),
+        {"a_1": a, "old_1": old, "p": by(actors.move, "t-1")},
+        [(2, 0)],
+        drain=actors.drain_all,
+        longer=[(3, 0)],
+    ),
+    mixed(
+        "purge beside 1.0.0",
+        one_task("a_1"),
+        {"p": by(actors.purge, "t-1"), "old_1": old},
+        [(2, 0), (1, 1)],
+        afterwards=is_purged_or_run,
+        frail=["old_1"],
+        longer=[(4, 1)],
+    ),
+    mixed(
+        "commit beside 1.0.0",
+        _staged,
+        {"one": actors.commit_staged, "old_1": old},
+        [(3, 0), (1, 1)],
+        drain=actors.drain_runs,
+        frail=["old_1"],
+        longer=[(4, 1)],
+    ),
+    mixed(
+        "beside 1.0.0",
+        one_task("a_1"),
+        {"a_1": a, "old_1": old},
+        [(4, 0)],
+        frail=["old_1"],
+        longer=[(4, 1)],
+    ),
+    mixed(
+        "zombie beside 1.0.0",
+        started("a_1", retry=RETRY),
+        {"a_1": reporting, "r": losing, "old_1": old},
+        [(2, 0)],
+        retry_safe=frozenset({"t-1"}),
+        longer=[(3, 0)],
+    ),
+    mixed(
+        "reserved beside 1.0.0",
+        reserved("a_1"),
+        {"a_1": starting, "r": fencing, "old_1": old},
+        [(2, 0)],
+        longer=[(3, 0)],
+    ),
+    mixed(
+        "claimed by 1.0.0",
+        reserved("a_1"),
+        {"r": losing, "old_1": by(legacy_actors.claim_orphans, "old_1")},
+        [(2, 0)],
+        dead=frozenset({"a_1"}),
+        longer=[(4, 0)],
+    ),
+    mixed(
+        "1.0.0 is dead",
+        _legacy_reserved,
+        {
+            "r": by(actors.strike, "old_1"),
+            "new_1": by(legacy_actors.claim_orphans, "new_1"),
+            "b_1": b,
+        },
+        [(2, 0)],
+        dead=frozenset({"old_1"}),
+        untouched=["b_1"],
+        longer=[(3, 0)],
+    ),
+    mixed(
+        "two schedulers, one of 1.0.0",
+        _due_once,
+        {"s": promoter, "old": legacy_actors.promote, "a_1": a},
+        [(2, 0)],
+        untouched=["a_1"],
+        longer=[(4, 0)],
+    ),
+    mixed(
+        "struck off by 1.0.0",
+        _struck,
+        {"r": fencing, "old_1": by(legacy_actors.run_claimed, "old_1", "t-1"), "b_1": b},
+        [(2, 0)],
+        longer=[(3, 0)],
+    ),
 ]
 
 
 # The holes of 1.0.0
+
 
 def _legacy(world: World, *nodes: str, tasks: int = 1, held: int = 0) -> None:
     queue = LegacyQueue(world.redis, QUEUE)
@@ -638,9 +1383,21 @@ def _legacy_started(world: World) -> None:
     LegacyQueue(world.redis, QUEUE).start("t-1", "old_1", 77, time.time())
 
 
-def _hole(name: str, setup: Callable[[World], None], actor: str, program: Program, faults: frozenset[Fault]) -> Scenario:
+def _hole(
+    name: str,
+    setup: Callable[[World], None],
+    actor: str,
+    program: Program,
+    faults: frozenset[Fault],
+) -> Scenario:
     return mixed(
-        name, setup, {actor: program}, [(0, 1)], faults=faults, drain=legacy_actors.drain, dead=frozenset({"old_1"})
+        name,
+        setup,
+        {actor: program},
+        [(0, 1)],
+        faults=faults,
+        drain=legacy_actors.drain,
+        dead=frozenset({"old_1"}),
     )
 
 
@@ -648,10 +1405,26 @@ _new = by(legacy_actors.claim_orphans, "new_1")
 HOLES = [
     _hole("pop without hash update", lambda world: _legacy(world, "old_1"), "old_1", old, DEATH),
     _hole(
-        "two orphans of one listener", lambda world: _legacy(world, "old_1", "new_1", tasks=2, held=2), "new_1", _new, DEATH
+        "two orphans of one listener",
+        lambda world: _legacy(world, "old_1", "new_1", tasks=2, held=2),
+        "new_1",
+        _new,
+        DEATH,
     ),
-    _hole("claim then die", lambda world: _legacy(world, "old_1", "new_1", held=1), "new_1", _new, DEATH),
-    _hole("finish twice", _legacy_started, "old_1", by(legacy_actors.end, "old_1", "t-1"), frozenset({Fault.LOSE})),
+    _hole(
+        "claim then die",
+        lambda world: _legacy(world, "old_1", "new_1", held=1),
+        "new_1",
+        _new,
+        DEATH,
+    ),
+    _hole(
+        "finish twice",
+        _legacy_started,
+        "old_1",
+        by(legacy_actors.end, "old_1", "t-1"),
+        frozenset({Fault.LOSE}),
+    ),
 ]
 
 SCENARIOS = {scenario.name: scenario for scenario in [*OURS, *HOLES]}

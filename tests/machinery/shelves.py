@@ -1,4 +1,6 @@
-"""Finished tasks, archives of them, and what must be true of both: nothing lost, nothing doubled, nothing left over."""
+"""Finished tasks, archives of them, and what must be true of both: nothing lost, nothing doubled,
+nothing left over.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,9 @@ from blueque import Client, archives, protocol
 from blueque.archives import claims, durable, layout, parquet, picking, steps
 from blueque.model import keys
 
-QUEUE = "a/b_c"                                        # needs to be escaped in a path
+QUEUE = "a/b_c"  # needs to be escaped in a path
 DAY = 86400.0
-NOON = 20_000 * DAY + DAY / 2                          # of 2024-10-04
+NOON = 20_000 * DAY + DAY / 2  # of 2024-10-04
 LISTS = {"complete": keys.complete, "failed": keys.failed, "cancelled": keys.cancelled}
 
 
@@ -31,14 +33,24 @@ def finished(number: int) -> dict[str, str]:
     status = ("complete", "complete", "failed", "cancelled")[number % 4]
     ended = NOON + DAY * (number // 20 % 2) + number * 1.000001
     fields = {
-        "status": status, "queue": QUEUE, "parameters": f"p{number}", "created": str(ended - 9), "started": str(ended - 5),
-        "finished": str(ended), "updated": str(ended + 0.25), "attempt": "1", "token": "t" * 32, "finished_by": "t" * 32,
+        "status": status,
+        "queue": QUEUE,
+        "parameters": f"p{number}",
+        "created": str(ended - 9),
+        "started": str(ended - 5),
+        "finished": str(ended),
+        "updated": str(ended + 0.25),
+        "attempt": "1",
+        "token": "t" * 32,
+        "finished_by": "t" * 32,
     }
     return {**fields, "result": "r" * 50} if status == "complete" else {**fields, "error": "e"}
 
 
 def fill(cli: redis_py.Redis, count: int, first: int = 0) -> list[str]:
-    """Make finished tasks, oldest first, and one that is pending; return the ids of those that are finished."""
+    """Make finished tasks, oldest first, and one that is pending; return the ids of those that are
+    finished.
+    """
     ids = [f"task-{number:05}" for number in range(first, first + count)]
     with cli.pipeline(transaction=False) as pipeline:
         for number, task in enumerate(ids, first):
@@ -53,21 +65,32 @@ def fill(cli: redis_py.Redis, count: int, first: int = 0) -> list[str]:
 
 def archived(directory: os.PathLike[str] | str) -> Counter[str]:
     """Return how many rows each task has in the archive, as a reader sees them."""
-    return Counter(archives.read(directory, fields=["task_id"], latest=False)["task_id"].to_pylist())
+    return Counter(
+        archives.read(directory, fields=["task_id"], latest=False)["task_id"].to_pylist()
+    )
 
 
 def left(cli: redis_py.Redis) -> set[str]:
-    """Return everything in Redis but what is allowed to expire, and what events leave to their queue."""
+    """Return everything in Redis but what is allowed to expire, and what events leave to their
+    queue.
+    """
     return {key for key in cli.keys("*") if cli.ttl(key) < 0 and not key.startswith(EVENTS)}
 
 
-def require_exact(cli: redis_py.Redis, directory: Path, ids: Iterable[str], staying: Iterable[str] = ()) -> None:
-    """Require that each task is in the archive once, and gone from Redis as a whole; those that stay are still there."""
+def require_exact(
+    cli: redis_py.Redis, directory: Path, ids: Iterable[str], staying: Iterable[str] = ()
+) -> None:
+    """Require that each task is in the archive once, and gone from Redis as a whole; those that
+    stay are still there.
+    """
     ids, staying = [*ids], {*staying}
     assert archived(directory) == Counter(ids)
     gone = {*ids} - staying
     assert not [task for task in gone if cli.exists(keys.task(task))]
-    for members in [*(cli.lrange(key(QUEUE), 0, -1) for key in LISTS.values()), cli.zrange(keys.tasks(QUEUE), 0, -1)]:
+    for members in [
+        *(cli.lrange(key(QUEUE), 0, -1) for key in LISTS.values()),
+        cli.zrange(keys.tasks(QUEUE), 0, -1),
+    ]:
         assert not gone & {*members}
     assert not cli.exists(keys.archive(QUEUE))
     assert layout.names(layout.open_(directory).stagings(QUEUE)) == []
@@ -76,27 +99,42 @@ def require_exact(cli: redis_py.Redis, directory: Path, ids: Iterable[str], stay
 # Dying in the middle
 
 POINTS: list[tuple[Any, str]] = [
-    *[(protocol, name) for name in ("claim_batch", "mark_batch", "erase", "finish_batch", "freeze", "thaw")],
+    *[
+        (protocol, name)
+        for name in ("claim_batch", "mark_batch", "erase", "finish_batch", "freeze", "thaw")
+    ],
     *[(durable, name) for name in ("sync", "make_folder", "move", "remove_tree", "write_json")],
-    (parquet.Files, "write"), (parquet.Files, "close"), (picking, "pick"),
-    (steps, "write_down"), (steps, "publish"), (steps, "delete"), (steps, "finish"),
+    (parquet.Files, "write"),
+    (parquet.Files, "close"),
+    (picking, "pick"),
+    (steps, "write_down"),
+    (steps, "publish"),
+    (steps, "delete"),
+    (steps, "finish"),
 ]
 
 
 class Points:
-    """Counts the calls of what an archiver does, before and after each, and does something at each of them.
+    """Counts the calls of what an archiver does, before and after each, and does something at each
+    of them.
 
-    act: takes the number of the point. of: only in the thread of this name. calls: whose calls, by owner and name.
+    act: takes the number of the point. of: only in the thread of this name. calls: whose calls, by
+        owner and name.
     """
 
     def __init__(
-        self, act: Callable[[int], object], of: str | None = None, calls: Sequence[tuple[Any, str]] = tuple(POINTS)
+        self,
+        act: Callable[[int], object],
+        of: str | None = None,
+        calls: Sequence[tuple[Any, str]] = tuple(POINTS),
     ) -> None:
         self.names: list[str] = []
         self._act, self._of, self._calls = act, of, calls
 
     def __enter__(self) -> Points:
-        self._patches = [mock.patch.object(owner, name, self._wrap(owner, name)) for owner, name in self._calls]
+        self._patches = [
+            mock.patch.object(owner, name, self._wrap(owner, name)) for owner, name in self._calls
+        ]
         for patch in self._patches:
             patch.start()
         return self
@@ -150,5 +188,7 @@ def run(url: str, directory: Path, **options: Any) -> archives.Archived:
 
 
 def quick_lease() -> Any:
-    """Have an archiver be taken for dead after a fifth of a second, although it lives; none shows that it does."""
+    """Have an archiver be taken for dead after a fifth of a second, although it lives; none shows
+    that it does.
+    """
     return mock.patch.multiple(claims, LEASE=0.2, POLL=0.02, BEAT=1000.0)

@@ -1,9 +1,11 @@
-"""Clients on a real Redis that go one round trip at a time: every order of their steps, every fault at each of them.
+"""Clients on a real Redis that go one round trip at a time: every order of their steps, every fault
+at each of them.
 
-Each actor is a thread that runs real client code on a connection which stops before each write. One actor moves at a
-time. What happens next is a choice: who sends, and whether that goes well. The list of all choices is a schedule; the same
-list gives the same run. `explore` goes through the schedules of a bounded space, those with few interruptions first, so
-the first one that breaks a rule is a shortest one.
+Each actor is a thread that runs real client code on a connection which stops before each write. One
+actor moves at a time. What happens next is a choice: who sends, and whether that goes well. The
+list of all choices is a schedule; the same list gives the same run. `explore` goes through the
+schedules of a bounded space, those with few interruptions first, so the first one that breaks a
+rule is a shortest one.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from blueque.connection.redis import Command, Connection, Redis, exchange
 from blueque.errors import RedisAway
 from blueque.protocol import transaction
 
-END = "end"                                            # what is still on its way arrives when all is over
+END = "end"  # what is still on its way arrives when all is over
 
 
 class Fault(enum.StrEnum):
@@ -36,7 +38,9 @@ class Fault(enum.StrEnum):
 
 
 class Bounds(NamedTuple):
-    """How many times in one schedule an actor may be interrupted by another, and how many faults may strike."""
+    """How many times in one schedule an actor may be interrupted by another, and how many faults
+    may strike.
+    """
 
     preemptions: int
     faults: int
@@ -53,10 +57,16 @@ class Killed(BaseException):
 
 
 class Actor:
-    """One client. `commands` is what it wants to send next, `is_changing` tells whether that may change something."""
+    """One client. `commands` is what it wants to send next, `is_changing` tells whether that may
+    change something.
+    """
 
     def __init__(
-        self, name: str, program: Callable[[Redis], None], faults: Collection[Fault], patience: float = 0.0
+        self,
+        name: str,
+        program: Callable[[Redis], None],
+        faults: Collection[Fault],
+        patience: float = 0.0,
     ) -> None:
         self.name, self.program, self.faults, self.patience = name, program, faults, patience
         self.commands: list[Command] = []
@@ -68,7 +78,8 @@ class Actor:
     def possible_faults(self, is_thorough: bool) -> Iterable[Fault]:
         """Return the faults that make a difference at this write.
 
-        One that changes nothing cannot be lost in two ways, and who dies at it has as well died at a change before or after.
+        One that changes nothing cannot be lost in two ways, and who dies at it has as well died at
+        a change before or after.
         """
         if is_thorough or self.is_changing:
             return self.faults
@@ -81,7 +92,7 @@ class Held(NamedTuple):
     actor: str
     connection: Connection
     commands: list[Command]
-    since: int                                         # the number of choices made before
+    since: int  # the number of choices made before
 
     def is_in_vain(self) -> bool:
         """Tell whether Redis will do nothing of it: a key has changed that the connection watches."""
@@ -95,7 +106,8 @@ class Stepper:
     """One schedule. It follows `prefix`, then lets everybody run on undisturbed.
 
     check: tells after each change what is wrong in Redis now, or None.
-    is_reduced: leaves out the schedules that differ from another only in when a write arrives that Redis refuses.
+    is_reduced: leaves out the schedules that differ from another only in when a write arrives that
+        Redis refuses.
     """
 
     def __init__(
@@ -110,11 +122,11 @@ class Stepper:
         is_reduced: bool = False,
     ) -> None:
         self.choices: list[str] = []
-        self.costs: list[int] = []                     # of the choices up to each
-        self.others: list[list[Option]] = []           # what could have been chosen instead, at each
+        self.costs: list[int] = []  # of the choices up to each
+        self.others: list[list[Option]] = []  # what could have been chosen instead, at each
         self.steps: list[tuple[str, list[Command]]] = []
         self.wrong: str | None = None
-        self.held: list[Held] = []                     # what has not been delivered yet
+        self.held: list[Held] = []  # what has not been delivered yet
         self._connect, self._actors, self._bounds, self._check = connect, actors, bounds, check
         self._prefix, self._is_thorough, self._is_reduced = prefix, is_thorough, is_reduced
         self._preemptions = self._faults = 0
@@ -123,9 +135,11 @@ class Stepper:
 
     def run(self) -> None:
         """Run to the end. What went wrong is in `wrong`. See to `deliver_late` then."""
-        threads = [threading.Thread(target=self._act, args=(actor,), daemon=True) for actor in self._actors]
+        threads = [
+            threading.Thread(target=self._act, args=(actor,), daemon=True) for actor in self._actors
+        ]
         for thread in threads:
-            thread.start()                             # it goes as far as its first write
+            thread.start()  # it goes as far as its first write
             self._main.acquire()
         self._is_running = True
         self._pass_on(self._next(None))
@@ -135,7 +149,9 @@ class Stepper:
             actor.baton.release()
             thread.join()
         if self.wrong is None and len(self.choices) < len(self._prefix):
-            self.wrong = f"cannot be replayed: all was over before {self._prefix[len(self.choices)]!r}"
+            self.wrong = (
+                f"cannot be replayed: all was over before {self._prefix[len(self.choices)]!r}"
+            )
 
     def trace(self) -> list[str]:
         """Return who sent what, a line for each step."""
@@ -169,7 +185,9 @@ class Stepper:
 
     def done(self, actor: Actor, replies: list[Any]) -> None:
         """Redis has executed what the actor sent."""
-        self._is_dirty = self._is_dirty or (actor.is_changing and not was_refused(actor.commands, replies))
+        self._is_dirty = self._is_dirty or (
+            actor.is_changing and not was_refused(actor.commands, replies)
+        )
 
     def hold(self, actor: Actor, connection: Connection, commands: list[Command]) -> None:
         self.held.append(Held(actor.name, connection, commands, len(self.choices)))
@@ -218,13 +236,24 @@ class Stepper:
     def _options(self, last: Actor | None) -> list[Option]:
         """Return what may happen next; first, what happens when nothing is to be tried."""
         live = [actor for actor in self._actors if not actor.is_over]
-        may_arrive = [number for number, held in enumerate(self.held) if held.since < len(self.choices) or not live]
+        may_arrive = [
+            number
+            for number, held in enumerate(self.held)
+            if held.since < len(self.choices) or not live
+        ]
         delivery = [Option(f"deliver: {number}") for number in may_arrive]
         if not live:
             return [*delivery, Option(END)] if delivery else []
         price = 0 if last is None or last.is_over else 1
         if price:
-            live = [last, *[actor for actor in live if actor is not last and self._preemptions < self._bounds.preemptions]]
+            live = [
+                last,
+                *[
+                    actor
+                    for actor in live
+                    if actor is not last and self._preemptions < self._bounds.preemptions
+                ],
+            ]
         options = [Option(actor.name, price if actor is not live[0] else 0) for actor in live]
         if self._faults < self._bounds.faults:
             options += [
@@ -253,8 +282,9 @@ class Stepper:
     def _deliver_in_vain(self) -> None:
         """Deliver at once what Redis refuses, now and later.
 
-        A connection does not forget that a key which it watches has changed. So the schedules that differ only in when such
-        a write arrives from here on all come to the same, and this is one of them.
+        A connection does not forget that a key which it watches has changed. So the schedules that
+        differ only in when such a write arrives from here on all come to the same, and this is one
+        of them.
         """
         for held in [held for held in self.held if held.is_in_vain()]:
             self.steps.append(("refused", held.commands))
@@ -277,7 +307,7 @@ class SteppedConnection:
     def __init__(self, stepper: Stepper, actor: Actor, connection: Connection) -> None:
         self.ahead = None
         self.has_answer = None
-        self.is_proven = True                          # else the first step on each connection would tell nothing
+        self.is_proven = True  # else the first step on each connection would tell nothing
         self.is_closed = False
         self._stepper, self._actor, self._connection = stepper, actor, connection
         self._replies: list[Any] = []
@@ -341,7 +371,9 @@ def is_guarded(commands: Sequence[Command]) -> bool:
 
 def was_refused(commands: Sequence[Command], replies: Sequence[Any]) -> bool:
     """Tell whether nothing was done, because a watched key had changed."""
-    return None in replies and is_guarded(commands) and replies[place_of_exec(commands) or 0] is None
+    return (
+        None in replies and is_guarded(commands) and replies[place_of_exec(commands) or 0] is None
+    )
 
 
 def place_of_exec(commands: Sequence[Command]) -> int | None:
@@ -352,7 +384,9 @@ def place_of_exec(commands: Sequence[Command]) -> int | None:
 
 def shown(commands: Sequence[Command]) -> str:
     """Return the commands in one line, without the prefix that all keys have."""
-    return " | ".join(" ".join(part.replace("blueque_", "") for part in words(command)) for command in commands)
+    return " | ".join(
+        " ".join(part.replace("blueque_", "") for part in words(command)) for command in commands
+    )
 
 
 def name_of(command: Command) -> str:
@@ -364,10 +398,31 @@ def words(command: Command) -> list[str]:
     """Return the words of a command, also of one that is packed already."""
     if isinstance(command, bytes):
         return [part.decode("utf-8", "backslashreplace") for part in command.split(b"\r\n")[2::2]]
-    return [part.decode("utf-8", "backslashreplace") if isinstance(part, bytes) else str(part) for part in command]
+    return [
+        part.decode("utf-8", "backslashreplace") if isinstance(part, bytes) else str(part)
+        for part in command
+    ]
 
 
 LOOKS = {
-    "WATCH", "UNWATCH", "EXISTS", "HGET", "HGETALL", "HMGET", "LINDEX", "LLEN", "LPOS", "LRANGE", "MGET", "SCARD",
-    "SISMEMBER", "SMEMBERS", "SMISMEMBER", "ZCARD", "ZRANDMEMBER", "ZRANGE", "ZRANGEBYSCORE", "ZSCORE",
+    "WATCH",
+    "UNWATCH",
+    "EXISTS",
+    "HGET",
+    "HGETALL",
+    "HMGET",
+    "LINDEX",
+    "LLEN",
+    "LPOS",
+    "LRANGE",
+    "MGET",
+    "SCARD",
+    "SISMEMBER",
+    "SMEMBERS",
+    "SMISMEMBER",
+    "ZCARD",
+    "ZRANDMEMBER",
+    "ZRANGE",
+    "ZRANGEBYSCORE",
+    "ZSCORE",
 }

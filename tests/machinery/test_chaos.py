@@ -1,4 +1,6 @@
-"""The short form of real chaos: every kind of fault at least once, and no promise broken. bin/soak has the long form."""
+"""The short form of real chaos: every kind of fault at least once, and no promise broken. bin/soak
+has the long form.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import os
 
 from chaos import chaos, report
 
-SECONDS = 20.0                                         # of faults, if each kind has struck by then; the rest takes some more
+SECONDS = 20.0  # of faults, if each kind has struck by then; the rest takes some more
 
 
 def test_nothing_is_lost_or_run_twice_unasked_whatever_dies_freezes_or_is_cut_off(tmp_path):

@@ -1,4 +1,6 @@
-"""The injector of chaos: it notes for how long a node was really away, and is not held up by what it waits for."""
+"""The injector of chaos: it notes for how long a node was really away, and is not held up by what
+it waits for.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def chaos(tmp_path_factory) -> Iterator[Chaos]:
 
 @pytest.fixture(autouse=True)
 def no_traces() -> None:
-    """The stage is that of all tests here, and all its programs and connections go on from one test to the next."""
+    """The stage is that of all tests here, and all its programs and connections go on from one test
+    to the next.
+    """
 
 
 def strike(chaos: Chaos, name: str) -> str:
@@ -31,10 +35,21 @@ def strike(chaos: Chaos, name: str) -> str:
     return until(struck, what="a node in the midst of work")
 
 
-@pytest.mark.parametrize("name", [
-    "freeze_node", "crash_node_beyond_lost_after", "kill_master", "leave_and_start_again", "kill_redis", "freeze_redis",
-    "delay_network", "cut_network", "stall_network", "cut_off_node_beyond_lost_after",
-])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "freeze_node",
+        "crash_node_beyond_lost_after",
+        "kill_master",
+        "leave_and_start_again",
+        "kill_redis",
+        "freeze_redis",
+        "delay_network",
+        "cut_network",
+        "stall_network",
+        "cut_off_node_beyond_lost_after",
+    ],
+)
 def test_a_node_counts_as_away_for_as_long_as_it_was_and_not_as_was_meant(chaos, name):
     injector, began = chaos._injector, now()
     before = len(injector.away)
@@ -49,7 +64,10 @@ def test_a_node_counts_as_away_for_as_long_as_it_was_and_not_as_was_meant(chaos,
 
 def test_a_listener_that_is_thawed_before_its_lease_is_over_has_not_left_its_task(chaos):
     task = chaos._stage.control.get_queue(QUEUE).enqueue(f"nap {ADOPTED_WITHIN + 3.0}", priority=9)
-    until(lambda: chaos._look() or any(run.task == task for run in chaos._injector._runs()), what="the task")
+    until(
+        lambda: chaos._look() or any(run.task == task for run in chaos._injector._runs()),
+        what="the task",
+    )
 
     said = strike(chaos, "freeze_listener_beyond_lease")
     chaos._injector.finish()
@@ -63,7 +81,7 @@ def test_a_task_that_ends_while_its_listener_is_frozen_has_nobody_to_tell_of_it(
     said = strike(chaos, "freeze_listener_beyond_lease")
     (run,) = [run for run in injector._runs() if run.task in said]
     for wire in chaos._stage.wires:
-        wire.stall()                                   # nobody shall adopt it
+        wire.stall()  # nobody shall adopt it
     until(lambda: injector._work() or not is_there(run.process or 0), what="the end of the task")
     injector._work()
     ended = now()

@@ -1,8 +1,10 @@
-"""The protocol under every order of its steps, with every fault at each: nothing is lost, nothing is started twice unasked.
+"""The protocol under every order of its steps, with every fault at each: nothing is lost, nothing
+is started twice unasked.
 
-The bounds are short ones. Without BLUEQUE_SOAK nobody is interrupted more than once in a schedule, and schedules are left
-out that come to the same as others; with it, as in `bin/soak`, it takes twice as long.
-`PYTHONPATH=tests:tests/legacy python tests/machinery/explore.py --long MINUTES` goes further.
+The bounds are short ones. Without BLUEQUE_SOAK nobody is interrupted more than once in a schedule,
+and schedules are left out that come to the same as others; with it, as in `bin/soak`, it takes
+twice as long. `PYTHONPATH=tests:tests/legacy python tests/machinery/explore.py --long MINUTES` goes
+further.
 """
 
 from __future__ import annotations
@@ -23,10 +25,20 @@ from blueque.connection.redis import Redis
 from blueque.model import keys
 
 IS_LONG = bool(os.environ.get("BLUEQUE_SOAK"))
-# How many schedules there are at least; fewer mean that a scenario does not meet any more what it was made for.
+# How many schedules there are at least; fewer mean that a scenario does not meet any more what it
+# was made for.
 AT_LEAST = {
-    "one fault": 150, "two faults": 500, "producer": 150, "wrongly fenced": 1200, "wrongly lost": 200, "woken": 200,
-    "same node id": 300, "adoption": 350, "late result": 250, "cancel and end": 600, "struck off by 1.0.0": 400,
+    "one fault": 150,
+    "two faults": 500,
+    "producer": 150,
+    "wrongly fenced": 1200,
+    "wrongly lost": 200,
+    "woken": 200,
+    "same node id": 300,
+    "adoption": 350,
+    "late result": 250,
+    "cancel and end": 600,
+    "struck off by 1.0.0": 400,
 }
 
 
@@ -42,9 +54,15 @@ def _is_within(some: tuple[int, int], other: tuple[int, int]) -> bool:
 
 @pytest.mark.parametrize("scenario", OURS, ids=lambda scenario: scenario.name)
 def test_nothing_is_lost_or_started_twice(scenario: Scenario, explore: Explorer):
-    bounds = set(scenario.bounds if IS_LONG else ((min(turns, 1), faults) for turns, faults in scenario.bounds))
+    bounds = set(
+        scenario.bounds
+        if IS_LONG
+        else ((min(turns, 1), faults) for turns, faults in scenario.bounds)
+    )
     # Those within others have no schedules of their own.
-    bounds = {some for some in bounds if not any(_is_within(some, other) for other in bounds - {some})}
+    bounds = {
+        some for some in bounds if not any(_is_within(some, other) for other in bounds - {some})
+    }
     found = [explore(scenario, some) for some in bounds]
 
     assert [str(one) for one in found if one.wrong is not None] == []
@@ -59,22 +77,30 @@ def test_nothing_is_lost_or_started_twice(scenario: Scenario, explore: Explorer)
         ("two orphans of one listener", "task t-1 is reserved for ever", ["new_1"] * 10),
         ("claim then die", "task t-1 is reserved for ever", ["new_1", "new_1: dies after"]),
         (
-            "finish twice", "task t-1 is failed, and 1 times in the list of complete tasks",
+            "finish twice",
+            "task t-1 is failed, and 1 times in the list of complete tasks",
             ["old_1: answer lost", "old_1"],
         ),
     ],
 )
-def test_the_holes_of_1_0_0_are_found(name: str, wrong: str, schedule: list[str], explore: Explorer):
+def test_the_holes_of_1_0_0_are_found(
+    name: str, wrong: str, schedule: list[str], explore: Explorer
+):
     found = explore(SCENARIOS[name], (0, 1), is_shortest=True)
 
     assert (found.wrong, list(found.schedule)) == (wrong, schedule), str(found)
 
 
-RUINED = [("pop without hash update", ["old_1: dies after"]), ("finish twice", ["old_1: answer lost", "old_1"])]
+RUINED = [
+    ("pop without hash update", ["old_1: dies after"]),
+    ("finish twice", ["old_1: answer lost", "old_1"]),
+]
 
 
 @pytest.mark.parametrize("name", [name for name, _ in RUINED])
-def test_what_1_0_0_does_to_its_own_task_when_a_fault_strikes_is_left_out(name: str, explore: Explorer):
+def test_what_1_0_0_does_to_its_own_task_when_a_fault_strikes_is_left_out(
+    name: str, explore: Explorer
+):
     found = explore(replace(SCENARIOS[name], frail=["old_1"]), (0, 1))
 
     assert found.wrong is None, str(found)
@@ -82,13 +108,19 @@ def test_what_1_0_0_does_to_its_own_task_when_a_fault_strikes_is_left_out(name: 
 
 
 @pytest.mark.parametrize(("name", "schedule"), RUINED)
-@pytest.mark.parametrize("wrong_list", [keys.pending(QUEUE), keys.reserved(QUEUE, "a_1"), keys.cancelled(QUEUE)])
-def test_what_another_does_to_that_task_is_not_left_out(name: str, schedule: list[str], wrong_list: str, explore: Explorer):
+@pytest.mark.parametrize(
+    "wrong_list", [keys.pending(QUEUE), keys.reserved(QUEUE, "a_1"), keys.cancelled(QUEUE)]
+)
+def test_what_another_does_to_that_task_is_not_left_out(
+    name: str, schedule: list[str], wrong_list: str, explore: Explorer
+):
     def rogue(world: World, redis: Redis) -> None:
         redis.read(("LPUSH", wrong_list, "t-1"))
 
     scenario = SCENARIOS[name]
-    ground = explore.ground(replace(scenario, frail=["old_1"], actors={**scenario.actors, "rogue": rogue}), (0, 1))
+    ground = explore.ground(
+        replace(scenario, frail=["old_1"], actors={**scenario.actors, "rogue": rogue}), (0, 1)
+    )
 
     assert "task t-1 is" in str(ground.run([*schedule, "rogue"]).wrong)
 
@@ -109,7 +141,9 @@ def test_a_schedule_that_breaks_a_rule_breaks_it_again(explore: Explorer):
 def test_a_schedule_that_cannot_be_followed_says_so(explore: Explorer):
     ground = explore.ground(SCENARIOS["claim then die"], (0, 1))
 
-    assert str(ground.run(["new_1", "nobody"]).wrong).startswith("cannot be replayed: 'nobody' is not among")
+    assert str(ground.run(["new_1", "nobody"]).wrong).startswith(
+        "cannot be replayed: 'nobody' is not among"
+    )
     assert ground.run(["new_1"] * 99).wrong == "cannot be replayed: all was over before 'new_1'"
 
 
@@ -124,7 +158,11 @@ def one_enqueue(explore: Explorer, schedule: list[str]) -> tuple[list[str], Grou
 @pytest.mark.parametrize(
     ("fault", "tasks", "writes"),
     [
-        (Fault.DIE_BEFORE, 0, 2), (Fault.DIE_AFTER, 1, 2), (Fault.LOSE, 1, 4), (Fault.REFUSE, 1, 4), (Fault.DELAY, 1, 5),
+        (Fault.DIE_BEFORE, 0, 2),
+        (Fault.DIE_AFTER, 1, 2),
+        (Fault.LOSE, 1, 4),
+        (Fault.REFUSE, 1, 4),
+        (Fault.DELAY, 1, 5),
     ],
 )
 def test_each_fault_does_what_it_says(fault: Fault, tasks: int, writes: int, explore: Explorer):
@@ -136,14 +174,25 @@ def test_each_fault_does_what_it_says(fault: Fault, tasks: int, writes: int, exp
 
 @pytest.mark.parametrize("is_reduced", [True, False])
 def test_a_late_write_that_redis_refuses_arrives_at_once(is_reduced: bool):
-    scenario = Scenario("enqueue", nothing("a_1"), {"producer": produce, "a_1": by(work, "a_1")}, [], faulty=["producer"])
+    scenario = Scenario(
+        "enqueue",
+        nothing("a_1"),
+        {"producer": produce, "a_1": by(work, "a_1")},
+        [],
+        faulty=["producer"],
+    )
     with open_explorer(is_reduced=is_reduced) as explore:
         ground = explore.ground(scenario, (0, 1))
         run = ground.run(["producer", f"producer: {Fault.DELAY}"])
 
-    places = [at for at, others in enumerate(run.others) if any(other.choice.startswith("deliver: ") for other in others)]
+    places = [
+        at
+        for at, others in enumerate(run.others)
+        if any(other.choice.startswith("deliver: ") for other in others)
+    ]
     sent = [line.split()[0] for line in run.trace()]
-    # Once the producer has looked again it enqueues the task itself, and then its first try is in vain.
+    # Once the producer has looked again it enqueues the task itself, and then its first try is in
+    # vain.
     if is_reduced:
         assert (places, sent.index("refused")) == ([3], 4)
     else:

@@ -1,4 +1,6 @@
-"""What a lost connection, a lost answer and a late write do to each public call: nothing that can be seen afterwards."""
+"""What a lost connection, a lost answer and a late write do to each public call: nothing that can
+be seen afterwards.
+"""
 
 from __future__ import annotations
 
@@ -104,14 +106,24 @@ def until_known(take):
         return take()
 
 
-# What a dead listener leaves behind, under a name that is not ours. There is no public object for it: programs see to it.
+# What a dead listener leaves behind, under a name that is not ours. There is no public object for
+# it: programs see to it.
 
 Q, DEAD, ALIVE = "video", "host_2", "host_3"
-OURS = {"queue": Q, "parameters": "in", "created": "5.5", "attempt": "1", "token": "token", "pid": "77"}
+OURS = {
+    "queue": Q,
+    "parameters": "in",
+    "created": "5.5",
+    "attempt": "1",
+    "token": "token",
+    "pid": "77",
+}
 
 
 def dead(*steps):
-    """Seed a listener that is to be found dead, and one that lives; the first has done these steps with the task t1."""
+    """Seed a listener that is to be found dead, and one that lives; the first has done these steps
+    with the task t1.
+    """
 
     def seed(client):
         redis = client._redis
@@ -161,11 +173,15 @@ def reassert(client, _):
 
 
 def of_1_0_0(client):
-    client._redis.read(("SADD", "blueque_listeners_video", DEAD), ("ZINCRBY", "blueque_queues", 1, Q))
+    client._redis.read(
+        ("SADD", "blueque_listeners_video", DEAD), ("ZINCRBY", "blueque_queues", 1, Q)
+    )
 
 
 class Call(NamedTuple):
-    """A public call: what must be there before it, made without faults, and the call itself on that."""
+    """A public call: what must be there before it, made without faults, and the call itself on
+    that.
+    """
 
     given: Callable[[Client], Any]
     act: Callable[[Client, Any], Any]
@@ -193,7 +209,10 @@ def reserved_by_the_dead(client):
     for kind in ("reserved_tasks", "listener"):
         key = f"blueque_{kind}_video_"
         client._redis.read(("RENAME", f"{key}{node_id()}", f"{key}host_2"))
-    client._redis.read(("SADD", "blueque_listeners_video", "host_2"), ("SREM", "blueque_listeners_video", node_id()))
+    client._redis.read(
+        ("SADD", "blueque_listeners_video", "host_2"),
+        ("SREM", "blueque_listeners_video", node_id()),
+    )
 
 
 def started_by_the_dead(client):
@@ -213,57 +232,104 @@ def claim(client, _):
 CALLS = {
     "enqueue": Call(nothing, lambda client, _: client.get_queue("video").enqueue({"a": 1})),
     "enqueue three on one connection": Call(
-        nothing, lambda client, _: [client.get_queue("video").enqueue(number) for number in range(3)]
+        nothing,
+        lambda client, _: [client.get_queue("video").enqueue(number) for number in range(3)],
     ),
-    "enqueue, schedule, enqueue": Call(nothing, lambda client, _: [
-        client.get_queue("video").enqueue("1"),
-        client.get_queue("video").schedule("2", 4e9),
-        client.get_queue("video").enqueue("3"),
-    ]),
+    "enqueue, schedule, enqueue": Call(
+        nothing,
+        lambda client, _: [
+            client.get_queue("video").enqueue("1"),
+            client.get_queue("video").schedule("2", 4e9),
+            client.get_queue("video").enqueue("3"),
+        ],
+    ),
     "schedule": Call(nothing, lambda client, _: client.get_queue("video").schedule({"a": 1}, 4e9)),
-    "schedule for the past": Call(nothing, lambda client, _: client.get_queue("video").schedule({"a": 1}, 1.5)),
-    "enqueue_due_tasks": Call(three_due, lambda client, _: client.get_queue("video").enqueue_due_tasks()),
-    "delete a complete task": Call(complete, lambda client, task: client.get_queue("video").delete_task(task)),
-    "delete a failed task": Call(failed, lambda client, task: client.get_queue("video").delete_task(task)),
+    "schedule for the past": Call(
+        nothing, lambda client, _: client.get_queue("video").schedule({"a": 1}, 1.5)
+    ),
+    "enqueue_due_tasks": Call(
+        three_due, lambda client, _: client.get_queue("video").enqueue_due_tasks()
+    ),
+    "delete a complete task": Call(
+        complete, lambda client, task: client.get_queue("video").delete_task(task)
+    ),
+    "delete a failed task": Call(
+        failed, lambda client, task: client.get_queue("video").delete_task(task)
+    ),
     "delete a cancelled task": Call(
-        cancelled, lambda client, task_id: client.get_queue("video").delete_task(client.get_task(task_id))
+        cancelled,
+        lambda client, task_id: client.get_queue("video").delete_task(client.get_task(task_id)),
     ),
     "register": Call(nothing, lambda client, _: client.get_listener("video").register(Timing())),
     "beat": Call(listening, lambda client, listener: listener.beat()),
-    "beat with a task": Call(started, lambda client, _: protocol.beat(
-        client._redis, "video", node_id(), instance(client, node_id()), 5, 9.5, the_task(client)
-    )._replace(token=None)),
+    "beat with a task": Call(
+        started,
+        lambda client, _: protocol.beat(
+            client._redis, "video", node_id(), instance(client, node_id()), 5, 9.5, the_task(client)
+        )._replace(token=None),
+    ),
     "take": Call(two_in_line, lambda client, listener: until_known(listener.take).id),
-    "take both": Call(two_in_line, lambda client, listener: [until_known(listener.take).id, until_known(listener.take).id]),
+    "take both": Call(
+        two_in_line,
+        lambda client, listener: [until_known(listener.take).id, until_known(listener.take).id],
+    ),
     "take from an empty line": Call(listening, lambda client, listener: until_known(listener.take)),
-    "listen": Call(two_in_line, lambda client, listener: until_known(client.get_listener("video").listen).id),
+    "listen": Call(
+        two_in_line, lambda client, listener: until_known(client.get_listener("video").listen).id
+    ),
     "claim a reserved task": Call(reserved_by_the_dead, claim),
     "claim a started task": Call(started_by_the_dead, claim),
     "start": Call(reserved, lambda client, processor: processor.start(77)),
     "complete": Call(started, lambda client, processor: processor.complete({"b": 2})),
     "fail a started task": Call(started, lambda client, processor: processor.fail("why")),
     "fail a reserved task": Call(reserved, lambda client, processor: processor.fail("why")),
-    "fail a task that is to run again later": Call(started_with_a_policy, lambda client, processor: processor.fail("why")),
+    "fail a task that is to run again later": Call(
+        started_with_a_policy, lambda client, processor: processor.fail("why")
+    ),
     "fail a task that is to run again": Call(
         started_with_a_policy_of_no_delay, lambda client, processor: processor.fail("why")
     ),
     "fail a task that is to run again, and was to be cancelled": Call(
-        lambda client: (started_with_a_policy(client), client.get_queue("video").cancel(the_task(client), "ann"))[0],
+        lambda client: (
+            started_with_a_policy(client),
+            client.get_queue("video").cancel(the_task(client), "ann"),
+        )[0],
         lambda client, processor: processor.fail("why"),
     ),
     "progress": Call(started, lambda client, processor: processor.progress("50 %")),
     "release a reserved task": Call(reserved, lambda client, processor: processor.release()),
     "release a started task": Call(started, lambda client, processor: processor.release()),
-    "release a task that was to be cancelled": Call(to_be_cancelled, lambda client, processor: processor.release()),
-    "confirm_cancel": Call(to_be_cancelled, lambda client, processor: processor.confirm_cancel({"memory_peak": 4096})),
-    "cancel a pending task": Call(pending, lambda client, task_id: client.get_queue("video").cancel(task_id, "ann")),
-    "cancel a scheduled task": Call(scheduled, lambda client, task_id: client.get_queue("video").cancel(task_id, "ann")),
-    "cancel a reserved task": Call(reserved, lambda client, _: client.get_queue("video").cancel(the_task(client), "ann")),
-    "cancel a started task": Call(started, lambda client, _: client.get_queue("video").cancel(the_task(client), "ann")),
-    "requeue a failed task": Call(failed, lambda client, task: client.get_queue("video").requeue(task.id)),
-    "requeue a cancelled task": Call(cancelled, lambda client, task_id: client.get_queue("video").requeue(task_id)),
-    "requeue all that failed": Call(failed, lambda client, _: client.get_queue("video").requeue_failed()),
-    "order": Call(listening, lambda client, _: protocol.order(client._redis, "video", node_id(), "drain", "ann")),
+    "release a task that was to be cancelled": Call(
+        to_be_cancelled, lambda client, processor: processor.release()
+    ),
+    "confirm_cancel": Call(
+        to_be_cancelled, lambda client, processor: processor.confirm_cancel({"memory_peak": 4096})
+    ),
+    "cancel a pending task": Call(
+        pending, lambda client, task_id: client.get_queue("video").cancel(task_id, "ann")
+    ),
+    "cancel a scheduled task": Call(
+        scheduled, lambda client, task_id: client.get_queue("video").cancel(task_id, "ann")
+    ),
+    "cancel a reserved task": Call(
+        reserved, lambda client, _: client.get_queue("video").cancel(the_task(client), "ann")
+    ),
+    "cancel a started task": Call(
+        started, lambda client, _: client.get_queue("video").cancel(the_task(client), "ann")
+    ),
+    "requeue a failed task": Call(
+        failed, lambda client, task: client.get_queue("video").requeue(task.id)
+    ),
+    "requeue a cancelled task": Call(
+        cancelled, lambda client, task_id: client.get_queue("video").requeue(task_id)
+    ),
+    "requeue all that failed": Call(
+        failed, lambda client, _: client.get_queue("video").requeue_failed()
+    ),
+    "order": Call(
+        listening,
+        lambda client, _: protocol.order(client._redis, "video", node_id(), "drain", "ann"),
+    ),
     "observe": Call(dead(), lambda client, _: protocol.observe(client._redis, Q)),
     "fence": Call(dead(pop, reserve), fence),
     "strike": Call(of_1_0_0, lambda client, _: protocol.strike(client._redis, Q, DEAD)),
@@ -271,11 +337,15 @@ CALLS = {
     "recover what was reserved": Call(dead(pop, reserve, fence), recover),
     "recover what was started": Call(dead(pop, reserve, start, fence), recover),
     "lose": Call(dead(pop, reserve, start, fence), lambda client, _: lose(client)),
-    "lose and run again": Call(dead(pop, reserve, start, fence), lambda client, _: lose(client, Retry())),
+    "lose and run again": Call(
+        dead(pop, reserve, start, fence), lambda client, _: lose(client, Retry())
+    ),
     "adopt": Call(dead(pop, reserve, start, fence), adopt),
     "complete what was lost": Call(
         dead(pop, reserve, start, fence, lambda client, _: lose(client)),
-        lambda client, _: protocol.complete(client._redis, Q, "t1", "token", DEAD, "out", None, 9.7),
+        lambda client, _: protocol.complete(
+            client._redis, Q, "t1", "token", DEAD, "out", None, 9.7
+        ),
     ),
     "restore": Call(dead(pop, reserve, start, fence, lambda client, _: lose(client)), restore),
     "reassert": Call(dead(), reassert),
@@ -285,26 +355,49 @@ CALLS = {
     "look": Call(two_in_line, lambda client, _: client.get_inspector().pending("video")),
 }
 
-# What is done can be seen in Redis, but the call that did it cannot tell any more; docs/protocol.md says so.
-FORGETFUL = {(name, Fault.CUT_AFTER) for name in (
-    "enqueue_due_tasks", "claim a started task", "strike", "recover what was popped", "recover what was reserved", "lose",
-    "lose and run again",
-)}
-CASES = [pytest.param(name, fault, id=f"{name}-{fault.name}") for name, fault in itertools.product(CALLS, Fault)]
+# What is done can be seen in Redis, but the call that did it cannot tell any more; docs/protocol.md
+# says so.
+FORGETFUL = {
+    (name, Fault.CUT_AFTER)
+    for name in (
+        "enqueue_due_tasks",
+        "claim a started task",
+        "strike",
+        "recover what was popped",
+        "recover what was reserved",
+        "lose",
+        "lose and run again",
+    )
+}
+CASES = [
+    pytest.param(name, fault, id=f"{name}-{fault.name}")
+    for name, fault in itertools.product(CALLS, Fault)
+]
 
 
 def anonymous(outcome, state):
-    """Return both with the ids of tasks, tokens and times of this run replaced, so that two runs can be compared."""
+    """Return both with the ids of tasks, tokens and times of this run replaced, so that two runs
+    can be compared.
+    """
     text = json.dumps([outcome, state], default=sorted)
-    tasks = {key.removeprefix("blueque_task_"): fields for key, fields in state.items() if key.startswith("blueque_task_")}
-    for number, task_id in enumerate(sorted(tasks, key=lambda task_id: float(tasks[task_id]["created"]))):
+    tasks = {
+        key.removeprefix("blueque_task_"): fields
+        for key, fields in state.items()
+        if key.startswith("blueque_task_")
+    }
+    for number, task_id in enumerate(
+        sorted(tasks, key=lambda task_id: float(tasks[task_id]["created"]))
+    ):
         text = text.replace(task_id, f"task {number}")
-    text = re.sub(r'"beat": "\d+"', '"beat": "some"', text)       # a listener that is not sure of its list beats once more
+    # a listener that is not sure of its list beats once more
+    text = re.sub(r'"beat": "\d+"', '"beat": "some"', text)
     return json.loads(re.sub(r"\b\d{10}\.\d+", "1", re.sub(r"\b[0-9a-f]{32}\b", "random", text)))
 
 
 @pytest.mark.parametrize(("name", "fault"), CASES)
-def test_after_a_fault_at_any_write_redis_holds_what_it_would_hold_without(name, fault, proxy, cli, state):
+def test_after_a_fault_at_any_write_redis_holds_what_it_would_hold_without(
+    name, fault, proxy, cli, state
+):
     def end(write=None):
         cli.flushall()
         client = Client(proxy.url, patience=5)
@@ -316,7 +409,9 @@ def test_after_a_fault_at_any_write_redis_holds_what_it_would_hold_without(name,
             outcome = None
         at_once = anonymous(outcome, state())
         proxy.release()
-        assert anonymous(outcome, state()) == at_once, f"write {write} arrived late and changed something"
+        assert anonymous(outcome, state()) == at_once, (
+            f"write {write} arrived late and changed something"
+        )
         client.close()
         return at_once
 
@@ -329,7 +424,9 @@ def test_after_a_fault_at_any_write_redis_holds_what_it_would_hold_without(name,
     assert write > 1, "no fault struck at all"
 
 
-def test_an_enqueue_that_arrives_late_is_refused_even_when_the_task_was_run_and_deleted_meanwhile(proxy, through, state):
+def test_an_enqueue_that_arrives_late_is_refused_even_when_the_task_was_run_and_deleted_meanwhile(
+    proxy, through, state
+):
     proxy.arm(Fault.HOLD, having=b"LPUSH")
     queue = through.get_queue("video")
     task_id = queue.enqueue("in")
@@ -368,10 +465,12 @@ def test_from_the_second_on_an_enqueue_takes_one_write(proxy, through):
         queue.enqueue("in")
         writes.append(proxy.writes)
 
-    assert [after - before for before, after in itertools.pairwise(writes)] [1:] == [1, 1]
+    assert [after - before for before, after in itertools.pairwise(writes)][1:] == [1, 1]
 
 
-def test_a_pop_whose_answer_is_lost_is_an_error_and_the_next_take_finds_the_task_in_its_own_list(proxy, through, cli):
+def test_a_pop_whose_answer_is_lost_is_an_error_and_the_next_take_finds_the_task_in_its_own_list(
+    proxy, through, cli
+):
     listener = listening(through)
     assert listener.take() is None
     task_id = through.get_queue("video").enqueue("in")
@@ -388,7 +487,9 @@ def test_a_pop_whose_answer_is_lost_is_an_error_and_the_next_take_finds_the_task
 
 
 @pytest.mark.parametrize("fault", Fault)
-def test_a_reserve_whose_answer_is_lost_keeps_its_token_and_is_returned_once(fault, proxy, url, cli):
+def test_a_reserve_whose_answer_is_lost_keeps_its_token_and_is_returned_once(
+    fault, proxy, url, cli
+):
     client = Client(proxy.url, patience=0)
     listener = listening(client)
     assert listener.take() is None
@@ -405,13 +506,13 @@ def test_a_reserve_whose_answer_is_lost_keeps_its_token_and_is_returned_once(fau
     assert token in (None, task.token)
     proxy.release()
     assert listener.take() is None
-    client.get_processor(task).start(77)               # it is ours, even after a late delivery
+    client.get_processor(task).start(77)  # it is ours, even after a late delivery
     client.close()
 
 
 def test_a_pop_that_arrives_late_loses_no_task(proxy, through):
     listener = two_in_line(through)
-    assert listener.take() is not None                 # and the own list has been looked through
+    assert listener.take() is not None  # and the own list has been looked through
     proxy.arm(Fault.HOLD, having=b"RPOPLPUSH")
     with pytest.raises(OutcomeUnknown):
         listener.take()

@@ -1,7 +1,8 @@
-"""A model of the queue in pure Python beside a real Redis: after any operation, in any order, both say the same.
+"""A model of the queue in pure Python beside a real Redis: after any operation, in any order, both
+say the same.
 
-`PYTHONPATH=tests:tests/legacy python tests/machinery/test_model.py --examples 5000` goes on for longer than the suite does;
-`soak(seconds)` is for bin/soak.
+`PYTHONPATH=tests:tests/legacy python tests/machinery/test_model.py --examples 5000` goes on for
+longer than the suite does; `soak(seconds)` is for bin/soak.
 """
 
 from __future__ import annotations
@@ -18,37 +19,111 @@ from rules import QueueMachine
 
 from blueque.system.embedded_redis import running_server
 
-EXAMPLES = 300                                         # BLUEQUE_MODEL_EXAMPLES asks for another number
+EXAMPLES = 300  # BLUEQUE_MODEL_EXAMPLES asks for another number
 STEPS = 40
 
-# How often what has to happen at least, or the test says nothing. It happens about twice as often in the poorest of runs.
+# How often what has to happen at least, or the test says nothing. It happens about twice as often
+# in the poorest of runs.
 FLOORS = {
-    "end": 150, "end told twice": 30, "end of a revoked attempt": 50, "end of a lost attempt": 5,
-    "enqueue": 600, "schedule": 250, "enqueue again: False": 15, "enqueue_due: some": 15, "hint at pending": 10,
-    "hint at started": 5, "1.0.0 takes": 30,
-    "cancel scheduled: cancelled": 8, "cancel pending: cancelled": 1, "cancel started: cancelling": 4,
-    "cancel first: cancelling": 40, "cancel pending: WrongQueue": 1, "requeue: None": 15, "requeue: NotFailed": 12,
-    "requeue again: None": 4, "requeue_failed: some": 1, "delete: True": 12, "delete: NotFinished": 3, "order: True": 40,
+    "end": 150,
+    "end told twice": 30,
+    "end of a revoked attempt": 50,
+    "end of a lost attempt": 5,
+    "enqueue": 600,
+    "schedule": 250,
+    "enqueue again: False": 15,
+    "enqueue_due: some": 15,
+    "hint at pending": 10,
+    "hint at started": 5,
+    "1.0.0 takes": 30,
+    "cancel scheduled: cancelled": 8,
+    "cancel pending: cancelled": 1,
+    "cancel started: cancelling": 4,
+    "cancel first: cancelling": 40,
+    "cancel pending: WrongQueue": 1,
+    "requeue: None": 15,
+    "requeue: NotFailed": 12,
+    "requeue again: None": 4,
+    "requeue_failed: some": 1,
+    "delete: True": 12,
+    "delete: NotFinished": 3,
+    "order: True": 40,
     "order: False": 5,
-    "register: None": 600, "register: NodeTaken": 20, "beat: some": 200, "beat: NotRegistered": 12, "wait: True": 20,
-    "deregister: True": 5, "deregister: False": 4, "die with a task": 20, "wake up": 40,
-    "pop: some": 120, "pop: NotRegistered": 2, "take: some": 400, "take: none": 24, "take: NotRegistered": 1,
-    "start: None": 330, "start: NotOwner": 7, "progress: None": 20, "progress: NotOwner": 1,
-    "complete: None": 7, "complete: NotOwner": 14, "fail: None": 8, "fail: NotOwner": 10, "report success: None": 12,
-    "report success: NotOwner": 9, "report failure: NotOwner": 7, "report failure became failed": 25,
-    "report failure became pending": 4, "report failure became scheduled": 3, "release became pending": 35,
-    "release became cancelled": 5, "release: NotOwner": 12, "confirm_cancel became cancelled": 14,
+    "register: None": 600,
+    "register: NodeTaken": 20,
+    "beat: some": 200,
+    "beat: NotRegistered": 12,
+    "wait: True": 20,
+    "deregister: True": 5,
+    "deregister: False": 4,
+    "die with a task": 20,
+    "wake up": 40,
+    "pop: some": 120,
+    "pop: NotRegistered": 2,
+    "take: some": 400,
+    "take: none": 24,
+    "take: NotRegistered": 1,
+    "start: None": 330,
+    "start: NotOwner": 7,
+    "progress: None": 20,
+    "progress: NotOwner": 1,
+    "complete: None": 7,
+    "complete: NotOwner": 14,
+    "fail: None": 8,
+    "fail: NotOwner": 10,
+    "report success: None": 12,
+    "report success: NotOwner": 9,
+    "report failure: NotOwner": 7,
+    "report failure became failed": 25,
+    "report failure became pending": 4,
+    "report failure became scheduled": 3,
+    "release became pending": 35,
+    "release became cancelled": 5,
+    "release: NotOwner": 12,
+    "confirm_cancel became cancelled": 14,
     "confirm_cancel: NotOwner": 1,
-    "fence: True": 140, "fence: False": 10, "forget: True": 50, "forget: False": 60, "recover: released": 18,
-    "recover: started": 17, "recover: None": 34, "lose: failed": 6, "lose: pending": 5, "lose: None": 25,
-    "lose own: failed": 15, "lose own: pending": 9, "adopt: some": 5, "adopt: None": 75, "restore: some": 9,
-    "restore: None": 10, "reassert: some": 35, "claim: some": 2, "claim: None": 7,
-    "reserve with lock": 250, "reserve with counted": 80, "reserve with resources": 120, "reserve in another line": 250,
-    "a lock is taken": 120, "a queue is full": 12, "a queue is paused": 60, "a task is put back": 6,
-    "what nobody holds is freed": 5, "another is called": 4, "an empty line is dropped": 1,
-    "set_priority of one that is pending": 20, "set_priority of one that is scheduled": 10, "put_first: None": 15,
-    "put_first: NotWaiting": 12, "move of one that is pending": 25, "move of one that is scheduled": 4,
-    "pause: True": 100, "pause: False": 12, "resume: True": 90, "free: True": 60, "free: False": 8, "drop_line: False": 50,
+    "fence: True": 140,
+    "fence: False": 10,
+    "forget: True": 50,
+    "forget: False": 60,
+    "recover: released": 18,
+    "recover: started": 17,
+    "recover: None": 34,
+    "lose: failed": 6,
+    "lose: pending": 5,
+    "lose: None": 25,
+    "lose own: failed": 15,
+    "lose own: pending": 9,
+    "adopt: some": 5,
+    "adopt: None": 75,
+    "restore: some": 9,
+    "restore: None": 10,
+    "reassert: some": 35,
+    "claim: some": 2,
+    "claim: None": 7,
+    "reserve with lock": 250,
+    "reserve with counted": 80,
+    "reserve with resources": 120,
+    "reserve in another line": 250,
+    "a lock is taken": 120,
+    "a queue is full": 12,
+    "a queue is paused": 60,
+    "a task is put back": 6,
+    "what nobody holds is freed": 5,
+    "another is called": 4,
+    "an empty line is dropped": 1,
+    "set_priority of one that is pending": 20,
+    "set_priority of one that is scheduled": 10,
+    "put_first: None": 15,
+    "put_first: NotWaiting": 12,
+    "move of one that is pending": 25,
+    "move of one that is scheduled": 4,
+    "pause: True": 100,
+    "pause: False": 12,
+    "resume: True": 90,
+    "free: True": 60,
+    "free: False": 8,
+    "drop_line: False": 50,
 }
 
 
@@ -68,9 +143,14 @@ def run(url: str, examples: int, is_random: bool = False, is_shrunk: bool = True
     """
     tally: Counter[str] = Counter()
     wanted = settings(
-        max_examples=examples, stateful_step_count=STEPS, deadline=None, derandomize=not is_random, database=None,
-        phases=list(Phase) if is_shrunk else [Phase.generate], print_blob=is_random,
-        suppress_health_check=list(HealthCheck),       # it is slow on a busy machine, and that is all
+        max_examples=examples,
+        stateful_step_count=STEPS,
+        deadline=None,
+        derandomize=not is_random,
+        database=None,
+        phases=list(Phase) if is_shrunk else [Phase.generate],
+        print_blob=is_random,
+        suppress_health_check=list(HealthCheck),  # it is slow on a busy machine, and that is all
     )
     with own_clock():
         run_state_machine_as_test(lambda: QueueMachine(url, tally), settings=wanted)
@@ -79,8 +159,12 @@ def run(url: str, examples: int, is_random: bool = False, is_shrunk: bool = True
 
 def shortages(tally: Counter[str]) -> dict[str, int]:
     """Return what has not happened often enough for the test to say anything, and how often it has."""
-    # The histories differ from one version of hypothesis to another, and with them how often the rarer things happen.
-    least = {what: floor if what == "end of a revoked attempt" else max(floor // 4, 1) for what, floor in FLOORS.items()}
+    # The histories differ from one version of hypothesis to another, and with them how often the
+    # rarer things happen.
+    least = {
+        what: floor if what == "end of a revoked attempt" else max(floor // 4, 1)
+        for what, floor in FLOORS.items()
+    }
     return {what: tally[what] for what, floor in least.items() if tally[what] < floor}
 
 

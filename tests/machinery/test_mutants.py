@@ -1,4 +1,5 @@
-"""Does the explorer notice when a guard is missing? Each of these has to be caught by the scenario that is named for it.
+"""Does the explorer notice when a guard is missing? Each of these has to be caught by the scenario
+that is named for it.
 
 With BLUEQUE_SOAK it leaves out no schedules: see Stepper.
 """
@@ -36,7 +37,11 @@ def test_a_missing_guard_is_noticed(mutant: Mutant, explore: Explorer):
 
 @pytest.mark.parametrize("mutant", IN_THE_MODEL, ids=lambda mutant: mutant.name)
 def test_what_the_explorer_cannot_see_is_noticed_by_the_model(mutant: Mutant):
-    with running_server() as server, applied(mutant), pytest.raises(AssertionError, match="QueueMachine"):
+    with (
+        running_server() as server,
+        applied(mutant),
+        pytest.raises(AssertionError, match="QueueMachine"),
+    ):
         run(server.url, EXAMPLES, is_shrunk=False)
 
 

@@ -1,4 +1,6 @@
-"""The comparison of this process before and after a test: it must see what a test leaves, and nothing else."""
+"""The comparison of this process before and after a test: it must see what a test leaves, and
+nothing else.
+"""
 
 from __future__ import annotations
 
@@ -88,21 +90,24 @@ def set_a_log_level() -> Undo:
     return lambda: logging.getLogger().setLevel(before)
 
 
-@pytest.mark.parametrize(("leave", "said"), [
-    (ignore_a_signal, "handler of signal 1"),
-    (handle_a_signal, "SigCgt"),
-    (block_a_signal, "SigBlk"),
-    (open_a_descriptor, os.devnull),
-    (start_a_thread, "of the test"),
-    (start_a_program, "sleep 600"),
-    (leave_a_zombie, "a zombie"),
-    (set_a_variable, "LEFT_BY_TEST: nothing before, b'1' after"),
-    (change_the_directory, "working directory"),
-    (set_the_umask, "umask"),
-    (add_to_the_path, "sys.path"),
-    (add_a_log_handler, "logger blueque"),
-    (set_a_log_level, "logger root"),
-])
+@pytest.mark.parametrize(
+    ("leave", "said"),
+    [
+        (ignore_a_signal, "handler of signal 1"),
+        (handle_a_signal, "SigCgt"),
+        (block_a_signal, "SigBlk"),
+        (open_a_descriptor, os.devnull),
+        (start_a_thread, "of the test"),
+        (start_a_program, "sleep 600"),
+        (leave_a_zombie, "a zombie"),
+        (set_a_variable, "LEFT_BY_TEST: nothing before, b'1' after"),
+        (change_the_directory, "working directory"),
+        (set_the_umask, "umask"),
+        (add_to_the_path, "sys.path"),
+        (add_a_log_handler, "logger blueque"),
+        (set_a_log_level, "logger root"),
+    ],
+)
 def test_what_is_left_is_named_and_nothing_when_it_has_been_taken_away(monkeypatch, leave, said):
     monkeypatch.setattr(process_state, "PATIENCE", 0.0)
     before = process_state.take()
@@ -151,8 +156,18 @@ def test_signals_that_the_shell_ignores_or_blocks_act_by_default_in_tests_and_th
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 
     done = subprocess.run(
-        [sys.executable, "-c", code], preexec_fn=ignore, capture_output=True, text=True, check=True,
+        [sys.executable, "-c", code],
+        preexec_fn=ignore,
+        capture_output=True,
+        text=True,
+        check=True,
         env={**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(__file__))},
     )
 
-    assert done.stdout.split() == [str(int(signal.SIG_DFL)), "<built-in", "function", "default_int_handler>", "set()"]
+    assert done.stdout.split() == [
+        str(int(signal.SIG_DFL)),
+        "<built-in",
+        "function",
+        "default_int_handler>",
+        "set()",
+    ]

@@ -1,4 +1,6 @@
-"""Any two changes at the same time: whoever is overtaken does what he would do if he had come later, and nothing else."""
+"""Any two changes at the same time: whoever is overtaken does what he would do if he had come
+later, and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,17 @@ from blueque.errors import BluequeError
 from blueque.model.retry import Retry
 
 Q, OURS, ANOTHER = "video", "host_1", "host_3"
-FIELDS = {"queue": Q, "parameters": "in", "created": "5.5", "attempt": "1", "token": "token", "pid": "77"}
+FIELDS = {
+    "queue": Q,
+    "parameters": "in",
+    "created": "5.5",
+    "attempt": "1",
+    "token": "token",
+    "pid": "77",
+}
 
-# What can be done to the task t1 of the listener host_1, by itself and by others. Times are fixed: they are no difference.
+# What can be done to the task t1 of the listener host_1, by itself and by others. Times are fixed:
+# they are no difference.
 CALLS: dict[str, Callable[[Redis], object]] = {
     "pop": lambda redis: protocol.pop(redis, Q, OURS, "i1"),
     "pop elsewhere": lambda redis: protocol.pop(redis, Q, ANOTHER, "i3"),
@@ -38,10 +48,16 @@ CALLS: dict[str, Callable[[Redis], object]] = {
     "recover": lambda redis: protocol.recover(redis, Q, "t1", OURS, "i1", 9.5),
     "claim": lambda redis: protocol.claim(redis, Q, ANOTHER, OURS, "i1"),
     "lose": lambda redis: protocol.lose(redis, Q, "t1", "token", OURS, "i1", "gone", None, 9.5),
-    "lose and run again": lambda redis: protocol.lose(redis, Q, "t1", "token", OURS, "i1", "gone", Retry(), 9.5),
-    "give up": lambda redis: protocol.lose(redis, Q, "t1", "token", OURS, "i1", "gone", None, 9.5, is_ours=True),
+    "lose and run again": lambda redis: protocol.lose(
+        redis, Q, "t1", "token", OURS, "i1", "gone", Retry(), 9.5
+    ),
+    "give up": lambda redis: protocol.lose(
+        redis, Q, "t1", "token", OURS, "i1", "gone", None, 9.5, is_ours=True
+    ),
     "adopt": lambda redis: protocol.adopt(redis, Q, "t1", "token", OURS, ANOTHER, "i3", 9.5),
-    "restore": lambda redis: protocol.restore(redis, Q, "t1", "token", ANOTHER, "i3", 77, {}, 7.5, 9.5),
+    "restore": lambda redis: protocol.restore(
+        redis, Q, "t1", "token", ANOTHER, "i3", 77, {}, 7.5, 9.5
+    ),
     "reassert": lambda redis: protocol.reassert(redis, Q, "t1", OURS, "i1", FIELDS, 9.5),
     "forget": lambda redis: protocol.forget(redis, Q, OURS, "i1"),
 }
@@ -59,11 +75,13 @@ BEFORE = {
     "cancelled": ["cancel"],
 }
 
-GIVING_WAY = {"claim"}                                 # it looks twice, and if the list has changed it does nothing
+GIVING_WAY = {"claim"}  # it looks twice, and if the list has changed it does nothing
 
 
 @pytest.mark.parametrize("before", BEFORE)
-def test_whoever_is_overtaken_does_what_he_would_do_if_he_had_come_later(before, redis, other, overtaken, cli, state):
+def test_whoever_is_overtaken_does_what_he_would_do_if_he_had_come_later(
+    before, redis, other, overtaken, cli, state
+):
     def seed():
         cli.flushall()
         protocol.register(redis, Q, OURS, "i1", {}, now=1.5)

@@ -1,4 +1,6 @@
-"""What the actors of one run share: the queue, what they know of each other and note down; and the beginnings of runs."""
+"""What the actors of one run share: the queue, what they know of each other and note down; and the
+beginnings of runs.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ from blueque.recovery import judge as recovery_module
 from blueque.system import process
 
 QUEUE = "q"
-ANOTHER = "r"                                          # a queue that has no listeners
-LAST = "last_1"                                        # the node of whoever comes when all is over
+ANOTHER = "r"  # a queue that has no listeners
+LAST = "last_1"  # the node of whoever comes when all is over
 MAX_BYTES = 1000
 
 T = TypeVar("T")
@@ -40,11 +42,11 @@ class World:
     given: what the scenario's setup has left, such as the instance of each listener.
     """
 
-    redis: Redis                                       # not stepped, for setup and afterwards
+    redis: Redis  # not stepped, for setup and afterwards
     given: dict[str, Any]
     ledger: Ledger = field(default_factory=Ledger)
-    dead: set[str] = field(default_factory=set)        # nodes whose process is gone, or seems so to 1.0.0
-    alive: Sequence[str] = ()                          # the actors that have come to their end
+    dead: set[str] = field(default_factory=set)  # nodes whose process is gone, or seems so to 1.0.0
+    alive: Sequence[str] = ()  # the actors that have come to their end
 
     def queue(self, redis: Redis | None = None) -> Queue:
         return Queue(redis or self.redis, QUEUE, MAX_BYTES)
@@ -67,12 +69,17 @@ to_this_actor = threading.local()
 
 @contextmanager
 def process_table() -> Iterator[None]:
-    """Have every actor be a process of its own, with its own clock, although they are all threads of this one.
+    """Have every actor be a process of its own, with its own clock, although they are all threads
+    of this one.
 
-    Each draws the same ids in every run: only so do two runs that come to the same look alike at their ends.
+    Each draws the same ids in every run: only so do two runs that come to the same look alike at
+        their ends.
     """
     clock = SimpleNamespace(
-        time=time.time, strftime=time.strftime, gmtime=time.gmtime, monotonic=lambda: getattr(to_this_actor, "now", 0.0)
+        time=time.time,
+        strftime=time.strftime,
+        gmtime=time.gmtime,
+        monotonic=lambda: getattr(to_this_actor, "now", 0.0),
     )
     urandom = os.urandom
 
@@ -82,7 +89,11 @@ def process_table() -> Iterator[None]:
 
     with (
         mock.patch.object(os, "urandom", drawn),
-        mock.patch.object(process, "shares_pids", lambda known: known.get("instance") in getattr(to_this_actor, "gone", ())),
+        mock.patch.object(
+            process,
+            "shares_pids",
+            lambda known: known.get("instance") in getattr(to_this_actor, "gone", ()),
+        ),
         mock.patch.object(recovery_module, "time", clock),
     ):
         yield
@@ -104,6 +115,7 @@ def insist(action: Callable[[], T]) -> T:
 
 # Beginnings
 
+
 def put_in_line(world: World, *tasks: str, parameters: str = "ok", **fields: Any) -> None:
     """Enqueue some tasks in the setup; the first is the first to be taken."""
     for task in tasks:
@@ -118,7 +130,9 @@ def take_one(world: World, node: str) -> Task:
 
 
 def start_one(world: World, node: str) -> Task:
-    """Have a listener start a task in the setup, whose code runs to its end before anybody else moves."""
+    """Have a listener start a task in the setup, whose code runs to its end before anybody else
+    moves.
+    """
     task = take_one(world, node)
     protocol.start(world.redis, QUEUE, task.id, task.token, node, 11, time.time())
     world.given["task"] = task

@@ -33,7 +33,8 @@ def values(text):
     """Return every sample by name and labels, as the parser of Prometheus reads them."""
     return {
         (sample.name, *sorted(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(text) for sample in family.samples
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
     }
 
 
@@ -82,14 +83,18 @@ def test_the_numbers_are_those_of_the_queue(scrape, redis, run_one):
     assert 100 <= of(found, "oldest_pending_seconds", queue=Q) < 160
     assert 700 <= of(found, "oldest_overdue_seconds", queue=Q) < 760
     assert of(found, "tasks_runnable", queue=Q) == 1
-    assert [of(found, name, queue=Q) for name in ("listeners", "slots", "slots_busy", "queue_paused")] == [1, 1, 0, 0]
+    assert [
+        of(found, name, queue=Q) for name in ("listeners", "slots", "slots_busy", "queue_paused")
+    ] == [1, 1, 0, 0]
     assert of(found, "nodes", state="up") == 1
     assert of(found, "task_wait_seconds_sum", queue=Q) == pytest.approx(20.5)
     assert of(found, "task_run_seconds_sum", queue=Q, state="complete") == pytest.approx(4000.5)
     assert (of(found, "redis_up"), of(found, "build_info", version=__version__)) == (1, 1)
 
 
-def test_of_running_tasks_the_longest_and_the_most_silent_are_told_and_no_task_is_named(scrape, redis, cli):
+def test_of_running_tasks_the_longest_and_the_most_silent_are_told_and_no_task_is_named(
+    scrape, redis, cli
+):
     now = time.time()
     for task, node, ran in (("t1", "host_1", 5000), ("t2", "host_2", 300)):
         protocol.register(redis, Q, node, "i1", {"beat_every": 10}, now)
@@ -99,7 +104,10 @@ def test_of_running_tasks_the_longest_and_the_most_silent_are_told_and_no_task_i
         protocol.start(redis, Q, task, "token", node, 77, now - ran)
     protocol.order(redis, Q, "host_2", "drain", "ann")
     cli.hset(keys.task("t1"), mapping={"progress": "5 %", "progress_at": now - 50})
-    cli.xadd(keys.log("t2"), {"attempt": 1, "line": 1, "at": now, "stream": "blueque", "text": "blueque: stack 1"})
+    cli.xadd(
+        keys.log("t2"),
+        {"attempt": 1, "line": 1, "at": now, "stream": "blueque", "text": "blueque: stack 1"},
+    )
 
     text = scrape()
 
@@ -127,7 +135,10 @@ def test_a_histogram_adds_up(scrape, run_one):
 
     found = values(scrape())
 
-    counts = [of(found, "task_run_seconds_bucket", queue=Q, state="complete", le=str(bound)) for bound in BOUNDS]
+    counts = [
+        of(found, "task_run_seconds_bucket", queue=Q, state="complete", le=str(bound))
+        for bound in BOUNDS
+    ]
     assert counts == [1, 2, 3, 4, 5, 5, 5, 6, 6, 6, 6, 6, 7, 7]
     assert all(low <= high for low, high in pairwise(counts))
     assert of(found, "task_run_seconds_count", queue=Q, state="complete") == 7
@@ -139,7 +150,9 @@ def test_two_exporters_tell_the_same_but_for_how_long_they_asked(scrape, run_one
     one, other = scrape(), scrape()
 
     def but_for_the_scrape(text):
-        return [line for line in text.splitlines() if not line.startswith("blueque_scrape_seconds ")]
+        return [
+            line for line in text.splitlines() if not line.startswith("blueque_scrape_seconds ")
+        ]
 
     assert but_for_the_scrape(one) == but_for_the_scrape(other)
     assert len(but_for_the_scrape(one)) == len(one.splitlines()) - 1
@@ -158,7 +171,11 @@ def test_how_many_tasks_were_made_stays_while_they_are_moved_and_deleted(scrape,
 
     after = values(scrape())
     for queue, made in ((Q, 3), ("audio", 1)):
-        assert of(before, "tasks_enqueued_total", queue=queue) == of(after, "tasks_enqueued_total", queue=queue) == made
+        assert (
+            of(before, "tasks_enqueued_total", queue=queue)
+            == of(after, "tasks_enqueued_total", queue=queue)
+            == made
+        )
 
 
 def test_of_too_many_queues_the_rest_is_told_together(scrape, run_one):
@@ -167,7 +184,11 @@ def test_of_too_many_queues_the_rest_is_told_together(scrape, run_one):
 
     found = values(scrape(2))
 
-    assert {dict(labels)["queue"] for name, *labels in found if name == "blueque_slots"} == {"q0", "q1", "other"}
+    assert {dict(labels)["queue"] for name, *labels in found if name == "blueque_slots"} == {
+        "q0",
+        "q1",
+        "other",
+    }
     assert of(found, "tasks_enqueued_total", queue="other") == 2
     assert of(found, "task_run_seconds_count", queue="other", state="complete") == 2
 
@@ -193,7 +214,11 @@ def test_it_only_looks_and_sweeps_nothing(server, url, redis, run_one):
     assert not {*words} & {"KEYS", "SCAN", "HSET", "DEL", "XADD", "ZADD", "HINCRBY", "EXPIREAT"}
     # In one piece: a counter that goes backwards for a moment looks like a restart.
     first = words.index("MULTI")
-    assert commands[first + 1 : first + 4] == [["HGETALL", keys.totals(Q)], ["ZCARD", keys.tasks(Q)], ["EXEC"]]
+    assert commands[first + 1 : first + 4] == [
+        ["HGETALL", keys.totals(Q)],
+        ["ZCARD", keys.tasks(Q)],
+        ["EXEC"],
+    ]
 
 
 @pytest.fixture
@@ -203,7 +228,9 @@ def serving(url):
 
     def serving(address=url):
         program = subprocess.Popen(
-            [*PROGRAM, "--listen", "127.0.0.1:0", "--redis-url", address], stderr=subprocess.PIPE, text=True
+            [*PROGRAM, "--listen", "127.0.0.1:0", "--redis-url", address],
+            stderr=subprocess.PIPE,
+            text=True,
         )
         programs.append(program)
         port = int(re.search(r":(\d+)/metrics", program.stderr.readline())[1])
@@ -272,11 +299,16 @@ def test_while_redis_hangs_everybody_who_asks_gets_an_answer_in_time(own_server)
     assert time.monotonic() - began < 2
 
 
-@pytest.mark.parametrize(("arguments", "code", "words"), [
-    (["--listen", "0.0.0.0:0"], 5, "can be reached from other machines"), (["--listen", ":0"], 5, "--public"),
-    (["--listen", "[::]:0"], 5, "--public"), (["--listen", "9464"], 2, "is no address"),
-    (["--listen", "no.such.host.invalid:1"], 78, "cannot listen on no.such.host.invalid:1"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--listen", "0.0.0.0:0"], 5, "can be reached from other machines"),
+        (["--listen", ":0"], 5, "--public"),
+        (["--listen", "[::]:0"], 5, "--public"),
+        (["--listen", "9464"], 2, "is no address"),
+        (["--listen", "no.such.host.invalid:1"], 78, "cannot listen on no.such.host.invalid:1"),
+    ],
+)
 def test_where_it_may_not_or_cannot_listen_it_says_so(arguments, code, words):
     done = subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, timeout=30)
 
@@ -284,9 +316,15 @@ def test_where_it_may_not_or_cannot_listen_it_says_so(arguments, code, words):
     assert words in done.stderr
 
 
-@pytest.mark.parametrize(("said", "meant"), [
-    ("127.0.0.1:9464", ("127.0.0.1", 9464)), ("[::1]:80", ("::1", 80)), (":1", ("", 1)), ("localhost:0", ("localhost", 0)),
-])
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("127.0.0.1:9464", ("127.0.0.1", 9464)),
+        ("[::1]:80", ("::1", 80)),
+        (":1", ("", 1)),
+        ("localhost:0", ("localhost", 0)),
+    ],
+)
 def test_an_address_is_a_host_and_a_port(said, meant):
     assert exporter.parse_address(said) == meant
 

@@ -18,9 +18,25 @@ DAY = 86400
 @pytest.mark.parametrize(
     ("seconds", "name"),
     [
-        (-5, "s0"), (0, "s0"), (0.999, "s0"), (1, "s1"), (59.999, "s59"), (60, "m1"), (119.9, "m1"), (120, "m2"),
-        (3599.999, "m59"), (3600, "h1"), (DAY - 0.001, "h23"), (DAY, "d1"), (2 * DAY - 1, "d1"), (7 * DAY, "d7"),
-        (365 * DAY, "d365"), (366 * DAY - 1, "d365"), (366 * DAY, "d366"), (5000 * DAY, "d366"), (math.inf, "d366"),
+        (-5, "s0"),
+        (0, "s0"),
+        (0.999, "s0"),
+        (1, "s1"),
+        (59.999, "s59"),
+        (60, "m1"),
+        (119.9, "m1"),
+        (120, "m2"),
+        (3599.999, "m59"),
+        (3600, "h1"),
+        (DAY - 0.001, "h23"),
+        (DAY, "d1"),
+        (2 * DAY - 1, "d1"),
+        (7 * DAY, "d7"),
+        (365 * DAY, "d365"),
+        (366 * DAY - 1, "d365"),
+        (366 * DAY, "d366"),
+        (5000 * DAY, "d366"),
+        (math.inf, "d366"),
     ],
 )
 def test_a_duration_falls_into_the_bucket_of_its_largest_unit(seconds, name):
@@ -45,7 +61,10 @@ def test_buckets_follow_each_other_without_a_gap():
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.lists(st.floats(0, 300 * DAY), min_size=1, max_size=50), st.sampled_from([0.0, 0.5, 0.9, 0.99, 1.0]))
+@given(
+    st.lists(st.floats(0, 300 * DAY), min_size=1, max_size=50),
+    st.sampled_from([0.0, 0.5, 0.9, 0.99, 1.0]),
+)
 def test_a_quantile_is_right_to_the_width_of_a_bucket(durations, share):
     counts = Counter(map(histogram.bucket, durations))
     exact = sorted(durations)[max(math.ceil(share * len(durations)) - 1, 0)]
@@ -58,7 +77,7 @@ def test_a_quantile_is_right_to_the_width_of_a_bucket(durations, share):
 
 
 def test_a_quantile_lies_within_its_bucket_as_far_as_counts_say():
-    even = {histogram.bucket(60): 10}                  # somewhere in 60 ... 120 s: evenly, for all we know
+    even = {histogram.bucket(60): 10}  # somewhere in 60 ... 120 s: evenly, for all we know
 
     assert histogram.quantile(even, 0.5) == statistics.fmean((60, 120))
     assert histogram.quantile(even, 1.0) == 120

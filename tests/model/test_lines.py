@@ -11,10 +11,16 @@ from blueque.model import lines
 from blueque.model.lines import Needs
 
 NAMES = st.from_regex(r"[a-z][a-z0-9.-]{0,10}", fullmatch=True)
-LOCKS = st.text(min_size=1, max_size=30).filter(lambda name: "\0" not in name and name.isprintable())
+LOCKS = st.text(min_size=1, max_size=30).filter(
+    lambda name: "\0" not in name and name.isprintable()
+)
 
 
-@given(st.dictionaries(NAMES, st.integers(1, 2**40), max_size=4), st.none() | LOCKS, st.integers(1, 100))
+@given(
+    st.dictionaries(NAMES, st.integers(1, 2**40), max_size=4),
+    st.none() | LOCKS,
+    st.integers(1, 100),
+)
 def test_needs_are_read_as_they_were_written(resources, lock, limit):
     text = lines.write_needs(resources, lock, limit)
     expected = Needs(tuple(sorted(resources.items())), lock, limit if lock is not None else 1)
@@ -29,7 +35,11 @@ def test_the_name_of_a_line_holds_no_underscore(resource, lock, priority):
 
 
 def test_the_order_in_which_resources_are_given_does_not_matter():
-    assert lines.write_needs({"gpu": 1, "cpu": 2}) == lines.write_needs({"cpu": 2, "gpu": 1}) == "cpu=2,gpu=1"
+    assert (
+        lines.write_needs({"gpu": 1, "cpu": 2})
+        == lines.write_needs({"cpu": 2, "gpu": 1})
+        == "cpu=2,gpu=1"
+    )
 
 
 def test_nothing_of_a_resource_is_no_need():
@@ -40,7 +50,18 @@ def test_a_task_without_priority_and_needs_is_in_the_line_of_1_0_0():
     assert lines.line_of(None, None) == lines.line_of("0", "") == lines.DEFAULT
 
 
-MEANINGLESS = ["gpu", "gpu=", "gpu=0", "gpu=-1", "gpu=x", "GPU=1", "lock:a=1,lock:b=1", "=1", ",", f"gpu={2**61}"]
+MEANINGLESS = [
+    "gpu",
+    "gpu=",
+    "gpu=0",
+    "gpu=-1",
+    "gpu=x",
+    "GPU=1",
+    "lock:a=1,lock:b=1",
+    "=1",
+    ",",
+    f"gpu={2**61}",
+]
 
 
 @pytest.mark.parametrize("text", MEANINGLESS)
@@ -67,7 +88,9 @@ def test_amounts_are_numbers_or_sizes():
 MANY = dict.fromkeys("abcdefghi", 1)
 
 
-@pytest.mark.parametrize("resources", [{"GPU": 1}, {"gpu": -1}, {"memory": "much"}, {"a_b": 1}, {1: 1}, MANY])
+@pytest.mark.parametrize(
+    "resources", [{"GPU": 1}, {"gpu": -1}, {"memory": "much"}, {"a_b": 1}, {1: 1}, MANY]
+)
 def test_bad_resources_are_refused(resources):
     with pytest.raises(InvalidInput):
         lines.require_resources(resources)

@@ -14,8 +14,15 @@ from blueque import InvalidInput, InvalidType, Retry
 from blueque.model.retry import DAY, class_names
 
 POLICIES = [
-    Retry(), Retry(0), Retry(max=5, backoff=60), Retry(backoff=0), Retry(factor=1), Retry(jitter=0), Retry(interruptions=0),
-    Retry(on=[ValueError, "requests.exceptions.Timeout", "signal"]), Retry(exit_codes=(75, 3)),
+    Retry(),
+    Retry(0),
+    Retry(max=5, backoff=60),
+    Retry(backoff=0),
+    Retry(factor=1),
+    Retry(jitter=0),
+    Retry(interruptions=0),
+    Retry(on=[ValueError, "requests.exceptions.Timeout", "signal"]),
+    Retry(exit_codes=(75, 3)),
     Retry(7, 0.5, 1.5, 1, [OSError], [0, 255], 9),
 ]
 REFUSED = [
@@ -55,9 +62,33 @@ REFUSED = [
     ({"interruptions": 1.5}, InvalidType, "interruptions"),
 ]
 NO_POLICY = [
-    "", " ", "yes", "true", "null", '"3"', "[3]", "3 times", "{", '{"max":3', '{"max":null}', '{"max":3,"tries":4}', "NaN",
-    "1e400", "-1", "3.5", '{"backoff":NaN}', '{"backoff":Infinity}', '{"on":"ValueError"}', '{"on":[1]}', '{"exit_codes":5}',
-    '{"on":{"ValueError":1}}', '{"":1}', "[" * 100_000, "9" * 5000, "\0", "\udc80",
+    "",
+    " ",
+    "yes",
+    "true",
+    "null",
+    '"3"',
+    "[3]",
+    "3 times",
+    "{",
+    '{"max":3',
+    '{"max":null}',
+    '{"max":3,"tries":4}',
+    "NaN",
+    "1e400",
+    "-1",
+    "3.5",
+    '{"backoff":NaN}',
+    '{"backoff":Infinity}',
+    '{"on":"ValueError"}',
+    '{"on":[1]}',
+    '{"exit_codes":5}',
+    '{"on":{"ValueError":1}}',
+    '{"":1}',
+    "[" * 100_000,
+    "9" * 5000,
+    "\0",
+    "\udc80",
 ]
 
 
@@ -81,14 +112,26 @@ def delays(policy, random, monkeypatch):
 def test_a_policy_says_what_it_was_made_with():
     policy = Retry(5, 60, 3, 0, ["b.Error", OSError, "b.Error"], {9, 3}, 1)
 
-    assert (policy.max, policy.backoff, policy.factor, policy.jitter, policy.interruptions) == (5, 60.0, 3.0, 0.0, 1)
+    assert (policy.max, policy.backoff, policy.factor, policy.jitter, policy.interruptions) == (
+        5,
+        60.0,
+        3.0,
+        0.0,
+        1,
+    )
     assert (policy.on, policy.exit_codes) == (("OSError", "b.Error"), (3, 9))
 
 
 def test_without_a_word_a_policy_has_the_defaults_of_the_document():
     policy = Retry()
 
-    assert (policy.max, policy.backoff, policy.factor, policy.jitter, policy.interruptions) == (3, 10.0, 2.0, 0.1, 3)
+    assert (policy.max, policy.backoff, policy.factor, policy.jitter, policy.interruptions) == (
+        3,
+        10.0,
+        2.0,
+        0.1,
+        3,
+    )
     assert (policy.on, policy.exit_codes) == ((), ())
 
 
@@ -103,9 +146,14 @@ def test_a_value_that_makes_no_sense_is_refused_by_its_name(values, error, words
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
-        (ValueError, "ValueError"), (Flaky, f"{__name__}.Flaky"), (Flaky.Very, f"{__name__}.Flaky.Very"),
-        ("ValueError", "ValueError"), ("builtins.ValueError", "ValueError"), ("a.b.Error", "a.b.Error"),
-        ("f.<locals>.Error", "f.<locals>.Error"), ("signal", "signal"),
+        (ValueError, "ValueError"),
+        (Flaky, f"{__name__}.Flaky"),
+        (Flaky.Very, f"{__name__}.Flaky.Very"),
+        ("ValueError", "ValueError"),
+        ("builtins.ValueError", "ValueError"),
+        ("a.b.Error", "a.b.Error"),
+        ("f.<locals>.Error", "f.<locals>.Error"),
+        ("signal", "signal"),
     ],
 )
 def test_an_exception_class_is_known_by_the_name_that_a_record_gives_it(kind, name):
@@ -133,7 +181,9 @@ def test_policies_are_equal_if_they_say_the_same():
 @pytest.mark.parametrize("policy", POLICIES, ids=repr)
 def test_a_policy_comes_back_as_it_was(policy):
     assert Retry.from_text(policy.to_text()) == Retry.parse(policy.to_text()) == policy
-    assert pickle.loads(pickle.dumps(policy)) == copy.copy(policy) == copy.deepcopy(policy) == policy
+    assert (
+        pickle.loads(pickle.dumps(policy)) == copy.copy(policy) == copy.deepcopy(policy) == policy
+    )
     assert eval(repr(policy)) == policy
 
 
@@ -141,7 +191,13 @@ def test_the_text_has_max_and_what_is_not_as_it_is_by_default():
     assert Retry().to_text() == '{"max":3}'
     assert Retry(0, backoff=10, on=[OSError]).to_text() == '{"max":0,"on":["OSError"]}'
     assert json.loads(Retry(5, 60, 3, 0, [OSError], [75], 1).to_text()) == {
-        "max": 5, "backoff": 60, "factor": 3, "jitter": 0, "on": ["OSError"], "exit_codes": [75], "interruptions": 1
+        "max": 5,
+        "backoff": 60,
+        "factor": 3,
+        "jitter": 0,
+        "on": ["OSError"],
+        "exit_codes": [75],
+        "interruptions": 1,
     }
 
 
@@ -150,7 +206,12 @@ def test_the_text_holds_characters_that_redis_can_hold():
 
 
 def test_a_person_may_write_less():
-    for text, policy in [("3", Retry()), (" 0 ", Retry(0)), ("{}", Retry()), ('{"backoff": 60}', Retry(3, 60))]:
+    for text, policy in [
+        ("3", Retry()),
+        (" 0 ", Retry(0)),
+        ("{}", Retry()),
+        ('{"backoff": 60}', Retry(3, 60)),
+    ]:
         assert Retry.from_text(text) == Retry.parse(text) == policy
 
 
@@ -163,7 +224,11 @@ def test_text_that_is_no_policy_is_refused_from_a_person_and_overlooked_in_redis
 
 
 def test_the_refusal_of_text_names_what_is_wrong():
-    for text, words in [('{"tries": 3, "max": 3}', "'tries'"), ('{"jitter": 2}', "jitter is 2"), ("yes", "'yes'")]:
+    for text, words in [
+        ('{"tries": 3, "max": 3}', "'tries'"),
+        ('{"jitter": 2}', "jitter is 2"),
+        ("yes", "'yes'"),
+    ]:
         with pytest.raises(InvalidInput, match=words):
             Retry.from_text(text)
 
@@ -178,7 +243,12 @@ def test_the_default_is_for_a_task_whose_field_says_nothing():
 
 
 def test_so_many_failures_are_followed_by_another_attempt():
-    assert [Retry(2).allows(failures, failed()) for failures in range(4)] == [True, True, False, False]
+    assert [Retry(2).allows(failures, failed()) for failures in range(4)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
     assert not Retry(0).allows(0, failed())
 
 
@@ -187,11 +257,31 @@ def test_so_many_failures_are_followed_by_another_attempt():
     [
         (Retry(on=[OSError]), {"error_type": "OSError"}, True),
         (Retry(on=[OSError]), {"error_type": "ValueError"}, False),
-        (Retry(on=[OSError]), {"error_type": "test_retry.Flaky", "error_types": class_names(Flaky)}, True),
-        (Retry(on=[Flaky]), {"error_type": "test_retry.Flaky", "error_types": class_names(Flaky)}, True),
-        (Retry(on=["Flaky"]), {"error_type": "test_retry.Flaky", "error_types": class_names(Flaky)}, True),
-        (Retry(on=["other.Flaky"]), {"error_type": "test_retry.Flaky", "error_types": class_names(Flaky)}, False),
-        (Retry(on=[Exception]), {"error_type": "KeyboardInterrupt", "error_types": class_names(KeyboardInterrupt)}, False),
+        (
+            Retry(on=[OSError]),
+            {"error_type": "test_retry.Flaky", "error_types": class_names(Flaky)},
+            True,
+        ),
+        (
+            Retry(on=[Flaky]),
+            {"error_type": "test_retry.Flaky", "error_types": class_names(Flaky)},
+            True,
+        ),
+        (
+            Retry(on=["Flaky"]),
+            {"error_type": "test_retry.Flaky", "error_types": class_names(Flaky)},
+            True,
+        ),
+        (
+            Retry(on=["other.Flaky"]),
+            {"error_type": "test_retry.Flaky", "error_types": class_names(Flaky)},
+            False,
+        ),
+        (
+            Retry(on=[Exception]),
+            {"error_type": "KeyboardInterrupt", "error_types": class_names(KeyboardInterrupt)},
+            False,
+        ),
         (Retry(on=["signal"]), {"error_type": "signal", "signal": "SIGKILL"}, True),
         (Retry(on=["signal"]), {"error_type": "memory", "signal": "SIGKILL"}, False),
         (Retry(on=[OSError]), {}, False),
@@ -213,7 +303,9 @@ def test_so_many_failures_are_followed_by_another_attempt():
     ],
     ids=repr,
 )
-def test_a_failure_is_followed_by_another_attempt_if_the_policy_names_it(policy, record, is_allowed):
+def test_a_failure_is_followed_by_another_attempt_if_the_policy_names_it(
+    policy, record, is_allowed
+):
     assert policy.allows(0, failed(**record)) is is_allowed
 
 
@@ -233,7 +325,12 @@ def test_of_a_deep_family_the_twenty_nearest_names_are_told():
 
 
 def test_each_wait_is_longer_than_the_one_before_and_none_longer_than_a_day():
-    assert [Retry(backoff=10, jitter=0).delay(failures) for failures in range(4)] == [10, 20, 40, 80]
+    assert [Retry(backoff=10, jitter=0).delay(failures) for failures in range(4)] == [
+        10,
+        20,
+        40,
+        80,
+    ]
     assert [Retry(backoff=5, factor=1, jitter=0).delay(failures) for failures in (0, 99)] == [5, 5]
     assert [Retry(jitter=0).delay(failures) for failures in (13, 14, 10_000)] == [81920, DAY, DAY]
     assert [Retry(backoff=0).delay(failures) for failures in (0, 10_000)] == [0, 0]
@@ -253,5 +350,10 @@ def test_tasks_that_failed_together_come_back_apart():
 
 
 def test_interruptions_are_counted_apart_from_failures():
-    assert [Retry(0, interruptions=2).allows_interruption(lost) for lost in range(4)] == [True, True, False, False]
+    assert [Retry(0, interruptions=2).allows_interruption(lost) for lost in range(4)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
     assert not Retry(interruptions=0).allows_interruption(0)

@@ -16,7 +16,9 @@ WEIGHTS = {"high": 100, "middle": 40, "low": 5}
 
 
 def taken(select, work):
-    """Take until nothing is left of so many tasks in each queue, and return the queues in the order of the tasks."""
+    """Take until nothing is left of so many tasks in each queue, and return the queues in the order
+    of the tasks.
+    """
     order, left = [], Counter(work)
     while +left:
         order.append(first(select, list(work), set(+left)))
@@ -30,7 +32,9 @@ def first(select, queues, ready):
 
 
 def is_share(count, part, draws=DRAWS):
-    """Tell whether so many of the draws may be chance: within 5 standard deviations, or 1 of 1,700,000 fails."""
+    """Tell whether so many of the draws may be chance: within 5 standard deviations, or 1 of
+    1,700,000 fails.
+    """
     return abs(count - draws * part) <= 5 * math.sqrt(draws * part * (1 - part))
 
 
@@ -85,7 +89,9 @@ def test_no_queue_starves_in_a_lottery_though_all_the_others_always_have_work():
     drawn = [first(select, queues, set(queues)) for _ in range(DRAWS)]
 
     assert is_share(drawn.count("queue 0"), part)
-    assert "queue 0" in drawn[: math.ceil(math.log(1e-6) / math.log(1 - part))], "but for one chance in a million"
+    assert "queue 0" in drawn[: math.ceil(math.log(1e-6) / math.log(1 - part))], (
+        "but for one chance in a million"
+    )
 
 
 def test_a_queue_without_a_weight_weighs_1():
@@ -98,7 +104,9 @@ def test_a_draw_at_either_end_of_the_chances_is_one_of_the_queues():
     for number, winner in ((0.0, "A"), (1 - 2**-53, "C")):
         select = ReducedLottery({"A": 0.1, "B": 0.2, "C": 0.3}, lambda number=number: number)
         assert first(select, "ABC", set("ABC")) == winner
-    assert first(ReducedLottery(random=lambda: 1.0), "AB", set("AB")) == "B", "whatever floats may lose"
+    assert first(ReducedLottery(random=lambda: 1.0), "AB", set("AB")) == "B", (
+        "whatever floats may lose"
+    )
 
 
 def test_a_lottery_is_random_by_itself():
@@ -121,5 +129,7 @@ def test_a_weight_that_is_no_number_is_refused(weight):
 
 def test_each_name_has_its_selector():
     assert [type(selector(name, {})) for name in NAMES] == [Ordered, RoundRobin, ReducedLottery]
-    drawn = Counter(first(selector("lottery", {"A": 9}), ["A", "B"], {"A", "B"}) for _ in range(DRAWS))
+    drawn = Counter(
+        first(selector("lottery", {"A": 9}), ["A", "B"], {"A", "B"}) for _ in range(DRAWS)
+    )
     assert is_share(drawn["B"], 1 / 10), drawn

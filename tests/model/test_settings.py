@@ -21,14 +21,21 @@ def test_a_time_to_be_lost_that_is_shorter_than_the_lease_shortens_the_lease():
 
 @pytest.mark.parametrize("beat", [0.1, 0.2, 0.3, 0.7, 1.1, 10])
 def test_three_beats_are_enough_whatever_a_float_makes_of_them(beat):
-    lease = float(f"{3 * beat:.1f}")                   # as a person writes it: 0.6, not 0.6000000000000001
+    lease = float(f"{3 * beat:.1f}")  # as a person writes it: 0.6, not 0.6000000000000001
     assert timing(beat, lease, lease, {}).lease == lease
 
 
-@pytest.mark.parametrize(("beat", "lease", "lost_after", "complaint"), [
-    (10, 29, None, "lease is 29 s"), (10, None, 29, "lost_after is 29 s"), (float("nan"), None, None, "nan"),
-    (1, float("nan"), None, "nan"), (0, None, None, "every 0 s"), (float("inf"), None, None, "every inf s"),
-])
+@pytest.mark.parametrize(
+    ("beat", "lease", "lost_after", "complaint"),
+    [
+        (10, 29, None, "lease is 29 s"),
+        (10, None, 29, "lost_after is 29 s"),
+        (float("nan"), None, None, "nan"),
+        (1, float("nan"), None, "nan"),
+        (0, None, None, "every 0 s"),
+        (float("inf"), None, None, "every inf s"),
+    ],
+)
 def test_times_that_would_make_the_living_look_dead_are_refused(beat, lease, lost_after, complaint):
     with pytest.raises(InvalidInput, match=complaint):
         timing(beat, lease, lost_after, {})
@@ -43,10 +50,17 @@ def test_limits_of_the_spool_come_from_the_environment_then_the_file_then_the_de
     assert units.log_limit({"BLUEQUE_LOG_LIMIT": "2MiB"}, otherwise=2**21) == 2**21
 
 
-@pytest.mark.parametrize(("name", "text"), [
-    ("BLUEQUE_SPOOL_LIMIT", "0"), ("BLUEQUE_SPOOL_LIMIT", "0%"), ("BLUEQUE_SPOOL_LIMIT", "100%"),
-    ("BLUEQUE_SPOOL_LIMIT", "half"), ("BLUEQUE_LOG_LIMIT", "1000"), ("BLUEQUE_LOG_LIMIT", "20%"),
-])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("BLUEQUE_SPOOL_LIMIT", "0"),
+        ("BLUEQUE_SPOOL_LIMIT", "0%"),
+        ("BLUEQUE_SPOOL_LIMIT", "100%"),
+        ("BLUEQUE_SPOOL_LIMIT", "half"),
+        ("BLUEQUE_LOG_LIMIT", "1000"),
+        ("BLUEQUE_LOG_LIMIT", "20%"),
+    ],
+)
 def test_a_limit_that_cannot_be_meant_is_refused_with_the_name_of_the_variable(name, text):
     read = units.spool_limit if "SPOOL" in name else units.log_limit
     with pytest.raises(InvalidInput, match=f"^{name}: "):

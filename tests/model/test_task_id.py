@@ -1,4 +1,6 @@
-"""Ids and keys of tasks: blueque.model.ids, and what one call of enqueue or schedule makes of a key."""
+"""Ids and keys of tasks: blueque.model.ids, and what one call of enqueue or schedule makes of a
+key.
+"""
 
 from __future__ import annotations
 
@@ -50,9 +52,10 @@ def test_the_id_of_a_key_is_the_uuid_that_the_document_says():
 def test_random_ids_are_uuids_of_version_4_and_all_different():
     ids = [task.decode() for task in task_id.random_ids(1000)]
 
-    assert {(uuid.UUID(task).version, uuid.UUID(task).variant, str(uuid.UUID(task)) == task) for task in ids} == {
-        (4, uuid.RFC_4122, True)
-    }
+    assert {
+        (uuid.UUID(task).version, uuid.UUID(task).variant, str(uuid.UUID(task)) == task)
+        for task in ids
+    } == {(4, uuid.RFC_4122, True)}
     assert len({*ids}) == 1000
 
 
@@ -68,7 +71,11 @@ def test_a_task_id_is_a_str_that_knows_whether_it_is_new():
 def test_the_same_key_is_the_same_task_in_one_queue_and_not_in_another(client, cli, make):
     def call(queue, parameters):
         queue = client.get_queue(queue)
-        return queue.enqueue(parameters, key="a") if make == "enqueue" else queue.schedule(parameters, FAR, key="a")
+        return (
+            queue.enqueue(parameters, key="a")
+            if make == "enqueue"
+            else queue.schedule(parameters, FAR, key="a")
+        )
 
     first, second, other = call("video", "one"), call("video", "two"), call("audio", "one")
 
@@ -79,7 +86,12 @@ def test_the_same_key_is_the_same_task_in_one_queue_and_not_in_another(client, c
 
 
 def test_a_task_without_a_key_is_always_new_and_says_nothing_of_keys(queue, cli):
-    tasks = [queue.enqueue("in"), queue.enqueue("in"), queue.schedule("in", FAR), queue.schedule("in", 1.0)]
+    tasks = [
+        queue.enqueue("in"),
+        queue.enqueue("in"),
+        queue.schedule("in", FAR),
+        queue.schedule("in", 1.0),
+    ]
 
     assert len({*tasks}) == 4 and all(task.is_new for task in tasks)
     assert not {"key", "keep", "enqueued_by"} & set(cli.hgetall(keys.task(tasks[0])))
@@ -105,7 +117,7 @@ def test_a_key_still_counts_for_a_while_when_its_task_was_deleted(client, queue,
     assert queue.enqueue_many(["in"], keys=["a"]).new == 0
     assert client.get_task(task).status is None
 
-    cli.delete(keys.key_kept(task))                    # its time is over
+    cli.delete(keys.key_kept(task))  # its time is over
     assert queue.enqueue("in", key="a") == task
     assert client.get_task(task).status == "pending"
 
@@ -120,7 +132,9 @@ def test_a_key_that_is_not_to_be_kept_ends_with_its_task(client, queue, cli):
 
 @pytest.mark.parametrize("keep", ["text", "-1", "", str(10**12)])
 def test_a_keep_that_makes_no_sense_does_not_prevent_a_deletion(redis, cli, keep):
-    protocol.enqueue(redis, "video", "t1", "in", None, 5.5, {"key": "a", "keep": keep, "enqueued_by": "m"})
+    protocol.enqueue(
+        redis, "video", "t1", "in", None, 5.5, {"key": "a", "keep": keep, "enqueued_by": "m"}
+    )
     protocol.cancel(redis, "video", "t1", "ann", None, 6.5)
 
     assert protocol.delete(redis, "video", "t1") is True
@@ -136,13 +150,25 @@ def test_a_whole_number_is_the_same_key_as_its_digits_one_by_one_and_in_bulk(que
     assert queue.enqueue_many([{"n": 5}, {"n": "5"}], keys="n").new == 0
     assert queue.enqueue_many([{"n": 6}, {"n": "6"}], keys="n", run="r").new == 1
     run = queue.open_run("s")
-    assert run.put(["6"], [b"1"]) + run.put([6, 7], [b"1", b"2"]) == 2 and run.ids_of([6]) == run.ids_of(["6"])
+    assert run.put(["6"], [b"1"]) + run.put([6, 7], [b"1", b"2"]) == 2 and run.ids_of(
+        [6]
+    ) == run.ids_of(["6"])
 
 
 @pytest.mark.parametrize(
-    "options", [{"key": ""}, {"key": "x" * 1001}, {"key": 7.0}, {"key": True}, {"key": 10**1000}, {"key": "\ud800"},
-                {"key": "a", "keep": -1},
-                {"key": "a", "keep": "soon"}, {"key": "a", "keep": float("nan")}, {"keep": "soon"}]
+    "options",
+    [
+        {"key": ""},
+        {"key": "x" * 1001},
+        {"key": 7.0},
+        {"key": True},
+        {"key": 10**1000},
+        {"key": "\ud800"},
+        {"key": "a", "keep": -1},
+        {"key": "a", "keep": "soon"},
+        {"key": "a", "keep": float("nan")},
+        {"keep": "soon"},
+    ],
 )
 def test_a_bad_key_is_refused_before_anything_is_written(queue, state, options):
     with pytest.raises(InvalidInput, match=r"key|keep|duration"):
@@ -153,10 +179,16 @@ def test_a_bad_key_is_refused_before_anything_is_written(queue, state, options):
 @pytest.mark.parametrize("make", ["enqueue", "schedule"])
 @pytest.mark.parametrize("fault", Fault)
 @pytest.mark.parametrize("write", [1, 2, 3])
-def test_whatever_happens_to_a_write_a_new_task_is_known_to_be_new(patient, proxy, cli, make, fault, write):
+def test_whatever_happens_to_a_write_a_new_task_is_known_to_be_new(
+    patient, proxy, cli, make, fault, write
+):
     proxy.arm(fault, write)
 
-    task = patient.enqueue("in", key="a") if make == "enqueue" else patient.schedule("in", FAR, key="a")
+    task = (
+        patient.enqueue("in", key="a")
+        if make == "enqueue"
+        else patient.schedule("in", FAR, key="a")
+    )
     proxy.release()
 
     assert proxy.has_struck
@@ -167,7 +199,9 @@ def test_whatever_happens_to_a_write_a_new_task_is_known_to_be_new(patient, prox
 def test_a_new_task_is_known_to_be_new_even_if_it_was_run_and_deleted_before_the_second_look(
     client, patient, proxy, monkeypatch
 ):
-    monkeypatch.setattr(Patience, "pause_or_raise", lambda *_: end(client, task_id.id_of_key("video", "a")))
+    monkeypatch.setattr(
+        Patience, "pause_or_raise", lambda *_: end(client, task_id.id_of_key("video", "a"))
+    )
     proxy.arm(Fault.CUT_AFTER, 1, having=b"LPUSH")
 
     task = patient.enqueue("in", key="a")
@@ -176,7 +210,9 @@ def test_a_new_task_is_known_to_be_new_even_if_it_was_run_and_deleted_before_the
     assert task.is_new and client.get_task(task).status is None
 
 
-def test_a_task_that_somebody_else_makes_while_the_answer_is_lost_is_not_new(client, patient, proxy):
+def test_a_task_that_somebody_else_makes_while_the_answer_is_lost_is_not_new(
+    client, patient, proxy
+):
     proxy.arm(Fault.CUT_BEFORE, 1, having=b"LPUSH")
     execute = proxy._strikes
 

@@ -15,9 +15,32 @@ from blueque.model import units
 from blueque.model.encoding import Encoded, encode, quick_encoder, require_text_keys
 
 VALUES = [
-    "text", "", " ", "ä ☃ 𝄞", "{\"looks\": [\"like JSON\"]}", "null", "1", "\"", "\0 and \r\n", "\\ud800",
-    {}, {"a": {"b": [1, 2.5, None, True, "ä ☃ 𝄞", ""]}}, {"": 1}, [], [[]], [1, "1"],
-    None, True, False, 0, -1, 2**70, 0.1, -0.0, 1e300, 1795226965.4337697,
+    "text",
+    "",
+    " ",
+    "ä ☃ 𝄞",
+    '{"looks": ["like JSON"]}',
+    "null",
+    "1",
+    '"',
+    "\0 and \r\n",
+    "\\ud800",
+    {},
+    {"a": {"b": [1, 2.5, None, True, "ä ☃ 𝄞", ""]}},
+    {"": 1},
+    [],
+    [[]],
+    [1, "1"],
+    None,
+    True,
+    False,
+    0,
+    -1,
+    2**70,
+    0.1,
+    -0.0,
+    1e300,
+    1795226965.4337697,
 ]
 CIRCLE: list[object] = []
 CIRCLE.append(CIRCLE)
@@ -98,7 +121,10 @@ def test_what_the_handler_returns_is_the_result(client, value):
 
 
 def test_a_string_is_stored_untouched_and_anything_else_as_json_marked_so(queue, cli):
-    for value, text, encoding in [("{\"a\": 1}", "{\"a\": 1}", None), ({"ä": [1, None]}, "{\"ä\":[1,null]}", "json")]:
+    for value, text, encoding in [
+        ('{"a": 1}', '{"a": 1}', None),
+        ({"ä": [1, None]}, '{"ä":[1,null]}', "json"),
+    ]:
         fields = cli.hgetall(f"blueque_task_{queue.enqueue(value)}")
         assert (fields["parameters"], fields.get("parameters_encoding")) == (text, encoding)
 
@@ -115,9 +141,13 @@ def test_text_wrongly_marked_as_json_is_shown_as_it_is(client, cli):
 
 @pytest.mark.parametrize(("value", "error"), cases(REFUSED | KEYS_REFUSED))
 @pytest.mark.parametrize("way", ["enqueue", "schedule", "schedule for the past"])
-def test_parameters_that_cannot_come_back_the_same_are_refused_and_nothing_is_written(queue, cli, way, value, error):
+def test_parameters_that_cannot_come_back_the_same_are_refused_and_nothing_is_written(
+    queue, cli, way, value, error
+):
     with pytest.raises(error, match="parameters") as refusal:
-        queue.enqueue(value) if way == "enqueue" else queue.schedule(value, 4e9 if way == "schedule" else 1.5)
+        queue.enqueue(value) if way == "enqueue" else queue.schedule(
+            value, 4e9 if way == "schedule" else 1.5
+        )
 
     assert isinstance(refusal.value, ValueError)
     assert cli.dbsize() == 0
@@ -129,7 +159,9 @@ def test_the_look_at_the_keys_does_not_rely_on_the_json_encoder_to_refuse_deep_n
 
 
 @pytest.mark.parametrize(("value", "error"), cases(REFUSED))
-def test_a_result_that_cannot_come_back_the_same_is_refused_and_nothing_is_written(client, state, value, error):
+def test_a_result_that_cannot_come_back_the_same_is_refused_and_nothing_is_written(
+    client, state, value, error
+):
     processor = reserved(client)
     before = state()
 
@@ -139,7 +171,9 @@ def test_a_result_that_cannot_come_back_the_same_is_refused_and_nothing_is_writt
     assert state() == before
 
 
-@pytest.mark.parametrize(("value", "comes_back"), [({1: 2}, {"1": 2}), ({None: 2}, {"null": 2}), ((1, 2), [1, 2])])
+@pytest.mark.parametrize(
+    ("value", "comes_back"), [({1: 2}, {"1": 2}), ({None: 2}, {"null": 2}), ((1, 2), [1, 2])]
+)
 def test_a_result_is_never_refused_for_what_json_makes_of_it(client, value, comes_back):
     processor = reserved(client)
 
@@ -148,8 +182,12 @@ def test_a_result_is_never_refused_for_what_json_makes_of_it(client, value, come
     assert client.get_task(processor._task.id).result == comes_back
 
 
-@pytest.mark.parametrize(("value", "size"), [("x" * 101, "101"), ("ä" * 51, "102"), (["x" * 97], "101")])
-def test_a_value_over_the_limit_is_refused_with_its_size_in_bytes_and_nothing_is_written(url, cli, value, size):
+@pytest.mark.parametrize(
+    ("value", "size"), [("x" * 101, "101"), ("ä" * 51, "102"), (["x" * 97], "101")]
+)
+def test_a_value_over_the_limit_is_refused_with_its_size_in_bytes_and_nothing_is_written(
+    url, cli, value, size
+):
     client = Client(url, max_bytes=100)
 
     with pytest.raises(TooLarge, match=rf"takes? {size} bytes; the limit is 100 bytes") as refusal:
@@ -179,7 +217,9 @@ def test_a_result_over_the_limit_is_refused_and_the_task_can_still_fail(url, sta
     assert client.get_task(processor._task.id).error == "too large"
 
 
-@pytest.mark.parametrize("error", [ValueError("no such file: caf\udce9"), "x" * 2**21], ids=["surrogate", "large"])
+@pytest.mark.parametrize(
+    "error", [ValueError("no such file: caf\udce9"), "x" * 2**21], ids=["surrogate", "large"]
+)
 def test_any_error_can_be_recorded(client, error):
     processor = reserved(client)
 
@@ -203,10 +243,20 @@ def test_a_megabyte_is_the_limit_unless_the_environment_says_otherwise(url, cli,
     assert cli.llen("blueque_pending_tasks_video") == 1
 
 
-@pytest.mark.parametrize(("name", "error"), [
-    ("", InvalidInput), ("a\0b", InvalidInput), ("a\ud800", InvalidInput),
-    ("x" * 201, InvalidInput), ("ä" * 101, InvalidInput), (None, InvalidType), (b"video", InvalidType), (1, InvalidType),
-], ids=repr)
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("", InvalidInput),
+        ("a\0b", InvalidInput),
+        ("a\ud800", InvalidInput),
+        ("x" * 201, InvalidInput),
+        ("ä" * 101, InvalidInput),
+        (None, InvalidType),
+        (b"video", InvalidType),
+        (1, InvalidType),
+    ],
+    ids=repr,
+)
 def test_a_queue_cannot_have_such_a_name(client, cli, name, error):
     for get in (client.get_queue, client.get_listener):
         with pytest.raises(error, match="name"):
@@ -215,7 +265,10 @@ def test_a_queue_cannot_have_such_a_name(client, cli, name, error):
     assert cli.dbsize() == 0
 
 
-@pytest.mark.parametrize("name", ["ä" * 100, "with space", "quotes'\"", "{braces}", "new\nline", "a_b", "☃", ".", "*?[a]"])
+@pytest.mark.parametrize(
+    "name",
+    ["ä" * 100, "with space", "quotes'\"", "{braces}", "new\nline", "a_b", "☃", ".", "*?[a]"],
+)
 def test_a_queue_can_have_such_a_name(client, name):
     task_id = client.get_queue(name).enqueue("in")
 
@@ -224,12 +277,22 @@ def test_a_queue_can_have_such_a_name(client, name):
     assert client.get_inspector().queues() == [name]
 
 
-@pytest.mark.parametrize(("eta", "error"), [
-    (math.inf, InvalidInput), (-math.inf, InvalidInput), (math.nan, InvalidInput),
-    (datetime(2030, 1, 1), InvalidInput),
-    (True, InvalidType), ("4000000000", InvalidType), (None, InvalidType), (timedelta(1), InvalidType), ([4e9], InvalidType),
-    (10**400, InvalidInput),
-], ids=lambda part: repr(part)[:30])
+@pytest.mark.parametrize(
+    ("eta", "error"),
+    [
+        (math.inf, InvalidInput),
+        (-math.inf, InvalidInput),
+        (math.nan, InvalidInput),
+        (datetime(2030, 1, 1), InvalidInput),
+        (True, InvalidType),
+        ("4000000000", InvalidType),
+        (None, InvalidType),
+        (timedelta(1), InvalidType),
+        ([4e9], InvalidType),
+        (10**400, InvalidInput),
+    ],
+    ids=lambda part: repr(part)[:30],
+)
 def test_an_eta_that_is_no_time_is_refused_and_nothing_is_written(queue, cli, eta, error):
     with pytest.raises(error):
         queue.schedule("in", eta)
@@ -237,10 +300,16 @@ def test_an_eta_that_is_no_time_is_refused_and_nothing_is_written(queue, cli, et
     assert cli.dbsize() == 0
 
 
-@pytest.mark.parametrize(("eta", "seconds"), [
-    (4000000000, 4e9), (4000000000.25, 4000000000.25),
-    (datetime.fromtimestamp(4e9, UTC), 4e9), (datetime.fromtimestamp(4e9, timezone(timedelta(hours=-9.5))), 4e9),
-], ids=repr)
+@pytest.mark.parametrize(
+    ("eta", "seconds"),
+    [
+        (4000000000, 4e9),
+        (4000000000.25, 4000000000.25),
+        (datetime.fromtimestamp(4e9, UTC), 4e9),
+        (datetime.fromtimestamp(4e9, timezone(timedelta(hours=-9.5))), 4e9),
+    ],
+    ids=repr,
+)
 def test_an_eta_is_unix_seconds_or_a_datetime_with_a_zone(client, queue, eta, seconds):
     task = client.get_task(queue.schedule("in", eta))
 
@@ -248,7 +317,8 @@ def test_an_eta_is_unix_seconds_or_a_datetime_with_a_zone(client, queue, eta, se
 
 
 @pytest.mark.parametrize(
-    "eta", [0, -1.5, 1.5, datetime(1969, 1, 1, tzinfo=UTC), lambda: time.time() - 0.001],
+    "eta",
+    [0, -1.5, 1.5, datetime(1969, 1, 1, tzinfo=UTC), lambda: time.time() - 0.001],
     ids=["0", "-1.5", "1.5", "1969", "a moment ago"],
 )
 def test_an_eta_that_is_past_enqueues_at_once_and_is_not_kept(client, queue, state, eta):
@@ -272,12 +342,19 @@ def test_a_pid_that_is_no_int_is_refused_and_nothing_is_written(client, state, p
     assert state() == before
 
 
-@pytest.mark.parametrize(("environ", "url", "source"), [
-    ({}, "redis://localhost:6379/0", "default"),
-    ({"REDIS_URL": "redis://r"}, "redis://r", "REDIS_URL"),
-    ({"REDIS_URL": "redis://r", "BLUEQUE_REDIS_URL": "redis://b"}, "redis://b", "BLUEQUE_REDIS_URL"),
-    ({"REDIS_URL": "redis://r", "BLUEQUE_REDIS_URL": ""}, "redis://r", "REDIS_URL"),
-])
+@pytest.mark.parametrize(
+    ("environ", "url", "source"),
+    [
+        ({}, "redis://localhost:6379/0", "default"),
+        ({"REDIS_URL": "redis://r"}, "redis://r", "REDIS_URL"),
+        (
+            {"REDIS_URL": "redis://r", "BLUEQUE_REDIS_URL": "redis://b"},
+            "redis://b",
+            "BLUEQUE_REDIS_URL",
+        ),
+        ({"REDIS_URL": "redis://r", "BLUEQUE_REDIS_URL": ""}, "redis://r", "REDIS_URL"),
+    ],
+)
 def test_the_address_comes_from_the_environment_in_this_order(environ, url, source):
     assert units.redis_url(environ) == (url, source)
 
@@ -294,23 +371,46 @@ def test_the_environment_is_read_when_a_client_is_made(server, monkeypatch):
     assert Client(patience=0).get_task("t1").status is None
 
 
-@pytest.mark.parametrize(("text", "seconds"), [
-    ("0", 0), ("90", 90), ("1.5", 1.5), ("30s", 30), ("250ms", 0.25), ("2h", 7200), ("1d12h", 129600), ("1D 12H", 129600),
-    ("1w", 604800), ("1.5m", 90), ("1m30s", 90),
-])
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("0", 0),
+        ("90", 90),
+        ("1.5", 1.5),
+        ("30s", 30),
+        ("250ms", 0.25),
+        ("2h", 7200),
+        ("1d12h", 129600),
+        ("1D 12H", 129600),
+        ("1w", 604800),
+        ("1.5m", 90),
+        ("1m30s", 90),
+    ],
+)
 def test_a_duration_is_written_as_people_do(text, seconds):
     assert units.parse_duration(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "h", "-1", "1y", "1h?", "h1", "1.h", "1e3", "inf", "nan", "1 hour"])
+@pytest.mark.parametrize(
+    "text", ["", "h", "-1", "1y", "1h?", "h1", "1.h", "1e3", "inf", "nan", "1 hour"]
+)
 def test_what_is_no_duration_is_refused(text):
     with pytest.raises(InvalidInput, match="is not a duration"):
         units.parse_duration(text)
 
 
-@pytest.mark.parametrize(("text", "size"), [
-    ("0", 0), ("65536", 65536), ("64KiB", 65536), ("64 kib", 65536), ("1.5MB", 1_500_000), ("10b", 10), ("1GiB", 2**30),
-])
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("0", 0),
+        ("65536", 65536),
+        ("64KiB", 65536),
+        ("64 kib", 65536),
+        ("1.5MB", 1_500_000),
+        ("10b", 10),
+        ("1GiB", 2**30),
+    ],
+)
 def test_a_size_is_written_as_people_do(text, size):
     assert units.parse_size(text) == size
 
@@ -341,8 +441,21 @@ class Level(enum.IntEnum):
 
 
 ODD = [
-    "x" * 40, "x" * 41, "ä" * 21, {"a": "x" * 40}, Words("words"), {Words("key"): Words("value")}, Fields(a=1), Level.HIGH,
-    {"a": Level.HIGH}, {1: 2}, {"a": {2: 3}}, [({None: 1},)], {"a": DEEP}, {"\u2028": "\x7f\x1b"}, (1, (2, {"b": None})),
+    "x" * 40,
+    "x" * 41,
+    "ä" * 21,
+    {"a": "x" * 40},
+    Words("words"),
+    {Words("key"): Words("value")},
+    Fields(a=1),
+    Level.HIGH,
+    {"a": Level.HIGH},
+    {1: 2},
+    {"a": {2: 3}},
+    [({None: 1},)],
+    {"a": DEEP},
+    {"\u2028": "\x7f\x1b"},
+    (1, (2, {"b": None})),
 ]
 
 
@@ -373,8 +486,12 @@ def test_what_is_encoded_already_is_taken_as_it_is(client):
     queue = client.get_queue("q")
     ready = [Encoded(b'{"a":1.0}', True), Encoded("ä".encode(), False)]
 
-    tasks = [task for batch in queue.enqueue_iter(ready) for task in batch] + [queue.enqueue(one) for one in ready]
+    tasks = [task for batch in queue.enqueue_iter(ready) for task in batch] + [
+        queue.enqueue(one) for one in ready
+    ]
 
     assert [client.get_task(task).parameters for task in tasks] == [{"a": 1.0}, "ä"] * 2
     with pytest.raises(TooLarge, match="the parameters at position 1 take 41 bytes"):
-        Client(client._url, max_bytes=40).get_queue("q").enqueue_many([ready[0], Encoded(b"x" * 41, False)])
+        Client(client._url, max_bytes=40).get_queue("q").enqueue_many(
+            [ready[0], Encoded(b"x" * 41, False)]
+        )

@@ -17,8 +17,15 @@ def test_a_wish_knows_after_how_many_seconds(seconds):
 
 @pytest.mark.parametrize(
     ("seconds", "error"),
-    [(-1, InvalidInput), (math.nan, InvalidInput), (math.inf, InvalidInput), (1e12, InvalidInput), (True, InvalidType),
-     ("30", InvalidType), (None, InvalidType)],
+    [
+        (-1, InvalidInput),
+        (math.nan, InvalidInput),
+        (math.inf, InvalidInput),
+        (1e12, InvalidInput),
+        (True, InvalidType),
+        ("30", InvalidType),
+        (None, InvalidType),
+    ],
 )
 def test_a_wish_for_a_time_that_means_nothing_is_refused(seconds, error):
     with pytest.raises(error, match="seconds"):

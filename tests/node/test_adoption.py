@@ -61,16 +61,26 @@ def kill_all_but_the_tasks(listener):
     until(lambda: not any(map(is_there, slots)), what="the end of the listeners")
 
 
-def test_a_task_whose_listener_is_killed_has_another_within_2_s_and_ends_as_if_nothing_had_happened(programs):
+def test_a_task_whose_listener_is_killed_has_another_within_2_s_and_ends_as_if_nothing_had_happened(
+    programs,
+):
     listener = programs.listener("work:run", *QUICK)
     task = begin(programs)
-    until(lambda: beat_of(programs.client, "work", task.node) > 5, what="a life of more than a second")
+    until(
+        lambda: beat_of(programs.client, "work", task.node) > 5, what="a life of more than a second"
+    )
     kill(pid_of(task.node))
     node = has_moved(programs.client, task, 2.0)
     assert pid_of(node) in listener.slots()
     let_go(programs)
     done = ended(programs.client, task.id)
-    assert (done.status, done.result, done.pid, done.attempt, done.node) == ("complete", "done", task.pid, 1, node)
+    assert (done.status, done.result, done.pid, done.attempt, done.node) == (
+        "complete",
+        "done",
+        task.pid,
+        1,
+        node,
+    )
     assert (done.token, done.interruptions, done.failures) == (task.token, None, None)
     assert len(ledger(programs)) == 1
     assert [path.name for path in (programs.directory / "spool" / task.id).iterdir()] == ["1"]
@@ -78,10 +88,20 @@ def test_a_task_whose_listener_is_killed_has_another_within_2_s_and_ends_as_if_n
     assert is_sound(programs.client)
 
 
-@pytest.mark.parametrize(("how", "listeners", "error", "error_type", "signal_name", "exit_code"), [
-    ("wait", 1, "killed by SIGKILL", "signal", "SIGKILL", None),
-    ("drop_out 7", 2, "the process left with exit code 7 and without a result", "exit", None, 7),
-])
+@pytest.mark.parametrize(
+    ("how", "listeners", "error", "error_type", "signal_name", "exit_code"),
+    [
+        ("wait", 1, "killed by SIGKILL", "signal", "SIGKILL", None),
+        (
+            "drop_out 7",
+            2,
+            "the process left with exit code 7 and without a result",
+            "exit",
+            None,
+            7,
+        ),
+    ],
+)
 def test_how_a_task_process_ended_after_its_listeners_were_killed_is_known_from_the_master_that_reaped_it(
     programs, how, listeners, error, error_type, signal_name, exit_code
 ):
@@ -102,11 +122,16 @@ def test_how_a_task_process_ended_after_its_listeners_were_killed_is_known_from_
     assert len(ledger(programs)) == 1 and is_sound(programs.client)
 
 
-@pytest.mark.parametrize(("how", "status", "error"), [
-    ("wait", "complete", None),
-    ("drop_out 7", "failed", "the process left with exit code 7 and without a result"),
-])
-def test_a_task_that_ended_while_it_had_no_listener_is_reported_and_not_run_again(programs, how, status, error):
+@pytest.mark.parametrize(
+    ("how", "status", "error"),
+    [
+        ("wait", "complete", None),
+        ("drop_out 7", "failed", "the process left with exit code 7 and without a result"),
+    ],
+)
+def test_a_task_that_ended_while_it_had_no_listener_is_reported_and_not_run_again(
+    programs, how, status, error
+):
     listener = programs.listener("work:run")
     task = begin(programs, how, retry=Retry(max=0))
     listener.send(signal.SIGSTOP)
@@ -125,10 +150,14 @@ def kill_everything(listener, *tasks):
     """Kill a whole node so that nothing can tell how its tasks ended."""
     kill_all_but_the_tasks(listener)
     kill(*[task.pid for task in tasks])
-    until(lambda: not any(is_there(task.pid) for task in tasks), what="the end of the task processes")
+    until(
+        lambda: not any(is_there(task.pid) for task in tasks), what="the end of the task processes"
+    )
 
 
-def test_how_an_orphan_of_a_dead_master_ended_is_not_known_and_its_present_listener_says_so(programs):
+def test_how_an_orphan_of_a_dead_master_ended_is_not_known_and_its_present_listener_says_so(
+    programs,
+):
     listener = programs.listener("work:run")
     task = begin(programs)
     kill_all_but_the_tasks(listener)
@@ -136,11 +165,18 @@ def test_how_an_orphan_of_a_dead_master_ended_is_not_known_and_its_present_liste
     node = has_moved(programs.client, task, 10.0)
     kill(task.pid)
     lost = ended(programs.client, task.id)
-    assert (lost.status, lost.error_type, lost.lost_node, lost.last_seen) == ("failed", "lost", node, None)
+    assert (lost.status, lost.error_type, lost.lost_node, lost.last_seen) == (
+        "failed",
+        "lost",
+        node,
+        None,
+    )
     assert f"process {task.pid} of listener {node} is gone" in lost.error
 
 
-def test_what_is_gone_without_a_word_is_lost_or_if_it_may_run_again_does_so_until_it_is_taken_for_poison(programs):
+def test_what_is_gone_without_a_word_is_lost_or_if_it_may_run_again_does_so_until_it_is_taken_for_poison(
+    programs,
+):
     listener = programs.listener("work:run", slots=2)
     once, safe = begin(programs), begin(programs, retry=Retry(max=0, backoff=3600, interruptions=1))
     kill_everything(listener, once, safe)
@@ -150,7 +186,12 @@ def test_what_is_gone_without_a_word_is_lost_or_if_it_may_run_again_does_so_unti
     assert (again.interruptions, again.failures, again.last_error_type) == (1, None, "lost")
     assert again.token != safe.token
     lost = ended(programs.client, once.id)
-    assert (lost.status, lost.error_type, lost.attempt, lost.interruptions) == ("failed", "lost", 1, 1)
+    assert (lost.status, lost.error_type, lost.attempt, lost.interruptions) == (
+        "failed",
+        "lost",
+        1,
+        1,
+    )
     assert lost.lost_node == once.node and abs(lost.last_seen - once.started) < 5
     for word in (f"process {once.pid} ", once.node, " UTC", f"blueque requeue {once.id}"):
         assert word in lost.error
@@ -163,7 +204,9 @@ def test_what_is_gone_without_a_word_is_lost_or_if_it_may_run_again_does_so_unti
     assert len(ledger(programs)) == 3 and is_sound(programs.client)
 
 
-def test_after_everything_but_the_task_processes_was_killed_they_are_adopted_before_anything_is_reserved(programs):
+def test_after_everything_but_the_task_processes_was_killed_they_are_adopted_before_anything_is_reserved(
+    programs,
+):
     listener = programs.listener("work:run")
     task = begin(programs)
     kill_all_but_the_tasks(listener)
@@ -197,7 +240,12 @@ def test_for_more_orphans_than_slots_extra_listeners_come_take_nothing_new_and_l
     let_go(programs)
     for task in tasks:
         done = ended(programs.client, task.id)
-        assert (done.result, done.pid, done.attempt, done.node) == ("done", task.pid, 1, nodes[task.id])
+        assert (done.result, done.pid, done.attempt, done.node) == (
+            "done",
+            task.pid,
+            1,
+            nodes[task.id],
+        )
     assert pid_of(ended(programs.client, following).node) == first
     assert len(ledger(programs)) == 4 and is_sound(programs.client)
 
@@ -222,6 +270,7 @@ def test_a_listener_restarted_under_twenty_running_tasks_loses_stops_and_doubles
 
 # A listener that stands still for longer than its lease, and wakes again
 
+
 @pytest.fixture
 def frozen(programs):
     """A task of a listener that has been stopped, and the listener."""
@@ -240,6 +289,7 @@ def wakes(client, node, slot):
     """Let a listener go on that was taken for dead, and wait until it has registered again."""
     before = client.get_inspector().registration("work", node)
     os.kill(slot, signal.SIGCONT)
+
     def is_registered():
         known = client.get_inspector().registration("work", node)
         return known.get("state") == "alive" and known.get("instance") != before.get("instance")
@@ -269,13 +319,13 @@ def test_a_listener_that_was_frozen_lets_go_of_a_task_that_another_has_adopted_a
     node = has_moved(programs.client, task)
     assert pid_of(node) in other.slots()
     wakes(programs.client, task.node, slot)
-    following = begin(programs)                        # by the one that woke: the other is busy
+    following = begin(programs)  # by the one that woke: the other is busy
     assert pid_of(following.node) == slot
     assert owner(programs.client, task.id) == node and is_there(task.pid)
     if how == "go":
         let_go(programs)
     else:
-        kill(task.pid)                                 # its parent, who has let go of it, still has to tell how it ended
+        kill(task.pid)  # its parent, who has let go of it, still has to tell how it ended
     done = ended(programs.client, task.id)
     expected = ("complete", None) if how == "go" else ("failed", "killed by SIGKILL")
     assert (done.status, done.error) == expected
@@ -288,7 +338,9 @@ def test_a_listener_that_was_frozen_lets_go_of_a_task_that_another_has_adopted_a
 
 @pytest.fixture
 def given_up(programs):
-    """A task declared lost from elsewhere while its listener stands still, that listener's pid, and its master."""
+    """A task declared lost from elsewhere while its listener stands still, that listener's pid, and
+    its master.
+    """
     listener = programs.listener("work:run", *QUICK[:4], "--lost-after", "0.8s")
     task = begin(programs)
     slot = pid_of(task.node)
@@ -303,10 +355,14 @@ def given_up(programs):
     return task, slot, listener
 
 
-def test_a_task_declared_lost_whose_listener_wakes_is_started_again_and_completes(programs, given_up):
+def test_a_task_declared_lost_whose_listener_wakes_is_started_again_and_completes(
+    programs, given_up
+):
     task, slot, _ = given_up
     wakes(programs.client, task.node, slot)
-    until(lambda: programs.client.get_task(task.id).status == "started", what="the return of the task")
+    until(
+        lambda: programs.client.get_task(task.id).status == "started", what="the return of the task"
+    )
     assert owner(programs.client, task.id) == task.node and is_there(task.pid)
     back = programs.client.get_task(task.id)
     assert (back.error, back.error_type, back.lost_node) == (None, None, None)
@@ -323,11 +379,19 @@ def test_the_result_of_a_task_declared_lost_that_ended_meanwhile_is_accepted(pro
     os.kill(slot, signal.SIGCONT)
     until(lambda: programs.client.get_task(task.id).status != "failed", what="the late result")
     done = ended(programs.client, task.id)
-    assert (done.status, done.result, done.error, done.pid, done.attempt) == ("complete", "done", None, task.pid, 1)
+    assert (done.status, done.result, done.error, done.pid, done.attempt) == (
+        "complete",
+        "done",
+        None,
+        task.pid,
+        1,
+    )
     assert len(ledger(programs)) == 1 and is_sound(programs.client)
 
 
-def test_the_attempt_of_a_task_that_a_person_has_requeued_is_stopped_and_its_result_stays_in_the_spool(programs, given_up):
+def test_the_attempt_of_a_task_that_a_person_has_requeued_is_stopped_and_its_result_stays_in_the_spool(
+    programs, given_up
+):
     task, slot, _ = given_up
     programs.listener("work:run", *QUICK, spool="other")
     programs.client.get_queue("work").requeue(task.id)
@@ -344,26 +408,36 @@ def test_the_attempt_of_a_task_that_a_person_has_requeued_is_stopped_and_its_res
     assert len(ledger(programs)) == 2 and is_sound(programs.client)
 
 
-def test_a_task_that_a_key_has_made_anew_is_not_overwritten_by_the_attempt_of_its_former_self(programs, given_up):
+def test_a_task_that_a_key_has_made_anew_is_not_overwritten_by_the_attempt_of_its_former_self(
+    programs, given_up
+):
     task, slot, _ = given_up
     queue = programs.client.get_queue("work")
     queue.delete_task(programs.client.get_task(task.id))
-    protocol.enqueue(programs.client._redis, "work", task.id, "another", None, time.time())     # as the same key does
+    # as the same key does
+    protocol.enqueue(programs.client._redis, "work", task.id, "another", None, time.time())
     os.kill(slot, signal.SIGCONT)
     until(lambda: not is_there(task.pid), what="the end of the attempt")
     client = programs.client
-    new = until(lambda: (seen := client.get_task(task.id)).status == "started" and seen, what="the run of the new one")
+    new = until(
+        lambda: (seen := client.get_task(task.id)).status == "started" and seen,
+        what="the run of the new one",
+    )
     assert (new.parameters, new.attempt) == ("another", 1) and new.token != task.token
     let_go(programs)
     assert ended(programs.client, task.id).token == new.token
     assert is_sound(programs.client)
 
 
-def test_a_task_declared_lost_whose_listener_is_gone_too_is_found_in_the_spool_and_completes(programs, given_up):
+def test_a_task_declared_lost_whose_listener_is_gone_too_is_found_in_the_spool_and_completes(
+    programs, given_up
+):
     task, _, listener = given_up
     kill_all_but_the_tasks(listener)
     programs.listener("work:run", *QUICK)
-    until(lambda: programs.client.get_task(task.id).status == "started", what="the return of the task")
+    until(
+        lambda: programs.client.get_task(task.id).status == "started", what="the return of the task"
+    )
     assert owner(programs.client, task.id) != task.node and is_there(task.pid)
     let_go(programs)
     done = ended(programs.client, task.id)
@@ -387,6 +461,7 @@ def test_an_attempt_that_ended_unseen_before_a_person_requeued_its_task_does_not
 
 
 # Another process with the same pid
+
 
 @pytest.fixture
 def bystander(tmp_path):
@@ -429,10 +504,15 @@ def test_a_process_that_has_the_pid_of_a_lost_task_by_now_is_left_alone_while_it
     assert len(ledger(programs)) == 1 and is_sound(programs.client)
 
 
-def test_a_process_that_has_the_pid_of_a_task_of_another_boot_is_neither_watched_nor_signalled(bystander, tmp_path):
+def test_a_process_that_has_the_pid_of_a_task_of_another_boot_is_neither_watched_nor_signalled(
+    bystander, tmp_path
+):
     pid, child = bystander
     for elsewhere in ({"boot": "another-boot"}, {"ns": "1"}):
-        known = {name: str(value) for name, value in {**process.identity(pid), "pid": pid, **elsewhere}.items()}
+        known = {
+            name: str(value)
+            for name, value in {**process.identity(pid), "pid": pid, **elsewhere}.items()
+        }
         attempt = Attempt(str(tmp_path / "attempt"), str(tmp_path / "room"))
         watch = Watch(Task("t1", known), attempt, pid, Limits(time=0.0, grace=0.0), is_child=False)
         assert watch.pidfd is None
@@ -444,18 +524,22 @@ def test_a_process_that_has_the_pid_of_a_task_of_another_boot_is_neither_watched
 
 # A listener that dies before its task has begun
 
-@pytest.mark.parametrize(("write", "status", "attempt"), [
-    (b"RPOPLPUSH", "pending", 1),
-    (b"$8\r\nreserved\r\n", "reserved", 2),
-    (b"blueque_started_tasks_work", "started", 2),
-])
+
+@pytest.mark.parametrize(
+    ("write", "status", "attempt"),
+    [
+        (b"RPOPLPUSH", "pending", 1),
+        (b"$8\r\nreserved\r\n", "reserved", 2),
+        (b"blueque_started_tasks_work", "started", 2),
+    ],
+)
 def test_a_task_that_had_not_begun_when_its_listener_died_is_the_next_in_line_again_at_no_cost(
     programs, proxy, cli, write, status, attempt
 ):
     direct, programs.url = programs.url, proxy.url
     listener = programs.listener("work:run")
     until(lambda: cli.info("clients")["blocked_clients"] == 1, what="its wait for work")
-    proxy.stop_listening()                             # it will not learn what came of its write
+    proxy.stop_listening()  # it will not learn what came of its write
     proxy.arm(Fault.CUT_AFTER, having=write)
     queue = programs.client.get_queue("work")
     task_id = queue.enqueue("quick")
@@ -470,9 +554,18 @@ def test_a_task_that_had_not_begun_when_its_listener_died_is_the_next_in_line_ag
     programs.url = direct
     programs.listener("work:run")
     done = ended(programs.client, task_id)
-    assert (done.result, done.attempt, done.failures, done.interruptions) == ("done", attempt, None, None)
+    assert (done.result, done.attempt, done.failures, done.interruptions) == (
+        "done",
+        attempt,
+        None,
+        None,
+    )
     ended(programs.client, following)
-    released = [event.facts for event in programs.client.get_history(task_id).events if event.event == "released"]
+    released = [
+        event.facts
+        for event in programs.client.get_history(task_id).events
+        if event.event == "released"
+    ]
     assert released == ([{"reason": "not_begun"}] if status == "started" else [])
     assert [run.task for run in ledger(programs)] == [task_id, following]
     assert is_sound(programs.client)
@@ -490,13 +583,18 @@ FORKING_RUNNER = """
 QUICK_BEAT = {"BLUEQUE_BEAT": "0.2s", "BLUEQUE_LEASE": "0.6s", "BLUEQUE_LOST_AFTER": "30s"}
 
 
-def test_a_forking_runner_beats_busy_or_idle_and_the_next_one_adopts_the_task_of_one_that_was_killed(programs):
+def test_a_forking_runner_beats_busy_or_idle_and_the_next_one_adopts_the_task_of_one_that_was_killed(
+    programs,
+):
     text = FORKING_RUNNER.format(url=programs.url)
     first = programs.script(text, environ=QUICK_BEAT)
     task = begin(programs)
     assert pid_of(task.node) == first.pid
     beats = beat_of(programs.client, "work", task.node)
-    until(lambda: beat_of(programs.client, "work", task.node) >= beats + 3, what="its beats while it is busy")
+    until(
+        lambda: beat_of(programs.client, "work", task.node) >= beats + 3,
+        what="its beats while it is busy",
+    )
     first.send(signal.SIGKILL)
     first.wait()
     second = programs.script(text, environ=QUICK_BEAT)
@@ -506,55 +604,81 @@ def test_a_forking_runner_beats_busy_or_idle_and_the_next_one_adopts_the_task_of
     done = ended(programs.client, task.id)
     assert (done.result, done.pid, done.attempt, done.node) == ("done", task.pid, 1, node)
     beats = beat_of(programs.client, "work", node)
-    until(lambda: beat_of(programs.client, "work", node) >= beats + 3, what="its beats while it is idle")
+    until(
+        lambda: beat_of(programs.client, "work", node) >= beats + 3,
+        what="its beats while it is idle",
+    )
     assert second.stop() == 0
     assert len(ledger(programs)) == 1 and is_sound(programs.client)
 
 
 # Containers: each has its own pids, all have the same host name
 
+
 def need_pid_namespaces():
     tried = subprocess.run([*ELSEWHERE, "true"], capture_output=True, text=True, check=False)
     if tried.returncode:
-        pytest.fail(f"this test needs pid namespaces, and they were refused: {tried.stderr.strip()}")
+        pytest.fail(
+            f"this test needs pid namespaces, and they were refused: {tried.stderr.strip()}"
+        )
 
 
 def living(client):
     """Return the registrations that are alive."""
     inspector = client.get_inspector()
     nodes = sorted(inspector.listeners("work"))
-    known = dict(zip(nodes, inspector.registrations([("work", node) for node in nodes]), strict=True))
+    known = dict(
+        zip(nodes, inspector.registrations([("work", node) for node in nodes]), strict=True)
+    )
     return {node: each for node, each in known.items() if each.get("state") == "alive"}
 
 
-def test_two_containers_with_one_host_name_and_the_same_pids_neither_share_a_name_nor_disturb_each_other(programs):
+def test_two_containers_with_one_host_name_and_the_same_pids_neither_share_a_name_nor_disturb_each_other(
+    programs,
+):
     need_pid_namespaces()
     containers = [
-        programs.listener("work:run", *QUICK, spool=spool, before=ELSEWHERE, is_awaited=False) for spool in ("one", "two")
+        programs.listener("work:run", *QUICK, spool=spool, before=ELSEWHERE, is_awaited=False)
+        for spool in ("one", "two")
     ]
-    nodes = until(lambda: len(living(programs.client)) == 2 and living(programs.client), what="the second registration")
-    assert len({node.rpartition("_")[2] for node in nodes}) == 1, "the pids do not clash: this proves nothing"
+    nodes = until(
+        lambda: len(living(programs.client)) == 2 and living(programs.client),
+        what="the second registration",
+    )
+    assert len({node.rpartition("_")[2] for node in nodes}) == 1, (
+        "the pids do not clash: this proves nothing"
+    )
     assert len({known["ns"] for known in nodes.values()}) == 2
     queue = programs.client.get_queue("work")
     ids = [queue.enqueue("quick") for _ in range(40)]
     for task_id in ids:
         assert ended(programs.client, task_id).attempt == 1
-    assert len({programs.client.get_task(task_id).node for task_id in ids}) == 2, "one of them did nothing"
+    assert len({programs.client.get_task(task_id).node for task_id in ids}) == 2, (
+        "one of them did nothing"
+    )
     beats = {node: beat_of(programs.client, "work", node) for node in nodes}
-    for node, beat in beats.items():                   # for two leases and more
-        until(lambda node=node, beat=beat: beat_of(programs.client, "work", node) >= beat + 7, what="seven beats")
+    for node, beat in beats.items():  # for two leases and more
+        until(
+            lambda node=node, beat=beat: beat_of(programs.client, "work", node) >= beat + 7,
+            what="seven beats",
+        )
     assert {node: known["instance"] for node, known in living(programs.client).items()} == {
-        node: known["instance"] for node, known in nodes.items()}
+        node: known["instance"] for node, known in nodes.items()
+    }
     assert sorted(run.task for run in ledger(programs)) == sorted(ids)
     for container in containers:
         assert not container.lines("fence ") and not container.lines("strike ")
     assert is_sound(programs.client)
 
 
-def test_that_a_container_is_gone_another_sees_by_its_beat_and_runs_again_only_what_may_run_again(programs):
+def test_that_a_container_is_gone_another_sees_by_its_beat_and_runs_again_only_what_may_run_again(
+    programs,
+):
     need_pid_namespaces()
     timing = (*QUICK[:4], "--lost-after", "1s")
-    gone = programs.listener("work:run", *timing, slots=3, spool="one", before=ELSEWHERE, is_awaited=False)
+    gone = programs.listener(
+        "work:run", *timing, slots=3, spool="one", before=ELSEWHERE, is_awaited=False
+    )
     queue = programs.client.get_queue("work")
     safe, unwanted = (queue.enqueue("wait", retry=Retry(max=0)) for _ in range(2))
     once = queue.enqueue("wait")
@@ -579,8 +703,13 @@ def test_that_a_container_is_gone_another_sees_by_its_beat_and_runs_again_only_w
     assert len(ledger(programs)) == 4 and is_sound(programs.client)
 
 
-@pytest.mark.parametrize(("status", "is_wanted"), [("scheduled", True), ("pending", True), ("failed", False), (None, False)])
-def test_an_attempt_that_is_let_go_of_keeps_its_place_in_the_spool_if_it_is_wanted(tmp_path, status, is_wanted):
+@pytest.mark.parametrize(
+    ("status", "is_wanted"),
+    [("scheduled", True), ("pending", True), ("failed", False), (None, False)],
+)
+def test_an_attempt_that_is_let_go_of_keeps_its_place_in_the_spool_if_it_is_wanted(
+    tmp_path, status, is_wanted
+):
     spool = Spool(str(tmp_path / "spool"), 1000)
     spool.open()
     attempt = spool.create("t1", 1, {})

@@ -1,4 +1,6 @@
-"""Checkpoints: the next attempt goes on where the last one was, whoever has died and wherever it runs, Redis or not."""
+"""Checkpoints: the next attempt goes on where the last one was, whoever has died and wherever it
+runs, Redis or not.
+"""
 
 from __future__ import annotations
 
@@ -89,6 +91,7 @@ def network(url):
 
 def published(programs, task_id, number=9):
     """Wait until Redis has the checkpoint."""
+
     def value():
         return json.loads(programs.client.get_inspector().checkpoint(task_id).get("value", "null"))
 
@@ -109,11 +112,14 @@ print(task.checkpoint_dir)
 
 
 def test_outside_of_a_task_there_is_one_directory_which_goes_with_the_process():
-    path = subprocess.run([sys.executable, "-c", OUTSIDE], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    path = subprocess.run(
+        [sys.executable, "-c", OUTSIDE], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
     assert "blueque-checkpoint-" in path and not os.path.exists(path.strip())
 
 
 # As files
+
 
 def test_a_value_is_read_as_it_was_written_and_the_last_one_counts(tmp_path):
     task = RunningTask("t1", {}, str(tmp_path))
@@ -124,12 +130,15 @@ def test_a_value_is_read_as_it_was_written_and_the_last_one_counts(tmp_path):
     assert os.listdir(tmp_path) == ["checkpoint.json"]
 
 
-@pytest.mark.parametrize(("value", "error"), [
-    ({1: 2}, "the checkpoint: the key 1 is not a string, and would come back as one"),
-    (float("nan"), "the checkpoint: Out of range float values are not JSON compliant"),
-    (b"x", "the checkpoint: Object of type bytes is not JSON serializable"),
-    ("x" * 99, "the checkpoint takes 101 bytes; the limit is 100 bytes"),
-])
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [
+        ({1: 2}, "the checkpoint: the key 1 is not a string, and would come back as one"),
+        (float("nan"), "the checkpoint: Out of range float values are not JSON compliant"),
+        (b"x", "the checkpoint: Object of type bytes is not JSON serializable"),
+        ("x" * 99, "the checkpoint takes 101 bytes; the limit is 100 bytes"),
+    ],
+)
 def test_what_cannot_be_a_checkpoint_is_refused_and_the_one_before_counts(tmp_path, value, error):
     task = RunningTask("t1", {}, str(tmp_path), max_bytes=100)
     task.checkpoint(1)
@@ -152,7 +161,9 @@ def small_disk():
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_of_a_checkpoint_for_which_there_is_half_the_room_nothing_is_left_and_the_one_before_counts(tmp_path, small_disk):
+def test_of_a_checkpoint_for_which_there_is_half_the_room_nothing_is_left_and_the_one_before_counts(
+    tmp_path, small_disk
+):
     task = RunningTask("t1", {}, str(tmp_path))
     assert task.checkpoint(1) is True
     assert task.checkpoint("x" * 20_000) is False
@@ -170,7 +181,11 @@ def test_outside_of_a_task_a_checkpoint_is_checked_and_goes_nowhere(tmp_path, mo
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     task = RunningTask("", {}, None)
-    assert (task.checkpoint(1), task.checkpointed, task.checkpoint_dir.parent) == (False, None, tmp_path)
+    assert (task.checkpoint(1), task.checkpointed, task.checkpoint_dir.parent) == (
+        False,
+        None,
+        tmp_path,
+    )
     with pytest.raises(ValueError, match="not a string"):
         task.checkpoint({1: 2})
 
@@ -189,11 +204,20 @@ def test_a_directory_is_unpacked_as_it_was_and_the_same_files_make_the_same_byte
     (tmp_path / "other").mkdir()
     directory(tmp_path)
     packed = checkpoint_files.pack(str(tmp_path), checkpoint_files.entries(str(tmp_path)), 2**20)
-    assert packed == checkpoint_files.pack(str(tmp_path), checkpoint_files.entries(str(tmp_path)), 2**20)
+    assert packed == checkpoint_files.pack(
+        str(tmp_path), checkpoint_files.entries(str(tmp_path)), 2**20
+    )
     checkpoint_files.unpack(packed, str(tmp_path / "other"), 2**20)
     made = tmp_path / "other" / "checkpoint"
-    assert sorted(str(path.relative_to(made)) for path in made.rglob("*")) == ["latest", "model-100", "sub", "sub/run"]
-    assert (made / "latest").read_bytes() == b"m" * 300_000 and os.readlink(made / "latest") == "model-100"
+    assert sorted(str(path.relative_to(made)) for path in made.rglob("*")) == [
+        "latest",
+        "model-100",
+        "sub",
+        "sub/run",
+    ]
+    assert (made / "latest").read_bytes() == b"m" * 300_000 and os.readlink(
+        made / "latest"
+    ) == "model-100"
     assert os.access(made / "sub" / "run", os.X_OK)
 
 
@@ -208,8 +232,11 @@ def test_what_would_reach_outside_or_is_no_file_does_not_travel(tmp_path):
     assert sorted(os.listdir(tmp_path / "other" / "checkpoint")) == ["latest", "model-100", "sub"]
 
 
-@pytest.mark.parametrize("content", [b"", b"nonsense", checkpoint_files.pack("/nowhere", [], 100)[:-3]],
-                         ids=["empty", "nonsense", "cut"])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"nonsense", checkpoint_files.pack("/nowhere", [], 100)[:-3]],
+    ids=["empty", "nonsense", "cut"],
+)
 def test_what_is_no_packed_directory_is_refused(tmp_path, content):
     with pytest.raises(ValueError, match=r"not whole|incorrect header"):
         checkpoint_files.unpack(content, str(tmp_path), 100)
@@ -222,7 +249,9 @@ def test_a_file_that_another_replaces_while_it_is_packed_is_packed_whole(tmp_pat
     (made / "model.new").write_bytes(b"one that is longer")
     os.rename(made / "model.new", made / "model")
     (tmp_path / "other").mkdir()
-    checkpoint_files.unpack(checkpoint_files.pack(str(tmp_path), found, 2**20), str(tmp_path / "other"), 2**20)
+    checkpoint_files.unpack(
+        checkpoint_files.pack(str(tmp_path), found, 2**20), str(tmp_path / "other"), 2**20
+    )
     assert (tmp_path / "other" / "checkpoint" / "model").read_bytes() == b"one that is longer"
 
 
@@ -232,7 +261,7 @@ def test_what_is_packed_can_be_unpacked_however_small_the_limit(tmp_path):
     for number in range(200):
         (made / str(number)).touch()
     found = checkpoint_files.entries(str(tmp_path))
-    with pytest.raises(checkpoint_files.TooMuch):      # though it would take less than that packed
+    with pytest.raises(checkpoint_files.TooMuch):  # though it would take less than that packed
         checkpoint_files.pack(str(tmp_path), found, 3000)
     packed = checkpoint_files.pack(str(tmp_path), found[:31], 3000)
     assert checkpoint_files.unpack(packed, str(tmp_path / "other"), 3000) == []
@@ -248,6 +277,7 @@ def test_what_is_too_large_packed_or_unpacked_is_not_packed(tmp_path):
 
 # What is here, and what Redis has
 
+
 def made(spool, number, value=None, has_begun=True, created="1.5"):
     """Make an attempt as a listener does, with a checkpoint."""
     task = Task("t1", {"attempt": str(number), "created": created})
@@ -261,28 +291,38 @@ def made(spool, number, value=None, has_begun=True, created="1.5"):
     return task, attempt
 
 
-@pytest.mark.parametrize(("kept", "value", "state"), [
-    ({}, 7, "7"),
-    ({"attempt": "1", "value": "5", "created": "1.5"}, 7, "7"),      # Redis was away when the attempt ended
-    ({"attempt": "2", "value": "9", "created": "1.5"}, 9, None),     # one that ran elsewhere since
-    ({"attempt": "2", "value": "9", "created": "0.5"}, 7, "7"),      # of a task that 1.0.0 has deleted
-    ({"attempt": "x", "value": "9", "created": "1.5"}, 7, "7"),
-    ({"attempt": "2", "value": "\udcff", "created": "1.5"}, 7, "7"),
-    ({"attempt": "2", "value": "{", "created": "1.5"}, 7, "7"),
-    ({"attempt": "9" * 5000, "created": "1.5"}, 7, "7"),
-])
+@pytest.mark.parametrize(
+    ("kept", "value", "state"),
+    [
+        ({}, 7, "7"),
+        # Redis was away when the attempt ended
+        ({"attempt": "1", "value": "5", "created": "1.5"}, 7, "7"),
+        ({"attempt": "2", "value": "9", "created": "1.5"}, 9, None),  # one that ran elsewhere since
+        (
+            {"attempt": "2", "value": "9", "created": "0.5"},
+            7,
+            "7",
+        ),  # of a task that 1.0.0 has deleted
+        ({"attempt": "x", "value": "9", "created": "1.5"}, 7, "7"),
+        ({"attempt": "2", "value": "\udcff", "created": "1.5"}, 7, "7"),
+        ({"attempt": "2", "value": "{", "created": "1.5"}, 7, "7"),
+        ({"attempt": "9" * 5000, "created": "1.5"}, 7, "7"),
+    ],
+)
 def test_of_files_that_are_here_and_what_redis_has_the_newer_counts(tmp_path, kept, value, state):
     spool = Spool(str(tmp_path / "spool"), 2**20)
     spool.open()
     _, first = made(spool, 1, 7)
     first.mark_reported(is_wanted=True)
-    made(spool, 2, 8, created="0.5")                   # of a task that was deleted, and had the same key
+    made(spool, 2, 8, created="0.5")  # of a task that was deleted, and had the same key
     task, third = made(spool, 3, has_begun=False)
     checkpoint_sync.carry(spool, task, third, kept, 2**20)
     found = RunningTask("t1", {}, third.path)
     assert found.checkpointed == value
-    assert [path.read_text() for path in found.checkpoint_dir.iterdir()] == ([] if state is None else [state])
-    assert os.path.exists(f"{first.path}/checkpoint") == (state is None)       # it has moved
+    assert [path.read_text() for path in found.checkpoint_dir.iterdir()] == (
+        [] if state is None else [state]
+    )
+    assert os.path.exists(f"{first.path}/checkpoint") == (state is None)  # it has moved
     assert not first.is_wanted()
 
 
@@ -315,8 +355,12 @@ def test_for_a_directory_that_is_removed_just_then_there_is_what_redis_has(tmp_p
     Teller(first, 2**20).finish(told, RunningTask("t1", {}, first.path))
     task, second = made(spool, 2, has_begun=False)
     is_in_use = spool.is_in_use
-    monkeypatch.setattr(spool, "is_in_use", lambda path: spool._remove_attempt(path) or is_in_use(path))
-    checkpoint_sync.carry(spool, task, second, {**told.has, "attempt": "1", "created": "1.5"}, 2**20)
+    monkeypatch.setattr(
+        spool, "is_in_use", lambda path: spool._remove_attempt(path) or is_in_use(path)
+    )
+    checkpoint_sync.carry(
+        spool, task, second, {**told.has, "attempt": "1", "created": "1.5"}, 2**20
+    )
     assert (RunningTask("t1", {}, second.path).checkpoint_dir / "state").read_text() == "7"
 
 
@@ -330,7 +374,7 @@ def test_a_directory_that_is_still_in_use_is_copied_without_what_cannot_be(tmp_p
     (old / "sub").mkdir()
     (old / "sub" / "latest").symlink_to("../state")
     task, second = made(spool, 2, has_begun=False)
-    (tmp_path / "spool" / "t1" / "2" / "checkpoint.new").mkdir()     # of a try before, cut short
+    (tmp_path / "spool" / "t1" / "2" / "checkpoint.new").mkdir()  # of a try before, cut short
     (tmp_path / "spool" / "t1" / "2" / "checkpoint.new" / "half").touch()
     (old / "vanishing").touch()
     copy_file = checkpoint_files._copy_file
@@ -342,7 +386,11 @@ def test_a_directory_that_is_still_in_use_is_copied_without_what_cannot_be(tmp_p
     monkeypatch.setattr(checkpoint_files, "_copy_file", copy_file_late)
     checkpoint_sync.carry(spool, task, second, {}, 2**20)
     found = RunningTask("t1", {}, second.path).checkpoint_dir
-    assert sorted(str(path.relative_to(found)) for path in found.rglob("*")) == ["state", "sub", "sub/latest"]
+    assert sorted(str(path.relative_to(found)) for path in found.rglob("*")) == [
+        "state",
+        "sub",
+        "sub/latest",
+    ]
     assert (found / "sub" / "latest").read_text() == "7"
 
 
@@ -364,10 +412,14 @@ def test_a_directory_that_cannot_be_had_is_waited_for_only_if_there_is_no_room(
             checkpoint_sync.carry(spool, task, second, {}, 2**20)
     else:
         checkpoint_sync.carry(spool, task, second, {}, 2**20)
-        assert "it begins without" in caplog.text and RunningTask("t1", {}, second.path).checkpointed == 7
+        assert (
+            "it begins without" in caplog.text
+            and RunningTask("t1", {}, second.path).checkpointed == 7
+        )
 
 
 # What Redis is told
+
 
 class Told:
     """In the place of a client: what Redis has then."""
@@ -388,7 +440,11 @@ class Told:
 
 
 def test_a_value_and_files_that_are_told_belong_together(tmp_path, monkeypatch):
-    task, told, teller = RunningTask("t1", {}, str(tmp_path)), Told(), Teller(Attempt(str(tmp_path), ""), 2**20)
+    task, told, teller = (
+        RunningTask("t1", {}, str(tmp_path)),
+        Told(),
+        Teller(Attempt(str(tmp_path), ""), 2**20),
+    )
     pack, numbers = checkpoint_files.pack, iter(range(1, 4))
 
     def advance():
@@ -409,15 +465,23 @@ def test_a_value_and_files_that_are_told_belong_together(tmp_path, monkeypatch):
     assert (told.has["value"], told.files()) == ('"model-3"', ["model-3"])
 
 
-def test_while_the_directory_cannot_be_read_the_checkpoint_before_counts(tmp_path, monkeypatch, caplog):
-    task, told, teller = RunningTask("t1", {}, str(tmp_path)), Told(), Teller(Attempt(str(tmp_path), ""), 2**20)
+def test_while_the_directory_cannot_be_read_the_checkpoint_before_counts(
+    tmp_path, monkeypatch, caplog
+):
+    task, told, teller = (
+        RunningTask("t1", {}, str(tmp_path)),
+        Told(),
+        Teller(Attempt(str(tmp_path), ""), 2**20),
+    )
     (task.checkpoint_dir / "model-1").touch()
     task.checkpoint("model-1")
     teller._tell(told, task, is_over=False)
     (task.checkpoint_dir / "model-2").touch()
     task.checkpoint("model-2")
     with monkeypatch.context() as patch:
-        patch.setattr(os, "open", lambda *_: (_ for _ in ()).throw(PermissionError(13, "Permission denied")))
+        patch.setattr(
+            os, "open", lambda *_: (_ for _ in ()).throw(PermissionError(13, "Permission denied"))
+        )
         teller._tell(told, task, is_over=True)
     assert (told.has["value"], told.files()) == ('"model-1"', ["model-1"])
     assert "its directory cannot be read" in caplog.text
@@ -431,14 +495,17 @@ def test_a_checkpoint_that_an_attempt_has_been_handed_and_removes_does_not_come_
     _, first = made(spool, 1, 7)
     Teller(first, 2**20).finish(told, RunningTask("t1", {}, first.path))
     task, second = made(spool, 2, has_begun=False)
-    checkpoint_sync.carry(spool, task, second, {**told.has, "attempt": "1", "created": "1.5"}, 2**20)
+    checkpoint_sync.carry(
+        spool, task, second, {**told.has, "attempt": "1", "created": "1.5"}, 2**20
+    )
     teller = Teller(second, 2**20)
     teller._tell(told, task, is_over=False)
     assert set(told.has) == {"value", "files"}
     os.unlink(f"{second.path}/checkpoint.json")
     shutil.rmtree(f"{second.path}/checkpoint")
     teller._tell(told, task, is_over=False)
-    assert told.has == {} and checkpoint_files.exists(second.path)     # of which Redis has to let go at its end
+    # of which Redis has to let go at its end
+    assert told.has == {} and checkpoint_files.exists(second.path)
     before = told.times
     teller._tell(told, task, is_over=False)
     assert told.times == before
@@ -461,14 +528,18 @@ def test_a_value_that_is_larger_than_a_reader_would_write_is_read(tmp_path):
 
 # Of an attempt that has failed
 
-def test_the_next_attempt_reads_the_checkpoint_of_one_that_has_failed_on_its_host_and_elsewhere(programs, queue, cli):
+
+def test_the_next_attempt_reads_the_checkpoint_of_one_that_has_failed_on_its_host_and_elsewhere(
+    programs, queue, cli
+):
     first = programs.listener("work:run")
     task = queue.enqueue("9 fails goes on", retry=AT_ONCE)
     done = outcome(programs.client, task)
     assert (done.result, done.attempt) == (NINE, 2), done.error
     other = queue.enqueue("9 fails goes on")
     assert outcome(programs.client, other).status == "failed"
-    assert cli.exists(keys.checkpoint(other), keys.checkpoint(task)) == 1     # nobody goes on from one that is complete
+    # nobody goes on from one that is complete
+    assert cli.exists(keys.checkpoint(other), keys.checkpoint(task)) == 1
     assert audit(programs.client._redis, 0.3) == []
     assert first.stop() == 0
     programs.listener("work:run", spool="elsewhere")
@@ -488,10 +559,16 @@ def test_a_directory_that_is_too_large_stays_on_its_host_and_is_carried_over_the
     assert [outcome(programs.client, task).status for task in (here, there)] == ["failed"] * 2
     first.says("takes more than 1,048,576 bytes when it is packed, and stays on this host")
     # Only what runs again keeps its place in a spool that is too full.
-    until(lambda: len([*programs.directory.glob("spool/*/1/reported")]) == 3, what="all three to be reported")
-    assert [path.parent.parent.name for path in programs.directory.glob("spool/*/*/wanted")] == [later]
+    until(
+        lambda: len([*programs.directory.glob("spool/*/1/reported")]) == 3,
+        what="all three to be reported",
+    )
+    assert [path.parent.parent.name for path in programs.directory.glob("spool/*/*/wanted")] == [
+        later
+    ]
     queue.requeue(here)
-    assert outcome(programs.client, here).error.startswith("UnicodeDecodeError")    # the noise has come, which is no text
+    # the noise has come, which is no text
+    assert outcome(programs.client, here).error.startswith("UnicodeDecodeError")
     assert first.stop() == 0
     second = programs.listener("work:run", spool="elsewhere")
     queue.requeue(there)
@@ -501,7 +578,10 @@ def test_a_directory_that_is_too_large_stays_on_its_host_and_is_carried_over_the
 
 # Of one whose processes were killed
 
-@pytest.mark.parametrize(("spool", "is_redis_away"), [("spool", False), ("elsewhere", False), ("elsewhere", True)])
+
+@pytest.mark.parametrize(
+    ("spool", "is_redis_away"), [("spool", False), ("elsewhere", False), ("elsewhere", True)]
+)
 def test_after_a_task_process_was_killed_the_next_attempt_reads_its_newest_checkpoint(
     programs, queue, network, spool, is_redis_away
 ):
@@ -543,10 +623,12 @@ def kill_node(programs, task):
     assert programs.client.get_task(task.id).status == "started" and len(ledger(programs)) == 1
 
 
-def test_after_a_whole_node_was_killed_the_next_attempt_goes_on_from_its_checkpoint(programs, queue):
+def test_after_a_whole_node_was_killed_the_next_attempt_goes_on_from_its_checkpoint(
+    programs, queue
+):
     programs.listener("work:run", *QUICK)
     task = running(programs, queue.enqueue("9 goes on", retry=AT_ONCE))
-    published(programs, task.id)                       # what has not left the node is gone with it
+    published(programs, task.id)  # what has not left the node is gone with it
     kill_node(programs, task)
     programs.listener("work:run", *QUICK, spool="elsewhere")
     done = outcome(programs.client, task.id)
@@ -554,7 +636,9 @@ def test_after_a_whole_node_was_killed_the_next_attempt_goes_on_from_its_checkpo
     assert is_sound(programs.client)
 
 
-def test_what_a_node_that_was_killed_could_not_tell_redis_is_found_in_its_spool(programs, queue, network):
+def test_what_a_node_that_was_killed_could_not_tell_redis_is_found_in_its_spool(
+    programs, queue, network
+):
     programs.listener("work:run", *QUICK, "--redis-url", network.url)
     task = running(programs, queue.enqueue("9 more goes on", retry=AT_ONCE))
     published(programs, task.id)
@@ -562,7 +646,7 @@ def test_what_a_node_that_was_killed_could_not_tell_redis_is_found_in_its_spool(
     (programs.directory / "more").touch()
     until(lambda: not (programs.directory / "more").exists(), what="a newer checkpoint")
     kill_node(programs, task)
-    published(programs, task.id)                       # the one before
+    published(programs, task.id)  # the one before
     programs.listener("work:run", *QUICK)
     done = outcome(programs.client, task.id)
     assert (done.result, done.attempt) == ([{"number": 99}, {"state": "9"}], 2)

@@ -81,7 +81,7 @@ QUICK = patched({"node.reporter.PACE": 0.05, "cli.verbs.logs.PACE": 0.05})
 
 
 @pytest.fixture(autouse=True)
-def _quick(environ):  # noqa: F811
+def _quick(environ):
     environ.update(QUICK)
 
 
@@ -117,6 +117,7 @@ def go(programs, word="go"):
 
 def shown(client, task, number=None):
     """Return the lines that Redis has, once there are so many."""
+
     def lines():
         found = [line.text for line in client.get_log(task)[0]]
         return found if number is None or len(found) >= number else None
@@ -129,13 +130,20 @@ def test_lines_and_progress_are_seen_while_the_task_runs(work, queue):
     task = queue.enqueue("hello, err oh, bar, at 0.4, go, bye, at 0.9, begin")
 
     lines = until(lambda: work.client.get_log(task)[0], what="a log")
-    assert [(line.stream, line.text) for line in lines] == [("stdout", "hello"), ("stderr", "oh"), ("stderr", "100%")]
-    running = until(lambda: (seen := work.client.get_task(task)).fields.get("progress") and seen, what="progress")
+    assert [(line.stream, line.text) for line in lines] == [
+        ("stdout", "hello"),
+        ("stderr", "oh"),
+        ("stderr", "100%"),
+    ]
+    running = until(
+        lambda: (seen := work.client.get_task(task)).fields.get("progress") and seen,
+        what="progress",
+    )
     assert (running.status, running.fields["progress"]) == ("started", "0.4")
     assert running.started <= lines[0].at <= running.updated + 1
     go(work)
     done = outcome(work.client, task)
-    assert shown(work.client, task)[3:] == ["bye", "no end"]       # all is there when the end is
+    assert shown(work.client, task)[3:] == ["bye", "no end"]  # all is there when the end is
     assert (done.status, done.fields["progress"]) == ("complete", "0.9")
 
 
@@ -143,20 +151,25 @@ def test_the_bar_of_a_task_that_tells_nothing_is_its_progress(work, queue):
     work.listener("work:run")
     task = queue.enqueue("tqdm, go, at 0.5, go 2")
 
-    until(lambda: work.client.get_task(task).fields.get("progress") == "45/100 encoding", what="the bar")
+    until(
+        lambda: work.client.get_task(task).fields.get("progress") == "45/100 encoding",
+        what="the bar",
+    )
     go(work)
     until(lambda: work.client.get_task(task).fields.get("progress") == "0.5", what="its own word")
     go(work, "go 2")
     outcome(work.client, task)
 
 
-def test_a_bar_that_moves_keeps_a_task_from_its_stall_limit_and_one_that_stands_still_does_not(work, queue):
+def test_a_bar_that_moves_keeps_a_task_from_its_stall_limit_and_one_that_stands_still_does_not(
+    work, queue
+):
     work.listener("work:run")
     task = queue.enqueue("bars 1.6", stall_limit=1)
 
     failed = outcome(work.client, task)
     assert (failed.status, failed.error_type) == ("failed", "stall_limit")
-    assert failed.finished - failed.started > 2.2      # of which 1.6 were those of the moving bar
+    assert failed.finished - failed.started > 2.2  # of which 1.6 were those of the moving bar
     assert failed.fields["progress"] == "40/100"
 
 
@@ -182,23 +195,43 @@ def look(publisher, processor, written):
     return publisher.step(processor._task)
 
 
-def test_of_several_bars_the_outermost_is_the_progress_and_each_that_moves_is_a_sign_of_life(client, publisher, processor):
-    both = "\repochs:   0%|    | 0/2 [00:00<?, ?it/s]\n\rbatch:   0%|    | 0/9 [00:00<?, ?it/s]\x1b[A"
+def test_of_several_bars_the_outermost_is_the_progress_and_each_that_moves_is_a_sign_of_life(
+    client, publisher, processor
+):
+    both = (
+        "\repochs:   0%|    | 0/2 [00:00<?, ?it/s]\n\rbatch:   0%|    | 0/9 [00:00<?, ?it/s]\x1b[A"
+    )
     first = look(publisher, processor, both)
     assert client.get_task(processor._task.id).progress == "0/2 epochs"
     second = look(publisher, processor, "\n\rbatch:  11%|#   | 1/9 [00:01<00:08,  1.00it/s]\x1b[A")
-    assert look(publisher, processor, "\n\rbatch:  11%|#   | 1/9 [00:02<00:16,  2.00s/it]\x1b[A") == second != first
+    assert (
+        look(publisher, processor, "\n\rbatch:  11%|#   | 1/9 [00:02<00:16,  2.00s/it]\x1b[A")
+        == second
+        != first
+    )
     look(publisher, processor, "\repochs:  50%|##  | 1/2 [00:09<00:09,  9.00s/it]")
     assert client.get_task(processor._task.id).progress == "1/2 epochs"
 
 
-@pytest.mark.parametrize(("before", "last", "told"), [
-    ("\r97%|#########7| 97/100 [00:10<00:00,  9.0it/s]", "\r100%|##########| 100/100 [00:10<00:00,  9.0it/s]\n", "100/100"),
-    ("\r97it [00:10,  9.7it/s]", "\r100it [00:10,  9.9it/s]\nuploading\n", "100 it"),
-    ("\repochs:  50%|##  | 1/2 [00:01<00:01,  1.00it/s]\n\rbatch:  50%|##  | 4/8 [00:00<00:01,  1.00it/s]\x1b[A",
-     "\repochs: 100%|####| 2/2 [00:01<00:00,  1.00it/s]\n", "2/2 epochs"),
-])
-def test_what_a_bar_has_shown_last_is_told_when_it_has_ended(client, publisher, processor, before, last, told):
+@pytest.mark.parametrize(
+    ("before", "last", "told"),
+    [
+        (
+            "\r97%|#########7| 97/100 [00:10<00:00,  9.0it/s]",
+            "\r100%|##########| 100/100 [00:10<00:00,  9.0it/s]\n",
+            "100/100",
+        ),
+        ("\r97it [00:10,  9.7it/s]", "\r100it [00:10,  9.9it/s]\nuploading\n", "100 it"),
+        (
+            "\repochs:  50%|##  | 1/2 [00:01<00:01,  1.00it/s]\n\rbatch:  50%|##  | 4/8 [00:00<00:01,  1.00it/s]\x1b[A",
+            "\repochs: 100%|####| 2/2 [00:01<00:00,  1.00it/s]\n",
+            "2/2 epochs",
+        ),
+    ],
+)
+def test_what_a_bar_has_shown_last_is_told_when_it_has_ended(
+    client, publisher, processor, before, last, told
+):
     begun = look(publisher, processor, before)
     assert look(publisher, processor, last) != begun
     assert client.get_task(processor._task.id).progress == told
@@ -206,7 +239,9 @@ def test_what_a_bar_has_shown_last_is_told_when_it_has_ended(client, publisher, 
     assert client.get_task(processor._task.id).progress == told
 
 
-def test_a_bar_that_is_drawn_and_ended_before_anybody_has_looked_is_told_at_the_end(client, publisher, processor, tmp_path):
+def test_a_bar_that_is_drawn_and_ended_before_anybody_has_looked_is_told_at_the_end(
+    client, publisher, processor, tmp_path
+):
     (tmp_path / "stderr").write_text("\r100%|####| 3/3 [00:00<00:00,  9.0it/s]\n")
     publisher.finish(processor._task)
     assert client.get_task(processor._task.id).progress == "3/3"
@@ -227,32 +262,60 @@ def test_the_log_of_a_task_that_did_not_end_by_itself_says_last_how_it_did(work,
     assert outcome(work.client, task).status == "failed"
     farewell, last = work.client.get_log(task)[0]
     assert (farewell.text, last.number, last.stream) == ("farewell", 2, "blueque")
-    assert re.fullmatch(r"-- blueque: killed by SIGKILL, peak memory [\d.]+ MiB --", last.text), last.text
+    assert re.fullmatch(r"-- blueque: killed by SIGKILL, peak memory [\d.]+ MiB --", last.text), (
+        last.text
+    )
     first, said = in_process("logs", "--all", task).stdout.splitlines()
-    assert first == "farewell" and said.startswith("-- blueque: killed by SIGKILL") and said.endswith(" --")
+    assert (
+        first == "farewell"
+        and said.startswith("-- blueque: killed by SIGKILL")
+        and said.endswith(" --")
+    )
 
 
 PEAK = {"memory_peak": 3 * 2**29}
 
 
-@pytest.mark.parametrize(("record", "says"), [
-    ({"error": "killed by SIGSEGV (core dumped)", "error_type": "signal"}, "killed by SIGSEGV (core dumped)"),
-    ({"error": "killed by SIGKILL", "error_type": "signal"} | PEAK, "killed by SIGKILL, peak memory 1.5 GiB"),
-    ({"error": "exit code 3:\nno such file", "error_type": "exit", "exit_code": 3}, "exit code 3"),
-    ({"error": "time_limit of 2 s exceeded after 2.1 s: ValueError: \x1b[2Jx", "error_type": "time_limit"},
-     "time_limit of 2 s exceeded after 2.1 s: ValueError: x"),
-    ({"error": "cancelled: killed by SIGTERM", "error_type": "cancelled"}, "cancelled: killed by SIGTERM"),
-    (None, "its process is gone, and nobody knows how far it had come"),
-    ({"error": "ValueError: x", "error_type": "ValueError", "traceback": "..."} | PEAK, None),
-    ({"error": "handed back", "error_type": "HandBack", "handed_back": True}, None),
-    ({"status": "complete", "result": "1"}, None),
-])
+@pytest.mark.parametrize(
+    ("record", "says"),
+    [
+        (
+            {"error": "killed by SIGSEGV (core dumped)", "error_type": "signal"},
+            "killed by SIGSEGV (core dumped)",
+        ),
+        (
+            {"error": "killed by SIGKILL", "error_type": "signal"} | PEAK,
+            "killed by SIGKILL, peak memory 1.5 GiB",
+        ),
+        (
+            {"error": "exit code 3:\nno such file", "error_type": "exit", "exit_code": 3},
+            "exit code 3",
+        ),
+        (
+            {
+                "error": "time_limit of 2 s exceeded after 2.1 s: ValueError: \x1b[2Jx",
+                "error_type": "time_limit",
+            },
+            "time_limit of 2 s exceeded after 2.1 s: ValueError: x",
+        ),
+        (
+            {"error": "cancelled: killed by SIGTERM", "error_type": "cancelled"},
+            "cancelled: killed by SIGTERM",
+        ),
+        (None, "its process is gone, and nobody knows how far it had come"),
+        ({"error": "ValueError: x", "error_type": "ValueError", "traceback": "..."} | PEAK, None),
+        ({"error": "handed back", "error_type": "HandBack", "handed_back": True}, None),
+        ({"status": "complete", "result": "1"}, None),
+    ],
+)
 def test_what_did_not_end_by_itself_has_last_words(record, says):
     said = last_words(record if record is None else {"status": "failed"} | record)
     assert said == ("" if says is None else f"-- blueque: {says} --")
 
 
-def test_the_last_words_come_once_whoever_says_them_and_only_when_all_is_over(client, publisher, processor, tmp_path):
+def test_the_last_words_come_once_whoever_says_them_and_only_when_all_is_over(
+    client, publisher, processor, tmp_path
+):
     task = processor._task
     look(publisher, processor, "one\ntwo")
     publisher.finish(task, "-- blueque: killed --")
@@ -261,11 +324,15 @@ def test_the_last_words_come_once_whoever_says_them_and_only_when_all_is_over(cl
     other.finish(task, "-- blueque: killed --")
 
     assert [line[2:3] + line[4:] for line in client.get_log(task.id)[0]] == [
-        (1, "stderr", "one"), (2, "stderr", "two"), (3, "blueque", "-- blueque: killed --"),
+        (1, "stderr", "one"),
+        (2, "stderr", "two"),
+        (3, "blueque", "-- blueque: killed --"),
     ]
 
 
-def test_each_attempt_has_its_lines_and_a_short_task_that_prints_nothing_has_no_log(work, queue, cli):
+def test_each_attempt_has_its_lines_and_a_short_task_that_prints_nothing_has_no_log(
+    work, queue, cli
+):
     work.listener("work:run", "--beat", "0.2s", "--lease", "0.6s", "--lost-after", "30s")
     task = queue.enqueue("one, two, fail", retry=Retry(max=1, backoff=0.01))
     assert outcome(work.client, task).attempt == 2
@@ -274,7 +341,10 @@ def test_each_attempt_has_its_lines_and_a_short_task_that_prints_nothing_has_no_
 
     lines, _ = work.client.get_log(task)
     assert [(line.attempt, line.number, line.text) for line in lines] == [
-        (1, 1, "one"), (1, 2, "two"), (2, 1, "one"), (2, 2, "two"),
+        (1, 1, "one"),
+        (1, 2, "two"),
+        (2, 1, "one"),
+        (2, 2, "two"),
     ]
     assert cli.xlen(keys.log_head(task)) == 2
     assert not cli.exists(keys.log(silent), keys.log_head(silent))
@@ -291,7 +361,7 @@ def test_once_an_attempt_is_over_its_log_takes_no_more_memory_than_its_lines(wor
     before = memory(long)
     go(work)
     outcome(work.client, long)
-    assert shown(work.client, long) == ["one"]         # all was told before the end
+    assert shown(work.client, long) == ["one"]  # all was told before the end
     assert all(now < 1200 < 4096 < then for now, then in zip(memory(long), before, strict=True))
     assert shown(work.client, outcome(work.client, short).id) == ["one", "two"]
     assert all(now < 1200 for now in memory(short))
@@ -306,8 +376,10 @@ def test_of_a_flood_redis_has_the_first_and_the_last_lines(work, queue, cli):
 
     lines = shown(work.client, task)
     assert cli.xlen(keys.log(task)) == 1000
-    assert lines[:3] == ["0", "1", "2"] and lines[-1000:] == [str(number) for number in range(99_000, 100_000)]
-    assert len(lines) - 1000 == 2**16 / 16             # short ones take 16 bytes of the 64 KB
+    assert lines[:3] == ["0", "1", "2"] and lines[-1000:] == [
+        str(number) for number in range(99_000, 100_000)
+    ]
+    assert len(lines) - 1000 == 2**16 / 16  # short ones take 16 bytes of the 64 KB
     assert (cli.ttl(keys.log(task)) > 86400) and (cli.ttl(keys.log_head(task)) > 86400)
 
 
@@ -329,7 +401,9 @@ def test_an_adopted_task_has_each_line_once(work, queue):
     assert shown(work.client, task) == ["one", "two", "three"]
 
 
-def test_what_was_printed_while_redis_stood_still_comes_later_and_the_task_does_not_notice(own_server, tmp_path):
+def test_what_was_printed_while_redis_stood_still_comes_later_and_the_task_does_not_notice(
+    own_server, tmp_path
+):
     with Programs(own_server.url, tmp_path, QUICK) as work:
         work.write(WORK)
         work.listener("work:run")
@@ -369,18 +443,22 @@ def test_the_end_is_recorded_even_if_redis_takes_nothing_of_what_the_task_says(w
     assert cli.get(keys.log(task)) == "something else"
 
 
-def test_scripts_that_run_side_by_side_may_all_tell_how_far_it_is(run, tmp_path):  # noqa: F811
+def test_scripts_that_run_side_by_side_may_all_tell_how_far_it_is(run, tmp_path):
     script = "import sys; sys.argv[1:] = ['progress', sys.argv[1]]; from blueque.cli.main import main; main()"
     variables = {**os.environ, "BLUEQUE_TASK_DIR": str(tmp_path)}
     running = [
-        subprocess.Popen([sys.executable, "-c", script, str(number)], env=variables, stderr=subprocess.PIPE)
+        subprocess.Popen(
+            [sys.executable, "-c", script, str(number)], env=variables, stderr=subprocess.PIPE
+        )
         for number in range(6)
     ]
-    assert [(program.communicate(timeout=30)[1], program.returncode) for program in running] == [(b"", 0)] * 6
+    assert [(program.communicate(timeout=30)[1], program.returncode) for program in running] == [
+        (b"", 0)
+    ] * 6
     assert os.listdir(tmp_path) == ["progress"]
 
 
-def test_what_is_requeued_is_followed_again(work, queue, begin):  # noqa: F811
+def test_what_is_requeued_is_followed_again(work, queue, begin):
     work.listener("work:run")
     task = queue.enqueue("a, go 1, fail")
     following = begin("logs", "-f", "-q", "work")
@@ -399,7 +477,11 @@ def test_an_answer_that_was_lost_doubles_no_line_and_a_stranger_adds_none(client
     processor.log(lines)
     processor.log([*lines, Line(3, 6.0, "stderr", "line 3")])
 
-    assert [line[:4] for line in client.get_log(task)[0]] == [(task, 1, 1, 5.0), (task, 1, 2, 5.0), (task, 1, 3, 6.0)]
+    assert [line[:4] for line in client.get_log(task)[0]] == [
+        (task, 1, 1, 5.0),
+        (task, 1, 2, 5.0),
+        (task, 1, 3, 6.0),
+    ]
     assert cli.xlen(keys.log_head(task)) == 1
     with pytest.raises(NotOwner):
         protocol.log(client._redis, "work", task, "another", node, 1, lines)
@@ -409,7 +491,9 @@ def test_following_tells_what_is_new_and_how_the_tasks_stand(client, processor):
     task, other = processor._task.id, client.get_queue("work").enqueue("q")
     processor.log([Line(1, 5.0, "stdout", "one")])
     processor.progress("0.5 half")
-    looked = client.follow_logs([task_log.Place(task), task_log.Place(other), task_log.Place("gone")])
+    looked = client.follow_logs(
+        [task_log.Place(task), task_log.Place(other), task_log.Place("gone")]
+    )
     lines, places, statuses, progress = looked
 
     assert [line.text for line in lines] == ["one"]
@@ -422,7 +506,7 @@ def test_following_tells_what_is_new_and_how_the_tasks_stand(client, processor):
 # blueque logs
 
 
-def test_logs_shows_what_redis_has_and_says_where_lines_are_missing(work, queue, run, environ):  # noqa: F811
+def test_logs_shows_what_redis_has_and_says_where_lines_are_missing(work, queue, run, environ):
     work.listener("work:run")
     task = queue.enqueue("flood, err oh")
     outcome(work.client, task)
@@ -446,15 +530,21 @@ def test_logs_shows_what_redis_has_and_says_where_lines_are_missing(work, queue,
     assert run("logs", "--all", "-n", "0", task).stdout == ""
     on_terminal = forked.on_terminal(["logs", task], environ)
     assert on_terminal[:1] == ["99801"] and len(on_terminal) == 201
-    assert on_terminal[-1] == f"{len(lines) - 201} lines before these: blueque logs -n {len(lines) - 1} {task[:8]}"
-    as_json = [json.loads(line) for line in run("logs", "-n", "2", "--json", task).stdout.splitlines()]
+    assert (
+        on_terminal[-1]
+        == f"{len(lines) - 201} lines before these: blueque logs -n {len(lines) - 1} {task[:8]}"
+    )
+    as_json = [
+        json.loads(line) for line in run("logs", "-n", "2", "--json", task).stdout.splitlines()
+    ]
     assert [(line["kind"], line["line"], line["stream"], line["text"]) for line in as_json] == [
-        ("log", 100_000, "stdout", "99999"), ("log", 100_001, "stderr", "oh"),
+        ("log", 100_000, "stdout", "99999"),
+        ("log", 100_001, "stderr", "oh"),
     ]
     assert as_json[0]["at"].startswith("20") and as_json[0]["attempt"] == 1
 
 
-def test_what_a_task_prints_does_nothing_to_a_terminal(work, queue, run):  # noqa: F811
+def test_what_a_task_prints_does_nothing_to_a_terminal(work, queue, run):
     work.listener("work:run")
     task = queue.enqueue("\x1b[31mred\x1b[0m\x1b]0;title\x07\tand tabs")
     outcome(work.client, task)
@@ -462,7 +552,7 @@ def test_what_a_task_prints_does_nothing_to_a_terminal(work, queue, run):  # noq
     assert run("logs", task).stdout == "red\\x1b]0;title\\x07     and tabs\n"
 
 
-def test_logs_follows_several_tasks_to_their_ends(work, queue, begin):  # noqa: F811
+def test_logs_follows_several_tasks_to_their_ends(work, queue, begin):
     work.listener("work:run", slots=2)
     one, two = queue.enqueue("a, go 1, b"), queue.enqueue("c, go 2, d, begin")
     following = begin("logs", "-f", "--times", one, two)
@@ -479,7 +569,7 @@ def test_logs_follows_several_tasks_to_their_ends(work, queue, begin):  # noqa: 
     assert all(line.split(" | ")[1].endswith(" UTC") for line in seen)
 
 
-def test_logs_follows_what_comes_in_a_queue(work, queue, begin):  # noqa: F811
+def test_logs_follows_what_comes_in_a_queue(work, queue, begin):
     work.listener("work:run")
     first = queue.enqueue("a, go 1")
     until(lambda: work.client.get_task(first).status == "started", what="the start")
@@ -501,16 +591,21 @@ def test_logs_follows_what_comes_in_a_queue(work, queue, begin):  # noqa: F811
         (("--all", "-f", "abcd"), 2, "--all wants one ID"),
     ],
 )
-def test_what_cannot_be_shown_is_refused(run, url, arguments, code, says):  # noqa: F811
+def test_what_cannot_be_shown_is_refused(run, url, arguments, code, says):
     result = run("logs", *arguments)
     assert (result.returncode, result.stdout) == (code, "")
     assert says in result.stderr
 
 
-def test_a_task_that_has_not_run_and_one_whose_files_are_elsewhere_say_so(client, cli, run):  # noqa: F811
+def test_a_task_that_has_not_run_and_one_whose_files_are_elsewhere_say_so(client, cli, run):
     task = client.get_queue("work").enqueue("p")
     assert run("logs", task).stderr == f"{task}: has not run yet\n"
-    its = {"attempt": "1", "files": "gpu-9:/var/spool/x/1", "status": "failed", "error_type": "lost"}
+    its = {
+        "attempt": "1",
+        "files": "gpu-9:/var/spool/x/1",
+        "status": "failed",
+        "error_type": "lost",
+    }
     cli.hset(keys.task(task), mapping={**its, "started": time.time() - 60})
 
     says = f"{task}: Redis has no line of attempt 1; all of it, if there is any: gpu-9:/var/spool/x/1\n"
@@ -520,11 +615,14 @@ def test_a_task_that_has_not_run_and_one_whose_files_are_elsewhere_say_so(client
     assert "its files are on gpu-9" in elsewhere.stderr and "/var/spool/x/1" in elsewhere.stderr
 
 
-def test_a_task_that_printed_nothing_is_told_from_one_whose_log_is_not_there(client, cli, run):  # noqa: F811
+def test_a_task_that_printed_nothing_is_told_from_one_whose_log_is_not_there(client, cli, run):
     task = client.get_queue("work").enqueue("p")
 
     def says(**fields):
-        cli.hset(keys.task(task), mapping={"status": "complete", "files": "gpu-9:/var/spool/x/1", **fields})
+        cli.hset(
+            keys.task(task),
+            mapping={"status": "complete", "files": "gpu-9:/var/spool/x/1", **fields},
+        )
         return run("logs", task).stderr.removeprefix(f"{task}: ").rstrip()
 
     where = "Redis has no line of attempt 1; all of it, if there is any: gpu-9:/var/spool/x/1"
@@ -534,11 +632,16 @@ def test_a_task_that_printed_nothing_is_told_from_one_whose_log_is_not_there(cli
     assert says(attempt=1, started=time.time() - 60, status="started") == where
 
 
-@pytest.mark.parametrize(("which", "says"), [
-    ((), "No longer following; still running: blueque logs -f {task}\n"),
-    (("-q", "work"), "No longer following; what runs goes on: blueque logs -f -q work\n"),
-])
-def test_who_stops_to_follow_is_told_that_the_task_runs_on(in_process, client, processor, monkeypatch, which, says):
+@pytest.mark.parametrize(
+    ("which", "says"),
+    [
+        ((), "No longer following; still running: blueque logs -f {task}\n"),
+        (("-q", "work"), "No longer following; what runs goes on: blueque logs -f -q work\n"),
+    ],
+)
+def test_who_stops_to_follow_is_told_that_the_task_runs_on(
+    in_process, client, processor, monkeypatch, which, says
+):
     def stop(*_):
         raise KeyboardInterrupt
 
@@ -556,38 +659,63 @@ def test_all_of_an_earlier_attempt_is_read_where_that_was(client, cli, url, tmp_
         (tmp_path / str(number) / "stdout").write_text(f"attempt {number}\n")
 
     def read(number, **fields):
-        cli.hset(keys.task(task), mapping={"attempt": "3", "files": "gpu-9:/var/spool/x/3", **fields})
-        return CliRunner().invoke(logs, ["--all", "--attempt", number, task], obj=Invocation(url=url), standalone_mode=False)
+        cli.hset(
+            keys.task(task), mapping={"attempt": "3", "files": "gpu-9:/var/spool/x/3", **fields}
+        )
+        return CliRunner().invoke(
+            logs,
+            ["--all", "--attempt", number, task],
+            obj=Invocation(url=url),
+            standalone_mode=False,
+        )
 
     assert read("1", last_files=f"{here}:{tmp_path}/2").stdout == "attempt 1\n"
     assert read("2").stdout == "attempt 2\n"
     away = read("2", last_files="gpu-8:/srv/x/2").exception
-    assert away.message == "its files are on gpu-8" and "--attempt 2" in away.advice[0] and "/srv/x/2" in away.advice[0]
+    assert (
+        away.message == "its files are on gpu-8"
+        and "--attempt 2" in away.advice[0]
+        and "/srv/x/2" in away.advice[0]
+    )
     unknown = read("1").exception
     assert unknown.message == "nobody knows where the files of attempt 1 are"
-    assert unknown.advice == ("Known are those of attempt 3 in gpu-9:/var/spool/x/3, 2 in gpu-8:/srv/x/2",)
+    assert unknown.advice == (
+        "Known are those of attempt 3 in gpu-9:/var/spool/x/3, 2 in gpu-8:/srv/x/2",
+    )
 
 
-def test_a_bar_that_is_being_drawn_is_shown_behind_the_lines_as_what_is_now(in_process, publisher, processor):
+def test_a_bar_that_is_being_drawn_is_shown_behind_the_lines_as_what_is_now(
+    in_process, publisher, processor
+):
     task = processor._task.id
-    look(publisher, processor, "begun\n\r 44%|####  | 44/100 [00:10<00:12]\r 45%|####  | 45/100 [00:10<00:12]")
+    look(
+        publisher,
+        processor,
+        "begun\n\r 44%|####  | 44/100 [00:10<00:12]\r 45%|####  | 45/100 [00:10<00:12]",
+    )
 
     shown = in_process("logs", task)
     assert (shown.returncode, shown.stdout) == (0, "begun\n")
     assert re.fullmatch(r"-- now: 45/100, 45 %, as of \S+ \S+ UTC --\n", shown.stderr), shown.stderr
     (line,) = in_process("logs", "--json", task).stdout.splitlines()
-    assert json.loads(line)["text"] == "begun" and in_process("logs", "--stream", "stderr", task).stderr == ""
+    assert (
+        json.loads(line)["text"] == "begun"
+        and in_process("logs", "--stream", "stderr", task).stderr == ""
+    )
     processor.complete(1)
     assert in_process("logs", task).stderr == ""
 
 
-def test_who_follows_on_a_terminal_sees_the_bar_move_below_the_lines(client, processor, monkeypatch, capsys):
+def test_who_follows_on_a_terminal_sees_the_bar_move_below_the_lines(
+    client, processor, monkeypatch, capsys
+):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setattr("blueque.cli.progress_line.PAUSE", -1.0)
     task, printer = processor._task.id, _Printer(False, False, False, False)
     places = [task_log.Place(task)]
     looks = (
-        lambda: processor.progress("1/4"), lambda: processor.progress("2/4 \x1b[2Jparts"),
+        lambda: processor.progress("1/4"),
+        lambda: processor.progress("2/4 \x1b[2Jparts"),
         lambda: processor.log([Line(1, 5.0, "stdout", "one")]),
     )
     for happen in looks:
@@ -598,14 +726,22 @@ def test_who_follows_on_a_terminal_sees_the_bar_move_below_the_lines(client, pro
     seen = capsys.readouterr()
     assert seen.out == "one\n"
     assert seen.err.replace("\r", "").split("\x1b[K")[:3] == [
-        "-- now: 1/4, 25 % --", "-- now: 2/4 parts, 50 % --", "",
+        "-- now: 1/4, 25 % --",
+        "-- now: 2/4 parts, 50 % --",
+        "",
     ]
 
 
 def test_who_follows_is_told_where_another_attempt_begins(capsys):
     printer = _Printer(False, False, False, False)
 
-    printer.follow([LogLine("t", attempt, number, 5.5, "stdout", "x") for attempt, number in ((1, 1), (1, 2), (2, 1))], True)
+    printer.follow(
+        [
+            LogLine("t", attempt, number, 5.5, "stdout", "x")
+            for attempt, number in ((1, 1), (1, 2), (2, 1))
+        ],
+        True,
+    )
 
     assert capsys.readouterr() == ("x\nx\nx\n", "--- attempt 2 of t ---\n")
 
@@ -619,26 +755,54 @@ def test_a_script_tells_how_far_it_is(work, queue, cli):
     work.listener("--exec", str(program))
     task = queue.enqueue("p")
 
-    until(lambda: work.client.get_task(task).fields.get("progress") == "3/7 of all", what="its progress")
+    until(
+        lambda: work.client.get_task(task).fields.get("progress") == "3/7 of all",
+        what="its progress",
+    )
     go(work)
     assert outcome(work.client, task).status == "complete"
 
 
-@pytest.mark.parametrize("words", [
-    ("nan",), ("-1",), ("10/0",), ("inf",), ("-0.5", "encoding"), ("3/-4",), ("nan/3",), ("150%",), ("",), ("2/inf", "rows"),
-])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("nan",),
+        ("-1",),
+        ("10/0",),
+        ("inf",),
+        ("-0.5", "encoding"),
+        ("3/-4",),
+        ("nan/3",),
+        ("150%",),
+        ("",),
+        ("2/inf", "rows"),
+    ],
+)
 def test_what_is_no_progress_is_refused(words, tmp_path):
     result = tell(tmp_path, *words)
     assert result.exit_code == 2
-    assert "is no progress: tell a number" in result.stderr or "there is nothing to tell" in result.stderr
+    assert (
+        "is no progress: tell a number" in result.stderr
+        or "there is nothing to tell" in result.stderr
+    )
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize(("words", "written"), [
-    (("0.4",), "0.4"), (("450/1500", "frames"), "450/1500 frames"), (("41%", "encoding"), "41% encoding"), (("0/0",), "0/0"),
-    (("1.2k/10k",), "1.2k/10k"), (("12", "files"), "12 files"), (("waiting for  a\tlicence",), "waiting for a licence"),
-    (("2/3-inch", "film"), "2/3-inch film"), (("\x1b[31mred\x1b[0m\x07\x1b]0;title\x07",), "red"), (("x" * 300,), "x" * 200),
-])
+@pytest.mark.parametrize(
+    ("words", "written"),
+    [
+        (("0.4",), "0.4"),
+        (("450/1500", "frames"), "450/1500 frames"),
+        (("41%", "encoding"), "41% encoding"),
+        (("0/0",), "0/0"),
+        (("1.2k/10k",), "1.2k/10k"),
+        (("12", "files"), "12 files"),
+        (("waiting for  a\tlicence",), "waiting for a licence"),
+        (("2/3-inch", "film"), "2/3-inch film"),
+        (("\x1b[31mred\x1b[0m\x07\x1b]0;title\x07",), "red"),
+        (("x" * 300,), "x" * 200),
+    ],
+)
 def test_what_is_progress_is_written_in_a_line(words, written, tmp_path):
     assert tell(tmp_path, *words).exit_code == 0
     assert (tmp_path / "progress").read_text() == written
@@ -650,7 +814,9 @@ def test_who_cannot_write_it_says_so_and_does_not_fail(tmp_path):
 
 
 @pytest.mark.parametrize("how", ["file", "processor"])
-def test_what_a_task_tells_of_itself_comes_to_redis_as_a_line(client, publisher, processor, tmp_path, how):
+def test_what_a_task_tells_of_itself_comes_to_redis_as_a_line(
+    client, publisher, processor, tmp_path, how
+):
     told = "0.5 \x1b[31mred\x1b[0m\x07\nand " + "x" * 300
     if how == "file":
         (tmp_path / "progress").write_text(told)
@@ -660,7 +826,9 @@ def test_what_a_task_tells_of_itself_comes_to_redis_as_a_line(client, publisher,
     assert client.get_task(processor._task.id).progress == ("0.5 red and " + "x" * 300)[:200]
 
 
-def test_a_progress_file_that_has_just_been_emptied_changes_nothing(client, publisher, processor, tmp_path):
+def test_a_progress_file_that_has_just_been_emptied_changes_nothing(
+    client, publisher, processor, tmp_path
+):
     file = tmp_path / "progress"
     for content, at in (("0.3 encoding", 1), ("", 2), ("0.4 encoding", 2)):
         file.write_text(content)
@@ -669,5 +837,7 @@ def test_a_progress_file_that_has_just_been_emptied_changes_nothing(client, publ
         assert client.get_task(processor._task.id).progress == (content or "0.3 encoding")
 
 
-def test_outside_of_a_task_there_is_nothing_to_tell(run):  # noqa: F811
-    assert run("progress", "0.4").stderr.startswith("blueque: this is no task: BLUEQUE_TASK_DIR is not set\n")
+def test_outside_of_a_task_there_is_nothing_to_tell(run):
+    assert run("progress", "0.4").stderr.startswith(
+        "blueque: this is no task: BLUEQUE_TASK_DIR is not set\n"
+    )

@@ -28,7 +28,7 @@ def test_what_goes_on_meanwhile_is_not_put_off_by_a_long_pause():
     began = time.monotonic()
     assert orders.insist(fail_at_first, Trouble("well again"), meanwhile=meanwhile) == "done"
 
-    assert time.monotonic() - began < 5.0              # the pauses alone would be 12 s at least
+    assert time.monotonic() - began < 5.0  # the pauses alone would be 12 s at least
 
 
 @pytest.mark.parametrize("has_master", [False, True])
@@ -36,7 +36,9 @@ def test_a_program_of_ones_own_keeps_its_handler_of_a_signal_that_only_a_master_
     came, lifeline = [], os.pipe()
     before = {number: signal.getsignal(number) for number in OF_MASTER}
     signal.signal(signal.SIGUSR2, lambda *_: came.append(1))
-    orders = Orders(lifeline[0] if has_master else None, obeys_terminal=False, on_child_end=lambda: None)
+    orders = Orders(
+        lifeline[0] if has_master else None, obeys_terminal=False, on_child_end=lambda: None
+    )
     orders.open()
     try:
         os.kill(os.getpid(), signal.SIGUSR2)

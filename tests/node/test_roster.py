@@ -34,7 +34,12 @@ def ended_pid():
 def enter(roster, pid, master, queue="video", **other):
     """Do what that process would do to join."""
     os.makedirs(roster._directory, exist_ok=True)
-    entry = {"queues": [queue], **process.identity(pid), "master": master, "master_start": process.start_ticks(master)}
+    entry = {
+        "queues": [queue],
+        **process.identity(pid),
+        "master": master,
+        "master_start": process.start_ticks(master),
+    }
     entry |= other
     with open(f"{roster._directory}/{pid}", "w") as file:
         json.dump(entry, file)
@@ -62,8 +67,10 @@ def test_the_entry_tells_this_process_and_its_master_from_later_ones(roster):
     roster.join(["video"], os.getppid())
     with open(f"{roster._directory}/{os.getpid()}") as file:
         assert json.load(file) == {
-            "queues": ["video"], **process.identity(os.getpid()),
-            "master": os.getppid(), "master_start": process.start_ticks(os.getppid()),
+            "queues": ["video"],
+            **process.identity(os.getpid()),
+            "master": os.getppid(),
+            "master_start": process.start_ticks(os.getppid()),
         }
 
 
@@ -82,7 +89,8 @@ def test_a_master_whose_pid_is_another_processes_by_now_is_gone(roster, sleeper)
 
 
 def test_the_entries_of_those_that_are_gone_are_tidied_away(roster, sleeper):
-    enter(roster, sleeper, os.getpid(), pid_start=process.start_ticks(sleeper) - 1)    # another had the pid
+    # another had the pid
+    enter(roster, sleeper, os.getpid(), pid_start=process.start_ticks(sleeper) - 1)
     gone = ended_pid()
     enter(roster, gone, os.getpid(), pid_start=5)
     assert roster.alive() == set()
@@ -98,7 +106,8 @@ def test_a_listener_in_another_container_is_left_alone_and_not_taken_for_a_proce
 @pytest.mark.parametrize("content", ["", "{", "[]", "7", "{}"])
 def test_an_entry_that_was_never_finished_is_none(roster, content):
     roster.join(["video"], os.getppid())
-    with open(f"{roster._directory}/{os.getpid()}.new", "w") as file:      # written by one that was killed then
+    # written by one that was killed then
+    with open(f"{roster._directory}/{os.getpid()}.new", "w") as file:
         file.write(content)
     assert roster.alive() == {os.getpid()}
     assert names(roster) == [str(os.getpid()), f"{os.getpid()}.new"]

@@ -1,4 +1,6 @@
-"""Sets constants of modules in a program that a test starts with `running.patched(...)`, as monkeypatch does in a test."""
+"""Sets constants of modules in a program that a test starts with `running.patched(...)`, as
+monkeypatch does in a test.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ class Finder:
     """Finds the modules that are to be patched, and has them patched as soon as they are there."""
 
     @staticmethod
-    def find_spec(name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+    def find_spec(
+        name: str, path: Any = None, target: Any = None
+    ) -> importlib.machinery.ModuleSpec | None:
         spec = importlib.machinery.PathFinder.find_spec(name, path) if name in PATCHED else None
         if spec is None or spec.loader is None:
             return None

@@ -54,7 +54,7 @@ def test_only_what_is_old_and_has_not_ended_is_left_over(queue, leftovers, cli):
     assert found(leftovers) == [("old", "drop", 0), ("staged", "drop", 1)]
     assert found(leftovers, 0) == [("old", "drop", 0), ("staged", "drop", 1), ("new", "drop", 0)]
     assert leftovers.find([], 0) == []
-    staging.stage([b"2"])                              # it moves
+    staging.stage([b"2"])  # it moves
     assert found(leftovers) == [("old", "drop", 0)]
 
 
@@ -66,10 +66,15 @@ def test_what_is_not_decided_is_forgotten_and_what_is_staged_deleted(queue, left
 
     assert [leftovers.end(one) for one in leftovers.find([Q], 0)] == [True, True]
     assert leftovers.find([Q], 0) == []
-    assert sorted(cli.keys("*")) == sorted([
-        keys.QUEUES, keys.pending(Q), keys.tasks(Q), keys.wake(Q), *[keys.task(task) for task in cli.lrange(
-            keys.pending(Q), 0, -1)]
-    ])
+    assert sorted(cli.keys("*")) == sorted(
+        [
+            keys.QUEUES,
+            keys.pending(Q),
+            keys.tasks(Q),
+            keys.wake(Q),
+            *[keys.task(task) for task in cli.lrange(keys.pending(Q), 0, -1)],
+        ]
+    )
     assert len(cli.keys(keys.task("*"))) == 3
 
 
@@ -83,11 +88,16 @@ def test_what_is_decided_is_put_in_line(queue, leftovers, client, cli):
     assert sorted(found(leftovers)) == [("staged", "finish", 0), ("stream", "finish", 0)]
     assert [leftovers.end(one) for one in leftovers.find([Q], DAY)] == [True, True]
     assert cli.llen(keys.pending(Q)) == 16
-    assert (client.get_run(Q, "staged")["state"], client.get_run(Q, "stream")["state"]) == ("committed", "open")
+    assert (client.get_run(Q, "staged")["state"], client.get_run(Q, "stream")["state"]) == (
+        "committed",
+        "open",
+    )
     assert audit(client._redis) == []
 
 
-def test_of_a_stream_only_the_old_chunks_are_discarded_and_it_goes_on(queue, leftovers, client, cli):
+def test_of_a_stream_only_the_old_chunks_are_discarded_and_it_goes_on(
+    queue, leftovers, client, cli
+):
     stream = queue.open_staging("t", stream=True)
     stream.stage([b"1"])
     age(cli, "t", 2 * DAY)
@@ -126,7 +136,9 @@ def test_dropping_forgets_whatever_is_there_but_for_what_is_decided(queue, lefto
         leftovers.drop(Q, "s")
 
 
-def test_the_doctor_names_old_runs_with_the_way_out_and_only_what_is_decided_is_a_warning(queue, client, cli):
+def test_the_doctor_names_old_runs_with_the_way_out_and_only_what_is_decided_is_a_warning(
+    queue, client, cli
+):
     queue.open_run("-old $1").put(["a"], [b"1"])
     queue.open_staging("s").stage([b"1"])
     queue.open_staging("t", stream=True).stage([b"1"])
@@ -135,7 +147,9 @@ def test_the_doctor_names_old_runs_with_the_way_out_and_only_what_is_decided_is_
         age(cli, name, 2 * DAY)
     decide(client, "d", [queue.open_staging("d").stage([b"1"])])
 
-    said = {check.sentence: check.level for check in client.get_doctor().check() if check.name == "runs"}
+    said = {
+        check.sentence: check.level for check in client.get_doctor().check() if check.name == "runs"
+    }
     assert list(said.values()) == ["ok", "ok", "ok", "warn"]
     old, staged, stream, decided = said
     assert old == (
@@ -177,7 +191,7 @@ def test_a_run_that_is_begun_again_is_left_alone_however_old_it_is(queue, leftov
     run = queue.open_run("r")
 
     assert found(leftovers) == []
-    assert not leftovers.end(seen)                     # by who has found it before
+    assert not leftovers.end(seen)  # by who has found it before
     assert run.put(["a", "b", "c"], [b"1"] * 3) == 1
 
 

@@ -11,17 +11,61 @@ from contextlib import contextmanager
 import pytest
 import redis as redis_py
 
-from blueque import Client, InvalidInput, InvalidType, NotFinished, NotOwner, RedisAway, Retry, Task, WrongQueue
+from blueque import (
+    Client,
+    InvalidInput,
+    InvalidType,
+    NotFinished,
+    NotOwner,
+    RedisAway,
+    Retry,
+    Task,
+    WrongQueue,
+)
 from blueque.system.process import fork, node_id, wait_for
 
 ATTRIBUTES = (
-    "status", "queue", "parameters", "result", "error", "error_type", "traceback", "exit_code", "signal", "node", "pid",
-    "attempt", "token", "eta", "created", "started", "finished", "updated", "retry", "time_limit", "stall_limit",
-    "memory_limit", "grace", "lead", "memory_peak", "cpu_seconds", "leaked", "lost_node", "last_seen", "failures",
-    "interruptions", "last_error", "last_error_type", "requeued", "cancel", "cancelled_by", "cancel_reason",
-    "progress", "progress_at",
+    "status",
+    "queue",
+    "parameters",
+    "result",
+    "error",
+    "error_type",
+    "traceback",
+    "exit_code",
+    "signal",
+    "node",
+    "pid",
+    "attempt",
+    "token",
+    "eta",
+    "created",
+    "started",
+    "finished",
+    "updated",
+    "retry",
+    "time_limit",
+    "stall_limit",
+    "memory_limit",
+    "grace",
+    "lead",
+    "memory_peak",
+    "cpu_seconds",
+    "leaked",
+    "lost_node",
+    "last_seen",
+    "failures",
+    "interruptions",
+    "last_error",
+    "last_error_type",
+    "requeued",
+    "cancel",
+    "cancelled_by",
+    "cancel_reason",
+    "progress",
+    "progress_at",
 )
-WAYS = {                                               # to put a task in, each with keyword options
+WAYS = {  # to put a task in, each with keyword options
     "enqueue": lambda queue, **options: queue.enqueue("in", **options),
     "schedule": lambda queue, **options: queue.schedule("in", 4e9, **options),
     "schedule for the past": lambda queue, **options: queue.schedule("in", 1.5, **options),
@@ -61,7 +105,10 @@ def blocked(cli):
 
 def calls(cli):
     """Return how often the server has executed each command since the statistics were reset."""
-    return {name.removeprefix("cmdstat_"): facts["calls"] for name, facts in cli.info("commandstats").items()}
+    return {
+        name.removeprefix("cmdstat_"): facts["calls"]
+        for name, facts in cli.info("commandstats").items()
+    }
 
 
 @contextmanager
@@ -84,7 +131,9 @@ def listening(url):
 
 
 def listening_process(url, then):
-    """Fork a process that listens once, writes the id of its task, and then does what it is told; return pid and pipe."""
+    """Fork a process that listens once, writes the id of its task, and then does what it is told;
+    return pid and pipe.
+    """
     read, write = os.pipe()
 
     def body():
@@ -103,11 +152,19 @@ def test_a_task_goes_its_whole_way_and_leaves_nothing(client, queue, listener, s
     assert client.get_task(task_id).status == "pending"
 
     task = listener.listen()
-    assert (task.id, task.status, task.node, task.attempt) == (task_id, "reserved", listener.node, 1)
+    assert (task.id, task.status, task.node, task.attempt) == (
+        task_id,
+        "reserved",
+        listener.node,
+        1,
+    )
 
     processor = client.get_processor(task)
     assert processor.start(os.getpid()) == {"input": "a.mov"}
-    assert (client.get_task(task_id).status, client.get_task(task_id).pid) == ("started", os.getpid())
+    assert (client.get_task(task_id).status, client.get_task(task_id).pid) == (
+        "started",
+        os.getpid(),
+    )
 
     processor.complete({"size": 123})
     task = client.get_task(task_id)
@@ -134,15 +191,32 @@ def test_a_task_that_fails_says_why(client, queue, listener):
 @pytest.mark.parametrize("way", WAYS)
 def test_what_a_task_is_given_at_its_birth_is_in_its_hash(client, queue, cli, way):
     policy = Retry(5, on=[OSError])
-    task = client.get_task(WAYS[way](
-        queue, retry=policy, time_limit="2h", stall_limit=90, memory_limit="8GiB", grace=0, lead=0.5
-    ))
-
-    assert (task.retry, task.time_limit, task.stall_limit, task.memory_limit, task.grace, task.lead) == (
-        policy, 7200.0, 90.0, 2**33, 0.0, 0.5
+    task = client.get_task(
+        WAYS[way](
+            queue,
+            retry=policy,
+            time_limit="2h",
+            stall_limit=90,
+            memory_limit="8GiB",
+            grace=0,
+            lead=0.5,
+        )
     )
+
+    assert (
+        task.retry,
+        task.time_limit,
+        task.stall_limit,
+        task.memory_limit,
+        task.grace,
+        task.lead,
+    ) == (policy, 7200.0, 90.0, 2**33, 0.0, 0.5)
     fields = cli.hgetall(f"blueque_task_{task.id}")
-    assert (fields["retry"], fields["time_limit"], fields["memory_limit"]) == (policy.to_text(), "7200", str(2**33))
+    assert (fields["retry"], fields["time_limit"], fields["memory_limit"]) == (
+        policy.to_text(),
+        "7200",
+        str(2**33),
+    )
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -156,13 +230,18 @@ def test_what_a_task_is_not_given_is_not_in_its_hash(queue, cli, way):
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"retry": -1}, InvalidInput, "max"), ({"retry": True}, InvalidType, "retry is a blueque.Retry"),
-        ({"retry": 1.0}, InvalidType, "retry is a blueque.Retry"), ({"time_limit": 0}, InvalidInput, "time_limit is 0"),
-        ({"memory_limit": "much"}, InvalidInput, "memory_limit: 'much'"), ({"lead": -1}, InvalidInput, "lead is -1"),
+        ({"retry": -1}, InvalidInput, "max"),
+        ({"retry": True}, InvalidType, "retry is a blueque.Retry"),
+        ({"retry": 1.0}, InvalidType, "retry is a blueque.Retry"),
+        ({"time_limit": 0}, InvalidInput, "time_limit is 0"),
+        ({"memory_limit": "much"}, InvalidInput, "memory_limit: 'much'"),
+        ({"lead": -1}, InvalidInput, "lead is -1"),
     ],
     ids=repr,
 )
-def test_what_a_task_cannot_be_given_is_refused_and_nothing_is_written(queue, state, way, options, error, words):
+def test_what_a_task_cannot_be_given_is_refused_and_nothing_is_written(
+    queue, state, way, options, error, words
+):
     with pytest.raises(error) as refusal:
         WAYS[way](queue, **options)
 
@@ -173,11 +252,19 @@ def test_what_a_task_cannot_be_given_is_refused_and_nothing_is_written(queue, st
 @pytest.mark.parametrize(
     ("of_the_queue", "of_the_task", "text"),
     [
-        (None, None, None), (Retry(5), None, '{"max":5}'), (Retry(5), Retry(1), '{"max":1}'), (None, Retry(1), '{"max":1}'),
-        (False, None, "null"), (False, Retry(1), '{"max":1}'), (Retry(5), False, "null"), (None, False, "null"),
+        (None, None, None),
+        (Retry(5), None, '{"max":5}'),
+        (Retry(5), Retry(1), '{"max":1}'),
+        (None, Retry(1), '{"max":1}'),
+        (False, None, "null"),
+        (False, Retry(1), '{"max":1}'),
+        (Retry(5), False, "null"),
+        (None, False, "null"),
     ],
 )
-def test_the_policy_of_a_task_counts_before_that_of_the_queue(client, cli, of_the_queue, of_the_task, text):
+def test_the_policy_of_a_task_counts_before_that_of_the_queue(
+    client, cli, of_the_queue, of_the_task, text
+):
     queue = client.get_queue("video", retry=of_the_queue)
 
     for way in WAYS.values():
@@ -185,9 +272,15 @@ def test_the_policy_of_a_task_counts_before_that_of_the_queue(client, cli, of_th
 
 
 def test_a_number_is_a_policy_of_so_many_retries(client, cli):
-    tasks = [client.get_queue("video", retry=3).enqueue("in"), client.get_queue("video").enqueue("in", retry=0)]
+    tasks = [
+        client.get_queue("video", retry=3).enqueue("in"),
+        client.get_queue("video").enqueue("in", retry=0),
+    ]
 
-    assert [cli.hget(f"blueque_task_{task}", "retry") for task in tasks] == ['{"max":3}', '{"max":0}']
+    assert [cli.hget(f"blueque_task_{task}", "retry") for task in tasks] == [
+        '{"max":3}',
+        '{"max":0}',
+    ]
     with pytest.raises(InvalidType, match="not str"):
         client.get_queue("video", retry="3")
 
@@ -204,7 +297,9 @@ def test_a_scheduled_task_is_promoted_when_it_is_due(client, queue, cli):
 
 def test_all_due_tasks_are_promoted_by_one_call(queue, cli):
     ids = [queue.schedule(number, 4e9) for number in range(205)]
-    cli.zadd("blueque_scheduled_tasks_video", {task_id: number for number, task_id in enumerate(ids)})
+    cli.zadd(
+        "blueque_scheduled_tasks_video", {task_id: number for number, task_id in enumerate(ids)}
+    )
 
     assert queue.enqueue_due_tasks() == ids
     assert cli.lrange("blueque_pending_tasks_video", 0, -1)[::-1] == ids
@@ -212,7 +307,9 @@ def test_all_due_tasks_are_promoted_by_one_call(queue, cli):
 
 def test_a_batch_of_due_tasks_is_a_hundred_at_most(queue, cli):
     ids = [queue.schedule(number, 4e9) for number in range(205)]
-    cli.zadd("blueque_scheduled_tasks_video", {task_id: number for number, task_id in enumerate(ids)})
+    cli.zadd(
+        "blueque_scheduled_tasks_video", {task_id: number for number, task_id in enumerate(ids)}
+    )
 
     for size in (100, 100, 5):
         assert queue.enqueue_due_batch() == ids[:size]
@@ -223,7 +320,10 @@ def test_a_batch_of_due_tasks_is_a_hundred_at_most(queue, cli):
 
 def test_a_due_task_behind_a_hundred_deleted_ones_is_promoted_all_the_same(queue, cli):
     due = queue.schedule("due", 4e9)
-    cli.zadd("blueque_scheduled_tasks_video", {f"gone{number}": number for number in range(100)} | {due: 1000})
+    cli.zadd(
+        "blueque_scheduled_tasks_video",
+        {f"gone{number}": number for number in range(100)} | {due: 1000},
+    )
 
     assert queue.enqueue_due_tasks() == [due]
 
@@ -250,12 +350,32 @@ def test_every_attribute_of_an_unknown_task_is_none(client):
 
 def test_every_field_of_retries_limits_and_cancelling_has_its_attribute(client, cli):
     values = {
-        "retry": Retry(5), "time_limit": 7200.0, "stall_limit": 0.5, "memory_limit": 2**33, "grace": 0.0, "lead": 60.0,
-        "memory_peak": 12345, "cpu_seconds": 1.25, "leaked": 2, "lost_node": "host_1", "last_seen": 5.5, "failures": 1,
-        "interruptions": 3, "last_error": "why", "last_error_type": "lost", "requeued": "0af3", "cancel": 6.5,
-        "cancelled_by": "ada", "cancel_reason": "old", "progress": "450/1500 frames", "progress_at": 7.5,
+        "retry": Retry(5),
+        "time_limit": 7200.0,
+        "stall_limit": 0.5,
+        "memory_limit": 2**33,
+        "grace": 0.0,
+        "lead": 60.0,
+        "memory_peak": 12345,
+        "cpu_seconds": 1.25,
+        "leaked": 2,
+        "lost_node": "host_1",
+        "last_seen": 5.5,
+        "failures": 1,
+        "interruptions": 3,
+        "last_error": "why",
+        "last_error_type": "lost",
+        "requeued": "0af3",
+        "cancel": 6.5,
+        "cancelled_by": "ada",
+        "cancel_reason": "old",
+        "progress": "450/1500 frames",
+        "progress_at": 7.5,
     }
-    cli.hset("blueque_task_t1", mapping={name: str(value) for name, value in values.items()} | {"retry": '{"max":5}'})
+    cli.hset(
+        "blueque_task_t1",
+        mapping={name: str(value) for name, value in values.items()} | {"retry": '{"max":5}'},
+    )
     task = client.get_task("t1")
 
     assert {name: getattr(task, name) for name in values} == values
@@ -286,16 +406,30 @@ def test_a_task_that_nobody_reserved_has_no_processor(client, queue):
 
 def test_fields_of_other_programs_do_not_keep_a_task_from_being_read(client, url):
     with redis_py.Redis.from_url(url) as raw:
-        raw.hset("blueque_task_t1", mapping={
-            b"status": b"pending", b"parameters": b"\xff\xfe", b"created": b"yesterday", b"pid": b"", b"\x80": b"\x81",
-        })
+        raw.hset(
+            "blueque_task_t1",
+            mapping={
+                b"status": b"pending",
+                b"parameters": b"\xff\xfe",
+                b"created": b"yesterday",
+                b"pid": b"",
+                b"\x80": b"\x81",
+            },
+        )
     task = client.get_task("t1")
 
-    assert (task.status, task.parameters, task.created, task.pid) == ("pending", "\udcff\udcfe", None, None)
+    assert (task.status, task.parameters, task.created, task.pid) == (
+        "pending",
+        "\udcff\udcfe",
+        None,
+        None,
+    )
     assert task.fields["\udc80"].encode("utf-8", "surrogateescape") == b"\x81"
 
 
-def test_delete_task_refuses_the_wrong_queue_and_the_unfinished_as_a_value_error(client, queue, listener, state):
+def test_delete_task_refuses_the_wrong_queue_and_the_unfinished_as_a_value_error(
+    client, queue, listener, state
+):
     pending = client.get_task(queue.enqueue("in"))
     done = started(client, listener)
     done.complete("out")
@@ -326,7 +460,9 @@ def test_delete_task_of_a_task_that_is_gone_is_fine(client, queue, listener, sta
     assert state() == before
 
 
-def test_an_old_snapshot_does_not_delete_a_task_that_is_in_line_again(client, queue, listener, cli, state):
+def test_an_old_snapshot_does_not_delete_a_task_that_is_in_line_again(
+    client, queue, listener, cli, state
+):
     processor = started(client, listener)
     processor.fail("why")
     snapshot = client.get_task(processor._task.id)
@@ -363,12 +499,21 @@ def test_another_end_after_the_first_is_refused(client, listener, state, first, 
     assert state() == before
 
 
-def test_the_processor_of_an_attempt_that_was_replaced_changes_nothing(client, listener, cli, state):
+def test_the_processor_of_an_attempt_that_was_replaced_changes_nothing(
+    client, listener, cli, state
+):
     processor = started(client, listener)
-    cli.hset(f"blueque_task_{processor._task.id}", mapping={"token": "of another attempt", "attempt": "2"})
+    cli.hset(
+        f"blueque_task_{processor._task.id}",
+        mapping={"token": "of another attempt", "attempt": "2"},
+    )
     before = state()
 
-    for change in (lambda: processor.start(77), lambda: processor.complete("out"), lambda: processor.fail("why")):
+    for change in (
+        lambda: processor.start(77),
+        lambda: processor.complete("out"),
+        lambda: processor.fail("why"),
+    ):
         with pytest.raises(NotOwner):
             change()
 
@@ -391,7 +536,10 @@ def test_listen_returns_the_tasks_in_the_order_in_which_they_came(queue, listene
 
 
 def test_listen_returns_a_task_of_an_older_version_and_skips_what_is_gone(listener, cli):
-    cli.hset("blueque_task_old", mapping={"status": "pending", "queue": "video", "parameters": "in", "created": "1.5"})
+    cli.hset(
+        "blueque_task_old",
+        mapping={"status": "pending", "queue": "video", "parameters": "in", "created": "1.5"},
+    )
     cli.rpush("blueque_pending_tasks_video", "old", "gone")
 
     task = listener.listen()
@@ -434,7 +582,9 @@ def test_two_tasks_enqueued_while_two_listeners_wait_wake_both(url, queue, cli):
     assert [wait_for(pid) for pid, _ in children] == [0, 0]
 
 
-def test_who_takes_the_marker_and_leaves_tasks_in_line_puts_it_back_for_the_next(queue, listener, cli):
+def test_who_takes_the_marker_and_leaves_tasks_in_line_puts_it_back_for_the_next(
+    queue, listener, cli
+):
     listener.register(None)
     for number in range(2):
         queue.enqueue(number)
@@ -494,7 +644,9 @@ def test_a_listener_that_holds_a_task_does_not_leave(client, queue, listener):
     assert listener.leave() is True
 
 
-def test_a_second_listener_in_this_process_works_beside_the_first_under_another_name(client, queue, listener, cli):
+def test_a_second_listener_in_this_process_works_beside_the_first_under_another_name(
+    client, queue, listener, cli
+):
     first, second = queue.enqueue("first"), queue.enqueue("second")
     other = client.get_listener("video")
 
@@ -515,7 +667,9 @@ def test_two_clients_work_beside_each_other(url, client, queue):
 
 
 @pytest.mark.parametrize("status", ["reserved", "started"])
-def test_a_task_of_a_listener_whose_process_is_dead_can_be_claimed_and_ended(url, client, queue, listener, cli, status):
+def test_a_task_of_a_listener_whose_process_is_dead_can_be_claimed_and_ended(
+    url, client, queue, listener, cli, status
+):
     task_id = queue.enqueue("in")
     pid, pipe = listening_process(url, then=lambda task: start_and_die(url, task, status))
     assert pipe.read() == f"{task_id}\n"
@@ -523,7 +677,11 @@ def test_a_task_of_a_listener_whose_process_is_dead_can_be_claimed_and_ended(url
 
     task = listener.claim_orphan()
 
-    assert (task.id, task.status, task.node) == (task_id, status, f"{node_id().rpartition('_')[0]}_{pid}")
+    assert (task.id, task.status, task.node) == (
+        task_id,
+        status,
+        f"{node_id().rpartition('_')[0]}_{pid}",
+    )
     assert task.fields["reclaimed_node"] == listener.node
     assert cli.scard("blueque_listeners_video") == 0
     assert listener.claim_orphan() is None
@@ -560,11 +718,13 @@ def test_a_task_of_a_listener_whose_process_lives_is_not_claimed(url, queue, lis
     assert wait_for(pid) == 0
 
 
-NO_PID = 2**22 + 1                                     # one more than Linux ever gives
+NO_PID = 2**22 + 1  # one more than Linux ever gives
 
 
 @pytest.mark.parametrize("node", [f"elsewhere_{NO_PID}", "no-number", "host_", "_", "{host}_x"])
-def test_a_listener_that_is_not_on_this_host_or_no_process_is_not_claimed(listener, cli, state, node):
+def test_a_listener_that_is_not_on_this_host_or_no_process_is_not_claimed(
+    listener, cli, state, node
+):
     seed_listener(cli, node.replace("{host}", listener.node.rpartition("_")[0]))
     before = state()
 
@@ -575,7 +735,10 @@ def test_a_listener_that_is_not_on_this_host_or_no_process_is_not_claimed(listen
 def test_a_listener_in_another_container_under_our_host_name_is_not_claimed(listener, cli, state):
     node = f"{listener.node.rpartition('_')[0]}_{NO_PID}"
     seed_listener(cli, node)
-    cli.hset(f"blueque_listener_video_{node}", mapping={"boot": "another", "ns": "another", "pid_start": "5"})
+    cli.hset(
+        f"blueque_listener_video_{node}",
+        mapping={"boot": "another", "ns": "another", "pid_start": "5"},
+    )
     before = state()
 
     assert listener.claim_orphan() is None
@@ -598,25 +761,39 @@ def seed_listener(cli, node):
 
 @pytest.fixture
 def failed(client, listener, queue):
-    """Three tasks that have failed, in this order: a day ago and an hour ago for one reason, and now for another."""
+    """Three tasks that have failed, in this order: a day ago and an hour ago for one reason, and
+    now for another.
+    """
     ids = []
     for error, age in ((ValueError("bad"), 86400), (ValueError("bad"), 3600), (OSError("full"), 0)):
         ids.append(queue.enqueue("in"))
         processor = client.get_processor(listener.listen())
         processor.start(77)
-        processor.report({"status": "failed", "error": str(error), "error_type": type(error).__name__,
-                          "finished": time.time() - age})
+        processor.report(
+            {
+                "status": "failed",
+                "error": str(error),
+                "error_type": type(error).__name__,
+                "finished": time.time() - age,
+            }
+        )
     return ids
 
 
 @pytest.mark.parametrize(
     ("narrowing", "chosen"),
     [
-        ({}, [0, 1, 2]), ({"error_type": "ValueError"}, [0, 1]), ({"older_than": 1800}, [0, 1]), ({"limit": 1}, [0]),
-        ({"older_than": 7200, "error_type": "OSError"}, []), ({"older_than": 1800, "limit": 9}, [0, 1]),
+        ({}, [0, 1, 2]),
+        ({"error_type": "ValueError"}, [0, 1]),
+        ({"older_than": 1800}, [0, 1]),
+        ({"limit": 1}, [0]),
+        ({"older_than": 7200, "error_type": "OSError"}, []),
+        ({"older_than": 1800, "limit": 9}, [0, 1]),
     ],
 )
-def test_failed_tasks_are_told_and_requeued_by_reason_age_and_number(client, queue, failed, narrowing, chosen):
+def test_failed_tasks_are_told_and_requeued_by_reason_age_and_number(
+    client, queue, failed, narrowing, chosen
+):
     told = [task.id for task in queue.failed_tasks(**narrowing)]
     requeued = queue.requeue_failed(**narrowing)
 

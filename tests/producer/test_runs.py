@@ -13,10 +13,27 @@ import pytest
 from faults import Fault
 from legacy_logic import LegacyQueue
 
-from blueque import BatchFailed, Client, InvalidInput, InvalidType, RedisAway, RunDropped, TooLarge, WrongRun, protocol
+from blueque import (
+    BatchFailed,
+    Client,
+    InvalidInput,
+    InvalidType,
+    RedisAway,
+    RunDropped,
+    TooLarge,
+    WrongRun,
+    protocol,
+)
 from blueque.listener.listener import Listener
 from blueque.model import keys
-from blueque.model.ids import RUN_NAMESPACE, id_of_key, id_of_run_key, octets_of, shard_of, shards_of
+from blueque.model.ids import (
+    RUN_NAMESPACE,
+    id_of_key,
+    id_of_run_key,
+    octets_of,
+    shard_of,
+    shards_of,
+)
 from blueque.model.task import FIELDS
 from blueque.model.units import Timing
 from blueque.producer.row_batch import Rows
@@ -94,8 +111,16 @@ def test_a_task_of_a_run_is_whole_and_says_of_which_run_it_is(queue, client, cli
     created = float(fields["created"])
     assert before <= created <= time.time()
     assert fields == {
-        "status": "pending", "queue": Q, "parameters": '{"n":1}', "parameters_encoding": "json", "created": str(created),
-        "updated": str(created), "priority": "5", "time_limit": "7200", "run": "2026-11-21", "key": "ä",
+        "status": "pending",
+        "queue": Q,
+        "parameters": '{"n":1}',
+        "parameters_encoding": "json",
+        "created": str(created),
+        "updated": str(created),
+        "priority": "5",
+        "time_limit": "7200",
+        "run": "2026-11-21",
+        "key": "ä",
     }
     assert line(cli, "5") == [task_id]
     assert cli.zscore(keys.tasks(Q), task_id) == created
@@ -113,7 +138,7 @@ def test_the_id_is_the_uuid_of_queue_run_and_key(queue):
     assert run.shard_of(expected) == 0
     assert shard_of("0011aaaa-", 16) == shard_of(b"0011aaaa-", 16) == 1
     assert shards_of([b"0011aaaa-", b"ffff0000-"], 1000) == [17, 535] and shards_of([], 3) == []
-    assert id_of_key(Q, "r\0ä b") != expected          # the same text, in the other namespace
+    assert id_of_key(Q, "r\0ä b") != expected  # the same text, in the other namespace
 
 
 def test_text_stays_text_and_rows_keep_their_order(queue, client, cli):
@@ -130,9 +155,15 @@ def test_each_row_may_have_its_own_eta_and_priority(queue, cli):
 
     assert put(run, names(4), etas=[None, FAR, 1.0, FAR + 1], priorities=[0, 5, 5, 0]) == 4
     assert (line(cli), line(cli, "5"), line(cli, "3")) == ([ids[0]], [ids[2]], [])
-    assert cli.zrange(keys.scheduled(Q), 0, -1, withscores=True) == [(ids[1], FAR), (ids[3], FAR + 1)]
+    assert cli.zrange(keys.scheduled(Q), 0, -1, withscores=True) == [
+        (ids[1], FAR),
+        (ids[3], FAR + 1),
+    ]
     assert [cli.hmget(keys.task(task), "status", "eta", "priority") for task in ids] == [
-        ["pending", None, None], ["scheduled", str(FAR), "5"], ["pending", None, "5"], ["scheduled", str(FAR + 1), None],
+        ["pending", None, None],
+        ["scheduled", str(FAR), "5"],
+        ["pending", None, "5"],
+        ["scheduled", str(FAR + 1), None],
     ]
 
 
@@ -242,7 +273,11 @@ def test_another_process_joins_the_run_that_was_opened_and_no_later_one(queue, t
         theirs.join_run(run.record)
     assert not cli.exists(keys.run(Q, "r"))
     later = queue.open_run("r", shards=2)
-    for attempt in (lambda: theirs.join_run(run.record), lambda: put(joined, names(5)), lambda: joined.close(3)):
+    for attempt in (
+        lambda: theirs.join_run(run.record),
+        lambda: put(joined, names(5)),
+        lambda: joined.close(3),
+    ):
         with pytest.raises(RunDropped):
             attempt()
     assert later.close(0) == ("r", 0, 0, False)
@@ -250,7 +285,9 @@ def test_another_process_joins_the_run_that_was_opened_and_no_later_one(queue, t
 
 
 @pytest.mark.parametrize("fate", ["running", "complete", "pending"])
-def test_a_task_that_exists_is_not_written_over_when_its_run_was_forgotten(queue, client, cli, fate):
+def test_a_task_that_exists_is_not_written_over_when_its_run_was_forgotten(
+    queue, client, cli, fate
+):
     put(queue.open_run("r", shards=2), names(4))
     listener = listening(client)
     if fate != "pending":
@@ -268,7 +305,7 @@ def test_a_task_that_exists_is_not_written_over_when_its_run_was_forgotten(queue
     assert {key: after[key] for key in before} == before
     assert line(cli) == in_line + [task.decode() for task in run.ids_of(names(2, first=4))]
     finish_and_delete(client)
-    assert put(run, names(6)) == 0                     # those that existed are in the ledger as well
+    assert put(run, names(6)) == 0  # those that existed are in the ledger as well
     assert run.close(6).tasks == 6
 
 
@@ -285,12 +322,14 @@ def test_a_run_of_another_queue_whose_key_is_the_same_is_refused(client):
     ours, theirs = client.get_queue("b_c"), client.get_queue("c")
     put(ours.open_run("a"), ["k"])
 
-    with pytest.raises(WrongRun, match="run 'a' of queue 'b_c' has the same key; choose another name") as raised:
+    with pytest.raises(
+        WrongRun, match="run 'a' of queue 'b_c' has the same key; choose another name"
+    ) as raised:
         theirs.open_run("a_b")
     assert (raised.value.run, raised.value.queue) == ("a_b", "c")
     with pytest.raises(WrongRun):
         theirs.open_staging("a_b")
-    assert theirs.open_run("a").name == "a"            # the key of run a in queue c is another
+    assert theirs.open_run("a").name == "a"  # the key of run a in queue c is another
     assert client.get_run("c", "a_b") is None
 
 
@@ -301,9 +340,16 @@ def test_a_run_of_another_kind_is_refused(queue):
         queue.open_run("r")
 
 
-@pytest.mark.parametrize(("name", "error"), [
-    ("", InvalidInput), ("a\0b", InvalidInput), ("x" * 201, InvalidInput), (5, InvalidType), ("\ud800", InvalidInput),
-])
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("", InvalidInput),
+        ("a\0b", InvalidInput),
+        ("x" * 201, InvalidInput),
+        (5, InvalidType),
+        ("\ud800", InvalidInput),
+    ],
+)
 def test_a_name_that_cannot_be_one_is_refused(queue, state, name, error):
     with pytest.raises(error, match=r"run name|characte"):
         queue.open_run(name)
@@ -314,35 +360,55 @@ def test_runs_are_listed_the_oldest_first_and_forgotten_when_they_have_expired(q
     put(queue.open_run("b", shards=2), names(3))
     queue.open_run("a").close(0)
     assert [(run["run"], run["state"], run.get("tasks")) for run in client.get_runs(Q)] == [
-        ("b", "open", None), ("a", "committed", 0)
+        ("b", "open", None),
+        ("a", "committed", 0),
     ]
-    cli.delete(keys.run(Q, "a"))                       # as if it had expired
+    cli.delete(keys.run(Q, "a"))  # as if it had expired
     queue.open_run("c").close(0)
 
-    assert [run["run"] for run in client.get_runs(Q)] == cli.zrange(keys.runs(Q), 0, -1) == ["b", "c"]
+    assert (
+        [run["run"] for run in client.get_runs(Q)] == cli.zrange(keys.runs(Q), 0, -1) == ["b", "c"]
+    )
     assert client.get_run(Q, "a") is None
 
 
 # What is refused
 
 
-@pytest.mark.parametrize(("columns", "error", "says"), [
-    ({"keys": ["a"]}, InvalidInput, "keys: there are 1 for 2 rows"),
-    ({"keys": ["a", ""]}, InvalidInput, "keys at position 1 takes 1 to 1000 bytes, not 0"),
-    ({"keys": ["a", None]}, InvalidType, "keys at position 1 must be text"),
-    ({"keys": ["ä" * 501, "b"]}, InvalidInput, "keys at position 0 takes 1 to 1000 bytes, not 1002"),
-    ({"keys": ["\udcff", "b"]}, InvalidInput, "keys at position 0: .* is not a character"),
-    ({"parameters": [b"1", "2"]}, InvalidType, "the parameters at position 1 must be bytes"),
-    ({"parameters": [b"1", b"x" * (2**20 + 1)]}, TooLarge, "the parameters at position 1 take 1,048,577 bytes"),
-    ({"parameters": [], "keys": []}, InvalidInput, "1 to 1000 rows are taken at a time, not 0"),
-    ({"parameters": [b""] * 1001, "keys": ["a"] * 1001}, InvalidInput, "not 1001"),
-    ({"etas": [1.0]}, InvalidInput, "etas: there are 1 for 2 rows"),
-    ({"etas": [None, float("nan")]}, InvalidInput, "etas: at position 1: eta nan is not a time"),
-    ({"priorities": [0, 101]}, InvalidInput, "priorities: at position 1: priority 101"),
-    ({"priorities": [0, None]}, InvalidType, "priorities: at position 1"),
-    ({"ids": [b"x", b"y"]}, InvalidType, "ids are those"),
-])
-def test_rows_that_cannot_be_tasks_are_refused_and_nothing_is_written(queue, state, columns, error, says):
+@pytest.mark.parametrize(
+    ("columns", "error", "says"),
+    [
+        ({"keys": ["a"]}, InvalidInput, "keys: there are 1 for 2 rows"),
+        ({"keys": ["a", ""]}, InvalidInput, "keys at position 1 takes 1 to 1000 bytes, not 0"),
+        ({"keys": ["a", None]}, InvalidType, "keys at position 1 must be text"),
+        (
+            {"keys": ["ä" * 501, "b"]},
+            InvalidInput,
+            "keys at position 0 takes 1 to 1000 bytes, not 1002",
+        ),
+        ({"keys": ["\udcff", "b"]}, InvalidInput, "keys at position 0: .* is not a character"),
+        ({"parameters": [b"1", "2"]}, InvalidType, "the parameters at position 1 must be bytes"),
+        (
+            {"parameters": [b"1", b"x" * (2**20 + 1)]},
+            TooLarge,
+            "the parameters at position 1 take 1,048,577 bytes",
+        ),
+        ({"parameters": [], "keys": []}, InvalidInput, "1 to 1000 rows are taken at a time, not 0"),
+        ({"parameters": [b""] * 1001, "keys": ["a"] * 1001}, InvalidInput, "not 1001"),
+        ({"etas": [1.0]}, InvalidInput, "etas: there are 1 for 2 rows"),
+        (
+            {"etas": [None, float("nan")]},
+            InvalidInput,
+            "etas: at position 1: eta nan is not a time",
+        ),
+        ({"priorities": [0, 101]}, InvalidInput, "priorities: at position 1: priority 101"),
+        ({"priorities": [0, None]}, InvalidType, "priorities: at position 1"),
+        ({"ids": [b"x", b"y"]}, InvalidType, "ids are those"),
+    ],
+)
+def test_rows_that_cannot_be_tasks_are_refused_and_nothing_is_written(
+    queue, state, columns, error, says
+):
     run = queue.open_run("r")
     before = state()
 
@@ -355,7 +421,10 @@ def test_rows_that_cannot_be_tasks_are_refused_and_nothing_is_written(queue, sta
 
 
 def chunks(count, size=10):
-    return [Rows(texts(names(size, first)), names(size, first)) for first in range(0, count * size, size)]
+    return [
+        Rows(texts(names(size, first)), names(size, first))
+        for first in range(0, count * size, size)
+    ]
 
 
 def test_chunks_are_put_in_their_order_and_counted(queue, cli):
@@ -372,11 +441,13 @@ def test_each_further_chunk_takes_one_round_trip(queue, monkeypatch):
     exchange = transaction.exchange
     monkeypatch.setattr("blueque.producer.row_batch.SLOW", 60.0)
     monkeypatch.setattr(
-        transaction, "exchange", lambda connection, commands, *rest: sent.append(1) or exchange(connection, commands, *rest)
+        transaction,
+        "exchange",
+        lambda connection, commands, *rest: sent.append(1) or exchange(connection, commands, *rest),
     )
 
     assert sum(run.put_each(chunks(20))) == 200
-    assert len(sent) == 20 + 2                         # and the proof of MULTI, and the first look
+    assert len(sent) == 20 + 2  # and the proof of MULTI, and the first look
 
 
 def test_what_is_iterated_over_may_use_the_same_client(queue, client, cli):
@@ -411,7 +482,10 @@ def test_enqueue_many_in_a_run_is_once(queue, client, cli):
     first = queue.enqueue_many(rows, keys="id", run="r")
     assert (first, first.new) == (2500, 2500)
     assert [load(client._redis, task).parameters for task in line(cli)[:3]] == rows[:3]
-    assert client.get_run(Q, "r").items() >= {"state": "committed", "rows": 2500, "tasks": 2500}.items()
+    assert (
+        client.get_run(Q, "r").items()
+        >= {"state": "committed", "rows": 2500, "tasks": 2500}.items()
+    )
     finish_and_delete(client, 3)
     again = queue.enqueue_many(rows, keys="id", run="r")
     assert (again, again.new) == (2500, 0)
@@ -439,7 +513,9 @@ def test_enqueue_iter_and_schedule_many_tell_which_are_new(queue, cli):
     keyed = [["a", "b", "a"], ["c", "b", "d"]]
     made = [
         [task.is_new for task in some]
-        for some in queue.enqueue_iter([1, 2, 3, 4, 5, 6], keys=[key for some in keyed for key in some], run="r", batch=3)
+        for some in queue.enqueue_iter(
+            [1, 2, 3, 4, 5, 6], keys=[key for some in keyed for key in some], run="r", batch=3
+        )
     ]
     assert made == [[True, True, False], [True, False, True]]
     count = queue.schedule_many([{"k": "a"}, {"k": "b"}], FAR, keys="k", run="s", priority=5)
@@ -462,13 +538,15 @@ def test_a_batch_of_a_run_that_fails_is_named(proxy):
     with pytest.raises(BatchFailed) as raised:
         queue.enqueue_many(range(30), keys=[str(n) for n in range(30)], run="r", batch=10)
     assert (raised.value.batch, raised.value.is_unknown) == (0, True)
-    assert (queue.enqueue_many(range(30), keys=[str(n) for n in range(30)], run="r", batch=10)).new == 20
+    assert (
+        queue.enqueue_many(range(30), keys=[str(n) for n in range(30)], run="r", batch=10)
+    ).new == 20
     client.close()
 
 
 # Races and lost answers
 
-Meet = Callable[[], object]                            # waits for the others
+Meet = Callable[[], object]  # waits for the others
 Way = Callable[[Any, list[str], Meet], int]
 
 
@@ -485,24 +563,30 @@ def without_watch(run: Any, some: list[str], meet: Meet = lambda: None) -> int:
     new = [number for number, is_there in enumerate(exist) if not is_there]
     if not new:
         return 0
-    tasks = Rows([texts(some)[number] for number in new]).as_tasks([ids[number] for number in new], None, time.time())
+    tasks = Rows([texts(some)[number] for number in new]).as_tasks(
+        [ids[number] for number in new], None, time.time()
+    )
     run._redis.read(("MULTI",), *RunBatch(run.record, tasks, time.time(), {}).commands, ("EXEC",))
     return len(new)
 
 
-RACE = 1500                                            # keys, all of which four processes put at once
+RACE = 1500  # keys, all of which four processes put at once
 
 
 def hammer(url: str, way: Way, meeting: Any, counts: Any) -> None:
     """Be one of those who put all of the run at once, in chunks that are the same for all."""
     client = Client(url, patience=20)
     run = client.get_queue(Q).open_run("r", shards=2)
-    counts.put(sum(way(run, names(100, first), lambda: meeting.wait(60)) for first in range(0, RACE, 100)))
+    counts.put(
+        sum(way(run, names(100, first), lambda: meeting.wait(60)) for first in range(0, RACE, 100))
+    )
     client.close()
 
 
 def race(url: str, way: Way) -> list[int]:
-    """Have four processes put the same keys in the same order, and return how many were new to each."""
+    """Have four processes put the same keys in the same order, and return how many were new to
+    each.
+    """
     context = multiprocessing.get_context("fork")
     meeting, counts = context.Barrier(4), context.Queue()
     racers = [context.Process(target=hammer, args=(url, way, meeting, counts)) for _ in range(4)]
@@ -533,7 +617,7 @@ def test_a_replay_doubles_what_was_deleted_where_there_is_no_ledger(queue, clien
     assert without_watch(run, names(10)) == 10
     finish_and_delete(client)
 
-    assert without_watch(run, names(10)) == 10         # the test of the ledger above has 0 here
+    assert without_watch(run, names(10)) == 10  # the test of the ledger above has 0 here
 
 
 @pytest.mark.parametrize("fault", Fault)
@@ -555,7 +639,9 @@ def test_a_lost_answer_neither_loses_nor_doubles(proxy, cli, fault, shards):
     client.close()
 
 
-def test_somebody_who_puts_the_same_in_between_makes_it_and_we_do_not(queue, client, overtaken, cli):
+def test_somebody_who_puts_the_same_in_between_makes_it_and_we_do_not(
+    queue, client, overtaken, cli
+):
     run, other = queue.open_run("r"), Client(client._url).get_queue(Q).open_run("r")
     overtaken(lambda: put(other, names(5)))
 

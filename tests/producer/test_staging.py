@@ -15,7 +15,17 @@ import pytest
 from faults import Fault
 from legacy_logic import LegacyQueue
 
-from blueque import Client, InvalidInput, InvalidType, OldBatch, RedisAway, RunDropped, TooLarge, WrongRun, protocol
+from blueque import (
+    Client,
+    InvalidInput,
+    InvalidType,
+    OldBatch,
+    RedisAway,
+    RunDropped,
+    TooLarge,
+    WrongRun,
+    protocol,
+)
 from blueque.audit.audit import audit
 from blueque.model import keys
 from blueque.producer.row_batch import Rows
@@ -55,7 +65,11 @@ def numbers(cli, name="0"):
 
 
 def nothing_is_left(cli):
-    return not cli.keys(keys.staged("*")) + cli.keys(keys.staging(Q, "*")) + cli.keys(keys.manifest(Q, "*"))
+    return (
+        not cli.keys(keys.staged("*"))
+        + cli.keys(keys.staging(Q, "*"))
+        + cli.keys(keys.manifest(Q, "*"))
+    )
 
 
 def stage(staging, count, first=0, size=10):
@@ -103,8 +117,11 @@ def test_each_row_may_have_its_own_eta_and_priority(queue, cli):
 
     assert (numbers(cli, "0,lock:x=1"), numbers(cli, "5,lock:x=1")) == ([0], [2])
     assert sorted(cli.smembers(keys.waiting("x"))) == ["0,lock:x=1_video", "5,lock:x=1_video"]
-    assert sorted(score for _, score in cli.zrange(keys.scheduled(Q), 0, -1, withscores=True)) == [soon, FAR]
-    queue.enqueue_due_tasks()                          # one has become due while it was staged
+    assert sorted(score for _, score in cli.zrange(keys.scheduled(Q), 0, -1, withscores=True)) == [
+        soon,
+        FAR,
+    ]
+    queue.enqueue_due_tasks()  # one has become due while it was staged
     assert numbers(cli, "0,lock:x=1") == [0, 3]
 
 
@@ -150,7 +167,7 @@ def test_who_comes_too_late_with_what_he_has_staged_loses_it(queue, theirs, cli)
     assert ours.commit(names) == ("s", 20, 20, False)
 
     assert other.commit(others) == ("s", 20, 20, True)
-    assert stage(other, 1)                             # a zombie
+    assert stage(other, 1)  # a zombie
     assert other.discard() == 0
     assert numbers(cli) == list(range(20))
     assert len(cli.keys(keys.task("*"))) == 20
@@ -166,12 +183,17 @@ def test_a_zombie_of_a_committed_run_writes_nothing(queue, theirs, state):
     assert state() == before
 
 
-def test_what_was_interrupted_after_the_decision_is_finished_by_whoever_comes(queue, theirs, client, cli):
+def test_what_was_interrupted_after_the_decision_is_finished_by_whoever_comes(
+    queue, theirs, client, cli
+):
     names = stage(queue.open_staging("s"), 3)
     protocol.commit_run(client._redis, client.get_run(Q, "s"), names, None, "m", 1.0)
     protocol.publish(client._redis, Q, "s", names[0])
     assert numbers(cli) == list(range(10))
-    assert client.get_run(Q, "s").items() >= {"state": "committing", "tasks": 10, "unpublished": 2}.items()
+    assert (
+        client.get_run(Q, "s").items()
+        >= {"state": "committing", "tasks": 10, "unpublished": 2}.items()
+    )
 
     other = theirs.open_staging("s")
     assert other.is_committed
@@ -181,7 +203,9 @@ def test_what_was_interrupted_after_the_decision_is_finished_by_whoever_comes(qu
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_another_process_joins_what_was_opened_and_nothing_later(queue, theirs, client, cli, stream):
+def test_another_process_joins_what_was_opened_and_nothing_later(
+    queue, theirs, client, cli, stream
+):
     staging, batch = queue.open_staging("s", stream=stream), 0 if stream else None
     joined = theirs.join_staging(json.loads(json.dumps(staging.record)))
     assert joined.is_stream == stream
@@ -192,7 +216,9 @@ def test_another_process_joins_what_was_opened_and_nothing_later(queue, theirs, 
         theirs.join_staging(staging.record)
     later = queue.open_staging("s", stream=stream)
     for attempt in (
-        lambda: theirs.join_staging(staging.record), lambda: stage(joined, 1), lambda: joined.commit(names, batch),
+        lambda: theirs.join_staging(staging.record),
+        lambda: stage(joined, 1),
+        lambda: joined.commit(names, batch),
         lambda: joined.commit([], batch),
     ):
         with pytest.raises(RunDropped):
@@ -214,7 +240,9 @@ def test_the_batches_of_a_stream_are_of_one_query(queue, client, cli):
     for number in (0, 1):
         with pytest.raises(WrongRun, match="its batches are of another query"):
             stream.commit(names, number, query="r")
-    assert stream.commit(names, 1, query="q").tasks == stream.commit(stage(stream, 1), 2).tasks == 10
+    assert (
+        stream.commit(names, 1, query="q").tasks == stream.commit(stage(stream, 1), 2).tasks == 10
+    )
     assert client.get_run(Q, "t").items() >= {"query": "q", "batch": 2}.items()
 
 
@@ -245,7 +273,9 @@ def test_discarding_before_the_decision_leaves_nothing_and_a_commit_is_refused(q
     assert staging.commit(stage(staging, 1)).tasks == 10
 
 
-def test_what_is_discarded_between_the_look_and_the_decision_is_missed(queue, theirs, overtaken, cli):
+def test_what_is_discarded_between_the_look_and_the_decision_is_missed(
+    queue, theirs, overtaken, cli
+):
     staging, other = queue.open_staging("s"), theirs.open_staging("s")
     names = stage(staging, 2)
     overtaken(lambda: other.discard(names[:1]))
@@ -264,7 +294,9 @@ def test_what_is_decided_between_the_look_and_the_discard_stays(queue, theirs, o
     assert numbers(cli) == list(range(20))
 
 
-def test_what_is_staged_between_the_look_and_the_decision_is_discarded(queue, theirs, overtaken, cli):
+def test_what_is_staged_between_the_look_and_the_decision_is_discarded(
+    queue, theirs, overtaken, cli
+):
     staging, other = queue.open_staging("s"), theirs.open_staging("s")
     names = stage(staging, 2)
     overtaken(lambda: stage(other, 1, first=100))
@@ -276,7 +308,7 @@ def test_what_is_staged_between_the_look_and_the_decision_is_discarded(queue, th
 def test_a_run_that_was_dropped_takes_nothing(queue, client, cli):
     staging = queue.open_staging("s")
     names = stage(staging, 1)
-    assert not protocol.drop_run(client._redis, Q, "s")        # something is staged
+    assert not protocol.drop_run(client._redis, Q, "s")  # something is staged
     staging.discard()
     assert protocol.drop_run(client._redis, Q, "s")
 
@@ -327,10 +359,12 @@ def test_chunks_are_staged_one_round_trip_each(queue, monkeypatch, cli):
     exchange = transaction.exchange
     monkeypatch.setattr("blueque.producer.row_batch.SLOW", 60.0)
     monkeypatch.setattr(
-        transaction, "exchange", lambda connection, commands, *rest: sent.append(1) or exchange(connection, commands, *rest)
+        transaction,
+        "exchange",
+        lambda connection, commands, *rest: sent.append(1) or exchange(connection, commands, *rest),
     )
     names = list(staging.stage_each(Rows(texts(10, 10 * number)) for number in range(20)))
-    assert len(sent) == 20 + 2                         # and the proof of MULTI, and the first look
+    assert len(sent) == 20 + 2  # and the proof of MULTI, and the first look
 
     sent.clear()
     staging.commit(names)
@@ -371,7 +405,7 @@ def test_a_batch_that_was_interrupted_is_finished_with_the_next_one(queue, their
 def test_a_zombie_of_an_old_batch_neither_publishes_nor_takes_from_a_newer_one(queue, theirs, cli):
     stream, zombie = queue.open_staging("t", stream=True), theirs.open_staging("t", stream=True)
     late = stage(zombie, 2, first=100)
-    stream.commit(stage(stream, 1), 0)                 # what the zombie has staged is discarded
+    stream.commit(stage(stream, 1), 0)  # what the zombie has staged is discarded
     same = stage(zombie, 1, first=200)
     newer = stage(stream, 1, first=10)
 
@@ -396,7 +430,9 @@ def test_the_chunks_of_dead_attempts_are_discarded_with_the_next_decision(queue,
     assert nothing_is_left(cli)
 
 
-def test_what_a_dead_process_of_this_host_has_staged_is_discarded_and_nothing_else(queue, theirs, cli):
+def test_what_a_dead_process_of_this_host_has_staged_is_discarded_and_nothing_else(
+    queue, theirs, cli
+):
     opened = queue.open_staging("r")
     dead = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
     of_dead = stage(queue.join_staging(opened.record, owner_of(dead.pid)), 2)
@@ -417,12 +453,16 @@ def test_what_a_dead_process_of_this_host_has_staged_is_discarded_and_nothing_el
     assert nothing_is_left(cli)
 
 
-def test_what_is_staged_for_the_next_batch_while_this_one_is_published_stays(queue, theirs, client, cli, monkeypatch):
+def test_what_is_staged_for_the_next_batch_while_this_one_is_published_stays(
+    queue, theirs, client, cli, monkeypatch
+):
     stream, other = queue.open_staging("t", stream=True), theirs.open_staging("t", stream=True)
     next_names = []
     publish = protocol.publish
     monkeypatch.setattr(
-        protocol, "publish", lambda *given: next_names.extend(stage(other, 1, first=10)) or publish(*given)
+        protocol,
+        "publish",
+        lambda *given: next_names.extend(stage(other, 1, first=10)) or publish(*given),
     )
     stream.commit(stage(stream, 1), 0)
     monkeypatch.undo()
@@ -489,7 +529,10 @@ def commit_in_chunks_of_two(url: str, number: int, start: Any, outcomes: Any) ->
 def test_of_four_who_commit_at_once_one_decides(url, cli):
     context = multiprocessing.get_context("fork")
     start, outcomes = context.Barrier(4), context.Queue()
-    racers = [context.Process(target=commit_in_chunks_of_two, args=(url, n, start, outcomes)) for n in range(4)]
+    racers = [
+        context.Process(target=commit_in_chunks_of_two, args=(url, n, start, outcomes))
+        for n in range(4)
+    ]
     for racer in racers:
         racer.start()
     found = [outcomes.get(timeout=60) for _ in racers]
@@ -514,7 +557,7 @@ def test_a_lost_answer_at_any_write_neither_loses_nor_doubles(url, proxy, cli, f
 
         def whole() -> Any:
             names = stage(staging, 2)
-            staging.stage(texts(3, 50))                # of a dead attempt
+            staging.stage(texts(3, 50))  # of a dead attempt
             outcome = staging.commit(names, 0 if is_stream else None)
             client.close()
             return outcome
@@ -554,7 +597,9 @@ def test_what_arrives_after_the_decision_is_not_staged(proxy, queue, cli):
 
 
 def test_without_a_decision_a_replay_after_half_of_it_doubles_the_half(queue, client, cli):
-    """What is in line as soon as it is written comes twice when the job breaks off and is run again."""
+    """What is in line as soon as it is written comes twice when the job breaks off and is run
+    again.
+    """
     rows = [{"n": number} for number in range(20)]
 
     def job(breaks_at):

@@ -1,4 +1,6 @@
-"""The record of a batch: whose it is, that it goes forward only, and that only what is the same is erased."""
+"""The record of a batch: whose it is, that it goes forward only, and that only what is the same is
+erased.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,16 @@ def test_a_queue_has_one_batch_at_a_time(redis):
     ours = claim(redis, "w")
 
     assert claim(redis, "v", batch="b2") == ours == claim(redis, "w")
-    assert ours == {"batch": "b1", "queue": "q", "state": "claimed", "since": "9.0", "archive": "a", "writer": "w",
-                    "pid": "7", "beat_at": "9.0"}
+    assert ours == {
+        "batch": "b1",
+        "queue": "q",
+        "state": "claimed",
+        "since": "9.0",
+        "archive": "a",
+        "writer": "w",
+        "pid": "7",
+        "beat_at": "9.0",
+    }
 
 
 def test_a_batch_is_taken_over_from_the_one_who_was_found_dead_and_from_nobody_else(redis):
@@ -58,8 +68,10 @@ def test_who_has_lost_the_batch_can_change_nothing_of_it(redis, cli, state, batc
     before = state()
 
     for call in (
-        lambda: protocol.beat_batch(redis, "q", "b1", "w", 10.0), lambda: protocol.finish_batch(redis, "q", "b1", "w"),
-        lambda: protocol.mark_batch(redis, "q", "b1", "w", "written", {}, 10.0), lambda: erase(redis),
+        lambda: protocol.beat_batch(redis, "q", "b1", "w", 10.0),
+        lambda: protocol.finish_batch(redis, "q", "b1", "w"),
+        lambda: protocol.mark_batch(redis, "q", "b1", "w", "written", {}, 10.0),
+        lambda: erase(redis),
         lambda: erase(redis, writer="v", batch="b0"),
     ):
         with pytest.raises(BatchTaken):
@@ -72,7 +84,12 @@ def test_who_has_lost_the_batch_can_change_nothing_of_it(redis, cli, state, batc
 def test_a_batch_goes_forward_only(redis, cli):
     claim(redis, "w")
 
-    for state, then in [("written", "written"), ("deleted", "deleted"), ("published", "deleted"), ("written", "deleted")]:
+    for state, then in [
+        ("written", "written"),
+        ("deleted", "deleted"),
+        ("published", "deleted"),
+        ("written", "deleted"),
+    ]:
         protocol.mark_batch(redis, "q", "b1", "w", state, {"rows": 1}, 10.0)
         assert cli.hget(keys.archive("q"), "state") == then
 
@@ -86,10 +103,18 @@ def test_what_is_the_same_is_gone_with_everything_that_named_it(redis, cli, stat
     assert protocol.mark_batch(redis, "q", "b1", "w", "deleted", {}, 10.0) == 1
 
 
-@pytest.mark.parametrize("change", [
-    {"status": "cancelled"}, {"status": "pending"}, {"updated": "5.250001"}, {"updated": "soon"}, {"attempt": "3"},
-    {"attempt": "x"}, {"queue": "other"},
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"status": "cancelled"},
+        {"status": "pending"},
+        {"updated": "5.250001"},
+        {"updated": "soon"},
+        {"attempt": "3"},
+        {"attempt": "x"},
+        {"queue": "other"},
+    ],
+)
 def test_what_is_not_the_same_in_every_respect_stays(redis, cli, state, batch, change):
     cli.hset(keys.task("t1"), mapping=change)
     before = state()
@@ -102,7 +127,9 @@ def test_what_is_not_the_same_in_every_respect_stays(redis, cli, state, batch, c
 def test_a_field_that_is_missing_in_both_is_the_same(redis, cli, batch, gone):
     """1.0.0 numbers no attempts; a file has no queue, for it is in the name of the folder."""
     cli.hdel(keys.task("t1"), *gone)
-    row = WRITTEN._replace(**{name: None for name in ("updated", "attempts") if name.removesuffix("s") in gone})
+    row = WRITTEN._replace(
+        **{name: None for name in ("updated", "attempts") if name.removesuffix("s") in gone}
+    )
 
     assert erase(redis, WRITTEN) == (gone == ["queue"])
     assert erase(redis, row) == (gone != ["queue"])
@@ -128,7 +155,7 @@ def test_a_task_that_changes_while_it_is_looked_at_stays(redis, cli, batch, over
 def test_the_oldest_are_looked_for_at_the_tail(redis, cli, batch):
     """From the head, each of a long list would block the server for its whole length."""
     cli.lpush(keys.failed("q"), *[f"young-{number}" for number in range(50_000)])
-    make(cli, "t1")                                    # its id is there twice: the younger one stays
+    make(cli, "t1")  # its id is there twice: the younger one stays
     erase(redis)
 
     assert cli.lindex(keys.failed("q"), 0) == "t1" and cli.lindex(keys.failed("q"), -1) == "young-0"

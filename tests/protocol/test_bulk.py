@@ -73,7 +73,11 @@ def patient(proxy):
 def test_many_tasks_are_what_as_many_calls_of_enqueue_make(queue, cli, state):
     rows = [{"n": 1, "ä": [None, {"x": 1.5}]}, "text \r\n 100 %", 7, None, "7"]
     options = {
-        "retry": Retry(max=3), "time_limit": "2h", "memory_limit": 2**33, "priority": 5, "resources": {"gpu": 1},
+        "retry": Retry(max=3),
+        "time_limit": "2h",
+        "memory_limit": 2**33,
+        "priority": 5,
+        "resources": {"gpu": 1},
         "lock": ("licence", 3),
     }
     for row in rows:
@@ -114,11 +118,13 @@ def test_nothing_is_written_for_no_tasks(queue, state):
 
 def test_the_ids_come_batch_by_batch_and_each_batch_is_in_redis_by_then(queue, cli):
     for ids in queue.enqueue_iter(range(10), batch=4):
-        assert line(cli)[-len(ids):] == ids or set(ids) <= set(line(cli))
+        assert line(cli)[-len(ids) :] == ids or set(ids) <= set(line(cli))
         assert all(task.is_new and uuid.UUID(task).version == 4 for task in ids)
 
 
-def test_nothing_is_done_before_the_first_ids_are_asked_for_and_bad_options_are_refused_at_once(queue, state):
+def test_nothing_is_done_before_the_first_ids_are_asked_for_and_bad_options_are_refused_at_once(
+    queue, state
+):
     queue.enqueue_iter(range(10))
     with pytest.raises(InvalidInput, match="batch"):
         queue.enqueue_iter(range(10), batch=0)
@@ -187,7 +193,9 @@ def test_never_more_than_two_batches_are_held(queue):
 
 
 def test_large_parameters_make_small_batches(queue, cli):
-    sizes = [len(ids) for ids in queue.enqueue_iter(("x" * 1_000_000 for _ in range(12)), batch=100)]
+    sizes = [
+        len(ids) for ids in queue.enqueue_iter(("x" * 1_000_000 for _ in range(12)), batch=100)
+    ]
 
     assert sizes == [5, 5, 2]
     assert len(line(cli)) == 12
@@ -215,10 +223,16 @@ def test_each_task_has_its_priority(queue, cli):
     queue.enqueue_many([{"n": n} for n in (6, 7)], priorities=(p for p in (0, 5)), priority=99)
 
     assert {name: parameters(cli, name) for name in ("0", "5", "-5", "4")} == {
-        "0": [{"n": 0, "p": 0}, {"n": 6}], "5": [{"n": 1, "p": 5}, {"n": 3, "p": 5}, {"n": 5}, {"n": 7}],
-        "-5": [{"n": 2, "p": -5}], "4": [{"n": 4}],
+        "0": [{"n": 0, "p": 0}, {"n": 6}],
+        "5": [{"n": 1, "p": 5}, {"n": 3, "p": 5}, {"n": 5}, {"n": 7}],
+        "-5": [{"n": 2, "p": -5}],
+        "4": [{"n": 4}],
     }
-    assert cli.zrange(keys.lines("video"), 0, -1, withscores=True) == [("-5", -5), ("4", 4), ("5", 5)]
+    assert cli.zrange(keys.lines("video"), 0, -1, withscores=True) == [
+        ("-5", -5),
+        ("4", 4),
+        ("5", 5),
+    ]
     assert {cli.hget(keys.task(task), "priority") for task in line(cli, "5")} == {"5"}
     assert {cli.hexists(keys.task(task), "priority") for task in line(cli)} == {False}
 
@@ -275,9 +289,17 @@ def test_a_scheduled_task_joins_the_line_of_its_priority_when_it_is_due(queue, c
 
 
 @pytest.mark.parametrize(
-    ("bad", "error"), [({1: 2}, InvalidType), (float("nan"), InvalidInput), (b"bytes", InvalidType), ("x" * 2000, TooLarge)]
+    ("bad", "error"),
+    [
+        ({1: 2}, InvalidType),
+        (float("nan"), InvalidInput),
+        (b"bytes", InvalidType),
+        ("x" * 2000, TooLarge),
+    ],
 )
-def test_bad_parameters_are_named_by_their_position_and_what_was_before_their_batch_is_in_redis(url, cli, bad, error):
+def test_bad_parameters_are_named_by_their_position_and_what_was_before_their_batch_is_in_redis(
+    url, cli, bad, error
+):
     queue = Client(url, max_bytes=1000).get_queue("video")
 
     with pytest.raises(error, match="position 9"):
@@ -319,26 +341,40 @@ def test_whatever_happens_to_a_write_each_task_is_there_once(patient, proxy, cli
 
 @pytest.mark.parametrize("fault", Fault)
 @pytest.mark.parametrize("write", range(1, 9))
-def test_whatever_happens_to_a_write_each_key_is_there_once_and_known_to_be_new(patient, proxy, cli, fault, write):
+def test_whatever_happens_to_a_write_each_key_is_there_once_and_known_to_be_new(
+    patient, proxy, cli, fault, write
+):
     proxy.arm(fault, write)
 
-    made = [task for ids in patient.enqueue_iter(map(str, range(12)), batch=3, keys=str) for task in ids]
+    made = [
+        task for ids in patient.enqueue_iter(map(str, range(12)), batch=3, keys=str) for task in ids
+    ]
     proxy.release()
 
     assert [cli.hget(keys.task(task), "key") for task in line(cli)] == [str(n) for n in range(12)]
     assert made == line(cli) and all(task.is_new for task in made)
 
 
-@pytest.mark.parametrize(("fault", "is_there"), [(Fault.CUT_BEFORE, False), (Fault.CUT_AFTER, True), (Fault.HOLD, False)])
+@pytest.mark.parametrize(
+    ("fault", "is_there"), [(Fault.CUT_BEFORE, False), (Fault.CUT_AFTER, True), (Fault.HOLD, False)]
+)
 def test_an_error_says_which_batch_and_what_is_certain(away, proxy, cli, fault, is_there):
-    proxy.arm(fault, 2, having=b"EXEC\r\n*2\r\n$5\r\nWATCH")      # the second batch
+    proxy.arm(fault, 2, having=b"EXEC\r\n*2\r\n$5\r\nWATCH")  # the second batch
 
     with pytest.raises(BatchFailed) as failed:
         away.enqueue_many(range(12), batch=3)
 
     error = failed.value
-    assert (error.batch, error.position, error.done, len(error.ids), error.is_unknown) == (1, 3, 3, 3, True)
-    assert isinstance(error.__cause__, OutcomeUnknown) and "batch 1, of 3 tasks from position 3 on" in str(error)
+    assert (error.batch, error.position, error.done, len(error.ids), error.is_unknown) == (
+        1,
+        3,
+        3,
+        3,
+        True,
+    )
+    assert isinstance(
+        error.__cause__, OutcomeUnknown
+    ) and "batch 1, of 3 tasks from position 3 on" in str(error)
     assert {bool(cli.exists(keys.task(task))) for task in error.ids} == {is_there}
     assert parameters(cli) == [*range(6 if is_there else 3)]
 
@@ -346,7 +382,7 @@ def test_an_error_says_which_batch_and_what_is_certain(away, proxy, cli, fault, 
 def test_a_batch_that_redis_has_never_got_is_certainly_not_there(url, proxy, cli, queue):
     client = Client(proxy.url, patience=0)
     steps = client.get_queue("video").enqueue_iter(iter(range(12)), batch=3)
-    proxy.arm(Fault.CUT_BEFORE, 1, having=b"WATCH")                # the look of the first
+    proxy.arm(Fault.CUT_BEFORE, 1, having=b"WATCH")  # the look of the first
 
     with pytest.raises(BatchFailed) as failed:
         next(steps)
@@ -406,7 +442,11 @@ def test_a_key_that_is_known_makes_no_second_task(queue, cli):
 def test_a_key_that_comes_again_in_a_later_batch_is_not_new(queue, cli):
     steps = [*queue.enqueue_iter(["a", "b", "b", "a", "c"], keys=str, batch=2)]
 
-    assert [[task.is_new for task in ids] for ids in steps] == [[True, True], [False, False], [True]]
+    assert [[task.is_new for task in ids] for ids in steps] == [
+        [True, True],
+        [False, False],
+        [True],
+    ]
     assert len(line(cli)) == 3
 
 
@@ -428,7 +468,11 @@ def test_a_bad_key_is_refused_with_its_position(queue, state, key):
 def test_several_at_once_make_each_key_once(url, cli):
     def produce(made):
         client = Client(url, patience=5)
-        made += [task for ids in client.get_queue("video").enqueue_iter(map(str, range(500)), keys=str) for task in ids]
+        made += [
+            task
+            for ids in client.get_queue("video").enqueue_iter(map(str, range(500)), keys=str)
+            for task in ids
+        ]
         client.close()
 
     results = [[], [], []]
@@ -468,10 +512,11 @@ def test_the_next_batch_is_made_while_redis_works_on_this_one(queue, monkeypatch
         return receive(self, replies)
 
     monkeypatch.setattr(SocketConnection, "receive", watched)
-    monkeypatch.setattr(rows_module, "SLOW", 60.0)     # however busy this machine is
+    monkeypatch.setattr(rows_module, "SLOW", 60.0)  # however busy this machine is
     queue.enqueue_many((pulled.append(number) or number for number in range(12)), batch=3)
 
-    # The look at the first, and then the answer to each batch, and with it the look at the next one.
+    # The look at the first, and then the answer to each batch, and with it the look at the next
+    # one.
     assert pulled_when_receiving[-5:] == [3, 6, 9, 12, 12]
 
 
@@ -482,7 +527,9 @@ def test_a_slow_iterable_is_not_waited_for_before_a_batch_counts(queue, cli):
             yield number
 
     in_redis = []
-    for _ in queue.enqueue_iter((in_redis.append(len(line(cli))) or row for row in rows()), batch=3):
+    for _ in queue.enqueue_iter(
+        (in_redis.append(len(line(cli))) or row for row in rows()), batch=3
+    ):
         in_redis.append("yielded")
 
     assert in_redis == [0, 0, 0, "yielded", 3, 3, 3, "yielded"]

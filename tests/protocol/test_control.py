@@ -1,4 +1,6 @@
-"""blueque.protocol.operator against a real Redis; the whole state is compared, so that leftovers fail too."""
+"""blueque.protocol.operator against a real Redis; the whole state is compared, so that leftovers
+fail too.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def complete(redis):
 
 
 def fail(redis, token="token", **more):
-    protocol.fail(redis, "video", "t1", token, NODE, "why", 9.2, {"error_type": "ValueError"}, **more)
+    protocol.fail(
+        redis, "video", "t1", token, NODE, "why", 9.2, {"error_type": "ValueError"}, **more
+    )
 
 
 def lose(redis):
@@ -67,9 +71,14 @@ def bring(redis, status):
         return
     enqueue(redis)
     steps = {
-        "pending": [], "popped": [pop], "reserved": [pop, reserve], "started": [pop, reserve, start],
-        "complete": [pop, reserve, start, complete], "failed": [pop, reserve, start, fail],
-        "lost": [pop, reserve, start, lose], "cancelled": [cancel],
+        "pending": [],
+        "popped": [pop],
+        "reserved": [pop, reserve],
+        "started": [pop, reserve, start],
+        "complete": [pop, reserve, start, complete],
+        "failed": [pop, reserve, start, fail],
+        "lost": [pop, reserve, start, lose],
+        "cancelled": [cancel],
     }
     for step in steps[status]:
         step(redis)
@@ -82,15 +91,24 @@ def without(state, *gone):
 # cancel
 
 
-@pytest.mark.parametrize(("status", "place"), [
-    ("scheduled", "blueque_scheduled_tasks_video"), ("pending", "blueque_pending_tasks_video"),
-    ("reserved", "blueque_reserved_tasks_video_host_1"),
-])
-def test_a_task_that_has_not_started_is_cancelled_at_once_and_leaves_its_place(redis, state, status, place):
+@pytest.mark.parametrize(
+    ("status", "place"),
+    [
+        ("scheduled", "blueque_scheduled_tasks_video"),
+        ("pending", "blueque_pending_tasks_video"),
+        ("reserved", "blueque_reserved_tasks_video_host_1"),
+    ],
+)
+def test_a_task_that_has_not_started_is_cancelled_at_once_and_leaves_its_place(
+    redis, state, status, place
+):
     bring(redis, status)
     before = state()
     assert place in before
-    eta, attempt = ({"eta": "99.5"} if status == "scheduled" else {}), {"attempt": "1"} if status == "reserved" else {}
+    eta, attempt = (
+        ({"eta": "99.5"} if status == "scheduled" else {}),
+        {"attempt": "1"} if status == "reserved" else {},
+    )
 
     assert cancel(redis) == "cancelled"
     assert state() == without(before, place) | {
@@ -122,14 +140,15 @@ def test_a_started_task_is_marked_and_its_listener_told(redis, state):
 
     assert cancel(redis, reason="too late") == "cancelling"
     assert state() == before | {
-        "blueque_task_t1": before["blueque_task_t1"] | {
-            "cancel": "9.5", "cancelled_by": "ann", "cancel_reason": "too late", "updated": "9.5",
-        },
+        "blueque_task_t1": before["blueque_task_t1"]
+        | {"cancel": "9.5", "cancelled_by": "ann", "cancel_reason": "too late", "updated": "9.5"},
         "blueque_orders_video_host_1": {"0": 0.0},
     }
 
 
-@pytest.mark.parametrize(("status", "only"), [("started", ["scheduled", "pending"]), ("pending", ["scheduled"])])
+@pytest.mark.parametrize(
+    ("status", "only"), [("started", ["scheduled", "pending"]), ("pending", ["scheduled"])]
+)
 def test_a_task_in_a_status_that_was_not_meant_is_left_alone(redis, state, status, only):
     bring(redis, status)
     before = state()
@@ -140,7 +159,9 @@ def test_a_task_in_a_status_that_was_not_meant_is_left_alone(redis, state, statu
     assert state() == before
 
 
-@pytest.mark.parametrize(("status", "outcome"), [("pending", "cancelled"), ("started", "cancelling")])
+@pytest.mark.parametrize(
+    ("status", "outcome"), [("pending", "cancelled"), ("started", "cancelling")]
+)
 def test_cancel_run_again_changes_nothing_and_the_first_name_stays(redis, state, status, outcome):
     bring(redis, status)
     cancel(redis)
@@ -150,7 +171,9 @@ def test_cancel_run_again_changes_nothing_and_the_first_name_stays(redis, state,
     assert state() == before
 
 
-@pytest.mark.parametrize(("end", "status"), [("complete", "complete"), ("failed", "failed"), ("lost", "failed")])
+@pytest.mark.parametrize(
+    ("end", "status"), [("complete", "complete"), ("failed", "failed"), ("lost", "failed")]
+)
 def test_a_task_that_has_ended_cannot_be_cancelled(redis, state, end, status):
     bring(redis, end)
     before = state()
@@ -182,12 +205,20 @@ def test_a_task_is_changed_through_its_own_queue_only(redis, state, change):
     assert state() == before
 
 
-@pytest.mark.parametrize("fields", [
-    {"status": "reserved"}, {"status": "started", "pid": "66"},
-    {"status": "reserved", "token": "token", "reclaimed_node": "host_8"},
-], ids=repr)
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"status": "reserved"},
+        {"status": "started", "pid": "66"},
+        {"status": "reserved", "token": "token", "reclaimed_node": "host_8"},
+    ],
+    ids=repr,
+)
 def test_a_task_that_an_older_version_has_cannot_be_cancelled(redis, cli, state, fields):
-    cli.hset("blueque_task_t1", mapping={"queue": "video", "parameters": "in", "node": "host_9", **fields})
+    cli.hset(
+        "blueque_task_t1",
+        mapping={"queue": "video", "parameters": "in", "node": "host_9", **fields},
+    )
     before = state()
 
     with pytest.raises(NotCancellable, match="cannot be told"):
@@ -203,14 +234,17 @@ def test_a_started_task_that_an_older_version_waits_for_can_be_cancelled(redis, 
     assert cancel(redis) == "cancelling"
 
 
-def test_whoever_has_popped_a_task_that_is_cancelled_does_not_get_it_and_drops_the_hint(redis, state):
+def test_whoever_has_popped_a_task_that_is_cancelled_does_not_get_it_and_drops_the_hint(
+    redis, state
+):
     bring(redis, "popped")
     before = state()
     cancel(redis)
 
     assert reserve(redis) is None
     assert state() == without(before, "blueque_reserved_tasks_video_host_1") | {
-        "blueque_task_t1": BORN | CANCELLED, "blueque_cancelled_tasks_video": ["t1"],
+        "blueque_task_t1": BORN | CANCELLED,
+        "blueque_cancelled_tasks_video": ["t1"],
     }
 
 
@@ -228,16 +262,22 @@ def test_whoever_has_reserved_a_task_that_is_cancelled_cannot_start_it(redis, st
 def test_a_cancelled_task_is_not_put_in_line_when_its_time_comes(redis, cli, state):
     bring(redis, "scheduled")
     cancel(redis)
-    cli.zadd("blueque_scheduled_tasks_video", {"t1": 99.5})       # a stale hint
+    cli.zadd("blueque_scheduled_tasks_video", {"t1": 99.5})  # a stale hint
 
     assert protocol.enqueue_due(redis, "video", now=100.5) == []
     assert cli.hget("blueque_task_t1", "status") == "cancelled"
 
 
-@pytest.mark.parametrize(("status", "step", "outcome"), [
-    ("scheduled", lambda redis: protocol.enqueue_due(redis, "video", 100.5), "cancelled"),
-    ("pending", pop, "cancelled"), ("popped", reserve, "cancelled"), ("reserved", start, "cancelling"),
-], ids=["enqueue_due", "pop", "reserve", "start"])
+@pytest.mark.parametrize(
+    ("status", "step", "outcome"),
+    [
+        ("scheduled", lambda redis: protocol.enqueue_due(redis, "video", 100.5), "cancelled"),
+        ("pending", pop, "cancelled"),
+        ("popped", reserve, "cancelled"),
+        ("reserved", start, "cancelling"),
+    ],
+    ids=["enqueue_due", "pop", "reserve", "start"],
+)
 def test_a_task_that_goes_on_while_it_is_cancelled_is_cancelled_where_it_is_now(
     redis, other, overtaken, state, status, step, outcome
 ):
@@ -245,11 +285,17 @@ def test_a_task_that_goes_on_while_it_is_cancelled_is_cancelled_where_it_is_now(
     overtaken(lambda: step(other))
 
     assert cancel(redis) == outcome
-    left = [key for key, value in state().items() if key.startswith(("blueque_pending", "blueque_scheduled"))]
+    left = [
+        key
+        for key, value in state().items()
+        if key.startswith(("blueque_pending", "blueque_scheduled"))
+    ]
     assert left == []
 
 
-def test_a_task_that_is_cancelled_while_it_is_reserved_is_not_to_be_had(redis, other, overtaken, cli):
+def test_a_task_that_is_cancelled_while_it_is_reserved_is_not_to_be_had(
+    redis, other, overtaken, cli
+):
     bring(redis, "popped")
     overtaken(lambda: cancel(other))
 
@@ -258,7 +304,9 @@ def test_a_task_that_is_cancelled_while_it_is_reserved_is_not_to_be_had(redis, o
     assert not cli.exists("blueque_pending_tasks_video", "blueque_reserved_tasks_video_host_1")
 
 
-def test_a_task_that_is_cancelled_when_its_time_comes_is_not_put_in_line(redis, other, overtaken, cli):
+def test_a_task_that_is_cancelled_when_its_time_comes_is_not_put_in_line(
+    redis, other, overtaken, cli
+):
     bring(redis, "scheduled")
     overtaken(lambda: cancel(other))
 
@@ -285,7 +333,9 @@ def test_of_the_end_and_cancel_the_first_wins_and_cancel_is_told(redis, other, o
     assert "cancel" not in cli.hgetall("blueque_task_t1")
 
 
-def test_of_cancel_and_the_end_that_comes_before_the_process_was_ended_the_end_counts(redis, other, overtaken, cli):
+def test_of_cancel_and_the_end_that_comes_before_the_process_was_ended_the_end_counts(
+    redis, other, overtaken, cli
+):
     bring(redis, "started")
     overtaken(lambda: cancel(other))
 
@@ -296,10 +346,14 @@ def test_of_cancel_and_the_end_that_comes_before_the_process_was_ended_the_end_c
 # requeue
 
 
-@pytest.mark.parametrize(("status", "place"), [("failed", "failed"), ("lost", "failed"), ("cancelled", "cancelled")])
+@pytest.mark.parametrize(
+    ("status", "place"), [("failed", "failed"), ("lost", "failed"), ("cancelled", "cancelled")]
+)
 def test_requeue_makes_the_task_as_good_as_new_behind_the_others(redis, cli, state, status, place):
     bring(redis, status)
-    cli.hset("blueque_task_t1", mapping={"failures": "3", "last_error": "old", "last_error_type": "old"})
+    cli.hset(
+        "blueque_task_t1", mapping={"failures": "3", "last_error": "old", "last_error_type": "old"}
+    )
     protocol.enqueue(redis, "video", "t2", "in", None, now=6.5)
     cli.delete("blueque_wake_video")
     before = state()
@@ -309,7 +363,9 @@ def test_requeue_makes_the_task_as_good_as_new_behind_the_others(redis, cli, sta
     requeue(redis)
 
     assert state() == without(before, f"blueque_{place}_tasks_video") | {
-        "blueque_task_t1": BORN | {"status": "pending", "requeued": "mark", "queued": "10.5", "updated": "10.5"} | kept,
+        "blueque_task_t1": BORN
+        | {"status": "pending", "requeued": "mark", "queued": "10.5", "updated": "10.5"}
+        | kept,
         "blueque_pending_tasks_video": ["t1", "t2"],
         "blueque_wake_video": {"0": 0.0},
     }
@@ -346,7 +402,9 @@ def test_another_requeue_puts_a_task_that_has_failed_again_in_line_again(redis, 
 
 
 @pytest.mark.parametrize("status", ["scheduled", "pending", "reserved", "started", "complete"])
-def test_a_task_that_has_neither_failed_nor_was_cancelled_is_not_put_in_line_again(redis, state, status):
+def test_a_task_that_has_neither_failed_nor_was_cancelled_is_not_put_in_line_again(
+    redis, state, status
+):
     bring(redis, status)
     before = state()
 
@@ -366,7 +424,9 @@ def test_a_task_that_does_not_exist_is_not_put_in_line_and_makes_no_stump(redis,
     assert state() == before
 
 
-def test_a_task_that_ended_by_itself_before_it_was_cancelled_forgets_that_when_it_is_put_in_line_again(redis, cli):
+def test_a_task_that_ended_by_itself_before_it_was_cancelled_forgets_that_when_it_is_put_in_line_again(
+    redis, cli
+):
     bring(redis, "started")
     cancel(redis)
     fail(redis)
@@ -379,7 +439,9 @@ def test_a_task_that_ended_by_itself_before_it_was_cancelled_forgets_that_when_i
     assert protocol.retry(redis, "video", "t1", "next", NODE, None, now=20.5) == "pending"
 
 
-def test_a_late_result_that_is_first_ends_the_wish_to_run_the_task_again(redis, other, overtaken, cli):
+def test_a_late_result_that_is_first_ends_the_wish_to_run_the_task_again(
+    redis, other, overtaken, cli
+):
     bring(redis, "lost")
     overtaken(lambda: complete(other))
 
@@ -397,7 +459,9 @@ def test_a_late_result_that_comes_second_is_refused(redis, other, overtaken, cli
     assert cli.lrange("blueque_pending_tasks_video", 0, -1) == ["t1"]
 
 
-def test_of_two_people_who_want_it_run_again_one_is_told_that_it_is_done_already(redis, other, overtaken, cli):
+def test_of_two_people_who_want_it_run_again_one_is_told_that_it_is_done_already(
+    redis, other, overtaken, cli
+):
     bring(redis, "failed")
     overtaken(lambda: requeue(other, "another mark"))
 
@@ -414,7 +478,8 @@ def test_an_order_is_left_where_the_listener_looks(redis, state):
 
     assert order(redis) is True
     assert state() == before | {
-        "blueque_listener_video_host_1": before["blueque_listener_video_host_1"] | {"order": "drain", "order_by": "ann"},
+        "blueque_listener_video_host_1": before["blueque_listener_video_host_1"]
+        | {"order": "drain", "order_by": "ann"},
         "blueque_orders_video_host_1": {"0": 0.0},
     }
 

@@ -1,4 +1,6 @@
-"""Deletion leaves nothing of a task, whatever it was, wherever it ran, however it ended, and whoever deletes it."""
+"""Deletion leaves nothing of a task, whatever it was, wherever it ran, however it ended, and
+whoever deletes it.
+"""
 
 from __future__ import annotations
 
@@ -41,10 +43,15 @@ def every_ending(programs):
     listener = programs.listener("work:run", *QUICK, slots=2)
     queue.set_max_concurrency(9)
     ids = [
-        queue.enqueue("talk"), queue.enqueue("talk", priority=5, lock="a lock", time_limit=60),
-        queue.enqueue("fail"), queue.enqueue("fail_at_first", retry=Retry(max=2, backoff=0)), queue.enqueue("kill_itself"),
-        queue.enqueue("talk", key="forgotten", keep=0), queue.enqueue("talk", key="remembered", keep="1h"),
-        queue.schedule("talk", time.time() + 0.1), queue.enqueue("talk", lock=("two", 2)),
+        queue.enqueue("talk"),
+        queue.enqueue("talk", priority=5, lock="a lock", time_limit=60),
+        queue.enqueue("fail"),
+        queue.enqueue("fail_at_first", retry=Retry(max=2, backoff=0)),
+        queue.enqueue("kill_itself"),
+        queue.enqueue("talk", key="forgotten", keep=0),
+        queue.enqueue("talk", key="remembered", keep="1h"),
+        queue.schedule("talk", time.time() + 0.1),
+        queue.enqueue("talk", lock=("two", 2)),
     ]
     queue.enqueue_many(["talk"] * 3)
     never = queue.schedule("talk", time.time() + 1000)
@@ -75,11 +82,15 @@ def delete_all(client, ids):
     """Delete every second one as a person does, the rest as listeners do."""
     for task_id in ids[::2]:
         client.get_queue("work").delete_task(client.get_task(task_id))
-    retention = client.get_retention({"work": dict.fromkeys(("complete", "failed", "cancelled"), Keep(age=0.001))})
+    retention = client.get_retention(
+        {"work": dict.fromkeys(("complete", "failed", "cancelled"), Keep(age=0.001))}
+    )
     until(lambda: not retention.step() and not ended_ids(client), what="the deletion of all")
 
 
-def test_when_all_tasks_are_deleted_the_queue_is_as_if_there_had_never_been_any(programs, state, everything):
+def test_when_all_tasks_are_deleted_the_queue_is_as_if_there_had_never_been_any(
+    programs, state, everything
+):
     programs.listener("work:run", *QUICK).stop()
     fresh = state()
     # The name of a queue that a listener has served stays, so that `blueque status` shows it.
@@ -93,13 +104,16 @@ def test_when_all_tasks_are_deleted_the_queue_is_as_if_there_had_never_been_any(
 
     assert is_sound(programs.client)
     queue = programs.client.get_queue("work")
-    queue.set_max_concurrency(None)                    # which also wakes the listener
+    queue.set_max_concurrency(None)  # which also wakes the listener
     until(lambda: "blueque_wake_work" not in state(), what="the listener to wake up")
     listener.stop()
     left = state()
-    # A run stays until it is dropped, and a key as long as it is to be remembered. All else was of a task.
+    # A run stays until it is dropped, and a key as long as it is to be remembered. All else was of
+    # a task.
     assert set(left) - set(fresh) == {
-        "blueque_runs_work", "blueque_run_a run_work", f"blueque_key_{id_of_key('work', 'remembered')}",
+        "blueque_runs_work",
+        "blueque_run_a run_work",
+        f"blueque_key_{id_of_key('work', 'remembered')}",
         *[key for key in left if key.startswith("blueque_ledger_")],
     }
     # Its numbers, which name no task, stay.
@@ -107,7 +121,9 @@ def test_when_all_tasks_are_deleted_the_queue_is_as_if_there_had_never_been_any(
         f"blueque_key_{id_of_key('work', 'remembered')}"
     ]
     Leftovers(programs.client._redis).drop("work", "a run")
-    assert [key for key in state() if key not in fresh] == [f"blueque_key_{id_of_key('work', 'remembered')}"]
+    assert [key for key in state() if key not in fresh] == [
+        f"blueque_key_{id_of_key('work', 'remembered')}"
+    ]
     assert state()["blueque_queues"] == fresh["blueque_queues"]
 
 
@@ -120,11 +136,15 @@ def test_a_task_that_a_listener_has_just_popped_stays_and_is_run(client, redis):
     instance = client.get_inspector().registration("video", node)["instance"]
     assert protocol.pop(redis, "video", node, instance).task == popped
     assert protocol.purge(redis, "video", [popped, other]) == 1
-    assert protocol.reserve(redis, "video", popped, "a token", node, instance, time.time()) is not None
+    assert (
+        protocol.reserve(redis, "video", popped, "a token", node, instance, time.time()) is not None
+    )
     assert [client.get_task(one).status for one in (popped, other)] == ["reserved", None]
 
 
-def test_one_of_another_line_that_has_just_been_popped_is_purged_and_the_listener_finds_nothing(client, redis, everything):
+def test_one_of_another_line_that_has_just_been_popped_is_purged_and_the_listener_finds_nothing(
+    client, redis, everything
+):
     listener, queue = client.get_listener("video"), client.get_queue("video")
     queue.enqueue("first", priority=5)
     client.get_processor(listener.listen()).start(1)
@@ -138,8 +158,12 @@ def test_one_of_another_line_that_has_just_been_popped_is_purged_and_the_listene
     assert "blueque_pending_tasks_video" not in everything()
 
 
-def test_a_task_that_a_listener_of_1_0_0_takes_is_not_purged_before_it_has_said_so(client, redis, cli, overtaken):
+def test_a_task_that_a_listener_of_1_0_0_takes_is_not_purged_before_it_has_said_so(
+    client, redis, cli, overtaken
+):
     taken = client.get_queue("video").enqueue("taken")
-    overtaken(lambda: cli.rpoplpush("blueque_pending_tasks_video", "blueque_reserved_tasks_video_old_1"))
+    overtaken(
+        lambda: cli.rpoplpush("blueque_pending_tasks_video", "blueque_reserved_tasks_video_old_1")
+    )
     assert protocol.purge(redis, "video", [taken]) == 0
     assert client.get_task(taken).parameters == "taken"

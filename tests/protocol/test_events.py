@@ -1,4 +1,6 @@
-"""Events: each transition leaves one in the history of its task and in the stream of its queue, and is counted."""
+"""Events: each transition leaves one in the history of its task and in the stream of its queue, and
+is counted.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from blueque.model.retry import Retry
 
 Q, NODE = "video", "host_1"
 DAY = 86400.0
-TODAY = time.time() // DAY * DAY                       # the numbers of a day long past are gone at once
+TODAY = time.time() // DAY * DAY  # the numbers of a day long past are gone at once
 
 
 @pytest.fixture
@@ -48,7 +50,16 @@ def stats(cli):
 def test_the_history_of_a_task_begins_with_its_birth_and_ends_with_its_end(client, redis, at_work):
     protocol.enqueue(redis, Q, "t1", "in", None, now=5.5)
     at_work()
-    protocol.retry(redis, Q, "t1", "token", NODE, 30.0, 20.5, {"last_error": "no disk", "last_error_type": "OSError"})
+    protocol.retry(
+        redis,
+        Q,
+        "t1",
+        "token",
+        NODE,
+        30.0,
+        20.5,
+        {"last_error": "no disk", "last_error_type": "OSError"},
+    )
     protocol.enqueue_due(redis, Q, 31.5)
     at_work(reserved=40.0, started=41.0, token="next")
     protocol.complete(redis, Q, "t1", "next", NODE, "out", None, 61.0)
@@ -56,11 +67,31 @@ def test_the_history_of_a_task_begins_with_its_birth_and_ends_with_its_end(clien
     events = client.get_history("t1").events
 
     assert [(event.event, event.at, event.attempt) for event in events] == [
-        ("enqueued", 5.5, 0), ("reserved", 10.5, 1), ("started", 11.5, 1), ("retried", 20.5, 1), ("due", 31.5, 1),
-        ("reserved", 40.0, 2), ("started", 41.0, 2), ("complete", 61.0, 2),
+        ("enqueued", 5.5, 0),
+        ("reserved", 10.5, 1),
+        ("started", 11.5, 1),
+        ("retried", 20.5, 1),
+        ("due", 31.5, 1),
+        ("reserved", 40.0, 2),
+        ("started", 41.0, 2),
+        ("complete", 61.0, 2),
     ]
-    assert [event.facts.get("took") for event in events] == [None, 5.0, None, 9.0, None, 10.0, None, 20.0]
-    assert events[3].facts == {"error": "no disk", "error_type": "OSError", "eta": 30.0, "took": 9.0}
+    assert [event.facts.get("took") for event in events] == [
+        None,
+        5.0,
+        None,
+        9.0,
+        None,
+        10.0,
+        None,
+        20.0,
+    ]
+    assert events[3].facts == {
+        "error": "no disk",
+        "error_type": "OSError",
+        "eta": 30.0,
+        "took": 9.0,
+    }
     assert {event.by for event in events if event.event != "due"} == {None, NODE}
 
 
@@ -80,15 +111,30 @@ def test_what_a_person_does_is_told_with_who_it_was(client, redis, at_work):
     *_, cancelling, cancelled, requeued, prioritized, moved = client.get_history("t1").events
     _, _, put_first = client.get_history("t2").events
 
-    assert (cancelling.event, cancelling.by, cancelling.facts) == ("cancelling", "ann", {"reason": "too late"})
+    assert (cancelling.event, cancelling.by, cancelling.facts) == (
+        "cancelling",
+        "ann",
+        {"reason": "too late"},
+    )
     assert (cancelled.event, cancelled.by, cancelled.facts) == ("cancelled", NODE, {"took": 2.0})
     assert (requeued.event, requeued.by) == ("requeued", "bob")
-    assert (prioritized.event, prioritized.by, prioritized.facts) == ("prioritized", "ann", {"priority": 7})
-    assert (put_first.event, put_first.at, put_first.by, put_first.facts) == ("put_first", 14.5, "bob", {})
+    assert (prioritized.event, prioritized.by, prioritized.facts) == (
+        "prioritized",
+        "ann",
+        {"priority": 7},
+    )
+    assert (put_first.event, put_first.at, put_first.by, put_first.facts) == (
+        "put_first",
+        14.5,
+        "bob",
+        {},
+    )
     assert (moved.event, moved.by, moved.facts) == ("moved", "bob", {"from": Q})
 
 
-def test_of_many_events_the_first_and_the_last_are_kept_and_the_gap_is_told(client, redis, cli, at_work):
+def test_of_many_events_the_first_and_the_last_are_kept_and_the_gap_is_told(
+    client, redis, cli, at_work
+):
     protocol.enqueue(redis, Q, "t1", "in", None, now=5.5)
     for number in range(50):
         at_work(token=f"token{number}", reserved=10.0 + number, started=10.25 + number)
@@ -109,17 +155,34 @@ def test_numbers_are_those_of_the_day_and_of_all_days(redis, cli, at_work):
         start = TODAY + number * 100.0
         protocol.enqueue(redis, Q, "t1", "in", None, now=start)
         at_work(reserved=start + wait, started=start + wait)
-        protocol.complete(redis, Q, "t1", "token", NODE, "out", None, TODAY + 50_000.0, finished=start + wait + run_)
+        protocol.complete(
+            redis,
+            Q,
+            "t1",
+            "token",
+            NODE,
+            "out",
+            None,
+            TODAY + 50_000.0,
+            finished=start + wait + run_,
+        )
         protocol.delete(redis, Q, "t1")
     day, totals = stats(cli), cli.hgetall(keys.totals(Q))
 
     assert (day["reserved"], day["started"], day["complete"]) == (3, 3, 3)
     assert {name: day[name] for name in day if name.startswith("reserved_")} == {
-        "reserved_s4": 1, "reserved_m1": 1, "reserved_s0": 1, "reserved_seconds": 94.25,
+        "reserved_s4": 1,
+        "reserved_m1": 1,
+        "reserved_s0": 1,
+        "reserved_seconds": 94.25,
         "reserved_squares": 16.0 + 8100.0 + 0.0625,
     }
     assert {name for name in day if name.startswith("complete_")} == {
-        "complete_s30", "complete_h2", "complete_m1", "complete_seconds", "complete_squares",
+        "complete_s30",
+        "complete_h2",
+        "complete_m1",
+        "complete_seconds",
+        "complete_squares",
     }
     assert totals["deleted"] == "3"
     assert {name: float(totals[name]) for name in totals if name != "deleted"} == {
@@ -131,7 +194,16 @@ def test_numbers_are_those_of_the_day_and_of_all_days(redis, cli, at_work):
 def test_failures_are_counted_by_their_type(redis, cli, at_work):
     protocol.enqueue(redis, Q, "t1", "in", None, now=5.5)
     at_work(TODAY, TODAY)
-    protocol.retry(redis, Q, "t1", "token", NODE, None, TODAY, {"last_error": "e", "last_error_type": "OSError"})
+    protocol.retry(
+        redis,
+        Q,
+        "t1",
+        "token",
+        NODE,
+        None,
+        TODAY,
+        {"last_error": "e", "last_error_type": "OSError"},
+    )
     at_work(TODAY, TODAY, "next")
     protocol.fail(redis, Q, "t1", "next", NODE, "e", TODAY, {"error_type": "OSError"})
     protocol.enqueue(redis, Q, "t2", "in", None, now=5.5)
@@ -197,7 +269,9 @@ def test_events_are_seen_as_they_happen(client, redis, cli, at_work):
     protocol.complete(redis, Q, "t1", "token", NODE, "out", None, 20.5)
     waiting.join(10)
 
-    assert [(event.queue, event.task, event.event, event.at) for event in seen] == [(Q, "t1", "complete", 20.5)]
+    assert [(event.queue, event.task, event.event, event.at) for event in seen] == [
+        (Q, "t1", "complete", 20.5)
+    ]
 
 
 def test_one_goes_on_behind_the_last_event_that_was_seen(client, redis, at_work):
@@ -223,7 +297,7 @@ def test_a_lost_task_that_comes_back_is_no_failure(client, redis, cli, at_work):
     at_work(TODAY, TODAY)
     protocol.fence(redis, Q, NODE, "i1", "0")
     protocol.lose(redis, Q, "t1", "token", NODE, "i1", "gone", None, TODAY + 9)
-    before = client.get_statistics(Q, days=2).total                # two: this module was imported before midnight
+    before = client.get_statistics(Q, days=2).total  # two: this module was imported before midnight
     protocol.complete(redis, Q, "t1", "token", NODE, "out", None, TODAY + 10)
 
     after = client.get_statistics(Q, days=2).total
@@ -244,10 +318,17 @@ def test_many_due_tasks_do_not_make_their_queue_forget(client, redis, cli, at_wo
     assert (stats(cli)["due"], cli.hget(keys.task("t3"), "events")) == (5, "1")
 
 
-@pytest.mark.parametrize(("given", "counted"), [
-    ("ValueError", "ValueError"), ("a.b-c_1", "a.b-c_1"), ("no disk", "other"), ("", "other"), ("x" * 101, "other"),
-    ("1", "other"),
-])
+@pytest.mark.parametrize(
+    ("given", "counted"),
+    [
+        ("ValueError", "ValueError"),
+        ("a.b-c_1", "a.b-c_1"),
+        ("no disk", "other"),
+        ("", "other"),
+        ("x" * 101, "other"),
+        ("1", "other"),
+    ],
+)
 def test_only_what_looks_like_a_type_has_a_number_of_its_own(redis, cli, at_work, given, counted):
     protocol.enqueue(redis, Q, "t1", "in", None, now=5.5)
     at_work(TODAY, TODAY)
@@ -257,10 +338,12 @@ def test_only_what_looks_like_a_type_has_a_number_of_its_own(redis, cli, at_work
     assert [name for name in stats(cli) if name.startswith("error:")] == [f"error:{counted}"]
 
 
-def test_blueque_history_tells_it_in_a_table(run, redis, at_work):  # noqa: F811
+def test_blueque_history_tells_it_in_a_table(run, redis, at_work):
     protocol.enqueue(redis, Q, "t1", "in", None, now=5.5)
     at_work()
-    protocol.fail(redis, Q, "t1", "token", NODE, "ValueError: no", 3700.0, {"error_type": "ValueError"})
+    protocol.fail(
+        redis, Q, "t1", "token", NODE, "ValueError: no", 3700.0, {"error_type": "ValueError"}
+    )
 
     done = run("history", "t1", "--utc")
 
@@ -281,7 +364,11 @@ def test_a_hand_back_is_called_so_and_as_json_by_its_name(redis, url, at_work):
     protocol.release(redis, Q, "t1", "token", NODE, 12.5, reason="drain")
 
     def shown(*arguments):
-        return CliRunner().invoke(blueque, ["history", "t1", *arguments], obj=Invocation(url=url)).stdout
+        return (
+            CliRunner()
+            .invoke(blueque, ["history", "t1", *arguments], obj=Invocation(url=url))
+            .stdout
+        )
 
     assert "1.0 s  " in shown() and "  handed back  " in shown() and "released" not in shown()
     assert shown().splitlines()[-1].endswith("  its listener drains")
@@ -304,7 +391,7 @@ def lost(redis, at_work):
     return error
 
 
-def test_the_history_of_a_lost_task_is_whole_and_in_words(run, client, lost):  # noqa: F811
+def test_the_history_of_a_lost_task_is_whole_and_in_words(run, client, lost):
     *_, failed = client.get_history("t1").events
     assert failed.facts["error"] == lost
 
@@ -314,11 +401,15 @@ def test_the_history_of_a_lost_task_is_whole_and_in_words(run, client, lost):  #
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-def test_on_a_terminal_what_is_too_long_for_its_column_stands_below_its_row(url, lost, monkeypatch, columns):
+def test_on_a_terminal_what_is_too_long_for_its_column_stands_below_its_row(
+    url, lost, monkeypatch, columns
+):
     monkeypatch.setattr("blueque.cli.printing.is_terminal", lambda: True)
     monkeypatch.setattr("blueque.cli.printing.terminal_width", lambda: columns)
 
-    lines = CliRunner().invoke(blueque, ["history", "t1"], obj=Invocation(url=url)).stdout.splitlines()
+    lines = (
+        CliRunner().invoke(blueque, ["history", "t1"], obj=Invocation(url=url)).stdout.splitlines()
+    )
 
     row = next(number for number, line in enumerate(lines) if " failed" in line)
     told = "".join(line.strip() for line in lines[row + 1 :])
@@ -327,13 +418,18 @@ def test_on_a_terminal_what_is_too_long_for_its_column_stands_below_its_row(url,
     assert lines[-1].endswith("blueque requeue 4f1e2c80-c4b0-4d22-8b57-a35691414c3d")
 
 
-def test_blueque_history_as_json(run, redis, at_work):  # noqa: F811
+def test_blueque_history_as_json(run, redis, at_work):
     protocol.enqueue(redis, Q, "t1", "in", None, now=5.5)
     at_work()
 
     found = json.loads(run("history", "t1", "--json").stdout)
 
-    assert (found["blueque"], found["kind"], found["task"], found["missing"]) == (2, "history", "t1", 0)
+    assert (found["blueque"], found["kind"], found["task"], found["missing"]) == (
+        2,
+        "history",
+        "t1",
+        0,
+    )
     assert [item["event"] for item in found["items"]] == ["enqueued", "reserved", "started"]
     assert found["items"][1]["facts"] == {"took": 5.0}
     assert run("history", "nobody").returncode == 3
@@ -341,4 +437,8 @@ def test_blueque_history_as_json(run, redis, at_work):  # noqa: F811
 
 
 def test_a_day_is_one_in_utc():
-    assert (day_of(0.0), day_of(1795305599.9), day_of(1795305600.0)) == ("1970-01-01", "2026-11-21", "2026-11-22")
+    assert (day_of(0.0), day_of(1795305599.9), day_of(1795305600.0)) == (
+        "1970-01-01",
+        "2026-11-21",
+        "2026-11-22",
+    )

@@ -1,4 +1,6 @@
-"""blueque.protocol.membership against a real Redis; the whole state is compared, so that leftovers fail too."""
+"""blueque.protocol.membership against a real Redis; the whole state is compared, so that leftovers
+fail too.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,13 @@ NODE = "host_1"
 FACTS = {"pid": 1, "beat_every": 10.0, "boot": "b"}
 REGISTERED = {
     "blueque_listener_video_host_1": {
-        "instance": "i1", "state": "alive", "beat": "0", "beat_at": "1.5", "pid": "1", "beat_every": "10.0", "boot": "b",
+        "instance": "i1",
+        "state": "alive",
+        "beat": "0",
+        "beat_at": "1.5",
+        "pid": "1",
+        "beat_every": "10.0",
+        "boot": "b",
     },
     "blueque_listeners_video": {NODE},
     "blueque_nodes_video": {NODE: 1.5},
@@ -85,7 +93,9 @@ def test_an_instance_known_to_be_dead_does_not_vouch_for_another_one(redis, stat
     assert state() == before
 
 
-def test_register_replaces_an_instance_known_to_be_dead_without_counting_it_twice(redis, cli, state):
+def test_register_replaces_an_instance_known_to_be_dead_without_counting_it_twice(
+    redis, cli, state
+):
     register(redis)
     cli.hset("blueque_listener_video_host_1", "left", "over")
 
@@ -109,7 +119,9 @@ def test_register_replaces_a_registration_that_says_dead_and_joins_again(redis, 
     assert state() == REGISTERED
 
 
-def test_register_under_a_node_id_that_an_older_version_left_in_the_set_does_not_count_it_twice(redis, cli, state):
+def test_register_under_a_node_id_that_an_older_version_left_in_the_set_does_not_count_it_twice(
+    redis, cli, state
+):
     cli.sadd("blueque_listeners_video", NODE)
     cli.zincrby("blueque_queues", 1, "video")
 
@@ -151,9 +163,13 @@ def test_beat_joins_again_after_a_neighbour_of_an_older_version_struck_us_off(re
 
 
 @pytest.mark.parametrize(
-    "registration", [None, {"instance": "i2", "state": "alive"}, {"instance": "i1", "state": "dead"}], ids=repr
+    "registration",
+    [None, {"instance": "i2", "state": "alive"}, {"instance": "i1", "state": "dead"}],
+    ids=repr,
 )
-def test_beat_refuses_a_listener_that_is_not_registered_and_writes_nothing(redis, cli, state, registration):
+def test_beat_refuses_a_listener_that_is_not_registered_and_writes_nothing(
+    redis, cli, state, registration
+):
     if registration:
         cli.hset("blueque_listener_video_host_1", mapping=registration)
     before = state()
@@ -170,11 +186,20 @@ def test_beat_tells_the_order_and_how_the_watched_task_stands(redis, cli):
     assert protocol.beat(redis, "video", NODE, "i1", 1, now=11.5) == Standing()
     assert protocol.beat(redis, "video", NODE, "i1", 2, now=11.5, task="gone") == Standing()
     protocol.order(redis, "video", NODE, "drain", "ann")
-    task = {"status": "failed", "token": "t", "node": NODE, "attempt": "3", "cancel": "8.5", "error_type": "lost"}
+    task = {
+        "status": "failed",
+        "token": "t",
+        "node": NODE,
+        "attempt": "3",
+        "cancel": "8.5",
+        "error_type": "lost",
+    }
     cli.hset("blueque_task_t1", mapping=task)
 
     assert protocol.beat(redis, "video", NODE, "i1", 3, now=11.5) == Standing("drain")
-    assert protocol.beat(redis, "video", NODE, "i1", 4, now=11.5, task="t1") == Standing(order="drain", **task)
+    assert protocol.beat(redis, "video", NODE, "i1", 4, now=11.5, task="t1") == Standing(
+        order="drain", **task
+    )
 
 
 def test_beat_tells_what_is_in_the_own_list_of_the_listener(redis, cli):
@@ -182,7 +207,10 @@ def test_beat_tells_what_is_in_the_own_list_of_the_listener(redis, cli):
     cli.rpush(f"blueque_reserved_tasks_video_{NODE}", "t2", "t1")
     cli.rpush("blueque_reserved_tasks_video_host_2", "t3")
 
-    assert protocol.beat(redis, "video", NODE, "i1", 1, now=11.5).held == (("video", "t2"), ("video", "t1"))
+    assert protocol.beat(redis, "video", NODE, "i1", 1, now=11.5).held == (
+        ("video", "t2"),
+        ("video", "t1"),
+    )
 
 
 def test_beat_is_written_even_if_the_own_list_is_a_key_of_another_type(redis, cli, state):
@@ -240,13 +268,18 @@ def test_deregister_refuses_another_instance_and_writes_nothing(redis, state):
     assert state() == before
 
 
-def test_observe_shows_the_beats_and_the_members_and_writes_without_changing_anything(redis, cli, state):
+def test_observe_shows_the_beats_and_the_members_and_writes_without_changing_anything(
+    redis, cli, state
+):
     register(redis)
     dead_listener(redis)
     cli.sadd("blueque_listeners_video", "old_1")
     before = state()
 
-    assert protocol.observe(redis, "video") == ({NODE: 1.5, "host_2": 1.5}, {NODE, "host_2", "old_1"})
+    assert protocol.observe(redis, "video") == (
+        {NODE: 1.5, "host_2": 1.5},
+        {NODE, "host_2", "old_1"},
+    )
     assert state() == before
 
 
@@ -265,12 +298,15 @@ def test_fence_declares_a_listener_dead_and_leaves_what_it_holds(redis, state):
 
     assert fence(redis) is True
     assert state() == before | {
-        "blueque_listener_video_host_2": before["blueque_listener_video_host_2"] | {"state": "dead"},
+        "blueque_listener_video_host_2": before["blueque_listener_video_host_2"]
+        | {"state": "dead"},
         "blueque_queues": {"video": 0.0},
     }
 
 
-def test_fence_remembers_that_a_neighbour_of_an_older_version_has_struck_the_listener_off(redis, cli, state):
+def test_fence_remembers_that_a_neighbour_of_an_older_version_has_struck_the_listener_off(
+    redis, cli, state
+):
     dead_listener(redis, "started")
     cli.srem("blueque_listeners_video", "host_2")
     cli.zincrby("blueque_queues", -1, "video")
@@ -278,7 +314,8 @@ def test_fence_remembers_that_a_neighbour_of_an_older_version_has_struck_the_lis
 
     assert fence(redis) is True
     assert state() == before | {
-        "blueque_listener_video_host_2": before["blueque_listener_video_host_2"] | {"state": "dead", "struck": "1"},
+        "blueque_listener_video_host_2": before["blueque_listener_video_host_2"]
+        | {"state": "dead", "struck": "1"}
     }
 
 
@@ -343,11 +380,17 @@ def test_a_beat_that_comes_after_the_fence_is_refused(redis, other, overtaken, c
     assert cli.hget("blueque_listener_video_host_2", "beat") == "0"
 
 
-@pytest.mark.parametrize("take", [
-    lambda redis: protocol.pop(redis, "video", "host_2", "i2"),
-    lambda redis: protocol.reserve(redis, "video", "t1", "token", "host_2", "i2", now=6.5),
-], ids=["pop", "reserve"])
-def test_whoever_is_fenced_while_he_takes_a_task_has_not_taken_it(redis, other, overtaken, state, take):
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda redis: protocol.pop(redis, "video", "host_2", "i2"),
+        lambda redis: protocol.reserve(redis, "video", "t1", "token", "host_2", "i2", now=6.5),
+    ],
+    ids=["pop", "reserve"],
+)
+def test_whoever_is_fenced_while_he_takes_a_task_has_not_taken_it(
+    redis, other, overtaken, state, take
+):
     dead_listener(redis, "pending")
     protocol.enqueue(redis, "video", "t2", "in", None, now=5.5)
     before = state()
@@ -357,7 +400,11 @@ def test_whoever_is_fenced_while_he_takes_a_task_has_not_taken_it(redis, other, 
         take(redis)
 
     after = state()
-    for key in ("blueque_task_t1", "blueque_pending_tasks_video", "blueque_reserved_tasks_video_host_2"):
+    for key in (
+        "blueque_task_t1",
+        "blueque_pending_tasks_video",
+        "blueque_reserved_tasks_video_host_2",
+    ):
         assert after[key] == before[key]
 
 
@@ -372,7 +419,10 @@ def test_a_dead_listener_of_an_older_version_is_struck_off_once(redis, cli, stat
 
     assert strike(redis) is True
     after = state()
-    assert after == {"blueque_queues": {"video": 0.0}, "blueque_reserved_tasks_video_host_2": ["t1"]}
+    assert after == {
+        "blueque_queues": {"video": 0.0},
+        "blueque_reserved_tasks_video_host_2": ["t1"],
+    }
     assert strike(redis) is False, "somebody was first"
     assert state() == after
 
@@ -385,7 +435,9 @@ def test_a_listener_with_a_registration_is_not_struck_off(redis, state):
     assert state() == before
 
 
-def test_of_us_and_a_neighbour_of_an_older_version_one_strikes_a_dead_listener_off(redis, cli, overtaken, state):
+def test_of_us_and_a_neighbour_of_an_older_version_one_strikes_a_dead_listener_off(
+    redis, cli, overtaken, state
+):
     cli.sadd("blueque_listeners_video", "host_2")
     cli.zincrby("blueque_queues", 1, "video")
 
@@ -435,7 +487,9 @@ def test_a_listener_that_lives_is_not_forgotten(redis, state, seen):
     assert state() == before
 
 
-def test_a_new_life_under_the_same_node_is_not_forgotten_with_the_old_one(redis, other, overtaken, cli):
+def test_a_new_life_under_the_same_node_is_not_forgotten_with_the_old_one(
+    redis, other, overtaken, cli
+):
     dead_listener(redis)
     fence(redis)
     overtaken(lambda: protocol.register(other, "video", "host_2", "i3", {}, now=9.5))
@@ -446,7 +500,9 @@ def test_a_new_life_under_the_same_node_is_not_forgotten_with_the_old_one(redis,
 
 
 @pytest.mark.parametrize("status", ["reserved", "started"])
-def test_the_only_task_of_a_dead_listener_is_claimed_and_the_listener_forgotten(redis, state, status):
+def test_the_only_task_of_a_dead_listener_is_claimed_and_the_listener_forgotten(
+    redis, state, status
+):
     dead_listener(redis, status)
     before = state()
 
@@ -456,7 +512,8 @@ def test_the_only_task_of_a_dead_listener_is_claimed_and_the_listener_forgotten(
     assert state() == before | {
         "blueque_task_t1": before["blueque_task_t1"] | {"reclaimed_node": NODE},
         "blueque_queues": {"video": 0.0},
-        "blueque_listener_video_host_2": before["blueque_listener_video_host_2"] | {"state": "dead"},
+        "blueque_listener_video_host_2": before["blueque_listener_video_host_2"]
+        | {"state": "dead"},
     }
 
 
@@ -469,17 +526,27 @@ def test_two_orphans_are_claimed_one_by_one_and_the_listener_is_forgotten_with_t
     assert claim(redis, "host_3") == "t1"
     assert cli.smembers("blueque_listeners_video") == set()
     assert cli.zscore("blueque_queues", "video") == 0
-    assert [cli.hget(f"blueque_task_t{number}", "reclaimed_node") for number in (1, 2)] == ["host_3", NODE]
+    assert [cli.hget(f"blueque_task_t{number}", "reclaimed_node") for number in (1, 2)] == [
+        "host_3",
+        NODE,
+    ]
 
 
-def test_a_dead_listener_that_holds_nothing_is_forgotten_and_there_is_nothing_to_claim(redis, state):
+def test_a_dead_listener_that_holds_nothing_is_forgotten_and_there_is_nothing_to_claim(
+    redis, state
+):
     dead_listener(redis)
 
     assert claim(redis) is None
     assert state() == {
         "blueque_queues": {"video": 0.0},
         "blueque_nodes_video": {"host_2": 1.5},
-        "blueque_listener_video_host_2": {"instance": "i2", "state": "dead", "beat": "0", "beat_at": "1.5"},
+        "blueque_listener_video_host_2": {
+            "instance": "i2",
+            "state": "dead",
+            "beat": "0",
+            "beat_at": "1.5",
+        },
     }
 
 
@@ -491,12 +558,16 @@ def test_a_dead_listener_with_a_task_that_it_never_reserved_stays_known(redis, s
     assert state() == before
 
 
-def test_claim_takes_the_task_that_can_be_claimed_and_keeps_the_listener_for_the_other(redis, state):
+def test_claim_takes_the_task_that_can_be_claimed_and_keeps_the_listener_for_the_other(
+    redis, state
+):
     dead_listener(redis, "started", "pending")
     before = state()
 
     assert claim(redis) == "t1"
-    assert state() == before | {"blueque_task_t1": before["blueque_task_t1"] | {"reclaimed_node": NODE}}
+    assert state() == before | {
+        "blueque_task_t1": before["blueque_task_t1"] | {"reclaimed_node": NODE}
+    }
 
 
 @pytest.mark.parametrize("status", ["complete", "failed", "cancelled"])
@@ -508,7 +579,9 @@ def test_the_hint_of_an_ended_task_does_not_keep_a_dead_listener_known(redis, cl
     assert cli.smembers("blueque_listeners_video") == set()
 
 
-def test_the_hint_of_a_deleted_task_does_not_keep_a_dead_listener_known_and_makes_no_stump(redis, cli, state):
+def test_the_hint_of_a_deleted_task_does_not_keep_a_dead_listener_known_and_makes_no_stump(
+    redis, cli, state
+):
     dead_listener(redis)
     cli.lpush("blueque_reserved_tasks_video_host_2", "gone")
 
@@ -517,7 +590,9 @@ def test_the_hint_of_a_deleted_task_does_not_keep_a_dead_listener_known_and_make
     assert cli.smembers("blueque_listeners_video") == set()
 
 
-def test_a_dead_listener_of_an_older_version_gets_no_registration_by_being_claimed(redis, cli, state):
+def test_a_dead_listener_of_an_older_version_gets_no_registration_by_being_claimed(
+    redis, cli, state
+):
     cli.sadd("blueque_listeners_video", "host_2")
     cli.zincrby("blueque_queues", 1, "video")
     cli.lpush("blueque_reserved_tasks_video_host_2", "t1")
@@ -531,7 +606,9 @@ def test_a_dead_listener_of_an_older_version_gets_no_registration_by_being_claim
     }
 
 
-def test_claim_from_a_listener_that_is_not_a_member_is_refused_and_writes_nothing(redis, cli, state):
+def test_claim_from_a_listener_that_is_not_a_member_is_refused_and_writes_nothing(
+    redis, cli, state
+):
     dead_listener(redis, "started")
     cli.srem("blueque_listeners_video", "host_2")
     before = state()
@@ -540,7 +617,9 @@ def test_claim_from_a_listener_that_is_not_a_member_is_refused_and_writes_nothin
     assert state() == before
 
 
-def test_claim_from_a_new_life_of_the_dead_listener_is_refused_and_writes_nothing(redis, cli, state):
+def test_claim_from_a_new_life_of_the_dead_listener_is_refused_and_writes_nothing(
+    redis, cli, state
+):
     dead_listener(redis, "started")
     protocol.register(redis, "video", "host_2", "i3", {}, now=9.5, dead="i2")
     before = state()
@@ -559,7 +638,9 @@ def test_a_reserved_task_that_we_have_claimed_is_ours_again_and_nothing_else_hap
     assert state() == before
 
 
-def test_claim_gives_way_when_the_list_changes_between_its_two_looks(redis, cli, state, monkeypatch):
+def test_claim_gives_way_when_the_list_changes_between_its_two_looks(
+    redis, cli, state, monkeypatch
+):
     dead_listener(redis, "started")
     read = redis.read
 

@@ -1,4 +1,6 @@
-"""blueque.protocol.recover against a real Redis; the whole state is compared, so that leftovers fail too."""
+"""blueque.protocol.recover against a real Redis; the whole state is compared, so that leftovers
+fail too.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def hold(redis, status, task="t1", options=None):
 
 
 def start(redis, task="t1"):
-    protocol.start(redis, "video", task, "token", DEAD, 77, 7.5, {**IDENTITY, "files": "host:/spool/t1/1"})
+    protocol.start(
+        redis, "video", task, "token", DEAD, 77, 7.5, {**IDENTITY, "files": "host:/spool/t1/1"}
+    )
 
 
 def fence(redis):
@@ -83,14 +87,20 @@ def without(state, *gone):
 
 
 @pytest.mark.parametrize("status", ["pending", "reserved"])
-def test_what_a_dead_listener_had_not_started_is_the_next_in_line_at_no_cost(redis, cli, state, status):
+def test_what_a_dead_listener_had_not_started_is_the_next_in_line_at_no_cost(
+    redis, cli, state, status
+):
     dead_listener(redis, status)
     protocol.enqueue(redis, "video", "t2", "in", None, now=6.5)
     cli.delete("blueque_wake_video")
     before = state()
 
     assert recover(redis) == "released"
-    born = WAITING if status != "pending" else {name: WAITING[name] for name in WAITING if name != "attempt"}
+    born = (
+        WAITING
+        if status != "pending"
+        else {name: WAITING[name] for name in WAITING if name != "attempt"}
+    )
     assert state() == without(before, "blueque_reserved_tasks_video_host_2") | {
         "blueque_task_t1": born | {"status": "pending", "queued": "9.5", "updated": "9.5"},
         "blueque_pending_tasks_video": ["t2", "t1"],
@@ -115,7 +125,9 @@ def test_recover_leaves_a_started_task_as_it_is(redis, state):
     assert state() == before
 
 
-def test_recover_leaves_what_a_neighbour_of_an_older_version_has_claimed_unless_that_is_dead_too(redis, cli, state):
+def test_recover_leaves_what_a_neighbour_of_an_older_version_has_claimed_unless_that_is_dead_too(
+    redis, cli, state
+):
     dead_listener(redis, "reserved")
     cli.hset("blueque_task_t1", "reclaimed_node", "host_5")
     before = state()
@@ -124,21 +136,29 @@ def test_recover_leaves_what_a_neighbour_of_an_older_version_has_claimed_unless_
     assert recover(redis, dead_claimant="host_6") == "claimed"
     assert state() == before
     assert recover(redis, dead_claimant="host_5") == "released"
-    assert state()["blueque_task_t1"] == WAITING | {"status": "pending", "queued": "9.5", "updated": "9.5"}
+    assert state()["blueque_task_t1"] == WAITING | {
+        "status": "pending",
+        "queued": "9.5",
+        "updated": "9.5",
+    }
 
 
-@pytest.mark.parametrize("by_whom", [
-    {},                                                # nobody: it was deleted
-    {"status": "scheduled", "queue": "video"},
-    {"status": "complete", "queue": "video", "node": DEAD},
-    {"status": "failed", "queue": "video", "node": DEAD, "error_type": "lost"},
-    {"status": "cancelled", "queue": "video"},
-    {"status": "reserved", "queue": "video", "node": "host_3", "token": "theirs"},
-    {"status": "started", "queue": "video", "node": "host_3", "token": "theirs", "pid": "66"},
-    {"result": "a stump"},
-    {"status": "pending", "updated": "5.5"},           # a stump as well
-    {"status": "pending", "queue": "audio"},
-], ids=repr)
+@pytest.mark.parametrize(
+    "by_whom",
+    [
+        {},  # nobody: it was deleted
+        {"status": "scheduled", "queue": "video"},
+        {"status": "complete", "queue": "video", "node": DEAD},
+        {"status": "failed", "queue": "video", "node": DEAD, "error_type": "lost"},
+        {"status": "cancelled", "queue": "video"},
+        {"status": "reserved", "queue": "video", "node": "host_3", "token": "theirs"},
+        {"status": "started", "queue": "video", "node": "host_3", "token": "theirs", "pid": "66"},
+        {"result": "a stump"},
+        {"status": "pending", "updated": "5.5"},  # a stump as well
+        {"status": "pending", "queue": "audio"},
+    ],
+    ids=repr,
+)
 def test_recover_drops_a_stale_hint_and_leaves_the_task_as_it_is(redis, cli, state, by_whom):
     protocol.register(redis, "video", DEAD, "i2", {}, now=1.5)
     fence(redis)
@@ -207,10 +227,18 @@ def test_a_task_without_a_policy_that_is_lost_has_failed_and_keeps_its_token(red
     before = state()
 
     assert lose(redis, facts={"lost_node": DEAD, "last_seen": 8.5}) == "failed"
-    assert state() == without(before, "blueque_reserved_tasks_video_host_2", "blueque_started_tasks_video") | {
-        "blueque_task_t1": before["blueque_task_t1"] | {
-            "status": "failed", "error": "gone", "error_type": "lost", "interruptions": "1", "lost_node": DEAD,
-            "last_seen": "8.5", "updated": "9.5",
+    assert state() == without(
+        before, "blueque_reserved_tasks_video_host_2", "blueque_started_tasks_video"
+    ) | {
+        "blueque_task_t1": before["blueque_task_t1"]
+        | {
+            "status": "failed",
+            "error": "gone",
+            "error_type": "lost",
+            "interruptions": "1",
+            "lost_node": DEAD,
+            "last_seen": "8.5",
+            "updated": "9.5",
         },
         "blueque_failed_tasks_video": ["t1"],
     }
@@ -224,22 +252,39 @@ def test_a_task_with_a_policy_that_is_lost_is_the_next_in_line(redis, cli, state
     before = state()
 
     assert lose(redis, facts={"lost_node": DEAD}) == "pending"
-    assert state() == without(before, "blueque_reserved_tasks_video_host_2", "blueque_started_tasks_video") | {
-        "blueque_task_t1": WAITING | {
-            "status": "pending", "queued": "9.5",
-            "retry": policy, "interruptions": "1", "last_error": "gone", "last_error_type": "lost",
-            "last_files": "host:/spool/t1/1", "lost_node": DEAD, "updated": "9.5",
+    assert state() == without(
+        before, "blueque_reserved_tasks_video_host_2", "blueque_started_tasks_video"
+    ) | {
+        "blueque_task_t1": WAITING
+        | {
+            "status": "pending",
+            "queued": "9.5",
+            "retry": policy,
+            "interruptions": "1",
+            "last_error": "gone",
+            "last_error_type": "lost",
+            "last_files": "host:/spool/t1/1",
+            "lost_node": DEAD,
+            "updated": "9.5",
         },
         "blueque_pending_tasks_video": ["t2", "t1"],
         "blueque_wake_video": {"0": 0.0},
     }
 
 
-@pytest.mark.parametrize(("own", "default", "status"), [
-    (None, None, "failed"), (None, Retry(), "pending"), (Retry(), None, "pending"), ("null", Retry(), "failed"),
-    ("unclear", Retry(), "failed"), (Retry(interruptions=0), Retry(), "failed"),
-    (Retry(), Retry(interruptions=0), "pending"),
-], ids=str)
+@pytest.mark.parametrize(
+    ("own", "default", "status"),
+    [
+        (None, None, "failed"),
+        (None, Retry(), "pending"),
+        (Retry(), None, "pending"),
+        ("null", Retry(), "failed"),
+        ("unclear", Retry(), "failed"),
+        (Retry(interruptions=0), Retry(), "failed"),
+        (Retry(), Retry(interruptions=0), "pending"),
+    ],
+    ids=str,
+)
 def test_the_policy_of_the_task_counts_and_else_that_of_the_listener(redis, own, default, status):
     text = own.to_text() if isinstance(own, Retry) else own
     dead_listener(redis, "started", options={} if text is None else {"retry": text})
@@ -249,7 +294,9 @@ def test_the_policy_of_the_task_counts_and_else_that_of_the_listener(redis, own,
 
 def test_a_task_that_is_lost_too_often_is_poison(redis, cli):
     statuses = []
-    protocol.enqueue(redis, "video", "t1", "in", None, 5.5, {"retry": Retry(interruptions=2).to_text()})
+    protocol.enqueue(
+        redis, "video", "t1", "in", None, 5.5, {"retry": Retry(interruptions=2).to_text()}
+    )
     for instance in ("i2", "i3", "i4"):
         protocol.register(redis, "video", DEAD, instance, {}, now=1.5)
         protocol.pop(redis, "video", DEAD, instance)
@@ -260,10 +307,16 @@ def test_a_task_that_is_lost_too_often_is_poison(redis, cli):
 
     assert statuses == ["pending", "pending", "failed"]
     fields = cli.hgetall("blueque_task_t1")
-    assert (fields["error_type"], fields["interruptions"], fields["attempt"]) == ("poison", "3", "3")
+    assert (fields["error_type"], fields["interruptions"], fields["attempt"]) == (
+        "poison",
+        "3",
+        "3",
+    )
 
 
-def test_a_lost_task_that_somebody_wanted_cancelled_is_cancelled_whatever_its_policy_says(redis, state):
+def test_a_lost_task_that_somebody_wanted_cancelled_is_cancelled_whatever_its_policy_says(
+    redis, state
+):
     hold(redis, "started")
     cancel(redis)
     fence(redis)
@@ -271,8 +324,11 @@ def test_a_lost_task_that_somebody_wanted_cancelled_is_cancelled_whatever_its_po
     fields = {name: value for name, value in before["blueque_task_t1"].items() if name != "cancel"}
 
     assert lose(redis, default=Retry(), facts={"lost_node": DEAD}) == "cancelled"
-    assert state() == without(before, "blueque_reserved_tasks_video_host_2", "blueque_started_tasks_video") | {
-        "blueque_task_t1": fields | {"status": "cancelled", "lost_node": DEAD, "finished": "9.5", "updated": "9.5"},
+    assert state() == without(
+        before, "blueque_reserved_tasks_video_host_2", "blueque_started_tasks_video"
+    ) | {
+        "blueque_task_t1": fields
+        | {"status": "cancelled", "lost_node": DEAD, "finished": "9.5", "updated": "9.5"},
         "blueque_cancelled_tasks_video": ["t1"],
     }
 
@@ -287,9 +343,17 @@ def test_lose_run_again_finds_nothing_to_do(redis, state, default):
     assert state() == before
 
 
-@pytest.mark.parametrize("wrong", [
-    {"token": "another"}, {"token": None}, {"node": "host_3"}, {"instance": "i3"}, {"instance": None},
-], ids=repr)
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"token": "another"},
+        {"token": None},
+        {"node": "host_3"},
+        {"instance": "i3"},
+        {"instance": None},
+    ],
+    ids=repr,
+)
 def test_an_attempt_that_is_not_as_it_was_seen_is_not_lost(redis, state, wrong):
     dead_listener(redis, "started")
     before = state()
@@ -316,7 +380,10 @@ def test_a_listener_that_was_fenced_does_not_give_up_its_own_attempt(redis, stat
 
 
 def test_an_attempt_of_a_listener_of_an_older_version_that_is_gone_can_be_lost(redis, cli, state):
-    cli.hset("blueque_task_t1", mapping={"status": "started", "queue": "video", "node": "host_9", "pid": "77"})
+    cli.hset(
+        "blueque_task_t1",
+        mapping={"status": "started", "queue": "video", "node": "host_9", "pid": "77"},
+    )
     cli.lpush("blueque_reserved_tasks_video_host_9", "t1")
     cli.sadd("blueque_started_tasks_video", "host_9 77 t1")
 
@@ -334,7 +401,9 @@ def test_an_attempt_that_ends_before_it_is_lost_has_ended(redis, other, overtake
     assert not cli.exists("blueque_failed_tasks_video")
 
 
-def test_an_attempt_that_ends_just_after_it_was_lost_has_ended_as_well(redis, other, overtaken, cli):
+def test_an_attempt_that_ends_just_after_it_was_lost_has_ended_as_well(
+    redis, other, overtaken, cli
+):
     dead_listener(redis, "started")
     overtaken(lambda: lose(other))
 
@@ -343,7 +412,9 @@ def test_an_attempt_that_ends_just_after_it_was_lost_has_ended_as_well(redis, ot
     assert not cli.exists("blueque_failed_tasks_video")
 
 
-def test_an_attempt_that_ends_just_after_its_task_was_put_in_line_again_is_refused(redis, other, overtaken, cli):
+def test_an_attempt_that_ends_just_after_its_task_was_put_in_line_again_is_refused(
+    redis, other, overtaken, cli
+):
     dead_listener(redis, "started")
     overtaken(lambda: lose(other, default=Retry()))
 
@@ -355,7 +426,9 @@ def test_an_attempt_that_ends_just_after_its_task_was_put_in_line_again_is_refus
 # adopt
 
 
-def test_adopt_takes_over_a_running_attempt_and_nothing_of_it_changes_but_its_listener(redis, cli, state):
+def test_adopt_takes_over_a_running_attempt_and_nothing_of_it_changes_but_its_listener(
+    redis, cli, state
+):
     dead_listener(redis, "started")
     before = state()
 
@@ -397,7 +470,9 @@ def test_adopt_removes_every_entry_of_the_task_from_the_list_of_the_dead(redis, 
     assert cli.lrange("blueque_reserved_tasks_video_host_1", 0, -1) == ["t1"]
 
 
-@pytest.mark.parametrize("wrong", [{"token": "another"}, {"token": None}, {"old": "host_3"}], ids=repr)
+@pytest.mark.parametrize(
+    "wrong", [{"token": "another"}, {"token": None}, {"old": "host_3"}], ids=repr
+)
 def test_an_attempt_that_is_not_as_it_was_seen_is_not_adopted(redis, state, wrong):
     dead_listener(redis, "started")
     before = state()
@@ -406,7 +481,11 @@ def test_an_attempt_that_is_not_as_it_was_seen_is_not_adopted(redis, state, wron
     assert state() == before
 
 
-@pytest.mark.parametrize("end", [complete, lose, lambda redis: lose(redis, default=Retry())], ids=["end", "lost", "again"])
+@pytest.mark.parametrize(
+    "end",
+    [complete, lose, lambda redis: lose(redis, default=Retry())],
+    ids=["end", "lost", "again"],
+)
 def test_an_attempt_that_has_ended_is_not_adopted(redis, state, end):
     dead_listener(redis, "started")
     end(redis)
@@ -416,10 +495,14 @@ def test_an_attempt_that_has_ended_is_not_adopted(redis, state, end):
     assert state() == before
 
 
-@pytest.mark.parametrize("take_over", [
-    adopt, restore, lambda redis, **who: reassert(redis, {"token": "token", "pid": "77"}, **who),
-], ids=["adopt", "restore", "reassert"])
-@pytest.mark.parametrize("who", [{"instance": "i0"}, {"node": "host_3"}, {"node": DEAD, "instance": "i2"}], ids=repr)
+@pytest.mark.parametrize(
+    "take_over",
+    [adopt, restore, lambda redis, **who: reassert(redis, {"token": "token", "pid": "77"}, **who)],
+    ids=["adopt", "restore", "reassert"],
+)
+@pytest.mark.parametrize(
+    "who", [{"instance": "i0"}, {"node": "host_3"}, {"node": DEAD, "instance": "i2"}], ids=repr
+)
 def test_whoever_is_not_registered_takes_nothing_over(redis, state, take_over, who):
     dead_listener(redis, "started")
     before = state()
@@ -467,7 +550,9 @@ def test_the_end_of_an_adopted_attempt_is_recorded_by_its_new_listener_only(redi
 
 
 @pytest.mark.parametrize("kind", LOST)
-def test_a_lost_task_whose_process_lives_is_started_again_as_if_nothing_had_been(redis, cli, state, kind):
+def test_a_lost_task_whose_process_lives_is_started_again_as_if_nothing_had_been(
+    redis, cli, state, kind
+):
     dead_listener(redis, "started")
     before = state()
     lose(redis, facts={"lost_node": DEAD, "last_seen": 8.5})
@@ -476,7 +561,8 @@ def test_a_lost_task_whose_process_lives_is_started_again_as_if_nothing_had_been
     fields = restore(redis)
 
     assert state() == without(before, "blueque_reserved_tasks_video_host_2") | {
-        "blueque_task_t1": before["blueque_task_t1"] | {"node": NODE, "interruptions": "1", "updated": "10.5"},
+        "blueque_task_t1": before["blueque_task_t1"]
+        | {"node": NODE, "interruptions": "1", "updated": "10.5"},
         "blueque_reserved_tasks_video_host_1": ["t1"],
         "blueque_started_tasks_video": {"host_1 77 t1"},
     }
@@ -497,7 +583,11 @@ def fail(redis):
     protocol.fail(redis, "video", "t1", "token", DEAD, "why", now=9.2)
 
 
-@pytest.mark.parametrize("end", [complete, fail, requeue, lambda redis: None], ids=["complete", "fail", "requeue", "none"])
+@pytest.mark.parametrize(
+    "end",
+    [complete, fail, requeue, lambda redis: None],
+    ids=["complete", "fail", "requeue", "none"],
+)
 def test_a_task_that_is_not_lost_is_not_restored(redis, state, end):
     dead_listener(redis, "started")
     if end is requeue:
@@ -561,7 +651,9 @@ def test_what_redis_has_lost_is_put_back_whatever_it_has_gone_back_to(redis, cli
     pasts = {
         "nothing at all": lambda: None,
         "before it was popped": lambda: protocol.enqueue(redis, "video", "t1", "in", None, now=5.5),
-        "before it was due": lambda: protocol.schedule(redis, "video", "t1", "in", None, 6.0, now=5.5),
+        "before it was due": lambda: protocol.schedule(
+            redis, "video", "t1", "in", None, 6.0, now=5.5
+        ),
         "before it was started": lambda: run(redis),
     }
     for past, go_back in pasts.items():
@@ -574,7 +666,9 @@ def test_what_redis_has_lost_is_put_back_whatever_it_has_gone_back_to(redis, cli
         cli.hdel("blueque_task_t1", "eta")
         cli.zadd("blueque_wake_video", {"0": 0})
         assert state() == expected, past
-        assert {name: value for name, value in fields.items() if name != "eta"} == ours_of(cli), past
+        assert {name: value for name, value in fields.items() if name != "eta"} == ours_of(cli), (
+            past
+        )
 
 
 def test_reassert_run_again_returns_the_same_and_changes_nothing(redis, cli, state):
@@ -589,21 +683,33 @@ def test_reassert_run_again_returns_the_same_and_changes_nothing(redis, cli, sta
     assert state() == before
 
 
-@pytest.mark.parametrize("now", [
-    {"status": "pending", "attempt": "1"},             # handed back
-    {"status": "scheduled", "attempt": "1"},           # to be retried
-    {"status": "pending", "attempt": "2"},
-    {"status": "reserved", "attempt": "1", "token": "another"},
-    {"status": "started", "attempt": "2", "token": "another"},
-    {"status": "complete", "attempt": "1", "token": "token"},
-    {"status": "failed", "attempt": "1", "token": "token", "error_type": "lost"},
-    {"status": "cancelled", "attempt": "0"},
-    {"status": "pending", "created": "7.5"},           # deleted since, and made anew by its key
-    {"status": "scheduled", "created": "7.5"},
-], ids=repr)
+@pytest.mark.parametrize(
+    "now",
+    [
+        {"status": "pending", "attempt": "1"},  # handed back
+        {"status": "scheduled", "attempt": "1"},  # to be retried
+        {"status": "pending", "attempt": "2"},
+        {"status": "reserved", "attempt": "1", "token": "another"},
+        {"status": "started", "attempt": "2", "token": "another"},
+        {"status": "complete", "attempt": "1", "token": "token"},
+        {"status": "failed", "attempt": "1", "token": "token", "error_type": "lost"},
+        {"status": "cancelled", "attempt": "0"},
+        {"status": "pending", "created": "7.5"},  # deleted since, and made anew by its key
+        {"status": "scheduled", "created": "7.5"},
+    ],
+    ids=repr,
+)
 def test_what_has_moved_on_is_not_put_back(redis, cli, state, now):
-    cli.hset("blueque_task_t1", mapping={"queue": "video", "parameters": "in", "created": "5.5", **now})
+    cli.hset(
+        "blueque_task_t1", mapping={"queue": "video", "parameters": "in", "created": "5.5", **now}
+    )
     before = state()
 
-    assert reassert(redis, {"queue": "video", "token": "token", "attempt": "1", "pid": "77", "created": "5.5"}) is None
+    assert (
+        reassert(
+            redis,
+            {"queue": "video", "token": "token", "attempt": "1", "pid": "77", "created": "5.5"},
+        )
+        is None
+    )
     assert state() == before

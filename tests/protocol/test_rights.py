@@ -1,4 +1,6 @@
-"""What a Redis user may not do: seen when a program starts, and later said once. And a Redis Cluster, which is refused."""
+"""What a Redis user may not do: seen when a program starts, and later said once. And a Redis
+Cluster, which is refused.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,11 @@ HANDLER = """
 @pytest.fixture
 def user(cli):
     """Make a user who may do what each call says, and return the address with the user's name."""
+
     def user(*rules: str, name: str = "modest") -> str:
-        cli.execute_command("ACL", "SETUSER", name, "reset", "on", ">secret", "~blueque_*", "&*", *rules)
+        cli.execute_command(
+            "ACL", "SETUSER", name, "reset", "on", ">secret", "~blueque_*", "&*", *rules
+        )
         return f"redis://{name}:secret@127.0.0.1:{cli.connection_pool.connection_kwargs['port']}/0"
 
     yield user
@@ -87,7 +92,7 @@ def test_trying_the_rights_changes_nothing(user, state, client):
 
 def test_nothing_is_tried_without_a_transaction(user, state, cli):
     modest = Client(user("+@all"), patience=0)
-    modest.get_queue("video").enqueue("in")        # by a connection that has been seen to take a MULTI
+    modest.get_queue("video").enqueue("in")  # by a connection that has been seen to take a MULTI
     before = state()
     cli.execute_command("ACL", "SETUSER", "modest", "-multi")
 
@@ -120,7 +125,10 @@ def test_a_user_for_the_keys_of_one_queue_is_enough_for_its_listener(programs, u
 def test_a_program_ends_at_its_start_and_names_the_right(programs, user, program):
     programs.url = user("+@all", "-hset")
 
-    start = {"listener": lambda: programs.listener("work:work", is_awaited=False), "scheduler": programs.scheduler}
+    start = {
+        "listener": lambda: programs.listener("work:work", is_awaited=False),
+        "scheduler": programs.scheduler,
+    }
     started = start[program]()
 
     assert started.wait() == 77
@@ -131,16 +139,25 @@ def test_a_program_ends_at_its_start_and_names_the_right(programs, user, program
 
 def test_the_rights_that_are_tried_are_all_that_is_needed(programs, user, cli, client):
     programs.url = user(*of(permissions.LISTENER))
-    listener = programs.listener("work:work", "--beat", "0.2", "--lease", "2", "--lost-after", "3", slots=2)
+    listener = programs.listener(
+        "work:work", "--beat", "0.2", "--lease", "2", "--lost-after", "3", slots=2
+    )
     scheduler = programs.scheduler(user(*of(permissions.SCHEDULER), name="keeper"))
     scheduler.says("blueque-scheduler")
     queue = client.get_queue("work")
     task_ids = [
-        queue.enqueue("fine", lock="l", priority=3), queue.enqueue("fail", lock="l"),
-        queue.enqueue("fail", retry=Retry(max=1, backoff=0)), queue.schedule("fine", 1.0),
+        queue.enqueue("fine", lock="l", priority=3),
+        queue.enqueue("fail", lock="l"),
+        queue.enqueue("fail", retry=Retry(max=1, backoff=0)),
+        queue.schedule("fine", 1.0),
     ]
     long = queue.enqueue("long")
-    assert [outcome(client, task_id).status for task_id in task_ids] == ["complete", "failed", "failed", "complete"]
+    assert [outcome(client, task_id).status for task_id in task_ids] == [
+        "complete",
+        "failed",
+        "failed",
+        "complete",
+    ]
     until(lambda: client.get_task(long).status == "started")
     os.kill(int(client.get_task(long).node.rpartition("_")[2]), signal.SIGKILL)
     listener.says("adopt ")
@@ -151,7 +168,7 @@ def test_the_rights_that_are_tried_are_all_that_is_needed(programs, user, cli, c
     started = client.get_task(left_behind)
     for pid in (listener.pid, *listener.slots(), started.pid):
         os.kill(pid, signal.SIGKILL)
-    scheduler.says("lose ")                            # nobody else is left to do it
+    scheduler.says("lose ")  # nobody else is left to do it
 
     # CLIENT TRACKING, and the HELLO that it takes, are done without.
     assert {entry["object"] for entry in cli.acl_log()} <= {"hello", "client|tracking"}
@@ -162,13 +179,19 @@ def test_the_documented_rights_are_those_that_are_tried():
     page = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
     section = page.partition("## The Redis user")[2].partition("## ")[0]
 
-    assert set(section.split("```")[1].split()) == {f"+{name.lower()}" for name in permissions.LISTENER}
+    assert set(section.split("```")[1].split()) == {
+        f"+{name.lower()}" for name in permissions.LISTENER
+    }
     assert {"BZPOPMIN", "RPOPLPUSH"} == permissions.LISTENER - permissions.SCHEDULER
 
 
-def test_a_right_that_is_taken_away_is_missed_once_and_its_return_said_once(programs, user, cli, client):
+def test_a_right_that_is_taken_away_is_missed_once_and_its_return_said_once(
+    programs, user, cli, client
+):
     programs.url = user("+@all")
-    listener = programs.listener("work:work", "--beat", "0.1", environ=patched({"system.backoff.LONGEST": 0.2}))
+    listener = programs.listener(
+        "work:work", "--beat", "0.1", environ=patched({"system.backoff.LONGEST": 0.2})
+    )
     cli.execute_command("ACL", "SETUSER", "modest", "-rpoplpush")
     task_id = client.get_queue("work").enqueue("fine")
     listener.says("Redis refused RPOPLPUSH blueque_pending_tasks_work: NOPERM")
@@ -207,6 +230,7 @@ def test_once_transactions_are_refused_nothing_is_changed_until_they_are_not(use
 
 
 # A cluster
+
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
@@ -252,7 +276,9 @@ def test_both_kinds_of_connection_know_a_cluster(cluster: Server, kind):
     assert refusal.value.code == "CROSSSLOT"
 
 
-@pytest.mark.parametrize("answer", ["MOVED 3999 127.0.0.1:6381", "ASK 3999 127.0.0.1:6381", "CROSSSLOT Keys"])
+@pytest.mark.parametrize(
+    "answer", ["MOVED 3999 127.0.0.1:6381", "ASK 3999 127.0.0.1:6381", "CROSSSLOT Keys"]
+)
 def test_a_cluster_is_a_matter_of_the_configuration(answer):
     failure = explain(RedisRefused(answer), "")
 

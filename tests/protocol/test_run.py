@@ -1,4 +1,6 @@
-"""blueque.protocol.attempts against a real Redis; the whole state is compared, so that leftovers fail too."""
+"""blueque.protocol.attempts against a real Redis; the whole state is compared, so that leftovers
+fail too.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +10,35 @@ from blueque import NotOwner, NotRegistered, protocol
 
 NODE = "host_1"
 FACTS = {
-    "error", "error_type", "traceback", "exit_code", "signal", "memory_peak", "cpu_seconds", "leaked", "lost_node",
+    "error",
+    "error_type",
+    "traceback",
+    "exit_code",
+    "signal",
+    "memory_peak",
+    "cpu_seconds",
+    "leaked",
+    "lost_node",
     "last_seen",
 }
-BORN = {"queue": "video", "parameters": "in", "created": "5.5", "attempt": "1", "node": NODE, "token": "token"}
-AROUND = {                                             # what stands in Redis beside the task, all through its attempt
+BORN = {
+    "queue": "video",
+    "parameters": "in",
+    "created": "5.5",
+    "attempt": "1",
+    "node": NODE,
+    "token": "token",
+}
+AROUND = {  # what stands in Redis beside the task, all through its attempt
     "blueque_queues": {"video": 1.0},
     "blueque_tasks_video": {"t1": 5.5},
     "blueque_wake_video": {"0": 0.0},
-    "blueque_listener_video_host_1": {"instance": "i1", "state": "alive", "beat": "0", "beat_at": "1.5"},
+    "blueque_listener_video_host_1": {
+        "instance": "i1",
+        "state": "alive",
+        "beat": "0",
+        "beat_at": "1.5",
+    },
     "blueque_listeners_video": {NODE},
     "blueque_nodes_video": {NODE: 1.5},
 }
@@ -89,7 +111,19 @@ def bring(redis, status):
     if status == "cancelled":
         cancel(redis)
     if status == "lost":
-        protocol.lose(redis, "video", "t1", "token", NODE, "i1", "gone", None, 8.0, {"lost_node": NODE}, is_ours=True)
+        protocol.lose(
+            redis,
+            "video",
+            "t1",
+            "token",
+            NODE,
+            "i1",
+            "gone",
+            None,
+            8.0,
+            {"lost_node": NODE},
+            is_ours=True,
+        )
 
 
 NAMED = {"ids": lambda part: getattr(part, "__name__", part)}
@@ -115,9 +149,13 @@ def test_pop_from_an_empty_line_changes_nothing(redis, state):
 
 
 @pytest.mark.parametrize(
-    "registration", [None, {"instance": "i2", "state": "alive"}, {"instance": "i1", "state": "dead"}], ids=repr
+    "registration",
+    [None, {"instance": "i2", "state": "alive"}, {"instance": "i1", "state": "dead"}],
+    ids=repr,
 )
-def test_pop_and_reserve_refuse_a_listener_that_is_not_registered_and_write_nothing(redis, cli, state, registration):
+def test_pop_and_reserve_refuse_a_listener_that_is_not_registered_and_write_nothing(
+    redis, cli, state, registration
+):
     enqueue(redis, "t1")
     enqueue(redis, "t2")
     pop(redis)
@@ -154,10 +192,14 @@ def test_reserve_run_again_with_its_token_returns_the_same_and_changes_nothing(r
     assert state() == before
 
 
-@pytest.mark.parametrize(("newest", "attempt"), [
-    ({"5.5": 7}, "8"), ({"5.5": 2}, "4"), ({"4.5": 7}, "4"), ({}, "4"),
-], ids=["newer", "older", "of another task by that key", "none"])
-def test_reserve_counts_on_from_the_newest_attempt_that_the_listener_has_files_of(redis, cli, newest, attempt):
+@pytest.mark.parametrize(
+    ("newest", "attempt"),
+    [({"5.5": 7}, "8"), ({"5.5": 2}, "4"), ({"4.5": 7}, "4"), ({}, "4")],
+    ids=["newer", "older", "of another task by that key", "none"],
+)
+def test_reserve_counts_on_from_the_newest_attempt_that_the_listener_has_files_of(
+    redis, cli, newest, attempt
+):
     enqueue(redis)
     cli.hset("blueque_task_t1", "attempt", "3")
     pop(redis)
@@ -179,18 +221,22 @@ def test_reserve_counts_attempts_and_forgets_the_process_of_the_last_one(redis, 
     assert "pid" not in fields
 
 
-@pytest.mark.parametrize("by_whom", [
-    {},                                                # nobody: it was deleted
-    {"status": "scheduled"},
-    {"status": "complete", "node": NODE, "token": "old"},
-    {"status": "failed", "node": NODE, "token": "old"},
-    {"status": "cancelled"},
-    {"status": "reserved", "node": "host_2", "token": "theirs"},
-    {"status": "started", "node": "host_2", "token": "theirs", "pid": "66"},
-    {"result": "a stump"},
-    {"status": "pending", "updated": "5.5"},           # a stump as well
-    {"status": "pending", "queue": "audio"},
-], ids=repr)
+@pytest.mark.parametrize(
+    "by_whom",
+    [
+        {},  # nobody: it was deleted
+        {"status": "scheduled"},
+        {"status": "complete", "node": NODE, "token": "old"},
+        {"status": "failed", "node": NODE, "token": "old"},
+        {"status": "cancelled"},
+        {"status": "reserved", "node": "host_2", "token": "theirs"},
+        {"status": "started", "node": "host_2", "token": "theirs", "pid": "66"},
+        {"result": "a stump"},
+        {"status": "pending", "updated": "5.5"},  # a stump as well
+        {"status": "pending", "queue": "audio"},
+    ],
+    ids=repr,
+)
 def test_reserve_drops_a_stale_hint_and_leaves_the_task_as_it_is(redis, cli, state, by_whom):
     before = state()
     if by_whom:
@@ -214,16 +260,23 @@ def test_reserve_leaves_a_task_of_a_former_life_and_its_hint_alone(redis, state,
 def test_reserve_refuses_a_task_whose_hint_somebody_has_taken_out_of_our_list(redis, cli, state):
     enqueue(redis)
     pop(redis)
-    cli.lmove("blueque_reserved_tasks_video_host_1", "blueque_pending_tasks_video", "RIGHT", "RIGHT")
+    cli.lmove(
+        "blueque_reserved_tasks_video_host_1", "blueque_pending_tasks_video", "RIGHT", "RIGHT"
+    )
     before = state()
 
     assert reserve(redis) is None
     assert state() == before
 
 
-@pytest.mark.parametrize(("fields", "score"), [({"created": "3.5", "updated": "3.5"}, 3.5), ({}, 6.5)], ids=repr)
+@pytest.mark.parametrize(
+    ("fields", "score"), [({"created": "3.5", "updated": "3.5"}, 3.5), ({}, 6.5)], ids=repr
+)
 def test_reserve_indexes_a_task_of_an_older_version(redis, cli, fields, score):
-    cli.hset("blueque_task_t1", mapping={"status": "pending", "queue": "video", "parameters": "in", **fields})
+    cli.hset(
+        "blueque_task_t1",
+        mapping={"status": "pending", "queue": "video", "parameters": "in", **fields},
+    )
     cli.lpush("blueque_pending_tasks_video", "t1")
     pop(redis)
 
@@ -237,8 +290,15 @@ def test_start_records_the_process_and_nothing_else(redis, state):
     start(redis, identity={"pid_start": 5, "boot": "b", "ns": "4"})
 
     assert state() == STARTED | {
-        "blueque_task_t1": BORN | {
-            "status": "started", "updated": "7.5", "started": "7.5", "pid": "77", "pid_start": "5", "boot": "b", "ns": "4",
+        "blueque_task_t1": BORN
+        | {
+            "status": "started",
+            "updated": "7.5",
+            "started": "7.5",
+            "pid": "77",
+            "pid_start": "5",
+            "boot": "b",
+            "ns": "4",
         }
     }
 
@@ -268,9 +328,17 @@ def test_complete_records_the_result_and_lets_go_of_the_task(redis, state):
     complete(redis, encoding="json", facts={"remark": "fine"})
 
     assert state() == AROUND | {
-        "blueque_task_t1": BORN | {
-            "status": "complete", "updated": "8.5", "started": "7.5", "finished": "8.5", "finished_by": "token",
-            "pid": "77", "result": "out", "result_encoding": "json", "remark": "fine",
+        "blueque_task_t1": BORN
+        | {
+            "status": "complete",
+            "updated": "8.5",
+            "started": "7.5",
+            "finished": "8.5",
+            "finished_by": "token",
+            "pid": "77",
+            "result": "out",
+            "result_encoding": "json",
+            "remark": "fine",
         },
         "blueque_complete_tasks_video": ["t1"],
     }
@@ -282,9 +350,17 @@ def test_fail_records_the_error_and_lets_go_of_the_task(redis, state):
     fail(redis, facts={"error_type": "signal", "signal": "SIGKILL"})
 
     assert state() == AROUND | {
-        "blueque_task_t1": BORN | {
-            "status": "failed", "updated": "8.5", "started": "7.5", "finished": "8.5", "finished_by": "token",
-            "pid": "77", "error": "why", "error_type": "signal", "signal": "SIGKILL",
+        "blueque_task_t1": BORN
+        | {
+            "status": "failed",
+            "updated": "8.5",
+            "started": "7.5",
+            "finished": "8.5",
+            "finished_by": "token",
+            "pid": "77",
+            "error": "why",
+            "error_type": "signal",
+            "signal": "SIGKILL",
         },
         "blueque_failed_tasks_video": ["t1"],
     }
@@ -296,8 +372,13 @@ def test_a_reserved_task_can_fail_without_having_started(redis, state):
     fail(redis)
 
     assert state() == AROUND | {
-        "blueque_task_t1": BORN | {
-            "status": "failed", "updated": "8.5", "finished": "8.5", "finished_by": "token", "error": "why",
+        "blueque_task_t1": BORN
+        | {
+            "status": "failed",
+            "updated": "8.5",
+            "finished": "8.5",
+            "finished_by": "token",
+            "error": "why",
         },
         "blueque_failed_tasks_video": ["t1"],
     }
@@ -321,7 +402,8 @@ def test_the_last_error_does_not_keep_the_details_of_an_earlier_one(redis, cli):
     fail(redis, facts={"signal": "SIGKILL"})
 
     assert {name: cli.hget("blueque_task_t1", name) for name in FACTS} == dict.fromkeys(FACTS) | {
-        "error": "why", "signal": "SIGKILL",
+        "error": "why",
+        "signal": "SIGKILL",
     }
 
 
@@ -332,7 +414,8 @@ def test_progress_is_recorded_and_nothing_else(redis, cli, state):
     progress(redis)
 
     assert state() == before | {
-        "blueque_task_t1": before["blueque_task_t1"] | {"progress": "50 %", "progress_at": "8.5", "updated": "8.5"}
+        "blueque_task_t1": before["blueque_task_t1"]
+        | {"progress": "50 %", "progress_at": "8.5", "updated": "8.5"}
     }
 
 
@@ -342,8 +425,13 @@ def test_retry_has_the_next_attempt_wait_for_its_time(redis, state):
 
     assert retry(redis, facts={"failures": 1, "last_error": "why"}) == "scheduled"
     assert state() == AROUND | {
-        "blueque_task_t1": WAITING | {
-            "status": "scheduled", "eta": "99.5", "updated": "8.5", "finished_by": "token", "failures": "1",
+        "blueque_task_t1": WAITING
+        | {
+            "status": "scheduled",
+            "eta": "99.5",
+            "updated": "8.5",
+            "finished_by": "token",
+            "failures": "1",
             "last_error": "why",
         },
         "blueque_scheduled_tasks_video": {"t1": 99.5},
@@ -356,9 +444,14 @@ def test_retry_without_a_time_puts_the_task_in_line_behind_the_others(redis, cli
     wait(redis)
 
     assert retry(redis, eta=None) == "pending"
-    assert cli.lrange("blueque_pending_tasks_video", 0, -1) == ["t1", "t2"], "the next is at the tail"
+    assert cli.lrange("blueque_pending_tasks_video", 0, -1) == ["t1", "t2"], (
+        "the next is at the tail"
+    )
     assert state()["blueque_task_t1"] == WAITING | {
-        "status": "pending", "queued": "8.5", "updated": "8.5", "finished_by": "token",
+        "status": "pending",
+        "queued": "8.5",
+        "updated": "8.5",
+        "finished_by": "token",
     }
     assert cli.zrange("blueque_wake_video", 0, -1) == ["0"]
     assert not {"blueque_reserved_tasks_video_host_1", "blueque_started_tasks_video"} & set(state())
@@ -369,7 +462,8 @@ def test_a_task_that_failed_before_it_started_can_be_tried_again(redis, state):
 
     assert retry(redis) == "scheduled"
     assert state() == AROUND | {
-        "blueque_task_t1": WAITING | {"status": "scheduled", "eta": "99.5", "updated": "8.5", "finished_by": "token"},
+        "blueque_task_t1": WAITING
+        | {"status": "scheduled", "eta": "99.5", "updated": "8.5", "finished_by": "token"},
         "blueque_scheduled_tasks_video": {"t1": 99.5},
     }
 
@@ -379,9 +473,14 @@ def test_release_makes_the_task_the_next_in_line_as_if_nothing_had_been(redis, c
     enqueue(redis, "t2")
 
     assert release(redis) == "pending"
-    assert cli.lrange("blueque_pending_tasks_video", 0, -1) == ["t2", "t1"], "the next is at the tail"
+    assert cli.lrange("blueque_pending_tasks_video", 0, -1) == ["t2", "t1"], (
+        "the next is at the tail"
+    )
     assert state()["blueque_task_t1"] == WAITING | {
-        "status": "pending", "queued": "8.5", "updated": "8.5", "finished_by": "token",
+        "status": "pending",
+        "queued": "8.5",
+        "updated": "8.5",
+        "finished_by": "token",
     }
     assert not {"blueque_reserved_tasks_video_host_1", "blueque_started_tasks_video"} & set(state())
 
@@ -394,7 +493,12 @@ def test_the_next_attempt_has_the_next_number_and_nothing_of_the_one_before(redi
 
     assert reserve(redis, token="next")["attempt"] == "2"
     assert state()["blueque_task_t1"] == BORN | {
-        "status": "reserved", "updated": "6.5", "token": "next", "attempt": "2", "finished_by": "token", "queued": "8.5",
+        "status": "reserved",
+        "updated": "6.5",
+        "token": "next",
+        "attempt": "2",
+        "finished_by": "token",
+        "queued": "8.5",
     }
 
 
@@ -407,9 +511,16 @@ def test_confirm_cancel_records_that_the_attempt_was_ended(redis, state):
     ended = state()
     assert ended.pop("blueque_orders_video_host_1") == {"0": 0.0}
     assert ended == AROUND | {
-        "blueque_task_t1": BORN | {
-            "status": "cancelled", "updated": "8.5", "started": "7.5", "finished": "8.5", "finished_by": "token",
-            "pid": "77", "cancelled_by": "ann", "memory_peak": "4096",
+        "blueque_task_t1": BORN
+        | {
+            "status": "cancelled",
+            "updated": "8.5",
+            "started": "7.5",
+            "finished": "8.5",
+            "finished_by": "token",
+            "pid": "77",
+            "cancelled_by": "ann",
+            "memory_peak": "4096",
         },
         "blueque_cancelled_tasks_video": ["t1"],
     }
@@ -424,16 +535,24 @@ def test_a_task_that_is_to_be_cancelled_gets_no_further_attempt(redis, state, ag
     ended = state()
     del ended["blueque_orders_video_host_1"]
     assert ended == AROUND | {
-        "blueque_task_t1": BORN | {
-            "status": "cancelled", "updated": "8.5", "started": "7.5", "finished": "8.5", "finished_by": "token",
-            "pid": "77", "cancelled_by": "ann",
+        "blueque_task_t1": BORN
+        | {
+            "status": "cancelled",
+            "updated": "8.5",
+            "started": "7.5",
+            "finished": "8.5",
+            "finished_by": "token",
+            "pid": "77",
+            "cancelled_by": "ann",
         },
         "blueque_cancelled_tasks_video": ["t1"],
     }
 
 
 @pytest.mark.parametrize(("finish", "status"), [(complete, "complete"), (fail, "failed")], **NAMED)
-def test_a_task_that_is_to_be_cancelled_and_ends_by_itself_first_has_ended(redis, cli, finish, status):
+def test_a_task_that_is_to_be_cancelled_and_ends_by_itself_first_has_ended(
+    redis, cli, finish, status
+):
     bring(redis, "started")
     cancel(redis)
 
@@ -445,10 +564,19 @@ def test_a_task_that_is_to_be_cancelled_and_ends_by_itself_first_has_ended(redis
 
 
 @pytest.mark.parametrize("error_type", ["lost", "poison"])
-@pytest.mark.parametrize(("end", "place"), [
-    (complete, "complete_tasks"), (fail, "failed_tasks"), (retry, "scheduled_tasks"), (confirm_cancel, "cancelled_tasks"),
-], **NAMED)
-def test_a_late_end_counts_as_if_the_task_had_never_been_declared_lost(redis, cli, state, end, place, error_type):
+@pytest.mark.parametrize(
+    ("end", "place"),
+    [
+        (complete, "complete_tasks"),
+        (fail, "failed_tasks"),
+        (retry, "scheduled_tasks"),
+        (confirm_cancel, "cancelled_tasks"),
+    ],
+    **NAMED,
+)
+def test_a_late_end_counts_as_if_the_task_had_never_been_declared_lost(
+    redis, cli, state, end, place, error_type
+):
     bring(redis, "started")
     end(redis)
     expected = state()
@@ -457,7 +585,7 @@ def test_a_late_end_counts_as_if_the_task_had_never_been_declared_lost(redis, cl
     bring(redis, "lost")
     cli.hset("blueque_task_t1", "error_type", error_type)
 
-    end(redis, node="host_2")                          # the node does not matter any more
+    end(redis, node="host_2")  # the node does not matter any more
 
     late = state()
     interruptions = late["blueque_task_t1"].pop("interruptions")
@@ -500,7 +628,9 @@ def test_an_attempt_that_has_ended_is_not_followed_by_another(redis, state, agai
 
 @pytest.mark.parametrize("again", [retry, release], **NAMED)
 @pytest.mark.parametrize("since", ["nothing", "reserved again", "started again"])
-def test_the_end_of_an_attempt_run_again_changes_nothing_whatever_has_become_of_the_task(redis, state, again, since):
+def test_the_end_of_an_attempt_run_again_changes_nothing_whatever_has_become_of_the_task(
+    redis, state, again, since
+):
     bring(redis, "started")
     assert again(redis, **({"eta": None} if again is retry else {})) == "pending"
     if since != "nothing":
@@ -536,10 +666,16 @@ def test_the_end_run_again_changes_nothing(redis, state, status, finish):
     assert state() == before
 
 
-@pytest.mark.parametrize("change", [start, progress, complete, fail, retry, release, confirm_cancel], **NAMED)
-@pytest.mark.parametrize("whose", [{"token": "another"}, {"token": None}, {"node": "host_2"}], ids=repr)
+@pytest.mark.parametrize(
+    "change", [start, progress, complete, fail, retry, release, confirm_cancel], **NAMED
+)
+@pytest.mark.parametrize(
+    "whose", [{"token": "another"}, {"token": None}, {"node": "host_2"}], ids=repr
+)
 @pytest.mark.parametrize("status", ["reserved", "started"])
-def test_a_change_by_an_attempt_that_is_not_the_owner_is_refused_and_writes_nothing(redis, state, change, whose, status):
+def test_a_change_by_an_attempt_that_is_not_the_owner_is_refused_and_writes_nothing(
+    redis, state, change, whose, status
+):
     bring(redis, status)
     before = state()
 
@@ -550,16 +686,37 @@ def test_a_change_by_an_attempt_that_is_not_the_owner_is_refused_and_writes_noth
     assert state() == before
 
 
-@pytest.mark.parametrize(("change", "status"), [
-    (start, "pending"), (start, "complete"), (start, "failed"), (start, "cancelled"),
-    (progress, "pending"), (progress, "reserved"), (progress, "complete"), (progress, "failed"), (progress, "cancelled"),
-    (complete, "pending"), (complete, "reserved"), (complete, "failed"), (complete, "cancelled"),
-    (fail, "pending"), (fail, "complete"), (fail, "cancelled"),
-    (retry, "pending"), (retry, "cancelled"),
-    (release, "pending"), (release, "cancelled"),
-    (confirm_cancel, "pending"), (confirm_cancel, "reserved"), (confirm_cancel, "complete"), (confirm_cancel, "failed"),
-    (confirm_cancel, "cancelled"),
-], **NAMED)
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        (start, "pending"),
+        (start, "complete"),
+        (start, "failed"),
+        (start, "cancelled"),
+        (progress, "pending"),
+        (progress, "reserved"),
+        (progress, "complete"),
+        (progress, "failed"),
+        (progress, "cancelled"),
+        (complete, "pending"),
+        (complete, "reserved"),
+        (complete, "failed"),
+        (complete, "cancelled"),
+        (fail, "pending"),
+        (fail, "complete"),
+        (fail, "cancelled"),
+        (retry, "pending"),
+        (retry, "cancelled"),
+        (release, "pending"),
+        (release, "cancelled"),
+        (confirm_cancel, "pending"),
+        (confirm_cancel, "reserved"),
+        (confirm_cancel, "complete"),
+        (confirm_cancel, "failed"),
+        (confirm_cancel, "cancelled"),
+    ],
+    **NAMED,
+)
 def test_a_change_out_of_its_order_is_refused_and_writes_nothing(redis, state, change, status):
     bring(redis, status)
     before = state()
@@ -570,7 +727,9 @@ def test_a_change_out_of_its_order_is_refused_and_writes_nothing(redis, state, c
     assert state() == before
 
 
-@pytest.mark.parametrize("change", [start, progress, complete, fail, retry, release, confirm_cancel], **NAMED)
+@pytest.mark.parametrize(
+    "change", [start, progress, complete, fail, retry, release, confirm_cancel], **NAMED
+)
 @pytest.mark.parametrize("token", ["token", None])
 def test_a_change_of_a_deleted_task_is_refused_and_makes_no_stump(redis, state, change, token):
     before = state()
@@ -583,8 +742,13 @@ def test_a_change_of_a_deleted_task_is_refused_and_makes_no_stump(redis, state, 
 
 
 @pytest.mark.parametrize(("finish", "status"), [(complete, "complete"), (fail, "failed")])
-def test_a_task_that_an_older_version_reserved_can_be_started_and_ended_without_a_token(redis, cli, state, finish, status):
-    cli.hset("blueque_task_t1", mapping={"status": "reserved", "queue": "video", "parameters": "in", "node": "host_9"})
+def test_a_task_that_an_older_version_reserved_can_be_started_and_ended_without_a_token(
+    redis, cli, state, finish, status
+):
+    cli.hset(
+        "blueque_task_t1",
+        mapping={"status": "reserved", "queue": "video", "parameters": "in", "node": "host_9"},
+    )
     cli.lpush("blueque_reserved_tasks_video_host_9", "t1")
 
     start(redis, token=None, node="host_9")

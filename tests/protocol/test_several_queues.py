@@ -40,7 +40,9 @@ def registrations(programs):
     return {(node.queue, node.id) for node in programs.client.get_inspector().nodes()}
 
 
-@pytest.mark.parametrize(("options", "order"), [((), "CCCBBAAAAA"), (("--select", "round-robin"), "CBACBACAAA")])
+@pytest.mark.parametrize(
+    ("options", "order"), [((), "CCCBBAAAAA"), (("--select", "round-robin"), "CBACBACAAA")]
+)
 def test_a_listener_takes_from_its_queues_in_the_order_that_it_was_told(programs, options, order):
     fill(programs)
     listener = programs.listener("work:run", "B", "A", *options, queue="C")
@@ -106,7 +108,10 @@ def test_the_task_of_a_slot_of_several_queues_that_is_killed_is_adopted(programs
     os.kill(pid_of(task.node), signal.SIGKILL)
     adopter = has_moved(programs.client, task)
     assert is_there(task.pid)
-    until(lambda: {node for _, node in registrations(programs)} == {adopter}, what="the striking off of the dead one")
+    until(
+        lambda: {node for _, node in registrations(programs)} == {adopter},
+        what="the striking off of the dead one",
+    )
     let_go(programs)
     done = ended(programs.client, task.id)
     assert (done.result, done.attempt, done.pid, len(ledger(programs))) == ("done", 1, task.pid, 1)
@@ -132,7 +137,9 @@ def test_a_cancelled_task_of_the_last_queue_is_ended_by_its_busy_listener(progra
     programs.listener("work:run", "B", "C", queue="A")
     task = begin(programs, queue="C")
     programs.client.get_queue("C").cancel(task.id)
-    assert ended(programs.client, task.id, 5).status == "cancelled", "its next beat would have been in 10 s"
+    assert ended(programs.client, task.id, 5).status == "cancelled", (
+        "its next beat would have been in 10 s"
+    )
 
 
 def test_a_retry_that_is_due_in_any_queue_needs_no_scheduler(programs):
@@ -147,7 +154,9 @@ def test_a_listener_that_was_left_behind_counts_for_a_master_with_any_of_its_que
     assert first.stop() == 0
     second = programs.listener("work:run", *QUICK, "B", queue="C", is_awaited=False)
     second.says("1 listeners of a former master are behind their tasks")
-    until(lambda: children_of(second.pid) == set(), what="the end of the child that tidies the spool")
+    until(
+        lambda: children_of(second.pid) == set(), what="the end of the child that tidies the spool"
+    )
     third = programs.listener("work:run", *QUICK, queue="D")
     assert len(third.slots()) == 1, "a master with none of its queues"
     assert programs.client.get_inspector().listeners("C") == []
@@ -170,20 +179,25 @@ def test_a_forking_runner_of_several_queues_takes_as_its_selector_says(programs,
 
 def test_an_idle_listener_of_a_hundred_queues_costs_redis_little(programs, cli):
     queues = [f"queue {number}" for number in range(100)]
-    times = ("--beat", "1s", "--lease", "6s", "--lost-after", "60s")   # a tenth of the usual ones
+    times = ("--beat", "1s", "--lease", "6s", "--lost-after", "60s")  # a tenth of the usual ones
     listener = programs.listener("work:run", *times, *queues[1:], queue=queues[0])
     until(lambda: len(registrations(programs)) == 100, what="its registrations")
     node = f"{host_name()}_{listener.slots()[0]}"
     until(lambda: cli.info("clients")["blocked_clients"] == 1, what="a listener that waits")
     # Its first look at the others' tasks and registrations is over when it has beaten twice.
-    until(lambda: cli.hget(f"blueque_listener_{queues[99]}_{node}", "beat") == "2", what="its second beat")
+    until(
+        lambda: cli.hget(f"blueque_listener_{queues[99]}_{node}", "beat") == "2",
+        what="its second beat",
+    )
     calls = cli.info("stats")["total_commands_processed"]
     reads = cli.info("stats")["total_reads_processed"]
     began = time.monotonic()
-    time.sleep(4)                                                  # what it does in this time is the question
+    time.sleep(4)  # what it does in this time is the question
     seconds = time.monotonic() - began
     rate = (cli.info("stats")["total_commands_processed"] - calls) / seconds
     writes = (cli.info("stats")["total_reads_processed"] - reads) / seconds
     assert rate / 10 <= 100, "less than one command a second for each queue"
     assert writes / 10 <= 2
-    assert running(programs, programs.client.get_queue(queues[77]).enqueue("wait")).queue == queues[77]
+    assert (
+        running(programs, programs.client.get_queue(queues[77]).enqueue("wait")).queue == queues[77]
+    )

@@ -1,4 +1,6 @@
-"""blueque.protocol.submit against a real Redis; the whole state is compared, so that leftovers fail too."""
+"""blueque.protocol.submit against a real Redis; the whole state is compared, so that leftovers fail
+too.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,11 @@ def test_enqueue_leaves_one_pending_task_and_nothing_else(redis, state):
 
     assert state() == {
         "blueque_task_t1": {
-            "status": "pending", "queue": "video", "parameters": "{}", "created": "5.5", "updated": "5.5",
+            "status": "pending",
+            "queue": "video",
+            "parameters": "{}",
+            "created": "5.5",
+            "updated": "5.5",
             "parameters_encoding": "json",
         },
         "blueque_queues": {"video": 0.0},
@@ -56,11 +62,21 @@ def test_options_are_further_fields_of_a_new_task(redis, cli):
     protocol.schedule(redis, "video", "t2", "in", "json", eta=9.5, now=5.5, options=options)
 
     common = {
-        "queue": "video", "parameters": "in", "created": "5.5", "updated": "5.5", "retry": '{"max":3}',
-        "time_limit": "90", "lead": "0.5",
+        "queue": "video",
+        "parameters": "in",
+        "created": "5.5",
+        "updated": "5.5",
+        "retry": '{"max":3}',
+        "time_limit": "90",
+        "lead": "0.5",
     }
     assert cli.hgetall("blueque_task_t1") == {"status": "pending", **common}
-    assert cli.hgetall("blueque_task_t2") == {"status": "scheduled", "parameters_encoding": "json", "eta": "9.5", **common}
+    assert cli.hgetall("blueque_task_t2") == {
+        "status": "scheduled",
+        "parameters_encoding": "json",
+        "eta": "9.5",
+        **common,
+    }
 
 
 def test_enqueue_of_an_id_that_exists_says_so_and_changes_nothing(redis, state):
@@ -107,7 +123,9 @@ def test_a_spare_id_left_aside_does_not_disturb_another_transaction(redis, cli):
     assert protocol.schedule(redis, "video", "t3", "in", None, eta=9.5, now=6.5) is True
     assert redis.ahead is None
     cli.set("blueque_task_t2", "changed")
-    assert exchange(redis.connection(), [("MULTI",), ("PING",), ("EXEC",)])[-1] == ["PONG"], "it is still being watched"
+    assert exchange(redis.connection(), [("MULTI",), ("PING",), ("EXEC",)])[-1] == ["PONG"], (
+        "it is still being watched"
+    )
 
 
 def test_schedule_leaves_one_scheduled_task_and_nothing_else(redis, state):
@@ -115,8 +133,13 @@ def test_schedule_leaves_one_scheduled_task_and_nothing_else(redis, state):
 
     assert state() == {
         "blueque_task_t1": {
-            "status": "scheduled", "queue": "video", "parameters": "{}", "created": "5.5", "updated": "5.5",
-            "parameters_encoding": "json", "eta": "9.5",
+            "status": "scheduled",
+            "queue": "video",
+            "parameters": "{}",
+            "created": "5.5",
+            "updated": "5.5",
+            "parameters_encoding": "json",
+            "eta": "9.5",
         },
         "blueque_queues": {"video": 0.0},
         "blueque_scheduled_tasks_video": {"t1": 9.5},
@@ -141,7 +164,11 @@ def test_a_task_is_due_at_its_eta_and_not_before(redis, state):
     assert protocol.enqueue_due(redis, "video", now=9.5) == ["t1"]
     assert state() == {
         "blueque_task_t1": {
-            "status": "pending", "queue": "video", "parameters": "in", "created": "5.5", "updated": "9.5",
+            "status": "pending",
+            "queue": "video",
+            "parameters": "in",
+            "created": "5.5",
+            "updated": "9.5",
             "eta": "9.5",
         },
         "blueque_queues": {"video": 0.0},
@@ -188,10 +215,12 @@ def test_enqueue_due_of_a_deleted_task_leaves_no_stump(redis, cli, state):
     assert state() == {"blueque_queues": {"video": 0.0}, "blueque_tasks_video": {"t1": 5.5}}
 
 
-def test_enqueue_due_leaves_a_task_that_was_moved_to_the_queue_in_which_it_is_scheduled(redis, cli, state):
+def test_enqueue_due_leaves_a_task_that_was_moved_to_the_queue_in_which_it_is_scheduled(
+    redis, cli, state
+):
     protocol.schedule(redis, "video", "t1", "{}", None, eta=9.5, now=5.5)
     protocol.move(redis, "video", "t1", "audio", now=6.5)
-    cli.zadd("blueque_scheduled_tasks_video", {"t1": 9.5})          # by whatever else writes there
+    cli.zadd("blueque_scheduled_tasks_video", {"t1": 9.5})  # by whatever else writes there
 
     assert protocol.enqueue_due(redis, "video", now=9.5) == []
     assert (state()["blueque_task_t1"]["status"], line(cli)) == ("scheduled", [])
@@ -208,7 +237,14 @@ def test_enqueue_due_drops_the_entry_of_a_task_that_is_no_longer_scheduled(redis
 
 
 def test_enqueue_due_indexes_a_task_of_an_older_version_by_its_creation(redis, cli, state):
-    fields = {"status": "scheduled", "queue": "video", "parameters": "in", "created": "5.5", "updated": "5.5", "eta": "9.5"}
+    fields = {
+        "status": "scheduled",
+        "queue": "video",
+        "parameters": "in",
+        "created": "5.5",
+        "updated": "5.5",
+        "eta": "9.5",
+    }
     cli.hset("blueque_task_t1", mapping=fields)
     cli.zadd("blueque_scheduled_tasks_video", {"t1": 9.5})
 
@@ -236,7 +272,7 @@ def test_delete_takes_the_entry_nearest_the_tail_and_leaves_the_other_tasks_alon
     for task in ("t1", "t2", "t3"):
         protocol.enqueue(redis, "video", task, "in", None, now=5.5)
         finish(redis, task, "complete")
-    cli.lpush("blueque_complete_tasks_video", "t2")    # as 1.0.0 does when it completes twice
+    cli.lpush("blueque_complete_tasks_video", "t2")  # as 1.0.0 does when it completes twice
 
     protocol.delete(redis, "video", "t2")
 

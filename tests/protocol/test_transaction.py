@@ -35,9 +35,13 @@ def through(proxy):
 def test_a_transaction_looks_decides_and_changes(redis, state):
     def decide(*replies):
         assert replies == ([], None)
-        return Change([("SET", "b", 1), ("INCRBY", "b", 2), ("RPUSH", "list", "x")], lambda replies: replies)
+        return Change(
+            [("SET", "b", 1), ("INCRBY", "b", 2), ("RPUSH", "list", "x")], lambda replies: replies
+        )
 
-    outcome = transact(redis, "try", Look(["list"], [("LRANGE", "list", 0, -1), ("GET", "b")]), decide)
+    outcome = transact(
+        redis, "try", Look(["list"], [("LRANGE", "list", 0, -1), ("GET", "b")]), decide
+    )
 
     assert outcome == ["OK", 3, 1]
     assert state() == {"b": "3", "list": ["x"]}
@@ -74,7 +78,9 @@ def test_a_key_that_changes_before_the_exec_is_looked_at_again(redis, cli, state
     assert state() == {"a": "2", "b": "after 2"}
 
 
-@pytest.mark.parametrize("command", [("DEL", "a"), ("FLUSHALL",), ("EXPIRE", "a", 0), ("HSET", "a", "f", 1)], ids=repr)
+@pytest.mark.parametrize(
+    "command", [("DEL", "a"), ("FLUSHALL",), ("EXPIRE", "a", 0), ("HSET", "a", "f", 1)], ids=repr
+)
 def test_a_watched_key_counts_as_changed_whatever_was_done_to_it(redis, cli, command):
     cli.hset("a", "f", 1)
     seen = []
@@ -121,7 +127,9 @@ def test_an_error_in_the_look_comes_out_and_watches_nothing_any_more(redis, cli,
     before = state()
 
     with pytest.raises(RedisRefused) as refusal:
-        transact(redis, "try", Look(["a"], [("LRANGE", "a", 0, -1)]), lambda a: Change([("SET", "b", 1)]))
+        transact(
+            redis, "try", Look(["a"], [("LRANGE", "a", 0, -1)]), lambda a: Change([("SET", "b", 1)])
+        )
 
     assert refusal.value.code == "WRONGTYPE"
     assert state() == before
@@ -130,9 +138,13 @@ def test_an_error_in_the_look_comes_out_and_watches_nothing_any_more(redis, cli,
 
 
 @pytest.mark.parametrize("wrong", [("NOSUCH", "b"), ("SET", "b")], ids=repr)
-def test_a_command_that_redis_refuses_to_queue_keeps_all_the_others_from_being_done(redis, state, wrong):
+def test_a_command_that_redis_refuses_to_queue_keeps_all_the_others_from_being_done(
+    redis, state, wrong
+):
     with pytest.raises(RedisRefused) as refusal:
-        transact(redis, "try", Look(["a"], [("GET", "a")]), lambda a: Change([("SET", "a", 1), wrong]))
+        transact(
+            redis, "try", Look(["a"], [("GET", "a")]), lambda a: Change([("SET", "a", 1), wrong])
+        )
 
     assert refusal.value.code == "ERR", "the reason, not the EXECABORT that follows it"
     assert state() == {}
@@ -140,12 +152,19 @@ def test_a_command_that_redis_refuses_to_queue_keeps_all_the_others_from_being_d
 
 
 @pytest.mark.parametrize("forbidden", ["set", "watch", "get", "multi", "exec"])
-def test_a_command_that_the_user_may_not_run_keeps_all_the_others_from_being_done(redis, cli, state, forbidden):
+def test_a_command_that_the_user_may_not_run_keeps_all_the_others_from_being_done(
+    redis, cli, state, forbidden
+):
     cli.execute_command("ACL", "SETUSER", "reader", "on", "nopass", "~*", "+@all", f"-{forbidden}")
     exchange(redis.connection(), [("AUTH", "reader", "any")])
     try:
         with pytest.raises(RedisRefused) as refusal:
-            transact(redis, "try", Look(["a"], [("GET", "a")]), lambda a: Change([("RPUSH", "list", "x"), ("SET", "a", 1)]))
+            transact(
+                redis,
+                "try",
+                Look(["a"], [("GET", "a")]),
+                lambda a: Change([("RPUSH", "list", "x"), ("SET", "a", 1)]),
+            )
         assert redis.read(("ECHO", "the connection can go on")) == ["the connection can go on"]
     finally:
         cli.execute_command("ACL", "DELUSER", "reader")
@@ -163,7 +182,10 @@ def test_a_look_sent_ahead_saves_the_next_transaction_its_own(proxy, through, st
     transact(redis, "try", ADD, add, ahead=AFTER)
     before = proxy.writes
 
-    assert transact(redis, "next", AFTER, lambda a: Change([("SET", "b", f"after {a}")], "changed")) == "changed"
+    assert (
+        transact(redis, "next", AFTER, lambda a: Change([("SET", "b", f"after {a}")], "changed"))
+        == "changed"
+    )
     assert proxy.writes - before == 1
     assert state() == {"list": ["x"], "b": "after None"}
 
@@ -224,9 +246,10 @@ def test_a_lost_look_is_looked_at_again(proxy, through, fault, state):
     assert state() == {"list": ["x"]}
 
 
-@pytest.mark.parametrize(("fault", "outcome"), [
-    (Fault.CUT_BEFORE, "added"), (Fault.CUT_AFTER, "there already"), (Fault.HOLD, "added"),
-])
+@pytest.mark.parametrize(
+    ("fault", "outcome"),
+    [(Fault.CUT_BEFORE, "added"), (Fault.CUT_AFTER, "there already"), (Fault.HOLD, "added")],
+)
 def test_an_unknown_outcome_is_settled_by_looking_again(proxy, through, fault, outcome, state):
     redis = through(patience=5)
     proxy.arm(fault, having=b"RPUSH")
@@ -285,7 +308,9 @@ def test_without_patience_a_lost_exec_means_that_the_outcome_is_unknown(proxy, t
         transact(redis, "try", ADD._replace(task="t1"), add)
 
     assert unknown.value.task_id == "t1"
-    assert transact(redis, "try", ADD, add) in ("added", "there already"), "the same call settles it"
+    assert transact(redis, "try", ADD, add) in ("added", "there already"), (
+        "the same call settles it"
+    )
 
 
 def test_an_outcome_stays_unknown_when_redis_does_not_come_back(proxy, through):

@@ -1,6 +1,8 @@
-"""Tasks that wait in lines, and what attempts hold besides their task: locks, and places in their queue.
+"""Tasks that wait in lines, and what attempts hold besides their task: locks, and places in their
+queue.
 
-See also test_run, test_submit and test_recover, where every task stands in the default line; and test_choosing.
+See also test_run, test_submit and test_recover, where every task stands in the default line; and
+test_choosing.
 """
 
 from __future__ import annotations
@@ -12,16 +14,27 @@ from blueque.model.retry import Retry
 from blueque.protocol.reserving import Popped
 
 NODE = "host_1"
-LICENCE = "0,lock:licence=1"                           # the line of tasks that need the lock `licence`
-AROUND = {                                             # what stands in Redis beside the task
+LICENCE = "0,lock:licence=1"  # the line of tasks that need the lock `licence`
+AROUND = {  # what stands in Redis beside the task
     "blueque_queues": {"video": 1.0},
     "blueque_tasks_video": {"t1": 5.5},
     "blueque_wake_video": {"0": 0.0},
-    "blueque_listener_video_host_1": {"instance": "i1", "state": "alive", "beat": "0", "beat_at": "1.5"},
+    "blueque_listener_video_host_1": {
+        "instance": "i1",
+        "state": "alive",
+        "beat": "0",
+        "beat_at": "1.5",
+    },
     "blueque_listeners_video": {NODE},
     "blueque_nodes_video": {NODE: 1.5},
 }
-PENDING = {"status": "pending", "queue": "video", "parameters": "in", "created": "5.5", "updated": "5.5"}
+PENDING = {
+    "status": "pending",
+    "queue": "video",
+    "parameters": "in",
+    "created": "5.5",
+    "updated": "5.5",
+}
 LISTED = {"blueque_lines_video": {LICENCE: 0.0}, "blueque_waiting_licence": {f"{LICENCE}_video"}}
 HELD = {"blueque_lock_licence": {"t1"}, "blueque_counted_tasks_video": {"t1"}}
 NAMED = {"ids": lambda part: getattr(part, "__name__", part)}
@@ -64,13 +77,20 @@ def hold(redis, is_started=True):
 
 # Which line
 
-@pytest.mark.parametrize(("options", "line", "score"), [
-    ({"priority": 7}, "7", 7.0),
-    ({"priority": -100}, "-100", -100.0),
-    ({"needs": "gpu=1"}, "0,gpu=1", 0.0),
-    ({"priority": 7, "needs": "gpu=1,memory=64"}, "7,gpu=1,memory=64", 7.0),
-], ids=repr)
-def test_a_task_with_a_priority_or_needs_stands_in_a_line_of_its_own(redis, state, options, line, score):
+
+@pytest.mark.parametrize(
+    ("options", "line", "score"),
+    [
+        ({"priority": 7}, "7", 7.0),
+        ({"priority": -100}, "-100", -100.0),
+        ({"needs": "gpu=1"}, "0,gpu=1", 0.0),
+        ({"priority": 7, "needs": "gpu=1,memory=64"}, "7,gpu=1,memory=64", 7.0),
+    ],
+    ids=repr,
+)
+def test_a_task_with_a_priority_or_needs_stands_in_a_line_of_its_own(
+    redis, state, options, line, score
+):
     enqueue(redis, **options)
 
     assert state() == AROUND | {
@@ -92,12 +112,20 @@ def test_a_line_whose_tasks_need_a_lock_is_listed_with_the_lock(redis, state):
 
 
 def test_what_is_due_joins_the_line_of_each_task(redis, cli, state):
-    for task, eta, options in [("t1", 8.0, {"priority": 5}), ("t2", 7.0, {}), ("t3", 9.0, {"priority": 5}),
-                               ("t4", 8.5, {"needs": "lock:licence=1"})]:
+    for task, eta, options in [
+        ("t1", 8.0, {"priority": 5}),
+        ("t2", 7.0, {}),
+        ("t3", 9.0, {"priority": 5}),
+        ("t4", 8.5, {"needs": "lock:licence=1"}),
+    ]:
         protocol.schedule(redis, "video", task, "in", None, eta, 5.5, options)
 
     assert protocol.enqueue_due(redis, "video", 9.5) == ["t2", "t1", "t4", "t3"]
-    lines = {key: value for key, value in state().items() if "line" in key or "pending" in key or "waiting" in key}
+    lines = {
+        key: value
+        for key, value in state().items()
+        if "line" in key or "pending" in key or "waiting" in key
+    }
     assert lines == {
         "blueque_pending_tasks_video": ["t2"],
         "blueque_line_5_video": ["t3", "t1"],
@@ -139,7 +167,9 @@ def test_pop_takes_nothing_from_a_paused_queue(redis, state, line):
     assert state() == before
 
 
-def test_pop_takes_nothing_from_a_queue_that_is_paused_while_it_decides(redis, other, state, overtaken):
+def test_pop_takes_nothing_from_a_queue_that_is_paused_while_it_decides(
+    redis, other, state, overtaken
+):
     enqueue(redis)
     overtaken(lambda: protocol.pause(other, "video", "ann", None, 6.0))
 
@@ -149,13 +179,21 @@ def test_pop_takes_nothing_from_a_queue_that_is_paused_while_it_decides(redis, o
 
 # Locks, and places in a queue
 
+
 def test_reserve_takes_the_lock_and_a_place_in_the_queue(redis, state):
     hold(redis, is_started=False)
 
     assert state() == AROUND | LISTED | HELD | {
-        "blueque_task_t1": PENDING | {
-            "status": "reserved", "updated": "6.5", "node": NODE, "token": "token", "attempt": "1",
-            "needs": "lock:licence=1", "lock": "licence", "counted": "1",
+        "blueque_task_t1": PENDING
+        | {
+            "status": "reserved",
+            "updated": "6.5",
+            "node": NODE,
+            "token": "token",
+            "attempt": "1",
+            "needs": "lock:licence=1",
+            "lock": "licence",
+            "counted": "1",
         },
         "blueque_reserved_tasks_video_host_1": ["t1"],
         "blueque_queue_video": {"max_concurrency": "1"},
@@ -170,11 +208,19 @@ def test_reserve_again_with_the_same_token_is_recognised_when_the_lock_is_full_o
     assert state() == before
 
 
-@pytest.mark.parametrize(("needs", "holders", "is_free"), [
-    ("lock:licence=1", [], True), ("lock:licence=1", ["x"], False), ("lock:licence=2", ["x"], True),
-    ("lock:licence=2", ["x", "y"], False), ("lock:licence=1", ["x", "y", "z"], False),
-])
-def test_a_lock_is_free_for_a_task_as_long_as_fewer_hold_it_than_the_task_allows(redis, cli, needs, holders, is_free):
+@pytest.mark.parametrize(
+    ("needs", "holders", "is_free"),
+    [
+        ("lock:licence=1", [], True),
+        ("lock:licence=1", ["x"], False),
+        ("lock:licence=2", ["x"], True),
+        ("lock:licence=2", ["x", "y"], False),
+        ("lock:licence=1", ["x", "y", "z"], False),
+    ],
+)
+def test_a_lock_is_free_for_a_task_as_long_as_fewer_hold_it_than_the_task_allows(
+    redis, cli, needs, holders, is_free
+):
     if holders:
         cli.sadd("blueque_lock_licence", *holders)
     enqueue(redis, needs=needs)
@@ -190,7 +236,9 @@ def test_a_lock_is_free_for_a_task_as_long_as_fewer_hold_it_than_the_task_allows
 
 
 @pytest.mark.parametrize("kind", ["counted", "started"])
-def test_a_queue_is_full_by_those_that_count_and_by_those_that_are_started_otherwise(redis, cli, state, kind):
+def test_a_queue_is_full_by_those_that_count_and_by_those_that_are_started_otherwise(
+    redis, cli, state, kind
+):
     enqueue(redis)
     limit(redis, 2)
     cli.sadd(f"blueque_{kind}_tasks_video", "x", "y")
@@ -215,11 +263,20 @@ def test_nothing_may_run_in_a_queue_with_a_limit_of_0(redis, state):
     assert state() == before
 
 
-@pytest.mark.parametrize(("options", "given"), [
-    ({"needs": "gpu=1"}, {"is_met": False}), ({"needs": "gpu=1"}, {"line": "0"}), ({"needs": "gpu=1"}, {"line": "0,gpu=2"}),
-    ({"needs": "lock:licence=1"}, {}), ({"priority": 5, "needs": "gpu=1,lock:licence=1"}, {}),
-], ids=repr)
-def test_a_task_that_cannot_run_now_is_again_the_next_of_its_line(redis, cli, state, options, given):
+@pytest.mark.parametrize(
+    ("options", "given"),
+    [
+        ({"needs": "gpu=1"}, {"is_met": False}),
+        ({"needs": "gpu=1"}, {"line": "0"}),
+        ({"needs": "gpu=1"}, {"line": "0,gpu=2"}),
+        ({"needs": "lock:licence=1"}, {}),
+        ({"priority": 5, "needs": "gpu=1,lock:licence=1"}, {}),
+    ],
+    ids=repr,
+)
+def test_a_task_that_cannot_run_now_is_again_the_next_of_its_line(
+    redis, cli, state, options, given
+):
     cli.sadd("blueque_lock_licence", "x")
     enqueue(redis, "t1", **options)
     enqueue(redis, "t2", **options)
@@ -233,7 +290,9 @@ def test_a_task_that_cannot_run_now_is_again_the_next_of_its_line(redis, cli, st
     assert state() == before
 
 
-def test_a_task_with_needs_that_1_0_0_has_put_in_the_default_line_is_put_in_its_own(redis, cli, state):
+def test_a_task_with_needs_that_1_0_0_has_put_in_the_default_line_is_put_in_its_own(
+    redis, cli, state
+):
     enqueue(redis, needs="gpu=1")
     before = state()
     cli.rename("blueque_line_0,gpu=1_video", "blueque_pending_tasks_video")
@@ -253,7 +312,9 @@ def test_the_priority_alone_keeps_no_task_from_being_reserved_wherever_it_was(re
     assert reserve(redis, line="0")["status"] == "reserved"
 
 
-def test_two_that_reserve_at_the_same_time_do_not_both_get_the_last_place(redis, other, cli, overtaken):
+def test_two_that_reserve_at_the_same_time_do_not_both_get_the_last_place(
+    redis, other, cli, overtaken
+):
     enqueue(redis, "t1", needs="lock:licence=1")
     enqueue(redis, "t2", needs="lock:licence=1")
     pop(redis, LICENCE)
@@ -269,7 +330,9 @@ def test_two_that_reserve_at_the_same_time_do_not_both_get_the_last_place(redis,
 
 
 @pytest.mark.parametrize("change", ["a limit", "no limit", "another lock"])
-def test_reserve_looks_again_at_what_has_changed_while_it_looked(redis, other, cli, overtaken, change):
+def test_reserve_looks_again_at_what_has_changed_while_it_looked(
+    redis, other, cli, overtaken, change
+):
     enqueue(redis, needs="lock:licence=1")
     pop(redis, LICENCE)
     if change == "no limit":
@@ -283,12 +346,15 @@ def test_reserve_looks_again_at_what_has_changed_while_it_looked(redis, other, c
 
     fields = reserve(redis)
 
-    assert ("counted" in fields) == cli.exists("blueque_counted_tasks_video") == (change == "a limit")
+    assert (
+        ("counted" in fields) == cli.exists("blueque_counted_tasks_video") == (change == "a limit")
+    )
     lock = "other" if change == "another lock" else "licence"
     assert fields["lock"] == lock and cli.keys("blueque_lock_*") == [f"blueque_lock_{lock}"]
 
 
 # The end of an attempt
+
 
 def complete(redis):
     protocol.complete(redis, "video", "t1", "token", NODE, "out", None, 8.5)
@@ -329,7 +395,9 @@ def cancel_and_release(redis):
 
 
 def lose(redis, retry=None):
-    return protocol.lose(redis, "video", "t1", "token", NODE, "i1", "gone", retry, 8.5, is_ours=True)
+    return protocol.lose(
+        redis, "video", "t1", "token", NODE, "i1", "gone", retry, 8.5, is_ours=True
+    )
 
 
 def lose_and_retry(redis):
@@ -347,15 +415,26 @@ def fence_and_recover(redis):
 
 
 ENDS = [
-    complete, fail, retry_later, retry_at_once, release, confirm_cancel, cancel_and_retry, cancel_and_release, lose,
-    lose_and_retry, fence_and_lose,
+    complete,
+    fail,
+    retry_later,
+    retry_at_once,
+    release,
+    confirm_cancel,
+    cancel_and_retry,
+    cancel_and_release,
+    lose,
+    lose_and_retry,
+    fence_and_lose,
 ]
 ENDS_BEFORE_START = [fail, retry_later, retry_at_once, release, cancel, fence_and_recover]
 EVERY_END = [(end, True) for end in ENDS] + [(end, False) for end in ENDS_BEFORE_START]
 
 
 @pytest.mark.parametrize(("end", "is_started"), EVERY_END, **NAMED)
-def test_every_end_of_an_attempt_lets_go_of_what_it_held_and_of_nothing_else(redis, cli, state, end, is_started):
+def test_every_end_of_an_attempt_lets_go_of_what_it_held_and_of_nothing_else(
+    redis, cli, state, end, is_started
+):
     hold(redis, is_started)
     cli.sadd("blueque_lock_licence", "x")
     cli.sadd("blueque_counted_tasks_video", "x")
@@ -374,8 +453,10 @@ def test_every_end_of_an_attempt_lets_go_of_what_it_held_and_of_nothing_else(red
 
     task = held["blueque_task_t1"]
     assert task.pop("needs") == "lock:licence=1"
-    is_kept = "token" in task                          # then lock and counted stay with it: it says what the attempt held
-    assert (task.pop("lock", None), task.pop("counted", None)) == (("licence", "1") if is_kept else (None, None))
+    is_kept = "token" in task  # then lock and counted stay with it: it says what the attempt held
+    assert (task.pop("lock", None), task.pop("counted", None)) == (
+        ("licence", "1") if is_kept else (None, None)
+    )
     assert held.pop("blueque_lock_licence") == held.pop("blueque_counted_tasks_video") == {"x"}
     assert held.pop("blueque_queue_video") == {"max_concurrency": "1"}
     assert {key: held.pop(key) for key in LISTED} == LISTED
@@ -395,10 +476,12 @@ def test_every_end_of_an_attempt_that_held_something_wakes_a_listener(redis, cli
 
 
 @pytest.mark.parametrize("end", [complete, fail, retry_later, confirm_cancel], **NAMED)
-def test_the_late_end_of_a_lost_attempt_does_not_let_go_of_what_another_holds_by_now(redis, cli, end):
+def test_the_late_end_of_a_lost_attempt_does_not_let_go_of_what_another_holds_by_now(
+    redis, cli, end
+):
     hold(redis)
     lose(redis)
-    cli.sadd("blueque_lock_licence", "t1")             # as if it had been reserved again meanwhile
+    cli.sadd("blueque_lock_licence", "t1")  # as if it had been reserved again meanwhile
 
     end(redis)
 
@@ -413,7 +496,11 @@ def test_an_adopted_attempt_still_holds_what_it_held(redis, cli):
     fields = protocol.adopt(redis, "video", "t1", "token", NODE, "host_2", "i2", 8.5)
 
     assert (fields["lock"], fields["counted"]) == ("licence", "1")
-    assert cli.smembers("blueque_lock_licence") == cli.smembers("blueque_counted_tasks_video") == {"t1"}
+    assert (
+        cli.smembers("blueque_lock_licence")
+        == cli.smembers("blueque_counted_tasks_video")
+        == {"t1"}
+    )
 
 
 def test_a_lost_attempt_that_is_restored_holds_again_what_another_has_taken(redis, cli):
@@ -422,17 +509,31 @@ def test_a_lost_attempt_that_is_restored_holds_again_what_another_has_taken(redi
     cli.sadd("blueque_lock_licence", "x")
     cli.sadd("blueque_counted_tasks_video", "x")
 
-    assert protocol.restore(redis, "video", "t1", "token", NODE, "i1", 77, {}, 7.5, 9.5)["status"] == "started"
-    assert cli.smembers("blueque_lock_licence") == cli.smembers("blueque_counted_tasks_video") == {"t1", "x"}
+    assert (
+        protocol.restore(redis, "video", "t1", "token", NODE, "i1", 77, {}, 7.5, 9.5)["status"]
+        == "started"
+    )
+    assert (
+        cli.smembers("blueque_lock_licence")
+        == cli.smembers("blueque_counted_tasks_video")
+        == {"t1", "x"}
+    )
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_an_attempt_that_redis_had_lost_holds_again_what_it_held_and_leaves_its_line(redis, cli, state, is_there):
+def test_an_attempt_that_redis_had_lost_holds_again_what_it_held_and_leaves_its_line(
+    redis, cli, state, is_there
+):
     hold(redis)
     ours = cli.hgetall("blueque_task_t1")
     before = state()
-    cli.delete("blueque_task_t1", "blueque_started_tasks_video", "blueque_reserved_tasks_video_host_1", *HELD)
-    if is_there:                                       # Redis went back to when it had another priority
+    cli.delete(
+        "blueque_task_t1",
+        "blueque_started_tasks_video",
+        "blueque_reserved_tasks_video_host_1",
+        *HELD,
+    )
+    if is_there:  # Redis went back to when it had another priority
         cli.hset("blueque_task_t1", mapping=PENDING | {"priority": "5"})
         cli.lpush("blueque_line_5_video", "t1")
 
@@ -450,8 +551,13 @@ def test_a_task_that_is_requeued_stands_in_its_own_line_and_holds_nothing(redis,
     protocol.requeue(redis, "video", "t1", "mark", 9.5)
 
     assert state() == AROUND | LISTED | {
-        "blueque_task_t1": PENDING | {
-            "updated": "9.5", "needs": "lock:licence=1", "attempt": "1", "finished_by": "token", "requeued": "mark",
+        "blueque_task_t1": PENDING
+        | {
+            "updated": "9.5",
+            "needs": "lock:licence=1",
+            "attempt": "1",
+            "finished_by": "token",
+            "requeued": "mark",
             "queued": "9.5",
         },
         f"blueque_line_{LICENCE}_video": ["t1"],
@@ -471,16 +577,22 @@ def test_a_cancelled_task_leaves_its_line(redis, cli, line):
 
 # Holders that hold nothing
 
-@pytest.mark.parametrize(("lock", "key"), [("licence", "blueque_lock_licence"), (None, "blueque_counted_tasks_video")])
+
+@pytest.mark.parametrize(
+    ("lock", "key"), [("licence", "blueque_lock_licence"), (None, "blueque_counted_tasks_video")]
+)
 @pytest.mark.parametrize("status", ["complete", "pending", "gone", "started by another attempt"])
-def test_free_removes_a_task_that_has_no_attempt_which_could_hold_it(redis, cli, state, lock, key, status):
+def test_free_removes_a_task_that_has_no_attempt_which_could_hold_it(
+    redis, cli, state, lock, key, status
+):
     enqueue(redis)
     if status == "gone":
         cli.delete("blueque_task_t1")
     elif status != "pending":
         cli.hset("blueque_task_t1", "status", status.split()[0])
     if status == "complete":
-        cli.hset("blueque_task_t1", mapping={"lock": "licence", "counted": "1"})   # as 1.0.0 leaves it
+        # as 1.0.0 leaves it
+        cli.hset("blueque_task_t1", mapping={"lock": "licence", "counted": "1"})
     before = state()
     cli.sadd(key, "t1", "x")
 
@@ -502,7 +614,9 @@ def test_free_leaves_a_task_that_has_taken_the_lock_again_meanwhile(redis, other
     hold(redis)
     complete(redis)
     cli.sadd("blueque_lock_licence", "t1")
-    overtaken(lambda: cli.hset("blueque_task_t1", mapping={"status": "reserved", "lock": "licence"}))
+    overtaken(
+        lambda: cli.hset("blueque_task_t1", mapping={"status": "reserved", "lock": "licence"})
+    )
 
     assert not protocol.free(redis, "video", "t1", "licence")
     assert cli.smembers("blueque_lock_licence") == {"t1"}
@@ -539,6 +653,7 @@ def test_call_sets_the_marker_of_orders_of_one_listener(redis, state):
 
 # Lines come and go
 
+
 def test_an_empty_line_is_forgotten(redis, state):
     enqueue(redis)
     before = state()
@@ -570,6 +685,7 @@ def test_a_line_that_somebody_joins_meanwhile_is_not_forgotten(redis, other, sta
 
 # While a task waits
 
+
 def test_a_task_of_another_priority_is_the_last_of_those(redis, cli, state):
     enqueue(redis, "t2", priority=7)
     enqueue(redis, "t1")
@@ -592,7 +708,9 @@ def test_a_task_that_is_not_urgent_any_more_stands_in_the_default_line(redis, cl
     protocol.set_priority(redis, "video", "t1", 0, 6.5)
 
     assert cli.lrange("blueque_pending_tasks_video", 0, -1) == ["t1"]
-    assert "priority" not in cli.hgetall("blueque_task_t1") and not cli.exists("blueque_line_7_video")
+    assert "priority" not in cli.hgetall("blueque_task_t1") and not cli.exists(
+        "blueque_line_7_video"
+    )
 
 
 def test_a_task_keeps_its_needs_when_its_priority_changes(redis, cli):
@@ -608,7 +726,9 @@ def test_a_scheduled_task_of_another_priority_joins_that_line_when_it_is_due(red
     protocol.schedule(redis, "video", "t1", "in", None, 8.0, 5.5)
 
     protocol.set_priority(redis, "video", "t1", -3, 6.5)
-    assert cli.hgetall("blueque_task_t1")["priority"] == "-3" and not cli.exists("blueque_line_-3_video")
+    assert cli.hgetall("blueque_task_t1")["priority"] == "-3" and not cli.exists(
+        "blueque_line_-3_video"
+    )
     protocol.enqueue_due(redis, "video", 9.5)
     assert cli.lrange("blueque_line_-3_video", 0, -1) == ["t1"]
 
@@ -636,7 +756,9 @@ def move(redis):
 
 
 @pytest.mark.parametrize("change", [set_priority, put_first, move], **NAMED)
-def test_a_task_that_somebody_pops_meanwhile_is_not_put_in_line_a_second_time(redis, other, cli, overtaken, change):
+def test_a_task_that_somebody_pops_meanwhile_is_not_put_in_line_a_second_time(
+    redis, other, cli, overtaken, change
+):
     for task in ("t0", "t1", "t2"):
         enqueue(redis, task)
     # As listeners of 1.0.0 do it, which will run whatever they have popped.
@@ -644,7 +766,7 @@ def test_a_task_that_somebody_pops_meanwhile_is_not_put_in_line_a_second_time(re
     overtaken(lambda: [cli.rpoplpush(*places) for _ in range(2)])
 
     if change is set_priority:
-        change(redis)                                  # it may wait again
+        change(redis)  # it may wait again
         assert cli.hgetall("blueque_task_t1")["priority"] == "7"
     else:
         with pytest.raises(NotWaiting, match="being taken"):
@@ -696,7 +818,8 @@ def test_a_task_that_is_put_first_is_the_next_of_its_line(redis, cli, state, opt
     put_first(redis)
 
     assert state() == before | {
-        line: ["t3", "t2", "t1"], "blueque_task_t1": before["blueque_task_t1"] | {"updated": "6.5"},
+        line: ["t3", "t2", "t1"],
+        "blueque_task_t1": before["blueque_task_t1"] | {"updated": "6.5"},
     }
 
 
@@ -717,9 +840,8 @@ def test_a_moved_task_is_the_last_of_its_line_in_the_other_queue(redis, cli, sta
     move(redis)
 
     assert state() == before | {
-        "blueque_task_t1": PENDING | {
-            "queue": "other", "updated": "6.5", "priority": "5", "needs": "lock:licence=1",
-        },
+        "blueque_task_t1": PENDING
+        | {"queue": "other", "updated": "6.5", "priority": "5", "needs": "lock:licence=1"},
         "blueque_tasks_other": {"t1": 5.5, "t2": 5.5},
         "blueque_line_5,lock:licence=1_other": ["t1", "t2"],
     }
@@ -733,7 +855,8 @@ def test_a_scheduled_task_is_scheduled_in_the_queue_that_it_is_moved_to(redis, s
     move(redis)
 
     assert state() == before | {
-        "blueque_task_t1": PENDING | {"status": "scheduled", "eta": "8.0", "queue": "other", "updated": "6.5"},
+        "blueque_task_t1": PENDING
+        | {"status": "scheduled", "eta": "8.0", "queue": "other", "updated": "6.5"},
         "blueque_tasks_other": {"t1": 5.5},
         "blueque_scheduled_tasks_other": {"t1": 8.0},
         "blueque_queues": {"video": 1.0, "other": 0.0},
@@ -752,6 +875,7 @@ def test_a_task_moved_again_to_where_it_is_stays_there(redis, state):
 
 # A queue as a whole
 
+
 def test_a_queue_is_paused_once_and_who_was_first_stays(redis, state):
     before = state()
 
@@ -759,7 +883,11 @@ def test_a_queue_is_paused_once_and_who_was_first_stays(redis, state):
     assert not protocol.pause(redis, "video", "bob", None, 7.5)
 
     assert state() == before | {
-        "blueque_queue_video": {"paused": "6.5", "paused_by": "ann", "paused_reason": "the disk is full"}
+        "blueque_queue_video": {
+            "paused": "6.5",
+            "paused_by": "ann",
+            "paused_reason": "the disk is full",
+        }
     }
 
 
@@ -771,7 +899,10 @@ def test_a_pause_ends_and_wakes_a_listener(redis, state):
     assert protocol.resume(redis, "video")
     assert not protocol.resume(redis, "video")
 
-    assert state() == before | {"blueque_queue_video": {"max_concurrency": "3"}, "blueque_wake_video": {"0": 0.0}}
+    assert state() == before | {
+        "blueque_queue_video": {"max_concurrency": "3"},
+        "blueque_wake_video": {"0": 0.0},
+    }
 
 
 @pytest.mark.parametrize("most", [0, 3, None])
@@ -783,7 +914,10 @@ def test_a_limit_stays_until_another_is_set_and_wakes_a_listener(redis, cli, sta
     limit(redis, most)
 
     settings = {} if most is None else {"blueque_queue_video": {"max_concurrency": str(most)}}
-    assert state() == {key: value for key, value in before.items() if key != "blueque_queue_video"} | settings
+    assert (
+        state()
+        == {key: value for key, value in before.items() if key != "blueque_queue_video"} | settings
+    )
 
 
 def test_the_same_limit_again_wakes_nobody(redis, cli, state):

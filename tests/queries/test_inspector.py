@@ -1,4 +1,6 @@
-"""blueque.queries.inspector and blueque.queries.listing: what is told of a Redis, and at what price."""
+"""blueque.queries.inspector and blueque.queries.listing: what is told of a Redis, and at what
+price.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def proxy(url):
 
 
 def register(redis, queue="video", node=NODE, beat_every=10, now=None, **facts):
-    protocol.register(redis, queue, node, f"i-{node}", {"beat_every": beat_every, **facts}, now or time.time())
+    protocol.register(
+        redis, queue, node, f"i-{node}", {"beat_every": beat_every, **facts}, now or time.time()
+    )
 
 
 def enqueue(redis, task, queue="video", now=1000.0):
@@ -58,7 +62,9 @@ def fail(redis, task, queue="video", now=4000.0):
 
 def fail_as(redis, task, error_type, now):
     start(redis, task)
-    protocol.fail(redis, "video", task, f"token-{task}", NODE, "why", now, {"error_type": error_type})
+    protocol.fail(
+        redis, "video", task, f"token-{task}", NODE, "why", now, {"error_type": error_type}
+    )
 
 
 def listed(inspector, *statuses, queues=("video",), limit=50):
@@ -87,7 +93,29 @@ def test_the_overview_counts_each_status(redis, inspector):
     (line,) = inspector.overview().lines
 
     assert line._replace(oldest=None) == (
-        "video", 1, 4, 1, 1, 3, 2, 5, None, 1, 0, None, (), (), None, None, 1, (), True, "pending0", 2, 0, 4
+        "video",
+        1,
+        4,
+        1,
+        1,
+        3,
+        2,
+        5,
+        None,
+        1,
+        0,
+        None,
+        (),
+        (),
+        None,
+        None,
+        1,
+        (),
+        True,
+        "pending0",
+        2,
+        0,
+        4,
     )
 
 
@@ -97,7 +125,7 @@ def test_the_overview_of_an_empty_redis_is_empty(inspector):
     assert overview._replace(server=None)[1:] == ([], [], [], [], None, {}, {}, {}, {})
 
 
-@pytest.mark.parametrize("queues", [1, 50])            # with more the proxy reads the longest request in two
+@pytest.mark.parametrize("queues", [1, 50])  # with more the proxy reads the longest request in two
 def test_the_overview_takes_five_round_trips_whatever_the_number_of_queues(redis, proxy, queues):
     for n in range(queues):
         register(redis, f"q{n}")
@@ -110,11 +138,15 @@ def test_the_overview_takes_five_round_trips_whatever_the_number_of_queues(redis
     assert (len(overview.lines), len(overview.running), proxy.writes) == (queues, queues, 5)
 
 
-def test_the_overview_counts_all_lines_and_tells_a_pause_a_limit_and_what_fits_nobody(redis, inspector):
+def test_the_overview_counts_all_lines_and_tells_a_pause_a_limit_and_what_fits_nobody(
+    redis, inspector
+):
     register(redis)
     enqueue(redis, "plain")
     protocol.enqueue(redis, "video", "urgent", "{}", "json", 900.0, {"priority": 5})
-    protocol.enqueue(redis, "video", "heavy", "{}", "json", 1000.0, {"priority": 5, "needs": "gpu=2,lock:a=1"})
+    protocol.enqueue(
+        redis, "video", "heavy", "{}", "json", 1000.0, {"priority": 5, "needs": "gpu=2,lock:a=1"}
+    )
     protocol.set_max_concurrency(redis, "video", 7)
     protocol.pause(redis, "video", "ada", "deploy", 3000.0)
 
@@ -137,19 +169,21 @@ def test_runnable_are_the_pending_tasks_that_could_start_now(redis, inspector):
     protocol.enqueue(redis, "video", "urgent", "{}", "json", 900.0, {"priority": 5})
     assert runnable() == 2
     protocol.enqueue(redis, "video", "heavy", "{}", "json", 1000.0, {"needs": "gpu=2"})
-    assert runnable() == 2                             # no listener has a GPU
+    assert runnable() == 2  # no listener has a GPU
     for n in range(4):
-        protocol.enqueue(redis, "video", f"licensed{n}", "{}", "json", 1000.0, {"needs": "lock:licence=3"})
+        protocol.enqueue(
+            redis, "video", f"licensed{n}", "{}", "json", 1000.0, {"needs": "lock:licence=3"}
+        )
     assert runnable() == 2 + 3
     redis.read(("SADD", keys.lock("licence"), "a", "b"))
     assert runnable() == 2 + 1
     protocol.set_max_concurrency(redis, "video", 4)
     assert runnable() == 2
-    protocol.set_max_concurrency(redis, "video", 1)    # two run
+    protocol.set_max_concurrency(redis, "video", 1)  # two run
     assert runnable() == 0
     protocol.set_max_concurrency(redis, "video", None)
     assert runnable() == 3
-    redis.read(("SADD", keys.lock("licence"), "c", "d"))     # more than the places of these tasks
+    redis.read(("SADD", keys.lock("licence"), "c", "d"))  # more than the places of these tasks
     assert runnable() == 2
     protocol.pause(redis, "video", "ada", "deploy", 3000.0)
     assert runnable() == 0
@@ -157,7 +191,9 @@ def test_runnable_are_the_pending_tasks_that_could_start_now(redis, inspector):
 
 def test_a_line_that_a_listener_of_the_queue_can_run_is_no_misfit(redis, inspector):
     register(redis)
-    protocol.register(redis, "video", "gpu_1", "i9", {"beat_every": 10, "resources": "gpu=2"}, time.time())
+    protocol.register(
+        redis, "video", "gpu_1", "i9", {"beat_every": 10, "resources": "gpu=2"}, time.time()
+    )
     protocol.enqueue(redis, "video", "heavy", "{}", "json", 1000.0, {"needs": "gpu=2"})
 
     assert inspector.overview().lines[0].misfits == ()
@@ -200,7 +236,9 @@ def test_what_the_hash_does_not_confirm_is_not_counted_as_running(redis, cli, in
     assert ([task.id for task in overview.running], overview.lines[0].started) == (["real"], 1)
 
 
-def test_scheduled_tasks_are_overdue_a_minute_after_their_time_and_without_listener_ten_seconds(redis, inspector):
+def test_scheduled_tasks_are_overdue_a_minute_after_their_time_and_without_listener_ten_seconds(
+    redis, inspector
+):
     protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, time.time())
     now = inspector.now()
     for task, eta in (("t1", now - 300), ("t2", now - 70), ("t3", now - 50), ("t4", now + 50)):
@@ -217,7 +255,12 @@ def test_scheduled_tasks_are_overdue_a_minute_after_their_time_and_without_liste
 def test_tasks_that_were_lost_within_a_day_are_named_and_poison_apart(redis, inspector):
     register(redis)
     now = inspector.now()
-    failed = {"old": ("lost", 86500), "lost": ("lost", 86300), "poison": ("poison", 5), "x": ("exit", 5)}
+    failed = {
+        "old": ("lost", 86500),
+        "lost": ("lost", 86300),
+        "poison": ("poison", 5),
+        "x": ("exit", 5),
+    }
     for task, (error_type, age) in failed.items():
         fail_as(redis, task, error_type, now - age)
 
@@ -226,7 +269,9 @@ def test_tasks_that_were_lost_within_a_day_are_named_and_poison_apart(redis, ins
     assert (line.lost, line.poison) == (("lost",), ("poison",))
 
 
-def test_no_more_than_the_newest_hundred_failed_tasks_are_looked_at_for_those_that_were_lost(redis, inspector):
+def test_no_more_than_the_newest_hundred_failed_tasks_are_looked_at_for_those_that_were_lost(
+    redis, inspector
+):
     register(redis)
     now = inspector.now()
     fail_as(redis, "lost first", "lost", now)
@@ -314,11 +359,18 @@ def test_the_listeners_of_all_queues_take_three_round_trips(redis, proxy, queues
 
     nodes = Client(proxy.url).get_inspector().nodes()
 
-    assert ([node.queue for node in nodes], proxy.writes) == ([f"q{n:02}" for n in range(queues)], 3)
-    assert {(node.id, node.host, node.state, node.boot) for node in nodes} == {(NODE, "gpu-1.example.com", "up", "b1")}
+    assert ([node.queue for node in nodes], proxy.writes) == (
+        [f"q{n:02}" for n in range(queues)],
+        3,
+    )
+    assert {(node.id, node.host, node.state, node.boot) for node in nodes} == {
+        (NODE, "gpu-1.example.com", "up", "b1")
+    }
 
 
-def test_many_tasks_are_looked_at_in_the_order_of_their_ids_and_without_their_parameters(redis, inspector):
+def test_many_tasks_are_looked_at_in_the_order_of_their_ids_and_without_their_parameters(
+    redis, inspector
+):
     for n in range(1200):
         enqueue(redis, f"t{n}")
     ids = [f"t{n}" for n in reversed(range(1200))]
@@ -338,7 +390,14 @@ def test_a_listing_puts_what_runs_longest_first_and_what_finished_last_first(red
     enqueue(redis, "p1", now=1000.0)
     enqueue(redis, "p2", now=1001.0)
 
-    assert listed(inspector, "complete", "started", "pending") == ["s1", "s2", "p1", "p2", "c2", "c1"]
+    assert listed(inspector, "complete", "started", "pending") == [
+        "s1",
+        "s2",
+        "p1",
+        "p2",
+        "c2",
+        "c1",
+    ]
 
 
 def test_cancelled_tasks_are_listed_when_asked_for_the_newest_first(redis, inspector):
@@ -372,7 +431,15 @@ def test_pending_tasks_are_listed_in_the_order_of_their_turns(redis, inspector):
     add("needy1", 40.0, needs="gpu=1")
     protocol.put_first(redis, "video", "plain2", 70.0)
 
-    assert listed(inspector, "pending") == ["high", "needy0", "needy1", "plain2", "plain0", "plain1", "low"]
+    assert listed(inspector, "pending") == [
+        "high",
+        "needy0",
+        "needy1",
+        "plain2",
+        "plain0",
+        "plain1",
+        "low",
+    ]
     assert listed(inspector, "pending", limit=2) == ["high", "needy0"]
 
 
@@ -390,7 +457,9 @@ def test_scheduled_tasks_are_listed_by_when_they_are_due(redis, inspector):
     assert listed(inspector, "scheduled", queues=("audio", "video")) == ["sooner", "later"]
 
 
-def test_a_listing_ends_at_its_limit_with_the_next_in_line_and_says_that_there_is_more(redis, inspector):
+def test_a_listing_ends_at_its_limit_with_the_next_in_line_and_says_that_there_is_more(
+    redis, inspector
+):
     for n in range(5):
         enqueue(redis, f"t{n}", now=1000.0 + n)
 
@@ -477,7 +546,9 @@ def test_a_beginning_of_three_characters_finds_nothing(redis, inspector):
     assert inspector.find("abc") == []
 
 
-@pytest.mark.parametrize("place", ["pending", "scheduled", "complete", "failed", "cancelled", "started", "reserved"])
+@pytest.mark.parametrize(
+    "place", ["pending", "scheduled", "complete", "failed", "cancelled", "started", "reserved"]
+)
 def test_what_1_0_0_has_made_and_no_index_names_is_found(redis, cli, inspector, place):
     cli.zadd("blueque_queues", {"video": 1})
     cli.hset("blueque_task_abcd-1", mapping={"status": place, "queue": "video"})
@@ -495,7 +566,9 @@ def test_what_1_0_0_has_made_and_no_index_names_is_found(redis, cli, inspector, 
     assert inspector.find("abcd") == ["abcd-1"]
 
 
-def test_a_task_that_1_0_0_has_deleted_is_not_found_though_the_index_names_it(redis, cli, inspector):
+def test_a_task_that_1_0_0_has_deleted_is_not_found_though_the_index_names_it(
+    redis, cli, inspector
+):
     enqueue(redis, "abcd-1")
     cli.delete("blueque_task_abcd-1")
 
@@ -514,7 +587,9 @@ def test_the_version_of_the_server_is_told(inspector, cli):
 
 
 def test_the_version_of_the_server_is_none_for_a_user_who_may_not_ask(server, inspector, cli):
-    cli.acl_setuser("reader", enabled=True, passwords=["+pw"], keys=["*"], commands=["+@all", "-info"])
+    cli.acl_setuser(
+        "reader", enabled=True, passwords=["+pw"], keys=["*"], commands=["+@all", "-info"]
+    )
     try:
         reader = Client(server.url.replace("redis://", "redis://reader:pw@")).get_inspector()
 

@@ -26,12 +26,15 @@ from blueque.queries import statistics
 
 Q, NODE = "video", "host_1"
 DAY = 86400.0
-NOON = time.time() // DAY * DAY + DAY / 2              # of today: the numbers of a day long past are gone at once
+# of today: the numbers of a day long past are gone at once
+NOON = time.time() // DAY * DAY + DAY / 2
 
 
 @pytest.fixture
 def ended(redis):
-    """Have a task wait and run for so many seconds, and end at noon of a day so many days ago; return its id."""
+    """Have a task wait and run for so many seconds, and end at noon of a day so many days ago;
+    return its id.
+    """
     protocol.register(redis, Q, NODE, "i1", {}, now=0.5)
     count = iter(range(1000))
 
@@ -45,9 +48,20 @@ def ended(redis):
         if error_type is None:
             protocol.complete(redis, queue, task, "token", NODE, "out", None, end)
         elif is_last:
-            protocol.fail(redis, queue, task, "token", NODE, f"{error_type}: no", end, {"error_type": error_type})
+            protocol.fail(
+                redis,
+                queue,
+                task,
+                "token",
+                NODE,
+                f"{error_type}: no",
+                end,
+                {"error_type": error_type},
+            )
         else:
-            protocol.retry(redis, queue, task, "token", NODE, None, end, {"last_error_type": error_type})
+            protocol.retry(
+                redis, queue, task, "token", NODE, None, end, {"last_error_type": error_type}
+            )
         return task
 
     return ended
@@ -74,7 +88,9 @@ def test_counts_means_and_deviations_are_those_of_the_tasks_by_day_and_in_all(re
     assert [its.complete for its in found.days.values()] == [1, 0, 2]
     assert (total.complete, total.failed, total.failed_share) == (3, 1, 0.25)
     assert (total.waiting.counted, total.waiting.mean) == (4, 13.0 / 4)
-    assert total.waiting.deviation == pytest.approx(math.sqrt((4 + 16 + 36 + 1) / 4 - (13 / 4) ** 2))
+    assert total.waiting.deviation == pytest.approx(
+        math.sqrt((4 + 16 + 36 + 1) / 4 - (13 / 4) ** 2)
+    )
     assert (total.running.counted, total.running.mean) == (3, 7320.0 / 3)
     assert total.errors == {"ValueError": 1}
     assert cli.hget(keys.totals(Q), "error:ValueError") is None
@@ -89,7 +105,9 @@ def test_a_quantile_is_right_to_the_width_of_its_bucket(redis, ended):
 
     for share in (0.5, 0.9, 0.95):
         bucket = histogram.bucket(times[math.ceil(share * len(times)) - 1])
-        assert histogram.start(bucket) <= found.total.running.quantile(share) <= histogram.end(bucket)
+        assert (
+            histogram.start(bucket) <= found.total.running.quantile(share) <= histogram.end(bucket)
+        )
     assert times[-1] <= found.total.running.longest <= histogram.end(histogram.bucket(times[-1]))
 
 
@@ -97,7 +115,11 @@ def test_of_a_queue_in_which_nothing_happened_nothing_is_told(client):
     found = client.get_statistics(Q, days=2)
 
     assert (found.queue, found.total.complete, found.total.failed_share) == (Q, 0, None)
-    assert (found.total.running.mean, found.total.running.quantile(0.5), found.total.running.longest) == (None, None, None)
+    assert (
+        found.total.running.mean,
+        found.total.running.quantile(0.5),
+        found.total.running.longest,
+    ) == (None, None, None)
     assert len(found.days) == 2
 
 
@@ -126,14 +148,22 @@ def test_attempts_that_are_lost_are_counted_whether_another_follows_or_not(redis
 
 
 def test_what_another_program_has_put_among_the_numbers_is_left_out():
-    found = statistics.read_numbers({"complete": "x", "complete_s1": "1", "complete_seconds": "nan", "complete_m99": "2"})
+    found = statistics.read_numbers(
+        {"complete": "x", "complete_s1": "1", "complete_seconds": "nan", "complete_m99": "2"}
+    )
 
     assert (found.complete, found.running.counted, found.seconds) == (0, 1, {})
 
 
-@pytest.mark.parametrize(("environ", "file", "days"), [
-    ({}, None, 90), ({}, 30, 30), ({"BLUEQUE_STATISTICS_KEEP": "2w"}, 30, 14), ({"BLUEQUE_STATISTICS_KEEP": ""}, None, 90),
-])
+@pytest.mark.parametrize(
+    ("environ", "file", "days"),
+    [
+        ({}, None, 90),
+        ({}, 30, 30),
+        ({"BLUEQUE_STATISTICS_KEEP": "2w"}, 30, 14),
+        ({"BLUEQUE_STATISTICS_KEEP": ""}, None, 90),
+    ],
+)
 def test_how_long_they_are_kept_is_said_by_the_environment_then_the_file(environ, file, days):
     assert units.statistics_keep(environ, file) == days
 
@@ -170,8 +200,16 @@ def test_stats_of_one_queue_are_shown_with_a_histogram_in_words(run, ended):
     assert lines[3].startswith("ran 3 5 m 35 s 7 m 49 s 3.8 s")
     assert lines[3].endswith("< 17 m")
     assert lines[5:] == [
-        "ran 2 s - 4 s 2", "4 s - 8 s 0", "8 s - 15 s 0", "15 s - 30 s 0", "30 s - 1 m 0", "1 m - 2 m 0", "2 m - 4 m 0",
-        "4 m - 8 m 0", "8 m - 15 m 0", "15 m - 30 m 1",
+        "ran 2 s - 4 s 2",
+        "4 s - 8 s 0",
+        "8 s - 15 s 0",
+        "15 s - 30 s 0",
+        "30 s - 1 m 0",
+        "1 m - 2 m 0",
+        "2 m - 4 m 0",
+        "4 m - 8 m 0",
+        "8 m - 15 m 0",
+        "15 m - 30 m 1",
     ]
     assert err.startswith("since ") and err.endswith(" 00:00 UTC, 7 days\n")
 
@@ -185,7 +223,11 @@ def test_what_took_less_than_a_second_is_not_said_to_take_longer_than_its_mean(r
 
     assert " ".join(one.splitlines()[3].split()) == "ran 3 0.0 s 0.0 s < 1 s < 1 s < 1 s < 1 s"
     assert several.count("< 1 s") >= 3
-    assert (found["mean_seconds"], found["p50_seconds"], found["longest_seconds"]) == (0.0, 0.0, 0.0)
+    assert (found["mean_seconds"], found["p50_seconds"], found["longest_seconds"]) == (
+        0.0,
+        0.0,
+        0.0,
+    )
 
 
 def test_quantiles_and_the_longest_are_within_what_mean_and_deviation_allow(run, ended):
@@ -199,20 +241,30 @@ def test_quantiles_and_the_longest_are_within_what_mean_and_deviation_allow(run,
     names = ("p50_seconds", "p90_seconds", "p95_seconds", "longest_seconds")
     assert [one["running"][name] for name in names] == pytest.approx([0.007] * 4, abs=1e-4)
     quantiles = [several["running"][name] for name in names]
-    assert quantiles == sorted(quantiles) and 0.006 <= quantiles[0] <= 0.009 <= quantiles[-1] < 0.012
+    assert (
+        quantiles == sorted(quantiles) and 0.006 <= quantiles[0] <= 0.009 <= quantiles[-1] < 0.012
+    )
 
 
 @settings_of_hypothesis(deadline=None)
-@given(strategies.lists(strategies.floats(0, 4000), min_size=1, max_size=30), strategies.floats(0, 1))
+@given(
+    strategies.lists(strategies.floats(0, 4000), min_size=1, max_size=30), strategies.floats(0, 1)
+)
 def test_what_a_share_did_not_exceed_is_in_its_bucket_whatever_was_counted(times, share):
     times.sort()
     counts = collections.Counter(map(histogram.bucket, times))
     mean = math.fsum(times) / len(times)
-    deviation = math.sqrt(max(math.fsum(time * time for time in times) / len(times) - mean * mean, 0.0))
+    deviation = math.sqrt(
+        max(math.fsum(time * time for time in times) / len(times) - mean * mean, 0.0)
+    )
     found = statistics.Durations(len(times), mean, deviation, counts)
 
     true = times[max(math.ceil(share * len(times)) - 1, 0)]
-    assert histogram.start(histogram.bucket(true)) <= found.quantile(share) <= histogram.end(histogram.bucket(true))
+    assert (
+        histogram.start(histogram.bucket(true))
+        <= found.quantile(share)
+        <= histogram.end(histogram.bucket(true))
+    )
     assert found.quantile(share) <= found.longest + 1e-6
     assert found.longest >= times[-1] - 1e-3 * (1 + times[-1])
 
@@ -223,7 +275,9 @@ def test_a_histogram_has_bars_on_a_terminal_only(monkeypatch):
     assert not any("#" in line for line in drawn("ran", buckets))
     monkeypatch.setattr("blueque.cli.printing.is_terminal", lambda: True)
     assert [line.count("#") for line in drawn("ran", buckets)] == [40, 2]
-    assert all(len(line) < 80 for line in drawn("ran", dict.fromkeys(range(len(histogram.NAMES)), 10**9)))
+    assert all(
+        len(line) < 80 for line in drawn("ran", dict.fromkeys(range(len(histogram.NAMES)), 10**9))
+    )
 
 
 def test_stats_of_several_queues_are_a_table_and_as_json_have_every_day(run, ended):
@@ -232,7 +286,10 @@ def test_stats_of_several_queues_are_a_table_and_as_json_have_every_day(run, end
 
     code, out, _ = run("stats")
 
-    assert (code, [line.split()[0] for line in out.splitlines()]) == (0, ["QUEUE", "audio", "video"])
+    assert (code, [line.split()[0] for line in out.splitlines()]) == (
+        0,
+        ["QUEUE", "audio", "video"],
+    )
     found = json.loads(run("stats", "vid*", "--last", "2d", "--json")[1])
     assert (found["kind"], found["days"]) == ("statistics", 2)
     (item,) = found["items"]
@@ -243,7 +300,9 @@ def test_stats_of_several_queues_are_a_table_and_as_json_have_every_day(run, end
     assert run("stats", "--last", "12h")[0] == 2
 
 
-def test_attempts_that_put_themselves_off_or_hand_themselves_back_are_no_failures(run, redis, client, cli):
+def test_attempts_that_put_themselves_off_or_hand_themselves_back_are_no_failures(
+    run, redis, client, cli
+):
     protocol.register(redis, Q, NODE, "i1", {}, now=0.5)
     protocol.enqueue(redis, Q, "t1", "in", None, NOON)
     for number in range(3):
@@ -259,7 +318,11 @@ def test_attempts_that_put_themselves_off_or_hand_themselves_back_are_no_failure
 
     assert (found["retried"], found["failed"], found["errors"]) == (0, 0, {})
     assert json.loads(run("failures", "--json", Q)[1])["items"] == []
-    assert cli.hmget(keys.stats(Q, day_of(NOON)), "postponed", "released", "retried") == ["2", "1", None]
+    assert cli.hmget(keys.stats(Q, day_of(NOON)), "postponed", "released", "retried") == [
+        "2",
+        "1",
+        None,
+    ]
     assert client.get_history("t1").events[-1].facts["reason"] == "not yet"
 
 
@@ -272,13 +335,20 @@ def test_failures_are_put_together_by_queue_and_type_with_the_newest_of_each(run
 
     found = json.loads(run("failures", "--json")[1])
 
-    told = {item["error_type"]: (item["attempts"], item["failed"], item["newest"]) for item in found["items"]}
+    told = {
+        item["error_type"]: (item["attempts"], item["failed"], item["newest"])
+        for item in found["items"]
+    }
     assert told["mine.DiskFull"] == (3, 3, newest)
     assert told["OSError"] == (1, 0, None)
     assert told["ValueError"][:2] == (0, 1)
     _, out, err = run("failures", Q)
     (line,) = [line for line in out.splitlines() if "DiskFull" in line]
-    assert (line.split()[:5], line.split()[-1], err) == (["mine.DiskFull", Q, "3", "3", newest], "no", "")
+    assert (line.split()[:5], line.split()[-1], err) == (
+        ["mine.DiskFull", Q, "3", "3", newest],
+        "no",
+        "",
+    )
 
 
 def test_queues_of_failures_are_named_either_way(run, ended):
@@ -290,7 +360,11 @@ def test_queues_of_failures_are_named_either_way(run, ended):
         for queues in (["audio"], ["-q", "aud*"], [Q, "--queue", "audio"])
     ]
 
-    assert [sorted(one) for one in kinds] == [["ValueError"], ["ValueError"], ["OSError", "ValueError"]]
+    assert [sorted(one) for one in kinds] == [
+        ["ValueError"],
+        ["ValueError"],
+        ["OSError", "ValueError"],
+    ]
 
 
 def test_it_is_said_of_how_many_kinds_of_failures_no_commands_are_shown(run, ended, monkeypatch):
@@ -316,12 +390,15 @@ def test_of_many_failures_the_newest_are_looked_at_and_that_is_said(run, ended, 
     assert err == f"Of the failed tasks only the newest 2 were looked at: {Q}\n"
 
 
-@pytest.mark.parametrize(("error", "shown"), [
-    ("exit code 3:\nstarting\nno space left\n", "exit code 3: no space left"),
-    ("exit code 3:\n" + "starting\n" * 50 + "no space left", "exit code 3: no space left"),
-    ("exit code 3:\n", "exit code 3"),
-    ("exit code 3", "exit code 3"),
-])
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        ("exit code 3:\nstarting\nno space left\n", "exit code 3: no space left"),
+        ("exit code 3:\n" + "starting\n" * 50 + "no space left", "exit code 3: no space left"),
+        ("exit code 3:\n", "exit code 3"),
+        ("exit code 3", "exit code 3"),
+    ],
+)
 def test_of_a_program_that_failed_the_last_line_is_shown(run, cli, ended, error, shown):
     cli.hset(keys.task(ended(0.0, 1.0, 0, "exit")), "error", error)
 
@@ -334,7 +411,9 @@ def test_where_nothing_failed_it_says_so(run, ended):
     assert run("failures") == (0, "", "no failures in 7 days\n")
 
 
-def test_of_a_task_that_does_not_tell_how_far_it_is_it_is_shown_how_long_others_ran(run, redis, cli, ended):
+def test_of_a_task_that_does_not_tell_how_far_it_is_it_is_shown_how_long_others_ran(
+    run, redis, cli, ended
+):
     for minutes in (3, 3, 3, 4, 5, 5, 5):
         ended(0.0, minutes * 60.0 + 30.0)
     protocol.enqueue(redis, Q, "t1", "in", None, time.time())

@@ -31,17 +31,22 @@ def test_a_run_is_from_its_start_to_its_end():
 
 def test_each_attempt_is_a_run_of_its_own():
     events = [
-        event("started", 10.0), event("retried", 20.0, took=10.0), event("started", 30.0, attempt=2, by="gpu-2_9"),
+        event("started", 10.0),
+        event("retried", 20.0, took=10.0),
+        event("started", 30.0, attempt=2, by="gpu-2_9"),
         event("failed", 50.0, attempt=2, by="gpu-2_9", took=20.0),
     ]
 
-    assert [(one.attempt, one.node, one.began, one.ended, one.outcome) for one in over(events, 0.0)] == [
-        (1, "gpu-1_7", 10.0, 20.0, "failed"), (2, "gpu-2_9", 30.0, 50.0, "failed"),
-    ]
+    assert [
+        (one.attempt, one.node, one.began, one.ended, one.outcome) for one in over(events, 0.0)
+    ] == [(1, "gpu-1_7", 10.0, 20.0, "failed"), (2, "gpu-2_9", 30.0, 50.0, "failed")]
 
 
 def test_one_that_puts_itself_off_has_not_failed():
-    events = [event("started", 10.0), event("postponed", 20.0, took=10.0, reason="not yet", eta=50.0)]
+    events = [
+        event("started", 10.0),
+        event("postponed", 20.0, took=10.0, reason="not yet", eta=50.0),
+    ]
 
     assert [one.outcome for one in over(events, 0.0)] == ["released"]
 
@@ -60,7 +65,11 @@ def test_one_that_was_lost_is_said_to_be_lost_whether_it_runs_again_or_not(what)
 
 
 def test_an_adopted_run_is_that_of_who_saw_its_end():
-    events = [event("started", 10.0), event("adopted", 20.0, by="gpu-1_8"), event("complete", 30.0, by="gpu-1_8")]
+    events = [
+        event("started", 10.0),
+        event("adopted", 20.0, by="gpu-1_8"),
+        event("complete", 30.0, by="gpu-1_8"),
+    ]
 
     assert over(events, 0.0) == [Run("t1", 1, Q, "gpu-1_8", 10.0, 30.0, "complete")]
 
@@ -74,8 +83,12 @@ def test_the_picture_says_when_where_and_how_it_ended():
     runs = [
         Run("aaaaaaaa-1", 1, Q, "gpu-1_7", 0.0, 4 * HOUR, "complete"),
         Run("bbbbbbbb-1", 1, Q, "gpu-1_8", HOUR, 3 * HOUR, "failed"),
-        Run("cccccccc-1", 1, Q, "gpu-1_7", 5 * HOUR, None, None), Run("d", 1, Q, "gpu-2_7", 6 * HOUR, 7 * HOUR, "lost"),
-        *[Run(f"e{n}", 1, "ingest", "io_1", 10 * HOUR + n, 10 * HOUR + n + 1, "complete") for n in range(3)],
+        Run("cccccccc-1", 1, Q, "gpu-1_7", 5 * HOUR, None, None),
+        Run("d", 1, Q, "gpu-2_7", 6 * HOUR, 7 * HOUR, "lost"),
+        *[
+            Run(f"e{n}", 1, "ingest", "io_1", 10 * HOUR + n, 10 * HOUR + n + 1, "complete")
+            for n in range(3)
+        ],
     ]
 
     lines = list(draw(Timeline(0.0, 12 * HOUR, runs, []), _BY["node"], 78, is_utc=True))
@@ -99,12 +112,19 @@ def short(task, node, began, took, outcome="complete"):
 
 
 def test_many_short_runs_of_several_slots_are_one_row_with_their_number():
-    runs = sorted((
-        short(f"{slot}-{n}", f"io-1_{slot}", 100.0 + n * 0.7 + slot * 0.1, 0.69) for slot in range(4) for n in range(750)
-    ), key=BEGAN)
+    runs = sorted(
+        (
+            short(f"{slot}-{n}", f"io-1_{slot}", 100.0 + n * 0.7 + slot * 0.1, 0.69)
+            for slot in range(4)
+            for n in range(750)
+        ),
+        key=BEGAN,
+    )
     runs += [Run("c" * 8, 1, Q, "gpu-1_1", 0.0, None, None)]
 
-    lines = list(draw(Timeline(0.0, 1000.0, sorted(runs, key=BEGAN), []), _BY["node"], 80, is_utc=True))
+    lines = list(
+        draw(Timeline(0.0, 1000.0, sorted(runs, key=BEGAN), []), _BY["node"], 80, is_utc=True)
+    )
 
     assert [line.split()[:2] for line in lines[1:-1]] == [["gpu-1", "1"], ["io-1", "1-4"]]
     assert lines[2].split(maxsplit=2)[2] == 37 * ":" + " 3000 tasks"
@@ -119,9 +139,14 @@ def test_where_there_is_no_room_behind_short_runs_their_number_is_among_them():
     assert " 1000 tasks " in row and len(row) == 60
 
 
-@pytest.mark.parametrize(("outcome", "mark"), [("failed", "x"), ("lost", "?"), ("complete", ":"), ("cancelled", ":")])
+@pytest.mark.parametrize(
+    ("outcome", "mark"), [("failed", "x"), ("lost", "?"), ("complete", ":"), ("cancelled", ":")]
+)
 def test_what_ended_badly_among_many_short_runs_is_seen_and_no_number_hides_it(outcome, mark):
-    runs = [short(str(n), "io_1", float(n), 0.9, outcome if n == 500 else "complete") for n in range(1000)]
+    runs = [
+        short(str(n), "io_1", float(n), 0.9, outcome if n == 500 else "complete")
+        for n in range(1000)
+    ]
 
     line = list(draw(Timeline(0.0, 1000.0, runs, []), _BY["node"], 80, is_utc=True))[1]
 
@@ -134,22 +159,32 @@ def test_what_ended_badly_among_many_short_runs_is_seen_and_no_number_hides_it(o
 def test_where_many_ended_badly_the_number_is_told_all_the_same():
     runs = [short(str(n), "io_1", float(n), 0.9, "failed") for n in range(1000)]
 
-    assert " 1000 tasks, 1000 failed " in list(draw(Timeline(0.0, 1000.0, runs, []), _BY["node"], 80, is_utc=True))[1]
+    assert (
+        " 1000 tasks, 1000 failed "
+        in list(draw(Timeline(0.0, 1000.0, runs, []), _BY["node"], 80, is_utc=True))[1]
+    )
 
 
 def test_short_runs_between_long_ones_stay_in_the_row_of_their_slot_and_bad_ends_stay_visible():
     runs = [
-        short("a" * 8, "io-1_1", 0.0, 400.0, "failed"), *[short(f"t{n}", "io-1_1", 400.0 + n, 0.9) for n in range(100)],
+        short("a" * 8, "io-1_1", 0.0, 400.0, "failed"),
+        *[short(f"t{n}", "io-1_1", 400.0 + n, 0.9) for n in range(100)],
         short("b" * 8, "io-1_1", 700.0, 299.0),
     ]
 
     row = list(draw(Timeline(0.0, 1000.0, runs, []), _BY["node"], 87, is_utc=True))[1]
 
-    assert row == "io-1 1 ==aaaaaaaa======================x::::::: 100 tasks      ==bbbbbbbb=============="
+    assert (
+        row
+        == "io-1 1 ==aaaaaaaa======================x::::::: 100 tasks      ==bbbbbbbb=============="
+    )
 
 
 def test_short_runs_that_can_be_told_apart_are_drawn_each_for_itself():
-    runs = [short(f"t{n}", "io-1_1", 100.0 * n, 10.0, "failed" if n == 5 else "complete") for n in range(9)]
+    runs = [
+        short(f"t{n}", "io-1_1", 100.0 * n, 10.0, "failed" if n == 5 else "complete")
+        for n in range(9)
+    ]
 
     row = list(draw(Timeline(0.0, 1000.0, runs, []), _BY["node"], 47, is_utc=True))[1]
 
@@ -158,7 +193,10 @@ def test_short_runs_that_can_be_told_apart_are_drawn_each_for_itself():
 
 @pytest.mark.parametrize("before", ["complete", "cancelled", "released"])
 def test_a_short_run_that_ended_badly_is_seen_where_another_bar_ends(before):
-    runs = [Run("long", 1, Q, "gpu-1_7", 20.0, 31.6, before), Run("bad", 1, Q, "gpu-1_7", 31.7, 31.8, "failed")]
+    runs = [
+        Run("long", 1, Q, "gpu-1_7", 20.0, 31.6, before),
+        Run("bad", 1, Q, "gpu-1_7", 31.7, 31.8, "failed"),
+    ]
 
     _, row, _ = draw(Timeline(0.0, 100.0, runs, []), _BY["node"], 104, True)
 
@@ -166,7 +204,10 @@ def test_a_short_run_that_ended_badly_is_seen_where_another_bar_ends(before):
 
 
 def test_by_queue_each_queue_has_its_rows():
-    runs = [Run("a", 1, "render", "gpu-1_7", 0.0, 10.0, "complete"), Run("b", 1, "ingest", "gpu-1_7", 0.0, 10.0, "failed")]
+    runs = [
+        Run("a", 1, "render", "gpu-1_7", 0.0, 10.0, "complete"),
+        Run("b", 1, "ingest", "gpu-1_7", 0.0, 10.0, "failed"),
+    ]
 
     lines = list(draw(Timeline(0.0, 100.0, runs, []), _BY["queue"], 60, is_utc=True))
 
@@ -184,9 +225,21 @@ def test_what_does_not_fit_is_counted():
 
 @pytest.mark.parametrize("wide", [40, 80, 200])
 def test_names_and_picture_stay_within_the_terminal(wide):
-    runs = [Run("ä" * 9, 1, Q, "a-very-long-name-of-a-node.of.some.cluster.example.com_7", 0.0, 90.0, "complete")]
+    runs = [
+        Run(
+            "ä" * 9,
+            1,
+            Q,
+            "a-very-long-name-of-a-node.of.some.cluster.example.com_7",
+            0.0,
+            90.0,
+            "complete",
+        )
+    ]
 
-    assert max(map(len, draw(Timeline(0.0, 100.0, runs, []), _BY["node"], wide, is_utc=True))) <= max(wide, 70)
+    assert max(
+        map(len, draw(Timeline(0.0, 100.0, runs, []), _BY["node"], wide, is_utc=True))
+    ) <= max(wide, 70)
 
 
 @pytest.fixture
@@ -203,7 +256,7 @@ def worked(redis, cli):
     return now
 
 
-def test_blueque_timeline_draws_and_lists(run, worked):  # noqa: F811
+def test_blueque_timeline_draws_and_lists(run, worked):
     drawn = run("timeline", "--last", "15m")
     table = list(csv.DictReader(io.StringIO(run("timeline", "--csv").stdout)))
     found = json.loads(run("timeline", "--json").stdout)
@@ -212,9 +265,13 @@ def test_blueque_timeline_draws_and_lists(run, worked):  # noqa: F811
     assert "==done=" in drawn.stdout
     assert ">>runs>" in drawn.stdout
     assert [(row["task"], row["ended"] != "", row["outcome"]) for row in table] == [
-        ("done", True, "complete"), ("runs", False, ""),
+        ("done", True, "complete"),
+        ("runs", False, ""),
     ]
-    assert (found["kind"], [item["outcome"] for item in found["items"]]) == ("timeline", ["complete", None])
+    assert (found["kind"], [item["outcome"] for item in found["items"]]) == (
+        "timeline",
+        ["complete", None],
+    )
     assert found["items"][0]["began_seconds"] == worked - 600
 
 
@@ -229,7 +286,7 @@ def test_what_is_drawn_begins_with_the_first_run_that_is_known_and_is_a_minute_a
     assert since(99_990.0, last=30.0) == 99_970.0
 
 
-def test_blueque_timeline_of_nothing_says_so(run):  # noqa: F811
+def test_blueque_timeline_of_nothing_says_so(run):
     done = run("timeline")
 
     assert (done.returncode, done.stdout) == (0, "")

@@ -1,4 +1,6 @@
-"""Waiting for tasks to end: Client.wait, Client.as_ended, Task.wait, and what sees it, blueque.queries.task_ends."""
+"""Waiting for tasks to end: Client.wait, Client.as_ended, Task.wait, and what sees it,
+blueque.queries.task_ends.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,16 @@ import redis as redis_py
 from faults import Fault
 from running import until
 
-from blueque import Client, InvalidInput, InvalidType, NoSuchTask, RedisAway, RedisRefused, Task, WaitTimedOut
+from blueque import (
+    Client,
+    InvalidInput,
+    InvalidType,
+    NoSuchTask,
+    RedisAway,
+    RedisRefused,
+    Task,
+    WaitTimedOut,
+)
 from blueque.queries import task_ends
 
 
@@ -67,13 +78,15 @@ def test_what_has_ended_is_not_waited_for(client, queue):
     assert client.wait(task_id, timeout=0).status == "cancelled"
 
 
-def test_redis_is_asked_only_for_the_status_and_only_when_the_task_has_changed(client, queue, cli, aside):
+def test_redis_is_asked_only_for_the_status_and_only_when_the_task_has_changed(
+    client, queue, cli, aside
+):
     task_id, idle = queue.enqueue("in"), queue.enqueue("in")
     cli.config_resetstat()
     waited = aside(client.wait, [task_id, idle], 10)
     reads(cli, 2)
 
-    for n in range(3):                                 # as progress is told
+    for n in range(3):  # as progress is told
         cli.hset(f"blueque_task_{task_id}", "progress", n)
         reads(cli, 3 + n)
     end(cli, task_id, idle)
@@ -123,7 +136,9 @@ def test_a_task_remembers_its_client_and_stays_a_snapshot(client, queue, cli, as
     assert task.status == "pending"
 
 
-@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda task: pickle.loads(pickle.dumps(task))])
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda task: pickle.loads(pickle.dumps(task))]
+)
 def test_a_copy_of_a_task_is_without_its_client(client, queue, copied):
     task = copied(client.get_task(queue.enqueue("in")))
 
@@ -149,7 +164,9 @@ def test_a_task_that_is_deleted_meanwhile_is_an_error(client, queue, cli, aside)
 
     cli.delete(f"blueque_task_{task_id}")
 
-    with pytest.raises(NoSuchTask, match="was deleted while it was waited for; before, it was pending"):
+    with pytest.raises(
+        NoSuchTask, match="was deleted while it was waited for; before, it was pending"
+    ):
         waited.result(5)
 
 
@@ -179,7 +196,9 @@ def test_a_task_that_a_listener_has_may_come_back_when_redis_has_lost_it(client,
     assert waited.result(5).result == "out"
 
 
-def test_a_task_that_a_listener_had_and_that_does_not_come_back_is_an_error(monkeypatch, client, queue, cli, aside):
+def test_a_task_that_a_listener_had_and_that_does_not_come_back_is_an_error(
+    monkeypatch, client, queue, cli, aside
+):
     monkeypatch.setattr(task_ends, "COMES_BACK", 0.05)
     monkeypatch.setattr(task_ends, "PACE", 0.02)
     task_id = queue.enqueue("in")
@@ -199,7 +218,9 @@ def test_a_wait_ends_after_its_time_and_says_what_has_not_ended(client, queue, c
     end(cli, three)
 
     began = time.monotonic()
-    with pytest.raises(WaitTimedOut, match=rf"task {one} has not ended within 0\.1 s; it is pending") as raised:
+    with pytest.raises(
+        WaitTimedOut, match=rf"task {one} has not ended within 0\.1 s; it is pending"
+    ) as raised:
         client.wait(one, timeout=0.1)
     assert 0.1 <= time.monotonic() - began < 2
     assert isinstance(raised.value, TimeoutError)
@@ -220,24 +241,28 @@ def test_what_is_no_id_is_refused(client):
 
 
 def test_ten_thousand_at_once_take_few_round_trips(url, client, cli, proxy, aside):
-    ids = [task_id for some in client.get_queue("many").enqueue_iter(range(10_000)) for task_id in some]
+    ids = [
+        task_id for some in client.get_queue("many").enqueue_iter(range(10_000)) for task_id in some
+    ]
     through = Client(proxy.url)
     cli.config_resetstat()
     waited = aside(through.wait, ids, 10)
     reads(cli, 10_000)
-    assert proxy.writes < 30                           # a thousand at a time, of which the proxy makes two
+    assert proxy.writes < 30  # a thousand at a time, of which the proxy makes two
 
     end(cli, *ids)
 
     assert [task.id for task in waited.result(30)] == ids
     assert calls(cli, "hget") == 20_000
-    assert proxy.writes < 30 + 100 + 300               # their hashes; and the more, the slower they end
+    assert proxy.writes < 30 + 100 + 300  # their hashes; and the more, the slower they end
 
 
 @pytest.fixture
 def limited(server, cli):
     """A client whose user may not track."""
-    cli.acl_setuser("limited", enabled=True, nopass=True, keys="*", categories=["+@all"], commands=["-client"])
+    cli.acl_setuser(
+        "limited", enabled=True, nopass=True, keys="*", categories=["+@all"], commands=["-client"]
+    )
     yield Client(f"redis://limited:any@localhost:{server.port}", patience=0)
     cli.acl_deluser("limited")
 
@@ -249,7 +274,9 @@ def ready(url):
 
 
 @pytest.mark.parametrize("kind", ["limited", "ready"])
-def test_where_there_is_no_tracking_it_looks_again_and_again(request, monkeypatch, queue, cli, aside, kind):
+def test_where_there_is_no_tracking_it_looks_again_and_again(
+    request, monkeypatch, queue, cli, aside, kind
+):
     polling = request.getfixturevalue(kind)
     monkeypatch.setattr(task_ends, "PACE", 0.01)
     task_id = queue.enqueue("in")
@@ -316,14 +343,16 @@ def test_a_key_that_is_no_task_is_an_error(client, cli):
         client.wait("odd")
 
 
-def test_a_connection_that_is_cut_off_without_a_word_is_noticed(monkeypatch, queue, cli, proxy, aside):
+def test_a_connection_that_is_cut_off_without_a_word_is_noticed(
+    monkeypatch, queue, cli, proxy, aside
+):
     monkeypatch.setattr(task_ends, "PROOF", 0.05)
     task_id = queue.enqueue("in")
     client = Client(proxy.url, patience=0)
     cli.config_resetstat()
     proxy.arm(Fault.CUT_BEFORE, having=b"PING")
     waited = aside(client.wait, task_id, 10)
-    reads(cli, 2)                                      # once more, over another connection
+    reads(cli, 2)  # once more, over another connection
 
     end(cli, task_id)
 

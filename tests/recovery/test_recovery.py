@@ -1,7 +1,8 @@
 """Recovery: who is dead, by proof and by observation, and what is done for them.
 
-The dead are registrations of machines that never were, and processes of this one. What a transaction does to Redis is
-told in test_membership and test_recover; here it is told when a judge does which.
+The dead are registrations of machines that never were, and processes of this one. What a
+transaction does to Redis is told in test_membership and test_recover; here it is told when a judge
+does which.
 """
 
 from __future__ import annotations
@@ -45,9 +46,17 @@ def judge(client):
 
 
 def register(redis, node=FAR, instance="i1", now=None, dead=None, **facts):
-    known = {"beat_every": 0.1, "lease": LEASE, "lost_after": LOST_AFTER, "pid": 7, **ELSEWHERE} | facts
+    known = {
+        "beat_every": 0.1,
+        "lease": LEASE,
+        "lost_after": LOST_AFTER,
+        "pid": 7,
+        **ELSEWHERE,
+    } | facts
     known = {name: value for name, value in known.items() if value is not None}
-    protocol.register(redis, "video", node, instance, known, time.time() if now is None else now, dead)
+    protocol.register(
+        redis, "video", node, instance, known, time.time() if now is None else now, dead
+    )
 
 
 def register_legacy(cli, node):
@@ -60,10 +69,22 @@ def beat(redis, number, node=FAR, now=None):
     protocol.beat(redis, "video", node, "i1", number, time.time() if now is None else now)
 
 
-def hold(redis, cli, task="t1", status="started", node=FAR, pid=77, token="token", options=None, identity=ELSEWHERE):
+def hold(
+    redis,
+    cli,
+    task="t1",
+    status="started",
+    node=FAR,
+    pid=77,
+    token="token",
+    options=None,
+    identity=ELSEWHERE,
+):
     """Give the listener a task, as far as that status."""
     protocol.enqueue(redis, "video", task, "in", None, time.time(), options)
-    assert cli.rpoplpush("blueque_pending_tasks_video", f"blueque_reserved_tasks_video_{node}") == task
+    assert (
+        cli.rpoplpush("blueque_pending_tasks_video", f"blueque_reserved_tasks_video_{node}") == task
+    )
     if status == "popped":
         return
     cli.hset(f"blueque_task_{task}", mapping={"status": "reserved", "node": node, "attempt": 1})
@@ -91,7 +112,9 @@ def is_alive(cli, node=FAR):
 
 
 def look_until(judge, is_so, what="it"):
-    """Look as often as the judge wants to until it is so; return the orphans that the last look has found."""
+    """Look as often as the judge wants to until it is so; return the orphans that the last look has
+    found.
+    """
     deadline = time.monotonic() + PATIENCE
     while True:
         orphans = judge.step()
@@ -133,6 +156,7 @@ def on_the_machine(monkeypatch):
 
 # Dead by observation
 
+
 def test_a_beat_that_moves_keeps_a_listener_alive_for_ever(redis, cli, judge):
     register(redis)
     end, number = time.monotonic() + 3 * LEASE, 0
@@ -151,7 +175,10 @@ def test_a_beat_that_stands_still_for_a_lease_is_the_end_then_and_not_before(red
     look_until(judge, lambda: not is_alive(cli), "the end of the lease")
     assert time.monotonic() - began >= LEASE
     assert cli.hget(f"blueque_listener_video_{FAR}", "state") == "dead"
-    assert cli.smembers("blueque_listeners_video") == set() and cli.zscore("blueque_queues", "video") == 0
+    assert (
+        cli.smembers("blueque_listeners_video") == set()
+        and cli.zscore("blueque_queues", "video") == 0
+    )
 
 
 def test_each_listener_is_judged_by_its_own_lease(redis, cli, judge):
@@ -190,14 +217,18 @@ def test_a_listener_that_registers_anew_is_judged_by_what_it_says_then(redis, cl
     assert time.monotonic() - began >= 1.2
 
 
-def test_a_node_that_was_one_of_1_0_0_is_judged_by_its_registration_once_it_has_one(redis, cli, judge):
+def test_a_node_that_was_one_of_1_0_0_is_judged_by_its_registration_once_it_has_one(
+    redis, cli, judge
+):
     register_legacy(cli, FAR)
     judge.step()
     register(redis)
     look_until(judge, lambda: not is_alive(cli))
 
 
-def test_a_node_that_held_what_nobody_remembered_is_judged_by_its_registration_once_it_has_one(redis, cli, judge):
+def test_a_node_that_held_what_nobody_remembered_is_judged_by_its_registration_once_it_has_one(
+    redis, cli, judge
+):
     hold(redis, cli, status="started")
     judge.step()
     register(redis)
@@ -215,7 +246,9 @@ def test_who_beats_in_the_last_moment_is_not_dead(redis, other, cli, judge, over
     assert time.monotonic() - began >= LEASE
 
 
-def test_who_beats_after_the_look_and_before_the_fence_is_not_dead(redis, other, cli, judge, monkeypatch):
+def test_who_beats_after_the_look_and_before_the_fence_is_not_dead(
+    redis, other, cli, judge, monkeypatch
+):
     register(redis)
     read, beats = judge._inspector.registration, []
 
@@ -260,7 +293,9 @@ def test_a_listener_whose_clock_is_set_back_lives_on_and_dies_like_any_other(red
 
 
 def test_a_judge_who_looks_seldom_still_gives_up_what_the_fenced_hold(redis, cli, judge):
-    """Seeing to a hundred tasks of the dead may take him longer than the longest gap that a short lease allows."""
+    """Seeing to a hundred tasks of the dead may take him longer than the longest gap that a short
+    lease allows.
+    """
     register(redis, lost_after=2.0)
     hold(redis, cli)
     look_until(judge, lambda: not is_alive(cli))
@@ -274,13 +309,14 @@ def test_a_judge_who_looks_seldom_still_gives_up_what_the_fenced_hold(redis, cli
 
 # Who could not look has seen nothing stand still. Each returns a moment up to which that was so.
 
+
 def be_away(judge, server, cli):
-    time.sleep(LEASE / 2)                              # suspended, for longer than may be between two looks
+    time.sleep(LEASE / 2)  # suspended, for longer than may be between two looks
     return time.monotonic()
 
 
 def stand_still(judge, server, cli):
-    os.kill(server.pid, signal.SIGSTOP)                # the answer comes, and late
+    os.kill(server.pid, signal.SIGSTOP)  # the answer comes, and late
     moments = []
 
     def awake():
@@ -326,6 +362,7 @@ def test_who_could_not_look_or_beat_begins_to_observe_anew(own_server, disturb):
 
 # Never by time
 
+
 @pytest.mark.parametrize("kind", ["library", "1.0.0"])
 def test_who_has_nobody_to_beat_for_it_is_never_dead_by_time(redis, cli, judge, kind):
     if kind == "library":
@@ -340,7 +377,9 @@ def test_who_has_nobody_to_beat_for_it_is_never_dead_by_time(redis, cli, judge, 
     assert held(cli) == ["started", "reserved"] and line(cli) == []
 
 
-def test_a_task_of_one_that_nobody_beats_for_is_not_lost_by_time_even_if_another_judge_has_proof(redis, cli, judge):
+def test_a_task_of_one_that_nobody_beats_for_is_not_lost_by_time_even_if_another_judge_has_proof(
+    redis, cli, judge
+):
     register(redis, beat_every=0, lease=LEASE, lost_after=2 * LEASE)
     hold(redis, cli)
     protocol.fence(redis, "video", FAR, "i1", "0")
@@ -351,9 +390,12 @@ def test_a_task_of_one_that_nobody_beats_for_is_not_lost_by_time_even_if_another
 
 # Dead by proof
 
+
 @pytest.mark.parametrize("is_reaped", [True, False])
 @pytest.mark.parametrize("beat_every", [10, 0])
-def test_a_listener_whose_process_has_ended_is_dead_at_once(redis, cli, judge, is_reaped, beat_every):
+def test_a_listener_whose_process_has_ended_is_dead_at_once(
+    redis, cli, judge, is_reaped, beat_every
+):
     child, identity = ended_process(is_reaped)
     register(redis, beat_every=beat_every, lease=60, **identity)
     hold(redis, cli, status="started")
@@ -365,12 +407,16 @@ def test_a_listener_whose_process_has_ended_is_dead_at_once(redis, cli, judge, i
 def test_a_listener_whose_pid_is_another_processes_by_now_is_dead_at_once(redis, cli, judge):
     own = process.identity(os.getpid())
     register(redis, "own_1", pid=os.getpid(), lease=60, **own)
-    register(redis, "former_1", pid=os.getpid(), lease=60, **(own | {"pid_start": own["pid_start"] - 1}))
+    register(
+        redis, "former_1", pid=os.getpid(), lease=60, **(own | {"pid_start": own["pid_start"] - 1})
+    )
     judge.step()
     assert (is_alive(cli, "own_1"), is_alive(cli, "former_1")) == (True, False)
 
 
-@pytest.mark.parametrize("other", [{"boot": "another-boot"}, {"ns": "1"}, {"boot": None}, {"ns": None}, {"pid": None}])
+@pytest.mark.parametrize(
+    "other", [{"boot": "another-boot"}, {"ns": "1"}, {"boot": None}, {"ns": None}, {"pid": None}]
+)
 def test_a_pid_of_another_boot_or_namespace_proves_nothing(redis, cli, judge, other):
     _, identity = ended_process()
     register(redis, lease=60, **(identity | other))
@@ -387,15 +433,25 @@ def test_one_of_1_0_0_whose_process_on_this_host_has_ended_is_struck_off(
         register_legacy(cli, node)
         hold(redis, cli, f"of {node}", "reserved", node, token=None)
     judge.step()
-    assert cli.smembers("blueque_listeners_video") == {alive} and cli.zscore("blueque_queues", "video") == 1
+    assert (
+        cli.smembers("blueque_listeners_video") == {alive}
+        and cli.zscore("blueque_queues", "video") == 1
+    )
     assert line(cli) == [f"of {gone}"] and held(cli, alive) == [f"of {alive}"]
 
 
-def test_who_does_not_see_all_processes_of_the_machine_judges_none_of_1_0_0(redis, cli, judge, living, monkeypatch):
-    """The host name of one in a container may be that of the machine, too, and a pid there means another process."""
+def test_who_does_not_see_all_processes_of_the_machine_judges_none_of_1_0_0(
+    redis, cli, judge, living, monkeypatch
+):
+    """The host name of one in a container may be that of the machine, too, and a pid there means
+    another process.
+    """
     monkeypatch.setattr(process, "sees_all_pids", lambda: False)
     ended = ended_process()[0].pid
-    node, claimant = f"{process.host_name()}_{ended}", f"{process.host_name()}_{ended_process()[0].pid}"
+    node, claimant = (
+        f"{process.host_name()}_{ended}",
+        f"{process.host_name()}_{ended_process()[0].pid}",
+    )
     register_legacy(cli, node)
     hold(redis, cli, "reserved", "reserved", node, token=None)
     hold(redis, cli, "started", "started", node, token=None, pid=ended, identity=None)
@@ -404,19 +460,25 @@ def test_who_does_not_see_all_processes_of_the_machine_judges_none_of_1_0_0(redi
     claimed(cli, "claimed", claimant)
     look_until(judge, lambda: not is_alive(cli))
     judge.step()
-    assert cli.smembers("blueque_listeners_video") == {node} and held(cli, node) == ["started", "reserved"]
+    assert cli.smembers("blueque_listeners_video") == {node} and held(cli, node) == [
+        "started",
+        "reserved",
+    ]
     assert fields(cli, "started")["status"] == "started"
     assert held(cli) == ["claimed"] and line(cli) == []
 
 
 # What they held
 
+
 def kill(redis, node=FAR):
     """Declare a listener dead, as another judge has."""
     assert protocol.fence(redis, "video", node, "i1", "0")
 
 
-def test_work_that_had_not_started_is_the_next_in_line_in_its_order_at_no_cost(redis, cli, judge, state):
+def test_work_that_had_not_started_is_the_next_in_line_in_its_order_at_no_cost(
+    redis, cli, judge, state
+):
     register(redis)
     for number, status in enumerate(["reserved", "popped", "reserved"]):
         hold(redis, cli, f"t{number}", status)
@@ -426,13 +488,20 @@ def test_work_that_had_not_started_is_the_next_in_line_in_its_order_at_no_cost(r
     assert line(cli) == ["t0", "t1", "t2", "later"]
     for task in ("t0", "t1", "t2"):
         assert fields(cli, task).keys() - {"attempt", "events"} == {
-            "status", "queue", "parameters", "created", "queued", "updated",
+            "status",
+            "queue",
+            "parameters",
+            "created",
+            "queued",
+            "updated",
         }
         assert fields(cli, task)["status"] == "pending"
     assert cli.zrange("blueque_wake_video", 0, -1) == ["0"]
     # And nothing is left of the dead one.
     assert {key for key in state() if not key.startswith("blueque_task")} == {
-        "blueque_pending_tasks_video", "blueque_queues", "blueque_wake_video"
+        "blueque_pending_tasks_video",
+        "blueque_queues",
+        "blueque_wake_video",
     }
 
 
@@ -452,7 +521,9 @@ def test_a_started_task_elsewhere_is_lost_after_lost_after_and_not_before(redis,
     register(redis, now=1700000000.0)
     hold(redis, cli)
     began = time.monotonic()
-    assert look_until(judge, lambda: not is_alive(cli)) == [], "there is nobody here who could adopt it"
+    assert look_until(judge, lambda: not is_alive(cli)) == [], (
+        "there is nobody here who could adopt it"
+    )
     assert fields(cli)["status"] == "started"
     look_until(judge, lambda: fields(cli)["status"] != "started")
     assert time.monotonic() - began >= LOST_AFTER
@@ -462,9 +533,15 @@ def test_a_started_task_elsewhere_is_lost_after_lost_after_and_not_before(redis,
         "had come; to run it again: blueque requeue t1"
     )
     assert (task["status"], task["error_type"], task["lost_node"]) == ("failed", "lost", FAR)
-    assert (float(task["last_seen"]), task["interruptions"], task["token"]) == (1700000000.0, "1", "token")
+    assert (float(task["last_seen"]), task["interruptions"], task["token"]) == (
+        1700000000.0,
+        "1",
+        "token",
+    )
     assert cli.lrange("blueque_failed_tasks_video", 0, -1) == ["t1"]
-    assert not cli.exists("blueque_started_tasks_video") and not cli.exists(f"blueque_listener_video_{FAR}")
+    assert not cli.exists("blueque_started_tasks_video") and not cli.exists(
+        f"blueque_listener_video_{FAR}"
+    )
 
 
 def test_each_listener_tells_after_how_long_its_tasks_are_lost(redis, cli, judge):
@@ -482,6 +559,7 @@ def test_each_listener_tells_after_how_long_its_tasks_are_lost(redis, cli, judge
 @pytest.fixture
 def lost(redis, cli, judge):
     """Let a listener die with one task, wait until that is given up, and return its fields."""
+
     def lost(options=None, **facts):
         register(redis, lost_after=LEASE, **facts)
         hold(redis, cli, options=options)
@@ -494,22 +572,41 @@ def lost(redis, cli, judge):
 
 def test_a_lost_task_that_may_run_again_is_the_next_in_line(lost, cli):
     task = lost(SAFE)
-    assert (task["status"], task["interruptions"], task["last_error_type"]) == ("pending", "1", "lost")
+    assert (task["status"], task["interruptions"], task["last_error_type"]) == (
+        "pending",
+        "1",
+        "lost",
+    )
     assert task["last_error"].startswith("lost: listener far_7, ")
-    assert not {"node", "pid", "pid_start", "boot", "ns", "token", "started", "failures"} & task.keys()
+    assert (
+        not {"node", "pid", "pid_start", "boot", "ns", "token", "started", "failures"} & task.keys()
+    )
     assert line(cli) == ["t1", "later"]
 
 
-@pytest.mark.parametrize(("before", "status", "error_type"), [("2", "pending", None), ("3", "failed", "poison")])
+@pytest.mark.parametrize(
+    ("before", "status", "error_type"), [("2", "pending", None), ("3", "failed", "poison")]
+)
 def test_a_task_that_has_been_lost_too_often_is_poison(lost, before, status, error_type):
     task = lost(SAFE | {"interruptions": before})
-    assert (task["status"], task["interruptions"], task.get("error_type")) == (status, str(int(before) + 1), error_type)
+    assert (task["status"], task["interruptions"], task.get("error_type")) == (
+        status,
+        str(int(before) + 1),
+        error_type,
+    )
 
 
-@pytest.mark.parametrize(("options", "status"), [
-    (None, "pending"), ({"retry": "null"}, "failed"), ({"retry": '{"max":3,"interruptions":0}'}, "failed"),
-])
-def test_the_policy_of_the_dead_listener_is_for_tasks_that_have_none_of_their_own(lost, options, status):
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [
+        (None, "pending"),
+        ({"retry": "null"}, "failed"),
+        ({"retry": '{"max":3,"interruptions":0}'}, "failed"),
+    ],
+)
+def test_the_policy_of_the_dead_listener_is_for_tasks_that_have_none_of_their_own(
+    lost, options, status
+):
     assert lost(options, retry=SAFE["retry"])["status"] == status
 
 
@@ -521,6 +618,7 @@ def test_a_lost_task_that_somebody_wants_cancelled_is_cancelled(lost, cli):
 
 # Tasks whose process can be looked at
 
+
 def test_a_task_whose_process_lives_here_is_an_orphan_and_never_given_up(redis, cli, judge, living):
     register(redis, lost_after=LEASE)
     hold(redis, cli, "t1", pid=living, identity=process.identity(living))
@@ -531,7 +629,9 @@ def test_a_task_whose_process_lives_here_is_an_orphan_and_never_given_up(redis, 
     assert fields(cli)["status"] == "started" and held(cli) == ["t1"]
 
 
-def test_a_task_whose_process_has_ended_here_waits_for_a_listener_that_knows_its_files_until_it_is_lost(redis, cli, judge):
+def test_a_task_whose_process_has_ended_here_waits_for_a_listener_that_knows_its_files_until_it_is_lost(
+    redis, cli, judge
+):
     child, _ = ended_process()
     register(redis)
     hold(redis, cli, pid=child.pid, identity=process.identity(os.getpid()))
@@ -551,7 +651,10 @@ def test_what_one_of_1_0_0_ran_is_lost_as_soon_as_both_are_gone_and_not_while_it
     hold(redis, cli, "gone", node=node, token=None, pid=ended, identity=None)
     hold(redis, cli, "running", node=node, token=None, pid=living, identity=None)
     assert judge.step() == []
-    assert (fields(cli, "gone")["error_type"], fields(cli, "running")["status"]) == ("lost", "started")
+    assert (fields(cli, "gone")["error_type"], fields(cli, "running")["status"]) == (
+        "lost",
+        "started",
+    )
     assert held(cli, node) == ["running"]
 
 
@@ -565,6 +668,7 @@ def test_what_one_of_1_0_0_ran_elsewhere_is_never_given_up(redis, cli, judge, mo
 
 # Beside 1.0.0
 
+
 def claimed(cli, task, by):
     cli.hset(f"blueque_task_{task}", "reclaimed_node", by)
 
@@ -575,7 +679,12 @@ def test_a_reserved_task_that_1_0_0_has_claimed_is_left_to_its_claimant_unless_t
     child, _ = ended_process()
     host = process.host_name()
     register(redis)
-    claimants = {"living": f"{host}_{living}", "dead": f"{host}_{child.pid}", "elsewhere": "other_5", "odd": "nonsense"}
+    claimants = {
+        "living": f"{host}_{living}",
+        "dead": f"{host}_{child.pid}",
+        "elsewhere": "other_5",
+        "odd": "nonsense",
+    }
     for task, by in claimants.items():
         hold(redis, cli, task, "reserved")
         claimed(cli, task, by)
@@ -583,7 +692,9 @@ def test_a_reserved_task_that_1_0_0_has_claimed_is_left_to_its_claimant_unless_t
     judge.step()
     assert line(cli) == ["dead"] and "reclaimed_node" not in fields(cli, "dead")
     assert held(cli) == ["odd", "elsewhere", "living"]
-    assert cli.hget(f"blueque_listener_video_{FAR}", "state") == "dead", "somebody must see to the others later"
+    assert cli.hget(f"blueque_listener_video_{FAR}", "state") == "dead", (
+        "somebody must see to the others later"
+    )
 
 
 def test_a_started_task_that_1_0_0_has_claimed_is_treated_like_any_other(redis, cli, judge, living):
@@ -596,7 +707,9 @@ def test_a_started_task_that_1_0_0_has_claimed_is_treated_like_any_other(redis, 
     assert [task.id for task in orphans] == ["here"]
 
 
-def test_the_newest_reserved_entry_of_one_that_1_0_0_has_struck_off_waits_for_a_claim(redis, cli, judge, monkeypatch):
+def test_the_newest_reserved_entry_of_one_that_1_0_0_has_struck_off_waits_for_a_claim(
+    redis, cli, judge, monkeypatch
+):
     register(redis)
     for task in ("first", "second"):
         hold(redis, cli, task, "reserved")
@@ -621,6 +734,7 @@ def test_the_newest_entry_is_not_waited_for_when_1_0_0_cannot_be_about_to_run_it
 
 # Whom nobody remembers
 
+
 def test_what_a_listener_holds_that_nobody_remembers_is_seen_to(redis, cli, judge, monkeypatch):
     for task, status in (("first", "reserved"), ("second", "started"), ("third", "popped")):
         hold(redis, cli, task, status)
@@ -629,11 +743,15 @@ def test_what_a_listener_holds_that_nobody_remembers_is_seen_to(redis, cli, judg
     assert line(cli) == [], "whoever struck it off may have been wrong"
     look_until(judge, lambda: fields(cli, "second")["status"] == "failed")
     assert line(cli) == ["first", "third"]
-    assert fields(cli, "second")["error"].startswith("lost: listener far_7 is dead, and nobody knows how far process 77 ")
+    assert fields(cli, "second")["error"].startswith(
+        "lost: listener far_7 is dead, and nobody knows how far process 77 "
+    )
     assert held(cli) == []
 
 
-def test_a_listener_that_comes_up_under_the_name_of_a_dead_one_leaves_what_that_held_to_judges(client, redis, cli, judge):
+def test_a_listener_that_comes_up_under_the_name_of_a_dead_one_leaves_what_that_held_to_judges(
+    client, redis, cli, judge
+):
     """As after a reboot, or in a container: host name and pid are the same, and it is another one."""
     register(redis, process.node_id())
     hold(redis, cli, node=process.node_id(), options=SAFE)
@@ -661,11 +779,12 @@ def test_one_that_takes_leave_properly_leaves_nothing_to_do(redis, cli, judge, s
 
 # Judges
 
+
 def test_the_longer_a_look_has_taken_the_shorter_is_the_rest_after_it(redis, judge):
     register(redis)
     judge.step()
     assert judge.pace / 2 <= judge.rest <= judge.pace < LEASE / 4
-    time.sleep(judge.pace)                             # as if there had been much to see to
+    time.sleep(judge.pace)  # as if there had been much to see to
     assert judge.rest == judge.pace / 2
 
 
@@ -709,7 +828,9 @@ def serve(scheduler, is_so):
 def test_the_scheduler_judges_the_listeners_of_all_queues(client, redis, cli):
     register(redis)
     hold(redis, cli, status="reserved")
-    protocol.register(redis, "audio", "far_8", "i1", {"beat_every": 0.1, "lease": LEASE}, time.time())
+    protocol.register(
+        redis, "audio", "far_8", "i1", {"beat_every": 0.1, "lease": LEASE}, time.time()
+    )
     scheduler = Scheduler(client)
     serve(scheduler, lambda: line(cli) == ["t1"] and not cli.exists("blueque_listener_audio_far_8"))
     scheduler._lookout.close()
@@ -728,7 +849,10 @@ def test_the_scheduler_looks_again_soon_when_a_look_has_failed(client, redis, cl
     register(redis)
     scheduler = Scheduler(client)
     with monkeypatch.context() as patch:
-        patch.setattr("blueque.recovery.judge.protocol.observe", lambda *_: (_ for _ in ()).throw(RedisAway("for a moment")))
+        patch.setattr(
+            "blueque.recovery.judge.protocol.observe",
+            lambda *_: (_ for _ in ()).throw(RedisAway("for a moment")),
+        )
         with pytest.raises(RedisAway):
             scheduler.step()
     serve(scheduler, lambda: not is_alive(cli))
@@ -738,7 +862,15 @@ def test_the_scheduler_looks_again_soon_when_a_look_has_failed(client, redis, cl
 def test_ten_thousand_listeners_are_looked_at_in_few_round_trips(proxy, cli):
     pipeline = cli.pipeline(transaction=False)
     for number in range(10_000):
-        known = {"instance": "i", "state": "alive", "beat": 0, "beat_at": 5, "beat_every": 10, "lease": 60, **ELSEWHERE}
+        known = {
+            "instance": "i",
+            "state": "alive",
+            "beat": 0,
+            "beat_at": 5,
+            "beat_every": 10,
+            "lease": 60,
+            **ELSEWHERE,
+        }
         pipeline.hset(f"blueque_listener_video_far_{number}", mapping=known)
         pipeline.zadd("blueque_nodes_video", {f"far_{number}": 5})
         pipeline.sadd("blueque_listeners_video", f"far_{number}")
@@ -746,7 +878,7 @@ def test_ten_thousand_listeners_are_looked_at_in_few_round_trips(proxy, cli):
     client = Client(proxy.url, patience=0)
     judge = client.get_recovery("video")
     judge.step()
-    assert proxy.writes <= 40                          # each registration once, many at a time
+    assert proxy.writes <= 40  # each registration once, many at a time
     writes, before = proxy.writes, cli.info("stats")["total_commands_processed"]
     judge.step()
     assert proxy.writes - writes == 1
@@ -754,10 +886,21 @@ def test_ten_thousand_listeners_are_looked_at_in_few_round_trips(proxy, cli):
     client.close()
 
 
-@pytest.mark.parametrize("nonsense", [
-    {"pid": "many"}, {"pid": "9" * 30}, {"beat_every": "often"}, {"beat_at": "then"}, {"beat_at": "1e300"}, {"lease": "nan"},
-    {"lost_after": "inf"}, {"lost_after": "never"}, {"retry": "{"}, {"instance": ""},
-])
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        {"pid": "many"},
+        {"pid": "9" * 30},
+        {"beat_every": "often"},
+        {"beat_at": "then"},
+        {"beat_at": "1e300"},
+        {"lease": "nan"},
+        {"lost_after": "inf"},
+        {"lost_after": "never"},
+        {"retry": "{"},
+        {"instance": ""},
+    ],
+)
 def test_nonsense_in_a_registration_does_not_stop_the_judge(redis, cli, judge, nonsense):
     register(redis, **process.identity(os.getpid()) | {"pid": os.getpid()})
     hold(redis, cli)
@@ -774,20 +917,26 @@ def test_a_registration_without_its_first_fields_does_not_stop_the_judge(redis, 
     look_until(judge, lambda: not is_alive(cli, "control_1"))
 
 
-@pytest.mark.parametrize("key", ["blueque_listener_video_far_6", "blueque_reserved_tasks_video_far_6"])
+@pytest.mark.parametrize(
+    "key", ["blueque_listener_video_far_6", "blueque_reserved_tasks_video_far_6"]
+)
 def test_a_key_of_one_listener_that_is_not_what_it_should_be_does_not_keep_the_others_from_being_judged(
     redis, cli, judge, key
 ):
-    register(redis, "far_6", lost_after=0.1)           # the one that is looked at first
+    register(redis, "far_6", lost_after=0.1)  # the one that is looked at first
     register(redis)
     hold(redis, cli, "started")
     judge.step()
     cli.delete(key)
     cli.set(key, "odd")
-    look_until(judge, lambda: fields(cli, "started")["status"] == "failed", "the judgement of the other")
+    look_until(
+        judge, lambda: fields(cli, "started")["status"] == "failed", "the judgement of the other"
+    )
 
 
-@pytest.mark.parametrize("nonsense", [{"pid": "9" * 30}, {"interruptions": "some"}, {"node": "odd"}, {"boot": ""}])
+@pytest.mark.parametrize(
+    "nonsense", [{"pid": "9" * 30}, {"interruptions": "some"}, {"node": "odd"}, {"boot": ""}]
+)
 def test_nonsense_in_a_task_does_not_stop_the_judge(redis, cli, judge, nonsense):
     register(redis, lost_after=LEASE)
     hold(redis, cli, options=SAFE, identity=process.identity(os.getpid()))

@@ -31,7 +31,10 @@ def finish(client, redis, cli):
         processor = client.get_processor(task)
         processor.start(1)
         processor.complete("out") if how == "complete" else processor.fail("why")
-        cli.hset(f"blueque_task_{task.id}", mapping=dict.fromkeys(("finished", "updated"), time.time() - ago))
+        cli.hset(
+            f"blueque_task_{task.id}",
+            mapping=dict.fromkeys(("finished", "updated"), time.time() - ago),
+        )
         return task.id
 
     return finish
@@ -54,7 +57,10 @@ def test_each_status_of_each_queue_has_its_own_age(client, finish, cli, queue):
     failed, complete, other = finish("failed", 100), finish(ago=100), finish(ago=100, queue="audio")
     cancelled = queue.enqueue("in")
     queue.cancel(cancelled)
-    rules = {"video": {"failed": Keep(200), "complete": Keep(50), "cancelled": Keep(0.001)}, "audio": {"failed": Keep(1)}}
+    rules = {
+        "video": {"failed": Keep(200), "complete": Keep(50), "cancelled": Keep(0.001)},
+        "audio": {"failed": Keep(1)},
+    }
     time.sleep(0.01)
     client.get_retention(rules).step()
     assert (left(cli, "failed"), left(cli), left(cli, queue="audio")) == ([failed], [], [other])
@@ -62,7 +68,9 @@ def test_each_status_of_each_queue_has_its_own_age(client, finish, cli, queue):
     assert client.get_task(complete).status is None
 
 
-def test_a_few_are_deleted_at_a_time_and_it_says_that_there_are_more(client, finish, cli, monkeypatch):
+def test_a_few_are_deleted_at_a_time_and_it_says_that_there_are_more(
+    client, finish, cli, monkeypatch
+):
     monkeypatch.setattr("blueque.recovery.retention.AT_ONCE", 4)
     ids = [finish(ago=100) for _ in range(7)]
     retention = client.get_retention({"video": {"complete": Keep(50)}})
@@ -88,16 +96,23 @@ def test_what_cannot_be_deleted_does_not_keep_what_comes_after_it(client, finish
     assert client.get_task(other).status == "complete"
 
 
-def test_a_task_that_is_put_in_line_again_between_the_look_and_the_deletion_stays(client, finish, other, overtaken):
+def test_a_task_that_is_put_in_line_again_between_the_look_and_the_deletion_stays(
+    client, finish, other, overtaken
+):
     failed = finish("failed", 100)
     overtaken(lambda: protocol.requeue(other, "video", failed, "a mark", time.time()))
     client.get_retention({"video": {"failed": Keep(50)}}).step()
     assert client.get_task(failed).status == "pending"
 
 
-def test_one_of_1_0_0_that_says_no_more_than_when_it_was_last_changed_goes_by_that(client, cli, queue):
+def test_one_of_1_0_0_that_says_no_more_than_when_it_was_last_changed_goes_by_that(
+    client, cli, queue
+):
     for task_id, updated in (("old", time.time() - 100), ("young", time.time() - 10)):
-        cli.hset(f"blueque_task_{task_id}", mapping={"status": "complete", "queue": "video", "updated": updated})
+        cli.hset(
+            f"blueque_task_{task_id}",
+            mapping={"status": "complete", "queue": "video", "updated": updated},
+        )
         cli.lpush("blueque_complete_tasks_video", task_id)
     client.get_retention({"video": {"complete": Keep(50)}}).step()
     assert left(cli) == ["young"]
@@ -124,7 +139,9 @@ def test_nothing_is_asked_of_redis_when_nothing_is_to_be_deleted(client):
     assert client.get_retention({"video": {"failed": Keep(1)}}).is_asked_for is True
 
 
-def test_two_that_delete_at_the_same_time_leave_nothing_and_break_nothing(client, finish, cli, other, overtaken):
+def test_two_that_delete_at_the_same_time_leave_nothing_and_break_nothing(
+    client, finish, cli, other, overtaken
+):
     ids = [finish(ago=100) for _ in range(3)]
     overtaken(lambda: protocol.delete(other, "video", ids[0]))
     client.get_retention({"video": {"complete": Keep(50)}}).step()
@@ -152,7 +169,9 @@ def test_a_task_goes_for_whichever_reason_comes_first(client, finish, cli):
     assert left(cli) == [fourth, third, second]
 
 
-def test_without_a_word_from_anybody_what_is_old_goes_after_a_week_and_failures_after_a_quarter(client, finish, cli):
+def test_without_a_word_from_anybody_what_is_old_goes_after_a_week_and_failures_after_a_quarter(
+    client, finish, cli
+):
     week, day = 7 * 86400, 86400
     gone = [finish(ago=week + day), finish("failed", 91 * day)]
     stay = [finish(ago=week - day), finish("failed", 89 * day)]
@@ -173,7 +192,9 @@ def test_nothing_goes_while_a_batch_is_on_its_way_into_an_archive(client, redis,
     assert left(cli) == []
 
 
-def test_a_batch_that_is_opened_between_the_look_and_the_deletion_keeps_its_tasks(client, finish, cli, other, overtaken):
+def test_a_batch_that_is_opened_between_the_look_and_the_deletion_keeps_its_tasks(
+    client, finish, cli, other, overtaken
+):
     old = finish(ago=100)
     overtaken(lambda: protocol.claim_batch(other, "video", "b1", "w", {}, {}, 1.0))
     client.get_retention({"video": {"complete": Keep(50)}}).step()
@@ -226,7 +247,9 @@ def test_more_lists_than_one_step_looks_at_have_their_turns(client, finish, cli,
     assert len(left(cli)) + len(left(cli, queue="audio")) == 0
 
 
-def test_of_a_lot_it_says_how_much_it_was_at_the_beginning_and_at_the_end(client, finish, monkeypatch, caplog):
+def test_of_a_lot_it_says_how_much_it_was_at_the_beginning_and_at_the_end(
+    client, finish, monkeypatch, caplog
+):
     caplog.set_level("INFO", "blueque")
     monkeypatch.setattr("blueque.recovery.retention.AT_ONCE", 1)
     for _ in range(5):
@@ -235,14 +258,18 @@ def test_of_a_lot_it_says_how_much_it_was_at_the_beginning_and_at_the_end(client
     retention = client.get_retention({"video": {"complete": Keep(50)}})
     while retention.step():
         pass
-    said = [record.getMessage() for record in caplog.records if record.getMessage().startswith("prune ")]
+    said = [
+        record.getMessage() for record in caplog.records if record.getMessage().startswith("prune ")
+    ]
     assert [line.partition("tasks=")[2].partition(":")[0] for line in said] == ["1", "4"]
 
 
 # How many
 
 
-def test_one_that_has_counted_before_another_deleted_does_not_go_below_what_is_to_stay(client, finish, cli, monkeypatch):
+def test_one_that_has_counted_before_another_deleted_does_not_go_below_what_is_to_stay(
+    client, finish, cli, monkeypatch
+):
     ids = [finish(ago=100) for _ in range(8)]
     rule = {"video": {"complete": Keep(newest=4)}}
     first, second = client.get_retention(rule), client.get_retention(rule)
@@ -268,14 +295,18 @@ def test_of_two_that_have_both_counted_one_looks_again(client, finish, cli, othe
     assert left(cli) == ids[:3:-1]
 
 
-def test_what_is_old_goes_however_few_there_are_and_what_is_too_many_down_to_the_number(client, finish, cli):
+def test_what_is_old_goes_however_few_there_are_and_what_is_too_many_down_to_the_number(
+    client, finish, cli
+):
     finish(ago=100), finish(ago=90)
     young = [finish(ago=10) for _ in range(3)]
     client.get_retention({"video": {"complete": Keep(50, 2)}}).step()
     assert left(cli) == young[:0:-1]
 
 
-def test_stumps_that_somebody_clears_away_meanwhile_are_not_counted_as_passed(client, finish, cli, monkeypatch):
+def test_stumps_that_somebody_clears_away_meanwhile_are_not_counted_as_passed(
+    client, finish, cli, monkeypatch
+):
     monkeypatch.setattr("blueque.recovery.retention.AT_ONCE", 2)
     cli.rpush("blueque_complete_tasks_video", "stump 1", "stump 2")
     old = [finish(ago=100) for _ in range(2)]
@@ -286,7 +317,9 @@ def test_stumps_that_somebody_clears_away_meanwhile_are_not_counted_as_passed(cl
     assert [client.get_task(one).status for one in old] == [None, None]
 
 
-def test_what_a_file_wants_no_more_than_so_many_of_stays_for_a_day(client, url, finish, cli, tmp_path):
+def test_what_a_file_wants_no_more_than_so_many_of_stays_for_a_day(
+    client, url, finish, cli, tmp_path
+):
     file = tmp_path / "blueque.toml"
     file.write_text("[retention]\ncomplete = { newest = 2 }\n")
     finish(ago=25 * 3600)
@@ -296,7 +329,9 @@ def test_what_a_file_wants_no_more_than_so_many_of_stays_for_a_day(client, url, 
     retention.step()
     assert left(cli) == young[::-1]
     assert retention.step() is False
-    cli.hset(keys.task(young[0]), mapping=dict.fromkeys(("finished", "updated"), time.time() - 25 * 3600))
+    cli.hset(
+        keys.task(young[0]), mapping=dict.fromkeys(("finished", "updated"), time.time() - 25 * 3600)
+    )
     client.get_retention(rules).step()
     assert left(cli) == young[:0:-1]
 

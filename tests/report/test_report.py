@@ -1,4 +1,6 @@
-"""The page of a report: well-formed, harmless, and drawn within its bounds, whatever it has to tell. No Spark here."""
+"""The page of a report: well-formed, harmless, and drawn within its bounds, whatever it has to
+tell. No Spark here.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from blueque.report.page import page
 from blueque.report.summary import Bar, Failure, Group, Host, Spread, Summary, Timeline
 
 DAY = 86400
-TODAY = 20777                                          # 20 November 2026
+TODAY = 20777  # 20 November 2026
 EVIL = "<script>alert('x')</script>\"&amp; ]]> --> \u202egnp.exe 任务 \x00\x1b[31m\ud800"
 STATUSES = ["complete", "failed", "cancelled"]
 VOID = {"meta"}
@@ -55,23 +57,38 @@ def spread(n=10, median=60.0):
 
 
 def group(queue=None, day=None, n=10, failed=1, cancelled=1, median=60.0):
-    return Group(queue, day, n, n - failed - cancelled, failed, cancelled, 2, spread(n, median / 9), spread(n, median))
+    return Group(
+        queue,
+        day,
+        n,
+        n - failed - cancelled,
+        failed,
+        cancelled,
+        2,
+        spread(n, median / 9),
+        spread(n, median),
+    )
 
 
 def rich(queues=("render", "mail"), days=range(TODAY - 9, TODAY + 1), **changes):
     """Return what a busy farm would be told, with days missing."""
     days = [day for day in days if day % 5]
     told = {
-        "title": "Farm", "source": "archive/", "made": 1795255200.0, "total": group(n=1000, failed=40),
+        "title": "Farm",
+        "source": "archive/",
+        "made": 1795255200.0,
+        "total": group(n=1000, failed=40),
         "days": [group(day=day, n=100 + day % 7) for day in days],
-        "queues": [group(queue, n=500, median=10.0 ** n) for n, queue in enumerate(queues)], "all_queues": len(queues),
+        "queues": [group(queue, n=500, median=10.0**n) for n, queue in enumerate(queues)],
+        "all_queues": len(queues),
         "by_day": {queue: [group(queue, day) for day in days] for queue in queues},
         "run_times": {queue: {0: 1, 61: 20, 62: 9, 130: 2} for queue in queues},
         "failures": [
             Failure("ValueError", 30, 2, queues[0], "id-1", "no", 1795255100.0),
             Failure("lost", 10, 1, None, None, None, None),
         ],
-        "all_types": 2, "timeline": bars_of(["gpu-1.farm_x", "gpu-2.farm_x"]),
+        "all_types": 2,
+        "timeline": bars_of(["gpu-1.farm_x", "gpu-2.farm_x"]),
     }
     return Summary(**told | changes)
 
@@ -82,30 +99,54 @@ def bars_of(hosts, count=40, seed=1):
     for host in hosts:
         starts = [chance.uniform(0, 9 * DAY) for _ in range(count)]
         bars[host] = [
-            Bar(start, start + chance.lognormvariate(7, 2), chance.choice(STATUSES), "id", "q", host) for start in starts
+            Bar(
+                start, start + chance.lognormvariate(7, 2), chance.choice(STATUSES), "id", "q", host
+            )
+            for start in starts
         ]
     return Timeline(0.0, 10.0 * DAY, [Host(host, 2, count, 1e5) for host in hosts], bars=bars)
 
 
-OLD = Group(None, None, 5, 3, 1, 0, 0, None, None)     # as 1.0.0 leaves them
+OLD = Group(None, None, 5, 3, 1, 0, 0, None, None)  # as 1.0.0 leaves them
 SUMMARIES = {
     "rich": rich(),
     "hostile": rich(
-        queues=(EVIL, "a" * 5000, "'\"><b>"), title=EVIL, source=EVIL,
-        failures=[Failure(EVIL, 3, 1, EVIL, EVIL, EVIL * 50, 9e18)], timeline=bars_of([EVIL, "<b>host</b>"]),
+        queues=(EVIL, "a" * 5000, "'\"><b>"),
+        title=EVIL,
+        source=EVIL,
+        failures=[Failure(EVIL, 3, 1, EVIL, EVIL, EVIL * 50, 9e18)],
+        timeline=bars_of([EVIL, "<b>host</b>"]),
     ),
     "nothing": Summary("Farm", "archive/", 0.0, Group(None, None, 0, 0, 0, 0, 0, None, None)),
     "one": rich(
-        queues=("render",), days=[TODAY], total=group(n=1, failed=0, cancelled=0), failures=[],
-        timeline=Timeline(5.0, 6.0, [Host("h", 1, 1, 1.0)], bars={"h": [Bar(5.0, 6.0, "complete")]}),
+        queues=("render",),
+        days=[TODAY],
+        total=group(n=1, failed=0, cancelled=0),
+        failures=[],
+        timeline=Timeline(
+            5.0, 6.0, [Host("h", 1, 1, 1.0)], bars={"h": [Bar(5.0, 6.0, "complete")]}
+        ),
     ),
     "no times": Summary("Farm", "archive/", 0.0, OLD, [OLD._replace(day=TODAY)], 7, [OLD], 1),
     "large": rich(
-        queues=[f"queue-{n}" for n in range(200)], days=range(TODAY - 700, TODAY), all_queues=5000, all_types=70,
+        queues=[f"queue-{n}" for n in range(200)],
+        days=range(TODAY - 700, TODAY),
+        all_queues=5000,
+        all_types=70,
         by_day={"queue-3": [group("queue-3", TODAY - 1)]},
         timeline=Timeline(
-            0.0, 90.0 * DAY, [Host("h", 1, 10**6, 1e9)], step=DAY / 2, more=11,
-            profiles={"h": {"complete": [3.0, 0.0, 2.5] * 60, "failed": [0.0, 0.0, 0.5] * 60, "": [1e-3] * 180}},
+            0.0,
+            90.0 * DAY,
+            [Host("h", 1, 10**6, 1e9)],
+            step=DAY / 2,
+            more=11,
+            profiles={
+                "h": {
+                    "complete": [3.0, 0.0, 2.5] * 60,
+                    "failed": [0.0, 0.0, 0.5] * 60,
+                    "": [1e-3] * 180,
+                }
+            },
         ),
     ),
 }
@@ -127,11 +168,13 @@ def test_it_is_well_formed_and_each_picture_is_told_in_words(made):
     ids = [attributes["id"] for _, attributes in found.tags if "id" in attributes]
 
     assert len(ids) == len({*ids})
-    ElementTree.fromstring(text.partition("\n")[2])    # stricter than any browser
+    ElementTree.fromstring(text.partition("\n")[2])  # stricter than any browser
     for attributes in found.all("svg"):
         if attributes.get("role") == "img":
             name, says = attributes["aria-labelledby"].split()
-            assert re.search(f'<title id="{name}">[^<]+</title><desc id="{says}">[^<]+</desc>', text)
+            assert re.search(
+                f'<title id="{name}">[^<]+</title><desc id="{says}">[^<]+</desc>', text
+            )
         else:
             assert attributes.get("aria-hidden") == "true" or "viewbox" in attributes
 
@@ -140,12 +183,25 @@ def test_nothing_comes_from_elsewhere_and_nothing_can_run(made):
     text, found = made
     style = text.partition("<style>")[2].partition("</style>")[0]
 
-    assert found.all("script") == found.all("link") == found.all("img") == found.all("iframe") == found.all("a") == []
+    assert (
+        found.all("script")
+        == found.all("link")
+        == found.all("img")
+        == found.all("iframe")
+        == found.all("a")
+        == []
+    )
     for _, attributes in found.tags:
-        assert not {name for name in attributes if name.startswith("on") or name in ("src", "href", "style", "xlink:href")}
+        assert not {
+            name
+            for name in attributes
+            if name.startswith("on") or name in ("src", "href", "style", "xlink:href")
+        }
     assert "@import" not in style
     assert {*re.findall(r"url\((.*?)\)", text)} == {"#hatch"}
-    (policy,) = [attributes["content"] for attributes in found.all("meta") if "http-equiv" in attributes]
+    (policy,) = [
+        attributes["content"] for attributes in found.all("meta") if "http-equiv" in attributes
+    ]
     assert policy.startswith("default-src 'none';")
 
 
@@ -160,18 +216,23 @@ def test_all_is_drawn_within_its_picture(made):
             assert float(attributes["height"]) > 0
             assert float(attributes["y"]) >= -0.01
     for attributes in found.all("path"):
-        assert all(-1 <= float(number) <= 1000.01 for number in re.findall(r"[-\d.]+", attributes["d"]))
+        assert all(
+            -1 <= float(number) <= 1000.01 for number in re.findall(r"[-\d.]+", attributes["d"])
+        )
 
 
 def test_what_somebody_else_wrote_is_shown_and_is_never_markup():
     text, found = parsed("hostile")
 
-    assert "<script>alert('x')</script>\"&amp; ]]> --> \\u202egnp.exe 任务 \\x00\\x1b[31m\\ud800" in found.said
+    assert (
+        "<script>alert('x')</script>\"&amp; ]]> --> \\u202egnp.exe 任务 \\x00\\x1b[31m\\ud800"
+        in found.said
+    )
     assert "'\"><b>" in found.said
-    assert found.all("b") != []                        # our own: titles of figures
+    assert found.all("b") != []  # our own: titles of figures
     assert len(found.all("b")) == len(Page(page(rich(queues=("a", "b", "c")))).all("b"))
     assert "a" * 59 + "…" in found.said
-    assert "a" * 80 not in found.said                  # whole only where a pointer asks for it
+    assert "a" * 80 not in found.said  # whole only where a pointer asks for it
     text.encode()
 
 
@@ -186,7 +247,10 @@ def test_what_is_left_out_is_said():
     assert "4,800 queues with fewer tasks left out." in said
     assert "68 types that came less often left out." in said
     assert "11 hosts with less work left out." in said
-    assert "Too many to draw one by one: the height is how many ran at the same time, on average over 12 h" in said
+    assert (
+        "Too many to draw one by one: the height is how many ran at the same time, on average over 12 h"
+        in said
+    )
 
 
 def test_tasks_without_times_and_without_end_are_named():
@@ -194,7 +258,9 @@ def test_tasks_without_times_and_without_end_are_named():
 
     assert "Of 4 tasks that ended it is not known when they started" in said
     assert "1 task had not ended." in said
-    assert "7 tasks of no day, or of one over a year from all others: counted, but not drawn." in said
+    assert (
+        "7 tasks of no day, or of one over a year from all others: counted, but not drawn." in said
+    )
 
 
 def test_headline_and_tables_have_the_numbers():
@@ -224,8 +290,14 @@ def test_a_picture_of_a_gap_is_two_lines_and_a_day_alone_is_a_dot():
     days = {TODAY - 9: spread(), TODAY - 8: spread(), TODAY - 3: spread()}
     text = page(rich(days=days, by_day={}))
 
-    lines = [attributes["d"] for attributes in Page(text).all("path") if attributes["class"] == "line p50"]
-    dots = [attributes["d"] for attributes in Page(text).all("path") if attributes["class"] == "dot p50"]
+    lines = [
+        attributes["d"]
+        for attributes in Page(text).all("path")
+        if attributes["class"] == "line p50"
+    ]
+    dots = [
+        attributes["d"] for attributes in Page(text).all("path") if attributes["class"] == "dot p50"
+    ]
 
     assert [line.count("M") for line in lines] == [2, 2]
     assert [line.count("L") for line in lines] == [1, 1]

@@ -17,7 +17,7 @@ from blueque.report import phrases, scales, svg, timeline
 from blueque.report.summary import Bar, Host, Timeline
 
 DAY = 86400
-TODAY = 20777                                          # 20 November 2026
+TODAY = 20777  # 20 November 2026
 
 
 @settings(max_examples=100, deadline=None)
@@ -76,14 +76,20 @@ def assert_ticks(ticks):
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.dictionaries(st.integers(0, len(histogram.NAMES) - 1), st.integers(1, 100), min_size=1, max_size=20))
+@given(
+    st.dictionaries(
+        st.integers(0, len(histogram.NAMES) - 1), st.integers(1, 100), min_size=1, max_size=20
+    )
+)
 def test_bins_hold_whole_buckets_and_all_that_was_counted(counts):
     bins = scales.Bins(counts)
 
     assert sum(bins.counts) == sum(counts.values())
     for number in counts:
         since, until = histogram.start(number), histogram.end(number)
-        place = next(n for n in range(len(bins.counts)) if bins.edges(n)[0] <= since < bins.edges(n)[1])
+        place = next(
+            n for n in range(len(bins.counts)) if bins.edges(n)[0] <= since < bins.edges(n)[1]
+        )
         assert until <= bins.edges(place)[1]
         assert 0 <= bins.at(since) <= 1
     assert_ticks(bins.ticks())
@@ -104,8 +110,12 @@ def test_lanes_are_as_few_as_ran_at_the_same_time(seed):
     packed = timeline.lanes(bars)
 
     assert sorted(bar for lane in packed for bar in lane) == sorted(bars)
-    assert all(left.end <= right.start for lane in packed for left, right in itertools.pairwise(lane))
-    assert len(packed) == max(sum(other.start <= bar.start < other.end for other in bars) for bar in bars)
+    assert all(
+        left.end <= right.start for lane in packed for left, right in itertools.pairwise(lane)
+    )
+    assert len(packed) == max(
+        sum(other.start <= bar.start < other.end for other in bars) for bar in bars
+    )
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -117,7 +127,11 @@ def test_a_profile_holds_as_much_work_in_each_step_as_the_bars_do(seed):
     for status in ("complete", "failed"):
         for place in range(steps):
             low, high = since + place * step, since + (place + 1) * step
-            work = sum(max(min(bar.end, high) - max(bar.start, low), 0) for bar in bars if bar.status == status)
+            work = sum(
+                max(min(bar.end, high) - max(bar.start, low), 0)
+                for bar in bars
+                if bar.status == status
+            )
             assert found[status][place] == pytest.approx(work / step, abs=1e-9)
 
 
@@ -127,14 +141,18 @@ def test_runs_too_thin_to_see_are_drawn_as_one_that_says_how_many():
 
     drawn = timeline.draw(whole)
 
-    assert [int(said.replace(",", "")) for said in re.findall(r"<title>([\d,]+) runs, complete", drawn)] == [500, 499]
+    assert [
+        int(said.replace(",", "")) for said in re.findall(r"<title>([\d,]+) runs, complete", drawn)
+    ] == [500, 499]
     assert drawn.count("<rect") == 3
 
 
 def test_the_last_run_is_seen_however_short():
     whole = Timeline(0.0, 1e6, [Host("h", 1, 1, 0.0)], bars={"h": [Bar(1e6, 1e6, "failed")]})
 
-    ((x, width),) = re.findall(r'x="([\d.]+)%" y="2" width="([\d.]+)%" height="9"', timeline.draw(whole))
+    ((x, width),) = re.findall(
+        r'x="([\d.]+)%" y="2" width="([\d.]+)%" height="9"', timeline.draw(whole)
+    )
 
     assert float(x) + float(width) == 100
     assert float(width) > 0.1
@@ -160,19 +178,40 @@ def test_an_outline_goes_around_what_there_is_and_skips_what_is_not():
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        (phrases.share(0, 0), "0 %"), (phrases.share(1, 3000), "<0.1 %"), (phrases.share(1, 40), "2.5 %"),
-        (phrases.share(1, 3), "33 %"), (phrases.counted(1, "run"), "1 run"), (phrases.counted(1203, "run"), "1,203 runs"),
-        (phrases.short(0), "0"), (phrases.short(1500), "1,500"), (phrases.short(25_000), "25k"),
-        (phrases.short(3.5e6), "3.5M"), (phrases.work(99 * DAY), "99 d"), (phrases.work(1956.2 * DAY), "1,956 d"),
+        (phrases.share(0, 0), "0 %"),
+        (phrases.share(1, 3000), "<0.1 %"),
+        (phrases.share(1, 40), "2.5 %"),
+        (phrases.share(1, 3), "33 %"),
+        (phrases.counted(1, "run"), "1 run"),
+        (phrases.counted(1203, "run"), "1,203 runs"),
+        (phrases.short(0), "0"),
+        (phrases.short(1500), "1,500"),
+        (phrases.short(25_000), "25k"),
+        (phrases.short(3.5e6), "3.5M"),
+        (phrases.work(99 * DAY), "99 d"),
+        (phrases.work(1956.2 * DAY), "1,956 d"),
         (phrases.work(4e12 * DAY), "4,000,000M d"),
-        (phrases.day(TODAY), "20 Nov"), (phrases.month(TODAY), "Nov 2026"), (phrases.iso_day(TODAY), "2026-11-20"),
-        (phrases.stamp(TODAY * DAY + 3660.0), "2026-11-20 01:01"), (phrases.stamp(1e300), "-"), (phrases.stamp(None), "-"),
+        (phrases.day(TODAY), "20 Nov"),
+        (phrases.month(TODAY), "Nov 2026"),
+        (phrases.iso_day(TODAY), "2026-11-20"),
+        (phrases.stamp(TODAY * DAY + 3660.0), "2026-11-20 01:01"),
+        (phrases.stamp(1e300), "-"),
+        (phrases.stamp(None), "-"),
         (phrases.stamp(TODAY * DAY + 3660.5, 59), "2026-11-20 01:01:00"),
-        (phrases.span(0), "0.0 s"), (phrases.span(0.0004), "<1 ms"), (phrases.span(0.0123), "12 ms"),
-        (phrases.span(0.0994), "99 ms"), (phrases.span(0.0996), "0.1 s"), (phrases.span(None), "-"),
-        (phrases.tick(TODAY * DAY, 3600), "20 Nov"), (phrases.tick(TODAY * DAY + 3600.0, 3600), "01:00"),
-        (phrases.tick(TODAY * DAY + 61.0, 1), "00:01:01"), (phrases.tick(TODAY * DAY + 3600.0, 7 * DAY), "20 Nov"),
-        (svg.number(-0.0001), "0"), (svg.number(0.5), "0.5"), (svg.number(100.0), "100"), (svg.percent(1 / 3), "33.333%"),
+        (phrases.span(0), "0.0 s"),
+        (phrases.span(0.0004), "<1 ms"),
+        (phrases.span(0.0123), "12 ms"),
+        (phrases.span(0.0994), "99 ms"),
+        (phrases.span(0.0996), "0.1 s"),
+        (phrases.span(None), "-"),
+        (phrases.tick(TODAY * DAY, 3600), "20 Nov"),
+        (phrases.tick(TODAY * DAY + 3600.0, 3600), "01:00"),
+        (phrases.tick(TODAY * DAY + 61.0, 1), "00:01:01"),
+        (phrases.tick(TODAY * DAY + 3600.0, 7 * DAY), "20 Nov"),
+        (svg.number(-0.0001), "0"),
+        (svg.number(0.5), "0.5"),
+        (svg.number(100.0), "100"),
+        (svg.percent(1 / 3), "33.333%"),
     ],
 )
 def test_numbers_are_said_as_people_say_them(said, words):
@@ -181,7 +220,10 @@ def test_numbers_are_said_as_people_say_them(said, words):
 
 def test_a_host_goes_without_its_domain_where_no_other_has_its_name():
     assert phrases.hosts(["a.farm.org", "b.farm.org", "b.example.org", "10.0.0.7"]) == {
-        "a.farm.org": "a", "b.farm.org": "b.farm.org", "b.example.org": "b.example.org", "10.0.0.7": "10.0.0.7",
+        "a.farm.org": "a",
+        "b.farm.org": "b.farm.org",
+        "b.example.org": "b.example.org",
+        "10.0.0.7": "10.0.0.7",
     }
     names = ["gpu-10", "gpu-2", "gpu", "7", "gpu-2b"]
     assert sorted(names, key=phrases.natural) == ["7", "gpu", "gpu-2", "gpu-2b", "gpu-10"]

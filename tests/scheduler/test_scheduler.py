@@ -22,7 +22,7 @@ from blueque import Client
 from blueque.scheduler import LOOK_AT_ALL, Scheduler
 from blueque.system.process import wait_readable
 
-PROMPT = 1.0                                           # seconds; ten times what is promised, for a machine with much to do
+PROMPT = 1.0  # seconds; ten times what is promised, for a machine with much to do
 
 
 @pytest.fixture(scope="session")
@@ -69,9 +69,15 @@ def watching(programs, url, cli):
 
 
 def trackers(cli):
-    """Return the ids of the connections that Redis tells of changes and that have looked at something."""
+    """Return the ids of the connections that Redis tells of changes and that have looked at
+    something.
+    """
     asking = ("hello", "client", "client|tracking")
-    return {each["id"] for each in cli.client_list() if "t" in each["flags"] and each["cmd"] not in asking}
+    return {
+        each["id"]
+        for each in cli.client_list()
+        if "t" in each["flags"] and each["cmd"] not in asking
+    }
 
 
 def is_promoted(client, task_id):
@@ -92,7 +98,9 @@ def warnings(program):
 
 
 def show(what, seconds):
-    print(f"{what}: median {statistics.median(seconds) * 1000:.1f} ms, slowest {max(seconds) * 1000:.1f} ms")
+    print(
+        f"{what}: median {statistics.median(seconds) * 1000:.1f} ms, slowest {max(seconds) * 1000:.1f} ms"
+    )
 
 
 def processor_seconds(program):
@@ -113,7 +121,9 @@ def serve(scheduler, is_done):
 
 @contextlib.contextmanager
 def nobody_at(port):
-    """Listen where Redis was, hang up on everybody, and yield a function that waits for so many callers."""
+    """Listen where Redis was, hang up on everybody, and yield a function that waits for so many
+    callers.
+    """
     with socket.create_server(("127.0.0.1", port)) as listening:
         listening.settimeout(15)
 
@@ -126,7 +136,9 @@ def nobody_at(port):
 
 def test_due_tasks_get_in_line_in_the_order_of_their_times(client, queue, cli, programs, url):
     ids = [queue.schedule(number, 4e9) for number in range(250)]
-    cli.zadd("blueque_scheduled_tasks_video", {task_id: number for number, task_id in enumerate(ids)})
+    cli.zadd(
+        "blueque_scheduled_tasks_video", {task_id: number for number, task_id in enumerate(ids)}
+    )
 
     programs.scheduler(url)
     until(lambda: cli.llen("blueque_pending_tasks_video") == 250, what="all are in line")
@@ -136,8 +148,13 @@ def test_due_tasks_get_in_line_in_the_order_of_their_times(client, queue, cli, p
     assert {client.get_task(task_id).status for task_id in ids} == {"pending"}
 
 
-def test_an_idle_scheduler_promotes_each_task_soon_after_its_time_and_never_before(scheduler, queue, url):
-    with redis_py.Redis.from_url(url, decode_responses=True, socket_timeout=10) as reader, reader.monitor() as monitor:
+def test_an_idle_scheduler_promotes_each_task_soon_after_its_time_and_never_before(
+    scheduler, queue, url
+):
+    with (
+        redis_py.Redis.from_url(url, decode_responses=True, socket_timeout=10) as reader,
+        reader.monitor() as monitor,
+    ):
         etas = {}
         for number in range(40):
             eta = time.time() + 0.2 + number * 0.02
@@ -146,13 +163,17 @@ def test_an_idle_scheduler_promotes_each_task_soon_after_its_time_and_never_befo
         while len(late) < len(etas):
             seen = monitor.next_command()
             if seen["command"].startswith("LPUSH blueque_pending"):
-                late |= {task_id: seen["time"] - etas[task_id] for task_id in seen["command"].split()[2:]}
+                late |= {
+                    task_id: seen["time"] - etas[task_id] for task_id in seen["command"].split()[2:]
+                }
 
     show("promoted after its time", late.values())
     assert min(late.values()) >= 0 and max(late.values()) < PROMPT
 
 
-def test_a_task_scheduled_shortly_ahead_in_a_brand_new_queue_is_promoted_promptly(scheduler, client, cli):
+def test_a_task_scheduled_shortly_ahead_in_a_brand_new_queue_is_promoted_promptly(
+    scheduler, client, cli
+):
     assert not cli.exists("blueque_queues")
 
     task_id = client.get_queue("new").schedule("in", time.time() + 0.3)
@@ -160,7 +181,9 @@ def test_a_task_scheduled_shortly_ahead_in_a_brand_new_queue_is_promoted_promptl
     assert 0 <= delay(client, task_id) < PROMPT
 
 
-def test_a_task_that_1_0_0_schedules_shortly_ahead_in_a_brand_new_queue_is_promoted_promptly(scheduler, legacy, client, cli):
+def test_a_task_that_1_0_0_schedules_shortly_ahead_in_a_brand_new_queue_is_promoted_promptly(
+    scheduler, legacy, client, cli
+):
     assert not cli.exists("blueque_queues")
 
     (task_id,) = legacy.run("say(client.get_queue('new').schedule('in', time.time() + 0.3))")
@@ -206,7 +229,8 @@ def test_it_survives_a_restart_of_redis_and_says_so_once(programs, own):
     assert 0 <= delay(client, task_id) < PROMPT
     client.close()
     assert [re.sub(r"[:;] .*| after .*", "", line) for line in warnings(scheduler)] == [
-        "lost the connection to Redis", "Redis answers again"
+        "lost the connection to Redis",
+        "Redis answers again",
     ]
 
 
@@ -228,14 +252,15 @@ def test_it_goes_on_when_its_connections_are_cut(scheduler, client, queue, cli):
 
 def test_it_says_once_that_its_connections_are_cut(scheduler, client, queue, cli):
     delay(client, queue.schedule("in", time.time() + 0.1))
-    cli.delete("blueque_pending_tasks_video")          # else it would use its second connection right away
+    cli.delete("blueque_pending_tasks_video")  # else it would use its second connection right away
     cut_all_connections(cli)
     until(lambda: "answers again" in scheduler.log, what="it has noticed")
 
     delay(client, queue.schedule("in", time.time() + 0.1))
 
     assert [re.sub(r"[:;] .*| after .*", "", line) for line in warnings(scheduler)] == [
-        "lost the connection to Redis", "Redis answers again"
+        "lost the connection to Redis",
+        "Redis answers again",
     ]
 
 
@@ -253,7 +278,8 @@ def test_it_waits_for_a_redis_that_is_not_there_yet_and_says_so_once(programs, o
     assert 0 <= delay(client, task_id) < PROMPT
     client.close()
     assert [re.sub(r"[:;] .*| after .*", "", line) for line in warnings(scheduler)] == [
-        "lost the connection to Redis", "Redis answers again"
+        "lost the connection to Redis",
+        "Redis answers again",
     ]
 
 
@@ -268,7 +294,7 @@ def test_it_stops_at_once_while_redis_is_away(programs, own):
     server.kill()
     with nobody_at(server.port) as turn_away:
         scheduler = programs.scheduler(server.url)
-        turn_away(4)                                   # by now it pauses for long between two tries
+        turn_away(4)  # by now it pauses for long between two tries
 
         assert scheduler.stop(seconds=2) == 0
 
@@ -290,9 +316,14 @@ def test_it_stops_at_once_while_redis_stands_still(programs, own):
 
 
 def is_connecting(program, port):
-    """Tell whether a connection to that port stands in this network, seen from the other end than the server's own."""
+    """Tell whether a connection to that port stands in this network, seen from the other end than
+    the server's own.
+    """
     with open(f"/proc/{program.pid}/net/tcp") as file:
-        return any(line.split()[2].endswith(f":{port:04X}") and line.split()[3] == "01" for line in file.readlines()[1:])
+        return any(
+            line.split()[2].endswith(f":{port:04X}") and line.split()[3] == "01"
+            for line in file.readlines()[1:]
+        )
 
 
 def make_idle(client, cli, number):
@@ -307,13 +338,18 @@ def test_fifty_idle_queues_cost_nothing_between_two_looks_at_everything(programs
     cli.config_resetstat()
     scheduler = watching(programs, url, cli)
     # The queues, the next task of each, and the listeners of each.
-    until(lambda: cli.info("commandstats").get("cmdstat_zrange", {}).get("calls") == 101, what="it has looked at everything")
+    until(
+        lambda: cli.info("commandstats").get("cmdstat_zrange", {}).get("calls") == 101,
+        what="it has looked at everything",
+    )
     began, spent = cli.info("stats")["total_commands_processed"], processor_seconds(scheduler)
-    time.sleep(3)                                      # the time that is measured
+    time.sleep(3)  # the time that is measured
     commands = cli.info("stats")["total_commands_processed"] - began - 1
 
     spent = processor_seconds(scheduler) - spent
-    print(f"idle with 50 queues: {commands / 3:.2f} commands and {spent / 3 * 1000:.1f} ms of processor per second")
+    print(
+        f"idle with 50 queues: {commands / 3:.2f} commands and {spent / 3 * 1000:.1f} ms of processor per second"
+    )
     assert commands / 3 < 2 and spent / 3 < 0.02
 
 
@@ -330,7 +366,9 @@ def test_the_regular_look_at_fifty_idle_queues_costs_less_than_two_commands_a_se
     assert commands / LOOK_AT_ALL < 2
 
 
-def test_an_idle_listener_gets_within_a_second_what_1_0_0_enqueues(scheduler, legacy, programs, cli, url):
+def test_an_idle_listener_gets_within_a_second_what_1_0_0_enqueues(
+    scheduler, legacy, programs, cli, url
+):
     listener = programs.listener("work:record", queue="video", slots=2)
     producer = legacy.start("""
 while not os.path.exists("idle"):
@@ -366,7 +404,9 @@ def test_it_wakes_a_listener_for_tasks_that_were_in_line_before_it_came(legacy, 
 
 
 @pytest.mark.parametrize("options", [{"priority": 5}, {"lock": "a"}, {"resources": {"gpu": 1}}])
-def test_work_in_any_line_is_seen_at_once_and_the_wake_up_call_set_again_if_it_was_lost(client, queue, cli, options):
+def test_work_in_any_line_is_seen_at_once_and_the_wake_up_call_set_again_if_it_was_lost(
+    client, queue, cli, options
+):
     scheduler = Scheduler(client)
     scheduler.step()
     queue.enqueue("in", **options)
@@ -396,7 +436,7 @@ def test_work_that_has_to_wait_costs_a_scheduler_nothing(client, queue, programs
     scheduler = watching(programs, url, cli)
     until(lambda: cli.exists("blueque_wake_video"), what="it has found the work")
     began = cli.info("stats")["total_commands_processed"]
-    time.sleep(2)                                      # the time that is measured
+    time.sleep(2)  # the time that is measured
     commands = cli.info("stats")["total_commands_processed"] - began - 1
 
     assert commands < 4
@@ -408,12 +448,18 @@ def test_news_that_comes_together_with_an_answer_is_not_overlooked(programs, cli
     cli.config_resetstat()
     with HoldingProxy(url, having=b"blueque_pending_tasks_first") as proxy:
         watching(programs, proxy.url, cli)
-        until(lambda: cli.info("commandstats").get("cmdstat_exists", {}).get("calls") == 1, what="it has looked at all")
+        until(
+            lambda: cli.info("commandstats").get("cmdstat_exists", {}).get("calls") == 1,
+            what="it has looked at all",
+        )
         proxy.arm()
         cli.lpush("blueque_pending_tasks_first", "t1")
         until(lambda: proxy.held, what="it has asked about the first queue")
         cli.lpush("blueque_pending_tasks_second", "t2")
-        until(lambda: b"blueque_pending_tasks_second" in proxy.held, what="and is told of the second one")
+        until(
+            lambda: b"blueque_pending_tasks_second" in proxy.held,
+            what="and is told of the second one",
+        )
         proxy.release()
         until(lambda: cli.exists("blueque_wake_first"), what="it has got the answer")
 
@@ -421,7 +467,9 @@ def test_news_that_comes_together_with_an_answer_is_not_overlooked(programs, cli
 
 
 class HoldingProxy:
-    """Forwards to Redis; once armed, keeps the answer to a write that has these bytes in it, and what comes after it."""
+    """Forwards to Redis; once armed, keeps the answer to a write that has these bytes in it, and
+    what comes after it.
+    """
 
     def __init__(self, server_url, having):
         place = urlsplit(server_url)
@@ -429,7 +477,7 @@ class HoldingProxy:
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.url = f"redis://127.0.0.1:{self._listening.getsockname()[1]}/0"
         self._is_armed = False
-        self._holding = None                           # the client whose answers are kept
+        self._holding = None  # the client whose answers are kept
         self._lock = threading.Lock()
         self.held = b""
         self._open = [self._listening]
@@ -484,9 +532,19 @@ class HoldingProxy:
 
 def test_it_polls_where_its_user_may_not_ask_for_news(programs, own):
     server, cli = own
-    cli.acl_setuser("modest", enabled=True, passwords=["+secret"], keys=["*"], channels=["*"], commands=["+@all", "-client"])
+    cli.acl_setuser(
+        "modest",
+        enabled=True,
+        passwords=["+secret"],
+        keys=["*"],
+        channels=["*"],
+        commands=["+@all", "-client"],
+    )
     scheduler = programs.scheduler(server.url.replace("redis://", "redis://modest:secret@"))
-    until(lambda: "modest" in {each.get("user") for each in cli.client_list()}, what="it has connected")
+    until(
+        lambda: "modest" in {each.get("user") for each in cli.client_list()},
+        what="it has connected",
+    )
     client = Client(server.url)
     task_id = client.get_queue("new").schedule("in", time.time() + 0.3)
     late = delay(client, task_id)
@@ -539,36 +597,52 @@ def test_a_lookout_names_each_queue_that_has_changed_once(client, cli):
     client.get_queue("two").enqueue("in", priority=1)
     client.get_queue("three").enqueue("in")
     seen = set()
-    until(lambda: seen.update(lookout.refresh()) or seen == {"two", "three"}, what="it has seen both")
+    until(
+        lambda: seen.update(lookout.refresh()) or seen == {"two", "three"}, what="it has seen both"
+    )
 
     assert {name: (view.is_pending, view.next_eta) for name, view in lookout.views.items()} == {
-        "one": (False, 4e9), "two": (True, 4e9), "three": (True, None)
+        "one": (False, 4e9),
+        "two": (True, 4e9),
+        "three": (True, None),
     }
     assert lookout.refresh() == set()
     cli.flushall()
-    until(lambda: lookout.refresh() == set() and lookout.views == {}, what="it has seen that all is gone")
+    until(
+        lambda: lookout.refresh() == set() and lookout.views == {},
+        what="it has seen that all is gone",
+    )
     lookout.close()
 
 
-def test_a_key_of_the_wrong_type_is_said_once_and_does_not_keep_the_processor_busy(programs, client, queue, cli, url):
+def test_a_key_of_the_wrong_type_is_said_once_and_does_not_keep_the_processor_busy(
+    programs, client, queue, cli, url
+):
     queue.schedule("in", 4e9)
     cli.set("blueque_scheduled_tasks_video", "text")
     scheduler = programs.scheduler(url, environ=patched({"scheduler.REFUSED_PAUSE": 1.2}))
     until(lambda: "WRONGTYPE" in scheduler.log, what="it has found it")
     began, spent = cli.info("stats")["total_commands_processed"], processor_seconds(scheduler)
-    time.sleep(1)                                      # the time that is measured
-    commands, spent = cli.info("stats")["total_commands_processed"] - began - 1, processor_seconds(scheduler) - spent
+    time.sleep(1)  # the time that is measured
+    commands, spent = (
+        cli.info("stats")["total_commands_processed"] - began - 1,
+        processor_seconds(scheduler) - spent,
+    )
     cli.delete("blueque_scheduled_tasks_video")
     task_id = queue.schedule("in", time.time() + 0.1)
 
     assert delay(client, task_id) < 10
-    print(f"a key of the wrong type: {commands} commands and {spent * 1000:.0f} ms of processor in a second")
+    print(
+        f"a key of the wrong type: {commands} commands and {spent * 1000:.0f} ms of processor in a second"
+    )
     assert commands < 100 and spent < 0.3
     assert scheduler.log.count("WRONGTYPE") == 1
 
 
 @pytest.mark.parametrize("key", ["blueque_scheduled_tasks_broken", "blueque_wake_broken"])
-def test_a_key_of_the_wrong_type_in_one_queue_does_not_hold_up_another(programs, client, queue, cli, url, key):
+def test_a_key_of_the_wrong_type_in_one_queue_does_not_hold_up_another(
+    programs, client, queue, cli, url, key
+):
     client.get_queue("broken").enqueue("in")
     cli.delete(key)
     cli.set(key, "text")

@@ -1,4 +1,6 @@
-"""One Spark session for all tests here. What is about Redis only is tested without it, elsewhere, and faster."""
+"""One Spark session for all tests here. What is about Redis only is tested without it, elsewhere,
+and faster.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HERE = Path(__file__).parent
-# What makes Spark start in half the time. Good for a minute, and slow for an hour. Its classes are not verified again.
+# What makes Spark start in half the time. Good for a minute, and slow for an hour. Its classes are
+# not verified again.
 FAST = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto "
-                                     "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
     "spark.driver.memory": "512m",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
@@ -34,7 +37,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def no_traces() -> Iterator[None]:
-    """As for all tests, but for connections to Java and the threads that serve them: they stay as long as the session."""
+    """As for all tests, but for connections to Java and the threads that serve them: they stay as
+    long as the session.
+    """
     before = process_state.take()
     yield
     traces = process_state.differences(before, apart_from=("descriptors", "threads", "children"))
@@ -43,9 +48,11 @@ def no_traces() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def spark_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Have Python workers import pyspark from where it is installed, which takes a fifth of a second and not most of one.
+    """Have Python workers import pyspark from where it is installed, which takes a fifth of a
+    second and not most of one.
 
-    Spark puts a zip file first in their path, which has no compiled modules in it; this home of Spark has no such file.
+    Spark puts a zip file first in their path, which has no compiled modules in it; this home of
+    Spark has no such file.
     """
     import pyspark  # here: as below
 
@@ -59,7 +66,8 @@ def spark_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark(spark_home: None) -> Iterator[SparkSession]:
-    """The session: two threads, and four tries for each task. Its workers find the modules of the tests.
+    """The session: two threads, and four tries for each task. Its workers find the modules of the
+    tests.
 
     It leaves nothing in the checkout.
     """
@@ -74,7 +82,9 @@ def spark(spark_home: None) -> Iterator[SparkSession]:
 
 @pytest.fixture(autouse=True)
 def active(request: pytest.FixtureRequest) -> None:
-    """Have the session be that of this thread again: a test that forks leaves Java with another thread for ours."""
+    """Have the session be that of this thread again: a test that forks leaves Java with another
+    thread for ours.
+    """
     if "spark" in request.fixturenames:
         from blueque.spark.sessions import activate  # here: see above
 

@@ -10,7 +10,9 @@ from blueque.model import keys
 
 
 def pending(cli: redis_py.Redis, queue: str = "render") -> Counter[str]:
-    """Return the parameters of the pending tasks of a queue, and how often they are there; each task must be whole."""
+    """Return the parameters of the pending tasks of a queue, and how often they are there; each
+    task must be whole.
+    """
     ids = cli.lrange(keys.pending(queue), 0, -1)
     with cli.pipeline(transaction=False) as pipeline:
         for task in ids:
@@ -21,21 +23,44 @@ def pending(cli: redis_py.Redis, queue: str = "render") -> Counter[str]:
 
 
 def is_exact(cli: redis_py.Redis, rows: int, queue: str = "render") -> bool:
-    """Tell whether there is one task for each of so many different rows, and nothing staged or half published anywhere."""
+    """Tell whether there is one task for each of so many different rows, and nothing staged or half
+    published anywhere.
+    """
     found = pending(cli, queue)
     return len(found) == sum(found.values()) == rows and leftovers(cli) == []
 
 
 def leftovers(cli: redis_py.Redis) -> list[str]:
-    """Return the keys of what is staged, and of what is decided and not yet in line; and tasks that are in no line."""
-    kept = [name for kind in ("staging", "staged", "manifest") for name in cli.keys(f"blueque_{kind}_*")]
-    lines = [name for kind in ("pending_tasks", "line", "scheduled_tasks") for name in cli.keys(f"blueque_{kind}_*")]
-    listed = {task for name in lines for task in (cli.zrange if cli.type(name) == "zset" else cli.lrange)(name, 0, -1)}
-    return [*kept, *{name for name in cli.keys("blueque_task_*") if name.removeprefix("blueque_task_") not in listed}]
+    """Return the keys of what is staged, and of what is decided and not yet in line; and tasks that
+    are in no line.
+    """
+    kept = [
+        name for kind in ("staging", "staged", "manifest") for name in cli.keys(f"blueque_{kind}_*")
+    ]
+    lines = [
+        name
+        for kind in ("pending_tasks", "line", "scheduled_tasks")
+        for name in cli.keys(f"blueque_{kind}_*")
+    ]
+    listed = {
+        task
+        for name in lines
+        for task in (cli.zrange if cli.type(name) == "zset" else cli.lrange)(name, 0, -1)
+    }
+    return [
+        *kept,
+        *{
+            name
+            for name in cli.keys("blueque_task_*")
+            if name.removeprefix("blueque_task_") not in listed
+        },
+    ]
 
 
 def forget_tasks(cli: redis_py.Redis, queue: str = "render") -> int:
-    """Delete all that there is of its pending tasks, as if they had run and been archived; return how many there were."""
+    """Delete all that there is of its pending tasks, as if they had run and been archived; return
+    how many there were.
+    """
     ids = cli.lrange(keys.pending(queue), 0, -1)
     cli.delete(keys.pending(queue), keys.tasks(queue), *map(keys.task, ids))
     return len(ids)

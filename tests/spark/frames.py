@@ -15,13 +15,21 @@ if TYPE_CHECKING:
 TYPES = {"string": "string", "int": "int", "long": "bigint", "timestamp": "bigint"}
 
 
-def frame(spark: SparkSession, rows: Iterable[dict[str, Any]], fields: Iterable[str] = DEFAULT_FIELDS) -> DataFrame:
+def frame(
+    spark: SparkSession, rows: Iterable[dict[str, Any]], fields: Iterable[str] = DEFAULT_FIELDS
+) -> DataFrame:
     """Return a table of tasks. rows: times in Unix seconds; what a row does not name is null."""
     columns = [COLUMNS[name] for name in fields]
-    values = [tuple(_value(column.kind, row.get(column.name)) for column in columns) for row in rows]
+    values = [
+        tuple(_value(column.kind, row.get(column.name)) for column in columns) for row in rows
+    ]
     schema = ", ".join(f"`{column.name}` {TYPES[column.kind]}" for column in columns)
     found = spark.createDataFrame(values, schema)
-    times = {column.name: sql.timestamp_micros(column.name) for column in columns if column.kind == "timestamp"}
+    times = {
+        column.name: sql.timestamp_micros(column.name)
+        for column in columns
+        if column.kind == "timestamp"
+    }
     return found.withColumns(times) if times else found
 
 

@@ -1,7 +1,8 @@
-"""A driver that comes to every step of a write at once, and waits there to be killed; and what is left of it then.
+"""A driver that comes to every step of a write at once, and waits there to be killed; and what is
+left of it then.
 
-`python -m spark.killed URL DIRECTORY` in tests/ starts it: a frame for each queue in STEPS, and streams over the files in
-DIRECTORY/source for those in STREAMS.
+`python -m spark.killed URL DIRECTORY` in tests/ starts it: a frame for each queue in STEPS, and
+streams over the files in DIRECTORY/source for those in STREAMS.
 """
 
 from __future__ import annotations
@@ -33,11 +34,12 @@ from spark.conftest import FAST
 from spark.exact import is_exact, leftovers, pending
 
 RUN = "tonight"
-ROWS = 4000                                            # of a frame, in two partitions
-FILE = 1500                                            # rows of a file, which is a batch of a stream
-PATIENCE = 300.0                                       # seconds until a driver has come to where it is to be killed
+ROWS = 4000  # of a frame, in two partitions
+FILE = 1500  # rows of a file, which is a batch of a stream
+PATIENCE = 300.0  # seconds until a driver has come to where it is to be killed
 
-# Where the writer of each queue is when its driver is killed: the step, and which time it comes there.
+# Where the writer of each queue is when its driver is killed: the step, and which time it comes
+# there.
 STEPS = {
     "staged": ("after stage", 1),
     "undecided": ("before commit_run", 1),
@@ -53,7 +55,7 @@ STEPS = {
 }
 KEYED = ("keyed", "uncommitted", "committed")
 STREAMS = {
-    "stream-staged": ("after stage", 4),               # the second chunk of the second batch
+    "stream-staged": ("after stage", 4),  # the second chunk of the second batch
     "stream-undecided": ("before commit_run", 2),
     "stream-decided": ("after commit_run", 2),
     "stream-midway": ("after publish", 3),
@@ -62,18 +64,36 @@ STREAMS = {
 }
 # How many tasks each has in line then; of the others that is not certain.
 VISIBLE = {
-    "staged": 0, "undecided": 0, "decided": 0, "begun": 1000, "midway": 3000, "published": ROWS, "finished": ROWS,
-    "uncommitted": ROWS, "committed": ROWS, "stream-staged": FILE, "stream-undecided": FILE, "stream-decided": FILE,
-    "stream-midway": FILE + 1000, "stream-finished": 2 * FILE, "stream-naive": 2 * FILE,
+    "staged": 0,
+    "undecided": 0,
+    "decided": 0,
+    "begun": 1000,
+    "midway": 3000,
+    "published": ROWS,
+    "finished": ROWS,
+    "uncommitted": ROWS,
+    "committed": ROWS,
+    "stream-staged": FILE,
+    "stream-undecided": FILE,
+    "stream-decided": FILE,
+    "stream-midway": FILE + 1000,
+    "stream-finished": 2 * FILE,
+    "stream-naive": 2 * FILE,
 }
 # Where a stream is killed one time after the other: in its first batch, its second, ...
 OFTEN = [
-    ("after stage", 1), ("before commit_run", 2), ("after commit_run", 2), ("after publish", 3), ("after finish_run", 2),
+    ("after stage", 1),
+    ("before commit_run", 2),
+    ("after commit_run", 2),
+    ("after publish", 3),
+    ("after finish_run", 2),
 ]
 
 
 def frame(spark: SparkSession) -> DataFrame:
-    return spark.range(0, ROWS, 1, 2).select("id", F.format_string("scene-%05d", "id").alias("scene"))
+    return spark.range(0, ROWS, 1, 2).select(
+        "id", F.format_string("scene-%05d", "id").alias("scene")
+    )
 
 
 def write(spark: SparkSession, url: str, queue: str, source: str = "blueque") -> None:
@@ -82,7 +102,9 @@ def write(spark: SparkSession, url: str, queue: str, source: str = "blueque") ->
     if queue == "naive":
         frame(spark).foreachPartition(mishaps.naive(url, queue))
         return
-    options = {"url": url, "queue": queue, "run": RUN} | ({"key": "scene", "shards": "1"} if queue in KEYED else {})
+    options = {"url": url, "queue": queue, "run": RUN} | (
+        {"key": "scene", "shards": "1"} if queue in KEYED else {}
+    )
     frame(spark).write.format(source).options(**options).mode("append").save()
 
 
@@ -92,9 +114,15 @@ def add_files(spark: SparkSession, directory: Path, *numbers: int) -> None:
         some.write.mode("append").parquet(str(directory / "source" / f"file={number}"))
 
 
-def stream(spark: SparkSession, url: str, directory: Path, queue: str, source: str = "blueque") -> Any:
+def stream(
+    spark: SparkSession, url: str, directory: Path, queue: str, source: str = "blueque"
+) -> Any:
     """Start the stream of a queue, and return the query: it ends when it has taken all files."""
-    files = spark.readStream.schema("id long, file int").option("maxFilesPerTrigger", 1).parquet(str(directory / "source"))
+    files = (
+        spark.readStream.schema("id long, file int")
+        .option("maxFilesPerTrigger", 1)
+        .parquet(str(directory / "source"))
+    )
     query = files.drop("file").writeStream.trigger(availableNow=True)
     query = query.option("checkpointLocation", str(directory / "checkpoints" / queue))
     if queue == "stream-naive":
@@ -116,8 +144,12 @@ def plan(cli: redis_py.Redis, steps: Mapping[str, tuple[str, int]]) -> None:
 
 
 @contextmanager
-def driver(cli: redis_py.Redis, url: str, directory: Path, steps: Mapping[str, tuple[str, int]]) -> Iterator[None]:
-    """Have a driver come to all these steps; at the end it is killed, with its Java and their workers, without a word."""
+def driver(
+    cli: redis_py.Redis, url: str, directory: Path, steps: Mapping[str, tuple[str, int]]
+) -> Iterator[None]:
+    """Have a driver come to all these steps; at the end it is killed, with its Java and their
+    workers, without a word.
+    """
     plan(cli, steps)
     command = [sys.executable, "-m", "spark.killed", url, str(directory), *steps]
     path = [*TEST_PATHS, str(ROOT), os.environ.get("PYTHONPATH", "")]
@@ -128,7 +160,9 @@ def driver(cli: redis_py.Redis, url: str, directory: Path, steps: Mapping[str, t
         deadline = time.monotonic() + PATIENCE
         while not all(mishaps.struck(cli, queue) for queue in steps):
             missing = [queue for queue in steps if not mishaps.struck(cli, queue)]
-            assert started.poll() is None, f"the driver has ended: {(directory / 'driver.log').read_text()[-3000:]}"
+            assert started.poll() is None, (
+                f"the driver has ended: {(directory / 'driver.log').read_text()[-3000:]}"
+            )
             assert time.monotonic() < deadline, f"{missing} have not come to their steps"
             time.sleep(0.05)
         yield
@@ -139,20 +173,28 @@ def driver(cli: redis_py.Redis, url: str, directory: Path, steps: Mapping[str, t
 
 
 def kill(pid: int) -> None:
-    """Kill a process and all that it has started, the workers last: what they would do meanwhile is part of the mishap."""
+    """Kill a process and all that it has started, the workers last: what they would do meanwhile is
+    part of the mishap.
+    """
     victims = mishaps.processes_of(pid)
     for victim in victims:
         victim.kill()
     psutil.wait_procs(victims[1:])
 
 
-def check(spark: SparkSession, url: str, cli: redis_py.Redis, directory: Path, queues: Iterable[str]) -> None:
-    """Kill a driver at the steps of these queues, run the same again here, and see that it comes out exact."""
+def check(
+    spark: SparkSession, url: str, cli: redis_py.Redis, directory: Path, queues: Iterable[str]
+) -> None:
+    """Kill a driver at the steps of these queues, run the same again here, and see that it comes
+    out exact.
+    """
     steps = {queue: (STEPS | STREAMS)[queue] for queue in queues}
     add_files(spark, directory, 0, 1, 2)
     with driver(cli, url, directory, steps):
         visible = {queue: cli.llen(keys.pending(queue)) for queue in steps}
-    assert {queue: VISIBLE.get(queue, count) for queue, count in visible.items()} == visible, "it was not where it should be"
+    assert {queue: VISIBLE.get(queue, count) for queue, count in visible.items()} == visible, (
+        "it was not where it should be"
+    )
     for queue in steps:
         if queue in STREAMS:
             stream(spark, url, directory, queue).awaitTermination()
@@ -161,22 +203,33 @@ def check(spark: SparkSession, url: str, cli: redis_py.Redis, directory: Path, q
     for queue in steps:
         rows = 3 * FILE if queue in STREAMS else ROWS
         if "naive" in queue:
-            assert sum(pending(cli, queue).values()) > rows, f"{queue}: the naive way must fail this, or it proves nothing"
+            assert sum(pending(cli, queue).values()) > rows, (
+                f"{queue}: the naive way must fail this, or it proves nothing"
+            )
         else:
             count = sum(pending(cli, queue).values())
-            assert is_exact(cli, rows, queue), f"{queue}: {count} tasks for {rows} rows, and {leftovers(cli)[:9]}"
+            assert is_exact(cli, rows, queue), (
+                f"{queue}: {count} tasks for {rows} rows, and {leftovers(cli)[:9]}"
+            )
 
 
 def check_stream(spark: SparkSession, url: str, cli: redis_py.Redis, directory: Path) -> None:
-    """Kill a driver with one stream at each of these steps, one after the other, each time a batch later."""
+    """Kill a driver with one stream at each of these steps, one after the other, each time a batch
+    later.
+    """
     queue = "stream-killed-often"
     add_files(spark, directory, *range(len(OFTEN) + 1))
     for number, step in enumerate(OFTEN):
         with driver(cli, url, directory, {queue: step}):
-            print(f"killed {step[0]} in batch {number}, with {cli.llen(keys.pending(queue))} tasks", flush=True)
+            print(
+                f"killed {step[0]} in batch {number}, with {cli.llen(keys.pending(queue))} tasks",
+                flush=True,
+            )
     stream(spark, url, directory, queue).awaitTermination()
     rows = (len(OFTEN) + 1) * FILE
-    assert is_exact(cli, rows, queue), f"{sum(pending(cli, queue).values())} tasks for {rows} rows, and {leftovers(cli)[:9]}"
+    assert is_exact(cli, rows, queue), (
+        f"{sum(pending(cli, queue).values())} tasks for {rows} rows, and {leftovers(cli)[:9]}"
+    )
 
 
 def matrix() -> None:
@@ -184,7 +237,10 @@ def matrix() -> None:
     with running_server() as server, tempfile.TemporaryDirectory() as directory:
         cli = redis_py.Redis.from_url(server.url, decode_responses=True)
         spark = bs.session("matrix", "local[2]", **FAST)
-        for name, part in (("steps", functools.partial(check, queues=STEPS | STREAMS)), ("stream", check_stream)):
+        for name, part in (
+            ("steps", functools.partial(check, queues=STEPS | STREAMS)),
+            ("stream", check_stream),
+        ):
             place = Path(directory) / name
             place.mkdir()
             part(spark, server.url, cli, place)

@@ -1,7 +1,7 @@
 """Things that go wrong in the processes of Spark, at a given step of the writer and not by luck.
 
-The data source `mishap` is `blueque`, and is struck as a key in Redis says, which `plan` sets. Beside it, the naive way to
-do the same, with the same mishaps.
+The data source `mishap` is `blueque`, and is struck as a key in Redis says, which `plan` sets.
+Beside it, the naive way to do the same, with the same mishaps.
 """
 
 from __future__ import annotations
@@ -25,19 +25,33 @@ from blueque.model.units import redis_url
 from blueque.producer import batches
 from blueque.spark import datasource
 
-CHUNK = 500                                            # rows that the naive way writes at a time
+CHUNK = 500  # rows that the naive way writes at a time
 
 
 def plan(
-    cli: redis_py.Redis, act: str, step: str, call: int = 1, *, queue: str = "render", partition: int = 1,
+    cli: redis_py.Redis,
+    act: str,
+    step: str,
+    call: int = 1,
+    *,
+    queue: str = "render",
+    partition: int = 1,
     again: bool = False,
 ) -> None:
-    """Have something happen before or after the call-th `step` for a queue, as `before publish`, in whatever process it is.
+    """Have something happen before or after the call-th `step` for a queue, as `before publish`, in
+    whatever process it is.
 
-    act: raise; kill: this process; pause: until the plan is gone. In tasks of Spark it strikes one partition only, and only
-    its first attempt unless `again`.
+    act: raise; kill: this process; pause: until the plan is gone. In tasks of Spark it strikes one
+    partition only, and only its first attempt unless `again`.
     """
-    values = {"act": act, "step": step, "call": call, "partition": partition, "again": int(again), "struck": 0}
+    values = {
+        "act": act,
+        "step": step,
+        "call": call,
+        "partition": partition,
+        "again": int(again),
+        "struck": 0,
+    }
     cli.hset(key(queue), mapping=values)
 
 
@@ -68,7 +82,9 @@ class MishapSource(DataSource):
         return Struck(datasource.writer(schema, self.options, overwrite), *_place(self.options))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:
-        return StreamStruck(datasource.stream_writer(schema, self.options, overwrite), *_place(self.options))
+        return StreamStruck(
+            datasource.stream_writer(schema, self.options, overwrite), *_place(self.options)
+        )
 
 
 class Struck(DataSourceArrowWriter):
@@ -105,7 +121,7 @@ class Mishaps:
         with self._connected() as cli:
             _, _, step = (cli.hget(self._key, "step") or "").partition(" ")
         place = batches if step == "enqueue_many" else protocol
-        if not hasattr(place, step):                   # nothing is planned, or for elsewhere
+        if not hasattr(place, step):  # nothing is planned, or for elsewhere
             yield
             return
         real = getattr(place, step)
@@ -149,7 +165,9 @@ class Mishaps:
 
 
 def naive(url: str, queue: str) -> Callable[[Any], None]:
-    """Return what every blog does in foreachPartition: a pipeline, random ids. Each chunk is a step."""
+    """Return what every blog does in foreachPartition: a pipeline, random ids. Each chunk is a
+    step.
+    """
 
     def write(rows: Any) -> None:
         with redis_py.Redis.from_url(url, decode_responses=True) as cli:
@@ -169,7 +187,10 @@ def naive_chunk(cli: redis_py.Redis, queue: str, texts: list[str]) -> None:
     with cli.pipeline() as pipeline:
         for text in texts:
             task = str(uuid.uuid4())
-            pipeline.hset(f"blueque_task_{task}", mapping={"status": "pending", "queue": queue, "parameters": text})
+            pipeline.hset(
+                f"blueque_task_{task}",
+                mapping={"status": "pending", "queue": queue, "parameters": text},
+            )
             pipeline.lpush(f"blueque_pending_tasks_{queue}", task)
         pipeline.execute()
 

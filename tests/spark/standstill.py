@@ -1,4 +1,6 @@
-"""A way to Redis on which a program comes to a stand at a given write of its own, so that it can be killed there."""
+"""A way to Redis on which a program comes to a stand at a given write of its own, so that it can be
+killed there.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,15 @@ from faults import FaultProxy
 
 
 class Standstill(FaultProxy):
-    """Whoever sends the write-th write with some bytes in it never gets an answer, nor does anybody else until `let_go`.
+    """Whoever sends the write-th write with some bytes in it never gets an answer, nor does anybody
+    else until `let_go`.
 
     is_executed: Redis gets that write, and has executed it when `is_reached` is set.
     """
 
-    def __init__(self, server_url: str, having: bytes, write: int = 1, *, is_executed: bool = False) -> None:
+    def __init__(
+        self, server_url: str, having: bytes, write: int = 1, *, is_executed: bool = False
+    ) -> None:
         self._having, self._left, self._is_executed = having, write, is_executed
         self._lock, self._is_let_go = threading.Lock(), threading.Event()
         self.is_reached = threading.Event()
@@ -33,9 +38,10 @@ class Standstill(FaultProxy):
                     return False
                 if self._is_executed:
                     server.sendall(data)
-                    if b"*-1" in server.recv(65536):   # somebody changed a watched key: it will be tried again
+                    # somebody changed a watched key: it will be tried again
+                    if b"*-1" in server.recv(65536):
                         self._left = 1
                         return True
                 self.is_reached.set()
         self._is_let_go.wait()
-        return is_first                                # then its connection is closed
+        return is_first  # then its connection is closed

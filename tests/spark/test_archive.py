@@ -1,4 +1,6 @@
-"""bs.archive, bs.compact and bs.read_archive: nothing is lost and nothing doubled, wherever it is killed."""
+"""bs.archive, bs.compact and bs.read_archive: nothing is lost and nothing doubled, wherever it is
+killed.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,8 @@ from blueque.spark import archiving, executors
 from spark.seeds import DAY, NOON, seed
 from spark.standstill import Standstill
 
-START = 100.0                                          # seconds within which another Spark has come to the point
-MANY = 4000                                            # tasks: some seconds of work on a busy machine
+START = 100.0  # seconds within which another Spark has come to the point
+MANY = 4000  # tasks: some seconds of work on a busy machine
 
 ARCHIVER = """
     import sys
@@ -38,11 +40,12 @@ ARCHIVER = """
     spark = bs.session("archiver", "local[2]", **FAST)
     bs.archive(spark, "render", "archive", url={url!r})
 """
-# Where it is killed: the bytes by which the write is known, which of these it is, whether Redis has executed it; and the
-# state of the batch then.
+# Where it is killed: the bytes by which the write is known, which of these it is, whether Redis has
+# executed it; and the state of the batch then.
 POINTS = {
     "claimed": (b"claimed", 1, True, "claimed"),
-    # The first two are of the driver. Of the next three, two are for one slice, which makes a file; its rest comes later.
+    # The first two are of the driver. Of the next three, two are for one slice, which makes a file;
+    # its rest comes later.
     "while workers write": (b"HGETALL", 6, False, "claimed"),
     "before it is written": (b"written", 1, False, "claimed"),
     "when it is written": (b"written", 1, True, "written"),
@@ -59,7 +62,9 @@ CHOSEN = POINTS if os.environ.get("BLUEQUE_SOAK") else SHORT
 
 
 class Verdict(NamedTuple):
-    """How many tasks are neither in Redis nor in the archive, how many rows are too many, how many tasks are in both."""
+    """How many tasks are neither in Redis nor in the archive, how many rows are too many, how many
+    tasks are in both.
+    """
 
     lost: int
     doubled: int
@@ -69,13 +74,18 @@ class Verdict(NamedTuple):
 def judge(cli, directory, ids, queue="render"):
     """Look at Redis and at every file that anybody sees, without Spark and without our reader."""
     rows = Counter(
-        task for path in directory.glob("queue=*/day=*/*.parquet")
-        for task in pyarrow.parquet.read_table(path, columns=["task_id"], partitioning=None)["task_id"].to_pylist()
+        task
+        for path in directory.glob("queue=*/day=*/*.parquet")
+        for task in pyarrow.parquet.read_table(path, columns=["task_id"], partitioning=None)[
+            "task_id"
+        ].to_pylist()
     )
     lists = (keys.complete, keys.failed, keys.cancelled, keys.pending)
     listed = {task for name in lists for task in cli.lrange(name(queue), 0, -1)}
     there = {task for task in listed if cli.exists(keys.task(task))}
-    return Verdict(len({*ids} - {*rows} - there), sum(rows.values()) - len(rows), len(there & {*rows}))
+    return Verdict(
+        len({*ids} - {*rows} - there), sum(rows.values()) - len(rows), len(there & {*rows})
+    )
 
 
 def half_written(directory):
@@ -100,7 +110,9 @@ def test_finished_tasks_move_into_the_archive_by_queue_and_day(spark, url, clien
 
     done = bs.archive(spark, "render", directory, older_than="1h", url=url)
 
-    assert (done.queue, done.written, done.deleted, done.kept) == ("render", 1000, 1000, 0) and len(done.batches) == 1
+    assert (done.queue, done.written, done.deleted, done.kept) == ("render", 1000, 1000, 0) and len(
+        done.batches
+    ) == 1
     assert judge(cli, directory, [*complete, *failed, *fresh]) == (0, 0, 0)
     days = sorted(path.name for path in (directory / "queue=render").iterdir())
     assert days == ["day=2026-11-18", "day=2026-11-19", "day=2026-11-20"]
@@ -111,7 +123,11 @@ def test_finished_tasks_move_into_the_archive_by_queue_and_day(spark, url, clien
     assert ids_of(frame) == sorted([*complete, *failed])
     (row,) = frame.where(frame.task_id == failed[-1]).collect()
     assert (row.queue, row.status, row.error, row.attempts, str(row.day)) == (
-        "render", "failed", "frame 999 is broken", 1, "2026-11-20"
+        "render",
+        "failed",
+        "frame 999 is broken",
+        1,
+        "2026-11-20",
     )
     assert json.loads(row.other)["traceback"] == "Traceback ..."
 
@@ -143,13 +159,21 @@ def test_a_directory_that_both_write_into_reads_as_one(spark, url, client, direc
 
     ours, plain = bs.read_archive(spark, directory), spark.read.parquet(str(directory))
 
-    assert sorted(map(tuple, ours.groupBy("queue").count().collect())) == sorted((name, 40) for name in names)
+    assert sorted(map(tuple, ours.groupBy("queue").count().collect())) == sorted(
+        (name, 40) for name in names
+    )
     whole = archives.read(directory)
     assert ids_of(ours) == ids_of(plain) == sorted(whole["task_id"].to_pylist())
     found = {(str(row.queue), row.task_id): row for row in ours.collect()}
-    assert all(found[row["queue"], row["task_id"]].asDict() == naive_times(row) for row in whole.to_pylist())
+    assert all(
+        found[row["queue"], row["task_id"]].asDict() == naive_times(row)
+        for row in whole.to_pylist()
+    )
     files = [*directory.glob("queue=*/day=*/*.parquet")]
-    assert len(files) == 6 and len({pyarrow.parquet.read_schema(path).to_string() for path in files}) == 1
+    assert (
+        len(files) == 6
+        and len({pyarrow.parquet.read_schema(path).to_string() for path in files}) == 1
+    )
     assert bs.read_archive(spark, directory, queue="007").count() == 40
     assert bs.read_archive(spark, directory, days=("2026-11-21", "2026-11-30")).count() == 0
 
@@ -162,7 +186,9 @@ def naive_times(row):
     }
 
 
-def test_what_changed_while_it_was_archived_stays_and_comes_again_as_what_it_is_then(spark, url, client, cli, directory):
+def test_what_changed_while_it_was_archived_stays_and_comes_again_as_what_it_is_then(
+    spark, url, client, cli, directory
+):
     ids = seed(url, "render", 30, "failed")
     again = ids[3:6]
     queue = client.get_queue("render")
@@ -178,25 +204,29 @@ def test_what_changed_while_it_was_archived_stays_and_comes_again_as_what_it_is_
         processor.complete("at last")
     bs.archive(spark, "render", directory, url=url)
     newest = bs.read_archive(spark, directory)
-    assert sorted((row.task_id, row["count"]) for row in newest.groupBy("task_id").count().collect()) == [
-        (task, 1) for task in sorted(ids)
-    ]
+    assert sorted(
+        (row.task_id, row["count"]) for row in newest.groupBy("task_id").count().collect()
+    ) == [(task, 1) for task in sorted(ids)]
     assert {row.task_id for row in newest.where("result = 'at last'").collect()} == {*again}
     assert bs.read_archive(spark, directory, latest=False).count() == 33
 
 
 def test_a_task_that_a_list_holds_twice_is_archived_once(spark, url, cli, directory, monkeypatch):
     ids = seed(url, "render", 300)
-    cli.lpush(keys.complete("render"), ids[0])         # 1.0.0 can do so; the two are in slices of different workers
+    # 1.0.0 can do so; the two are in slices of different workers
+    cli.lpush(keys.complete("render"), ids[0])
     monkeypatch.setattr(archiving, "PIECE", 100)
 
     bs.archive(spark, "render", directory, url=url)
 
-    assert judge(cli, directory, ids) == (0, 0, 0) and ids_of(bs.read_archive(spark, directory)) == sorted(ids)
+    assert judge(cli, directory, ids) == (0, 0, 0) and ids_of(
+        bs.read_archive(spark, directory)
+    ) == sorted(ids)
 
 
 def left_in(url, stage, directory, when_read=lambda: None):
     """Have an archiver without Spark stop where it comes to that stage, as by a Ctrl-C."""
+
     def tell(progress):
         if progress.stage == "write":
             when_read()
@@ -216,11 +246,15 @@ def test_spark_goes_on_where_another_archiver_has_stopped(spark, url, cli, direc
     done = bs.archive(spark, "render", directory, url=url)
 
     assert done.resumed == (batch,) and done.written == done.deleted == 500
-    assert judge(cli, directory, ids) == (0, 0, 0) and not [*(directory / "_staging").rglob("*.parquet")]
+    assert judge(cli, directory, ids) == (0, 0, 0) and not [
+        *(directory / "_staging").rglob("*.parquet")
+    ]
 
 
 def naive(spark, url, cli, directory, ids, is_killed=False):
-    """Archive as one would without thinking: write what is there, then delete what was listed; killed in between, or not."""
+    """Archive as one would without thinking: write what is there, then delete what was listed;
+    killed in between, or not.
+    """
     listed = cli.lrange(keys.complete("render"), 0, -1)
     frame = bs.read(spark, "render", "complete", url=url)
     frame = frame.withColumn("day", frame.finished.cast("date"))
@@ -242,8 +276,12 @@ def test_the_naive_way_doubles_and_loses(spark, url, client, cli, directory):
 
 
 @pytest.mark.parametrize("point", CHOSEN)
-def test_an_archive_that_is_killed_and_run_again_loses_and_doubles_nothing(spark, url, client, cli, tmp_path, point):
-    """The driver and its JVM are killed with SIGKILL; whoever comes next, with Spark or without, goes on."""
+def test_an_archive_that_is_killed_and_run_again_loses_and_doubles_nothing(
+    spark, url, client, cli, tmp_path, point
+):
+    """The driver and its JVM are killed with SIGKILL; whoever comes next, with Spark or without,
+    goes on.
+    """
     having, write, is_executed, state = POINTS[point]
     ids = seed(url, "render", MANY, spread=DAY)
     way, directory = Standstill(url, having, write, is_executed=is_executed), tmp_path / "archive"
@@ -256,7 +294,9 @@ def test_an_archive_that_is_killed_and_run_again_loses_and_doubles_nothing(spark
         assert driver.is_running, driver.log
         if point == "while workers write":
             until(lambda: half_written(directory), START)
-        java = [process for process in psutil.Process(driver.pid).children() if process.name() == "java"]
+        java = [
+            process for process in psutil.Process(driver.pid).children() if process.name() == "java"
+        ]
         assert len(java) == 1
         os.kill(driver.pid, signal.SIGKILL)
         java[0].kill()
@@ -272,7 +312,7 @@ def test_an_archive_that_is_killed_and_run_again_loses_and_doubles_nothing(spark
 
     assert judge(cli, directory, ids) == (0, 0, 0)
     assert ids_of(bs.read_archive(spark, directory, latest=False)) == sorted(ids)
-    left = cli.keys("*")                               # the snapshot of the one that was killed expires
+    left = cli.keys("*")  # the snapshot of the one that was killed expires
     left = [key for key in left if not key.startswith(EVENTS)]
     assert {*left} == {keys.QUEUES, *[key for key in left if "frozen" in key and cli.ttl(key) > 0]}
 
@@ -280,12 +320,14 @@ def test_an_archive_that_is_killed_and_run_again_loses_and_doubles_nothing(spark
 def workers():
     """Yield the Python processes of our Spark that run tasks."""
     for process in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.Error):        # some come and go
+        with contextlib.suppress(psutil.Error):  # some come and go
             if "pyspark.daemon" in process.cmdline():
                 yield from process.children()
 
 
-def test_workers_that_are_killed_while_they_write_are_replaced(spark, url, cli, directory, monkeypatch):
+def test_workers_that_are_killed_while_they_write_are_replaced(
+    spark, url, cli, directory, monkeypatch
+):
     ids = seed(url, "render", MANY)
     monkeypatch.setattr(archiving, "PIECE", MANY // 2)
     way = Standstill(url, *POINTS["while workers write"][:2])
@@ -305,7 +347,9 @@ def test_workers_that_are_killed_while_they_write_are_replaced(spark, url, cli, 
     assert struck and judge(cli, directory, ids) == (0, 0, 0)
 
 
-def test_many_files_become_few_and_every_moment_in_between_reads_the_same(spark, url, client, directory):
+def test_many_files_become_few_and_every_moment_in_between_reads_the_same(
+    spark, url, client, directory
+):
     ids = []
     for number in range(6):
         ids += seed(url, "render", 10, first=10 * number)
@@ -317,13 +361,17 @@ def test_many_files_become_few_and_every_moment_in_between_reads_the_same(spark,
     one = compaction.commit(place, group, compaction.merge(place, group))
 
     assert ids_of(bs.read_archive(spark, directory, latest=False)) == sorted(ids)
-    durable.move(one.made, one.add.path)               # decided, and not yet applied to its end
+    durable.move(one.made, one.add.path)  # decided, and not yet applied to its end
     assert ids_of(bs.read_archive(spark, directory, latest=False)) == sorted(ids)
-    assert spark.read.parquet(str(directory)).count() == 120       # who does not know of the record
+    assert spark.read.parquet(str(directory)).count() == 120  # who does not know of the record
     seed(url, "render", 10, first=100, end=NOON - DAY)
     archives.archive("render", directory, client=client)
-    assert bs.compact(spark, directory, min_files=3).before == 0   # it has applied it
-    assert bs.read_archive(spark, directory, latest=False).count() == spark.read.parquet(str(directory)).count() == 70
+    assert bs.compact(spark, directory, min_files=3).before == 0  # it has applied it
+    assert (
+        bs.read_archive(spark, directory, latest=False).count()
+        == spark.read.parquet(str(directory)).count()
+        == 70
+    )
 
 
 def test_workers_compact(spark, url, client, directory):
@@ -340,7 +388,9 @@ def test_workers_compact(spark, url, client, directory):
     assert ids_of(frame) == ids_of(spark.read.parquet(str(directory))) == sorted(ids)
 
 
-def test_a_table_whose_files_were_compacted_meanwhile_is_an_error_and_not_an_empty_table(spark, url, client, directory):
+def test_a_table_whose_files_were_compacted_meanwhile_is_an_error_and_not_an_empty_table(
+    spark, url, client, directory
+):
     for number in range(3):
         seed(url, "render", 10, first=10 * number)
         archives.archive("render", directory, client=client)
@@ -389,13 +439,16 @@ def run_out_of_disk(part):
     [
         (lose_redis, RedisAway, "^no Redis at redis://node-1: Connection refused$"),
         (
-            run_out_of_disk, JobFailed,
+            run_out_of_disk,
+            JobFailed,
             r"^the Spark job for queue 'render' has failed: OSError: \[Errno 28\] No space left on device; "
             "nothing of this batch was deleted from Redis: run it again$",
         ),
     ],
 )
-def test_what_stops_a_worker_is_told_in_a_sentence(spark, url, cli, directory, monkeypatch, part, kind, sentence):
+def test_what_stops_a_worker_is_told_in_a_sentence(
+    spark, url, cli, directory, monkeypatch, part, kind, sentence
+):
     ids = seed(url, "render", 10)
     monkeypatch.setattr(archiving, "write_part", part)
 
@@ -406,7 +459,9 @@ def test_what_stops_a_worker_is_told_in_a_sentence(spark, url, cli, directory, m
     assert judge(cli, directory, ids) == (0, 0, 0)
 
 
-def test_what_stops_a_worker_that_compacts_is_told_in_a_sentence(spark, url, client, directory, monkeypatch):
+def test_what_stops_a_worker_that_compacts_is_told_in_a_sentence(
+    spark, url, client, directory, monkeypatch
+):
     ids = []
     for number in range(2):
         ids += seed(url, "render", 10, first=10 * number)
@@ -439,7 +494,9 @@ def test_one_that_was_taken_for_dead_is_told_so_and_blames_no_cluster(
         bs.archive(spark, "render", directory, url=url)
 
     assert "is another archiver's now" in caplog.text
-    assert judge(cli, directory, ids) == (0, 0, 0) and ids_of(bs.read_archive(spark, directory)) == sorted(ids)
+    assert judge(cli, directory, ids) == (0, 0, 0) and ids_of(
+        bs.read_archive(spark, directory)
+    ) == sorted(ids)
 
 
 def test_what_cannot_be_meant_is_refused(spark, url, directory, tmp_path):

@@ -16,13 +16,20 @@ def rows(first, count, size=10, **columns):
     numbers = range(first, first + count)
     keys = [str(number) for number in numbers]
     return Rows(
-        [key.zfill(size).encode() for key in keys], keys, ids=ids_of_run_keys("q", "r", [key.encode() for key in keys]),
-        etas=[float(number) for number in numbers], **columns,
+        [key.zfill(size).encode() for key in keys],
+        keys,
+        ids=ids_of_run_keys("q", "r", [key.encode() for key in keys]),
+        etas=[float(number) for number in numbers],
+        **columns,
     )
 
 
 def flat(chunks):
-    return [row for chunk in chunks for row in zip(chunk.parameters, chunk.keys, chunk.etas, chunk.ids, strict=True)]
+    return [
+        row
+        for chunk in chunks
+        for row in zip(chunk.parameters, chunk.keys, chunk.etas, chunk.ids, strict=True)
+    ]
 
 
 def test_rows_are_split_in_their_order_by_number_and_by_size():
@@ -35,7 +42,9 @@ def test_rows_are_split_in_their_order_by_number_and_by_size():
     assert list(split(rows(0, 0))) == []
 
 
-@pytest.mark.parametrize(("shards", "held"), [(1, 2**25), (8, 2**25), (32, 2**25), (32, 20_000), (3, 0)])
+@pytest.mark.parametrize(
+    ("shards", "held"), [(1, 2**25), (8, 2**25), (32, 2**25), (32, 20_000), (3, 0)]
+)
 def test_every_row_comes_out_once_with_all_that_belongs_to_it(shards, held):
     pieces = [rows(first, 700) for first in range(0, 21_000, 700)]
 
@@ -71,7 +80,10 @@ def test_no_more_is_held_than_said():
 
 
 def test_large_parameters_leave_their_bucket_too():
-    pieces = [rows(first, 500, size=random.Random(first).choice([10, 20_000])) for first in range(0, 4000, 500)]
+    pieces = [
+        rows(first, 500, size=random.Random(first).choice([10, 20_000]))
+        for first in range(0, 4000, 500)
+    ]
 
     chunks = list(by_shard(pieces, 1))
 

@@ -1,4 +1,6 @@
-"""bs.enqueue: what comes of each row, once, whatever goes wrong. The naive way is shown to fail where ours must not."""
+"""bs.enqueue: what comes of each row, once, whatever goes wrong. The naive way is shown to fail
+where ours must not.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +31,15 @@ from spark import mishaps
 from spark.conftest import FAST
 from spark.exact import forget_tasks, is_exact, pending
 
-ROWS = 4000                                            # in two partitions: two chunks each, and four of the naive way
+ROWS = 4000  # in two partitions: two chunks each, and four of the naive way
 Q = "render"
 
 
 @pytest.fixture
 def df(spark):
-    return spark.range(0, ROWS, 1, 2).select(F.format_string("scene-%05d", "id").alias("scene"), F.col("id").alias("frame"))
+    return spark.range(0, ROWS, 1, 2).select(
+        F.format_string("scene-%05d", "id").alias("scene"), F.col("id").alias("frame")
+    )
 
 
 @pytest.fixture
@@ -60,17 +64,34 @@ def test_a_row_becomes_a_task_with_all_that_its_columns_and_the_options_say(spar
     frame = spark.createDataFrame(rows, "scene string, frame int, due timestamp, urgent int")
 
     done = enqueue(
-        frame, key=["scene", "frame"], run="tonight", eta="due", priority="urgent", retry=Retry(2), time_limit="2h",
-        resources={"gpu": 1}, lock=("licence", 3), keep="2d",
+        frame,
+        key=["scene", "frame"],
+        run="tonight",
+        eta="due",
+        priority="urgent",
+        retry=Retry(2),
+        time_limit="2h",
+        resources={"gpu": 1},
+        lock=("licence", 3),
+        keep="2d",
     )
 
     assert done[:5] == (Q, "tonight", 2, 2, 2) and not done.is_replay and done.duplicates == 0
     ids = client._redis.read(("ZRANGE", keys.tasks(Q), 0, -1))[0]
     a, b = sorted(map(client.get_task, ids), key=lambda task: task.fields["key"])
     assert (a.parameters, a.status, a.eta, a.fields["key"], a.fields["run"]) == (
-        {"scene": "a", "frame": 1}, "scheduled", due.timestamp(), '["a","1"]', "tonight"
+        {"scene": "a", "frame": 1},
+        "scheduled",
+        due.timestamp(),
+        '["a","1"]',
+        "tonight",
     )
-    assert (b.parameters, b.status, b.eta, b.fields["key"]) == ({"scene": "b", "frame": 2}, "pending", None, '["b","2"]')
+    assert (b.parameters, b.status, b.eta, b.fields["key"]) == (
+        {"scene": "b", "frame": 2},
+        "pending",
+        None,
+        '["b","2"]',
+    )
     shared = {"retry": '{"max":2}', "time_limit": "7200", "needs": "gpu=1,lock:licence=3"}
     for task, priority in ((a, "5"), (b, "-5")):
         assert {**shared, "priority": priority}.items() <= task.fields.items()
@@ -84,9 +105,9 @@ def test_one_column_of_text_that_is_named_is_what_the_task_gets(spark, client, e
     enqueue(frame, "text", params="line")
     enqueue(frame.select(F.lit("[1]").alias("line")), "json", json=True)
 
-    assert [client.get_task(_only(client, queue)).parameters for queue in ("left over", "text", "json")] == [
-        {"line": "as it is"}, "as it is", [1]
-    ]
+    assert [
+        client.get_task(_only(client, queue)).parameters for queue in ("left over", "text", "json")
+    ] == [{"line": "as it is"}, "as it is", [1]]
 
 
 def _only(client, queue):
@@ -96,10 +117,34 @@ def _only(client, queue):
 
 
 def test_a_key_of_several_columns_is_the_same_whoever_makes_it(spark):
-    """Rows of `bs.enqueue` have keys that Spark makes in Java, those of `format("blueque")` keys that its workers make."""
-    codes = [*range(0x300), *range(0x2000, 0x2070), 0xD7FF, 0xE000, 0xFEFF, 0xFFFD, 0xFFFF, 0x1F600, 0x10FFFF]
+    """Rows of `bs.enqueue` have keys that Spark makes in Java, those of `format("blueque")` keys
+    that its workers make.
+    """
+    codes = [
+        *range(0x300),
+        *range(0x2000, 0x2070),
+        0xD7FF,
+        0xE000,
+        0xFEFF,
+        0xFFFD,
+        0xFFFF,
+        0x1F600,
+        0x10FFFF,
+    ]
     odd = [chr(code) for code in codes]
-    odd += [r"\u001f", r"\\u001f", "\\\x1f", "</script>", '"', "\\", "a\\", "\x1f\x1e", "é\x1fé", "x,y", ""]
+    odd += [
+        r"\u001f",
+        r"\\u001f",
+        "\\\x1f",
+        "</script>",
+        '"',
+        "\\",
+        "a\\",
+        "\x1f\x1e",
+        "é\x1fé",
+        "x,y",
+        "",
+    ]
     rows = [(f"{text}{text}", number, date(2026, 1, 1)) for number, text in enumerate(odd)]
     frame = spark.createDataFrame(rows, "a string, b int, c date")
     layout = lay_out(frame.schema, sink.parse({"queue": Q, "key": "a,b,c"}))
@@ -108,7 +153,9 @@ def test_a_key_of_several_columns_is_the_same_whoever_makes_it(spark):
     of_workers = read(frame.toArrow().combine_chunks().to_batches()[0], layout).keys
 
     assert of_workers == of_java
-    assert [tuple(json.loads(key)) for key in of_java] == [(text, str(number), "2026-01-01") for text, number, _ in rows]
+    assert [tuple(json.loads(key)) for key in of_java] == [
+        (text, str(number), "2026-01-01") for text, number, _ in rows
+    ]
 
 
 def test_without_a_run_a_key_counts_in_the_queue_whoever_enqueues(spark, client, cli, enqueue):
@@ -138,8 +185,17 @@ def test_a_run_that_was_committed_is_not_written_again_and_says_so(df, cli, enqu
         with caplog.at_level(logging.WARNING, "blueque"):
             again = enqueue(df, **said)
 
-        assert (first.new, again.new, again.rows, again.tasks, again.is_replay) == (100, 0, 100, 100, True)
-        assert f"run {said['run']} of queue render was committed before: nothing new was written" in caplog.text
+        assert (first.new, again.new, again.rows, again.tasks, again.is_replay) == (
+            100,
+            0,
+            100,
+            100,
+            True,
+        )
+        assert (
+            f"run {said['run']} of queue render was committed before: nothing new was written"
+            in caplog.text
+        )
         assert pending(cli) == Counter()
 
 
@@ -171,16 +227,48 @@ def test_what_cannot_be_meant_is_refused_without_a_job(df, enqueue, state, said,
 @pytest.mark.parametrize(
     ("columns", "said", "kind", "sentence"),
     [
-        (["if(id = 3000, null, id) as k", "id"], {}, InvalidType, "key: column 'k' is null: 1 row, such as .*3000"),
-        (["if(id < 2000, '', 'x') as k"], {}, InvalidInput, "key: a key takes 1 to 1000 bytes: 2,000 rows, such as ''"),
         (
-            ["id as k", "repeat('x', int(id)) as p"], {"max_bytes": 3000, "params": "p"},
-            TooLarge, "take 3,999 bytes; the limit is 3,000",
+            ["if(id = 3000, null, id) as k", "id"],
+            {},
+            InvalidType,
+            "key: column 'k' is null: 1 row, such as .*3000",
         ),
-        (["id as k", "repeat('\"', int(id)) as s", "1"], {"max_bytes": 5000}, TooLarge, "take 8,012 bytes"),
-        (["id as k", "1", "id * 1e12 as e"], {"eta": "e"}, InvalidInput, "eta: column 'e' is no time before"),
-        (["id as k", "1", "int(id) as n"], {"priority": "n"}, InvalidInput, "priority: column 'n' is not .*: 3,899 rows"),
-        (["id as k", "if(id = 7, null, 'x') as p"], {"params": "p"}, InvalidType, "params: column 'p' is null: 1 row"),
+        (
+            ["if(id < 2000, '', 'x') as k"],
+            {},
+            InvalidInput,
+            "key: a key takes 1 to 1000 bytes: 2,000 rows, such as ''",
+        ),
+        (
+            ["id as k", "repeat('x', int(id)) as p"],
+            {"max_bytes": 3000, "params": "p"},
+            TooLarge,
+            "take 3,999 bytes; the limit is 3,000",
+        ),
+        (
+            ["id as k", "repeat('\"', int(id)) as s", "1"],
+            {"max_bytes": 5000},
+            TooLarge,
+            "take 8,012 bytes",
+        ),
+        (
+            ["id as k", "1", "id * 1e12 as e"],
+            {"eta": "e"},
+            InvalidInput,
+            "eta: column 'e' is no time before",
+        ),
+        (
+            ["id as k", "1", "int(id) as n"],
+            {"priority": "n"},
+            InvalidInput,
+            "priority: column 'n' is not .*: 3,899 rows",
+        ),
+        (
+            ["id as k", "if(id = 7, null, 'x') as p"],
+            {"params": "p"},
+            InvalidType,
+            "params: column 'p' is null: 1 row",
+        ),
     ],
 )
 def test_values_that_no_task_may_have_are_found_before_any_row_is_written(
@@ -205,19 +293,25 @@ def test_without_a_key_one_row_that_is_refused_leaves_nothing(spark, cli, enqueu
 
 
 def test_what_a_worker_has_refused_is_the_cause_where_rows_may_be_written_already(df, enqueue):
-    with pytest.raises(JobFailed, match="bytes; the limit is 10 bytes; what was written stays") as failed:
+    with pytest.raises(
+        JobFailed, match="bytes; the limit is 10 bytes; what was written stays"
+    ) as failed:
         enqueue(df, key="scene", params=["scene"], run="tonight", max_bytes=10, check=False)
 
     assert isinstance(failed.value.__cause__, TooLarge) and failed.value.__cause__.limit == 10
 
 
 def test_a_frame_that_cannot_be_computed_fails_in_a_sentence(spark, enqueue):
-    frame = spark.range(4).selectExpr("id", "1 / (id - 2) as x", "cast(1 / (id - 2) as timestamp) as due")
+    frame = spark.range(4).selectExpr(
+        "id", "1 / (id - 2) as x", "cast(1 / (id - 2) as timestamp) as due"
+    )
     sentence = r"^the Spark job for queue 'render' has failed: \[DIVIDE_BY_ZERO\] Division by zero.*; nothing "
     for said, fate in ({}, "of it is visible$"), ({"key": "id", "eta": "due"}, "was written$"):
         with pytest.raises(JobFailed, match=sentence + fate) as failed:
             enqueue(frame, **said)
-        assert "\n" not in str(failed.value) and isinstance(failed.value.__cause__, PySparkException)
+        assert "\n" not in str(failed.value) and isinstance(
+            failed.value.__cause__, PySparkException
+        )
 
 
 def test_a_run_of_another_kind_is_refused(df, enqueue):
@@ -238,11 +332,14 @@ def test_redis_that_does_not_answer_is_said_at_once_and_by_us(df, monkeypatch):
 
 
 @pytest.mark.parametrize("act", ["raise", "kill"])
-def test_a_task_of_spark_that_dies_midway_and_is_tried_again_doubles_nothing(df, url, cli, enqueue, mishap, act):
+def test_a_task_of_spark_that_dies_midway_and_is_tried_again_doubles_nothing(
+    df, url, cli, enqueue, mishap, act
+):
     mishap(act, "after chunk", 2, queue="naive")
     df.foreachPartition(mishaps.naive(url, "naive"))
     assert mishaps.struck(cli, "naive") == 1
-    assert sum(pending(cli, "naive").values()) == ROWS + 2 * mishaps.CHUNK        # the naive way doubles what was there
+    # the naive way doubles what was there
+    assert sum(pending(cli, "naive").values()) == ROWS + 2 * mishaps.CHUNK
     cli.flushdb()
 
     mishap(act, "after enqueue_run", 1)
@@ -274,18 +371,24 @@ def test_the_whole_run_twice_at_once_doubles_nothing(df, url, cli, enqueue):
         assert is_exact(cli, ROWS) and {(one.rows, one.tasks) for one in done} == {(ROWS, ROWS)}
 
 
-def test_a_run_tried_again_when_its_tasks_are_done_and_deleted_makes_only_what_is_missing(df, url, client, cli, enqueue):
+def test_a_run_tried_again_when_its_tasks_are_done_and_deleted_makes_only_what_is_missing(
+    df, url, client, cli, enqueue
+):
     df.foreachPartition(mishaps.naive(url, "naive"))
     forget_tasks(cli, "naive")
     df.foreachPartition(mishaps.naive(url, "naive"))
-    assert sum(pending(cli, "naive").values()) == ROWS             # the naive way makes all of them once more
+    assert sum(pending(cli, "naive").values()) == ROWS  # the naive way makes all of them once more
     cli.flushdb()
 
     broken = df.withColumn("scene", F.expr(f"if(frame = {ROWS - 1}, null, scene)"))
     sentence = "key: column 'key' is null in the row .*; what was written stays, and counts"
     with pytest.raises(JobFailed, match=sentence) as failed:
         enqueue(broken, key="scene", run="tonight", shards=1, check=False)
-    assert (failed.value.queue, failed.value.run, client.get_run(Q, "tonight")["state"]) == (Q, "tonight", "open")
+    assert (failed.value.queue, failed.value.run, client.get_run(Q, "tonight")["state"]) == (
+        Q,
+        "tonight",
+        "open",
+    )
     done = forget_tasks(cli)
     again = enqueue(df, key="scene", run="tonight", shuffle=True)
 
@@ -294,7 +397,9 @@ def test_a_run_tried_again_when_its_tasks_are_done_and_deleted_makes_only_what_i
 
 
 def lose_java(url, directory, writing):
-    """What a forked process does: enqueue rows without a key while its Java is killed; it tells what was raised."""
+    """What a forked process does: enqueue rows without a key while its Java is killed; it tells
+    what was raised.
+    """
     told = {}
     try:
         with bs.task(RunningTask("id", {}, directory), "local[1]", **FAST) as own:
@@ -315,7 +420,9 @@ def test_a_java_that_dies_fails_the_job_and_what_it_staged_goes_when_the_run_is_
     told = tmp_path / "told"
     told.touch()
     # The workers of a session of its own find the modules of the tests.
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([*TEST_PATHS, os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([*TEST_PATHS, os.environ.get("PYTHONPATH", "")])
+    )
     pid = process.fork(lambda: lose_java(url, str(tmp_path), str(told)))
     until(lambda: mishaps.struck(cli) == 1 or "raised" in told.read_text(), 120)
     assert mishaps.struck(cli) == 1, told.read_text()
@@ -323,14 +430,18 @@ def test_a_java_that_dies_fails_the_job_and_what_it_staged_goes_when_the_run_is_
     assert process.wait_for(pid) == 0
     raised = json.loads(told.read_text())
     assert raised["raised"] == "JobFailed", raised
-    assert raised["sentence"].startswith("the Spark job for queue 'render', run 'tonight' has failed: ")
+    assert raised["sentence"].startswith(
+        "the Spark job for queue 'render', run 'tonight' has failed: "
+    )
     mishaps.forget(cli)
     of_dead = cli.zrange(keys.staging(Q, "tonight"), 0, -1)
     assert len(of_dead) == 2
 
     mishap("pause", "after stage", 1, partition=0)
     with ThreadPoolExecutor(1) as pool:
-        again = pool.submit(lambda: (activate(spark), enqueue(spark.range(0, ROWS, 1, 2), run="tonight"))[1])
+        again = pool.submit(
+            lambda: (activate(spark), enqueue(spark.range(0, ROWS, 1, 2), run="tonight"))[1]
+        )
         until(lambda: mishaps.struck(cli) == 1, 120)
         assert not {*of_dead} & {*cli.zrange(keys.staging(Q, "tonight"), 0, -1)}
         mishaps.forget(cli)

@@ -1,4 +1,6 @@
-"""Which columns hold what: refused by their types, and by their values when they come. No Spark runs here."""
+"""Which columns hold what: refused by their types, and by their values when they come. No Spark
+runs here.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,10 @@ def test_all_columns_that_are_nothing_else_make_the_parameters():
 
 
 def test_a_column_that_is_named_is_in_the_parameters_whatever_else_it_is():
-    assert lay_out(SCENES, sink(keys=("scene",), parameters=("scene", "frame"))).parameters == ("scene", "frame")
+    assert lay_out(SCENES, sink(keys=("scene",), parameters=("scene", "frame"))).parameters == (
+        "scene",
+        "frame",
+    )
 
 
 def test_where_all_columns_make_the_key_they_make_the_parameters_too():
@@ -49,7 +54,9 @@ def test_columns_that_are_left_over_make_an_object_however_many_they_are():
     batch = pa.record_batch({"line": ["as it is"], "k": pa.array([1], pa.int64())})
 
     assert read(batch, layout) == Rows([b'{"line":"as it is"}'], ["1"])
-    assert read(pa.record_batch({"k": ["a"]}), lay_out(frame(k="string"), sink(keys=("k",)))).parameters == [b'{"k":"a"}']
+    assert read(
+        pa.record_batch({"k": ["a"]}), lay_out(frame(k="string"), sink(keys=("k",)))
+    ).parameters == [b'{"k":"a"}']
 
 
 def test_one_column_of_text_that_is_named_is_taken_as_it_is():
@@ -66,31 +73,52 @@ def test_one_column_of_text_may_hold_json():
 
 
 def test_one_column_that_is_no_text_makes_an_object():
-    assert read(pa.record_batch({"frame": [7]}), lay_out(frame(frame="integer"), sink())) == Rows([b'{"frame":7}'])
+    assert read(pa.record_batch({"frame": [7]}), lay_out(frame(frame="integer"), sink())) == Rows(
+        [b'{"frame":7}']
+    )
 
 
 def test_keys_of_several_columns_cannot_run_into_each_other():
-    layout = lay_out(frame(p="integer", a="string", b="string", day="date"), sink(keys=("a", "b", "day"), parameters=("p",)))
+    layout = lay_out(
+        frame(p="integer", a="string", b="string", day="date"),
+        sink(keys=("a", "b", "day"), parameters=("p",)),
+    )
     day = pa.array([0, 0], pa.date32())
 
-    keys = read(pa.record_batch({"p": [1, 2], "a": ["x", 'x","y'], "b": ['y","z', "z"], "day": day}), layout).keys
+    keys = read(
+        pa.record_batch({"p": [1, 2], "a": ["x", 'x","y'], "b": ['y","z', "z"], "day": day}), layout
+    ).keys
 
     assert keys == [r'["x","y\",\"z","1970-01-01"]', r'["x\",\"y","z","1970-01-01"]']
 
 
 def of_java(text):
     """Return the text as a string of JSON, as Spark makes it."""
-    short = {"\b": r"\b", "\t": r"\t", "\n": r"\n", "\f": r"\f", "\r": r"\r", '"': r"\"", "\\": r"\\"}
+    short = {
+        "\b": r"\b",
+        "\t": r"\t",
+        "\n": r"\n",
+        "\f": r"\f",
+        "\r": r"\r",
+        '"': r"\"",
+        "\\": r"\\",
+    }
     return '"' + "".join(short.get(c) or (f"\\u{ord(c):04X}" if c < " " else c) for c in text) + '"'
 
 
-@given(st.lists(st.text() | st.text("\\\"u01fF\x0b\x1f\u2028/", max_size=20), min_size=2, max_size=4))
+@given(
+    st.lists(st.text() | st.text('\\"u01fF\x0b\x1f\u2028/', max_size=20), min_size=2, max_size=4)
+)
 @example(["\x1f", "\\u001f", "\\\\u001f", "\\\x1f"])
 @settings(max_examples=300, deadline=None)
 def test_keys_of_several_columns_are_those_that_spark_makes(parts):
     names = [f"k{number}" for number in range(len(parts))]
-    layout = lay_out(frame(p="string", **dict.fromkeys(names, "string")), sink(keys=(*names,), parameters=("p",)))
-    batch = pa.record_batch({"p": [""], **{name: [part] for name, part in zip(names, parts, strict=True)}})
+    layout = lay_out(
+        frame(p="string", **dict.fromkeys(names, "string")), sink(keys=(*names,), parameters=("p",))
+    )
+    batch = pa.record_batch(
+        {"p": [""], **{name: [part] for name, part in zip(names, parts, strict=True)}}
+    )
 
     assert read(batch, layout).keys == [f"[{','.join(map(of_java, parts))}]"]
 
@@ -99,11 +127,13 @@ def test_rows_have_their_own_times_and_priorities():
     said = sink(parameters=("p",), eta="due", priority="urgent")
     layout = lay_out(frame(p="string", due="timestamp", urgent="byte"), said)
     due = datetime(2030, 1, 31, 8, 0, 0, 250_000, tzinfo=UTC)
-    batch = pa.record_batch({
-        "p": ["a", "b"],
-        "due": pa.array([due, None], pa.timestamp("us", "Europe/Berlin")),
-        "urgent": pa.array([-3, None], pa.int8()),
-    })
+    batch = pa.record_batch(
+        {
+            "p": ["a", "b"],
+            "due": pa.array([due, None], pa.timestamp("us", "Europe/Berlin")),
+            "urgent": pa.array([-3, None], pa.int8()),
+        }
+    )
 
     assert read(batch, layout) == Rows([b"a", b"b"], None, False, [due.timestamp(), None], [-3, 0])
 
@@ -112,7 +142,9 @@ def test_rows_have_their_own_times_and_priorities():
 def test_a_time_may_be_unix_seconds(kind):
     layout = lay_out(frame(p="string", due="long"), sink(parameters=("p",), eta="due"))
 
-    assert read(pa.record_batch({"p": ["a"], "due": pa.array([12], pa.int64()).cast(kind)}), layout).etas == [12.0]
+    assert read(
+        pa.record_batch({"p": ["a"], "due": pa.array([12], pa.int64()).cast(kind)}), layout
+    ).etas == [12.0]
 
 
 def test_all_rows_may_have_the_same_time():
@@ -124,13 +156,33 @@ def test_all_rows_may_have_the_same_time():
 @pytest.mark.parametrize(
     ("said", "kind", "sentence"),
     [
-        ({"keys": ("id",)}, InvalidInput, "key: there is no column 'id'; there are 'scene', 'frame', 'due', "),
-        ({"keys": ("weight",)}, InvalidType, "key: column 'weight' is of type double, not text, a whole number or a date"),
-        ({"eta": "scene"}, InvalidType, "eta: column 'scene' is of type string, not a timestamp or Unix seconds"),
+        (
+            {"keys": ("id",)},
+            InvalidInput,
+            "key: there is no column 'id'; there are 'scene', 'frame', 'due', ",
+        ),
+        (
+            {"keys": ("weight",)},
+            InvalidType,
+            "key: column 'weight' is of type double, not text, a whole number or a date",
+        ),
+        (
+            {"eta": "scene"},
+            InvalidType,
+            "eta: column 'scene' is of type string, not a timestamp or Unix seconds",
+        ),
         ({"eta": "when"}, InvalidInput, "eta: there is no column 'when'"),
-        ({"priority": "weight"}, InvalidType, "priority: column 'weight' is of type double, not a whole number"),
+        (
+            {"priority": "weight"},
+            InvalidType,
+            "priority: column 'weight' is of type double, not a whole number",
+        ),
         ({"parameters": ("x",)}, InvalidInput, "params: there is no column 'x'"),
-        ({"is_json": True}, InvalidInput, "option 'json' says that params are one column of text, and they are not"),
+        (
+            {"is_json": True},
+            InvalidInput,
+            "option 'json' says that params are one column of text, and they are not",
+        ),
     ],
 )
 def test_columns_that_are_missing_or_of_the_wrong_type_are_named(said, kind, sentence):
@@ -141,13 +193,37 @@ def test_columns_that_are_missing_or_of_the_wrong_type_are_named(said, kind, sen
 @pytest.mark.parametrize(
     ("schema", "said", "sentence"),
     [
-        (frame(e="double"), {"eta": "e"}, "params: no column is left: name those that make the parameters"),
+        (
+            frame(e="double"),
+            {"eta": "e"},
+            "params: no column is left: name those that make the parameters",
+        ),
         (T.StructType().add("a", "integer").add("a", "integer"), {}, "two columns are named 'a'"),
-        (frame(due=T.TimestampNTZType(), p="integer"), {"eta": "due"}, "timestamp_ntz, not .* with a time zone"),
-        (frame(a=T.DayTimeIntervalType(), b="integer"), {}, "params: column 'a' is of type interval .*, which has no JSON"),
-        (frame(a=T.ArrayType(T.StructType().add("x", T.VariantType()))), {}, "column 'a.x' is of type variant"),
-        (frame(a=T.MapType(T.DoubleType(), T.StringType())), {}, "column 'a' is of type map<double,string>"),
-        (frame(task_id="string", parameters="string", listed_as="string"), {}, "these rows are tasks as read from a queue"),
+        (
+            frame(due=T.TimestampNTZType(), p="integer"),
+            {"eta": "due"},
+            "timestamp_ntz, not .* with a time zone",
+        ),
+        (
+            frame(a=T.DayTimeIntervalType(), b="integer"),
+            {},
+            "params: column 'a' is of type interval .*, which has no JSON",
+        ),
+        (
+            frame(a=T.ArrayType(T.StructType().add("x", T.VariantType()))),
+            {},
+            "column 'a.x' is of type variant",
+        ),
+        (
+            frame(a=T.MapType(T.DoubleType(), T.StringType())),
+            {},
+            "column 'a' is of type map<double,string>",
+        ),
+        (
+            frame(task_id="string", parameters="string", listed_as="string"),
+            {},
+            "these rows are tasks as read from a queue",
+        ),
     ],
 )
 def test_frames_that_cannot_be_meant_are_refused(schema, said, sentence):
@@ -158,17 +234,31 @@ def test_frames_that_cannot_be_meant_are_refused(schema, said, sentence):
 @pytest.mark.parametrize(
     ("columns", "kind", "sentence"),
     [
-        ({"k": [1, None]}, InvalidInput, "key: column 'k' is null in the row with the parameters 'b'"),
+        (
+            {"k": [1, None]},
+            InvalidInput,
+            "key: column 'k' is null in the row with the parameters 'b'",
+        ),
         ({"p": ["a", None]}, InvalidType, "params: column 'p' is null in 1 rows of a batch"),
-        ({"p": ["a", "x" * 101]}, TooLarge, r"row 'x{60}\.\.\.': the parameters take 101 bytes; the limit is 100 bytes"),
-        ({"due": [0.0, 1.7e12]}, InvalidInput, "eta: 1700000000000 is not a time before the year 10000"),
+        (
+            {"p": ["a", "x" * 101]},
+            TooLarge,
+            r"row 'x{60}\.\.\.': the parameters take 101 bytes; the limit is 100 bytes",
+        ),
+        (
+            {"due": [0.0, 1.7e12]},
+            InvalidInput,
+            "eta: 1700000000000 is not a time before the year 10000",
+        ),
         ({"due": [0.0, float("nan")]}, InvalidInput, "eta: nan is not a time"),
         ({"urgent": [0, -101]}, InvalidInput, "priority: -101 is not between -100 and 100"),
     ],
 )
 def test_values_that_no_task_may_have_are_shown(columns, kind, sentence):
     schema = frame(p="string", k="integer", due="double", urgent="integer")
-    layout = lay_out(schema, sink(keys=("k",), parameters=("p",), eta="due", priority="urgent", max_bytes=100))
+    layout = lay_out(
+        schema, sink(keys=("k",), parameters=("p",), eta="due", priority="urgent", max_bytes=100)
+    )
     good = {"p": ["a", "b"], "k": [1, 2], "due": [0.0, 0.0], "urgent": [0, 0]}
 
     with pytest.raises(kind, match=sentence):

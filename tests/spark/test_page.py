@@ -11,7 +11,9 @@ from running import ROOT
 
 from spark.seeds import DAY, seed
 
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs" / "pipelines.md").read_text(), re.M | re.S)
+BLOCKS = re.findall(
+    r"^```python\n(.*?)^```$", (ROOT / "docs" / "pipelines.md").read_text(), re.M | re.S
+)
 SCENES = 12
 
 
@@ -23,7 +25,9 @@ def test_the_page_does_what_it_says(spark, url, client, cli, tmp_path, monkeypat
     scenes.write.parquet(str(tmp_path / "scenes"))
     incoming = Path("incoming")
     incoming.mkdir()
-    (incoming / "one.json").write_text("".join(json.dumps({"scene": "s1", "frame": frame}) + "\n" for frame in range(5)))
+    (incoming / "one.json").write_text(
+        "".join(json.dumps({"scene": "s1", "frame": frame}) + "\n" for frame in range(5))
+    )
     seed(url, "render", 30, end=time.time() - 8 * DAY)
     names: dict[str, object] = {}
 
@@ -43,7 +47,9 @@ def test_the_page_does_what_it_says(spark, url, client, cli, tmp_path, monkeypat
 
 
 def _here(block: str, directory: Path, url: str) -> str:
-    """Return the block for a session whose Java process is older than our environment and our directory."""
+    """Return the block for a session whose Java process is older than our environment and our
+    directory.
+    """
     for name in ("scenes/", "incoming/", "archive/", "checkpoints/"):
         block = block.replace(f'"{name}', f'"{directory}/{name}')
     return block.replace('.format("blueque")', f'.format("blueque").option("url", "{url}")')

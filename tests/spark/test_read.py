@@ -18,11 +18,17 @@ from spark.seeds import NODE, NOON, seed, task_id
 
 
 def rows(frame):
-    """Return the rows as dicts, in the order of their ids; times as Unix seconds, whatever the time zone here."""
+    """Return the rows as dicts, in the order of their ids; times as Unix seconds, whatever the time
+    zone here.
+    """
     columns = [
-        (F.unix_micros(name) / 1e6).alias(name) if type_ == "timestamp" else F.col(name) for name, type_ in frame.dtypes
+        (F.unix_micros(name) / 1e6).alias(name) if type_ == "timestamp" else F.col(name)
+        for name, type_ in frame.dtypes
     ]
-    return sorted((row.asDict() for row in frame.select(*columns).collect()), key=lambda row: row.get("task_id") or "")
+    return sorted(
+        (row.asDict() for row in frame.select(*columns).collect()),
+        key=lambda row: row.get("task_id") or "",
+    )
 
 
 def listed(frame):
@@ -73,7 +79,9 @@ def test_a_task_of_any_status_is_a_row(spark, url, client, queue, run):
 
     found = listed(bs.read(spark, "render", url=url))
 
-    assert found == sorted([(id_, status, status) for status, id_ in ids.items()] + [(urgent, "pending", "pending")])
+    assert found == sorted(
+        [(id_, status, status) for status, id_ in ids.items()] + [(urgent, "pending", "pending")]
+    )
 
 
 def test_columns_have_types_and_times_are_in_utc(spark, url, client, queue, run):
@@ -86,13 +94,29 @@ def test_columns_have_types_and_times_are_in_utc(spark, url, client, queue, run)
     assert frame.columns == list(DEFAULT_FIELDS)
     types = dict(frame.dtypes)
     assert (types["pid"], types["attempts"], types["priority"]) == ("bigint", "int", "int")
-    assert {types[name] for name in ("created", "updated", "started", "finished", "eta")} == {"timestamp"}
+    assert {types[name] for name in ("created", "updated", "started", "finished", "eta")} == {
+        "timestamp"
+    }
     (row,) = rows(frame)
     assert row == {
-        "task_id": task.id, "queue": "render", "status": "complete", "parameters": '{"scene":"Ä"}', "result": "[1,2]",
-        "error": None, "error_type": None, "node": task.node, "pid": 4711, "attempts": 1, "priority": 3, "key": "k-1",
-        "run": None, "created": pytest.approx(task.created, abs=1e-6), "updated": pytest.approx(task.updated, abs=1e-6),
-        "started": pytest.approx(task.started, abs=1e-6), "finished": pytest.approx(task.finished, abs=1e-6), "eta": None,
+        "task_id": task.id,
+        "queue": "render",
+        "status": "complete",
+        "parameters": '{"scene":"Ä"}',
+        "result": "[1,2]",
+        "error": None,
+        "error_type": None,
+        "node": task.node,
+        "pid": 4711,
+        "attempts": 1,
+        "priority": 3,
+        "key": "k-1",
+        "run": None,
+        "created": pytest.approx(task.created, abs=1e-6),
+        "updated": pytest.approx(task.updated, abs=1e-6),
+        "started": pytest.approx(task.started, abs=1e-6),
+        "finished": pytest.approx(task.finished, abs=1e-6),
+        "eta": None,
         "listed_as": "complete",
     }
 
@@ -109,7 +133,8 @@ def test_ids_are_of_one_instant_and_what_is_told_of_them_is_later(spark, url, qu
 
     assert listed(frame) == sorted(
         [(task, "complete", "complete") for task in complete]
-        + [(failed[0], "failed", "pending")] + [(task, "failed", "failed") for task in failed[1:]]
+        + [(failed[0], "failed", "pending")]
+        + [(task, "failed", "failed") for task in failed[1:]]
     )
 
 
@@ -131,7 +156,10 @@ def test_partitions_share_out_the_tasks(spark, url):
 
     frame = bs.read(spark, "render", ("complete", "failed"), ["task_id"], partitions=5, url=url)
 
-    sizes = [row["count"] for row in frame.groupBy(F.spark_partition_id().alias("part")).count().collect()]
+    sizes = [
+        row["count"]
+        for row in frame.groupBy(F.spark_partition_id().alias("part")).count().collect()
+    ]
     assert len(sizes) == 6 and max(sizes) == 502
     found = [row.task_id for row in frame.collect()]
     assert len(found) == 2507 and {*ids} < {*found} and len({*found}) == 2507
@@ -156,23 +184,50 @@ def test_a_queue_without_tasks_is_an_empty_table(spark, url):
 
 def test_tasks_of_1_0_0_and_foreign_records_break_nothing(spark, url, cli):
     ours = seed(url, "render", 2)
-    cli.hset(keys.task("of-1.0.0"), mapping={
-        "status": "complete", "queue": "render", "parameters": "plain", "result": "ok", "created": "1.5",
-        "updated": f"{NOON!r}", "node": "old host_7", "pid": "12",
-    })
-    cli.hset(keys.task("odd"), mapping={
-        "status": "complete", "queue": "render", "pid": "none", "created": "yesterday", "finished": "1e300", "attempt": "",
-        "result": b"\xff\xfe", "mine": "x",
-    })
+    cli.hset(
+        keys.task("of-1.0.0"),
+        mapping={
+            "status": "complete",
+            "queue": "render",
+            "parameters": "plain",
+            "result": "ok",
+            "created": "1.5",
+            "updated": f"{NOON!r}",
+            "node": "old host_7",
+            "pid": "12",
+        },
+    )
+    cli.hset(
+        keys.task("odd"),
+        mapping={
+            "status": "complete",
+            "queue": "render",
+            "pid": "none",
+            "created": "yesterday",
+            "finished": "1e300",
+            "attempt": "",
+            "result": b"\xff\xfe",
+            "mine": "x",
+        },
+    )
     cli.set(keys.task("text"), "no hash")
     cli.lpush(keys.complete("render"), "of-1.0.0", "odd", "text", "gone", b"\xc3\x28")
 
     found = {row["task_id"]: row for row in rows(bs.read(spark, "render", "complete", url=url))}
 
     assert {*found} == {*ours, "of-1.0.0", "odd"}
-    assert (found["of-1.0.0"]["result"], found["of-1.0.0"]["created"], found["of-1.0.0"]["finished"]) == ("ok", 1.5, None)
+    assert (
+        found["of-1.0.0"]["result"],
+        found["of-1.0.0"]["created"],
+        found["of-1.0.0"]["finished"],
+    ) == ("ok", 1.5, None)
     odd = found["odd"]
-    assert (odd["pid"], odd["created"], odd["finished"], odd["attempts"]) == (None, None, None, None)
+    assert (odd["pid"], odd["created"], odd["finished"], odd["attempts"]) == (
+        None,
+        None,
+        None,
+        None,
+    )
     assert odd["result"] == "\\xff\\xfe"
 
 
@@ -180,33 +235,49 @@ def test_a_task_that_is_gone_is_a_row_of_nothing_but_its_id_if_that_is_wanted(sp
     (there, gone) = seed(url, "render", 2)
     cli.delete(keys.task(gone))
 
-    frame = bs.read(spark, "render", "complete", ["task_id", "status", "listed_as"], missing="null", url=url)
+    frame = bs.read(
+        spark, "render", "complete", ["task_id", "status", "listed_as"], missing="null", url=url
+    )
 
-    assert sorted(map(tuple, frame.collect())) == sorted([(there, "complete", "complete"), (gone, None, "complete")])
+    assert sorted(map(tuple, frame.collect())) == sorted(
+        [(there, "complete", "complete"), (gone, None, "complete")]
+    )
 
 
-@pytest.mark.parametrize(("wish", "error", "words"), [
-    ({"fields": ["task_id", "wait"]}, InvalidInput, "there is no column 'wait'"),
-    ({"fields": "task_id"}, InvalidType, "names of columns"),
-    ({"status": "done"}, InvalidInput, "there is no status 'done'"),
-    ({"status": []}, InvalidInput, "no status"),
-    ({"queue": []}, InvalidInput, "no queue"),
-    ({"queue": "a\0b"}, InvalidInput, "NUL"),
-    ({"missing": "keep"}, InvalidInput, "missing is"),
-    ({"partitions": 0}, InvalidInput, "partitions is 0"),
-    ({"keep": 0}, InvalidInput, "keep is 0"),
-])
+@pytest.mark.parametrize(
+    ("wish", "error", "words"),
+    [
+        ({"fields": ["task_id", "wait"]}, InvalidInput, "there is no column 'wait'"),
+        ({"fields": "task_id"}, InvalidType, "names of columns"),
+        ({"status": "done"}, InvalidInput, "there is no status 'done'"),
+        ({"status": []}, InvalidInput, "no status"),
+        ({"queue": []}, InvalidInput, "no queue"),
+        ({"queue": "a\0b"}, InvalidInput, "NUL"),
+        ({"missing": "keep"}, InvalidInput, "missing is"),
+        ({"partitions": 0}, InvalidInput, "partitions is 0"),
+        ({"keep": 0}, InvalidInput, "keep is 0"),
+    ],
+)
 def test_what_cannot_be_meant_is_refused_before_spark_hears_of_it(wish, error, words):
     with pytest.raises(error, match=words):
         bs.read(None, **{"queue": "render", **wish})
 
 
-@pytest.mark.parametrize(("options", "words"), [
-    ({"queue": "render", "feilds": "task_id"}, "InvalidInput: there is no option 'feilds' for reading"),
-    ({"queue": "render", "status": "done"}, "InvalidInput: there is no status 'done'"),
-    ({"queue": "render", "partitions": "many"}, "InvalidInput: partitions is a whole number, not 'many'"),
-    ({"status": "failed"}, "InvalidInput: the option 'queue' is needed"),
-])
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            {"queue": "render", "feilds": "task_id"},
+            "InvalidInput: there is no option 'feilds' for reading",
+        ),
+        ({"queue": "render", "status": "done"}, "InvalidInput: there is no status 'done'"),
+        (
+            {"queue": "render", "partitions": "many"},
+            "InvalidInput: partitions is a whole number, not 'many'",
+        ),
+        ({"status": "failed"}, "InvalidInput: the option 'queue' is needed"),
+    ],
+)
 def test_options_are_refused_when_spark_loads(spark, options, words):
     with pytest.raises(PySparkException, match=words):
         spark.read.format("blueque").options(**options).load()
@@ -217,7 +288,9 @@ def test_sql_reads_a_queue_and_a_schema_of_ones_own_chooses_the_columns(spark, u
     options = f"url '{url}', queue 'render', status 'failed'"
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW failures USING blueque OPTIONS ({options})")
 
-    (row,) = spark.sql("SELECT error_type, count(*) AS n, min(node) AS node FROM failures GROUP BY error_type").collect()
+    (row,) = spark.sql(
+        "SELECT error_type, count(*) AS n, min(node) AS node FROM failures GROUP BY error_type"
+    ).collect()
     assert (row.error_type, row.n, row.node) == ("ValueError", 4, NODE)
 
     reading = spark.read.format("blueque").option("url", url).option("queue", "render")
@@ -252,7 +325,7 @@ def test_a_snapshot_that_has_expired_is_an_error_and_not_an_empty_table(spark, u
     frozen = [key for key in cli.keys("*") if "frozen" in key]
     assert len(frozen) == 2 and all(0 < cli.ttl(key) <= 60 for key in frozen)
 
-    cli.delete(*frozen)                                # as if the minute were over
+    cli.delete(*frozen)  # as if the minute were over
 
     with pytest.raises(PySparkException, match=r"SnapshotGone: the snapshot \S+ is gone"):
         frame.collect()

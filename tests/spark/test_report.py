@@ -18,36 +18,64 @@ from spark.frames import frame
 from spark.seeds import seed
 
 DAY = 86400
-MIDNIGHT = 1795132800.0                                # 20 November 2026, in UTC
+MIDNIGHT = 1795132800.0  # 20 November 2026, in UTC
 TODAY = 20777
 FIELDS = (
-    "task_id", "queue", "status", "error", "error_type", "node", "attempts", "created", "updated", "started", "finished",
+    "task_id",
+    "queue",
+    "status",
+    "error",
+    "error_type",
+    "node",
+    "attempts",
+    "created",
+    "updated",
+    "started",
+    "finished",
     "eta",
 )
 EVIL = "<script>alert('x')</script>\"&\x00 q`uo'te ünï"
 
 
 def made_up(count=400, seed=3):
-    """Return tasks of a farm, some of them hostile, of 1.0.0, or of a clock that was wrong by years."""
+    """Return tasks of a farm, some of them hostile, of 1.0.0, or of a clock that was wrong by
+    years.
+    """
     chance = random.Random(seed)
     rows = []
     for number in range(count):
         finished = MIDNIGHT + chance.uniform(-2 * DAY, DAY)
         status = chance.choices(["complete", "failed", "cancelled"], [80, 15, 5])[0]
         row = {
-            "task_id": f"task-{number}", "queue": chance.choice(["a", "b", EVIL, None]), "status": status,
-            "created": finished - 900, "updated": finished,
+            "task_id": f"task-{number}",
+            "queue": chance.choice(["a", "b", EVIL, None]),
+            "status": status,
+            "created": finished - 900,
+            "updated": finished,
         }
         if number % 10:
             row |= {
-                "started": finished - chance.uniform(1, 800), "finished": finished, "attempts": 1 + number % 2,
+                "started": finished - chance.uniform(1, 800),
+                "finished": finished,
+                "attempts": 1 + number % 2,
                 "node": f"host-{number % 3}.farm_{number % 7}",
             }
         if status == "failed":
             row |= {"error": EVIL * 30, "error_type": chance.choice(["ValueError", EVIL, None])}
         rows.append(row)
-    rows.append({"task_id": "of 1970", "queue": "a", "status": "complete", "started": 0.0, "finished": 5.0, "node": "old_1"})
-    rows.append({"task_id": "of 9999", "queue": "a", "status": "complete", "finished": 253402300799.0})
+    rows.append(
+        {
+            "task_id": "of 1970",
+            "queue": "a",
+            "status": "complete",
+            "started": 0.0,
+            "finished": 5.0,
+            "node": "old_1",
+        }
+    )
+    rows.append(
+        {"task_id": "of 9999", "queue": "a", "status": "complete", "finished": 253402300799.0}
+    )
     rows.append({"task_id": "of no day", "queue": "b", "status": "pending"})
     return rows
 
@@ -80,7 +108,9 @@ def test_the_headline_counts_every_task_and_measures_those_with_times(told):
 
     assert (told.title, told.source, told.made) == ("title", "source", 7.0)
     assert (told.total.n, told.total.others) == (403, 1)
-    assert told.total[3:6] == tuple(statuses[status] for status in ("complete", "failed", "cancelled"))
+    assert told.total[3:6] == tuple(
+        statuses[status] for status in ("complete", "failed", "cancelled")
+    )
     assert told.total.retried == sum(row.get("attempts", 0) > 1 for row in ROWS)
     assert told.total.run.n == len(ran)
     assert told.total.work == pytest.approx(sum(ran))
@@ -99,8 +129,12 @@ def test_each_queue_has_its_days_and_its_run_times(told):
     assert {*told.by_day} == {*told.run_times} == {"a", "b", EVIL}
     for queue in told.by_day:
         theirs = [row for row in IN_DAYS if row["queue"] == queue]
-        assert {group.day: group.n for group in told.by_day[queue]} == Counter(int(row["updated"] // DAY) for row in theirs)
-        assert sum(told.run_times[queue].values()) == sum(row["queue"] == queue and "started" in row for row in ROWS)
+        assert {group.day: group.n for group in told.by_day[queue]} == Counter(
+            int(row["updated"] // DAY) for row in theirs
+        )
+        assert sum(told.run_times[queue].values()) == sum(
+            row["queue"] == queue and "started" in row for row in ROWS
+        )
 
 
 def test_each_type_of_failure_has_its_newest_message(told):
@@ -113,7 +147,11 @@ def test_each_type_of_failure_has_its_newest_message(told):
         theirs = [row for row in failed if (row["error_type"] or "script") == failure.error_type]
         newest = max(theirs, key=lambda row: row["updated"])
         queues = Counter(row["queue"] for row in theirs if row["queue"])
-        assert (failure.task_id, failure.error, failure.queues) == (newest["task_id"], newest["error"][:300], len(queues))
+        assert (failure.task_id, failure.error, failure.queues) == (
+            newest["task_id"],
+            newest["error"][:300],
+            len(queues),
+        )
         assert failure.last == pytest.approx(newest["updated"])
         assert queues[failure.queue] == max(queues.values())
 
@@ -147,10 +185,16 @@ def test_what_ran_at_the_same_time_is_added_up_in_spark_as_it_is_in_python(table
     assert told.more == 1
     assert not told.bars
     for name in most:
-        bars = [Bar(row["started"], row["finished"], row["status"]) for row in DRAWN if host(row) == name]
+        bars = [
+            Bar(row["started"], row["finished"], row["status"])
+            for row in DRAWN
+            if host(row) == name
+        ]
         steps = len(told.profiles[name]["complete"])
         expected = timeline.profile(bars, told.since, told.step, steps)
-        assert told.profiles[name] == {status: pytest.approx(values, abs=1e-5) for status, values in expected.items()}
+        assert told.profiles[name] == {
+            status: pytest.approx(values, abs=1e-5) for status, values in expected.items()
+        }
 
 
 def test_a_report_of_an_archive_is_one_file_written_as_a_whole(spark, client, url, tmp_path):
@@ -168,19 +212,28 @@ def test_a_report_of_an_archive_is_one_file_written_as_a_whole(spark, client, ur
     said = " ".join(re.sub("<[^>]*>", " ", text).split())
     assert f"archive {tmp_path}/archive · 2026-11-19 to 2026-11-20" in said
     assert "Tasks 23 in 1 queue Failed 13 % 3" in said
-    assert "Farm &lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt;&quot;&amp;\\x00 q`uo&#x27;te ünï" in text
+    assert (
+        "Farm &lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt;&quot;&amp;\\x00 q`uo&#x27;te ünï"
+        in text
+    )
     assert "<script" not in text
 
 
-def test_a_report_says_where_the_archive_is_wherever_it_was_made(spark, client, url, tmp_path, monkeypatch):
+def test_a_report_says_where_the_archive_is_wherever_it_was_made(
+    spark, client, url, tmp_path, monkeypatch
+):
     seed(url, "render", 3)
     blueque.archive("render", tmp_path / "archive", client=client)
     monkeypatch.chdir(tmp_path)
 
-    assert f"archive {tmp_path}/archive ·" in bs.report(spark, "archive", "report.html").read_text(encoding="utf-8")
+    assert f"archive {tmp_path}/archive ·" in bs.report(spark, "archive", "report.html").read_text(
+        encoding="utf-8"
+    )
 
 
-def test_files_that_are_compacted_while_a_report_is_made_are_looked_for_again(spark, client, url, tmp_path, monkeypatch):
+def test_files_that_are_compacted_while_a_report_is_made_are_looked_for_again(
+    spark, client, url, tmp_path, monkeypatch
+):
     directory = tmp_path / "archive"
     for number in range(3):
         seed(url, "render", 10, "failed", first=10 * number)

@@ -19,12 +19,16 @@ from spark.conftest import FAST
 
 
 def find_blueque(_):
-    """Return where a worker has Blueque from. In a module of the tests, which workers have to find as well."""
+    """Return where a worker has Blueque from. In a module of the tests, which workers have to find
+    as well.
+    """
     return [blueque.__file__, sys.executable]
 
 
 def test_workers_run_this_python_and_find_this_blueque(spark):
-    assert spark.sparkContext.parallelize([1], 1).map(find_blueque).collect() == [find_blueque(None)]
+    assert spark.sparkContext.parallelize([1], 1).map(find_blueque).collect() == [
+        find_blueque(None)
+    ]
 
 
 def test_it_counts_time_in_utc_and_shows_nothing(spark):
@@ -44,7 +48,7 @@ def use_spark(writing, inherited, directory):
             found += [java, spark.range(5).count()]
             try:
                 inherited.count()
-            except Exception as error:                 # py4j's, of whatever kind
+            except Exception as error:  # py4j's, of whatever kind
                 found.append(str(error))
             os.kill(java, signal.SIGKILL)
             spark.range(5).count()
@@ -61,7 +65,7 @@ def test_a_forked_process_gets_a_session_of_its_own_and_the_other_keeps_its(spar
     pid = process.fork(lambda: use_spark(writing, numbers, str(tmp_path)))
     os.close(writing)
     answers = []
-    while not process.wait_readable([reading], 0.2):   # it is starting, or asking, at the same time
+    while not process.wait_readable([reading], 0.2):  # it is starting, or asking, at the same time
         answers.append(numbers.count())
     with open(reading) as told:
         java, count, refused, ended, ending = json.load(told)
@@ -76,19 +80,26 @@ def test_a_forked_process_gets_a_session_of_its_own_and_the_other_keeps_its(spar
 
 # What needs no Java
 
-@pytest.mark.parametrize(("given", "option"), [
-    (("spark.ui.enabled", True), ("spark.ui.enabled", "true")),
-    (("spark_sql_shuffle_partitions", 8), ("spark.sql.shuffle.partitions", "8")),
-    (("spark.executorEnv.A_B", "c"), ("spark.executorEnv.A_B", "c")),
-])
+
+@pytest.mark.parametrize(
+    ("given", "option"),
+    [
+        (("spark.ui.enabled", True), ("spark.ui.enabled", "true")),
+        (("spark_sql_shuffle_partitions", 8), ("spark.sql.shuffle.partitions", "8")),
+        (("spark.executorEnv.A_B", "c"), ("spark.executorEnv.A_B", "c")),
+    ],
+)
 def test_options_are_taken_as_python_has_them(given, option):
     assert environment.option(*given) == option
 
 
-@pytest.mark.parametrize(("name", "value", "said"), [
-    ("shuffle_partitions", 8, "'shuffle_partitions' is no option of Spark"),
-    ("spark.ui.port", None, "spark.ui.port of Spark is None"),
-])
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("shuffle_partitions", 8, "'shuffle_partitions' is no option of Spark"),
+        ("spark.ui.port", None, "spark.ui.port of Spark is None"),
+    ],
+)
 def test_what_is_no_option_is_refused(name, value, said):
     with pytest.raises(InvalidInput, match=said):
         environment.option(name, value)
@@ -96,13 +107,22 @@ def test_what_is_no_option_is_refused(name, value, said):
 
 def test_what_is_set_already_stays(tmp_path):
     (tmp_path / "java").touch(0o755)
-    given = {"PATH": str(tmp_path), "PYSPARK_PYTHON": "python3.11", "PYTHONPATH": "mine", "SPARK_LOCAL_IP": "10.0.0.1"}
+    given = {
+        "PATH": str(tmp_path),
+        "PYSPARK_PYTHON": "python3.11",
+        "PYTHONPATH": "mine",
+        "SPARK_LOCAL_IP": "10.0.0.1",
+    }
     environ = dict(given)
 
     environment.prepare(environ, is_local=True)
 
     path = environ["PYTHONPATH"].split(os.pathsep)
-    assert environ == {**given, "PYTHONPATH": os.pathsep.join(path), "PYSPARK_DRIVER_PYTHON": "python3.11"}
+    assert environ == {
+        **given,
+        "PYTHONPATH": os.pathsep.join(path),
+        "PYSPARK_DRIVER_PYTHON": "python3.11",
+    }
     assert path[-1] == "mine"
 
 
@@ -112,7 +132,7 @@ def test_the_python_of_workers_elsewhere_is_for_others_to_say(tmp_path):
 
     environment.prepare(environ, is_local=False)
 
-    assert "PYSPARK_PYTHON" not in environ             # our path may be nothing there
+    assert "PYSPARK_PYTHON" not in environ  # our path may be nothing there
     assert environ["PYSPARK_DRIVER_PYTHON"] == sys.executable
 
 

@@ -9,7 +9,7 @@ import pytest
 from blueque import InvalidInput, InvalidType, Retry
 from blueque.spark.sink import parse, write_options
 
-URL = "redis://127.0.0.1:1/0"                          # nobody is there, and nobody is asked
+URL = "redis://127.0.0.1:1/0"  # nobody is there, and nobody is asked
 
 
 def said(**options):
@@ -18,19 +18,42 @@ def said(**options):
 
 def test_every_option_means_what_it_says():
     sink = said(
-        key="scene, frame", params='["a, b"]', json="TRUE", run="tonight", eta="2030-01-31T08:00:00+01:00", priority="-5",
-        keep="2d", shards="7", max_bytes="8KiB", resources="gpu=1, memory=8GiB", lock="licence=3", retry='{"max": 2}',
-        time_limit="2h", lead="30",
+        key="scene, frame",
+        params='["a, b"]',
+        json="TRUE",
+        run="tonight",
+        eta="2030-01-31T08:00:00+01:00",
+        priority="-5",
+        keep="2d",
+        shards="7",
+        max_bytes="8KiB",
+        resources="gpu=1, memory=8GiB",
+        lock="licence=3",
+        retry='{"max": 2}',
+        time_limit="2h",
+        lead="30",
     )
 
     assert (sink.queue, sink.url, sink.run, sink.keys, sink.parameters) == (
-        "render", URL, "tonight", ("scene", "frame"), ("a, b",)
+        "render",
+        URL,
+        "tonight",
+        ("scene", "frame"),
+        ("a, b",),
     )
     assert (sink.is_json, sink.eta, sink.priority, sink.keep, sink.shards, sink.max_bytes) == (
-        True, datetime(2030, 1, 31, 7, tzinfo=UTC).timestamp(), -5, "2d", 7, 8192
+        True,
+        datetime(2030, 1, 31, 7, tzinfo=UTC).timestamp(),
+        -5,
+        "2d",
+        7,
+        8192,
     )
     assert sink.options == {
-        "resources": {"gpu": 1, "memory": 8 * 2**30}, "lock": ("licence", 3), "retry": Retry(2), "time_limit": "2h",
+        "resources": {"gpu": 1, "memory": 8 * 2**30},
+        "lock": ("licence", 3),
+        "retry": Retry(2),
+        "time_limit": "2h",
         "lead": "30",
     }
 
@@ -43,20 +66,31 @@ def test_an_eta_and_a_priority_may_be_columns():
 
 def test_options_given_in_python_come_back_from_text():
     given = {
-        "resources": {"gpu": 2, "memory": "1GiB"}, "lock": "customer=17", "retry": False, "time_limit": 90, "keep": 60,
+        "resources": {"gpu": 2, "memory": "1GiB"},
+        "lock": "customer=17",
+        "retry": False,
+        "time_limit": 90,
+        "keep": 60,
         "priority": 3,
     }
 
     sink = parse(write_options(queue="render", url=URL, lead=None, **given))
 
     assert sink.constants == {
-        "resources": {"gpu": 2, "memory": 2**30}, "lock": ("customer=17", 1), "retry": False, "time_limit": "90",
-        "keep": "60", "priority": 3,
+        "resources": {"gpu": 2, "memory": 2**30},
+        "lock": ("customer=17", 1),
+        "retry": False,
+        "time_limit": "90",
+        "keep": "60",
+        "priority": 3,
     }
 
 
 def test_names_of_options_may_be_written_in_any_case_and_what_spark_adds_is_not_ours():
-    sink = parse({"Queue": "render", "URL": URL, "Name": "a", "checkpointLocation": "/c", "queryName": "q"}, "name")
+    sink = parse(
+        {"Queue": "render", "URL": URL, "Name": "a", "checkpointLocation": "/c", "queryName": "q"},
+        "name",
+    )
 
     assert (sink.queue, sink.run) == ("render", "a")
 
@@ -71,11 +105,17 @@ def test_names_of_options_may_be_written_in_any_case_and_what_spark_adds_is_not_
         ({"name": "x"}, "there is no option 'name': only a stream has a 'name', this is a 'run'"),
         ({"path": "out/"}, "a queue is no path: name it with option 'queue'"),
         ({"run": ""}, "option 'run': it is empty"),
-        ({"run": "x" * 201}, "the run name 'xxxxxxxxxxxxxxxxxxxx'... takes 201 bytes; the limit is 200"),
+        (
+            {"run": "x" * 201},
+            "the run name 'xxxxxxxxxxxxxxxxxxxx'... takes 201 bytes; the limit is 200",
+        ),
         ({"key": "a,,b"}, "option 'key': 'a,,b' is no list of columns"),
         ({"params": "[1]"}, r"option 'params': '\[1\]' is no list of columns"),
         ({"json": "yes"}, "option 'json': it is true or false, not 'yes'"),
-        ({"eta": "1700000000000"}, "option 'eta': eta 1700000000000.0 is not a time before the year 10000"),
+        (
+            {"eta": "1700000000000"},
+            "option 'eta': eta 1700000000000.0 is not a time before the year 10000",
+        ),
         ({"eta": "2030-01-31T08:00:00"}, "option 'eta': eta 2030-01-31 08:00:00 has no time zone"),
         ({"priority": "101"}, "priority 101 is not between -100 and 100"),
         ({"keep": "soon"}, "'soon' is not a duration"),

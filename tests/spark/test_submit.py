@@ -1,4 +1,6 @@
-"""bs.submit in task processes of a real listener: with a spark-submit that we have written, and once with Spark's own."""
+"""bs.submit in task processes of a real listener: with a spark-submit that we have written, and
+once with Spark's own.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,10 @@ DRIVER = """
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
-    with running_server() as server, Programs(server.url, tmp_path_factory.mktemp("submit")) as programs:
+    with (
+        running_server() as server,
+        Programs(server.url, tmp_path_factory.mktemp("submit")) as programs,
+    ):
         (programs.directory / "home" / "bin").mkdir(parents=True)
         programs.write(SUBMIT, "home/bin/spark-submit", 0o755)
         programs.write(WORK)
@@ -79,7 +84,11 @@ def test_it_is_given_the_name_of_the_task_our_options_and_what_the_handler_wants
     assert arguments[-3:] == ["./--odd.py", "quick", "17"]
     options = arguments[3:-3:2]
     assert arguments[2:-3:2] == ["--conf"] * len(options)
-    assert {"spark.ui.enabled=true", "spark.driver.memory=1g", "spark.ui.showConsoleProgress=false"} <= {*options}
+    assert {
+        "spark.ui.enabled=true",
+        "spark.driver.memory=1g",
+        "spark.ui.showConsoleProgress=false",
+    } <= {*options}
     environment = (programs.directory / "environment").read_text().splitlines()
     assert f"BLUEQUE_TASK_ID={task.id}" in environment
     assert not [line for line in environment if line.startswith("PYSPARK_GATEWAY")]
@@ -95,13 +104,19 @@ def test_its_exit_code_and_last_words_are_the_error_of_the_task(programs):
     task = ended(programs.client, submitted(programs, "fail"))
     assert (task.status, task.error_type) == ("failed", "blueque.errors.SubmitFailed")
     said = "stderr:\nno such table\nstdout:\nstarting"
-    assert task.error == f"SubmitFailed: spark-submit ended with exit code 3; its last lines:\n{said}"
+    assert (
+        task.error == f"SubmitFailed: spark-submit ended with exit code 3; its last lines:\n{said}"
+    )
     assert str(SubmitFailed(-9, "")) == "spark-submit ended with signal 9"
 
 
 def test_sigterm_goes_to_all_its_processes(programs):
     task_id = submitted(programs, "wait")
-    until(lambda: (programs.directory / "waiting").exists() and (programs.directory / "outside").exists())
+    until(
+        lambda: (
+            (programs.directory / "waiting").exists() and (programs.directory / "outside").exists()
+        )
+    )
     os.kill(programs.client.get_task(task_id).pid, signal.SIGTERM)
     task = ended(programs.client, task_id)
     assert (task.status, task.error) == ("failed", "sys.exit: stopped by SIGTERM")
@@ -121,9 +136,13 @@ def test_spark_itself_runs_it_and_a_session_in_it_is_that_of_the_task(programs):
     programs.write(DRIVER, "driver.py")
     programs.listener("work:really", "--beat", "0.2s", queue="spark")
     task = ended(programs.client, programs.client.get_queue("spark").enqueue("today"), 60)
-    assert (files(programs, task) / "result").read_text() == f"blueque-{task.id} {task.id} today 15\n"
+    assert (
+        files(programs, task) / "result"
+    ).read_text() == f"blueque-{task.id} {task.id} today 15\n"
     # Spark counts what has ended in a thread of its own, and may not have come to the end yet.
     assert task.fields["progress"] in ("1/3 tasks", "2/3 tasks", "3/3 tasks")
-    assert task.error.startswith("SubmitFailed: spark-submit ended with exit code 1; its last lines:\nstdout:\n")
+    assert task.error.startswith(
+        "SubmitFailed: spark-submit ended with exit code 1; its last lines:\nstdout:\n"
+    )
     assert task.error.endswith("\nValueError: what comes after that is not there")
     assert task.fields.get("leaked") is None and not children_of_task(task.id)

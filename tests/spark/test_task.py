@@ -1,4 +1,6 @@
-"""bs.task in task processes of a real listener: a session for each, and nothing left of it, however the task ends."""
+"""bs.task in task processes of a real listener: a session for each, and nothing left of it, however
+the task ends.
+"""
 
 from __future__ import annotations
 
@@ -60,8 +62,13 @@ WORK = f"""
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
-    """A listener with a slot for each task here, all of which start Spark at the same time: that is quicker."""
-    with running_server() as server, Programs(server.url, tmp_path_factory.mktemp("tasks")) as programs:
+    """A listener with a slot for each task here, all of which start Spark at the same time: that is
+    quicker.
+    """
+    with (
+        running_server() as server,
+        Programs(server.url, tmp_path_factory.mktemp("tasks")) as programs,
+    ):
         programs.write(WORK)
         programs.listener("work:run", "--beat", "0.2s", slots=len(TASKS))
         yield programs
@@ -84,7 +91,9 @@ def worker_of(programs, task_id):
 
 
 def spark_of(programs, task):
-    """Return the processes of a task's Spark: Java, what forks its Python workers, and a worker that is at work."""
+    """Return the processes of a task's Spark: Java, what forks its Python workers, and a worker
+    that is at work.
+    """
     found = children_of_task(task.id)
     assert worker_of(programs, task.id) in found and len(found) >= 3
     return found
@@ -111,7 +120,10 @@ def test_a_task_that_is_cancelled_leaves_its_body_and_nothing_of_spark(programs,
 def test_a_task_shows_its_progress_and_ends_with_its_session(programs, tasks):
     task = tasks["count"]
     assert spark_of(programs, task)
-    until(lambda: programs.client.get_task(task.id).fields.get("progress") == "0/4 tasks", what="the progress of the job")
+    until(
+        lambda: programs.client.get_task(task.id).fields.get("progress") == "0/4 tasks",
+        what="the progress of the job",
+    )
     (programs.directory / "go").touch()
     done = ended(programs.client, task.id)
     name, tags, description, result, second = json.loads(done.fields["result"])
@@ -127,7 +139,8 @@ def test_sigterm_leaves_a_job_at_once_and_what_is_asked_next_gets_its_own_answer
 
     def send():
         until(lambda: (tmp_path / "busy").exists(), 60)
-        os.kill(os.getpid(), signal.SIGTERM)           # to this process alone: Java gets none, and answers later
+        # to this process alone: Java gets none, and answers later
+        os.kill(os.getpid(), signal.SIGTERM)
 
     with _Sigterm() as sigterm:
         threading.Thread(target=send).start()
@@ -144,9 +157,18 @@ def test_progress_is_that_of_all_jobs_and_stages_that_were_left_out_do_not_count
     context = spark.sparkContext
     progress = Progress(context.statusTracker())
     before = progress.look()
-    pairs = context.parallelize(range(6), 3).map(lambda number: (number % 2, number)).reduceByKey(max, 2)
+    pairs = (
+        context.parallelize(range(6), 3)
+        .map(lambda number: (number % 2, number))
+        .reduceByKey(max, 2)
+    )
 
-    assert pairs.count() == 2 and pairs.count() == 2   # the second time the first stage is there already
+    # the second time the first stage is there already
+    assert pairs.count() == 2 and pairs.count() == 2
 
-    after = until(lambda: far if (far := progress.look()).total > before.total and far.done == far.total else None)
+    after = until(
+        lambda: (
+            far if (far := progress.look()).total > before.total and far.done == far.total else None
+        )
+    )
     assert after == Far(before.done + 3 + 2 + 2, before.total + 3 + 2 + 2)

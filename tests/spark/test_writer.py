@@ -1,4 +1,6 @@
-"""What Spark calls of a writer, called without Spark: each object is pickled on its way, as Spark does."""
+"""What Spark calls of a writer, called without Spark: each object is pickled on its way, as Spark
+does.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def batches(first=0, rows=2500, size=1000):
     """Yield rows as Spark does."""
     for start in range(first, first + rows, size):
         numbers = range(start, min(start + size, first + rows))
-        yield pa.record_batch({"id": list(numbers), "scene": [f"scene-{number}" for number in numbers]})
+        yield pa.record_batch(
+            {"id": list(numbers), "scene": [f"scene-{number}" for number in numbers]}
+        )
 
 
 @pytest.fixture
@@ -92,7 +96,9 @@ def test_an_abort_of_a_named_run_leaves_alone_what_others_stage_for_it(options, 
 def test_a_task_of_spark_that_fails_takes_what_it_has_staged_with_it(options, cli):
     writer = make(options | {"run": "tonight"})
     with pytest.raises(ZeroDivisionError):
-        writer.write(batch if batch["id"][0].as_py() < 4000 else 1 / 0 for batch in batches(rows=9000))
+        writer.write(
+            batch if batch["id"][0].as_py() < 4000 else 1 / 0 for batch in batches(rows=9000)
+        )
 
     assert leftovers(cli) == []
 
@@ -108,11 +114,15 @@ def test_an_abort_after_the_decision_deletes_nothing(options, cli):
 
 
 @pytest.mark.parametrize("more", [{}, {"key": "id", "run": "tonight"}, {"key": "id"}])
-def test_a_row_that_is_refused_does_not_fail_its_task_which_would_be_tried_again_but_the_commit(options, client, more):
+def test_a_row_that_is_refused_does_not_fail_its_task_which_would_be_tried_again_but_the_commit(
+    options, client, more
+):
     writer = make(options | {"max_bytes": "31", "params": "id,scene"} | more)
     messages = [write(writer, rows=500), write(writer, rows=1500)]
 
-    with pytest.raises(TooLarge, match=r"row '.*1000.*': the parameters take 32 bytes; the limit is 31 bytes"):
+    with pytest.raises(
+        TooLarge, match=r"row '.*1000.*': the parameters take 32 bytes; the limit is 31 bytes"
+    ):
         writer.commit(messages)
     assert [record["state"] for record in client.get_runs(Q)] in ([], ["open"])
 
@@ -130,7 +140,9 @@ def test_a_commit_that_is_called_twice_commits_once(options, cli):
 def test_attempts_of_a_task_that_died_or_came_twice_double_no_key(options, cli):
     writer = make(options | {"key": "id,scene", "run": "tonight", "shards": "4"})
     with pytest.raises(ZeroDivisionError):
-        writer.write(batch if batch["id"][0].as_py() < 2000 else 1 / 0 for batch in batches(rows=9000))
+        writer.write(
+            batch if batch["id"][0].as_py() < 2000 else 1 / 0 for batch in batches(rows=9000)
+        )
 
     messages = [write(writer, rows=5000), write(writer, rows=5000)]
     writer.commit(messages)
@@ -146,10 +158,19 @@ def test_a_run_of_another_kind_is_refused_when_the_write_is_planned(options):
         make(options | {"run": "tonight", "key": "id"})
 
 
-@pytest.mark.parametrize(("make_one", "sentence"), [
-    (datasource.writer, "mode 'overwrite' would mean to empty the queue first: write with mode 'append'"),
-    (datasource.stream_writer, "outputMode 'complete' writes all rows again with each batch: use outputMode 'append'"),
-])
+@pytest.mark.parametrize(
+    ("make_one", "sentence"),
+    [
+        (
+            datasource.writer,
+            "mode 'overwrite' would mean to empty the queue first: write with mode 'append'",
+        ),
+        (
+            datasource.stream_writer,
+            "outputMode 'complete' writes all rows again with each batch: use outputMode 'append'",
+        ),
+    ],
+)
 def test_to_overwrite_a_queue_is_refused(options, state, make_one, sentence):
     with pytest.raises(InvalidInput, match=sentence):
         make_one(SCHEMA, options | {"name": "in"}, True)
@@ -171,17 +192,27 @@ def test_a_batch_of_a_stream_that_is_aborted_may_be_tried_again(options, cli):
     writer.abort([message, None], 0)
     assert leftovers(cli) == []
     writer.commit([write(writer)], 0)
-    writer.abort([message], 0)                         # a commit that came through, of which the answer was lost
+    writer.abort([message], 0)  # a commit that came through, of which the answer was lost
 
     assert is_exact(cli, 2500)
 
 
 @pytest.mark.parametrize(
     ("numbers", "sentence"),
-    [([0, 1], "has committed batch 1, so batch 0 is too late; a query with a new checkpoint needs a new name"),
-     ([0], "has committed batch 0 with 2500 rows, and here it has 7: a query with a new checkpoint needs a new name")],
+    [
+        (
+            [0, 1],
+            "has committed batch 1, so batch 0 is too late; a query with a new checkpoint needs a new name",
+        ),
+        (
+            [0],
+            "has committed batch 0 with 2500 rows, and here it has 7: a query with a new checkpoint needs a new name",
+        ),
+    ],
 )
-def test_a_new_checkpoint_is_refused_if_spark_does_not_say_whose_query_it_is(options, cli, numbers, sentence):
+def test_a_new_checkpoint_is_refused_if_spark_does_not_say_whose_query_it_is(
+    options, cli, numbers, sentence
+):
     writer = make(options | {"name": "in"}, is_stream=True)
     for number in numbers:
         writer.commit([write(writer, first=number * 2500)], number)
@@ -189,11 +220,13 @@ def test_a_new_checkpoint_is_refused_if_spark_does_not_say_whose_query_it_is(opt
     message = write(writer, rows=7)
     with pytest.raises(InvalidInput, match=sentence):
         writer.commit([message], 0)
-    writer.abort([message], 0)                         # as Spark does
+    writer.abort([message], 0)  # as Spark does
     assert is_exact(cli, 2500 * len(numbers))
 
 
-def test_a_new_query_is_refused_where_it_is_not_known_whose_batch_was_committed(options, client, cli):
+def test_a_new_query_is_refused_where_it_is_not_known_whose_batch_was_committed(
+    options, client, cli
+):
     stream = client.get_queue(Q).open_staging("in", stream=True)
     stream.commit([stream.stage([b"1", b"2"])], 0)
     writer = make(options | {"name": "in"}, is_stream=True)
@@ -230,9 +263,11 @@ def of(query, message):
 def test_a_query_that_was_changed_before_its_decided_batch_came_again_goes_on(options, cli, caplog):
     writer = make(options | {"name": "in"}, is_stream=True)
     writer.commit([of("q1", write(writer))], 0)
-    writer = make(options | {"name": "in"}, is_stream=True)        # as Spark does for each batch
+    writer = make(options | {"name": "in"}, is_stream=True)  # as Spark does for each batch
     writer.commit([of("q1", write(writer, rows=7))], 0)
-    assert "has committed batch 0 with 2500 rows, and here it has 7, which are left out" in caplog.text
+    assert (
+        "has committed batch 0 with 2500 rows, and here it has 7, which are left out" in caplog.text
+    )
     with pytest.raises(WrongRun, match="its batches are of another query"):
         writer.commit([of("q2", write(writer))], 1)
     writer.commit([of("q1", write(writer, first=2500))], 1)
@@ -241,7 +276,9 @@ def test_a_query_that_was_changed_before_its_decided_batch_came_again_goes_on(op
 
 
 @pytest.mark.parametrize("key", [None, "id"])
-def test_who_still_writes_for_a_run_that_was_dropped_is_refused_even_if_it_is_made_anew(options, client, key, state):
+def test_who_still_writes_for_a_run_that_was_dropped_is_refused_even_if_it_is_made_anew(
+    options, client, key, state
+):
     options |= {"run": "tonight"} | ({"key": key} if key else {})
     writer = make(options)
     message = write(writer)
@@ -279,17 +316,29 @@ def test_what_is_no_stream_is_refused(options, state, more, sentence):
     way = refused.value.__traceback__
     while way is not None:
         frames, way = frames + 1, way.tb_next
-    assert frames <= 3                                 # Spark shows all of that before the sentence
+    assert frames <= 3  # Spark shows all of that before the sentence
     assert refused.value.__suppress_context__ and refused.value.__cause__ is None
 
 
 @pytest.mark.parametrize(
     ("said", "sentence"),
     [
-        ("[X] Failed: Traceback\n  File\nblueque.errors.RedisAway: no Redis\n SQLSTATE: 38000", "no Redis"),
-        ("Traceback\nValueError: first\n\nDuring that:\nblueque.errors.TooLarge: row\nfacts: {}\n", "row"),
-        ("An error\nTraceback (most recent call last):\n  File\nKeyError: 'x'\nSQLSTATE: 1", "KeyError: 'x'"),
-        ("An error\nTraceback (most recent call last):\n  File\n\tx\nmy.module.Odd: it\nand more", "Odd: it"),
+        (
+            "[X] Failed: Traceback\n  File\nblueque.errors.RedisAway: no Redis\n SQLSTATE: 38000",
+            "no Redis",
+        ),
+        (
+            "Traceback\nValueError: first\n\nDuring that:\nblueque.errors.TooLarge: row\nfacts: {}\n",
+            "row",
+        ),
+        (
+            "An error\nTraceback (most recent call last):\n  File\nKeyError: 'x'\nSQLSTATE: 1",
+            "KeyError: 'x'",
+        ),
+        (
+            "An error\nTraceback (most recent call last):\n  File\n\tx\nmy.module.Odd: it\nand more",
+            "Odd: it",
+        ),
         ("An error\nTraceback (most recent call last):\n  File\nmy.Odd\n", "my.Odd"),
         ("An error\nmy.module.OddError: odd", "OddError: odd"),
         (
@@ -298,7 +347,10 @@ def test_what_is_no_stream_is_refused(options, state, more, sentence):
             "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed).\n\tat org.apache",
             "Python worker exited unexpectedly (crashed).",
         ),
-        ("[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012\n== SQL ==", "[DIVIDE_BY_ZERO] Division by zero."),
+        (
+            "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012\n== SQL ==",
+            "[DIVIDE_BY_ZERO] Division by zero.",
+        ),
         ("x" * 1000, "x" * jobs.MAX_REASON + "..."),
         ("", "Exception"),
     ],
@@ -310,8 +362,12 @@ def test_why_a_job_has_failed_is_one_sentence(said, sentence):
 @pytest.mark.parametrize(
     "error",
     [
-        TooLarge("row 'é'", 218, 100), OldBatch("incoming", "render", 3, 7), WrongRun("tonight", "render", "it is staged"),
-        InvalidType("a value"), OutcomeUnknown("no answer", "task-1"), RedisAway("no Redis"),
+        TooLarge("row 'é'", 218, 100),
+        OldBatch("incoming", "render", 3, 7),
+        WrongRun("tonight", "render", "it is staged"),
+        InvalidType("a value"),
+        OutcomeUnknown("no answer", "task-1"),
+        RedisAway("no Redis"),
     ],
 )
 def test_an_error_of_ours_is_the_same_after_spark_has_made_text_of_it(error):
@@ -327,7 +383,11 @@ def test_an_error_of_ours_is_the_same_after_spark_has_made_text_of_it(error):
 
 
 def test_an_error_without_its_attributes_is_of_a_class_that_has_none():
-    for said, kind in [("TooLarge: row", InvalidInput), ("OutcomeUnknown: no answer", RedisAway), ("Strange: x", None)]:
+    for said, kind in [
+        ("TooLarge: row", InvalidInput),
+        ("OutcomeUnknown: no answer", RedisAway),
+        ("Strange: x", None),
+    ]:
         again = jobs.raised(Exception(f"Traceback\nblueque.errors.{said}\n"))
 
         assert again is None if kind is None else type(again) is kind

@@ -1,4 +1,6 @@
-"""Attempt: what the files of one attempt tell of its beginning, its progress and its end. See also test_spool."""
+"""Attempt: what the files of one attempt tell of its beginning, its progress and its end. See also
+test_spool.
+"""
 
 from __future__ import annotations
 
@@ -50,9 +52,16 @@ def test_an_attempt_has_begun_whatever_the_task_writes_behind_that(attempt, size
     assert attempt.has_begun() and attempt.began_at() is None
 
 
-@pytest.mark.parametrize(("name", "has_ended"), [
-    ("exit", True), ("exit.new", True), ("status", True), ("reported", False), ("status.new", False),
-])
+@pytest.mark.parametrize(
+    ("name", "has_ended"),
+    [
+        ("exit", True),
+        ("exit.new", True),
+        ("status", True),
+        ("reported", False),
+        ("status.new", False),
+    ],
+)
 def test_word_of_an_end_is_a_record_or_what_the_reaper_saw(attempt, name, has_ended):
     write(attempt, name, b"")
     assert attempt.has_ended() is has_ended
@@ -122,7 +131,10 @@ def test_an_open_attempt_is_linked_from_its_process_until_its_end_is_reported(at
     attempt.open(str(tmp_path / "open"), 77, 5)
     assert os.path.samefile(tmp_path / "open" / "77-5", f"{attempt.path}/task")
     attempt.mark_reported()
-    assert os.listdir(tmp_path / "open") == [] and sorted(os.listdir(attempt.path)) == ["reported", "task"]
+    assert os.listdir(tmp_path / "open") == [] and sorted(os.listdir(attempt.path)) == [
+        "reported",
+        "task",
+    ]
     attempt.mark_reported()
 
 

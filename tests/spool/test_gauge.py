@@ -31,8 +31,12 @@ def test_what_is_told_is_what_is_read(tmp_path, told, shown):
 
 
 def test_a_text_is_told_as_a_line_of_200_characters_without_what_controls_a_terminal(tmp_path):
-    Gauge(str(tmp_path)).tell(0.5, None, "", "\x1b[31mred\x1b[0m\x07 \x1b]0;title\x07and\x9b2J\tthen\r\nblue" + "é" * 300)
-    assert str(progress_file.read(str(tmp_path))) == "0.5 " + ("red and then blue" + "é" * 300)[:200]
+    Gauge(str(tmp_path)).tell(
+        0.5, None, "", "\x1b[31mred\x1b[0m\x07 \x1b]0;title\x07and\x9b2J\tthen\r\nblue" + "é" * 300
+    )
+    assert (
+        str(progress_file.read(str(tmp_path))) == "0.5 " + ("red and then blue" + "é" * 300)[:200]
+    )
 
 
 def test_there_is_nothing_before_anything_is_told(tmp_path):
@@ -134,7 +138,9 @@ def test_progress_never_fails(tmp_path):
     assert str(progress_file.read(str(tmp_path / "gone"))) == "0.5 half"
 
 
-def test_room_on_the_disk_is_taken_when_it_is_made_so_that_a_full_disk_cannot_end_the_task(tmp_path):
+def test_room_on_the_disk_is_taken_when_it_is_made_so_that_a_full_disk_cannot_end_the_task(
+    tmp_path,
+):
     Gauge(str(tmp_path))
 
     assert os.stat(tmp_path / progress_file.NAME).st_blocks > 0

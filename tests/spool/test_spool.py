@@ -46,7 +46,11 @@ def attempt(spool):
 
 def tree(root):
     """Return all that is in the spool, but for two directories that are always there."""
-    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path not in (root / "open", root / "blanks"))
+    return sorted(
+        str(path.relative_to(root))
+        for path in root.rglob("*")
+        if path not in (root / "open", root / "blanks")
+    )
 
 
 def reported(spool, task_id, number, when):
@@ -70,7 +74,9 @@ def ended_pid():
 
 
 class FullOnce:
-    """An os.pwrite for which the disk is full after a few bytes of the first write, and of that one only."""
+    """An os.pwrite for which the disk is full after a few bytes of the first write, and of that one
+    only.
+    """
 
     def __init__(self, code=errno.ENOSPC):
         self.code, self.calls = code, 0
@@ -86,6 +92,7 @@ class FullOnce:
 
 
 # The directory
+
 
 def test_the_directory_is_made_for_its_owner_alone(root):
     Spool(str(root), MIB).open()
@@ -142,6 +149,7 @@ def test_a_relative_directory_is_meant_from_where_we_are_and_stays_there(tmp_pat
 
 # Attempts
 
+
 def test_an_attempt_has_the_task_as_it_was_reserved(spool, root):
     attempt = spool.create("some-task", 2, FIELDS)
     assert attempt.path == f"{root}/some-task/2"
@@ -152,10 +160,18 @@ def test_an_attempt_has_the_task_as_it_was_reserved(spool, root):
 def test_a_second_attempt_lies_beside_the_first(spool, root):
     spool.create("some-task", 1, FIELDS)
     spool.create("some-task", 2, FIELDS)
-    assert tree(root) == ["some-task", "some-task/1", "some-task/1/task", "some-task/2", "some-task/2/task"]
+    assert tree(root) == [
+        "some-task",
+        "some-task/1",
+        "some-task/1/task",
+        "some-task/2",
+        "some-task/2/task",
+    ]
 
 
-def test_an_attempt_that_was_there_already_stays_as_it_is_and_the_new_one_lies_beside_it(spool, root):
+def test_an_attempt_that_was_there_already_stays_as_it_is_and_the_new_one_lies_beside_it(
+    spool, root
+):
     spool.create("some-task", 1, {"parameters": "old"}).write_exit(RECORD)
     attempt = spool.create("some-task", 1, {"parameters": "new"})
     (beside,) = [path for path in (root / "some-task").iterdir() if path.name != "1"]
@@ -167,7 +183,8 @@ def test_an_attempt_that_was_there_already_stays_as_it_is_and_the_new_one_lies_b
 
 def test_a_creation_that_fails_leaves_nothing_behind_however_often_it_is_tried(spool, root):
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))   # a file may be made but not written, as on a full disk
+    # a file may be made but not written, as on a full disk
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
     try:
         for _ in range(3):
             with pytest.raises(OSError, match="File too large"):
@@ -177,10 +194,27 @@ def test_a_creation_that_fails_leaves_nothing_behind_however_often_it_is_tried(s
     assert tree(root) in ([], ["some-task"])
 
 
-@pytest.mark.parametrize("task_id", [
-    "../../x", "/x", "a/b", "..", ".", "", "-x", "room.7", "open", "listeners", "resources", "two words", "ü", "\udc80",
-    "x" * 101, "\0",
-])
+@pytest.mark.parametrize(
+    "task_id",
+    [
+        "../../x",
+        "/x",
+        "a/b",
+        "..",
+        ".",
+        "",
+        "-x",
+        "room.7",
+        "open",
+        "listeners",
+        "resources",
+        "two words",
+        "ü",
+        "\udc80",
+        "x" * 101,
+        "\0",
+    ],
+)
 def test_a_task_id_that_could_lead_elsewhere_gets_a_name_of_its_own_inside(spool, root, task_id):
     attempt = spool.create(task_id, 1, FIELDS)
     path = Path(attempt.path)
@@ -190,7 +224,12 @@ def test_a_task_id_that_could_lead_elsewhere_gets_a_name_of_its_own_inside(spool
 
 
 def test_different_strange_ids_have_different_places(spool):
-    assert len({spool.attempt(task_id, 1).path for task_id in ("a/b", "a//b", "../a/b", "A/b", "a/b ")}) == 5
+    assert (
+        len(
+            {spool.attempt(task_id, 1).path for task_id in ("a/b", "a//b", "../a/b", "A/b", "a/b ")}
+        )
+        == 5
+    )
 
 
 def test_an_attempt_has_begun_from_its_first_moment_on(attempt):
@@ -204,9 +243,16 @@ def test_the_parameters_are_written_byte_for_byte(attempt):
     assert Path(path).read_bytes() == b"a\r\n\xc3\xbc\x80\0"
 
 
-@pytest.mark.parametrize(("content", "tail"), [
-    (b"", ""), (b"short", "short"), (b"a longer text", "ger text"), ("üüüüü".encode(), "üüüü"), (b"\xff", "\ufffd"),
-])
+@pytest.mark.parametrize(
+    ("content", "tail"),
+    [
+        (b"", ""),
+        (b"short", "short"),
+        (b"a longer text", "ger text"),
+        ("üüüüü".encode(), "üüüü"),
+        (b"\xff", "\ufffd"),
+    ],
+)
 def test_a_tail_is_the_end_of_a_file_as_text(attempt, content, tail):
     Path(attempt.path, "stderr").write_bytes(content)
     assert attempt.tail("stderr", 8) == tail
@@ -218,12 +264,15 @@ def test_the_tail_of_a_file_that_is_not_there_is_empty(attempt):
 
 # Open attempts
 
+
 def test_an_attempt_is_found_by_its_token(spool):
     for number, token in ((1, "a"), (2, "b")):
         spool.create("some-task", number, {**FIELDS, "token": token})
     assert spool.find("some-task", "b").path == spool.attempt("some-task", 2).path
     spool.create("a copy", 1, {**FIELDS, "token": "b"})
-    Path(spool.attempt("a copy", 1).path, "task").write_text(json.dumps({"id": "some-task", "fields": {"token": "b"}}))
+    Path(spool.attempt("a copy", 1).path, "task").write_text(
+        json.dumps({"id": "some-task", "fields": {"token": "b"}})
+    )
     assert spool.find("a copy", "b") is None
     assert spool.find("some-task", "c") is None
     assert spool.find("other-task", "b") is None
@@ -274,7 +323,10 @@ def test_open_attempts_are_told_with_their_processes_and_what_is_none_is_skipped
     (root / "open" / "7-x").symlink_to("somewhere")
     (root / "open" / "7-8").mkdir()
     found = {(pid, ticks): attempt.path for pid, ticks, attempt in spool.open_attempts()}
-    assert found == {(71, 5): spool.attempt("some-task", 1).path, (72, 5): spool.attempt("some-task", 2).path}
+    assert found == {
+        (71, 5): spool.attempt("some-task", 1).path,
+        (72, 5): spool.attempt("some-task", 2).path,
+    }
 
 
 def test_how_a_process_ended_is_noted_where_its_attempt_is_and_nowhere_else(spool, attempt):
@@ -289,6 +341,7 @@ def test_how_a_process_ended_is_noted_where_its_attempt_is_and_nowhere_else(spoo
 
 
 # Exit records
+
 
 def test_an_exit_record_comes_back_as_it_was_written(attempt):
     attempt.write_exit(RECORD)
@@ -326,10 +379,17 @@ def test_a_second_record_replaces_the_first_even_if_it_is_shorter(attempt):
 def test_a_record_is_on_the_disk_before_it_gets_its_name(attempt, monkeypatch):
     events = []
     fsync, rename = os.fsync, os.rename
-    monkeypatch.setattr(os, "fsync", lambda fd: (events.append(os.readlink(f"/proc/self/fd/{fd}")), fsync(fd)))
-    monkeypatch.setattr(os, "rename", lambda old, new: (events.append((old, new)), rename(old, new)))
+    monkeypatch.setattr(
+        os, "fsync", lambda fd: (events.append(os.readlink(f"/proc/self/fd/{fd}")), fsync(fd))
+    )
+    monkeypatch.setattr(
+        os, "rename", lambda old, new: (events.append((old, new)), rename(old, new))
+    )
     attempt.write_exit(RECORD)
-    assert events == [f"{attempt.path}/exit.new", (f"{attempt.path}/exit.new", f"{attempt.path}/exit")]
+    assert events == [
+        f"{attempt.path}/exit.new",
+        (f"{attempt.path}/exit.new", f"{attempt.path}/exit"),
+    ]
 
 
 def test_a_process_killed_while_it_writes_its_record_leaves_none(attempt):
@@ -350,6 +410,7 @@ Attempt(sys.argv[1], "no room").write_exit({"status": "complete", "result": "x" 
 
 # Room
 
+
 def test_room_for_the_largest_record_is_set_aside_once_and_given_back(spool, root):
     assert spool.want_of_room() is None
     room = root / f"room.{os.getpid()}"
@@ -367,7 +428,9 @@ def test_giving_back_what_was_never_set_aside_is_fine(spool, root):
     assert tree(root) == []
 
 
-def test_a_record_that_no_longer_fits_on_the_disk_takes_over_the_room_set_aside(spool, root, attempt, monkeypatch):
+def test_a_record_that_no_longer_fits_on_the_disk_takes_over_the_room_set_aside(
+    spool, root, attempt, monkeypatch
+):
     spool.want_of_room()
     room = (root / f"room.{os.getpid()}").stat().st_ino
     full = FullOnce()
@@ -387,7 +450,9 @@ def test_the_room_is_set_aside_again_before_the_next_attempt(spool, root, attemp
     assert (root / f"room.{os.getpid()}").stat().st_size >= 2 * MIB
 
 
-def test_a_disk_that_fails_otherwise_is_an_error_and_costs_no_room(spool, root, attempt, monkeypatch):
+def test_a_disk_that_fails_otherwise_is_an_error_and_costs_no_room(
+    spool, root, attempt, monkeypatch
+):
     spool.want_of_room()
     monkeypatch.setattr(os, "pwrite", FullOnce(errno.EIO))
     with pytest.raises(OSError, match="Input/output error"):
@@ -401,16 +466,27 @@ def test_the_want_of_room_is_told_with_what_is_needed(spool, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "posix_fallocate", fallocate)
-    assert spool.want_of_room() == f"spool {spool.root}: No space left on device; a task needs 5,373,952 bytes to begin"
+    assert (
+        spool.want_of_room()
+        == f"spool {spool.root}: No space left on device; a task needs 5,373,952 bytes to begin"
+    )
     assert tree(Path(spool.root)) == []
 
 
-@pytest.mark.parametrize(("facts", "reason"), [
-    ({"f_bavail": 767, "f_frsize": 4096}, "has 3,141,632 bytes free; a task needs 3,145,728 to begin"),
-    ({"f_files": 1000, "f_favail": 15}, "has no room for more files"),
-    ({"f_bavail": 768, "f_frsize": 4096, "f_files": 0, "f_favail": 0}, None),
-])
-def test_room_is_wanting_when_little_more_than_what_was_set_aside_is_left(spool, monkeypatch, facts, reason):
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        (
+            {"f_bavail": 767, "f_frsize": 4096},
+            "has 3,141,632 bytes free; a task needs 3,145,728 to begin",
+        ),
+        ({"f_files": 1000, "f_favail": 15}, "has no room for more files"),
+        ({"f_bavail": 768, "f_frsize": 4096, "f_files": 0, "f_favail": 0}, None),
+    ],
+)
+def test_room_is_wanting_when_little_more_than_what_was_set_aside_is_left(
+    spool, monkeypatch, facts, reason
+):
     real = os.statvfs(spool.root)
     known = {name: getattr(real, name) for name in dir(real) if name.startswith("f_")}
     monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(**{**known, **facts}))
@@ -419,7 +495,10 @@ def test_room_is_wanting_when_little_more_than_what_was_set_aside_is_left(spool,
 
 # Pruning
 
-def test_an_attempt_that_is_removed_is_gone_at_once_and_what_a_killed_process_left_of_it_later(spool, monkeypatch):
+
+def test_an_attempt_that_is_removed_is_gone_at_once_and_what_a_killed_process_left_of_it_later(
+    spool, monkeypatch
+):
     attempt = spool.create("task", 1, {})
     attempt.mark_reported()
     removed = []
@@ -440,7 +519,13 @@ def test_only_attempts_reported_before_that_time_are_pruned(spool, root):
     reported(spool, "young", 1, 3000.0)
     os.utime(spool.create("unreported", 1, FIELDS).path, (1000, 1000))
     assert spool.prune(2000.0) == 1
-    assert {path.name for path in root.iterdir()} == {"edge", "young", "unreported", "open", "blanks"}
+    assert {path.name for path in root.iterdir()} == {
+        "edge",
+        "young",
+        "unreported",
+        "open",
+        "blanks",
+    }
 
 
 def test_when_the_spool_takes_too_much_the_longest_reported_go_until_it_does_not(spool, root):
@@ -454,7 +539,13 @@ def test_when_the_spool_takes_too_much_the_longest_reported_go_until_it_does_not
     assert spool.shrink(2**33).removed == 0
     shrunk = spool.shrink(6 * 2**20)
     assert shrunk.removed == 1 and 6 * 2**20 > shrunk.size >= 5 * 2**20
-    assert {path.name for path in root.iterdir()} == {"old", "young", "unreported", "open", "blanks"}
+    assert {path.name for path in root.iterdir()} == {
+        "old",
+        "young",
+        "unreported",
+        "open",
+        "blanks",
+    }
     shrunk = spool.shrink(1)
     assert shrunk.removed == 2 and shrunk.size >= 2**20, "what Redis does not know stays"
     assert {path.name for path in root.iterdir()} == {"unreported", "open", "blanks"}
@@ -472,7 +563,9 @@ def test_what_the_next_attempt_may_go_on_from_goes_last(spool, root):
     assert spool.prune(4000.0) == 1
 
 
-@pytest.mark.parametrize(("full_with", "left"), [({"done"}, {"wanted"}), ({"done", "wanted"}, set())])
+@pytest.mark.parametrize(
+    ("full_with", "left"), [({"done"}, {"wanted"}), ({"done", "wanted"}, set())]
+)
 def test_a_full_disk_takes_what_the_next_attempt_may_go_on_from_only_if_nothing_else_helps(
     spool, root, monkeypatch, full_with, left
 ):
@@ -524,12 +617,14 @@ def test_the_room_of_a_dead_listener_is_given_back_and_that_of_a_living_one_kept
     assert tree(root) == sorted([f"room.{os.getpid()}", f"room.{os.getppid()}"])
 
 
-def test_the_room_that_an_attempt_which_runs_on_may_need_is_kept_until_it_has_ended(spool, root, attempt):
+def test_the_room_that_an_attempt_which_runs_on_may_need_is_kept_until_it_has_ended(
+    spool, root, attempt
+):
     task = subprocess.Popen(["sleep", "1000"])
     attempt.open(spool.open_path, task.pid, process.start_ticks(task.pid))
     spool.want_of_room()
     spool.prune(2000.0)
-    spool.close()                                      # the task of one that leaves may have been adopted
+    spool.close()  # the task of one that leaves may have been adopted
     assert rooms(root) == {f"room.{os.getpid()}"}
     task.kill()
     task.wait()
@@ -537,23 +632,31 @@ def test_the_room_that_an_attempt_which_runs_on_may_need_is_kept_until_it_has_en
     assert rooms(root) == set()
 
 
-@pytest.mark.parametrize("tidy", [
-    lambda spool, dead: spool.prune(2000.0),
-    lambda spool, dead: spool.remove_room(dead),
-    lambda spool, dead: Spool(spool.root, MIB, dead).close(),
-], ids=["the chore of a master", "the master of the dead", "its own end"])
+@pytest.mark.parametrize(
+    "tidy",
+    [
+        lambda spool, dead: spool.prune(2000.0),
+        lambda spool, dead: spool.remove_room(dead),
+        lambda spool, dead: Spool(spool.root, MIB, dead).close(),
+    ],
+    ids=["the chore of a master", "the master of the dead", "its own end"],
+)
 def test_the_room_of_a_listener_goes_while_an_attempt_of_another_runs(spool, root, tidy):
     dead = ended_pid()
     Spool(str(root), MIB, dead).want_of_room()
     with subprocess.Popen(["sleep", "1000"]) as task:
         spool.want_of_room()
-        spool.create("a task", 1, FIELDS).open(spool.open_path, task.pid, process.start_ticks(task.pid))
+        spool.create("a task", 1, FIELDS).open(
+            spool.open_path, task.pid, process.start_ticks(task.pid)
+        )
         tidy(spool, dead)
         assert rooms(root) == {f"room.{os.getpid()}"}
         task.kill()
 
 
-def test_no_room_of_the_dead_goes_while_an_attempt_runs_that_an_older_version_has_begun(spool, root, attempt):
+def test_no_room_of_the_dead_goes_while_an_attempt_runs_that_an_older_version_has_begun(
+    spool, root, attempt
+):
     path = Path(attempt.path, "task")
     path.write_text(json.dumps({"id": "some-task", "path": attempt.path, "fields": {}}))
     with subprocess.Popen(["sleep", "1000"]) as task:
@@ -575,7 +678,10 @@ def test_the_own_directories_of_the_spool_are_no_tasks(spool, root):
         (root / name / "1" / "reported").touch()
         os.utime(root / name / "1" / "reported", (5, 5))
     assert spool.prune(2e9) == 0
-    assert all((root / name / "1" / "reported").exists() for name in ("open", "listeners", "resources", "blanks"))
+    assert all(
+        (root / name / "1" / "reported").exists()
+        for name in ("open", "listeners", "resources", "blanks")
+    )
 
 
 def test_an_empty_directory_that_is_not_of_a_task_is_left_alone(spool, root):
@@ -610,7 +716,9 @@ def test_what_was_made_ahead_does_not_take_the_place_of_files_that_are_there(spo
 
     attempt = spool.create("some-task", number, {"parameters": "new"}, os.getpid())
 
-    assert attempt.read_task() == ("some-task", {"parameters": "new"}) and attempt.read_exit() is None
+    assert (
+        attempt.read_task() == ("some-task", {"parameters": "new"}) and attempt.read_exit() is None
+    )
     assert spool.attempt("some-task", 1).read_task() == ("some-task", {"parameters": "old"})
 
 

@@ -40,7 +40,10 @@ def test_lines_are_numbered_in_both_streams_together_with_the_time_at_which_they
     tailing.look(6.0)
 
     assert [line[:4] for line in tailing.news()] == [
-        (1, 5.0, "stdout", "one"), (2, 5.0, "stdout", "two"), (3, 5.0, "stderr", "oh"), (4, 6.0, "stdout", "three"),
+        (1, 5.0, "stdout", "one"),
+        (2, 5.0, "stdout", "two"),
+        (3, 5.0, "stderr", "oh"),
+        (4, 6.0, "stdout", "three"),
     ]
 
 
@@ -70,7 +73,8 @@ def test_what_is_done_does_not_come_again(files):
 def test_of_a_bar_that_is_drawn_again_and_again_the_last_is_a_line(files):
     tailing = Tail(files(b"", b"\r 10%|#   |"))
     for percent in range(11, 100):
-        files(b"", b"\r %d%%|" % percent + b"#" * 3000 + b"|")         # so that it does not fit into what is held of a line
+        # so that it does not fit into what is held of a line
+        files(b"", b"\r %d%%|" % percent + b"#" * 3000 + b"|")
         tailing.look(percent)
     files(b"", b"\r100%|####|\r\nwindows\r\n")
     tailing.look(100.0)
@@ -99,7 +103,9 @@ def test_of_a_flood_the_first_and_the_last_lines_are_held_and_all_are_counted(fi
     assert all(line.text == f"line {line.number:06}" for line in lines)
 
 
-def test_of_more_than_can_be_read_at_a_look_the_middle_is_left_out_which_a_line_says(files, monkeypatch, tmp_path):
+def test_of_more_than_can_be_read_at_a_look_the_middle_is_left_out_which_a_line_says(
+    files, monkeypatch, tmp_path
+):
     monkeypatch.setattr(terminal_text, "AT_A_LOOK", 2**20)
     path = files(b"".join(b"line %06d\n" % number for number in range(200_000)))
     tailing = Tail(path)
@@ -128,14 +134,21 @@ def test_how_much_was_left_out_is_said_where_it_was(files, monkeypatch):
 
     (first, said, *rest) = texts(tailing.news())
     assert (first, said) == ("a" * 9, "... (4000 bytes left out)")
-    assert rest == [f"{number:04}" for number in range(801, 1000)]     # the line in which it begins may be a part of one
+    # the line in which it begins may be a part of one
+    assert rest == [f"{number:04}" for number in range(801, 1000)]
 
 
-def test_a_file_that_is_too_large_for_the_disk_is_thinned_out_and_read_around_the_hole(files, tmp_path):
+def test_a_file_that_is_too_large_for_the_disk_is_thinned_out_and_read_around_the_hole(
+    files, tmp_path
+):
     path, written = files(), 0
     tailing = Tail(path, kept=2**22)
     for number in range(8):
-        written += len(block := b"".join(b"%07d\n" % line for line in range(number * 131_072, (number + 1) * 131_072)))
+        written += len(
+            block := b"".join(
+                b"%07d\n" % line for line in range(number * 131_072, (number + 1) * 131_072)
+            )
+        )
         files(block)
         tailing.look(number)
     assert (tmp_path / "stdout").stat().st_size == written == 8 * 2**20
@@ -169,7 +182,10 @@ def test_a_bar_is_what_is_drawn_again_and_again_and_not_yet_ended(files):
         (" 27%|####  | 1.2T/4.5T [00:10<00:12, 4.51GB/s]", "1.2T/4.5T"),
         ("45it [00:10,  4.51it/s]", "45 it"),
         ("reading: 1.21Mrows [01:00:10, 4.51krows/s, bad=3]", "1.21M rows reading"),
-        ("encoding:  45%|####5     | 45/100 [00:10<00:12,  4.51frames/s, loss=0.3]", "45/100 encoding"),
+        (
+            "encoding:  45%|####5     | 45/100 [00:10<00:12,  4.51frames/s, loss=0.3]",
+            "45/100 encoding",
+        ),
         ("100%|██████████| 1.20M/1.20M [00:10<00:00, 4.51MB/s]", "1.20M/1.20M"),
         (f"{' ' * 4000}5%|5{' ' * 4000}| 1/20 [", "1/20"),
         (f"{' ' * 4000}5%|5{' ' * 4000}", ""),
@@ -182,7 +198,8 @@ def test_progress_is_read_from_a_bar(bar, progress):
     assert progress_of(bar) == progress
 
 
-# As tqdm has written them, with leave=False for the inner bar and without; `FULL` is a bar that is full.
+# As tqdm has written them, with leave=False for the inner bar and without; `FULL` is a bar that is
+# full.
 FULL = "█" * 10
 EPOCHS = [f"epochs: {n * 25:3}%|{FULL}| {n}/4 [00:00<00:00, 1.00it/s]" for n in range(5)]
 BATCH = [f"batch: {n * 50:3}%|{FULL}| {n}/2 [00:00<00:00, 1.00it/s]" for n in range(3)]
@@ -221,10 +238,20 @@ def test_of_bars_one_in_another_each_is_seen_as_it_is_and_the_log_has_what_stays
     files(b"", b"uploading\n")
     tailing.look(101.0)
 
-    begin = [EPOCHS[0], *[""] * (row - 1)]             # before anybody could know that the cursor comes back
-    assert texts(tailing.news()) == [*begin, *[BATCH[2]] * (4 if leave else 0), EPOCHS[4], "uploading"]
+    begin = [EPOCHS[0], *[""] * (row - 1)]  # before anybody could know that the cursor comes back
+    assert texts(tailing.news()) == [
+        *begin,
+        *[BATCH[2]] * (4 if leave else 0),
+        EPOCHS[4],
+        "uploading",
+    ]
     tailing.done(10**9)
-    assert texts(log_tail.read(files())) == [*begin, *[BATCH[2]] * (4 if leave else 0), EPOCHS[4], "uploading"]
+    assert texts(log_tail.read(files())) == [
+        *begin,
+        *[BATCH[2]] * (4 if leave else 0),
+        EPOCHS[4],
+        "uploading",
+    ]
 
 
 @pytest.mark.parametrize("leave", [False, True])
@@ -241,7 +268,9 @@ def test_bars_one_in_another_are_the_same_in_whatever_pieces_they_come(files, le
 
 
 def test_what_bars_one_in_another_show_last_are_lines_when_all_is_over(files):
-    tailing = Tail(files(b"", draw(EPOCHS[0]) + draw(BATCH[0], 1) + draw(EPOCHS[1]) + draw(BATCH[1], 1)))
+    tailing = Tail(
+        files(b"", draw(EPOCHS[0]) + draw(BATCH[0], 1) + draw(EPOCHS[1]) + draw(BATCH[1], 1))
+    )
     tailing.look(1.0)
     assert tailing.drawn() == [EPOCHS[1], BATCH[1]]
     tailing.look(2.0, is_over=True)
@@ -249,11 +278,19 @@ def test_what_bars_one_in_another_show_last_are_lines_when_all_is_over(files):
     assert texts(tailing.news()) == [EPOCHS[0], EPOCHS[1], BATCH[1]]
     assert tailing.ended()[-1] == EPOCHS[1]
     tailing.done(10**9)
-    assert [(line.at, line.text) for line in log_tail.read(files())] == [(1.0, EPOCHS[0]), (2.0, EPOCHS[1]), (2.0, BATCH[1])]
+    assert [(line.at, line.text) for line in log_tail.read(files())] == [
+        (1.0, EPOCHS[0]),
+        (2.0, EPOCHS[1]),
+        (2.0, BATCH[1]),
+    ]
 
 
 def test_what_is_printed_among_bars_is_a_line_at_once(files):
-    tailing = Tail(files(b"", draw(EPOCHS[0]) + draw(BATCH[0], 1) + b"\nWARNING: it is hot\n" + draw(EPOCHS[1])))
+    tailing = Tail(
+        files(
+            b"", draw(EPOCHS[0]) + draw(BATCH[0], 1) + b"\nWARNING: it is hot\n" + draw(EPOCHS[1])
+        )
+    )
     tailing.look(1.0)
 
     assert texts(tailing.news()) == [EPOCHS[0], "WARNING: it is hot"]
@@ -309,7 +346,9 @@ def test_only_a_file_that_is_ours_alone_is_thinned_out(files, tmp_path):
 
 
 def test_long_lines_in_a_flood_are_held_to_a_number_of_bytes(files):
-    tailing = Tail(files(b"".join(b"%04d" % number + b"x" * 3000 + b"\n" for number in range(1000))))
+    tailing = Tail(
+        files(b"".join(b"%04d" % number + b"x" * 3000 + b"\n" for number in range(1000)))
+    )
     tailing.look(1.0)
 
     last = [line for line in tailing.news() if not line.is_head]
@@ -326,7 +365,10 @@ def test_somebody_else_goes_on_where_the_lines_were_read_last(files):
 
     following = Tail(path)
     following.look(2.0)
-    assert [line[:4] for line in following.news()] == [(4, 2.0, "stdout", "three"), (5, 2.0, "stderr", "no")]
+    assert [line[:4] for line in following.news()] == [
+        (4, 2.0, "stdout", "three"),
+        (5, 2.0, "stderr", "no"),
+    ]
 
 
 def test_all_of_it_is_read_from_the_files_with_the_times(files):
@@ -337,8 +379,12 @@ def test_all_of_it_is_read_from_the_files_with_the_times(files):
     tailing.look(2.5)
     tailing.done(5)
     assert [line[:4] for line in log_tail.read(path)] == [
-        (1, 1.0, "stdout", "one"), (2, 1.0, "stdout", "two"), (3, 1.0, "stderr", "oh"), (4, 2.5, "stdout", "three"),
-        (5, 2.5, "stderr", "no"), (6, 0.0, "stdout", "fou"),
+        (1, 1.0, "stdout", "one"),
+        (2, 1.0, "stdout", "two"),
+        (3, 1.0, "stderr", "oh"),
+        (4, 2.5, "stdout", "three"),
+        (5, 2.5, "stderr", "no"),
+        (6, 0.0, "stdout", "fou"),
     ]
     tailing.look(3.0, is_over=True)
     tailing.done(6)
@@ -373,13 +419,19 @@ def test_what_is_not_utf_8_is_shown_as_far_as_it_is(files):
 
 
 D = b"d" * 5000
-PIECES = st.lists(st.sampled_from([b"a", b"bc", b"\n", b"\r", b"\r\n", D, b"\xc3\xa9", b"e\nf\n"]), max_size=30)
+PIECES = st.lists(
+    st.sampled_from([b"a", b"bc", b"\n", b"\r", b"\r\n", D, b"\xc3\xa9", b"e\nf\n"]), max_size=30
+)
 
 
 @settings(deadline=None)
 @given(PIECES, st.sampled_from([7, 4096, 2**18]))
-def test_however_it_comes_and_whoever_reads_it_the_lines_are_the_same(tmp_path_factory, pieces, block):
-    whole, bit_by_bit, by_many = (tmp_path_factory.mktemp(name) for name in ("whole", "bits", "many"))
+def test_however_it_comes_and_whoever_reads_it_the_lines_are_the_same(
+    tmp_path_factory, pieces, block
+):
+    whole, bit_by_bit, by_many = (
+        tmp_path_factory.mktemp(name) for name in ("whole", "bits", "many")
+    )
     (whole / "stdout").write_bytes(b"".join(pieces))
     at_once, slowly = Tail(str(whole)), Tail(str(bit_by_bit))
     found, before = [], terminal_text.BLOCK

@@ -1,4 +1,6 @@
-"""Host names: what node ids call a machine, which names are refused, and what a change of the name does to running tasks."""
+"""Host names: what node ids call a machine, which names are refused, and what a change of the name
+does to running tasks.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +30,7 @@ def programs(url, tmp_path):
 @pytest.fixture
 def named(monkeypatch):
     """Give this machine names as its resolver would."""
+
     def named(full, short, chosen=None):
         hosts._full_name.cache_clear()
         monkeypatch.setattr(socket, "getfqdn", lambda: full)
@@ -40,33 +43,68 @@ def named(monkeypatch):
     hosts._full_name.cache_clear()
 
 
-@pytest.mark.parametrize("full", [
-    "localhost", "Localhost", "localhost.localdomain", "localhost4.localdomain4", "localhost6", "ip6-localhost",
-    "ip6-loopback", "127.0.0.1", "10.1.2.3", "::1", "fe80::1%eth0", "1.0.0.127.in-addr.arpa", "",
-])
+@pytest.mark.parametrize(
+    "full",
+    [
+        "localhost",
+        "Localhost",
+        "localhost.localdomain",
+        "localhost4.localdomain4",
+        "localhost6",
+        "ip6-localhost",
+        "ip6-loopback",
+        "127.0.0.1",
+        "10.1.2.3",
+        "::1",
+        "fe80::1%eth0",
+        "1.0.0.127.in-addr.arpa",
+        "",
+    ],
+)
 def test_a_full_name_that_other_machines_have_too_gives_way_to_the_short_one(named, full):
     named(full, "gpu-1")
 
     assert hosts.host_name() == "gpu-1" and process.node_id() == f"gpu-1_{os.getpid()}"
 
 
-@pytest.mark.parametrize("full", ["gpu-1.example.com", "gpu-1", "localhosts.example.com", "10.example.com", "my_host"])
+@pytest.mark.parametrize(
+    "full", ["gpu-1.example.com", "gpu-1", "localhosts.example.com", "10.example.com", "my_host"]
+)
 def test_the_host_is_named_as_in_1_0_0_when_that_is_a_name_of_its_own(named, full):
     named(full, "other")
 
     assert hosts.host_name() == full
 
 
-@pytest.mark.parametrize("name", ["a", "gpu-1.example.com", "render_farm", "rack_2.example.com", "x" * 253, "10.1.2.3"])
+@pytest.mark.parametrize(
+    "name", ["a", "gpu-1.example.com", "render_farm", "rack_2.example.com", "x" * 253, "10.1.2.3"]
+)
 def test_a_name_that_is_given_goes_before_what_the_resolver_says(named, name):
     named("full.example.com", "short", name)
 
     assert hosts.host_name() == name
 
 
-@pytest.mark.parametrize("name", [
-    " ", "a b", "a\nb", "a\x1b[31m", "-a", "a.", "_a", "a_", "gpu_1", "a_b_77", "a/b", "a:b", "ada@desk", "grün", "x" * 254,
-])
+@pytest.mark.parametrize(
+    "name",
+    [
+        " ",
+        "a b",
+        "a\nb",
+        "a\x1b[31m",
+        "-a",
+        "a.",
+        "_a",
+        "a_",
+        "gpu_1",
+        "a_b_77",
+        "a/b",
+        "a:b",
+        "ada@desk",
+        "grün",
+        "x" * 254,
+    ],
+)
 def test_a_name_that_a_node_id_cannot_have_is_refused(named, name):
     named("full.example.com", "short", name)
 
@@ -74,12 +112,18 @@ def test_a_name_that_a_node_id_cannot_have_is_refused(named, name):
         hosts.host_name()
 
 
-@pytest.mark.parametrize(("full", "chosen", "host", "is_here"), [
-    ("gpu-1.example.com", None, "gpu-1.example.com", True), ("gpu-1.example.com", "farm", "gpu-1.example.com", True),
-    ("gpu-1.example.com", "farm", "farm", False), ("gpu-1.example.com", None, "gpu-1", False),
-    ("localhost", None, "localhost", False), ("localhost", None, "gpu-1", False),
-    ("localhost", "localhost", "localhost", True),
-])
+@pytest.mark.parametrize(
+    ("full", "chosen", "host", "is_here"),
+    [
+        ("gpu-1.example.com", None, "gpu-1.example.com", True),
+        ("gpu-1.example.com", "farm", "gpu-1.example.com", True),
+        ("gpu-1.example.com", "farm", "farm", False),
+        ("gpu-1.example.com", None, "gpu-1", False),
+        ("localhost", None, "localhost", False),
+        ("localhost", None, "gpu-1", False),
+        ("localhost", "localhost", "localhost", True),
+    ],
+)
 def test_a_listener_of_1_0_0_is_on_this_machine_only_under_a_name_that_is_its_alone_or_is_given(
     named, full, chosen, host, is_here
 ):
@@ -91,7 +135,9 @@ def test_a_listener_of_1_0_0_is_on_this_machine_only_under_a_name_that_is_its_al
 def test_former_names_of_this_machine_are_its_own_and_others_are_not(named):
     named("localhost", "gpu-1", "render-7")
 
-    known = [hosts.has_been_this_machine(name) for name in ("render-7", "gpu-1", "localhost", "gpu-2")]
+    known = [
+        hosts.has_been_this_machine(name) for name in ("render-7", "gpu-1", "localhost", "gpu-2")
+    ]
     assert known == [True, True, True, False]
 
 
@@ -113,7 +159,9 @@ def test_a_listener_of_1_0_0_called_localhost_is_not_struck_off_by_a_machine_tha
     assert cli.smembers("blueque_listeners_video") == set()
 
 
-def test_a_listener_of_another_machine_with_our_host_name_is_not_judged_by_its_pid(redis, cli, client):
+def test_a_listener_of_another_machine_with_our_host_name_is_not_judged_by_its_pid(
+    redis, cli, client
+):
     theirs = f"{hosts.host_name()}_{ended_process()[0].pid}"
     register(redis, node=theirs, lease=60, pid=int(theirs.rpartition("_")[2]))
     hold(redis, cli, "t1", "started", theirs)
@@ -123,7 +171,9 @@ def test_a_listener_of_another_machine_with_our_host_name_is_not_judged_by_its_p
     assert cli.hget(f"blueque_listener_video_{theirs}", "state") == "alive"
 
 
-def test_a_dead_listener_of_this_machine_under_a_former_host_name_is_claimed_by_proof(redis, cli, client):
+def test_a_dead_listener_of_this_machine_under_a_former_host_name_is_claimed_by_proof(
+    redis, cli, client
+):
     _, identity = ended_process()
     former = f"former-name_{identity['pid']}"
     register(redis, node=former, lease=60, **identity)
@@ -139,7 +189,9 @@ def host_of(client, task_id):
 def test_the_option_goes_before_the_variable_and_that_before_the_file(programs):
     (programs.directory / "blueque.toml").write_text('[listener]\nhost = "from-file"\n')
     for name, variable, *words in (
-        ("from-file", ""), ("from-variable", "from-variable"), ("from-option", "from-variable", "--host", "from-option"),
+        ("from-file", ""),
+        ("from-variable", "from-variable"),
+        ("from-option", "from-variable", "--host", "from-option"),
     ):
         listener = programs.listener("work:run", *words, environ={hosts.VARIABLE: variable})
         task = begin(programs)
@@ -152,12 +204,15 @@ def test_the_option_goes_before_the_variable_and_that_before_the_file(programs):
 
 
 def test_without_a_word_the_listener_and_its_tasks_have_the_default_name(programs):
-    programs.write("""
+    programs.write(
+        """
         import blueque.system.hosts
 
         def run(task):
             return blueque.system.hosts.host_name()
-    """, "name.py")
+    """,
+        "name.py",
+    )
     programs.listener("name:run", environ={hosts.VARIABLE: ""})
     task_id = programs.client.get_queue("work").enqueue("")
     done = ended(programs.client, task_id)
@@ -165,23 +220,43 @@ def test_without_a_word_the_listener_and_its_tasks_have_the_default_name(program
 
 
 def test_a_task_process_knows_the_host_by_the_name_of_its_listener(programs):
-    programs.write("""
+    programs.write(
+        """
         import blueque.system.hosts
 
         def run(task):
             return blueque.system.hosts.host_name()
-    """, "name.py")
+    """,
+        "name.py",
+    )
     programs.listener("name:run", "--host", "render_farm")
     task_id = programs.client.get_queue("work").enqueue("")
     assert ended(programs.client, task_id).result == "render_farm"
 
 
-@pytest.mark.parametrize(("words", "environ", "toml", "code", "said"), [
-    (["--host", "a b"], {}, "", 2, "Invalid value for '--host': 'a b' is not a host name"),
-    ([], {hosts.VARIABLE: "gpu_1"}, "", 78, "BLUEQUE_HOST: 'gpu_1' reads as the id of a listener"),
-    ([], {hosts.VARIABLE: ""}, '[listener]\nhost = "a/b"\n', 78, "line 2: listener.host: 'a/b' is not a host name"),
-])
-def test_a_listener_does_not_start_under_a_name_that_it_cannot_have(programs, words, environ, toml, code, said):
+@pytest.mark.parametrize(
+    ("words", "environ", "toml", "code", "said"),
+    [
+        (["--host", "a b"], {}, "", 2, "Invalid value for '--host': 'a b' is not a host name"),
+        (
+            [],
+            {hosts.VARIABLE: "gpu_1"},
+            "",
+            78,
+            "BLUEQUE_HOST: 'gpu_1' reads as the id of a listener",
+        ),
+        (
+            [],
+            {hosts.VARIABLE: ""},
+            '[listener]\nhost = "a/b"\n',
+            78,
+            "line 2: listener.host: 'a/b' is not a host name",
+        ),
+    ],
+)
+def test_a_listener_does_not_start_under_a_name_that_it_cannot_have(
+    programs, words, environ, toml, code, said
+):
     (programs.directory / "blueque.toml").write_text(toml)
     refused = programs.listener("work:run", *words, environ=environ, is_awaited=False)
     assert refused.wait() == code
@@ -216,18 +291,28 @@ def test_a_listener_with_a_new_name_adopts_what_its_spool_holds_under_the_old_on
     assert node.startswith("gpu-1_") and is_there(task.pid)
     let_go(programs)
     done = ended(programs.client, task.id)
-    assert (done.status, done.result, done.pid, done.attempt, done.node) == ("complete", "done", task.pid, 1, node)
+    assert (done.status, done.result, done.pid, done.attempt, done.node) == (
+        "complete",
+        "done",
+        task.pid,
+        1,
+        node,
+    )
     assert len(ledger(programs)) == 1 and is_sound(programs.client)
 
 
-def test_a_task_whose_listener_finishes_it_under_the_old_name_is_not_adopted_under_a_new_one(programs):
-    old = programs.listener("work:run", *QUICK, environ={hosts.VARIABLE: "localhost"}, on_term="leave")
+def test_a_task_whose_listener_finishes_it_under_the_old_name_is_not_adopted_under_a_new_one(
+    programs,
+):
+    old = programs.listener(
+        "work:run", *QUICK, environ={hosts.VARIABLE: "localhost"}, on_term="leave"
+    )
     task = begin(programs)
     (behind,) = old.slots()
     assert old.stop() == 0 and is_there(behind) and is_there(task.pid)
     new = programs.listener("work:run", *QUICK, "--host", "gpu-1", slots=2, is_awaited=False)
     new.says("each counts as a slot")
-    other = begin(programs)                            # in the slot that is free, once what can be adopted has been
+    other = begin(programs)  # in the slot that is free, once what can be adopted has been
     assert other.node.startswith("gpu-1_")
     assert owner(programs.client, task.id) == task.node == f"localhost_{behind}"
     let_go(programs)
@@ -237,7 +322,9 @@ def test_a_task_whose_listener_finishes_it_under_the_old_name_is_not_adopted_und
 
 
 def test_when_the_listener_under_the_old_name_dies_later_the_new_one_adopts_its_task(programs):
-    old = programs.listener("work:run", *QUICK, environ={hosts.VARIABLE: "localhost"}, on_term="leave")
+    old = programs.listener(
+        "work:run", *QUICK, environ={hosts.VARIABLE: "localhost"}, on_term="leave"
+    )
     task = begin(programs)
     (behind,) = old.slots()
     assert old.stop() == 0
@@ -257,5 +344,16 @@ def test_the_files_of_an_attempt_under_a_former_name_of_this_machine_are_found(p
     programs.listener("say:run", "--host", "former-name")
     task_id = programs.client.get_queue("work").enqueue("")
     ended(programs.client, task_id)
-    logs = programs.start([sys.executable, "-m", "blueque.cli.main", "logs", "--all", task_id, "--redis-url", programs.url])
+    logs = programs.start(
+        [
+            sys.executable,
+            "-m",
+            "blueque.cli.main",
+            "logs",
+            "--all",
+            task_id,
+            "--redis-url",
+            programs.url,
+        ]
+    )
     assert (logs.wait(), logs.printed.endswith("hello\n")) == (0, True), logs.log

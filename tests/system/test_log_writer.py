@@ -78,7 +78,7 @@ def opened(kind: str) -> Iterator[Log]:
         log = Log(kind, *os.pipe())
     elif kind == "terminal":
         log = Log(kind, *os.openpty())
-        termios.tcflow(log.theirs, termios.TCOOFF)     # what Ctrl-S does
+        termios.tcflow(log.theirs, termios.TCOOFF)  # what Ctrl-S does
     else:
         ours, theirs = socket.socketpair()
         log = Log(kind, ours.detach(), theirs.detach())
@@ -98,11 +98,17 @@ def programs(url, tmp_path):
 NOT_OURS = "os.open = lambda *_: (_ for _ in ()).throw(PermissionError())"
 
 
-@pytest.mark.parametrize(("kind", "before"), [
-    ("pipe", ""), ("terminal", ""), ("socket", ""),
-    # As of another user, who lets nobody open it.
-    ("pipe", NOT_OURS), ("terminal", NOT_OURS),
-])
+@pytest.mark.parametrize(
+    ("kind", "before"),
+    [
+        ("pipe", ""),
+        ("terminal", ""),
+        ("socket", ""),
+        # As of another user, who lets nobody open it.
+        ("pipe", NOT_OURS),
+        ("terminal", NOT_OURS),
+    ],
+)
 def test_what_cannot_be_written_is_dropped_and_the_next_line_says_how_much(programs, kind, before):
     read, go_on = os.pipe()
     with opened(kind) as log:
@@ -127,7 +133,8 @@ def test_what_cannot_be_written_is_dropped_and_the_next_line_says_how_much(progr
 def test_a_line_that_a_pipe_takes_in_parts_only_comes_whole(programs):
     read, go_on = os.pipe()
     with opened("pipe") as log:
-        program = programs.script("""
+        program = programs.script(
+            """
             import logging, sys
 
             from blueque.system.log_format import log_to_stderr
@@ -139,7 +146,10 @@ def test_a_line_that_a_pipe_takes_in_parts_only_comes_whole(programs):
             print("full", flush=True)
             sys.stdin.read()
             log.info("again")
-        """, stdin=read, stderr=log.theirs)
+        """,
+            stdin=read,
+            stderr=log.theirs,
+        )
         os.close(read)
         until(lambda: program.printed or not program.is_running, what="the last of the lines")
         text = log.make_room()
@@ -164,10 +174,10 @@ def test_a_listener_whose_log_is_not_read_beats_and_runs_tasks(programs, kind):
             assert outcome(programs.client, queue.enqueue("")).result == 1
         beats = beat_of(programs.client, "work", node)
         until(lambda: beat_of(programs.client, "work", node) >= beats + 3, what="beats")
-        listener.send(signal.SIGUSR1)                  # the interpreter writes stacks
+        listener.send(signal.SIGUSR1)  # the interpreter writes stacks
         listener.send(signal.SIGHUP)
         new = until(lambda: [pid for pid in listener.slots() if pid != slot], what="a new slot")[0]
-        node = f"{host_name()}_{new}"                  # what it says of its registration has to be dropped, too
+        node = f"{host_name()}_{new}"  # what it says of its registration has to be dropped, too
         until(lambda: beat_of(programs.client, "work", node) >= 1, what="its beats")
 
         log.make_room()
@@ -181,7 +191,8 @@ def test_a_listener_whose_log_is_not_read_beats_and_runs_tasks(programs, kind):
 @pytest.mark.parametrize("kind", ["pipe", "terminal"])
 def test_modules_that_print_can_be_imported_when_the_log_is_not_read(programs, kind):
     for name in ("work", "large"):
-        programs.write("""
+        programs.write(
+            """
             import sys
 
             for number in range(100):
@@ -189,7 +200,9 @@ def test_modules_that_print_can_be_imported_when_the_log_is_not_read(programs, k
 
             def run(task):
                 return 1
-        """, f"{name}.py")
+        """,
+            f"{name}.py",
+        )
     with opened(kind) as log:
         log.fill()
         listener = programs.listener("work:run", "--preload", "large", stderr=log.theirs)
@@ -239,7 +252,7 @@ def test_a_closed_log_does_no_harm(programs):
     with opened("pipe") as log:
         listener = programs.listener("work:run", stderr=log.theirs)
         nothing = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(nothing, log.ours)                     # which closes the pipe
+        os.dup2(nothing, log.ours)  # which closes the pipe
         os.close(nothing)
 
         assert outcome(programs.client, programs.client.get_queue("work").enqueue("")).result == 1

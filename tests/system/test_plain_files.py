@@ -24,17 +24,24 @@ def no_waiting():
 
 
 @pytest.mark.parametrize("kind", NO_FILES)
-@pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_WRONLY, os.O_RDWR | os.O_CREAT, os.O_WRONLY | os.O_APPEND])
-def test_what_is_not_a_regular_file_is_refused_at_once_and_no_descriptor_is_left_open(tmp_path, kind, flags):
+@pytest.mark.parametrize(
+    "flags", [os.O_RDONLY, os.O_WRONLY, os.O_RDWR | os.O_CREAT, os.O_WRONLY | os.O_APPEND]
+)
+def test_what_is_not_a_regular_file_is_refused_at_once_and_no_descriptor_is_left_open(
+    tmp_path, kind, flags
+):
     spoil(tmp_path / "file", kind)
     before = set(os.listdir("/proc/self/fd"))
 
     with pytest.raises(NotPlain, match="not a regular file"):
         plain_files.open_plain(str(tmp_path / "file"), flags)
-    assert set(os.listdir("/proc/self/fd")) <= before              # what other tests left open may be collected meanwhile
+    # what other tests left open may be collected meanwhile
+    assert set(os.listdir("/proc/self/fd")) <= before
 
 
-def test_a_link_to_a_regular_file_is_one_if_that_is_asked_for_and_a_link_to_a_device_is_not(tmp_path):
+def test_a_link_to_a_regular_file_is_one_if_that_is_asked_for_and_a_link_to_a_device_is_not(
+    tmp_path,
+):
     (tmp_path / "file").write_bytes(b"content")
     (tmp_path / "link").symlink_to("file")
     (tmp_path / "zero").symlink_to("/dev/zero")
@@ -76,4 +83,7 @@ def test_a_file_is_written_and_replaced_whatever_stands_there(tmp_path, kind):
     assert plain_files.read(str(tmp_path / "file")) == b"content"
     assert not (tmp_path / "file.new").exists()
     if kind == "directory":
-        assert sorted(path.read_text() for path in tmp_path.glob("file*.*/a file")) == ["in the way"] * 2, "it is kept"
+        assert (
+            sorted(path.read_text() for path in tmp_path.glob("file*.*/a file"))
+            == ["in the way"] * 2
+        ), "it is kept"

@@ -62,9 +62,11 @@ def test_a_process_that_has_ended_is_not_alive_even_before_it_is_reaped(child):
     assert not process.is_alive(child, recorded)
 
 
-def test_a_process_of_which_the_kernel_tells_us_nothing_is_alive_as_long_as_it_is_there(child, monkeypatch):
+def test_a_process_of_which_the_kernel_tells_us_nothing_is_alive_as_long_as_it_is_there(
+    child, monkeypatch
+):
     recorded = known(child)
-    monkeypatch.setattr(process, "read_stat", lambda pid: [])          # as if /proc hid it from us
+    monkeypatch.setattr(process, "read_stat", lambda pid: [])  # as if /proc hid it from us
 
     assert process.is_alive(child, recorded) and process.is_alive(child, {})
     os.kill(child, signal.SIGKILL)
@@ -81,7 +83,9 @@ def test_a_program_name_with_parentheses_does_not_confuse_the_start_time(tmp_pat
     program.write_text("#!/bin/sh\nread line\n")
     program.chmod(0o755)
     read, write = os.pipe()
-    pid = os.posix_spawn(program, [str(program)], os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, read, 0)])
+    pid = os.posix_spawn(
+        program, [str(program)], os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, read, 0)]
+    )
 
     ticks = process.start_ticks(pid)
 
@@ -139,7 +143,7 @@ def test_a_blocked_signal_reaches_a_child_when_it_is_ready_for_it():
 
     def body():
         signals = Signals([signal.SIGTERM])
-        os.read(read, 1)                               # by now the signal has been sent, and is held back
+        os.read(read, 1)  # by now the signal has been sent, and is held back
         unblock([signal.SIGTERM])
         process.wait_readable([signals.fileno()], 5)
         return 0 if signals.take() == [signal.SIGTERM] else 1
@@ -167,7 +171,7 @@ def test_strays_are_reaped_and_those_to_keep_are_not(child):
 def test_this_process_can_become_a_subreaper(tmp_path):
     def body():
         process.become_subreaper()
-        if os.fork() == 0:                             # the child leaves a grandchild behind
+        if os.fork() == 0:  # the child leaves a grandchild behind
             if os.fork() == 0:
                 os._exit(7)
             os._exit(0)
@@ -178,12 +182,14 @@ def test_this_process_can_become_a_subreaper(tmp_path):
 
 
 @pytest.mark.parametrize("kernel_knows", [True, False])
-def test_children_are_ours_those_too_that_have_ended_or_were_forked_by_a_thread(monkeypatch, child, kernel_knows):
+def test_children_are_ours_those_too_that_have_ended_or_were_forked_by_a_thread(
+    monkeypatch, child, kernel_knows
+):
     def fork_two():
         pids.extend([process.fork(lambda: 0), process.fork(lambda: 0)])
-        done.wait()                                    # its children become the first thread's when it ends
+        done.wait()  # its children become the first thread's when it ends
 
-    if not kernel_knows:                               # it is built without CONFIG_PROC_CHILDREN
+    if not kernel_knows:  # it is built without CONFIG_PROC_CHILDREN
         monkeypatch.setattr(process, "_knows_children", lambda: False)
     before = process.children(os.getpid())
     pids: list[int] = []
@@ -267,7 +273,9 @@ def test_a_container_is_known_by_its_marks(host, mark):
     assert process.is_in_container({}, str(host))
 
 
-@pytest.mark.parametrize("environ", [{"container": "podman"}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}])
+@pytest.mark.parametrize(
+    "environ", [{"container": "podman"}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}]
+)
 def test_a_container_is_known_by_its_environment(host, environ):
     assert process.is_in_container(environ, str(host))
 
@@ -284,7 +292,9 @@ def test_a_pid_namespace_of_its_own_is_a_container(tmp_path):
     code = f"import sys; from blueque.system import process; sys.exit(5 + process.is_in_container({{}}, {str(tmp_path)!r}))"
 
     try:
-        done = subprocess.run(["unshare", "--pid", "--fork", sys.executable, "-c", code], check=False)
+        done = subprocess.run(
+            ["unshare", "--pid", "--fork", sys.executable, "-c", code], check=False
+        )
     except FileNotFoundError:
         pytest.skip("there is no unshare")
     if done.returncode == 1:

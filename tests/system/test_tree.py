@@ -1,4 +1,6 @@
-"""The process tree of a task, with real processes: sessions, daemons, orphans, and those that will not go."""
+"""The process tree of a task, with real processes: sessions, daemons, orphans, and those that will
+not go.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can change u
 
 
 class Family:
-    """Processes of a test. Each does something, says that it is ready, and stays until the test is over."""
+    """Processes of a test. Each does something, says that it is ready, and stays until the test is
+    over.
+    """
 
     def __init__(self) -> None:
         self._end: int | None
@@ -45,7 +49,7 @@ class Family:
         if pid:
             return pid
         try:
-            if self._end is not None:                  # the test alone holds it
+            if self._end is not None:  # the test alone holds it
                 os.close(self._end)
                 self._end = None
             if leads_session:
@@ -82,14 +86,16 @@ class Family:
 
     def breed(self):
         """Start a program that starts a thousand others, a few each millisecond."""
-        os.dup2(self._life, 9)                         # the shell knows descriptors of one digit only
+        os.dup2(self._life, 9)  # the shell knows descriptors of one digit only
         os.set_inheritable(9, True)
         rest = "j=0; while [ $j -lt 300 ]; do j=$((j+1)); done"
         script = f"i=0; while [ $i -lt 1000 ]; do i=$((i+1)); (read line <&9) & {rest}; done; wait"
         os.posix_spawn("/bin/sh", ["sh", "-c", script], os.environ)
 
     def flee(self):
-        """Become a program, small and so fast, that goes on in a new process all the time and ends the old one."""
+        """Become a program, small and so fast, that goes on in a new process all the time and ends
+        the old one.
+        """
         # Not for ever: those that have ended are ours to reap, and there are only so many pids.
         script = "import os\nfor _ in range(20000):\n if os.fork(): os._exit(0)"
         os.execv(sys.executable, [sys.executable, "-I", "-S", "-c", script])
@@ -186,8 +192,10 @@ def run_through(stopping):
 def fork_as(pid, body):
     """Start a child with the pid of a process that is gone."""
     wanted = ctypes.c_int32(pid)
-    arguments = struct.pack("11Q", 0, 0, 0, 0, signal.SIGCHLD, 0, 0, 0, ctypes.addressof(wanted), 1, 0)
-    clone3 = 435                                       # the libc has no name for it
+    arguments = struct.pack(
+        "11Q", 0, 0, 0, 0, signal.SIGCHLD, 0, 0, 0, ctypes.addressof(wanted), 1, 0
+    )
+    clone3 = 435  # the libc has no name for it
     child = ctypes.PyDLL(None, use_errno=True).syscall(clone3, arguments, len(arguments))
     if child == 0:
         try:
@@ -202,11 +210,16 @@ def fork_as(pid, body):
 def wait_for_another_tick(pid):
     """Wait until what starts now has another start than this process."""
     ticks = os.sysconf("SC_CLK_TCK")
-    until(lambda: time.clock_gettime(time.CLOCK_BOOTTIME) * ticks > (process.start_ticks(pid) or 0) + 2)
+    until(
+        lambda: (
+            time.clock_gettime(time.CLOCK_BOOTTIME) * ticks > (process.start_ticks(pid) or 0) + 2
+        )
+    )
 
 
 def run_as_nobody(body):
     """Run `body` in a process of another user and return what it returns, true or not."""
+
     def be_nobody():
         os.setuid(65534)
         return 0 if body() else 1
@@ -315,7 +328,9 @@ def test_a_process_whose_first_thread_has_ended_before_the_others_is_alive(famil
     until(lambda: state_of(child) == "Z")
 
     assert Tree(leader).survivors() == [child]
-    assert process.is_alive(child, {name: str(value) for name, value in process.identity(child).items()})
+    assert process.is_alive(
+        child, {name: str(value) for name, value in process.identity(child).items()}
+    )
 
 
 def test_a_tree_that_is_gone_is_empty(family):
@@ -378,7 +393,7 @@ def test_another_session_with_the_number_of_ours_is_not_ours(family, is_seen):
     stranger = family.pid_of("stranger")
     if is_seen == "taken":
         assert tree.survivors() == []
-    end(leader)                                        # a session without a leader could be ours, but for what was seen
+    end(leader)  # a session without a leader could be ours, but for what was seen
 
     assert os.getsid(stranger) == tree.pid
     assert tree.survivors() == []
@@ -507,7 +522,9 @@ def test_time_of_children_and_parents_that_ended_between_two_looks_counts_once(f
         os._exit(0)
 
     gate = family.gate()
-    family.fork("leader", lambda: os.waitpid(family.fork("parent", be_parent), 0), leads_session=True)
+    family.fork(
+        "leader", lambda: os.waitpid(family.fork("parent", be_parent), 0), leads_session=True
+    )
     family.pid_of("child")
     family.pid_of("parent")
     tree = Tree(os.getsid(family.pid_of("child")))
@@ -561,7 +578,9 @@ def test_time_of_all_is_kept_when_all_have_ended(family):
 
 
 def test_a_signal_reaches_all_members_and_counts_them(family):
-    leader = family.lead(lambda: family.fork("child", lambda: family.fork("grandchild", leads_session=True)))
+    leader = family.lead(
+        lambda: family.fork("child", lambda: family.fork("grandchild", leads_session=True))
+    )
     everyone = [leader, family.pid_of("child"), family.pid_of("grandchild")]
 
     assert Tree(leader).signal(signal.SIGTERM) == 3
@@ -588,7 +607,9 @@ def test_a_member_that_has_changed_its_user_does_not_get_the_signal_and_that_is_
         os.setuid(65534)
         family.fork("own")
 
-    leader = family.lead(lambda: (family.fork("foreign", change_user), family.fork("parent", be_nobody)))
+    leader = family.lead(
+        lambda: (family.fork("foreign", change_user), family.fork("parent", be_nobody))
+    )
     foreign, own = family.pid_of("foreign"), family.pid_of("own")
     family.pid_of("parent")
 
@@ -599,7 +620,7 @@ def test_a_member_that_has_changed_its_user_does_not_get_the_signal_and_that_is_
 
 def test_a_signal_to_a_tree_that_grows_all_the_time_does_not_go_on_for_ever(family):
     class Strays(list):
-        def __iter__(self):                            # one more at each look
+        def __iter__(self):  # one more at each look
             if len(self) < 50:
                 self.append(family.fork("stray"))
             return super().__iter__()
@@ -621,7 +642,9 @@ def test_a_process_that_took_the_pid_while_we_looked_does_not_get_the_signal(fam
 
 
 def test_what_ends_on_sigterm_is_ended_by_it_and_counted(family):
-    leader = family.lead(lambda: family.fork("child", lambda: family.fork("grandchild", leads_session=True)))
+    leader = family.lead(
+        lambda: family.fork("child", lambda: family.fork("grandchild", leads_session=True))
+    )
     children = [family.pid_of("child"), family.pid_of("grandchild")]
     stopping = Stopping(Tree(leader), grace=10.0)
 
@@ -634,7 +657,9 @@ def test_what_ends_on_sigterm_is_ended_by_it_and_counted(family):
 
 
 def test_what_ignores_sigterm_is_killed_after_the_grace_and_not_before(family):
-    leader = family.lead(lambda: family.fork("child", lambda: signal.signal(signal.SIGTERM, signal.SIG_IGN)))
+    leader = family.lead(
+        lambda: family.fork("child", lambda: signal.signal(signal.SIGTERM, signal.SIG_IGN))
+    )
     child = family.pid_of("child")
     stopping = Stopping(Tree(leader), grace=10.0)
 
@@ -652,7 +677,9 @@ def test_what_ignores_sigterm_is_killed_after_the_grace_and_not_before(family):
 
 @pytest.mark.parametrize("is_under_way", [True, False])
 def test_the_grace_can_be_cut_short(family, is_under_way):
-    leader = family.lead(lambda: family.fork("child", lambda: signal.signal(signal.SIGTERM, signal.SIG_IGN)))
+    leader = family.lead(
+        lambda: family.fork("child", lambda: signal.signal(signal.SIGTERM, signal.SIG_IGN))
+    )
     child = family.pid_of("child")
     stopping = Stopping(Tree(leader), grace=1000.0)
 
@@ -686,7 +713,9 @@ def test_strays_that_come_while_a_tree_ends_are_ended_too(family):
         os._exit(0)
 
     gate = family.gate()
-    leader = family.lead(lambda: family.fork("child", lambda: signal.signal(signal.SIGTERM, leave_daemon)))
+    leader = family.lead(
+        lambda: family.fork("child", lambda: signal.signal(signal.SIGTERM, leave_daemon))
+    )
     child = family.pid_of("child")
     before = process.children(os.getpid())
     stopping = Stopping(Tree(leader), grace=10.0)
@@ -747,7 +776,11 @@ def test_what_cannot_be_ended_is_given_up_and_named(family):
     def stop():
         stopping = Stopping(Tree(leader), grace=10.0)
         dues = [stopping.step(now) for now in (0.0, 10.0, 14.9, 15.0)]
-        return dues[-1] is None and None not in dues[:-1] and (stopping.ended, stopping.left) == (0, [child])
+        return (
+            dues[-1] is None
+            and None not in dues[:-1]
+            and (stopping.ended, stopping.left) == (0, [child])
+        )
 
     assert run_as_nobody(stop)
     assert is_there(child)
@@ -755,7 +788,7 @@ def test_what_cannot_be_ended_is_given_up_and_named(family):
 
 @pytest.mark.parametrize("way", ["signal", "step"])
 def test_what_forks_faster_than_we_look_is_ended_with_its_group(family, way):
-    for _ in range(30):                                # now and then a look sees it all the same
+    for _ in range(30):  # now and then a look sees it all the same
         track, theirs = os.pipe()
         os.set_inheritable(theirs, True)
         leader = family.fork("leader", family.flee, leads_session=True)
@@ -767,7 +800,8 @@ def test_what_forks_faster_than_we_look_is_ended_with_its_group(family, way):
         else:
             run_through(Stopping(Tree(leader), grace=0.0))
 
-        assert process.wait_readable([track], 2.0), "it still flees"     # by itself it would for longer
+        # by itself it would for longer
+        assert process.wait_readable([track], 2.0), "it still flees"
         os.close(track)
 
 
@@ -796,4 +830,4 @@ def test_the_tree_of_a_process_that_is_not_known_is_empty_and_not_the_whole_mach
 
     assert tree.look().processes == 0
     assert tree.living() == set()
-    assert not tree._has_session                       # so that `kill_groups` does nothing
+    assert not tree._has_session  # so that `kill_groups` does nothing

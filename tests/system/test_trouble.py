@@ -1,4 +1,6 @@
-"""blueque.system.outage: an outage is said at its start and at its end, whatever meets it in between."""
+"""blueque.system.outage: an outage is said at its start and at its end, whatever meets it in
+between.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,10 @@ def test_a_refusal_is_over_when_the_duty_that_met_it_succeeds_and_not_with_anoth
 
     trouble.tell(None, duty="take")
 
-    assert said() == ["Redis refused RPOPLPUSH a: NOPERM for a reason", "Redis no longer refuses RPOPLPUSH"]
+    assert said() == [
+        "Redis refused RPOPLPUSH a: NOPERM for a reason",
+        "Redis no longer refuses RPOPLPUSH",
+    ]
 
 
 def test_what_holds_for_many_commands_is_said_once_for_all(trouble, said):
@@ -66,7 +71,10 @@ def test_a_duty_that_meets_another_refusal_has_done_with_the_first(trouble, said
     trouble.tell(None, duty="take")
 
     assert [line.split(":")[0] for line in said()] == [
-        "Redis refused HSET a", "Redis no longer refuses HSET", "Redis refused ZADD a", "Redis no longer refuses ZADD",
+        "Redis refused HSET a",
+        "Redis no longer refuses HSET",
+        "Redis refused ZADD a",
+        "Redis no longer refuses ZADD",
     ]
 
 
@@ -75,7 +83,11 @@ def test_redis_that_goes_away_meanwhile_ends_no_refusal(trouble, said):
     trouble.tell(RedisAway("it is away"), "waiting", "take")
     trouble.tell(refused("HSET a"), "waiting", "take")
 
-    assert [line.split(":")[0] for line in said()] == ["Redis refused HSET a", "it is away", "Redis answers again"]
+    assert [line.split(":")[0] for line in said()] == [
+        "Redis refused HSET a",
+        "it is away",
+        "Redis answers again",
+    ]
     assert trouble.is_on
 
 

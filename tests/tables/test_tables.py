@@ -1,4 +1,6 @@
-"""Snapshots of queues and what is read of them as tables: what is in them, and what foreign records do to them."""
+"""Snapshots of queues and what is read of them as tables: what is in them, and what foreign records
+do to them.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,15 @@ from blueque.tables import arrow, reader  # noqa: E402
 NODE, TOKEN = "host_7", "token-1"
 
 
-def rows(client: Client, pieces: Sequence[Slice], *arguments: Any, **options: Any) -> list[dict[str, Any]]:
-    return [row for piece in pieces for batch in client.read(piece, *arguments, **options) for row in batch.to_pylist()]
+def rows(
+    client: Client, pieces: Sequence[Slice], *arguments: Any, **options: Any
+) -> list[dict[str, Any]]:
+    return [
+        row
+        for piece in pieces
+        for batch in client.read(piece, *arguments, **options)
+        for row in batch.to_pylist()
+    ]
 
 
 def read(client: Client, statuses: Any, *arguments: Any, **options: Any) -> list[dict[str, Any]]:
@@ -61,9 +70,24 @@ def test_a_finished_task_has_all_its_columns(client, redis, listener):
 
     assert read(client, "complete") == [
         {
-            "task_id": "t1", "queue": "q", "status": "complete", "parameters": "p of t1", "result": "r", "error": None,
-            "error_type": None, "node": NODE, "pid": 99, "attempts": 1, "priority": None, "key": None, "run": None,
-            "created": at(1.5), "updated": at(4.5), "started": at(3.25), "finished": at(4.5), "eta": None,
+            "task_id": "t1",
+            "queue": "q",
+            "status": "complete",
+            "parameters": "p of t1",
+            "result": "r",
+            "error": None,
+            "error_type": None,
+            "node": NODE,
+            "pid": 99,
+            "attempts": 1,
+            "priority": None,
+            "key": None,
+            "run": None,
+            "created": at(1.5),
+            "updated": at(4.5),
+            "started": at(3.25),
+            "finished": at(4.5),
+            "eta": None,
             "listed_as": "complete",
         }
     ]
@@ -74,7 +98,12 @@ def test_every_status_has_its_tasks_and_pending_ones_those_of_all_lines(client, 
     enqueue(redis, "reserved")
     protocol.pop(redis, "q", NODE, "i", "0")
     protocol.reserve(redis, "q", "reserved", TOKEN, NODE, "i", 2.5)
-    for task, options in {"first": {}, "second": {}, "urgent": {"priority": 5}, "gpu": {"needs": "gpu=1"}}.items():
+    for task, options in {
+        "first": {},
+        "second": {},
+        "urgent": {"priority": 5},
+        "gpu": {"needs": "gpu=1"},
+    }.items():
         enqueue(redis, task, **options)
     protocol.schedule(redis, "q", "later", "p", None, 50.0, 1.0)
     protocol.schedule(redis, "q", "soon", "p", None, 40.0, 1.0)
@@ -84,10 +113,15 @@ def test_every_status_has_its_tasks_and_pending_ones_those_of_all_lines(client, 
     found = [(row["listed_as"], row["status"], row["task_id"]) for row in read(client, STATUSES)]
 
     assert [row[0] for row in found] == [row[1] for row in found]
-    by_status = {status: [task for its, _, task in found if its == status] for status, _, _ in found}
+    by_status = {
+        status: [task for its, _, task in found if its == status] for status, _, _ in found
+    }
     assert sorted(by_status.pop("pending")) == ["first", "gpu", "second", "urgent"]
     assert by_status == {
-        "scheduled": ["soon", "later"], "reserved": ["reserved"], "started": ["started"], "cancelled": ["cancelled"]
+        "scheduled": ["soon", "later"],
+        "reserved": ["reserved"],
+        "started": ["started"],
+        "cancelled": ["cancelled"],
     }
 
 
@@ -101,7 +135,10 @@ def test_a_snapshot_holds_what_was_there_although_the_tasks_move_on(client, redi
     enqueue(redis, "t3")
 
     found = rows(client, snapshot.slices(), ["task_id", "listed_as", "status"])
-    assert [tuple(row.values()) for row in found] == [("t1", "pending", "reserved"), ("t2", "pending", "pending")]
+    assert [tuple(row.values()) for row in found] == [
+        ("t1", "pending", "reserved"),
+        ("t2", "pending", "pending"),
+    ]
 
 
 def test_the_slices_of_a_snapshot_make_it_up_whatever_their_size(client, redis):
@@ -111,7 +148,12 @@ def test_the_slices_of_a_snapshot_make_it_up_whatever_their_size(client, redis):
     ids = ["task_id"]
 
     assert snapshot.rows == 2500
-    for pieces in (snapshot.slices(), snapshot.slices(size=700), snapshot.slices(count=3), snapshot.slices(size=1)[:5]):
+    for pieces in (
+        snapshot.slices(),
+        snapshot.slices(size=700),
+        snapshot.slices(count=3),
+        snapshot.slices(size=1)[:5],
+    ):
         found = [row["task_id"] for row in rows(client, pickle.loads(pickle.dumps(pieces)), ids)]
         assert found == made[: len(found)] and len(found) in (2500, 5)
     assert len(snapshot.slices(count=3)) == 3
@@ -124,7 +166,9 @@ def test_slices_of_ids_that_are_no_copy_make_it_up_as_well(client, redis, cli):
 
     pieces = client.freeze("q", "started").slices(size=7)
 
-    assert [row["task_id"] for row in rows(client, pieces)] == [f"t{number:02}" for number in range(30)]
+    assert [row["task_id"] for row in rows(client, pieces)] == [
+        f"t{number:02}" for number in range(30)
+    ]
 
 
 def test_several_queues_are_frozen_at_one_instant(client, redis):
@@ -137,16 +181,27 @@ def test_several_queues_are_frozen_at_one_instant(client, redis):
 
 
 def test_tasks_of_1_0_0_have_nulls_where_they_have_no_fields(client, cli):
-    cli.hset(keys.task("old"), mapping={
-        "status": "complete", "queue": "q", "parameters": "p", "result": "r", "node": NODE, "pid": "5",
-        "created": "1.5", "updated": "2.5",
-    })
+    cli.hset(
+        keys.task("old"),
+        mapping={
+            "status": "complete",
+            "queue": "q",
+            "parameters": "p",
+            "result": "r",
+            "node": NODE,
+            "pid": "5",
+            "created": "1.5",
+            "updated": "2.5",
+        },
+    )
     cli.lpush(keys.complete("q"), "old")
 
     (row,) = read(client, "complete")
 
     assert (row["created"], row["updated"], row["pid"]) == (at(1.5), at(2.5), 5)
-    assert {row[name] for name in ("started", "finished", "attempts", "eta", "key", "run")} == {None}
+    assert {row[name] for name in ("started", "finished", "attempts", "eta", "key", "run")} == {
+        None
+    }
 
 
 @pytest.fixture
@@ -154,10 +209,21 @@ def foreign(cli, redis, listener) -> None:
     """Among tasks as they should be: no hash, another type, another program's hash, odd values."""
     complete(redis, "good")
     cli.set(keys.task("text"), "no hash")
-    cli.hset(keys.task("odd"), mapping={
-        "status": "complete", "queue": "q", "parameters": b"\xff\xfea", "created": "abc", "updated": "1e300",
-        "started": "nan", "finished": "", "pid": "99999999999999999999", "attempt": "4294967296", "priority": "5.5",
-    })
+    cli.hset(
+        keys.task("odd"),
+        mapping={
+            "status": "complete",
+            "queue": "q",
+            "parameters": b"\xff\xfea",
+            "created": "abc",
+            "updated": "1e300",
+            "started": "nan",
+            "finished": "",
+            "pid": "99999999999999999999",
+            "attempt": "4294967296",
+            "priority": "5.5",
+        },
+    )
     cli.hset(keys.task("other"), "what", "is this")
     cli.hset(keys.task("good"), "100 %s", '"a"\n%d')
     cli.lpush(keys.complete("q"), "gone", "text", "odd", "other", b"\xff id")
@@ -183,10 +249,21 @@ def test_entries_without_a_task_are_kept_if_that_is_asked_for(client, foreign):
 def test_what_no_column_holds_is_in_other(client, redis, foreign):
     good, odd = read(client, "complete", ARCHIVE_FIELDS)
 
-    assert json.loads(good["other"]) == {"token": TOKEN, "finished_by": TOKEN, "events": "3", "100 %s": '"a"\n%d'}
+    assert json.loads(good["other"]) == {
+        "token": TOKEN,
+        "finished_by": TOKEN,
+        "events": "3",
+        "100 %s": '"a"\n%d',
+    }
     assert json.loads(odd["other"]) == {
-        "parameters": b"\xff\xfea".decode("utf-8", "surrogateescape"), "created": "abc", "updated": "1e300",
-        "started": "nan", "finished": "", "pid": "99999999999999999999", "attempt": "4294967296", "priority": "5.5",
+        "parameters": b"\xff\xfea".decode("utf-8", "surrogateescape"),
+        "created": "abc",
+        "updated": "1e300",
+        "started": "nan",
+        "finished": "",
+        "pid": "99999999999999999999",
+        "attempt": "4294967296",
+        "priority": "5.5",
     }
 
 
@@ -206,7 +283,7 @@ def test_large_tasks_come_few_at_a_time(client):
 
     sizes = [batch.num_rows for batch in client.read(client.freeze("q", "pending").slices()[0])]
 
-    assert sizes == [100, 100, 20, 20, 20, 20]         # 8 MiB, once it is known what they take
+    assert sizes == [100, 100, 20, 20, 20, 20]  # 8 MiB, once it is known what they take
 
 
 def test_a_snapshot_that_is_gone_says_so_and_is_not_taken_for_an_empty_one(client, cli):
@@ -267,17 +344,20 @@ def test_a_time_is_rounded_the_same_alone_and_among_many():
     assert among_many == [to_microseconds(text) for text in texts]
 
 
-@pytest.mark.parametrize(("call", "error", "words"), [
-    (lambda client: client.freeze([], "pending"), InvalidInput, "no queue"),
-    (lambda client: client.freeze("q", "done"), InvalidInput, "'done'"),
-    (lambda client: client.freeze("q", []), InvalidInput, "no status"),
-    (lambda client: client.freeze("q", "pending", keep=0), InvalidInput, "keep"),
-    (lambda client: client.read(None, ["id"]), InvalidInput, "'id'"),
-    (lambda client: client.read(None, "task_id"), InvalidType, "names of columns"),
-    (lambda client: client.read(None, ["key", "key"]), InvalidInput, "twice"),
-    (lambda client: client.read(None, []), InvalidInput, "no column"),
-    (lambda client: client.read(None, missing="keep"), InvalidInput, "missing"),
-])
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda client: client.freeze([], "pending"), InvalidInput, "no queue"),
+        (lambda client: client.freeze("q", "done"), InvalidInput, "'done'"),
+        (lambda client: client.freeze("q", []), InvalidInput, "no status"),
+        (lambda client: client.freeze("q", "pending", keep=0), InvalidInput, "keep"),
+        (lambda client: client.read(None, ["id"]), InvalidInput, "'id'"),
+        (lambda client: client.read(None, "task_id"), InvalidType, "names of columns"),
+        (lambda client: client.read(None, ["key", "key"]), InvalidInput, "twice"),
+        (lambda client: client.read(None, []), InvalidInput, "no column"),
+        (lambda client: client.read(None, missing="keep"), InvalidInput, "missing"),
+    ],
+)
 def test_what_makes_no_sense_is_refused(client, call, error, words):
     with pytest.raises(error, match=words):
         call(client)

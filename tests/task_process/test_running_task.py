@@ -45,12 +45,26 @@ def told(task, directory):
 
 # Progress of an iterable
 
-@pytest.mark.parametrize(("frames", "shown", "last"), [
-    (["a", "b", "c"], ["0/3 frames encoding", "1/3 frames encoding", "2/3 frames encoding"], "3/3 frames encoding"),
-    ((letter for letter in "ab"), ["0 frames encoding", "1 frames encoding"], "2 frames encoding"),
-    ([], [], "0/0 frames encoding"),
-])
-def test_what_is_tracked_tells_how_many_are_done_and_of_how_many_if_that_is_known(tmp_path, frames, shown, last):
+
+@pytest.mark.parametrize(
+    ("frames", "shown", "last"),
+    [
+        (
+            ["a", "b", "c"],
+            ["0/3 frames encoding", "1/3 frames encoding", "2/3 frames encoding"],
+            "3/3 frames encoding",
+        ),
+        (
+            (letter for letter in "ab"),
+            ["0 frames encoding", "1 frames encoding"],
+            "2 frames encoding",
+        ),
+        ([], [], "0/0 frames encoding"),
+    ],
+)
+def test_what_is_tracked_tells_how_many_are_done_and_of_how_many_if_that_is_known(
+    tmp_path, frames, shown, last
+):
     task = RunningTask("t1", {}, str(tmp_path))
     assert told(task.track(frames, "encoding", "frames"), tmp_path) == shown
     assert str(progress_file.read(str(tmp_path))) == last
@@ -66,46 +80,58 @@ def test_what_is_tracked_is_yielded_as_it_is(tmp_path):
 NAN, INF = float("nan"), float("inf")
 
 
-@pytest.mark.parametrize(("arguments", "keywords", "shown"), [
-    ((0.3, "encoding"), {}, "0.3 encoding"),
-    ((1.0, "encoding"), {}, "100 % encoding"),
-    ((1, None, "", "encoding"), {}, "1 encoding"),
-    (("encoding",), {}, "encoding"),
-    ((450, 1500, "frames", "encoding"), {}, "450/1500 frames encoding"),
-    ((0.3,), {"message": "encoding"}, "0.3 encoding"),
-    ((3, 4), {"text": "this is\nall", "message": "and that"}, "3/4 this is all and that"),
-    (("0.3", "encoding"), {}, "0.3 encoding"),
-    ((0, 0), {}, "0/0"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "keywords", "shown"),
+    [
+        ((0.3, "encoding"), {}, "0.3 encoding"),
+        ((1.0, "encoding"), {}, "100 % encoding"),
+        ((1, None, "", "encoding"), {}, "1 encoding"),
+        (("encoding",), {}, "encoding"),
+        ((450, 1500, "frames", "encoding"), {}, "450/1500 frames encoding"),
+        ((0.3,), {"message": "encoding"}, "0.3 encoding"),
+        ((3, 4), {"text": "this is\nall", "message": "and that"}, "3/4 this is all and that"),
+        (("0.3", "encoding"), {}, "0.3 encoding"),
+        ((0, 0), {}, "0/0"),
+    ],
+)
 def test_what_is_meant_is_told(tmp_path, capfd, arguments, keywords, shown):
     RunningTask("t1", {}, str(tmp_path)).progress(*arguments, **keywords)
     assert str(progress_file.read(str(tmp_path))) == shown
     assert capfd.readouterr().err == ""
 
 
-@pytest.mark.parametrize(("arguments", "keywords", "shown", "says"), [
-    ((-0.1, "encoding"), {}, "0 % encoding", "-0.1 is less than nothing"),
-    ((11, 10), {}, "10/10", "11 of 10"),
-    ((NAN, "encoding"), {}, "encoding", "nan is no number"),
-    ((NAN, 10), {}, "", "nan is no number"),
-    ((INF, 10), {}, "10/10", "inf of 10"),
-    ((INF, "encoding"), {}, "encoding", "an infinity"),
-    ((-INF,), {}, "0", "-inf is less than nothing"),
-    ((5, NAN), {}, "5", "nan is no number"),
-    ((5, -10), {}, "5", "a total of -10"),
-    ((5, INF), {}, "5", "a total of inf"),
-    ((10**400, 10), {}, "10/10", "inf of 10"),
-    (([], object), {}, "", "is no number"),
-    ((0.5,), {"colour": "red"}, "0.5", "no such argument: colour"),
-])
-def test_what_makes_no_sense_is_made_some_and_said_once(tmp_path, capfd, arguments, keywords, shown, says):
+@pytest.mark.parametrize(
+    ("arguments", "keywords", "shown", "says"),
+    [
+        ((-0.1, "encoding"), {}, "0 % encoding", "-0.1 is less than nothing"),
+        ((11, 10), {}, "10/10", "11 of 10"),
+        ((NAN, "encoding"), {}, "encoding", "nan is no number"),
+        ((NAN, 10), {}, "", "nan is no number"),
+        ((INF, 10), {}, "10/10", "inf of 10"),
+        ((INF, "encoding"), {}, "encoding", "an infinity"),
+        ((-INF,), {}, "0", "-inf is less than nothing"),
+        ((5, NAN), {}, "5", "nan is no number"),
+        ((5, -10), {}, "5", "a total of -10"),
+        ((5, INF), {}, "5", "a total of inf"),
+        ((10**400, 10), {}, "10/10", "inf of 10"),
+        (([], object), {}, "", "is no number"),
+        ((0.5,), {"colour": "red"}, "0.5", "no such argument: colour"),
+    ],
+)
+def test_what_makes_no_sense_is_made_some_and_said_once(
+    tmp_path, capfd, arguments, keywords, shown, says
+):
     task = RunningTask("t1", {}, str(tmp_path))
     for _ in range(3):
         task.progress(*arguments, **keywords)
         told = progress_file.read(str(tmp_path))
     assert ("" if told.done is None else str(told)) == shown or str(told) == shown
     (line,) = capfd.readouterr().err.splitlines()
-    assert line.startswith("-- blueque: task.progress: ") and says in line and line.endswith("; this is said once --")
+    assert (
+        line.startswith("-- blueque: task.progress: ")
+        and says in line
+        and line.endswith("; this is said once --")
+    )
     task.progress(0.5)
     assert str(progress_file.read(str(tmp_path))) == "0.5"
 
@@ -117,6 +143,7 @@ def test_progress_never_fails_also_without_a_standard_error(tmp_path, monkeypatc
 
 
 # Stages
+
 
 def test_stages_make_the_progress_of_a_part_that_of_the_whole(tmp_path):
     task, seen = RunningTask("t1", {}, str(tmp_path)), []
@@ -143,8 +170,16 @@ def test_stages_make_the_progress_of_a_part_that_of_the_whole(tmp_path):
     tell(0.5, "outside")
 
     assert seen == [
-        "0 % decode", "0.125 decode", "0.25 decode", "0.375 mux: 450/900 frames audio", "0.375 mux: waiting",
-        "0.375 mux: 12 files", "0.4375 mux: video: pass 1", "0.375 mux: check", "100 % upload", "0.5 outside",
+        "0 % decode",
+        "0.125 decode",
+        "0.25 decode",
+        "0.375 mux: 450/900 frames audio",
+        "0.375 mux: waiting",
+        "0.375 mux: 12 files",
+        "0.4375 mux: video: pass 1",
+        "0.375 mux: check",
+        "100 % upload",
+        "0.5 outside",
     ]
     assert read_progress(seen[6]) == (0.4375, "mux: video: pass 1")
 
@@ -159,7 +194,10 @@ def test_a_stage_without_numbers_is_a_name_and_wrong_numbers_are_said_once(tmp_p
         with task.stage("mux", number, of=of):
             task.progress(0.5)
             assert str(progress_file.read(str(tmp_path))) == "0.5 mux"
-    assert capfd.readouterr().err == "-- blueque: task.stage: no number of a stage: 0 of 3; this is said once --\n"
+    assert (
+        capfd.readouterr().err
+        == "-- blueque: task.stage: no number of a stage: 0 of 3; this is said once --\n"
+    )
 
 
 def test_a_stage_without_numbers_moves_nothing(tmp_path):
@@ -198,19 +236,26 @@ def test_a_stage_that_fails_is_left_where_it_was(tmp_path):
 
 # Without a task
 
+
 def test_outside_of_a_task_the_current_one_has_no_id_and_does_nothing():
     task = current_task()
     task.progress(1, 2)
     assert list(task.track([1, 2])) == [1, 2]
     with task.stage("mux", 2, of=3):
         task.progress(0.5)
-    assert (task.id, task.status, task.parameters, task.attempt, task.should_stop, task.resources) == (
-        "", None, None, None, False, {}
-    )
+    assert (
+        task.id,
+        task.status,
+        task.parameters,
+        task.attempt,
+        task.should_stop,
+        task.resources,
+    ) == ("", None, None, None, False, {})
     assert current_task() is task
 
 
 # In a program
+
 
 def test_a_program_that_a_task_has_started_finds_its_task(programs):
     program = programs.write(PROGRAM, "program.sh", mode=0o755)
@@ -221,17 +266,30 @@ def test_a_program_that_a_task_has_started_finds_its_task(programs):
     assert str(progress_file.read(done.files.partition(":")[2])) == "3/4 rounds"
 
 
-def test_a_program_with_the_files_of_another_task_knows_of_its_own_what_the_environment_says(tmp_path):
+def test_a_program_with_the_files_of_another_task_knows_of_its_own_what_the_environment_says(
+    tmp_path,
+):
     tell = "from blueque import current_task as task; print(task().id, task().attempt, task().queue, task().parameters)"
-    environ = {"BLUEQUE_TASK_ID": "t1", "BLUEQUE_TASK_DIR": str(tmp_path), "BLUEQUE_QUEUE": "work", "BLUEQUE_ATTEMPT": "7"}
+    environ = {
+        "BLUEQUE_TASK_ID": "t1",
+        "BLUEQUE_TASK_DIR": str(tmp_path),
+        "BLUEQUE_QUEUE": "work",
+        "BLUEQUE_ATTEMPT": "7",
+    }
     said = subprocess.check_output(
-        [sys.executable, "-c", tell], text=True, env=clean_environment() | environ | {"PYTHONPATH": str(ROOT)}
+        [sys.executable, "-c", tell],
+        text=True,
+        env=clean_environment() | environ | {"PYTHONPATH": str(ROOT)},
     )
     assert said == "t1 7 work None\n"
 
 
-@pytest.mark.parametrize(("its", "said"), [({}, "1"), ({"PYTHONUNBUFFERED": "x"}, "x"), ({"PYTHONUNBUFFERED": ""}, "")])
-def test_python_programs_print_line_by_line_unless_the_user_has_decided_about_that(programs, its, said):
+@pytest.mark.parametrize(
+    ("its", "said"), [({}, "1"), ({"PYTHONUNBUFFERED": "x"}, "x"), ({"PYTHONUNBUFFERED": ""}, "")]
+)
+def test_python_programs_print_line_by_line_unless_the_user_has_decided_about_that(
+    programs, its, said
+):
     programs.listener("--exec", "sh", environ=its)
     task_id = programs.client.get_queue("work").enqueue('echo "<$PYTHONUNBUFFERED>"')
     assert outcome(programs.client, task_id).result == f"<{said}>"
@@ -242,13 +300,22 @@ TELL = """echo "0.42 encoding" >"$BLUEQUE_PROGRESS"
 
 
 @pytest.mark.parametrize(("its", "interval"), [({}, "5"), ({"TQDM_MININTERVAL": "0.1"}, "0.1")])
-def test_a_program_finds_its_node_its_deadline_and_its_progress_file_in_its_environment(programs, its, interval):
+def test_a_program_finds_its_node_its_deadline_and_its_progress_file_in_its_environment(
+    programs, its, interval
+):
     programs.listener("--exec", "sh", environ={"BLUEQUE_DEADLINE": "7", **its})
     queue = programs.client.get_queue("work")
-    ends = [outcome(programs.client, queue.enqueue(TELL, **limit)) for limit in ({}, {"time_limit": 3600})]
+    ends = [
+        outcome(programs.client, queue.enqueue(TELL, **limit))
+        for limit in ({}, {"time_limit": 3600})
+    ]
 
     for task, has_deadline in zip(ends, (False, True), strict=True):
         node, deadline, progress, said = task.result.split("|")
-        assert (node, progress, said) == (task.node, f"{task.files.partition(':')[2]}/progress", interval)
+        assert (node, progress, said) == (
+            task.node,
+            f"{task.files.partition(':')[2]}/progress",
+            interval,
+        )
         assert task.progress == "0.42 encoding"
         assert 0 <= float(deadline) - 3600 - task.started < 60 if has_deadline else deadline == ""

@@ -66,10 +66,15 @@ def files_of(task):
 
 
 def begun(client, task_id):
-    until(lambda: [line.text for line in client.get_log(task_id)[0]] == ["in the middle"], what="it is in the middle")
+    until(
+        lambda: [line.text for line in client.get_log(task_id)[0]] == ["in the middle"],
+        what="it is in the middle",
+    )
 
 
-def test_all_threads_of_a_task_are_shown_as_often_as_one_asks_and_it_goes_on(work, queue, client, run):  # noqa: F811
+def test_all_threads_of_a_task_are_shown_as_often_as_one_asks_and_it_goes_on(
+    work, queue, client, run
+):
     work.listener("work:run")
     task_id = queue.enqueue("in")
     begun(client, task_id)
@@ -82,13 +87,18 @@ def test_all_threads_of_a_task_are_shown_as_often_as_one_asks_and_it_goes_on(wor
         assert result.stdout.count("hread 0x") == 2
     (work.directory / "go").touch()
     assert outcome(client, task_id).result == "as if nothing had been"
-    assert len([line for line in client.get_log(task_id)[0] if line.text.startswith("blueque: stack ")]) == 2
+    assert (
+        len(
+            [line for line in client.get_log(task_id)[0] if line.text.startswith("blueque: stack ")]
+        )
+        == 2
+    )
     late = run("stack", task_id)
     assert late.returncode == 5 and "does not run: it is complete" in late.stderr
 
 
 def test_the_most_recent_call_comes_last_with_its_source_and_without_the_frames_below_the_handler(
-    work, queue, client, run  # noqa: F811
+    work, queue, client, run
 ):
     work.listener("work:run")
     task_id = queue.enqueue("in")
@@ -96,19 +106,27 @@ def test_the_most_recent_call_comes_last_with_its_source_and_without_the_frames_
 
     lines = run("stack", task_id).stdout.splitlines()
 
-    assert [line.partition("(")[2] for line in lines if "hread 0x" in line] == ["most recent call last):"] * 2
-    of_task = lines[next(n for n, line in enumerate(lines) if line.startswith("Current thread")) + 1 :]
+    assert [line.partition("(")[2] for line in lines if "hread 0x" in line] == [
+        "most recent call last):"
+    ] * 2
+    of_task = lines[
+        next(n for n, line in enumerate(lines) if line.startswith("Current thread")) + 1 :
+    ]
     frames = [line.rpartition(" in ")[2] for line in of_task if line.startswith("  File ")]
     assert frames == ["run", "wait_for_go"]
     assert of_task[1] == "    wait_for_go()" and of_task[-1] in (
-        "    time.sleep(0.005)", "    while not Path(\"go\").exists():", ""
+        "    time.sleep(0.005)",
+        '    while not Path("go").exists():',
+        "",
     )
 
-    whole = [line.rpartition(" in ")[2] for line in run("stack", "--all", task_id).stdout.splitlines()]
+    whole = [
+        line.rpartition(" in ")[2] for line in run("stack", "--all", task_id).stdout.splitlines()
+    ]
     assert "main" in whole and whole.index("work") + 2 == whole.index("run", whole.index("work"))
 
 
-def test_no_source_is_shown_of_a_file_that_has_changed_since(work, queue, client, run):  # noqa: F811
+def test_no_source_is_shown_of_a_file_that_has_changed_since(work, queue, client, run):
     work.listener("work:run")
     task_id = queue.enqueue("in")
     begun(client, task_id)
@@ -119,7 +137,7 @@ def test_no_source_is_shown_of_a_file_that_has_changed_since(work, queue, client
     assert "in wait_for_go" in result.stdout and "another text" not in result.stdout
 
 
-def test_a_task_that_never_lets_others_run_is_shown(work, queue, client, run):  # noqa: F811
+def test_a_task_that_never_lets_others_run_is_shown(work, queue, client, run):
     work.listener("work:hold_the_lock")
     task_id = queue.enqueue("in")
     begun(client, task_id)
@@ -130,11 +148,13 @@ def test_a_task_that_never_lets_others_run_is_shown(work, queue, client, run):  
 
 
 def test_what_is_shown_is_no_sign_of_life_and_ends_no_bar_but_what_the_task_prints_after_it_is(
-    work, queue, client, run,  # noqa: F811
+    work, queue, client, run
 ):
     work.listener("work:draw")
     inspector, task_id = client.get_inspector(), queue.enqueue("in")
-    until(lambda: client.get_task(task_id).fields.get("progress") == "45/100", what="the bar was seen")
+    until(
+        lambda: client.get_task(task_id).fields.get("progress") == "45/100", what="the bar was seen"
+    )
     task = client.get_task(task_id)
     printed = inspector.signs(task).printed
 
@@ -147,15 +167,18 @@ def test_what_is_shown_is_no_sign_of_life_and_ends_no_bar_but_what_the_task_prin
     assert inspector.overview().printed[task_id] <= printed
     assert (files_of(task) / "stderr").read_bytes().count(b"\n") == 0
     assert [line.text for line in log_files.from_files(task, None) if line.stream == "blueque"] == [
-        line.text for line in lines[1:]]
+        line.text for line in lines[1:]
+    ]
 
     (work.directory / "go").touch()
     until(lambda: inspector.signs(task).printed > printed, what="it has printed more")
     run("cancel", task_id, "--yes")
 
 
-def test_a_program_has_none_and_is_not_ended_by_the_question(work, queue, client, run):  # noqa: F811
-    work.write("echo in the middle; while [ ! -e go ]; do sleep 0.01; done; echo through", "wait.sh")
+def test_a_program_has_none_and_is_not_ended_by_the_question(work, queue, client, run):
+    work.write(
+        "echo in the middle; while [ ! -e go ]; do sleep 0.01; done; echo through", "wait.sh"
+    )
     work.listener("--exec", "sh", "wait.sh")
     task_id = queue.enqueue("in")
     begun(client, task_id)
@@ -178,7 +201,9 @@ def test_without_an_answer_it_says_so(monkeypatch, queue, cli):
 
     monkeypatch.setattr(stack, "PATIENCE", 0.3)
     task_id = queue.enqueue("in")
-    cli.hset(f"blueque_task_{task_id}", mapping={"status": "started", "node": "host_1", "token": "t"})
+    cli.hset(
+        f"blueque_task_{task_id}", mapping={"status": "started", "node": "host_1", "token": "t"}
+    )
 
     client = cli.connection_pool.connection_kwargs
     obj = Invocation(url=f"redis://{client['host']}:{client['port']}/0")
@@ -188,22 +213,30 @@ def test_without_an_answer_it_says_so(monkeypatch, queue, cli):
     assert "has not answered within" in str(result.exception.message)
 
 
-def test_of_a_task_that_ended_before_it_had_shown_anything_that_is_said(monkeypatch, queue, cli, url):
+def test_of_a_task_that_ended_before_it_had_shown_anything_that_is_said(
+    monkeypatch, queue, cli, url
+):
     from click.testing import CliRunner
 
     from blueque.cli.options import Invocation
     from blueque.cli.verbs import stack
 
     task_id = queue.enqueue("in")
-    cli.hset(f"blueque_task_{task_id}", mapping={"status": "started", "node": "host_1", "token": "t"})
+    cli.hset(
+        f"blueque_task_{task_id}", mapping={"status": "started", "node": "host_1", "token": "t"}
+    )
     monkeypatch.setattr(stack, "_answer", lambda client, place, mark: [f"blueque: stack {mark}"])
 
-    result = CliRunner().invoke(stack.stack, [task_id], obj=Invocation(url=url), standalone_mode=False)
+    result = CliRunner().invoke(
+        stack.stack, [task_id], obj=Invocation(url=url), standalone_mode=False
+    )
 
     assert result.exception.exit_code == 124 and "has shown nothing" in result.exception.message
 
 
-def test_a_task_that_has_closed_its_descriptor_is_not_asked_and_its_own_file_stays_as_it_is(tmp_path):
+def test_a_task_that_has_closed_its_descriptor_is_not_asked_and_its_own_file_stays_as_it_is(
+    tmp_path,
+):
     attempt, (ready, said) = Attempt(str(tmp_path), ""), os.pipe()
     pid = os.fork()
     if pid == 0:

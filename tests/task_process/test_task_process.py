@@ -1,4 +1,6 @@
-"""The exit record of an exception: what the listener needs to know to decide whether the task runs again."""
+"""The exit record of an exception: what the listener needs to know to decide whether the task runs
+again.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,18 @@ def record_of(error):
 def test_the_record_of_an_exception_names_all_its_classes():
     record = record_of(Busy("no slot"))
 
-    assert (record["status"], record["error_type"], record["error"]) == ("failed", f"{__name__}.Busy", "Busy: no slot")
-    assert record["error_types"] == [f"{__name__}.Busy", "Busy", "ConnectionError", "OSError", "Exception"]
+    assert (record["status"], record["error_type"], record["error"]) == (
+        "failed",
+        f"{__name__}.Busy",
+        "Busy: no slot",
+    )
+    assert record["error_types"] == [
+        f"{__name__}.Busy",
+        "Busy",
+        "ConnectionError",
+        "OSError",
+        "Exception",
+    ]
     assert Retry(on=[OSError]).allows(0, record) and not Retry(on=[ValueError]).allows(0, record)
 
 
@@ -48,18 +60,28 @@ def test_names_that_redis_cannot_hold_or_that_never_end_do_not_spoil_the_record(
     assert all(len(name) <= 500 for name in record["error_types"])
 
 
-@pytest.mark.parametrize(("error", "text"), [(Fail("no codec"), "no codec"), (Fail(), "Fail"), (Hopeless("é"), "é")])
+@pytest.mark.parametrize(
+    ("error", "text"), [(Fail("no codec"), "no codec"), (Fail(), "Fail"), (Hopeless("é"), "é")]
+)
 def test_the_record_of_a_fail_says_never_again(error, text):
     record = record_of(error)
 
-    assert (record["status"], record["error"], record["error_type"], record["retry"]) == ("failed", text, "Fail", "never")
+    assert (record["status"], record["error"], record["error_type"], record["retry"]) == (
+        "failed",
+        text,
+        "Fail",
+        "never",
+    )
     assert "in record_of\n" in record["traceback"]
     assert not Retry().allows(0, record)
 
 
 def test_the_record_of_a_wish_says_when_and_is_no_failure_with_a_traceback():
     assert record_of(RetryLater(30)) == {
-        "status": "failed", "error": "to be run again in 30 s", "error_type": "RetryLater", "retry_after": 30
+        "status": "failed",
+        "error": "to be run again in 30 s",
+        "error_type": "RetryLater",
+        "retry_after": 30,
     }
     assert record_of(RetryLater(0.5, "full"))["error"] == "full"
 
@@ -71,7 +93,10 @@ def test_a_wish_that_cannot_be_granted_is_a_failure_like_any_other(seconds):
 
     record = record_of(error)
 
-    assert (record["status"], record["error_type"]) == ("failed", "blueque.model.outcomes.RetryLater")
+    assert (record["status"], record["error_type"]) == (
+        "failed",
+        "blueque.model.outcomes.RetryLater",
+    )
     assert "retry_after" not in record
 
 
@@ -86,4 +111,8 @@ def test_a_wish_without_its_seconds_is_a_failure_like_any_other():
 def test_the_record_of_an_exit_has_a_code_and_no_classes(status, code):
     record = record_of(SystemExit(status))
 
-    assert (record["error_type"], record["exit_code"], "error_types" in record) == ("exit", code, False)
+    assert (record["error_type"], record["exit_code"], "error_types" in record) == (
+        "exit",
+        code,
+        False,
+    )

@@ -1,4 +1,6 @@
-"""What can be a handler: refused before there is a task, and told of when a task has it all the same."""
+"""What can be a handler: refused before there is a task, and told of when a task has it all the
+same.
+"""
 
 from __future__ import annotations
 
@@ -78,10 +80,18 @@ def made_plain(task):
 
 
 FIT = {
-    "function": plain, "options": with_option, "lambda": lambda *args: args, "instance": Encoder(),
-    "method": Encoder().encode, "class method": Encoder.make, "static method": Encoder.check,
-    "partial": functools.partial(of_two, size=1), "wrapper": wrapped, "wrapper of a coroutine": made_plain,
-    "builtin": print, "builtin that does not tell": vars,
+    "function": plain,
+    "options": with_option,
+    "lambda": lambda *args: args,
+    "instance": Encoder(),
+    "method": Encoder().encode,
+    "class method": Encoder.make,
+    "static method": Encoder.check,
+    "partial": functools.partial(of_two, size=1),
+    "wrapper": wrapped,
+    "wrapper of a coroutine": made_plain,
+    "builtin": print,
+    "builtin that does not tell": vars,
 }
 UNFIT = {
     "coroutine": (coroutine, "is a coroutine function"),
@@ -91,7 +101,10 @@ UNFIT = {
     "async generator": (async_generator, "is a generator function"),
     "class": (Encoder, "is a class"),
     "number": (3, "cannot be called"),
-    "method of a class": (Encoder.encode, "takes (self, task) and cannot be called with the task alone"),
+    "method of a class": (
+        Encoder.encode,
+        "takes (self, task) and cannot be called with the task alone",
+    ),
     "two": (of_two, "takes (task, size) and cannot be called with the task alone"),
     "none": (of_none, "takes () and cannot be called with the task alone"),
     "keyword": (with_keyword, "takes (task, size) and cannot be called with the task alone"),
@@ -120,7 +133,9 @@ def programs(url, tmp_path):
         yield programs
 
 
-def test_a_listener_takes_a_new_module_with_an_unfit_handler_neither_at_its_start_nor_later(programs):
+def test_a_listener_takes_a_new_module_with_an_unfit_handler_neither_at_its_start_nor_later(
+    programs,
+):
     programs.write("def run(task): return 1")
     listener = programs.listener("work:run")
     slots = listener.slots()

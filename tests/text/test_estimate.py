@@ -9,7 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blueque.spool.progress_file import Told
-from blueque.text.eta import LATE, WINDOW, Pace, Progress, bar, percent, read_progress, roughly, seconds_left, time_left
+from blueque.text.eta import (
+    LATE,
+    WINDOW,
+    Pace,
+    Progress,
+    bar,
+    percent,
+    read_progress,
+    roughly,
+    seconds_left,
+    time_left,
+)
 from blueque.text.format import ago, one_line, span
 
 SHARES = st.floats(0, 1)
@@ -44,7 +55,10 @@ def paced(told):
         ("waiting for a licence", Progress(None, "waiting for a licence")),
         ("1/2024 is the month", Progress(1 / 2024, "1/2024 is the month")),
         ("", Progress(None, "")),
-        ("41 % \x1b[31mred\x1b[0m\x07\nalert " + "x" * 300, Progress(0.41, "red alert " + "x" * 185)),
+        (
+            "41 % \x1b[31mred\x1b[0m\x07\nalert " + "x" * 300,
+            Progress(0.41, "red alert " + "x" * 185),
+        ),
     ],
 )
 def test_what_a_task_tells_is_read_as_a_share_where_it_says_one(text, progress):
@@ -66,7 +80,12 @@ def test_no_words_are_too_strange_to_be_read(text):
     assert words in one_line(text)
 
 
-@given(SHARES, SECONDS, SECONDS, st.none() | st.lists(st.tuples(SHARES, st.floats(0, 1e6)), max_size=5).map(paced))
+@given(
+    SHARES,
+    SECONDS,
+    SECONDS,
+    st.none() | st.lists(st.tuples(SHARES, st.floats(0, 1e6)), max_size=5).map(paced),
+)
 def test_time_left_is_about_right_or_late_and_never_negative(share, elapsed, age, pace):
     left, words = seconds_left(share, elapsed, age, pace), time_left(share, elapsed, age, pace)
 
@@ -76,7 +95,9 @@ def test_time_left_is_about_right_or_late_and_never_negative(share, elapsed, age
     assert words is None or not words.startswith("~0")
 
 
-@given(SHARES, st.floats(0, 29.9), st.lists(st.tuples(SHARES, st.floats(0, 30)), max_size=5).map(paced))
+@given(
+    SHARES, st.floats(0, 29.9), st.lists(st.tuples(SHARES, st.floats(0, 30)), max_size=5).map(paced)
+)
 def test_nothing_is_estimated_in_the_first_half_minute(share, elapsed, pace):
     assert time_left(share, elapsed, 0.0, pace) is None
 
@@ -101,8 +122,9 @@ def test_what_is_left_does_not_jump_while_little_of_the_speed_has_been_seen():
         pace.see((100 + second) / 1000, at)
         left.append(seconds_left((100 + second) / 1000, at, 0, pace))
 
-    assert all(abs(seconds - (1000 - at)) < 25 for seconds, at in zip(left, told, strict=True)), left
-
+    assert all(abs(seconds - (1000 - at)) < 25 for seconds, at in zip(left, told, strict=True)), (
+        left
+    )
 
 
 def test_time_goes_by_while_nothing_is_told_until_the_task_is_late():
@@ -148,9 +170,9 @@ def test_a_pace_is_positive_whatever_is_seen(seen):
 
 def test_a_pace_is_that_of_the_last_window():
     pace = Pace()
-    for n in range(11):                                # slow for long
+    for n in range(11):  # slow for long
         pace.see(n * 0.001, n * 100.0)
-    for n in range(1, 61):                             # then ten times as fast
+    for n in range(1, 61):  # then ten times as fast
         pace.see(0.01 + n * 0.001, 1000.0 + n * 10)
 
     assert pace.rate(0.5) == pytest.approx(0.0001, rel=0.05)

@@ -11,14 +11,60 @@ from test_cli_actions import environ  # noqa: F401  # fixture
 from blueque.text.redaction import HIDDEN, hider, reveal
 
 SECRET = (
-    "password", "PASSWORD", "passwd", "secret", "token", "apikey", "api_key", "API-KEY", "apiKey", "x-api-key", "access_key",
-    "aws_secret_access_key", "AWSAccessKey", "privateKey", "private_key", "credential", "credentials", "Authorization",
-    "passphrase", "db_password", "DB_PASSWORD", "password2", "client.secret", "session_token", "accessToken",
-    "password_hash", "cookie", "cookies", "api_keys", "apikeys", "PGPASSWORD", "dbpassword", "clientsecret", "authtoken",
+    "password",
+    "PASSWORD",
+    "passwd",
+    "secret",
+    "token",
+    "apikey",
+    "api_key",
+    "API-KEY",
+    "apiKey",
+    "x-api-key",
+    "access_key",
+    "aws_secret_access_key",
+    "AWSAccessKey",
+    "privateKey",
+    "private_key",
+    "credential",
+    "credentials",
+    "Authorization",
+    "passphrase",
+    "db_password",
+    "DB_PASSWORD",
+    "password2",
+    "client.secret",
+    "session_token",
+    "accessToken",
+    "password_hash",
+    "cookie",
+    "cookies",
+    "api_keys",
+    "apikeys",
+    "PGPASSWORD",
+    "dbpassword",
+    "clientsecret",
+    "authtoken",
 )
 PLAIN = (
-    "tokens", "max_tokens", "tokenizer", "monkey", "key", "keys", "public_key", "primary_key", "author", "passenger", "pass",
-    "compass", "secretary", "input", "", "access", "api", "key_api",
+    "tokens",
+    "max_tokens",
+    "tokenizer",
+    "monkey",
+    "key",
+    "keys",
+    "public_key",
+    "primary_key",
+    "author",
+    "passenger",
+    "pass",
+    "compass",
+    "secretary",
+    "input",
+    "",
+    "access",
+    "api",
+    "key_api",
 )
 
 
@@ -33,13 +79,26 @@ def test_the_value_of_another_name_is_not(name):
 
 
 def test_a_secret_is_hidden_at_any_depth_whatever_it_is():
-    value = {"jobs": [{"login": {"password": 1234, "user": "ada"}}], "credentials": {"user": "ada", "pin": [1]}}
+    value = {
+        "jobs": [{"login": {"password": 1234, "user": "ada"}}],
+        "credentials": {"user": "ada", "pin": [1]},
+    }
 
-    assert hider()(value) == {"jobs": [{"login": {"password": HIDDEN, "user": "ada"}}], "credentials": HIDDEN}
+    assert hider()(value) == {
+        "jobs": [{"login": {"password": HIDDEN, "user": "ada"}}],
+        "credentials": HIDDEN,
+    }
 
 
 def test_nothing_is_made_of_what_is_no_secret():
-    plain = {"token": None, "has_password": False, "token_count": 5, "n": 1.5, "text": "a: b@c", "url": "http://h:80/a@b"}
+    plain = {
+        "token": None,
+        "has_password": False,
+        "token_count": 5,
+        "n": 1.5,
+        "text": "a: b@c",
+        "url": "http://h:80/a@b",
+    }
 
     assert hider()(plain) == plain
     assert hider()({"token": 5}) == {"token": HIDDEN}
@@ -69,7 +128,10 @@ def test_patterns_add_names():
     hide = hider(["*_URL", "iban"])
 
     assert hide({"base_url": "x", "IBAN": "y", "url": "z", "token": "t"}) == {
-        "base_url": HIDDEN, "IBAN": HIDDEN, "url": "z", "token": HIDDEN
+        "base_url": HIDDEN,
+        "IBAN": HIDDEN,
+        "url": "z",
+        "token": HIDDEN,
     }
 
 
@@ -90,10 +152,14 @@ def test_a_long_text_is_searched_in_one_go():
 
 @pytest.fixture
 def task(client, redis):
-    return client.get_queue("video").enqueue({"login": {"user": "ada", "token": "geheim"}, "iban": "DE1", "n": 1})
+    return client.get_queue("video").enqueue(
+        {"login": {"user": "ada", "token": "geheim"}, "iban": "DE1", "n": 1}
+    )
 
 
-def test_show_run_and_export_hide_secrets_unless_they_are_to_be_revealed(run, client, task, tmp_path):  # noqa: F811
+def test_show_run_and_export_hide_secrets_unless_they_are_to_be_revealed(
+    run, client, task, tmp_path
+):
     client.get_queue("video").cancel(task)
     export = ("export", "--state", "all")
     csv = (*export, "--format", "csv")
@@ -101,20 +167,30 @@ def test_show_run_and_export_hide_secrets_unless_they_are_to_be_revealed(run, cl
     again = client.get_queue("video").enqueue(same, key="k")
     client.get_queue("video").cancel(again)
 
-    for line in (("show", task), ("show", task, "--json"), export, csv, ("run", "video", same, "--key", "k", "--json")):
+    for line in (
+        ("show", task),
+        ("show", task, "--json"),
+        export,
+        csv,
+        ("run", "video", same, "--key", "k", "--json"),
+    ):
         result = run(*line)
-        assert "geheim" not in result.stdout and "[hidden]" in result.stdout and "ada" in result.stdout, line
+        assert (
+            "geheim" not in result.stdout and "[hidden]" in result.stdout and "ada" in result.stdout
+        ), line
     for line in (("show", task), ("show", task, "--json"), export, csv):
         result = run(*line, "--reveal")
         assert "geheim" in result.stdout and "[hidden]" not in result.stdout, line
     assert client.get_task(task).parameters["login"]["token"] == "geheim"
 
 
-def test_a_file_names_more(run, task, tmp_path):  # noqa: F811
+def test_a_file_names_more(run, task, tmp_path):
     file = tmp_path / "blueque.toml"
     file.write_text('[show]\nredact = ["iban"]\n')
 
-    shown = json.loads(run("show", task, "--json", "--config", str(file)).stdout)["item"]["parameters"]
+    shown = json.loads(run("show", task, "--json", "--config", str(file)).stdout)["item"][
+        "parameters"
+    ]
 
     assert shown == {"login": {"user": "ada", "token": HIDDEN}, "iban": HIDDEN, "n": 1}
     file.write_text('[show]\nredact = "iban"\n')

@@ -24,16 +24,37 @@ _VERBS = {"write": "written", "delete": "deleted from Redis"}
 @click.command()
 @click.argument("pattern", metavar="QUEUE")
 @click.argument("directory")
-@click.option("--older-than", type=DURATION, metavar="DURATION", help="Only tasks that ended at least so long ago: 12h, 7d.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most so many tasks of each queue, the oldest first.")
+@click.option(
+    "--older-than",
+    type=DURATION,
+    metavar="DURATION",
+    help="Only tasks that ended at least so long ago: 12h, 7d.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    metavar="N",
+    help="At most so many tasks of each queue, the oldest first.",
+)
 @state_option(FINISHED, "Only tasks in this state, or these: failed,cancelled; else all three.")
-@click.option("--compact", "is_compacting", is_flag=True, help="Then merge the small files of each day into few large ones.")
+@click.option(
+    "--compact",
+    "is_compacting",
+    is_flag=True,
+    help="Then merge the small files of each day into few large ones.",
+)
 @json_option
 @shared_options
 @pass_invocation
 def archive(
-    invocation: Invocation, pattern: str, directory: str, older_than: float | None, limit: int | None, states: Sequence[str],
-    is_compacting: bool, as_json: bool,
+    invocation: Invocation,
+    pattern: str,
+    directory: str,
+    older_than: float | None,
+    limit: int | None,
+    states: Sequence[str],
+    is_compacting: bool,
+    as_json: bool,
 ) -> None:
     """Move the finished tasks of a queue from Redis into Parquet files.
 
@@ -51,12 +72,17 @@ def archive(
     from blueque import archives  # here: --help does without
 
     queues = _queues(invocation, pattern)
-    client = invocation.client(patience=30.0)          # what is under way should survive a restart of Redis
+    client = invocation.client(patience=30.0)  # what is under way should survive a restart of Redis
     screen = _Screen()
     try:
         for queue in queues:
             done = archives.archive(
-                queue, directory, older_than=older_than, limit=limit, statuses=states or FINISHED, client=client,
+                queue,
+                directory,
+                older_than=older_than,
+                limit=limit,
+                statuses=states or FINISHED,
+                client=client,
                 tell=screen.tell,
             )
             screen.clear()
@@ -74,7 +100,7 @@ def archive(
 def _queues(invocation: Invocation, pattern: str) -> list[str]:
     """Return the queues that match; end the program when there is none, and Redis can be asked."""
     client = invocation.client()
-    client.get_queue(pattern)                          # is it a name at all?
+    client.get_queue(pattern)  # is it a name at all?
     return queues_matching(client.get_inspector().queues(), [pattern])
 
 
@@ -83,14 +109,20 @@ def _print_text(done: Archived, merged: Compacted | None) -> None:
     if done.batches:
         rate = done.written / max(done.seconds, 0.001)
         tasks = f"{done.written:,} task{'s' * (done.written != 1)}"
-        click.echo(f"{name}  {tasks} archived in {printing.span(done.seconds)} ({rate:,.0f}/s){_fate(done)}")
+        click.echo(
+            f"{name}  {tasks} archived in {printing.span(done.seconds)} ({rate:,.0f}/s){_fate(done)}"
+        )
         click.echo(f"in {printing.clean(done.directory)}")
     else:
         click.echo(f"{name}  nothing to archive")
     if done.resumed:
         printing.talk("An interrupted run was finished first.")
     if merged is not None:
-        click.echo(f"{merged.before:,} files merged into {merged.after:,}" if merged.before else "no small files to merge")
+        click.echo(
+            f"{merged.before:,} files merged into {merged.after:,}"
+            if merged.before
+            else "no small files to merge"
+        )
 
 
 def _fate(done: Archived) -> str:
@@ -102,9 +134,17 @@ def _fate(done: Archived) -> str:
 
 def _print_json(done: Archived, merged: Compacted | None) -> None:
     printing.print_json(
-        "archive", queue=done.queue, directory=done.directory, written=done.written, deleted=done.deleted,
-        batches=list(done.batches), resumed=list(done.resumed), seconds=round(done.seconds, 3),
-        compacted=None if merged is None else {"before": merged.before, "after": merged.after, "rows": merged.rows},
+        "archive",
+        queue=done.queue,
+        directory=done.directory,
+        written=done.written,
+        deleted=done.deleted,
+        batches=list(done.batches),
+        resumed=list(done.resumed),
+        seconds=round(done.seconds, 3),
+        compacted=None
+        if merged is None
+        else {"before": merged.before, "after": merged.after, "rows": merged.rows},
     )
 
 
@@ -123,9 +163,13 @@ class _Screen:
             return
         if self._stage != (progress.stage, progress.batch):
             self._stage, self._began = (progress.stage, progress.batch), time.monotonic()
-            self.clear()                               # so that something of each stage is seen, however short it is
+            self.clear()  # so that something of each stage is seen, however short it is
         rate = progress.done / max(time.monotonic() - self._began, 0.001)
-        self._line.draw(lambda: f"{progress.done:,} of {progress.total:,} {_VERBS[progress.stage]}, {rate:,.0f}/s")
+        self._line.draw(
+            lambda: (
+                f"{progress.done:,} of {progress.total:,} {_VERBS[progress.stage]}, {rate:,.0f}/s"
+            )
+        )
 
     def tell_merged(self, done: int, total: int) -> None:
         self._line.draw(lambda: f"{done:,} of {total:,} files merged")
@@ -135,4 +179,6 @@ class _Screen:
             return
         self._stage, other = ("wait", progress.batch), progress.other or {}
         self.clear()
-        printing.talk(f"Waiting for another archiver of this queue: {other.get('by')}, process {other.get('pid')}.")
+        printing.talk(
+            f"Waiting for another archiver of this queue: {other.get('by')}, process {other.get('pid')}."
+        )

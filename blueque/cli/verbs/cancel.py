@@ -15,7 +15,14 @@ from blueque.cli.actions import Outcome, act, choose, code_of, print_outcome, pr
 from blueque.cli.consent import require_consent
 from blueque.cli.failure import ATTENTION, TIMED_OUT
 from blueque.cli.named import queues_matching
-from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options, yes_option
+from blueque.cli.options import (
+    DURATION,
+    Invocation,
+    json_option,
+    pass_invocation,
+    shared_options,
+    yes_option,
+)
 from blueque.cli.printing import Column, count
 from blueque.cli.states import state_option
 from blueque.errors import InvalidInput, NotCancellable
@@ -30,14 +37,17 @@ if TYPE_CHECKING:
     from blueque.queries.inspector import Inspector
 
 UNFINISHED = ("pending", "scheduled", "reserved", "started")
-MOST = 10_000                                          # tasks at a time
-IN_A_ROW = 7                                           # ids, with 80 columns
-SHOWN = 20                                             # of them, before it asks
-FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0                 # seconds between two looks at what is to end
+MOST = 10_000  # tasks at a time
+IN_A_ROW = 7  # ids, with 80 columns
+SHOWN = 20  # of them, before it asks
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0  # seconds between two looks at what is to end
 
 _RUNNING = [
-    Column("TASK", can_shrink=True), Column("QUEUE", can_shrink=True), Column("NODE", can_shrink=True),
-    Column("RUNNING", True), Column("PROGRESS", can_shrink=True),
+    Column("TASK", can_shrink=True),
+    Column("QUEUE", can_shrink=True),
+    Column("NODE", can_shrink=True),
+    Column("RUNNING", True),
+    Column("PROGRESS", can_shrink=True),
 ]
 
 
@@ -57,7 +67,9 @@ class _WithWait(click.Command):
         return super().parse_args(ctx, own)
 
 
-def _to_seconds(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+def _to_seconds(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> float | None:
     if value is None:
         return None
     return DURATION.convert(value, parameter, context) if value else math.inf
@@ -65,11 +77,23 @@ def _to_seconds(context: click.Context, parameter: click.Parameter, value: str |
 
 @click.command(cls=_WithWait)
 @click.argument("ids", nargs=-1, metavar="[ID... | -]")
-@click.option("-q", "--queue", "patterns", multiple=True, metavar="PATTERN", help="All of these: a name, or as 'render.*'.")
+@click.option(
+    "-q",
+    "--queue",
+    "patterns",
+    multiple=True,
+    metavar="PATTERN",
+    help="All of these: a name, or as 'render.*'.",
+)
 @state_option(UNFINISHED, "But only these: pending,scheduled.")
 @click.option("--reason", metavar="TEXT", help="Why; it stays with the task.")
 @click.option("--by", metavar="NAME", help="Who wants it; else USER@HOST.")
-@click.option("--wait", callback=_to_seconds, metavar="[DURATION]", help="Wait until they have ended, so long at most.")
+@click.option(
+    "--wait",
+    callback=_to_seconds,
+    metavar="[DURATION]",
+    help="Wait until they have ended, so long at most.",
+)
 @click.option("--dry-run", is_flag=True, help="Only say which it would be.")
 @yes_option
 @json_option
@@ -116,12 +140,16 @@ def cancel(
     _ask(inspector, tasks, is_sure, bool(patterns), "-" in ids)
 
     def allowed(task: Task) -> set[str]:
-        """Return in which states it may be by now: those asked for, and running only if that was consented to."""
+        """Return in which states it may be by now: those asked for, and running only if that was
+        consented to.
+        """
         wanted = set(states or UNFINISHED)
         return wanted if is_sure or task.status == "started" else wanted - {"started"}
 
     outcomes = []
-    for outcome in act(tasks, lambda task: _cancel(client, task, by, reason, allowed(task), invocation.is_utc)):
+    for outcome in act(
+        tasks, lambda task: _cancel(client, task, by, reason, allowed(task), invocation.is_utc)
+    ):
         outcomes.append(outcome)
         if not as_json and (wait is None or outcome.status != "cancelling"):
             print_outcome(outcome)
@@ -136,9 +164,15 @@ def cancel(
     return code_of(outcomes, code)
 
 
-def _of_queues(inspector: Inspector, patterns: Sequence[str], states: Sequence[str]) -> tuple[list[Task], int]:
-    """Return the tasks that are in these queues and states, as many as a list has at most, and the exit code."""
-    listing = inspector.listing(queues_matching(inspector.queues(), patterns), states or UNFINISHED, MOST)
+def _of_queues(
+    inspector: Inspector, patterns: Sequence[str], states: Sequence[str]
+) -> tuple[list[Task], int]:
+    """Return the tasks that are in these queues and states, as many as a list has at most, and the
+    exit code.
+    """
+    listing = inspector.listing(
+        queues_matching(inspector.queues(), patterns), states or UNFINISHED, MOST
+    )
     if listing.has_more:
         printing.talk(f"These are the first {MOST}; there are more: say it again then.")
     return list(listing.tasks), ATTENTION if listing.has_more else 0
@@ -148,18 +182,28 @@ def _foresee(tasks: Sequence[Task], as_json: bool, code: int) -> int:
     """Say what would become of these tasks."""
     outcomes = []
     for task in tasks:
-        refusal = None if task.status in UNFINISHED else f"task {task.id} cannot be cancelled: it is {task.status}"
+        refusal = (
+            None
+            if task.status in UNFINISHED
+            else f"task {task.id} cannot be cancelled: it is {task.status}"
+        )
         outcomes.append(Outcome(task.id, task.queue, task.status, refusal))
         if not as_json:
             print_outcome(outcomes[-1])
     if as_json:
         print_outcomes("cancel", outcomes, dry_run=True)
-    printing.talk(f"{count(sum(one.refusal is None for one in outcomes), 'task')} would be cancelled.")
+    printing.talk(
+        f"{count(sum(one.refusal is None for one in outcomes), 'task')} would be cancelled."
+    )
     return code_of(outcomes, code)
 
 
-def _ask(inspector: Inspector, tasks: Sequence[Task], is_sure: bool, are_all: bool, has_ids: bool) -> None:
-    """Have a person say that what runs may end. are_all: of some queues, so that even what only waits is asked for."""
+def _ask(
+    inspector: Inspector, tasks: Sequence[Task], is_sure: bool, are_all: bool, has_ids: bool
+) -> None:
+    """Have a person say that what runs may end. are_all: of some queues, so that even what only
+    waits is asked for.
+    """
     running = [task for task in tasks if task.status == "started" and task.cancel is None]
     if is_sure or not (running or (are_all and tasks)):
         return
@@ -168,11 +212,16 @@ def _ask(inspector: Inspector, tasks: Sequence[Task], is_sure: bool, are_all: bo
         require_consent(False, facts, "Cancel?", _some(tasks), len(tasks))
         return
     now = inspector.now()
-    work = printing.span(sum(max(now - task.started, 0.0) for task in running if task.started is not None))
+    work = printing.span(
+        sum(max(now - task.started, 0.0) for task in running if task.started is not None)
+    )
     rows = [
         [
-            printing.short_id(task.id), task.queue or "-", printing.short_node(task.node or "-"),
-            printing.span(None if task.started is None else now - task.started), one_line(task.fields.get("progress", "-")),
+            printing.short_id(task.id),
+            task.queue or "-",
+            printing.short_node(task.node or "-"),
+            printing.span(None if task.started is None else now - task.started),
+            one_line(task.fields.get("progress", "-")),
         ]
         for task in running
     ]
@@ -184,18 +233,32 @@ def _ask(inspector: Inspector, tasks: Sequence[Task], is_sure: bool, are_all: bo
     facts = f"{which} running, and {work} of work would be lost"
     number = len(tasks) if are_all else None
     more = [f"and {len(rows) - SHOWN} more"] if len(rows) > SHOWN else []
-    require_consent(False, facts, question, [*printing.table(_RUNNING, rows[:SHOWN]), *more], number, has_ids=has_ids)
+    require_consent(
+        False,
+        facts,
+        question,
+        [*printing.table(_RUNNING, rows[:SHOWN]), *more],
+        number,
+        has_ids=has_ids,
+    )
 
 
 def _some(tasks: Sequence[Task]) -> list[str]:
     """Return lines with the ids of the first of them."""
     ids = [printing.clean(printing.short_id(task.id)) for task in tasks[:SHOWN]]
-    rows = [f"  {'  '.join(ids[place : place + IN_A_ROW])}" for place in range(0, len(ids), IN_A_ROW)]
+    rows = [
+        f"  {'  '.join(ids[place : place + IN_A_ROW])}" for place in range(0, len(ids), IN_A_ROW)
+    ]
     return [*rows, f"  and {len(tasks) - SHOWN} more"] if len(tasks) > SHOWN else rows
 
 
 def _cancel(
-    client: Client, task: Task, by: str | None, reason: str | None, allowed: Collection[str], is_utc: bool
+    client: Client,
+    task: Task,
+    by: str | None,
+    reason: str | None,
+    allowed: Collection[str],
+    is_utc: bool,
 ) -> str:
     try:
         return client.get_queue(task.queue or "").cancel(task.id, by, reason, only=allowed)
@@ -207,7 +270,9 @@ def _cancel(
         raise NotCancellable(task.id, error.status, f"{error.why}{since}") from error
 
 
-def _settle(inspector: Inspector, outcomes: Sequence[Outcome], seconds: float, as_json: bool) -> list[Outcome]:
+def _settle(
+    inspector: Inspector, outcomes: Sequence[Outcome], seconds: float, as_json: bool
+) -> list[Outcome]:
     """Wait until what is being cancelled has ended, and return what became of all."""
     settled = {outcome.id: outcome for outcome in outcomes}
     waiting = [outcome.id for outcome in outcomes if outcome.status == "cancelling"]
@@ -224,7 +289,9 @@ def _settle(inspector: Inspector, outcomes: Sequence[Outcome], seconds: float, a
         print_outcome(outcome)
     if left:
         see = f"blueque show {printing.short_id(left[0].id)}"
-        printing.talk(f"{count(len(left), 'task')} not ended after {printing.span(seconds)}; see: {see}")
+        printing.talk(
+            f"{count(len(left), 'task')} not ended after {printing.span(seconds)}; see: {see}"
+        )
     return list(settled.values())
 
 
@@ -250,16 +317,27 @@ def _judge(task: Task) -> Outcome:
         return Outcome(task.id, task.queue, "cancelled")
     if task.status in ("complete", "failed"):
         word = {"complete": "completed", "failed": "failed"}[task.status]
-        return Outcome(task.id, task.queue, task.status, f"task {task.id} had {word} before it could be cancelled")
-    return Outcome(task.id, task.queue, task.status, f"task {task.id} is not being cancelled any more")
+        return Outcome(
+            task.id,
+            task.queue,
+            task.status,
+            f"task {task.id} had {word} before it could be cancelled",
+        )
+    return Outcome(
+        task.id, task.queue, task.status, f"task {task.id} is not being cancelled any more"
+    )
 
 
 def _is_duration(word: str) -> bool:
-    """Tell whether it is a duration. Ends the program if it may be the beginning of an id, as it is shown, as well."""
+    """Tell whether it is a duration. Ends the program if it may be the beginning of an id, as it is
+    shown, as well.
+    """
     try:
         units.parse_duration(word)
     except InvalidInput:
         return False
     if re.fullmatch("[0-9a-f]{8,}", word):
-        raise click.UsageError(f"is {word} a task, or how long to wait? Put the task before --wait, or write --wait={word}")
+        raise click.UsageError(
+            f"is {word} a task, or how long to wait? Put the task before --wait, or write --wait={word}"
+        )
     return True

@@ -1,4 +1,6 @@
-"""`blueque completion`: what a shell completes. click's own scripts ask the program, and it answers here."""
+"""`blueque completion`: what a shell completes. click's own scripts ask the program, and it answers
+here.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,17 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem, ShellComplete, get_completion_class, split_arg_string
+from click.shell_completion import (
+    CompletionItem,
+    ShellComplete,
+    get_completion_class,
+    split_arg_string,
+)
 
 from blueque.cli.options import Invocation
 
-VARIABLE = "_BLUEQUE_COMPLETE"                         # which the scripts set; its value says what they want
-PATIENCE = 0.3                                         # seconds: nobody waits longer for a key that was pressed
+VARIABLE = "_BLUEQUE_COMPLETE"  # which the scripts set; its value says what they want
+PATIENCE = 0.3  # seconds: nobody waits longer for a key that was pressed
 MOST = 50
 SHELLS = ("bash", "zsh", "fish")
 
@@ -41,7 +48,9 @@ def completion(shell: str) -> None:
 
 
 def answer(program: click.Group, instruction: str) -> int:
-    """Print what the script has asked for, and return the exit code. Whatever goes wrong is nothing to complete."""
+    """Print what the script has asked for, and return the exit code. Whatever goes wrong is nothing
+    to complete.
+    """
     shell = instruction.partition("_")[0]
     known = get_completion_class(shell)
     if known is None:
@@ -59,7 +68,9 @@ def answer(program: click.Group, instruction: str) -> int:
 
 
 def _prepare(command: click.Command) -> None:
-    """Have the parameters of a command completed by what is in Redis, as their names in its help say."""
+    """Have the parameters of a command completed by what is in Redis, as their names in its help
+    say.
+    """
     for parameter in command.params:
         words = re.findall("[A-Z]+", parameter.metavar or (parameter.name or "").upper())
         looks = [_LOOKS[word] for word in words if word in _LOOKS]
@@ -78,8 +89,13 @@ def _completing(look: Look) -> Callable[[click.Context, str], list[CompletionIte
         def ask() -> None:
             try:
                 inspector = invocation.client().get_inspector()
-                found.append(CompletionItem(""))       # it has begun; what follows is read whole, or not at all
-                found[:] = [item for item in look(inspector, incomplete) if item.value.startswith(incomplete)]
+                # it has begun; what follows is read whole, or not at all
+                found.append(CompletionItem(""))
+                found[:] = [
+                    item
+                    for item in look(inspector, incomplete)
+                    if item.value.startswith(incomplete)
+                ]
             except BaseException:
                 found.clear()
 
@@ -96,17 +112,24 @@ def _queues(inspector: Any, incomplete: str) -> Iterable[CompletionItem]:
 
 
 def _ids(inspector: Any, incomplete: str) -> Iterable[CompletionItem]:
-    """Return ids with queue and state: of all tasks that begin so, or, of less than four characters, of those that run."""
+    """Return ids with queue and state: of all tasks that begin so, or, of less than four
+    characters, of those that run.
+    """
     if len(incomplete) >= 4:
         tasks = inspector.tasks(inspector.find(incomplete))
     else:
-        tasks = inspector.listing(inspector.queues(), ("started", "reserved", "pending"), MOST).tasks
+        tasks = inspector.listing(
+            inspector.queues(), ("started", "reserved", "pending"), MOST
+        ).tasks
     return [CompletionItem(task.id, help=f"{task.queue}, {task.status}") for task in tasks]
 
 
 def _nodes(inspector: Any, incomplete: str) -> Iterable[CompletionItem]:
     nodes = inspector.nodes()
-    return [CompletionItem(name) for name in sorted({node.host for node in nodes} | {node.id for node in nodes})]
+    return [
+        CompletionItem(name)
+        for name in sorted({node.host for node in nodes} | {node.id for node in nodes})
+    ]
 
 
 _LOOKS: dict[str, Look] = {"QUEUE": _queues, "PATTERN": _queues, "ID": _ids, "NODE": _nodes}

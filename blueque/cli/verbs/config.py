@@ -12,7 +12,13 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.failure import CONFIGURATION, MISSING, REFUSED, USAGE, Failure
-from blueque.cli.options import Invocation, debug_option, json_option, pass_invocation, shared_options
+from blueque.cli.options import (
+    Invocation,
+    debug_option,
+    json_option,
+    pass_invocation,
+    shared_options,
+)
 from blueque.cli.printing import Column
 from blueque.connection.address import hide_password
 from blueque.model import units
@@ -21,12 +27,15 @@ from blueque.text.hints import amount
 
 _COLUMNS = [Column("NAME"), Column("VALUE", can_shrink=True), Column("FROM", can_shrink=True)]
 _SIZES = ("max_bytes", "listener.spool_limit", "listener.log_limit", "listener.memory_limit")
-_EXCLUSIVE = (("run", "exec"), ("spawn", "preload"))    # of [listener]: a variable of one overrules the file's other
-_NONE = "-"                                            # a limit that there is not
+# of [listener]: a variable of one overrules the file's other
+_EXCLUSIVE = (("run", "exec"), ("spawn", "preload"))
+_NONE = "-"  # a limit that there is not
 
 
 class Setting(NamedTuple):
-    """A value in effect. origin: option, environment, file or default; place: of the two that may be many, which."""
+    """A value in effect. origin: option, environment, file or default; place: of the two that may
+    be many, which.
+    """
 
     name: str
     value: Any
@@ -35,9 +44,7 @@ class Setting(NamedTuple):
     line: int | None = None
 
 
-@click.group(
-    invoke_without_command=True, subcommand_metavar="[VERB [ARGS]...]",
-)
+@click.group(invoke_without_command=True, subcommand_metavar="[VERB [ARGS]...]")
 @json_option
 @shared_options
 @pass_invocation
@@ -72,7 +79,9 @@ def show_values(invocation: Invocation, as_json: bool) -> None:
 def _print(invocation: Invocation, as_json: bool) -> None:
     found = list(effective(invocation))
     if as_json:
-        printing.print_json("config", file=invocation.config.path, items=[setting._asdict() for setting in found])
+        printing.print_json(
+            "config", file=invocation.config.path, items=[setting._asdict() for setting in found]
+        )
         return
     rows = [[setting.name, _shown(setting), _origin(setting)] for setting in found]
     click.echo("\n".join(printing.table(_COLUMNS, rows)))
@@ -88,8 +97,12 @@ def path(invocation: Invocation, as_json: bool) -> None:
     if as_json:
         printing.print_json("config_path", path=found)
     if found is None:
-        raise Failure(MISSING, "no blueque.toml is read", "Write one: blueque config init. Where it may lie: --config FILE,"
-                      " BLUEQUE_CONFIG, ./, ~/.config/blueque/, /etc/blueque/.")
+        raise Failure(
+            MISSING,
+            "no blueque.toml is read",
+            "Write one: blueque config init. Where it may lie: --config FILE,"
+            " BLUEQUE_CONFIG, ./, ~/.config/blueque/, /etc/blueque/.",
+        )
     if not as_json:
         click.echo(printing.clean(found))
 
@@ -122,7 +135,9 @@ def effective(invocation: Invocation, environ: Mapping[str, str] = os.environ) -
     yield _address(invocation, lines)
     is_lottery = any(queue.weight is not None for queue in invocation.config.queues.values())
     variables = _variables()
-    said = _without_overruled(said, {name for name, variable in variables.items() if environ.get(variable)})
+    said = _without_overruled(
+        said, {name for name, variable in variables.items() if environ.get(variable)}
+    )
     for name, default in _defaults(environ, is_lottery).items():
         variable = variables.get(name)
         if variable is not None and environ.get(variable):
@@ -144,7 +159,9 @@ def _without_overruled(said: Mapping[str, Any], given: Collection[str]) -> dict[
         if names & {*given}:
             overruled |= names
     if "listener.run" in overruled:
-        overruled |= {name for name in said if name.startswith("queues.") and name.endswith((".run", ".exec"))}
+        overruled |= {
+            name for name in said if name.startswith("queues.") and name.endswith((".run", ".exec"))
+        }
     return {name: value for name, value in said.items() if name not in overruled}
 
 
@@ -166,7 +183,9 @@ def _address(invocation: Invocation, lines: Mapping[str, int]) -> Setting:
         return Setting("redis_url", shown, "file", origin, lines.get("redis_url"))
     if origin == "default":
         return Setting("redis_url", shown, "default")
-    return Setting("redis_url", shown, "option" if origin.startswith("--") else "environment", origin)
+    return Setting(
+        "redis_url", shown, "option" if origin.startswith("--") else "environment", origin
+    )
 
 
 def _defaults(environ: Mapping[str, str], is_lottery: bool) -> dict[str, Any]:
@@ -176,32 +195,54 @@ def _defaults(environ: Mapping[str, str], is_lottery: bool) -> dict[str, Any]:
 
     timing = units.Timing()
     listener: dict[str, Any] = {
-        "slots": 1, "select": "lottery" if is_lottery else "ordered",
+        "slots": 1,
+        "select": "lottery" if is_lottery else "ordered",
         "spool": units.spool({**environ, "BLUEQUE_SPOOL": ""}),
-        "host": hosts.default_name(), "spool_limit": f"{units.SPOOL_LIMIT:.0%}",
-        "log_limit": amount(units.LOG_LIMIT), "keep": printing.span(KEEP),
-        "beat": printing.span(timing.beat), "lease": printing.span(timing.lease),
-        "lost_after": printing.span(timing.lost_after), "on_term": "drain" if is_in_container() else "leave",
-        "run": None, "exec": None, "task_redis": None, "until_empty": False, "max_runtime": None,
+        "host": hosts.default_name(),
+        "spool_limit": f"{units.SPOOL_LIMIT:.0%}",
+        "log_limit": amount(units.LOG_LIMIT),
+        "keep": printing.span(KEEP),
+        "beat": printing.span(timing.beat),
+        "lease": printing.span(timing.lease),
+        "lost_after": printing.span(timing.lost_after),
+        "on_term": "drain" if is_in_container() else "leave",
+        "run": None,
+        "exec": None,
+        "task_redis": None,
+        "until_empty": False,
+        "max_runtime": None,
         "log_format": units.LOG_FORMATS[0],
-        "resources": {}, "warm": True, "spawn": False, "preload": [], "retry": False, "time_limit": None,
-        "stall_limit": None, "memory_limit": None, "grace": printing.span(units.GRACE), "lead": 0,
+        "resources": {},
+        "warm": True,
+        "spawn": False,
+        "preload": [],
+        "retry": False,
+        "time_limit": None,
+        "stall_limit": None,
+        "memory_limit": None,
+        "grace": printing.span(units.GRACE),
+        "lead": 0,
     }
     retention = {
-        status: {"age": printing.span(keep.age), **({} if keep.newest is None else {"newest": keep.newest})}
+        status: {
+            "age": printing.span(keep.age),
+            **({} if keep.newest is None else {"newest": keep.newest}),
+        }
         for status, keep in units.RETENTION.items()
     }
     return {
-        "max_bytes": units.DEFAULT_MAX_BYTES, **{f"listener.{name}": value for name, value in listener.items()},
+        "max_bytes": units.DEFAULT_MAX_BYTES,
+        **{f"listener.{name}": value for name, value in listener.items()},
         **{f"retention.{status}": keep for status, keep in retention.items()},
-        "statistics.keep": f"{units.STATISTICS_KEEP} d", "show.redact": [],
+        "statistics.keep": f"{units.STATISTICS_KEEP} d",
+        "show.redact": [],
         "scheduler.log_format": units.LOG_FORMATS[0],
     }
 
 
 def _file(invocation: Invocation) -> tuple[dict[str, Any], dict[str, int]]:
     """Return what the file says, by names with dots, as it is written there, and the line of each."""
-    found = invocation.config.path                     # a mistake in it ends the program here
+    found = invocation.config.path  # a mistake in it ends the program here
     if found is None:
         return {}, {}
     import tomllib  # here: a file is needed for it
@@ -217,8 +258,12 @@ def _file(invocation: Invocation) -> tuple[dict[str, Any], dict[str, int]]:
     return {shown_path(path): value for path, value in _leaves((), tomllib.loads(text))}, lines
 
 
-def _leaves(path: tuple[str, ...], table: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield the values of tables; what stands in the table of a listener, of a queue, or of retention, is one."""
+def _leaves(
+    path: tuple[str, ...], table: Mapping[str, Any]
+) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield the values of tables; what stands in the table of a listener, of a queue, or of
+    retention, is one.
+    """
     for key, value in table.items():
         depth = 2 if (*path, key)[0] == "queues" else 1
         if isinstance(value, dict) and len(path) < depth:

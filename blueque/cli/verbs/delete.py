@@ -12,7 +12,14 @@ from blueque.cli import printing
 from blueque.cli.actions import Outcome, act_on, choose, code_of, print_outcome, print_outcomes
 from blueque.cli.consent import require_consent
 from blueque.cli.named import queues_matching
-from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options, yes_option
+from blueque.cli.options import (
+    DURATION,
+    Invocation,
+    json_option,
+    pass_invocation,
+    shared_options,
+    yes_option,
+)
 from blueque.cli.printing import Column, count
 from blueque.cli.states import state_option
 from blueque.errors import NotFinished
@@ -34,7 +41,9 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Only say which it
 @json_option
 @shared_options
 @pass_invocation
-def delete(invocation: Invocation, ids: Sequence[str], dry_run: bool, is_sure: bool, as_json: bool) -> int:
+def delete(
+    invocation: Invocation, ids: Sequence[str], dry_run: bool, is_sure: bool, as_json: bool
+) -> int:
     """Delete finished tasks for good, with their results, errors and logs.
 
     \b
@@ -70,18 +79,38 @@ def delete(invocation: Invocation, ids: Sequence[str], dry_run: bool, is_sure: b
 
 
 @click.command()
-@click.option("-q", "--queue", "patterns", multiple=True, metavar="PATTERN", help="Only these: a name, or as 'render.*'.")
+@click.option(
+    "-q",
+    "--queue",
+    "patterns",
+    multiple=True,
+    metavar="PATTERN",
+    help="Only these: a name, or as 'render.*'.",
+)
 @state_option(FINISHED, "Only tasks in this state, or these: failed,cancelled.")
-@click.option("--older", type=DURATION, metavar="AGE", help="Those that ended so long ago: 12h, 7d.")
-@click.option("--keep", type=click.IntRange(min=0), metavar="N", help="But not the newest N of each queue and state.")
+@click.option(
+    "--older", type=DURATION, metavar="AGE", help="Those that ended so long ago: 12h, 7d."
+)
+@click.option(
+    "--keep",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="But not the newest N of each queue and state.",
+)
 @dry_run_option
 @yes_option
 @json_option
 @shared_options
 @pass_invocation
 def prune(
-    invocation: Invocation, patterns: Sequence[str], states: Sequence[str], older: float | None, keep: int | None,
-    dry_run: bool, is_sure: bool, as_json: bool,
+    invocation: Invocation,
+    patterns: Sequence[str],
+    states: Sequence[str],
+    older: float | None,
+    keep: int | None,
+    dry_run: bool,
+    is_sure: bool,
+    as_json: bool,
 ) -> None:
     """Delete the finished tasks that have been kept long enough.
 
@@ -95,7 +124,7 @@ def prune(
     `blueque archive` has a batch in hand. It asks; the exit code is 6 when nobody said yes.
     """
     queues = queues_matching(invocation.client().get_inspector().queues(), patterns)
-    client = invocation.client(patience=30.0)          # from here on: what is begun is worth waiting for
+    client = invocation.client(patience=30.0)  # from here on: what is begun is worth waiting for
     chosen = states or FINISHED
     if older is None and keep is None:
         known = client.retention_rules(queues)
@@ -106,15 +135,23 @@ def prune(
     retention = client.get_retention(rules)
     for record in client.get_inspector().archiving(queues) if queues else ():
         if record:
-            printing.talk(f"queue {record.get('queue')} is left alone: a batch of it is on its way into an archive")
+            printing.talk(
+                f"queue {record.get('queue')} is left alone: a batch of it is on its way into an archive"
+            )
     found = retention.count()
     if not dry_run and found:
-        facts = f"{count(found.total(), 'task')} would be gone for good, with results, errors and logs"
-        require_consent(is_sure, facts, "Delete?", printing.table(_COLUMNS, _rows(found)), number=found.total())
+        facts = (
+            f"{count(found.total(), 'task')} would be gone for good, with results, errors and logs"
+        )
+        require_consent(
+            is_sure, facts, "Delete?", printing.table(_COLUMNS, _rows(found)), number=found.total()
+        )
         try:
             retention.delete_all()
         except BaseException:
-            printing.talk(f"{retention.deleted.total()} of {found.total()} deleted, then it stopped:")
+            printing.talk(
+                f"{retention.deleted.total()} of {found.total()} deleted, then it stopped:"
+            )
             raise
         found = +retention.deleted
     _print(found, dry_run, as_json)
@@ -122,7 +159,10 @@ def prune(
 
 def _print(found: Counter[Place], dry_run: bool, as_json: bool) -> None:
     if as_json:
-        items = [{"queue": place.queue, "status": place.kind, "tasks": number} for place, number in _sorted(found)]
+        items = [
+            {"queue": place.queue, "status": place.kind, "tasks": number}
+            for place, number in _sorted(found)
+        ]
         printing.print_json("prune", dry_run=dry_run, items=items)
         return
     if found:

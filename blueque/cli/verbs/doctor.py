@@ -1,4 +1,6 @@
-"""`blueque doctor`: is the server in order, and is everything in it as it must be? With --fix what is not is repaired."""
+"""`blueque doctor`: is the server in order, and is everything in it as it must be? With --fix what
+is not is repaired.
+"""
 
 from __future__ import annotations
 
@@ -20,22 +22,42 @@ if TYPE_CHECKING:
     from blueque.audit.doctor import Doctor
     from blueque.audit.server_check import Check
 
-ROUNDS = 5                                             # one repair may bring another to light
+ROUNDS = 5  # one repair may bring another to light
 
 # What is printed before a line, and the state whose colour it has.
-_MARKS = {"ok": ("ok", "complete"), "warn": ("warn", "reserved"), "fail": ("FAIL", "failed"), "unknown": ("?", "")}
+_MARKS = {
+    "ok": ("ok", "complete"),
+    "warn": ("warn", "reserved"),
+    "fail": ("FAIL", "failed"),
+    "unknown": ("?", ""),
+}
 _INDENT = 6
 _REPAIRS = {
-    "drop_hint": "remove that entry", "put_back": "put it there", "recover": "put it in line again", "mend": "remove that",
-    "forget": "forget it", "realign": "make them agree", "recount": "count anew",
-    "free": "free it", "drop_line": "forget it", "note_line": "list it as it should be",
+    "drop_hint": "remove that entry",
+    "put_back": "put it there",
+    "recover": "put it in line again",
+    "mend": "remove that",
+    "forget": "forget it",
+    "realign": "make them agree",
+    "recount": "count anew",
+    "free": "free it",
+    "drop_line": "forget it",
+    "note_line": "list it as it should be",
 }
 
 
 @click.command()
-@click.option("--fix", is_flag=True, help="Repair what can be repaired without starting anything twice.")
-@click.option("--settle", type=DURATION, default="2s", show_default=True, metavar="DURATION",
-              help="How long a thing has to be wrong: what moves meanwhile is fine.")
+@click.option(
+    "--fix", is_flag=True, help="Repair what can be repaired without starting anything twice."
+)
+@click.option(
+    "--settle",
+    type=DURATION,
+    default="2s",
+    show_default=True,
+    metavar="DURATION",
+    help="How long a thing has to be wrong: what moves meanwhile is fine.",
+)
 @json_option
 @shared_options
 @pass_invocation
@@ -56,7 +78,7 @@ def doctor(invocation: Invocation, fix: bool, settle: float, as_json: bool) -> i
     if fix:
         report = _repair(the_doctor, report, settle, fixed)
     for finding in report.findings:
-        invocation.wrong_types.found.pop(finding.key, None)     # said once
+        invocation.wrong_types.found.pop(finding.key, None)  # said once
     levels = [*(check.level for check in checks), *(_level(finding) for finding in report.findings)]
     if as_json:
         _print_json(invocation, checks, report, fixed)
@@ -69,7 +91,11 @@ def doctor(invocation: Invocation, fix: bool, settle: float, as_json: bool) -> i
 def _repair(the_doctor: Doctor, report: Report, settle: float, fixed: list[Finding]) -> Report:
     """Repair until nothing is left that can be; return what is."""
     for _ in range(ROUNDS):
-        repaired = [finding for finding in report.findings if finding.fix and _is_repaired(the_doctor, finding)]
+        repaired = [
+            finding
+            for finding in report.findings
+            if finding.fix and _is_repaired(the_doctor, finding)
+        ]
         if not repaired:
             break
         fixed += repaired
@@ -80,13 +106,17 @@ def _repair(the_doctor: Doctor, report: Report, settle: float, fixed: list[Findi
 def _is_repaired(the_doctor: Doctor, finding: Finding) -> bool:
     try:
         return the_doctor.repair(finding)
-    except (RedisRefused, Contended) as error:         # of this one; the others may go well
+    except (RedisRefused, Contended) as error:  # of this one; the others may go well
         printing.talk(f"{finding.fix} {finding.key}: {error}")
         return False
 
 
 def _print_text(
-    invocation: Invocation, checks: list[Check], report: Report, fixed: list[Finding], is_fixing: bool
+    invocation: Invocation,
+    checks: list[Check],
+    report: Report,
+    fixed: list[Finding],
+    is_fixing: bool,
 ) -> None:
     url, origin = invocation.address()
     _print_line("ok", f"blueque {__version__} at {hide_password(url)} ({origin})")
@@ -127,7 +157,11 @@ def _wrapped(text: str) -> Iterator[str]:
 
 
 def _summary(failures: int, warnings: int, fixed: int) -> str:
-    said = [_count(count, word) for count, word in ((failures, "failure"), (warnings, "warning")) if count]
+    said = [
+        _count(count, word)
+        for count, word in ((failures, "failure"), (warnings, "warning"))
+        if count
+    ]
     return ", ".join([*said, *([f"{fixed} fixed"] if fixed else [])]) or "all is well"
 
 
@@ -139,7 +173,9 @@ def _level(finding: Finding) -> str:
     return "warn" if finding.is_warning else "fail"
 
 
-def _print_json(invocation: Invocation, checks: list[Check], report: Report, fixed: list[Finding]) -> None:
+def _print_json(
+    invocation: Invocation, checks: list[Check], report: Report, fixed: list[Finding]
+) -> None:
     url, origin = invocation.address()
     printing.print_json(
         "doctor",
@@ -156,6 +192,12 @@ def _print_json(invocation: Invocation, checks: list[Check], report: Report, fix
 
 def _item(finding: Finding) -> dict[str, Any]:
     return {
-        "code": finding.code, "level": _level(finding), "key": finding.key, "task": finding.task, "queue": finding.queue,
-        "node": finding.node, "sentence": finding.sentence, "fix": finding.fix,
+        "code": finding.code,
+        "level": _level(finding),
+        "key": finding.key,
+        "task": finding.task,
+        "queue": finding.queue,
+        "node": finding.node,
+        "sentence": finding.sentence,
+        "fix": finding.fix,
     }

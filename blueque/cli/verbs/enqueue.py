@@ -34,14 +34,50 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("queue")
 @click.argument("source", required=False, metavar="[JSON | @FILE | -]")
-@click.option("--text", "is_text", is_flag=True, help="What is given is no JSON but a string: send it untouched.")
-@click.option("--lines", "is_lines", is_flag=True, help="One task for each line of the file or of standard input.")
-@click.option("--at", "eta", type=TIME_TO_COME, metavar="TIME", help="When due: 2030-01-31T08:00, 'tomorrow 08:00'.")
-@click.option("--in", "delay", type=DURATION, metavar="DURATION", help="When due, from now: 90, 30s, 2h, 1d12h.")
-@click.option("--key", metavar="TEXT", help="The same key is the same task: none is made if there is one.")
-@click.option("--key-field", metavar="NAME", help="With --lines: the field of the JSON objects that is the key of each.")
-@click.option("--keep", metavar="DURATION", help="How long a key outlives its task; else 1d. With --run: the run; else 90d.")
-@click.option("--run", metavar="NAME", help="With --key-field: a key makes one task in this run, also if that was deleted.")
+@click.option(
+    "--text",
+    "is_text",
+    is_flag=True,
+    help="What is given is no JSON but a string: send it untouched.",
+)
+@click.option(
+    "--lines",
+    "is_lines",
+    is_flag=True,
+    help="One task for each line of the file or of standard input.",
+)
+@click.option(
+    "--at",
+    "eta",
+    type=TIME_TO_COME,
+    metavar="TIME",
+    help="When due: 2030-01-31T08:00, 'tomorrow 08:00'.",
+)
+@click.option(
+    "--in",
+    "delay",
+    type=DURATION,
+    metavar="DURATION",
+    help="When due, from now: 90, 30s, 2h, 1d12h.",
+)
+@click.option(
+    "--key", metavar="TEXT", help="The same key is the same task: none is made if there is one."
+)
+@click.option(
+    "--key-field",
+    metavar="NAME",
+    help="With --lines: the field of the JSON objects that is the key of each.",
+)
+@click.option(
+    "--keep",
+    metavar="DURATION",
+    help="How long a key outlives its task; else 1d. With --run: the run; else 90d.",
+)
+@click.option(
+    "--run",
+    metavar="NAME",
+    help="With --key-field: a key makes one task in this run, also if that was deleted.",
+)
 @needs_options
 @limit_options()
 @shared_options
@@ -89,16 +125,20 @@ def enqueue(
         options["keep"] = keep
     if run is not None:
         if not is_lines or key_field is None:
-            raise click.UsageError("--run is for many tasks with keys: give --lines and --key-field, too")
+            raise click.UsageError(
+                "--run is for many tasks with keys: give --lines and --key-field, too"
+            )
         options["run"] = run
     sink = client.get_queue(queue)
     if is_lines:
         if key is not None:
             raise click.UsageError("--key is for one task; with --lines it is --key-field")
-        sink.enqueue_iter((), keys=key_field, **options)        # refuses bad options, before the first line is read
+        # refuses bad options, before the first line is read
+        sink.enqueue_iter((), keys=key_field, **options)
         lines = Lines(source or "-", as_text if is_text else as_json, client.max_bytes, key_field)
         print_ids(
-            sink.enqueue_iter(lines.values(), keys=key_field, **options) if due is None
+            sink.enqueue_iter(lines.values(), keys=key_field, **options)
+            if due is None
             else sink.schedule_iter(lines.values(), due, keys=key_field, **options),
             has_keys=key_field is not None,
         )
@@ -107,7 +147,8 @@ def enqueue(
         raise click.UsageError("--key-field goes with --lines; for one task it is --key")
     parameters = parameters_of(source, is_text)
     task = (
-        sink.enqueue(parameters, key=key, **options) if due is None
+        sink.enqueue(parameters, key=key, **options)
+        if due is None
         else sink.schedule(parameters, due, key=key, **options)
     )
     click.echo(task)
@@ -120,7 +161,9 @@ def enqueue(
 def warn_of_nobody(client: Client, queue: str) -> None:
     """Say so when a queue has no listener: its name may be a mistake."""
     if not client.get_inspector().listeners(queue):
-        printing.talk(f"No listener serves {queue} yet, so it waits. Start one: {hints.serve(queue)}")
+        printing.talk(
+            f"No listener serves {queue} yet, so it waits. Start one: {hints.serve(queue)}"
+        )
 
 
 def _is_watched() -> bool:
@@ -134,7 +177,9 @@ def remark(task: Task) -> None:
         printing.talk("Not new: the task with that key was deleted, and the key still counts.")
     else:
         again = f"; to run it again: blueque requeue {printing.short_id(task.id)}"
-        printing.talk(f"Not new: that task is {task.status}{again if task.status in ('failed', 'cancelled') else ''}")
+        printing.talk(
+            f"Not new: that task is {task.status}{again if task.status in ('failed', 'cancelled') else ''}"
+        )
 
 
 def parameters_of(source: str | None, is_text: bool) -> Any:
@@ -147,7 +192,9 @@ def parameters_of(source: str | None, is_text: bool) -> Any:
     if source == "-":
         content = sys.stdin.buffer.read()
     elif source.startswith("@"):
-        content = read_file(source, "A string that begins with @ goes through standard input, with --text -")
+        content = read_file(
+            source, "A string that begins with @ goes through standard input, with --text -"
+        )
     else:
         content = source.encode("utf-8", "surrogateescape")
     try:

@@ -26,27 +26,71 @@ from blueque.queries.listing import entered
 if TYPE_CHECKING:
     from blueque.model.task import Task
 
-PATIENCE = 30.0                                        # seconds
-KEEP = 6 * 3600.0                                      # seconds for which an export may read, should its reader be slow
+PATIENCE = 30.0  # seconds
+KEEP = 6 * 3600.0  # seconds for which an export may read, should its reader be slow
 # Of the names in JSON, those that fit a table; times are in ISO 8601, in UTC.
 CSV_COLUMNS = (
-    "id", "queue", "status", "attempt", "node", "created", "started", "finished", "updated", "eta", "error_type", "error",
-    "exit_code", "signal", "failures", "memory_peak", "cpu_seconds", "priority", "needs", "key", "run", "progress",
-    "parameters", "result",
+    "id",
+    "queue",
+    "status",
+    "attempt",
+    "node",
+    "created",
+    "started",
+    "finished",
+    "updated",
+    "eta",
+    "error_type",
+    "error",
+    "exit_code",
+    "signal",
+    "failures",
+    "memory_peak",
+    "cpu_seconds",
+    "priority",
+    "needs",
+    "key",
+    "run",
+    "progress",
+    "parameters",
+    "result",
 )
 
 
 @click.command()
-@click.option("-q", "--queue", "patterns", multiple=True, metavar="PATTERN", help="Only these: a name, or as 'render.*'.")
-@state_option((*STATUSES, "all"), "Only these: failed,cancelled; else complete, failed and cancelled ones.")
-@click.option("--since", type=DURATION, metavar="AGE", help="Only those that are in their state for no longer: 12h, 7d.")
-@click.option("--format", "form", type=click.Choice(("jsonl", "csv")), default="jsonl", show_default=True)
-@click.option("-o", "--output", "path", metavar="FILE", help="Write to FILE; it appears when it is complete.")
+@click.option(
+    "-q",
+    "--queue",
+    "patterns",
+    multiple=True,
+    metavar="PATTERN",
+    help="Only these: a name, or as 'render.*'.",
+)
+@state_option(
+    (*STATUSES, "all"), "Only these: failed,cancelled; else complete, failed and cancelled ones."
+)
+@click.option(
+    "--since",
+    type=DURATION,
+    metavar="AGE",
+    help="Only those that are in their state for no longer: 12h, 7d.",
+)
+@click.option(
+    "--format", "form", type=click.Choice(("jsonl", "csv")), default="jsonl", show_default=True
+)
+@click.option(
+    "-o", "--output", "path", metavar="FILE", help="Write to FILE; it appears when it is complete."
+)
 @reveal_option
 @shared_options
 @pass_invocation
 def export(
-    invocation: Invocation, patterns: Sequence[str], states: Sequence[str], since: float | None, form: str, path: str | None,
+    invocation: Invocation,
+    patterns: Sequence[str],
+    states: Sequence[str],
+    since: float | None,
+    form: str,
+    path: str | None,
     reveals: bool,
 ) -> None:
     """Write tasks as JSON lines, or as CSV, to standard output or into a file.
@@ -61,7 +105,8 @@ def export(
     names such as password, token or api_key are "[hidden]", unless --reveal is given.
     """
     queues = queues_matching(invocation.client().get_inspector().queues(), patterns)
-    client = invocation.client(patience=PATIENCE)      # from here on: what is begun is worth waiting for
+    # from here on: what is begun is worth waiting for
+    client = invocation.client(patience=PATIENCE)
     inspector = client.get_inspector()
     hide = invocation.hider(reveals)
     wanted = list(STATUSES) if "all" in states else list(dict.fromkeys(states)) or list(FINISHED)
@@ -69,12 +114,17 @@ def export(
     count = 0
     with _output(path) as file:
         write = _csv(file) if form == "csv" else _json_lines(file)
-        # One queue after the other: copies of the ids of all at once might be more than Redis has room for.
+        # One queue after the other: copies of the ids of all at once might be more than Redis has
+        # room for.
         for queue in queues:
             snapshot = client.freeze(queue, wanted, KEEP)
             try:
                 for task in client.tasks_of(snapshot):
-                    if task.status in wanted and task.queue == queue and _is_recent(task, now, since):
+                    if (
+                        task.status in wanted
+                        and task.queue == queue
+                        and _is_recent(task, now, since)
+                    ):
                         write(as_item(task, now) | contents(task, hide))
                         count += 1
             finally:
@@ -97,14 +147,19 @@ def _csv(file: IO[str]) -> Callable[[dict[str, Any]], object]:
     table.writerow(CSV_COLUMNS)
     # What a task says is not to command the terminal that shows it.
     shown = printing.clean if file.isatty() else str
-    return lambda item: table.writerow([
-        shown(cell) if isinstance(cell, str) else cell for cell in (_cell(item.get(name)) for name in CSV_COLUMNS)
-    ])
+    return lambda item: table.writerow(
+        [
+            shown(cell) if isinstance(cell, str) else cell
+            for cell in (_cell(item.get(name)) for name in CSV_COLUMNS)
+        ]
+    )
 
 
 def _cell(value: Any) -> Any:
-    return value if value is None or (isinstance(value, str | int | float) and not isinstance(value, bool)) else json.dumps(
-        value, ensure_ascii=False
+    return (
+        value
+        if value is None or (isinstance(value, str | int | float) and not isinstance(value, bool))
+        else json.dumps(value, ensure_ascii=False)
     )
 
 
@@ -116,7 +171,7 @@ def _output(path: str | None) -> Iterator[IO[str]]:
         sys.stdout.flush()
         return
     try:
-        if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):     # a device, or a pipe
+        if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):  # a device, or a pipe
             with open(path, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
                 yield file
             return

@@ -16,11 +16,16 @@ from blueque.cli.verbs.stats import days_option
 from blueque.queries.failures import UNKNOWN, Kind
 from blueque.text import hints
 
-MAX_COMMANDS = 5                                       # kinds whose commands are printed
+MAX_COMMANDS = 5  # kinds whose commands are printed
 
 _COLUMNS = [
-    Column("ERROR TYPE", can_shrink=True), Column("QUEUE", can_shrink=True), Column("ATTEMPTS", True),
-    Column("FAILED", True), Column("NEWEST", can_shrink=True), Column("AGO", True), Column("ERROR", can_shrink=True),
+    Column("ERROR TYPE", can_shrink=True),
+    Column("QUEUE", can_shrink=True),
+    Column("ATTEMPTS", True),
+    Column("FAILED", True),
+    Column("NEWEST", can_shrink=True),
+    Column("AGO", True),
+    Column("ERROR", can_shrink=True),
 ]
 
 
@@ -30,7 +35,9 @@ _COLUMNS = [
 @json_option
 @shared_options
 @pass_invocation
-def failures(invocation: Invocation, patterns: Sequence[str], named: Sequence[str], days: int, as_json: bool) -> None:
+def failures(
+    invocation: Invocation, patterns: Sequence[str], named: Sequence[str], days: int, as_json: bool
+) -> None:
     """Show what tasks fail with, how often, and the newest of each kind.
 
     \b
@@ -47,7 +54,9 @@ def failures(invocation: Invocation, patterns: Sequence[str], named: Sequence[st
     now = inspector.now()
     if as_json:
         items = [_item(kind) for kind in found.kinds]
-        printing.print_json("failures", days=days, looked_at=found.looked_at, has_more=found.has_more, items=items)
+        printing.print_json(
+            "failures", days=days, looked_at=found.looked_at, has_more=found.has_more, items=items
+        )
         return
     if not found.kinds:
         printing.talk(f"no failures in {printing.count(days, 'day')}")
@@ -55,21 +64,34 @@ def failures(invocation: Invocation, patterns: Sequence[str], named: Sequence[st
     click.echo("\n".join(printing.table(_COLUMNS, [_row(kind, now) for kind in found.kinds])))
     _print_commands([kind for kind in found.kinds if kind.newest is not None])
     if found.has_more:
-        printing.talk(f"Of the failed tasks only the newest {found.looked_at} were looked at: {', '.join(found.has_more)}")
+        printing.talk(
+            f"Of the failed tasks only the newest {found.looked_at} were looked at: {', '.join(found.has_more)}"
+        )
 
 
 def _row(kind: Kind, now: float) -> list[str]:
     newest = "-" if kind.newest is None else printing.short_id(kind.newest)
     return [
-        kind.error_type, kind.queue, str(kind.attempts), str(kind.failed), newest,
-        printing.span(None if kind.at is None else max(now - kind.at, 0.0)), _short(kind),
+        kind.error_type,
+        kind.queue,
+        str(kind.attempts),
+        str(kind.failed),
+        newest,
+        printing.span(None if kind.at is None else max(now - kind.at, 0.0)),
+        _short(kind),
     ]
 
 
 def _short(kind: Kind) -> str:
-    """Return the error without its type, which stands beside it; of a program also the last line that it printed."""
+    """Return the error without its type, which stands beside it; of a program also the last line
+    that it printed.
+    """
     first, *more = (kind.error or "-").strip().split("\n")
-    said = next((line.strip() for line in reversed(more) if line.strip()), "") if first.endswith(":") else ""
+    said = (
+        next((line.strip() for line in reversed(more) if line.strip()), "")
+        if first.endswith(":")
+        else ""
+    )
     text = f"{first} {said}" if said else first.removesuffix(":")
     for name in (kind.error_type, kind.error_type.rpartition(".")[2]):
         text = text.removeprefix(f"{name}: ")
@@ -85,14 +107,28 @@ def _print_commands(kinds: Sequence[Kind]) -> None:
         printing.talk(f"{kind.error_type} in {kind.queue}")
         printing.talk(f"  blueque show {printing.short_id(kind.newest or '')}")
         again = hints.of_queue("requeue --failed", kind.queue)
-        printing.talk(f"  {again}" + ("" if kind.error_type == UNKNOWN else f" --error-type {shlex.quote(kind.error_type)}"))
+        printing.talk(
+            f"  {again}"
+            + (
+                ""
+                if kind.error_type == UNKNOWN
+                else f" --error-type {shlex.quote(kind.error_type)}"
+            )
+        )
     if kinds[MAX_COMMANDS:]:
         printing.talk("")
-        printing.talk(f"(and likewise for {printing.count(len(kinds) - MAX_COMMANDS, 'more kind')})")
+        printing.talk(
+            f"(and likewise for {printing.count(len(kinds) - MAX_COMMANDS, 'more kind')})"
+        )
 
 
 def _item(kind: Kind) -> dict[str, Any]:
     return {
-        "queue": kind.queue, "error_type": kind.error_type, "attempts": kind.attempts, "failed": kind.failed,
-        "newest": kind.newest, "error": kind.error, **printing.times(at=kind.at),
+        "queue": kind.queue,
+        "error_type": kind.error_type,
+        "attempts": kind.attempts,
+        "failed": kind.failed,
+        "newest": kind.newest,
+        "error": kind.error,
+        **printing.times(at=kind.at),
     }

@@ -14,7 +14,13 @@ from blueque.backlog.files import PARQUET
 from blueque.cli import printing
 from blueque.cli.failure import USAGE, Failure
 from blueque.cli.needs import needs, needs_options
-from blueque.cli.options import Invocation, json_option, limit_options, pass_invocation, shared_options
+from blueque.cli.options import (
+    Invocation,
+    json_option,
+    limit_options,
+    pass_invocation,
+    shared_options,
+)
 from blueque.cli.progress_line import Line
 from blueque.errors import BacklogRefused
 
@@ -22,21 +28,48 @@ if TYPE_CHECKING:
     from blueque.backlog.progress import FeedProgress
     from blueque.feeder import FeedOutcome
 
-_EVERY, _IDLE = 5.0, 60.0                              # seconds between two lines in a pipe: with news, without
-_LATELY = 15.0                                         # seconds of which the rate is told
-_BAD_ROWS = 20                                         # that are told one by one
+_EVERY, _IDLE = 5.0, 60.0  # seconds between two lines in a pipe: with news, without
+_LATELY = 15.0  # seconds of which the rate is told
+_BAD_ROWS = 20  # that are told one by one
 
 
 @click.command()
 @click.argument("words", nargs=-1, metavar="PATH... QUEUE")
-@click.option("--name", required=True, metavar="NAME", help="Of the feed: with the same name it goes on where it was.")
-@click.option("--window", type=click.IntRange(1), default=10_000, metavar="N", help="How many tasks may wait; else 10000.")
+@click.option(
+    "--name",
+    required=True,
+    metavar="NAME",
+    help="Of the feed: with the same name it goes on where it was.",
+)
+@click.option(
+    "--window",
+    type=click.IntRange(1),
+    default=10_000,
+    metavar="N",
+    help="How many tasks may wait; else 10000.",
+)
 @click.option("--params", metavar="COLUMNS", help="Only these columns, as scene,frame; else all.")
-@click.option("--value", metavar="COLUMN", help="The value of one column alone, as it is, instead of an object.")
-@click.option("--key", metavar="COLUMN", help="The same key is the same task, as long as that is in Redis.")
-@click.option("--skip-bad", is_flag=True, help="Leave out rows that can be no task; else the first one ends it.")
-@click.option("--follow", is_flag=True, help="Wait for more files; their names must sort after the others.")
-@click.option("--no-wait", is_flag=True, help="End with 5 if another feeder of that name is at work; else wait for it.")
+@click.option(
+    "--value",
+    metavar="COLUMN",
+    help="The value of one column alone, as it is, instead of an object.",
+)
+@click.option(
+    "--key", metavar="COLUMN", help="The same key is the same task, as long as that is in Redis."
+)
+@click.option(
+    "--skip-bad",
+    is_flag=True,
+    help="Leave out rows that can be no task; else the first one ends it.",
+)
+@click.option(
+    "--follow", is_flag=True, help="Wait for more files; their names must sort after the others."
+)
+@click.option(
+    "--no-wait",
+    is_flag=True,
+    help="End with 5 if another feeder of that name is at work; else wait for it.",
+)
 @click.option("--quiet", is_flag=True, help="Say nothing, but for errors.")
 @needs_options
 @limit_options()
@@ -44,8 +77,17 @@ _BAD_ROWS = 20                                         # that are told one by on
 @shared_options
 @pass_invocation
 def feed(
-    invocation: Invocation, /, words: Sequence[str], params: str | None, value: str | None, no_wait: bool, quiet: bool,
-    as_json: bool, resources: Sequence[str], lock: str | None, **options: Any,
+    invocation: Invocation,
+    /,
+    words: Sequence[str],
+    params: str | None,
+    value: str | None,
+    no_wait: bool,
+    quiet: bool,
+    as_json: bool,
+    resources: Sequence[str],
+    lock: str | None,
+    **options: Any,
 ) -> int:
     """Make a task of each row of files in order, once, and never have more than a window of tasks wait.
 
@@ -78,8 +120,15 @@ def feed(
     stopping = signals.StopSignals(stop)
     try:
         outcome = feeder.feed(
-            paths if len(paths) > 1 else paths[0], queue, params=columns, wait=not no_wait, client=invocation.client(),
-            progress=screen.tell, stop=stop, **needs(resources, lock), **options,
+            paths if len(paths) > 1 else paths[0],
+            queue,
+            params=columns,
+            wait=not no_wait,
+            client=invocation.client(),
+            progress=screen.tell,
+            stop=stop,
+            **needs(resources, lock),
+            **options,
         )
     except BacklogRefused as error:
         raise _explained(error, screen.rows) from error
@@ -98,7 +147,7 @@ class _Screen:
 
     def __init__(self, is_quiet: bool) -> None:
         self.rows = 0
-        self.rows_before = 0                           # done when this feeder began
+        self.rows_before = 0  # done when this feeder began
         self._has_begun = False
         self._is_quiet = is_quiet
         self._line = Line(is_wanted=not is_quiet)
@@ -139,7 +188,9 @@ class _Screen:
         rate = (last - first) / (now - began) if now > began else 0.0
         parts = [_rows(progress.rows)]
         if progress.total is not None:
-            parts = [f"{progress.rows:,} of {'' if progress.is_exact else 'about '}{progress.total:,} rows"]
+            parts = [
+                f"{progress.rows:,} of {'' if progress.is_exact else 'about '}{progress.total:,} rows"
+            ]
         parts.append(f"{rate:,.0f}/s" if rate >= 10 or not rate else f"{rate:.2g}/s")
         if progress.waiting is not None:
             parts.append(f"{progress.waiting:,} in line")
@@ -168,16 +219,22 @@ def _print_text(outcome: FeedOutcome, rows_before: int, source: str) -> None:
         printing.talk(f"Stopped after {_rows(outcome.rows)}{bad}. The same command goes on there.")
     elif outcome.fed or outcome.skipped:
         rate = outcome.fed / max(outcome.seconds, 0.001)
-        click.echo(f"{name}  {_rows(outcome.fed)} fed in {printing.span(outcome.seconds)}, {rate:,.0f}/s{bad}")
+        click.echo(
+            f"{name}  {_rows(outcome.fed)} fed in {printing.span(outcome.seconds)}, {rate:,.0f}/s{bad}"
+        )
         if rows_before:
             click.echo(f"{outcome.rows:,} in all, with those before")
     elif not outcome.rows:
         click.echo(f"{name}  nothing to feed: there are no rows in {printing.clean(source)}")
     elif not rows_before:
-        click.echo(f"{name}  nothing to feed: there are only blank lines in {printing.clean(source)}")
+        click.echo(
+            f"{name}  nothing to feed: there are only blank lines in {printing.clean(source)}"
+        )
     elif outcome.rows > rows_before:
         blank = printing.count(outcome.rows - rows_before, "blank line")
-        click.echo(f"{name}  nothing new but {blank}; {outcome.rows:,} rows in all, with those before")
+        click.echo(
+            f"{name}  nothing new but {blank}; {outcome.rows:,} rows in all, with those before"
+        )
     else:
         click.echo(f"{name}  nothing new: all {outcome.rows:,} rows are done already")
 
@@ -188,6 +245,12 @@ def _rows(count: int) -> str:
 
 def _print_json(outcome: FeedOutcome) -> None:
     printing.print_json(
-        "feed", name=outcome.feed, queue=outcome.queue, finished=outcome.is_finished, rows=outcome.rows, fed=outcome.fed,
-        skipped=outcome.skipped, seconds=round(outcome.seconds, 3),
+        "feed",
+        name=outcome.feed,
+        queue=outcome.queue,
+        finished=outcome.is_finished,
+        rows=outcome.rows,
+        fed=outcome.fed,
+        skipped=outcome.skipped,
+        seconds=round(outcome.seconds, 3),
     )

@@ -20,8 +20,14 @@ if TYPE_CHECKING:
     from blueque.client import Client
 
 COLUMNS = [
-    Column("FEED", can_shrink=True), Column("QUEUE", can_shrink=True), Column("SOURCE", can_shrink=True),
-    Column("ROWS", True), Column("BAD", True), Column("DONE", True), Column("STATE"), Column("FOR", True),
+    Column("FEED", can_shrink=True),
+    Column("QUEUE", can_shrink=True),
+    Column("SOURCE", can_shrink=True),
+    Column("ROWS", True),
+    Column("BAD", True),
+    Column("DONE", True),
+    Column("STATE"),
+    Column("FOR", True),
     Column("FEEDER", can_shrink=True),
 ]
 _TIMES = ("created", "updated", "finished", "since")
@@ -30,12 +36,23 @@ _NUMBERS = ("rows", "tasks", "skipped", "row")
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[QUEUE...]")
-@click.option("--forget", "forgotten", metavar="NAME", help="Forget this feed of the queue: it would begin anew.")
+@click.option(
+    "--forget",
+    "forgotten",
+    metavar="NAME",
+    help="Forget this feed of the queue: it would begin anew.",
+)
 @yes_option
 @json_option
 @shared_options
 @pass_invocation
-def feeds(invocation: Invocation, names: Sequence[str], forgotten: str | None, is_sure: bool, as_json: bool) -> None:
+def feeds(
+    invocation: Invocation,
+    names: Sequence[str],
+    forgotten: str | None,
+    is_sure: bool,
+    as_json: bool,
+) -> None:
     """List the feeds of all queues, or of these: how many rows of each backlog have become tasks.
 
     \b
@@ -64,7 +81,9 @@ def _list(client: Client, queues: Sequence[str], as_json: bool) -> None:
     now = time.time()
     records = [record for queue in queues for record in client.get_feeds(queue)]
     if as_json:
-        printing.print_json("feeds", **printing.times(now=now), items=[item(record, now) for record in records])
+        printing.print_json(
+            "feeds", **printing.times(now=now), items=[item(record, now) for record in records]
+        )
     elif records:
         click.echo("\n".join(printing.table(COLUMNS, [row(record, now) for record in records])))
     else:
@@ -74,7 +93,9 @@ def _list(client: Client, queues: Sequence[str], as_json: bool) -> None:
 def _forget(client: Client, queue: str, feed: str, is_sure: bool) -> None:
     record = next((one for one in client.get_feeds(queue) if one["feed"] == feed), None)
     if record is None:
-        raise Failure(MISSING, f"no feed {feed!r} of queue {queue!r}", "See the names: blueque feeds")
+        raise Failure(
+            MISSING, f"no feed {feed!r} of queue {queue!r}", "See the names: blueque feeds"
+        )
     rows = int(record.get("rows", 0))
     facts = f"feed {feed} has fed {rows:,} rows, and would begin anew"
     if "token" in record:
@@ -89,8 +110,13 @@ def row(record: Mapping[str, str], now: float) -> list[str]:
     share = 1.0 if state == "finished" else number(record, "share")
     done = "-" if share is None else f"{int(100 * share)} %"
     return [
-        record["feed"], record["queue"], *[record.get(name, "-") for name in ("source", "rows", "skipped")], done, state,
-        printing.span(None if since is None else now - since), printing.short_node(record.get("node", "-")),
+        record["feed"],
+        record["queue"],
+        *[record.get(name, "-") for name in ("source", "rows", "skipped")],
+        done,
+        state,
+        printing.span(None if since is None else now - since),
+        printing.short_node(record.get("node", "-")),
     ]
 
 
@@ -100,4 +126,10 @@ def item(record: Mapping[str, str], now: float) -> dict[str, Any]:
     shown = {name: record.get(name) for name in ("feed", "queue", "source", "file", "node")}
     state, _ = state_of(record, now)
     numbers = {name: int(number(record, name) or 0) for name in _NUMBERS}
-    return {**shown, "state": state, **numbers, "share": number(record, "share"), **printing.times(**moments)}
+    return {
+        **shown,
+        "state": state,
+        **numbers,
+        "share": number(record, "share"),
+        **printing.times(**moments),
+    }

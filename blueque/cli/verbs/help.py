@@ -63,7 +63,7 @@ _MORE = {
 WORDS = {
     "cancelling": "it runs, and somebody wants it cancelled: it has its grace to end. See: blueque show ID",
     "lost": "an error type: its listener died, and nobody was left who could end the attempt; it is failed, or runs again "
-            "if its policy allows. To run all again: blueque requeue --failed QUEUE --error-type lost",
+    "if its policy allows. To run all again: blueque requeue --failed QUEUE --error-type lost",
     "poison": "an error type: it was lost too often to be tried again. See: blueque show ID",
     "overdue": "it is scheduled, its time has come, and nobody has put it in line: start blueque-scheduler",
 }
@@ -86,13 +86,17 @@ THINGS = {
     "spool": "the directory where a listener keeps the files of its attempts, such as their output: --spool, BLUEQUE_SPOOL",
 }
 _TOPICS = {
-    "exit-codes": {f"{code:3}": meaning for code, meaning in EXIT_CODES.items()}, "states": STATES, "listeners": LISTENERS,
+    "exit-codes": {f"{code:3}": meaning for code, meaning in EXIT_CODES.items()},
+    "states": STATES,
+    "listeners": LISTENERS,
     "words": dict(sorted({**WORDS, **THINGS}.items())),
 }
 
 
 @click.command("help")
-@click.argument("words", nargs=-1, metavar="[VERB | verbs | exit-codes | states | listeners | words | WORD]")
+@click.argument(
+    "words", nargs=-1, metavar="[VERB | verbs | exit-codes | states | listeners | words | WORD]"
+)
 @shared_options
 @pass_invocation
 @click.pass_context
@@ -116,9 +120,11 @@ def help_verb(context: click.Context, invocation: Invocation, words: tuple[str, 
     if words and (meanings := _meanings(" ".join(words).lower())):
         for meaning in meanings:
             printing.print_wrapped(meaning)
-        if not isinstance(outer.command, click.Group) or words[0] not in outer.command.list_commands(outer):
+        if not isinstance(outer.command, click.Group) or words[
+            0
+        ] not in outer.command.list_commands(outer):
             return
-        click.echo()                                   # it is a verb, too
+        click.echo()  # it is a verb, too
     click.echo(_of_verb(outer, outer.command, words))
 
 
@@ -128,9 +134,15 @@ def _meanings(word: str) -> list[str]:
         return [f"{word}: the state is called {ALIASES[word]}", *_meanings(ALIASES[word])]
     if word in THINGS:
         return [f"{word}: {THINGS[word]}"]
-    found = [f"{word}, {of}: {meanings[word]}" for of, meanings in (
-        ("of a task", STATES), ("of a listener", LISTENERS), ("of a task", WORDS)
-    ) if word in meanings]
+    found = [
+        f"{word}, {of}: {meanings[word]}"
+        for of, meanings in (
+            ("of a task", STATES),
+            ("of a listener", LISTENERS),
+            ("of a task", WORDS),
+        )
+        if word in meanings
+    ]
     if found and word in _MORE:
         found.append(_MORE[word])
     if not found and word.isdecimal() and int(word) in EXIT_CODES:
@@ -150,8 +162,12 @@ def _verbs(outer: click.Context) -> dict[str, str]:
     return found
 
 
-def _unknown(context: click.Context, command: click.Command, words: tuple[str, ...], word: str) -> str:
-    """Return what to say of words of which this one is no verb, nor is all of them a word that is explained."""
+def _unknown(
+    context: click.Context, command: click.Command, words: tuple[str, ...], word: str
+) -> str:
+    """Return what to say of words of which this one is no verb, nor is all of them a word that is
+    explained.
+    """
     from blueque.cli.main import hint, like  # here: that module is the program itself
 
     known = command.list_commands(context) if isinstance(command, click.Group) else []
@@ -165,7 +181,11 @@ def _of_verb(context: click.Context, command: click.Command, words: tuple[str, .
     for word in words:
         found = command.get_command(context, word) if isinstance(command, click.Group) else None
         if found is None:
-            raise Failure(USAGE, _unknown(context, command, words, word), "See: blueque help verbs, blueque help words")
+            raise Failure(
+                USAGE,
+                _unknown(context, command, words, word),
+                "See: blueque help verbs, blueque help words",
+            )
         command = found
         context = click.Context(command, parent=context, info_name=word)
     return command.get_help(context)

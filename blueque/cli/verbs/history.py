@@ -22,26 +22,43 @@ if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.queries.history import Event
 
-_WORDS = {"released": "handed back", "put_first": "put first"}                   # what people call it; JSON has the name
+# what people call it; JSON has the name
+_WORDS = {"released": "handed back", "put_first": "put first"}
 _REASONS = {
-    "drain": "its listener drains", "stopped": "its listener was stopped", "needs_taken": "what it needs was taken",
+    "drain": "its listener drains",
+    "stopped": "its listener was stopped",
+    "needs_taken": "what it needs was taken",
     **{f"{limit}_limit": f"near its {limit} limit" for limit in ("time", "stall", "memory")},
-    "not_begun": "nothing of it has run", "former_life": "reserved by a former life of its listener",
+    "not_begun": "nothing of it has run",
+    "former_life": "reserved by a former life of its listener",
 }
 _COLUMNS = [
-    Column("WHEN"), Column("AFTER", True), Column("ATTEMPT", True), Column("EVENT"), Column("BY", can_shrink=True),
+    Column("WHEN"),
+    Column("AFTER", True),
+    Column("ATTEMPT", True),
+    Column("EVENT"),
+    Column("BY", can_shrink=True),
     Column("FACTS", can_shrink=True),
 ]
-ROOM, OTHERS, INDENT = 30, 100, " " * 4                # columns for FACTS at least, and of the other columns
+ROOM, OTHERS, INDENT = 30, 100, " " * 4  # columns for FACTS at least, and of the other columns
 
 
 @click.command()
 @click.argument("prefix", required=False, metavar="[ID]")
-@click.option("-q", "--queue", "queues", multiple=True, metavar="PATTERN", help="What happens in these queues from now on.")
+@click.option(
+    "-q",
+    "--queue",
+    "queues",
+    multiple=True,
+    metavar="PATTERN",
+    help="What happens in these queues from now on.",
+)
 @json_option
 @shared_options
 @pass_invocation
-def history(invocation: Invocation, prefix: str | None, queues: Sequence[str], as_json: bool) -> None:
+def history(
+    invocation: Invocation, prefix: str | None, queues: Sequence[str], as_json: bool
+) -> None:
     """Show what has happened to a task, or follow what happens in queues.
 
     \b
@@ -55,7 +72,12 @@ def history(invocation: Invocation, prefix: str | None, queues: Sequence[str], a
         raise click.UsageError("give the ID of a task, or --queue QUEUE")
     client = invocation.client()
     if prefix is None:
-        _follow(client, queues_matching(client.get_inspector().queues(), queues), as_json, invocation.is_utc)
+        _follow(
+            client,
+            queues_matching(client.get_inspector().queues(), queues),
+            as_json,
+            invocation.is_utc,
+        )
         return
     task_id = find_one(client.get_inspector(), prefix)
     found = client.get_history(task_id)
@@ -72,9 +94,14 @@ def history(invocation: Invocation, prefix: str | None, queues: Sequence[str], a
 
 
 def _print(rows: Sequence[Sequence[str]]) -> None:
-    """Print the table; on a terminal facts that are too long for their column stand below their row, whole."""
+    """Print the table; on a terminal facts that are too long for their column stand below their
+    row, whole.
+    """
     room = max(ROOM, printing.terminal_width() - OTHERS) if printing.is_terminal() else None
-    below = [printing.clean(facts) if room is not None and printing.width(facts) > room else "" for *_, facts in rows]
+    below = [
+        printing.clean(facts) if room is not None and printing.width(facts) > room else ""
+        for *_, facts in rows
+    ]
     cells = [(*row[:-1], "" if long else row[-1]) for row, long in zip(rows, below, strict=True)]
     title, *lines = printing.table(_COLUMNS, cells)
     click.echo(title)
@@ -89,7 +116,14 @@ def _rows(events: Sequence[Event], is_utc: bool) -> Iterator[Sequence[str]]:
     for event in events:
         after = "" if before is None else span(event.at - before)
         before = event.at
-        yield printing.stamp(event.at, is_utc), after, str(event.attempt or ""), _word(event), event.by or "", _facts(event)
+        yield (
+            printing.stamp(event.at, is_utc),
+            after,
+            str(event.attempt or ""),
+            _word(event),
+            event.by or "",
+            _facts(event),
+        )
 
 
 def _word(event: Event) -> str:
@@ -105,13 +139,19 @@ def _facts(event: Event) -> str:
         words.append(f"{'waited' if event.event == 'reserved' else 'ran'} {span(took)}")
     eta = told.pop("eta", None)
     if isinstance(eta, (int, float)):
-        words.append(f"due after {span(eta - event.at)}" if eta > event.at else f"was due {span(event.at - eta)} before")
+        words.append(
+            f"due after {span(eta - event.at)}"
+            if eta > event.at
+            else f"was due {span(event.at - eta)} before"
+        )
     began = told.pop("began", None)
     if began is not None:
         words.append(f"began {_ago(event, began)}")
     kind, error = told.pop("error_type", None), told.pop("error", None)
     if error is not None:
-        words.append(str(error) if kind is None or str(error).startswith(str(kind)) else f"{kind}: {error}")
+        words.append(
+            str(error) if kind is None or str(error).startswith(str(kind)) else f"{kind}: {error}"
+        )
     reason = told.pop("reason", None) if event.event in ("released", "postponed") else None
     if reason is not None:
         words.append(_REASONS.get(str(reason), str(reason)))
@@ -123,7 +163,7 @@ def _ago(event: Event, began: Any) -> str:
     """Return how long before an event an attempt had begun: its time is text of Redis."""
     try:
         return f"{span(max(event.at - float(began), 0.0))} before"
-    except (TypeError, ValueError):                    # written by another program
+    except (TypeError, ValueError):  # written by another program
         return str(began)
 
 
@@ -140,7 +180,11 @@ def _follow(client: Client, queues: Sequence[str], as_json: bool, is_utc: bool) 
                     printing.print_json_line("event", queue=queue, **_as_json(event))
                 else:
                     what = f"{printing.stamp(event.at, is_utc)}  {printing.short_id(event.task)}  {_word(event)}"
-                    click.echo(printing.clean("  ".join(filter(None, [what, queue, event.by, _facts(event)]))))
+                    click.echo(
+                        printing.clean(
+                            "  ".join(filter(None, [what, queue, event.by, _facts(event)]))
+                        )
+                    )
         except RedisAway as error:
             trouble.tell(str(error), "waiting")
             time.sleep(trouble.pause())
@@ -148,6 +192,10 @@ def _follow(client: Client, queues: Sequence[str], as_json: bool, is_utc: bool) 
 
 def _as_json(event: Event) -> dict[str, Any]:
     return {
-        "task": event.task, "event": event.event, "attempt": event.attempt, "by": event.by, "facts": dict(event.facts),
+        "task": event.task,
+        "event": event.event,
+        "attempt": event.attempt,
+        "by": event.by,
+        "facts": dict(event.facts),
         **printing.times(at=event.at),
     }

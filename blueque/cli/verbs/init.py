@@ -17,7 +17,9 @@ _PLACES = tuple(Path(__file__).parents[above] / "deploy" for above in (2, 3))
 
 @click.command()
 @click.argument("kind", type=click.Choice(KINDS))
-@click.option("--dir", "directory", metavar="DIR", help="Where to; else a directory of that name here.")
+@click.option(
+    "--dir", "directory", metavar="DIR", help="Where to; else a directory of that name here."
+)
 @debug_option
 def init(kind: str, directory: str | None) -> None:
     """Write files for systemd, Docker and so on, to be read, changed and installed. It overwrites nothing.
@@ -38,7 +40,9 @@ def init(kind: str, directory: str | None) -> None:
     there = [str(target / path) for path in files if (target / path).exists()]
     if there:
         advice = "Nothing was written. Give another directory: --dir DIR"
-        raise Failure(REFUSED, f"{', '.join(there[:3])}{', ...' if there[3:] else ''}: there already", advice)
+        raise Failure(
+            REFUSED, f"{', '.join(there[:3])}{', ...' if there[3:] else ''}: there already", advice
+        )
     for path in files:
         try:
             (target / path).parent.mkdir(parents=True, exist_ok=True)

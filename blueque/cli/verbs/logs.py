@@ -28,22 +28,42 @@ if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.model.task import Task
 
-PACE = 0.5                                             # seconds between two looks
-SHOWN = 200                                            # lines on a terminal, if nothing else is said
-MAX_NAMED = 4                                          # tasks that a command names
-MOST_TASKS = 1000                                      # of queues, at a time
+PACE = 0.5  # seconds between two looks
+SHOWN = 200  # lines on a terminal, if nothing else is said
+MAX_NAMED = 4  # tasks that a command names
+MOST_TASKS = 1000  # of queues, at a time
 RUNNING = ("started", "reserved")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 @click.command()
 @click.argument("prefixes", nargs=-1, metavar="[ID...]")
-@click.option("-q", "--queue", "queues", multiple=True, metavar="PATTERN", help="The tasks that run in these queues.")
-@click.option("-f", "--follow", is_flag=True, help="Go on as it comes, until the tasks have ended; of a queue, for ever.")
-@click.option("-n", "--lines", "count", type=click.IntRange(0), metavar="N",
-              help=f"The last N; else {SHOWN} on a terminal, and all in a pipe.")
+@click.option(
+    "-q",
+    "--queue",
+    "queues",
+    multiple=True,
+    metavar="PATTERN",
+    help="The tasks that run in these queues.",
+)
+@click.option(
+    "-f",
+    "--follow",
+    is_flag=True,
+    help="Go on as it comes, until the tasks have ended; of a queue, for ever.",
+)
+@click.option(
+    "-n",
+    "--lines",
+    "count",
+    type=click.IntRange(0),
+    metavar="N",
+    help=f"The last N; else {SHOWN} on a terminal, and all in a pipe.",
+)
 @click.option("--all", "want_all", is_flag=True, help="All of it, from the files on this node.")
-@click.option("--attempt", type=click.IntRange(1), metavar="N", help="Of this attempt; else of the last one.")
+@click.option(
+    "--attempt", type=click.IntRange(1), metavar="N", help="Of this attempt; else of the last one."
+)
 @click.option("--stream", type=click.Choice(log_tail.STREAMS), help="Only what was printed there.")
 @click.option("--times", "with_times", is_flag=True, help="Show when each line was read.")
 @json_option
@@ -82,7 +102,9 @@ def logs(
     client = invocation.client()
     queues = queues_matching(client.get_inspector().queues(), queues) if queues else ()
     tasks = _chosen(client, prefixes, queues)
-    printer = _Printer(len(tasks) > 1 or bool(queues and follow), with_times, as_json, invocation.is_utc)
+    printer = _Printer(
+        len(tasks) > 1 or bool(queues and follow), with_times, as_json, invocation.is_utc
+    )
     wanted = _Wanted(attempt, stream)
     if want_all:
         task = client.get_task(tasks[0])
@@ -94,7 +116,9 @@ def logs(
 
 
 def harmless(text: str) -> str:
-    """Return what may be printed on any terminal: without colours, and with what would move it written out."""
+    """Return what may be printed on any terminal: without colours, and with what would move it
+    written out.
+    """
     return "\t".join(map(printing.clean, _COLOURS.sub("", text).split("\t"))).expandtabs()
 
 
@@ -115,9 +139,16 @@ class _Printer:
     """Prints lines, and says where some are missing."""
 
     def __init__(self, has_prefix: bool, has_times: bool, as_json: bool, is_utc: bool) -> None:
-        self._has_prefix, self._has_times, self._as_json, self.is_utc = has_prefix, has_times, as_json, is_utc
-        self._last: dict[str, tuple[int, int]] = {}    # attempt and number of the last line of each task
-        self._line = Line(is_wanted=not as_json)       # how far the task is, behind all that it has printed
+        self._has_prefix, self._has_times, self._as_json, self.is_utc = (
+            has_prefix,
+            has_times,
+            as_json,
+            is_utc,
+        )
+        # attempt and number of the last line of each task
+        self._last: dict[str, tuple[int, int]] = {}
+        # how far the task is, behind all that it has printed
+        self._line = Line(is_wanted=not as_json)
 
     def now(self, told: str) -> None:
         """Say how far the task is: a bar that it draws is no line yet."""
@@ -138,7 +169,12 @@ class _Printer:
             self.clear()
             if self._as_json:
                 printing.print_json_line(
-                    "log", task=line.task, attempt=line.attempt, line=line.number, stream=line.stream, text=line.text,
+                    "log",
+                    task=line.task,
+                    attempt=line.attempt,
+                    line=line.number,
+                    stream=line.stream,
+                    text=line.text,
                     **printing.times(at=line.at or None),
                 )
                 continue
@@ -159,11 +195,15 @@ class _Printer:
         """Say that lines are missing here. In JSON their numbers do."""
         if not self._as_json and missing > 0:
             of_both = "" if is_whole else ", of both streams"
-            click.echo(f"{self._before(task_id, 0.0)}... ({printing.count(missing, 'line')} left out{of_both})")
+            click.echo(
+                f"{self._before(task_id, 0.0)}... ({printing.count(missing, 'line')} left out{of_both})"
+            )
 
     def _before(self, task_id: str, at: float) -> str:
         before = f"{printing.short_id(task_id)} | " if self._has_prefix else ""
-        return f"{before}{printing.stamp(at or None, self.is_utc)} | " if self._has_times else before
+        return (
+            f"{before}{printing.stamp(at or None, self.is_utc)} | " if self._has_times else before
+        )
 
 
 def _chosen(client: Client, prefixes: Sequence[str], queues: Sequence[str]) -> list[str]:
@@ -175,33 +215,49 @@ def _chosen(client: Client, prefixes: Sequence[str], queues: Sequence[str]) -> l
 
 
 def _show(
-    client: Client, task_id: str, wanted: _Wanted, count: int | None, printer: _Printer, is_followed: bool
+    client: Client,
+    task_id: str,
+    wanted: _Wanted,
+    count: int | None,
+    printer: _Printer,
+    is_followed: bool,
 ) -> Place:
     """Print what Redis has of a task, and return the place behind it."""
     lines, place = client.get_log(task_id)
     task = client.get_task(task_id)
     told = progress_words(task) if task.status == "started" else None
-    attempt = wanted.attempt or (task.attempt if task.status in RUNNING else None) or (lines[-1].attempt if lines else None)
+    attempt = (
+        wanted.attempt
+        or (task.attempt if task.status in RUNNING else None)
+        or (lines[-1].attempt if lines else None)
+    )
     chosen = list(wanted.of(lines, attempt))
     shown = list(_last(chosen, SHOWN if count is None and printing.is_terminal() else count))
     missing = _missing(_Wanted().of(lines, attempt), wanted.stream)
     hidden = len(chosen) - len(shown)
     if hidden and shown:
-        missing[shown[0].number] = 0                   # nobody asked for what is before it
+        missing[shown[0].number] = 0  # nobody asked for what is before it
     for line in shown:
         printer.gap(task_id, missing[line.number], is_whole=wanted.stream is None)
         printer.print([line])
     if not chosen and not is_followed:
         _say_why_empty(client, task, wanted)
     elif not is_followed:
-        _say_more(task, hidden if count is None else 0, len(chosen), sum(missing[line.number] for line in shown))
+        _say_more(
+            task,
+            hidden if count is None else 0,
+            len(chosen),
+            sum(missing[line.number] for line in shown),
+        )
     if told is not None and not is_followed and attempt == task.attempt and wanted.stream is None:
         printer.now(f"{told}, as of {printing.stamp(task.progress_at, printer.is_utc)}")
     return place
 
 
 def _missing(lines: Iterable[LogLine], stream: str | None) -> dict[int, int]:
-    """Return how many lines are missing before each line of the stream, since the one of it before. lines: of both."""
+    """Return how many lines are missing before each line of the stream, since the one of it before.
+    lines: of both.
+    """
     found, before, missing = {}, 0, 0
     for line in lines:
         missing += line.number - before - 1
@@ -219,9 +275,13 @@ def _say_more(task: Task, hidden: int, known: int, missing: int) -> None:
     """Say how to get what is not shown. hidden: Redis has them; missing: it has not."""
     name = printing.short_id(task.id)
     if hidden:
-        printing.talk(f"{printing.count(hidden, 'line')} before these: blueque logs -n {known} {name}")
+        printing.talk(
+            f"{printing.count(hidden, 'line')} before these: blueque logs -n {known} {name}"
+        )
     if missing:
-        printing.talk(f"{printing.count(missing, 'line')} left out; all of it, on its node: blueque logs --all {name}")
+        printing.talk(
+            f"{printing.count(missing, 'line')} left out; all of it, on its node: blueque logs --all {name}"
+        )
 
 
 def _say_why_empty(client: Client, task: Task, wanted: _Wanted) -> None:
@@ -229,7 +289,9 @@ def _say_why_empty(client: Client, task: Task, wanted: _Wanted) -> None:
     where = f"; all of it, if there is any: {files}" if files else ""
     name = printing.short_id(task.id)
     if task.status == "complete" and not task.attempt:
-        printing.talk(f"{name}: it ran on a listener of 1.0.0, which keeps nothing of what is printed")
+        printing.talk(
+            f"{name}: it ran on a listener of 1.0.0, which keeps nothing of what is printed"
+        )
     elif task.status is None or not task.attempt:
         printing.talk(f"{name}: has not run yet")
     elif wanted != _Wanted():
@@ -241,12 +303,14 @@ def _say_why_empty(client: Client, task: Task, wanted: _Wanted) -> None:
 
 
 def _was_silent(client: Client, task: Task) -> bool:
-    """Tell whether the last attempt has ended, and its listener, to the end, had nothing to tell of what it prints."""
+    """Tell whether the last attempt has ended, and its listener, to the end, had nothing to tell of
+    what it prints.
+    """
     if task.status not in ("complete", "failed") or task.error_type in LOST or task.started is None:
         return False
     from blueque.protocol.logs_and_checkpoints import KEPT  # here: --help does without
 
-    return client.get_inspector().now() - task.started < KEPT      # its log would be there yet
+    return client.get_inspector().now() - task.started < KEPT  # its log would be there yet
 
 
 def _follow(
@@ -266,13 +330,22 @@ def _follow(
 
 
 def _look(
-    client: Client, places: list[Place], queues: Sequence[str], wanted: _Wanted, printer: _Printer,
-    reached: dict[str, Place], trouble: Trouble,
+    client: Client,
+    places: list[Place],
+    queues: Sequence[str],
+    wanted: _Wanted,
+    printer: _Printer,
+    reached: dict[str, Place],
+    trouble: Trouble,
 ) -> list[Place]:
-    """Print what has come, wait a moment, and return where to go on. reached: how far each task was ever read."""
+    """Print what has come, wait a moment, and return where to go on. reached: how far each task was
+    ever read.
+    """
     try:
         lines, behind, statuses, progress = client.follow_logs(places)
-        running = client.get_inspector().listing(queues, RUNNING, MOST_TASKS).tasks if queues else []
+        running = (
+            client.get_inspector().listing(queues, RUNNING, MOST_TASKS).tasks if queues else []
+        )
         trouble.tell(None)
     except RedisAway as error:
         printer.clear()
@@ -281,7 +354,11 @@ def _look(
         return places
     printer.follow(wanted.of(lines, wanted.attempt), is_whole=wanted.stream is None)
     talking = {line.task for line in lines}
-    places = [place for place in behind if statuses[place.task] not in (*FINISHED, None) or place.task in talking]
+    places = [
+        place
+        for place in behind
+        if statuses[place.task] not in (*FINISHED, None) or place.task in talking
+    ]
     reached.update({place.task: place for place in behind})
     followed = {place.task for place in places}
     places += [reached.get(task.id, Place(task.id)) for task in running if task.id not in followed]

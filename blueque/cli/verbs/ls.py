@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from blueque.queries.inspector import Inspector
 
 UNFINISHED = ("started", "reserved", "pending")
-MOST = 10_000                                          # that are listed at a time
-DECADE = 10 * 365 * 86400.0                            # a number above it is no age
+MOST = 10_000  # that are listed at a time
+DECADE = 10 * 365 * 86400.0  # a number above it is no age
 
 
 class _Since(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
@@ -33,7 +33,9 @@ class _Since(click.ParamType):  # type: ignore[type-arg]  # generic in newer cli
 
     name = "time"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[bool, float]:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[bool, float]:
         if not isinstance(value, str):
             return value
         try:
@@ -48,24 +50,48 @@ class _Columns(click.ParamType):  # type: ignore[type-arg]  # generic in newer c
 
     name = "columns"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        names = value if not isinstance(value, str) else tuple(part.strip().lower() for part in value.split(","))
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        names = (
+            value
+            if not isinstance(value, str)
+            else tuple(part.strip().lower() for part in value.split(","))
+        )
         for name in names:
             if name not in COLUMNS:
-                self.fail(f"there is no column {name!r}; there are {', '.join(COLUMNS)}", param, ctx)
+                self.fail(
+                    f"there is no column {name!r}; there are {', '.join(COLUMNS)}", param, ctx
+                )
         return tuple(names)
 
 
 @click.command()
-@click.option("-q", "--queue", "patterns", multiple=True, metavar="PATTERN", help="Only these: a name, or as 'render.*'.")
+@click.option(
+    "-q",
+    "--queue",
+    "patterns",
+    multiple=True,
+    metavar="PATTERN",
+    help="Only these: a name, or as 'render.*'.",
+)
 @state_option(STATUSES, "Only tasks in this state, or these: failed,cancelled.")
 @click.option("--finished", is_flag=True, help="Those that are complete, failed or cancelled.")
 @click.option("--node", metavar="NODE|HOST", help="Only those that run, or ran last, there.")
-@click.option("--since", type=_Since(), metavar="AGE|TIME", help="Only those that got their state since: 24h, 08:00.")
+@click.option(
+    "--since",
+    type=_Since(),
+    metavar="AGE|TIME",
+    help="Only those that got their state since: 24h, 08:00.",
+)
 @click.option("--columns", type=_Columns(), metavar="NAMES", help="Which: id,node,run,error.")
 @click.option("--sort", metavar="COLUMN", help="By that column; -COLUMN: the largest first.")
-@click.option("--limit", type=click.IntRange(1, MOST), default=50, show_default=True, help="How many at most.")
-@click.option("--ids", "--quiet", "only_ids", is_flag=True, help="Print the ids only, whole, one per line.")
+@click.option(
+    "--limit", type=click.IntRange(1, MOST), default=50, show_default=True, help="How many at most."
+)
+@click.option(
+    "--ids", "--quiet", "only_ids", is_flag=True, help="Print the ids only, whole, one per line."
+)
 @json_option
 @shared_options
 @pass_invocation
@@ -106,14 +132,21 @@ def ls(
     if as_json:
         items = [as_item(task, listing.now) for task in listing.tasks]
         printing.print_json(
-            "tasks", **printing.times(now=listing.now), items=items, has_more=listing.has_more, more=listing.more
+            "tasks",
+            **printing.times(now=listing.now),
+            items=items,
+            has_more=listing.has_more,
+            more=listing.more,
         )
     elif only_ids:
         for task in listing.tasks:
             click.echo(printing.clean(task.id))
     elif listing.tasks:
         shown = chosen(columns or USUAL)
-        rows = [[one.cell(task, listing.now, invocation.is_utc) for one in shown] for task in listing.tasks]
+        rows = [
+            [one.cell(task, listing.now, invocation.is_utc) for one in shown]
+            for task in listing.tasks
+        ]
         click.echo("\n".join(printing.table([one.column for one in shown], rows)))
     else:
         _say_nothing(inspector, node)
@@ -126,7 +159,9 @@ def _choice(node: str | None, since: tuple[bool, float] | None, sort: str | None
         return None
     name = (sort or "").removeprefix("-").lower()
     if sort is not None and name not in COLUMNS:
-        raise click.UsageError(f"--sort {sort!r}: there is no such column; there are {', '.join(COLUMNS)}")
+        raise click.UsageError(
+            f"--sort {sort!r}: there is no such column; there are {', '.join(COLUMNS)}"
+        )
 
     def wants(task: Task, now: float) -> bool:
         if node is not None and (task.node is None or node not in names_of(task.node)):
@@ -137,7 +172,11 @@ def _choice(node: str | None, since: tuple[bool, float] | None, sort: str | None
         moment = task.created if task.status == "scheduled" else entered(task)
         return (moment or 0.0) >= (now - seconds if is_age else seconds)
 
-    return Choice(wants, COLUMNS[name].rank if sort is not None else None, sort is not None and sort.startswith("-"))
+    return Choice(
+        wants,
+        COLUMNS[name].rank if sort is not None else None,
+        sort is not None and sort.startswith("-"),
+    )
 
 
 def _say_nothing(inspector: Inspector, node: str | None) -> None:

@@ -19,11 +19,21 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--listen", default="127.0.0.1:9464", show_default=True, metavar="HOST:PORT", help="Where to be asked.")
+@click.option(
+    "--listen",
+    default="127.0.0.1:9464",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where to be asked.",
+)
 @click.option("--public", is_flag=True, help="Allow a HOST that other machines can reach.")
 @click.option("--once", is_flag=True, help="Print the numbers and end.")
 @click.option(
-    "--max-queues", type=click.IntRange(1, 100_000), default=500, show_default=True, metavar="N",
+    "--max-queues",
+    type=click.IntRange(1, 100_000),
+    default=500,
+    show_default=True,
+    metavar="N",
     help="More are told together, as the queue other.",
 )
 @shared_options
@@ -48,8 +58,11 @@ def metrics(invocation: Invocation, listen: str, public: bool, once: bool, max_q
     return _serve(exporter, listen, public, invocation)
 
 
-def collector(client: Client, max_queues: int = 500, longest: float = 4.0) -> Callable[[], list[Family]]:
-    """Return a function that reads the metrics and closes its connection: each request has a thread of its own.
+def collector(
+    client: Client, max_queues: int = 500, longest: float = 4.0
+) -> Callable[[], list[Family]]:
+    """Return a function that reads the metrics and closes its connection: each request has a thread
+    of its own.
 
     longest: how many seconds it waits for an answer of Redis; Prometheus itself waits for 10.
     """
@@ -75,14 +88,21 @@ def _serve(exporter: Exporter, listen: str, public: bool, invocation: Invocation
         raise click.UsageError(f"--listen: {error}") from error
     try:
         if not public and not is_loopback(host):
-            raise Failure(REFUSED, f"{listen} can be reached from other machines, and no password is asked for",
-                          "If that is meant: --public. Else: --listen 127.0.0.1:9464")
+            raise Failure(
+                REFUSED,
+                f"{listen} can be reached from other machines, and no password is asked for",
+                "If that is meant: --public. Else: --listen 127.0.0.1:9464",
+            )
         server = open_server(exporter, host, port)
     except OSError as error:
         advice = "Another may be there already: --listen HOST:PORT"
-        raise Failure(CONFIGURATION, f"cannot listen on {listen}: {error.strerror or error}", advice) from error
+        raise Failure(
+            CONFIGURATION, f"cannot listen on {listen}: {error.strerror or error}", advice
+        ) from error
     log_to_stderr()
     url, origin = invocation.address()
     where = f"[{host}]" if ":" in host else host or "*"
-    printing.talk(f"http://{where}:{server.server_address[1]}/metrics, from {hide_password(url)} ({origin})")
+    printing.talk(
+        f"http://{where}:{server.server_address[1]}/metrics, from {hide_password(url)} ({origin})"
+    )
     return serve(server)

@@ -19,10 +19,15 @@ if TYPE_CHECKING:
     from blueque.queries.listeners import Node
 
 _TOLD = [
-    Column("NODE", can_shrink=True), Column("QUEUE", can_shrink=True), Column("STATE"), Column("NOTE", can_shrink=True),
+    Column("NODE", can_shrink=True),
+    Column("QUEUE", can_shrink=True),
+    Column("STATE"),
+    Column("NOTE", can_shrink=True),
 ]
 _WHY_NOT = {
-    "1.0.0": "a listener of 1.0.0, which takes no orders", "dead": "it is dead", "gone": "it is gone",
+    "1.0.0": "a listener of 1.0.0, which takes no orders",
+    "dead": "it is dead",
+    "gone": "it is gone",
     "unattended": "a program uses it as a library, and it looks for no orders",
 }
 
@@ -39,7 +44,8 @@ node.add_command(node_show)
 class _Wish(NamedTuple):
     """What a person wants of listeners.
 
-    kind: of the JSON. tell: the call that gives the order. state: of a listener that obeys. would, question: when asking.
+    kind: of the JSON. tell: the call that gives the order. state: of a listener that obeys. would,
+        question: when asking.
     """
 
     kind: str
@@ -66,7 +72,9 @@ def drain(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> in
     all its listeners have left, and one that is started later works as ever. The exit code is 5 when a listener could not
     be told.
     """
-    wish = _Wish("drain", lambda listeners, name: listeners.drain(name), "draining", "leave", "Drain them?")
+    wish = _Wish(
+        "drain", lambda listeners, name: listeners.drain(name), "draining", "leave", "Drain them?"
+    )
     return _tell(invocation, name, wish, is_sure, as_json)
 
 
@@ -87,7 +95,13 @@ def pause(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> in
     and so do those that take the place of others. A blueque-listener that is started later takes tasks. For more than one
     listener it asks. The exit code is 5 when a listener could not be told.
     """
-    wish = _Wish("node_pause", lambda listeners, name: listeners.pause(name), "paused", "take nothing new", "Pause them?")
+    wish = _Wish(
+        "node_pause",
+        lambda listeners, name: listeners.pause(name),
+        "paused",
+        "take nothing new",
+        "Pause them?",
+    )
     return _tell(invocation, name, wish, is_sure, as_json)
 
 
@@ -106,7 +120,13 @@ def resume(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> i
     The names are those in status and ls. For more than one listener it asks. The exit code is 5 when a listener could not
     be told.
     """
-    wish = _Wish("node_resume", lambda listeners, name: listeners.resume(name), "up", "take tasks again", "Resume them?")
+    wish = _Wish(
+        "node_resume",
+        lambda listeners, name: listeners.resume(name),
+        "up",
+        "take tasks again",
+        "Resume them?",
+    )
     return _tell(invocation, name, wish, is_sure, as_json)
 
 
@@ -114,18 +134,26 @@ def _tell(invocation: Invocation, name: str, wish: _Wish, is_sure: bool, as_json
     listeners = invocation.client().get_listeners()
     found = listeners.find(name)
     if not found:
-        raise Failure(MISSING, f"no listener and no host {name!r}", "See their names: blueque node ls")
+        raise Failure(
+            MISSING, f"no listener and no host {name!r}", "See their names: blueque node ls"
+        )
     able = [one for one in found if one.state not in _WHY_NOT]
-    ids = {one.id for one in able}                     # a listener of several queues is one of each of them
+    ids = {one.id for one in able}  # a listener of several queues is one of each of them
     if len(ids) > 1:
         busy = len({one.id for one in able if one.held})
-        tasks = f"{busy} of them after the task they have" if wish.state == "draining" else f"{busy} of them have a task"
+        tasks = (
+            f"{busy} of them after the task they have"
+            if wish.state == "draining"
+            else f"{busy} of them have a task"
+        )
         facts = f"{count(len(ids), 'listener')} would {wish.would}, {tasks}"
         table = printing.table(_TOLD[:3], [[*_names(one), one.state] for one in able])
         require_consent(is_sure, facts, wish.question, table)
     told, not_told = wish.tell(listeners, name)
     if as_json:
-        items = [_item(one, wish.state) for one in told] + [_item(one, None, _why_not(one)) for one in not_told]
+        items = [_item(one, wish.state) for one in told] + [
+            _item(one, None, _why_not(one)) for one in not_told
+        ]
         printing.print_json(wish.kind, items=items)
     elif told:
         rows = [[*_names(one), _state(one, wish.state), _note(one, wish.state)] for one in told]
@@ -136,7 +164,9 @@ def _tell(invocation: Invocation, name: str, wish: _Wish, is_sure: bool, as_json
 
 
 def _state(one: Node, wanted: str) -> str:
-    """Return the state of a listener that has been told: one that drains neither pauses nor takes tasks again."""
+    """Return the state of a listener that has been told: one that drains neither pauses nor takes
+    tasks again.
+    """
     return "draining" if one.state == "draining" else wanted
 
 
@@ -159,4 +189,10 @@ def _why_not(one: Node) -> str:
 
 def _item(one: Node, wanted: str | None, refusal: str | None = None) -> dict[str, object]:
     status = None if wanted is None else _state(one, wanted)
-    return {"node": one.id, "queue": one.queue, "status": status, "held": one.held, "refusal": refusal}
+    return {
+        "node": one.id,
+        "queue": one.queue,
+        "status": status,
+        "held": one.held,
+        "refusal": refusal,
+    }

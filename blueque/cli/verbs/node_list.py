@@ -18,19 +18,37 @@ from blueque.queries.listeners import Node, find_named
 from blueque.text import hints
 
 _HOSTS = [
-    Column("HOST", can_shrink=True), Column("SLOTS", True), Column("RUNNING", True), Column("QUEUES", can_shrink=True),
-    Column("VERSION", can_shrink=True), Column("SEEN", True), Column("STATE"),
+    Column("HOST", can_shrink=True),
+    Column("SLOTS", True),
+    Column("RUNNING", True),
+    Column("QUEUES", can_shrink=True),
+    Column("VERSION", can_shrink=True),
+    Column("SEEN", True),
+    Column("STATE"),
 ]
 _LISTENERS = [
-    Column("NODE", can_shrink=True), Column("QUEUES", can_shrink=True), Column("TASK", can_shrink=True),
-    Column("VERSION", can_shrink=True), Column("SEEN", True), Column("STATE"),
+    Column("NODE", can_shrink=True),
+    Column("QUEUES", can_shrink=True),
+    Column("TASK", can_shrink=True),
+    Column("VERSION", can_shrink=True),
+    Column("SEEN", True),
+    Column("STATE"),
 ]
 _TASKS = ("id", "queue", "state", "for", "progress", "left", "note")
 
 
 @click.command("ls", short_help="List the hosts that serve queues.")
-@click.option("-q", "--queue", "queues", multiple=True, metavar="PATTERN", help="Only those that serve such a queue.")
-@click.option("--slots", "is_each", is_flag=True, help="A line for each listener, not for each host.")
+@click.option(
+    "-q",
+    "--queue",
+    "queues",
+    multiple=True,
+    metavar="PATTERN",
+    help="Only those that serve such a queue.",
+)
+@click.option(
+    "--slots", "is_each", is_flag=True, help="A line for each listener, not for each host."
+)
 @json_option
 @shared_options
 @pass_invocation
@@ -48,10 +66,16 @@ def node_ls(invocation: Invocation, queues: Sequence[str], is_each: bool, as_jso
     """
     inspector = invocation.client().get_inspector()
     nodes, now = inspector.nodes(), inspector.now()
-    serving = {node.id for node in nodes if not queues or any(fnmatchcase(node.queue, pattern) for pattern in queues)}
+    serving = {
+        node.id
+        for node in nodes
+        if not queues or any(fnmatchcase(node.queue, pattern) for pattern in queues)
+    }
     found = [node for node in nodes if node.id in serving]
     if as_json:
-        printing.print_json("nodes", **printing.times(now=now), items=[node_item(node, now) for node in found])
+        printing.print_json(
+            "nodes", **printing.times(now=now), items=[node_item(node, now) for node in found]
+        )
     elif not found:
         printing.talk("no listeners")
     elif is_each:
@@ -75,12 +99,19 @@ def node_show(invocation: Invocation, name: str, as_json: bool) -> None:
     inspector = invocation.client().get_inspector()
     nodes = find_named(inspector.nodes(), name)
     if not nodes:
-        raise Failure(MISSING, f"no listener and no host {name!r}", "See their names: blueque node ls")
+        raise Failure(
+            MISSING, f"no listener and no host {name!r}", "See their names: blueque node ls"
+        )
     now = inspector.now()
     tasks = inspector.tasks(list(dict.fromkeys(task_id for node in nodes for task_id in node.held)))
     if as_json:
         items = [as_item(task, now) for task in tasks]
-        printing.print_json("node", **printing.times(now=now), items=[node_item(node, now) for node in nodes], tasks=items)
+        printing.print_json(
+            "node",
+            **printing.times(now=now),
+            items=[node_item(node, now) for node in nodes],
+            tasks=items,
+        )
         return
     for label, value in _facts(nodes):
         click.echo(printing.within(printing.clean(f"{label:<12}{value}")))
@@ -97,9 +128,18 @@ def node_item(node: Node, now: float) -> dict[str, Any]:
     """Return what is known of a listener in one of its queues, for JSON."""
     beat = None if node.seen is None else now - node.seen
     return {
-        "node": node.id, "host": node.host, "queue": node.queue, "state": node.state, "held": node.held,
-        **printing.times(beat=beat), "seen_seconds": node.seen, "order": node.order, "order_by": node.order_by,
-        "version": node.version, "resources": node.resources, "spool": node.spool,
+        "node": node.id,
+        "host": node.host,
+        "queue": node.queue,
+        "state": node.state,
+        "held": node.held,
+        **printing.times(beat=beat),
+        "seen_seconds": node.seen,
+        "order": node.order,
+        "order_by": node.order_by,
+        "version": node.version,
+        "resources": node.resources,
+        "spool": node.spool,
     }
 
 
@@ -114,32 +154,48 @@ def _host_rows(nodes: Iterable[Node]) -> list[list[str]]:
     rows = []
     for (host, version, state), members in sorted(groups.items()):
         slots, busy = {node.id for node in members}, {node.id for node in members if node.held}
-        rows.append([
-            host, str(len(slots)), str(len(busy)), _names(node.queue for node in members), version,
-            printing.span(youngest_beat(members)), state,
-        ])
+        rows.append(
+            [
+                host,
+                str(len(slots)),
+                str(len(busy)),
+                _names(node.queue for node in members),
+                version,
+                printing.span(youngest_beat(members)),
+                state,
+            ]
+        )
     return rows
 
 
 def _listener_rows(nodes: Iterable[Node]) -> list[list[str]]:
-    """Return a row for each listener; one of several queues has one state and one beat in all of them, or nearly."""
+    """Return a row for each listener; one of several queues has one state and one beat in all of
+    them, or nearly.
+    """
     groups: dict[tuple[str, str], list[Node]] = {}
     for node in nodes:
         groups.setdefault((node.id, node.state), []).append(node)
     return [
         [
-            printing.short_node(node_id), _names(node.queue for node in members),
+            printing.short_node(node_id),
+            _names(node.queue for node in members),
             _names(printing.short_id(task_id) for node in members for task_id in node.held) or "-",
-            members[0].version or "-", printing.span(youngest_beat(members)), state,
+            members[0].version or "-",
+            printing.span(youngest_beat(members)),
+            state,
         ]
         for (node_id, state), members in sorted(groups.items())
     ]
 
 
 def _facts(nodes: Sequence[Node]) -> list[tuple[str, str]]:
-    """Return what the listeners have in common: the host, what it has, where its files lie, who told them to leave."""
+    """Return what the listeners have in common: the host, what it has, where its files lie, who
+    told them to leave.
+    """
     states = {node.id: node.state for node in nodes}
-    each = ", ".join(f"{list(states.values()).count(state)} {state}" for state in sorted(set(states.values())))
+    each = ", ".join(
+        f"{list(states.values()).count(state)} {state}" for state in sorted(set(states.values()))
+    )
     told = {
         "host": _names(node.host for node in nodes),
         "slots": f"{each}; {len({node.id for node in nodes if node.held})} busy",
@@ -147,7 +203,9 @@ def _facts(nodes: Sequence[Node]) -> list[tuple[str, str]]:
         "resources": _names(hints.words_of(node.resources) for node in nodes if node.resources),
         "spool": _names(node.spool for node in nodes if node.spool),
         "told by": _names(
-            f"{node.order_by or 'somebody'}: {node.order}" for node in nodes if node.order not in (None, "work")
+            f"{node.order_by or 'somebody'}: {node.order}"
+            for node in nodes
+            if node.order not in (None, "work")
         ),
     }
     return [(label, value) for label, value in told.items() if value]

@@ -24,7 +24,9 @@ class _Most(click.ParamType):  # type: ignore[type-arg]  # generic in newer clic
 
     name = "number"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | None:
         if value == "none":
             return None
         if not str(value).isdecimal():
@@ -39,7 +41,13 @@ class _Most(click.ParamType):  # type: ignore[type-arg]  # generic in newer clic
 @json_option
 @shared_options
 @pass_invocation
-def pause(invocation: Invocation, patterns: Sequence[str], reason: str | None, by: str | None, as_json: bool) -> None:
+def pause(
+    invocation: Invocation,
+    patterns: Sequence[str],
+    reason: str | None,
+    by: str | None,
+    as_json: bool,
+) -> None:
     """Have listeners take nothing from a queue until `blueque resume`; what runs, runs on.
 
     \b
@@ -88,7 +96,7 @@ def resume(invocation: Invocation, patterns: Sequence[str], as_json: bool) -> No
 
 
 @click.command(
-    context_settings={"ignore_unknown_options": True},   # a negative number is none
+    context_settings={"ignore_unknown_options": True},  # a negative number is none
     short_help="Set how many tasks of a queue may run at a time.",
 )
 @click.argument("pattern", metavar="QUEUE")
@@ -109,26 +117,38 @@ def limit(invocation: Invocation, pattern: str, most: int | None, as_json: bool)
     """
     client = invocation.client()
     inspector = client.get_inspector()
-    names = _names_there(inspector, [pattern]) if most is None else _names_to_be(inspector, [pattern])
+    names = (
+        _names_there(inspector, [pattern]) if most is None else _names_to_be(inspector, [pattern])
+    )
     how_many = "no limit" if most is None else f"{count(most, 'task')} at a time"
     for name in names:
         client.get_queue(name).set_max_concurrency(most)
         taken = inspector.room(name).taken
         if not as_json:
-            click.echo(f"{printing.clean(name)}  {how_many}, {taken} run{'s' if taken == 1 else ''} now")
+            click.echo(
+                f"{printing.clean(name)}  {how_many}, {taken} run{'s' if taken == 1 else ''} now"
+            )
     _warn(inspector, names)
     if as_json:
         _print_json("limit", inspector, names)
 
 
 def _names_there(inspector: Inspector, patterns: Sequence[str]) -> list[str]:
-    """Return the queues that are meant, also one without a task that an older version has paused or limited."""
-    ahead = [name for name in patterns if inspector.paused(name) or inspector.room(name).limit is not None]
+    """Return the queues that are meant, also one without a task that an older version has paused or
+    limited.
+    """
+    ahead = [
+        name
+        for name in patterns
+        if inspector.paused(name) or inspector.room(name).limit is not None
+    ]
     return queues_matching([*inspector.queues(), *ahead], patterns)
 
 
 def _names_to_be(inspector: Inspector, patterns: Sequence[str]) -> list[str]:
-    """Return the queues that are meant, those that are still to come among them, and say which these are."""
+    """Return the queues that are meant, those that are still to come among them, and say which
+    these are.
+    """
     known = inspector.queues()
     names = queues_to_be(known, patterns)
     for name in names:
@@ -150,9 +170,15 @@ def _print_json(kind: str, inspector: Inspector, names: Sequence[str]) -> None:
     items = []
     for name in names:
         paused, room = inspector.paused(name), inspector.room(name)
-        items.append({
-            "queue": name, "paused": paused is not None, **printing.times(paused_at=paused.since if paused else None),
-            "paused_by": paused.by if paused else None, "paused_reason": paused.reason if paused else None,
-            "max_concurrency": room.limit, "running": room.taken,
-        })
+        items.append(
+            {
+                "queue": name,
+                "paused": paused is not None,
+                **printing.times(paused_at=paused.since if paused else None),
+                "paused_by": paused.by if paused else None,
+                "paused_reason": paused.reason if paused else None,
+                "max_concurrency": room.limit,
+                "running": room.taken,
+            }
+        )
     printing.print_json(kind, items=items)

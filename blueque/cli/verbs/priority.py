@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    context_settings={"ignore_unknown_options": True},   # a negative number is none
+    context_settings={"ignore_unknown_options": True}  # a negative number is none
 )
 @click.argument("words", nargs=-1, metavar="ID...|- N")
 @json_option
@@ -38,11 +38,19 @@ def priority(invocation: Invocation, words: Sequence[str], as_json: bool) -> int
     """
     *ids, text = _two(words, "ID and N: which task is to have what priority")
     if not re.fullmatch(r"[-+]?[0-9]{1,3}", text) or not LOWEST <= int(text) <= HIGHEST:
-        raise click.UsageError(f"{text!r} is no priority: N is a whole number, {LOWEST} to {HIGHEST}")
+        raise click.UsageError(
+            f"{text!r} is no priority: N is a whole number, {LOWEST} to {HIGHEST}"
+        )
     number = int(text)
-    return _act("priority", invocation, ids, as_json, f"priority {number}", lambda queue, task: (
-        queue.set_priority(task.id, number)
-    ), priority=number)
+    return _act(
+        "priority",
+        invocation,
+        ids,
+        as_json,
+        f"priority {number}",
+        lambda queue, task: queue.set_priority(task.id, number),
+        priority=number,
+    )
 
 
 @click.command()
@@ -60,8 +68,15 @@ def first(invocation: Invocation, ids: Sequence[str], as_json: bool) -> int:
     input. The exit code is 5 for a task that is not pending: one that is scheduled, which priority and move take, has no
     place in line before its time.
     """
-    return _act("first", invocation, ids, as_json, "first in its line", lambda queue, task: queue.put_first(task.id),
-                is_backwards=True)
+    return _act(
+        "first",
+        invocation,
+        ids,
+        as_json,
+        "first in its line",
+        lambda queue, task: queue.put_first(task.id),
+        is_backwards=True,
+    )
 
 
 @click.command()
@@ -80,7 +95,7 @@ def move(invocation: Invocation, words: Sequence[str], as_json: bool) -> int:
     """
     *ids, to = _two(words, "ID and QUEUE: which task is to go where")
     client = invocation.client()
-    client.get_queue(to)                               # is it a name at all?
+    client.get_queue(to)  # is it a name at all?
     is_new = to not in client.get_inspector().queues()
     moved = []
 
@@ -124,7 +139,9 @@ def _act(
         outcomes.append(outcome)
         if not as_json and outcome.status is not None:
             state = printing.paint(outcome.status, outcome.status)
-            click.echo(f"{printing.clean(printing.short_id(outcome.id))}  {state}, {printing.clean(note)}")
+            click.echo(
+                f"{printing.clean(printing.short_id(outcome.id))}  {state}, {printing.clean(note)}"
+            )
         elif not as_json:
             print_outcome(outcome)
     if as_json:

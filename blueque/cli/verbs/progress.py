@@ -1,4 +1,6 @@
-"""`blueque progress`: how a shell script that runs as a task tells how far it is. Redis is not needed for that."""
+"""`blueque progress`: how a shell script that runs as a task tells how far it is. Redis is not
+needed for that.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def progress(words: Sequence[str]) -> None:
 
 
 def _require_progress(line: str) -> None:
-    """Refuse a number that is none of progress. Words alone are one: what the task does, and not how far it is."""
+    """Refuse a number that is none of progress. Words alone are one: what the task does, and not
+    how far it is.
+    """
     first = line.partition(" ")[0]
     if not first:
         raise Failure(USAGE, "there is nothing to tell")
@@ -54,5 +58,13 @@ def _require_progress(line: str) -> None:
     if said is None:
         return
     done, total = float(said[1]), float(said[2] or 100)
-    if not 0 <= done < math.inf or not 0 <= total < math.inf or (total == 0 < done) or (said[3] and done > 100):
-        raise Failure(USAGE, f"{first!r} is no progress: tell a number from 0 to its total, as 0.4, 41%, 450/1500 or 450")
+    if (
+        not 0 <= done < math.inf
+        or not 0 <= total < math.inf
+        or (total == 0 < done)
+        or (said[3] and done > 100)
+    ):
+        raise Failure(
+            USAGE,
+            f"{first!r} is no progress: tell a number from 0 to its total, as 0.4, 41%, 450/1500 or 450",
+        )

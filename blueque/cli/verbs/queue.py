@@ -19,8 +19,14 @@ from blueque.cli.verbs.pause import limit, pause, resume
 from blueque.model.states import FINISHED, STATUSES, WAITING
 
 _COLUMNS = [
-    Column("QUEUE", can_shrink=True), Column("SCHED", True), Column("PEND", True), Column("RUN", True), Column("FAIL", True),
-    Column("LISTENERS", True), Column("MAY RUN", True), Column("STATE", can_shrink=True),
+    Column("QUEUE", can_shrink=True),
+    Column("SCHED", True),
+    Column("PEND", True),
+    Column("RUN", True),
+    Column("FAIL", True),
+    Column("LISTENERS", True),
+    Column("MAY RUN", True),
+    Column("STATE", can_shrink=True),
 ]
 _TASKS = [Column("QUEUE", can_shrink=True), Column("TASKS", True)]
 
@@ -43,23 +49,45 @@ def list_queues(invocation: Invocation, as_json: bool) -> None:
     """List all queues: what waits and runs, who listens, what they are held to."""
     lines = invocation.client().get_inspector().overview().lines
     if as_json:
-        printing.print_json("queues", items=[
-            {
-                "queue": line.queue, "scheduled": line.scheduled, "pending": line.pending, "running": line.running,
-                "failed": line.failed, "complete": line.complete, "cancelled": line.cancelled, "listeners": line.listeners,
-                "max_concurrency": line.max_concurrency, "paused": line.pause is not None,
-            }
-            for line in lines
-        ])
+        printing.print_json(
+            "queues",
+            items=[
+                {
+                    "queue": line.queue,
+                    "scheduled": line.scheduled,
+                    "pending": line.pending,
+                    "running": line.running,
+                    "failed": line.failed,
+                    "complete": line.complete,
+                    "cancelled": line.cancelled,
+                    "listeners": line.listeners,
+                    "max_concurrency": line.max_concurrency,
+                    "paused": line.pause is not None,
+                }
+                for line in lines
+            ],
+        )
     elif lines:
-        click.echo("\n".join(printing.table(_COLUMNS, [
-            [
-                line.queue, str(line.scheduled), str(line.pending), str(line.running), str(line.failed), str(line.listeners),
-                "-" if line.max_concurrency is None else str(line.max_concurrency),
-                "open" if line.pause is None else f"paused by {line.pause.by}",
-            ]
-            for line in lines
-        ])))
+        click.echo(
+            "\n".join(
+                printing.table(
+                    _COLUMNS,
+                    [
+                        [
+                            line.queue,
+                            str(line.scheduled),
+                            str(line.pending),
+                            str(line.running),
+                            str(line.failed),
+                            str(line.listeners),
+                            "-" if line.max_concurrency is None else str(line.max_concurrency),
+                            "open" if line.pause is None else f"paused by {line.pause.by}",
+                        ]
+                        for line in lines
+                    ],
+                )
+            )
+        )
     else:
         printing.talk("no queues")
 
@@ -85,14 +113,24 @@ def forget(invocation: Invocation, pattern: str, is_sure: bool, as_json: bool) -
     names = queues_matching(client.get_inspector().queues(), [pattern])
     if len(names) > 1:
         facts = f"{len(names)} queues would be forgotten if they are empty, with their pauses, limits and statistics"
-        require_consent(is_sure, facts, "Forget them?", [f"  {printing.clean(name)}" for name in names])
+        require_consent(
+            is_sure, facts, "Forget them?", [f"  {printing.clean(name)}" for name in names]
+        )
     found = {name: client.forget_queue(name) for name in names}
     if as_json:
         all_there = Counter[str]()
         for there in found.values():
             all_there.update(there)
-        printing.print_json("forget", queue=pattern, forgotten=not all_there, there=dict(all_there),
-                        queues=[{"queue": name, "forgotten": not there, "there": there} for name, there in found.items()])
+        printing.print_json(
+            "forget",
+            queue=pattern,
+            forgotten=not all_there,
+            there=dict(all_there),
+            queues=[
+                {"queue": name, "forgotten": not there, "there": there}
+                for name, there in found.items()
+            ],
+        )
     else:
         for name in (name for name, there in found.items() if not there):
             click.echo(f"{printing.clean(name)}  forgotten")
@@ -107,7 +145,8 @@ def forget(invocation: Invocation, pattern: str, is_sure: bool, as_json: bool) -
 def _what_is(there: Mapping[str, int]) -> str:
     """Return what a queue has, in words."""
     states = {state: number for state, number in there.items() if state in STATUSES}
-    # Of a task both its state and its place among all tasks tell; of a listener that is silent only its beat.
+    # Of a task both its state and its place among all tasks tell; of a listener that is silent only
+    # its beat.
     tasks = [count(there["tasks"], "task")] if "tasks" in there else []
     if states:
         each = ", ".join(f"{number} {state}" for state, number in states.items())
@@ -115,19 +154,29 @@ def _what_is(there: Mapping[str, int]) -> str:
     listeners = max(there.get("listeners", 0), there.get("nodes", 0))
     words = {"listener": listeners, "run": there.get("runs", 0), "feed": there.get("feeds", 0)}
     others = [count(number, noun) for noun, number in words.items() if number]
-    return ", ".join([*tasks, *others, *(["a batch on its way into an archive"] if "batches" in there else [])])
+    return ", ".join(
+        [*tasks, *others, *(["a batch on its way into an archive"] if "batches" in there else [])]
+    )
 
 
 @queue.command(short_help="Delete what waits in a queue, or what has ended.")
 @click.argument("pattern", metavar="QUEUE")
-@state_option((*WAITING, *FINISHED), "Only tasks in this state, or these: failed,cancelled; else pending,scheduled.")
+@state_option(
+    (*WAITING, *FINISHED),
+    "Only tasks in this state, or these: failed,cancelled; else pending,scheduled.",
+)
 @dry_run_option
 @yes_option
 @json_option
 @shared_options
 @pass_invocation
 def purge(
-    invocation: Invocation, pattern: str, states: Sequence[str], dry_run: bool, is_sure: bool, as_json: bool
+    invocation: Invocation,
+    pattern: str,
+    states: Sequence[str],
+    dry_run: bool,
+    is_sure: bool,
+    as_json: bool,
 ) -> int:
     """Delete all pending and scheduled tasks of a queue for good, or those in another state.
 
@@ -140,7 +189,7 @@ def purge(
     somebody has just taken them, or an archive is being made of them.
     """
     names = queues_matching(invocation.client().get_inspector().queues(), [pattern])
-    client = invocation.client(patience=30.0)          # from here on: what is begun is worth waiting for
+    client = invocation.client(patience=30.0)  # from here on: what is begun is worth waiting for
     chosen = list(dict.fromkeys(states)) or list(WAITING)
     snapshot = client.freeze(names, chosen)
     try:
@@ -148,15 +197,24 @@ def purge(
         for part in snapshot.parts:
             found[part.listed_as] += part.last - part.first
             by_queue[part.queue] += part.last - part.first
-        total, sorts = sum(found.values()), ", ".join(f"{number} {state}" for state, number in found.items())
+        total, sorts = (
+            sum(found.values()),
+            ", ".join(f"{number} {state}" for state, number in found.items()),
+        )
         done = 0
         if total and not dry_run:
             where = f"queue {names[0]}" if len(names) == 1 else f"{len(+by_queue)} queues"
             facts = f"{count(total, 'task')} of {where} would be gone for good: {sorts}"
             rows = [[name, str(number)] for name, number in (+by_queue).items()]
-            require_consent(is_sure, facts, "Delete?", printing.table(_TASKS, rows) if len(names) > 1 else (), number=total)
+            require_consent(
+                is_sure,
+                facts,
+                "Delete?",
+                printing.table(_TASKS, rows) if len(names) > 1 else (),
+                number=total,
+            )
             try:
-                for done in client.purge(snapshot):    # noqa: B007  # how many so far
+                for done in client.purge(snapshot):  # noqa: B007  # how many so far
                     pass
             except BaseException:
                 printing.talk(f"{done} of {total} deleted, then it stopped:")
@@ -164,14 +222,20 @@ def purge(
     finally:
         client.thaw(snapshot)
     if as_json:
-        printing.print_json("purge", queue=pattern, dry_run=dry_run, tasks=found, deleted=done, queues=names)
+        printing.print_json(
+            "purge", queue=pattern, dry_run=dry_run, tasks=found, deleted=done, queues=names
+        )
     elif dry_run:
         for name in names:
             which = f": {sorts}" if len(names) == 1 else ""
-            click.echo(f"{printing.clean(name)}  {count(by_queue[name], 'task')} would be deleted{which}")
+            click.echo(
+                f"{printing.clean(name)}  {count(by_queue[name], 'task')} would be deleted{which}"
+            )
     else:
         click.echo(f"{printing.clean(pattern)}  {count(done, 'task')} deleted")
     if not dry_run and done < total:
-        printing.talk(f"{total - done} of {total} are not: they have been taken meanwhile, or are being archived.")
+        printing.talk(
+            f"{total - done} of {total} are not: they have been taken meanwhile, or are being archived."
+        )
         return ATTENTION
     return 0

@@ -12,7 +12,14 @@ from blueque.cli import printing
 from blueque.cli.actions import Outcome, act_on, choose, code_of, print_outcome, print_outcomes
 from blueque.cli.consent import require_consent
 from blueque.cli.named import queues_matching
-from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options, yes_option
+from blueque.cli.options import (
+    DURATION,
+    Invocation,
+    json_option,
+    pass_invocation,
+    shared_options,
+    yes_option,
+)
 from blueque.cli.printing import Column, count
 from blueque.errors import NotFailed
 from blueque.model.states import LOST
@@ -26,9 +33,23 @@ _QUEUES = [Column("QUEUE", can_shrink=True), Column("TASKS", True)]
 
 @click.command()
 @click.argument("ids", nargs=-1, metavar="[ID... | -]")
-@click.option("--failed", "pattern", metavar="PATTERN", help="All failed tasks of these queues, the oldest failures first.")
-@click.option("--error-type", metavar="TYPE", help="Only those with this error type: lost, signal, ValueError.")
-@click.option("--older-than", type=DURATION, metavar="DURATION", help="Only those that failed so long ago or longer.")
+@click.option(
+    "--failed",
+    "pattern",
+    metavar="PATTERN",
+    help="All failed tasks of these queues, the oldest failures first.",
+)
+@click.option(
+    "--error-type",
+    metavar="TYPE",
+    help="Only those with this error type: lost, signal, ValueError.",
+)
+@click.option(
+    "--older-than",
+    type=DURATION,
+    metavar="DURATION",
+    help="Only those that failed so long ago or longer.",
+)
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="So many at most.")
 @click.option("--dry-run", is_flag=True, help="Only say which it would be.")
 @yes_option
@@ -71,7 +92,11 @@ def requeue(
         tasks, code = choose(client.get_inspector(), ids)
     else:
         queues = queues_matching(client.get_inspector().queues(), [pattern])
-        tasks = [task for queue in queues for task in client.get_queue(queue).failed_tasks(error_type, older_than, limit)]
+        tasks = [
+            task
+            for queue in queues
+            for task in client.get_queue(queue).failed_tasks(error_type, older_than, limit)
+        ]
         if len(queues) > 1:
             tasks.sort(key=lambda task: task.finished or task.updated or 0.0)
         tasks = tasks[:limit]
@@ -110,7 +135,9 @@ def _ask(tasks: Sequence[Task], is_sure: bool, has_ids: bool) -> None:
         require_consent(is_sure, facts, "Put them in line again?", details, has_ids=has_ids)
     elif lost:
         where = f" What it reports stays in {lost[0].files}" if lost[0].files else ""
-        printing.talk(f"It was lost with {lost[0].node}: should its old process still run, there will be two.{where}")
+        printing.talk(
+            f"It was lost with {lost[0].node}: should its old process still run, there will be two.{where}"
+        )
 
 
 def _requeue(client: Client, task: Task) -> str:

@@ -13,7 +13,13 @@ from blueque.cli import printing
 from blueque.cli.facts import contents
 from blueque.cli.failure import NOT_COMPLETE
 from blueque.cli.needs import needs, needs_options
-from blueque.cli.options import Invocation, json_option, limit_options, pass_invocation, shared_options
+from blueque.cli.options import (
+    Invocation,
+    json_option,
+    limit_options,
+    pass_invocation,
+    shared_options,
+)
 from blueque.cli.verbs.enqueue import parameters_of, remark, warn_of_nobody
 from blueque.cli.verbs.logs import PACE, harmless
 from blueque.cli.verbs.show import as_item
@@ -27,14 +33,21 @@ if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.model.task import Task
 
-LONG = 5.0                                             # seconds in line after which it says how to find out why
+LONG = 5.0  # seconds in line after which it says how to find out why
 
 
 @click.command("run")
 @click.argument("queue")
 @click.argument("source", required=False, metavar="[JSON | @FILE | -]")
-@click.option("--text", "is_text", is_flag=True, help="What is given is no JSON but a string: send it untouched.")
-@click.option("--key", metavar="TEXT", help="The same key is the same task: if there is one, follow that.")
+@click.option(
+    "--text",
+    "is_text",
+    is_flag=True,
+    help="What is given is no JSON but a string: send it untouched.",
+)
+@click.option(
+    "--key", metavar="TEXT", help="The same key is the same task: if there is one, follow that."
+)
 @needs_options
 @limit_options()
 @json_option
@@ -95,22 +108,27 @@ class _Output:
 
     def __init__(self, has_object: bool) -> None:
         self._has_object = has_object
-        self._last = (0, 0)                            # attempt and number of the last line
-        self._said: str | None = None                  # on its standard output
+        self._last = (0, 0)  # attempt and number of the last line
+        self._said: str | None = None  # on its standard output
 
     def print(self, lines: Iterable[LogLine]) -> None:
         for line in lines:
-            if line[1:3] <= self._last:                # it stands in both parts of the log
+            if line[1:3] <= self._last:  # it stands in both parts of the log
                 continue
             before = self._last[1] if self._last[0] == line.attempt else 0
             if line.number > before + 1:
                 missing = printing.count(line.number - before - 1, "line")
-                printing.talk(f"... {missing} left out; all of them, on its node: blueque logs --all {line.task}")
+                printing.talk(
+                    f"... {missing} left out; all of them, on its node: blueque logs --all {line.task}"
+                )
             self._last = line.attempt, line.number
             is_error = line.stream != "stdout"
             if not is_error:
                 self._said = line.text
-            click.echo(harmless(line.text) if printing.is_terminal() else line.text, err=is_error or self._has_object)
+            click.echo(
+                harmless(line.text) if printing.is_terminal() else line.text,
+                err=is_error or self._has_object,
+            )
 
     def print_result(self, task: Task) -> None:
         """Print what it has returned, if that has not been seen."""
@@ -142,5 +160,7 @@ def _follow(client: Client, task_id: str, output: _Output) -> Task:
             return task
         if status == "pending" and not has_waited and time.monotonic() - began > LONG:
             has_waited = True
-            printing.talk(f"It is still in line; to see why: blueque why {printing.short_id(task_id)}")
+            printing.talk(
+                f"It is still in line; to see why: blueque why {printing.short_id(task_id)}"
+            )
         time.sleep(PACE if not lines else PACE / 5)

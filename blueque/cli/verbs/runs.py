@@ -1,4 +1,6 @@
-"""`blueque runs` and `blueque gc`: which runs there are, and what is left of those that nobody has ended."""
+"""`blueque runs` and `blueque gc`: which runs there are, and what is left of those that nobody has
+ended.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,14 @@ from blueque.cli import printing
 from blueque.cli.consent import require_consent
 from blueque.cli.failure import ATTENTION, MISSING, REFUSED, Failure
 from blueque.cli.named import queues_matching
-from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options, yes_option
+from blueque.cli.options import (
+    DURATION,
+    Invocation,
+    json_option,
+    pass_invocation,
+    shared_options,
+    yes_option,
+)
 from blueque.cli.printing import Column, count
 from blueque.cli.verbs import feeds
 from blueque.errors import RunDropped, WrongRun
@@ -22,8 +31,14 @@ if TYPE_CHECKING:
     from blueque.producer.abandoned_runs import Leftover
 
 _COLUMNS = [
-    Column("RUN", can_shrink=True), Column("QUEUE", can_shrink=True), Column("KIND"), Column("STATE"), Column("AGE", True),
-    Column("ROWS", True), Column("TASKS", True), Column("STAGED", True),
+    Column("RUN", can_shrink=True),
+    Column("QUEUE", can_shrink=True),
+    Column("KIND"),
+    Column("STATE"),
+    Column("AGE", True),
+    Column("ROWS", True),
+    Column("TASKS", True),
+    Column("STAGED", True),
 ]
 _TIMES = ("created", "decided", "finished", "moved")
 _WEEK = 7 * 86400.0
@@ -33,12 +48,19 @@ _queues = click.argument("names", nargs=-1, metavar="[QUEUE...]")
 
 @click.command()
 @_queues
-@click.option("--drop", "dropped", metavar="RUN", help="Forget this run of the queue, with what is staged for it.")
+@click.option(
+    "--drop",
+    "dropped",
+    metavar="RUN",
+    help="Forget this run of the queue, with what is staged for it.",
+)
 @yes_option
 @json_option
 @shared_options
 @pass_invocation
-def runs(invocation: Invocation, names: Sequence[str], dropped: str | None, is_sure: bool, as_json: bool) -> None:
+def runs(
+    invocation: Invocation, names: Sequence[str], dropped: str | None, is_sure: bool, as_json: bool
+) -> None:
     """List the runs of all queues, or of these: each made many tasks once, or all at once.
 
     \b
@@ -70,15 +92,25 @@ def runs(invocation: Invocation, names: Sequence[str], dropped: str | None, is_s
 
 @click.command()
 @_queues
-@click.option("--older-than", type=DURATION, default=_WEEK, metavar="DURATION",
-              help="Only what has not moved for so long; else 7d.")
+@click.option(
+    "--older-than",
+    type=DURATION,
+    default=_WEEK,
+    metavar="DURATION",
+    help="Only what has not moved for so long; else 7d.",
+)
 @click.option("--dry-run", is_flag=True, help="Only say what there is.")
 @yes_option
 @json_option
 @shared_options
 @pass_invocation
 def gc(
-    invocation: Invocation, names: Sequence[str], older_than: float, dry_run: bool, is_sure: bool, as_json: bool
+    invocation: Invocation,
+    names: Sequence[str],
+    older_than: float,
+    dry_run: bool,
+    is_sure: bool,
+    as_json: bool,
 ) -> int:
     """Clear up after runs that broke off and that nobody has begun again.
 
@@ -100,14 +132,22 @@ def gc(
             chunks = sum(len(one.chunks) for one in undecided)
             what = f"{count(len(undecided), 'run')} that nobody has ended, with {count(chunks, 'staged chunk')}"
             facts = f"{what}, would be forgotten"
-            require_consent(is_sure, facts, "Forget what is not decided?", [_sentence(one) for one in found])
+            require_consent(
+                is_sure, facts, "Forget what is not decided?", [_sentence(one) for one in found]
+            )
         done = [_end(client, one) for one in found]
     if as_json:
-        items = [_left(one) | ({} if dry_run else {"done": is_done}) for one, is_done in _with(found, done)]
+        items = [
+            _left(one) | ({} if dry_run else {"done": is_done})
+            for one, is_done in _with(found, done)
+        ]
         printing.print_json("gc", dry_run=dry_run, items=items)
     else:
         for one, is_done in _with(found, done):
-            click.echo(printing.clean(_sentence(one)) + ("" if dry_run or is_done else "  not done: somebody is at it"))
+            click.echo(
+                printing.clean(_sentence(one))
+                + ("" if dry_run or is_done else "  not done: somebody is at it")
+            )
     if not found:
         printing.talk("nothing to clear up")
     return 0 if dry_run or all(done) else ATTENTION
@@ -118,10 +158,15 @@ def _list(client: Client, queues: Sequence[str], as_json: bool) -> None:
     records = [record for queue in queues for record in client.get_runs(queue)]
     fed = [record for queue in queues for record in client.get_feeds(queue)]
     if as_json:
-        items, its_feeds = [_item(record) for record in records], [feeds.item(record, now) for record in fed]
+        items, its_feeds = (
+            [_item(record) for record in records],
+            [feeds.item(record, now) for record in fed],
+        )
         printing.print_json("runs", **printing.times(now=now), items=items, feeds=its_feeds)
         return
-    tables = [printing.table(_COLUMNS, [_row(record, now) for record in records])] if records else []
+    tables = (
+        [printing.table(_COLUMNS, [_row(record, now) for record in records])] if records else []
+    )
     if fed:
         tables.append(printing.table(feeds.COLUMNS, [feeds.row(record, now) for record in fed]))
     click.echo("\n\n".join("\n".join(lines) for lines in tables), nl=bool(tables))
@@ -135,7 +180,9 @@ def _drop(client: Client, queue: str, run: str, is_sure: bool) -> None:
         raise Failure(MISSING, f"no run {run!r} of queue {queue!r}", "See the names: blueque runs")
     facts = f"run {run} is {record.get('state')}, and would be forgotten"
     if record["staged"]:
-        facts += f"; {count(record['staged'], 'chunk')} of tasks that are staged for it would be deleted"
+        facts += (
+            f"; {count(record['staged'], 'chunk')} of tasks that are staged for it would be deleted"
+        )
     if record.get("kind") == "stream" and "batch" in record:
         facts += (
             f"; its query, if it is started again from its checkpoint, may put batch {record['batch']} in line once more: "
@@ -174,8 +221,13 @@ def _row(record: dict[str, Any], now: float) -> list[str]:
     created = record.get("created")
     age = "-" if created is None else printing.span(now - created)
     return [
-        record["run"], record["queue"], record.get("kind", "?"), record.get("state", "?"), age,
-        *[str(record.get(name, "-")) for name in ("rows", "tasks")], str(record["staged"] + record["unpublished"]),
+        record["run"],
+        record["queue"],
+        record.get("kind", "?"),
+        record.get("state", "?"),
+        age,
+        *[str(record.get(name, "-")) for name in ("rows", "tasks")],
+        str(record["staged"] + record["unpublished"]),
     ]
 
 
@@ -186,4 +238,10 @@ def _item(record: dict[str, Any]) -> dict[str, Any]:
 
 def _left(left: Leftover) -> dict[str, Any]:
     age = round(left.age, 3)
-    return {"queue": left.queue, "run": left.run, "way": left.way, "chunks": len(left.chunks), "age_seconds": age}
+    return {
+        "queue": left.queue,
+        "run": left.run,
+        "way": left.way,
+        "chunks": len(left.chunks),
+        "age_seconds": age,
+    }

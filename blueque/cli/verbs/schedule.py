@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 MOST = 10_000
 
 _COLUMNS = [
-    Column("ID", can_shrink=True), Column("QUEUE", can_shrink=True), Column("DUE", True), Column("AT"),
+    Column("ID", can_shrink=True),
+    Column("QUEUE", can_shrink=True),
+    Column("DUE", True),
+    Column("AT"),
     Column("NOTE", can_shrink=True),
 ]
 
@@ -33,8 +36,17 @@ def schedule() -> None:
 
 
 @schedule.command("ls", short_help="List scheduled tasks, the next due at first.")
-@click.option("-q", "--queue", "patterns", multiple=True, metavar="PATTERN", help="Only these: a name, or as 'render.*'.")
-@click.option("--limit", type=click.IntRange(1, MOST), default=50, show_default=True, help="How many at most.")
+@click.option(
+    "-q",
+    "--queue",
+    "patterns",
+    multiple=True,
+    metavar="PATTERN",
+    help="Only these: a name, or as 'render.*'.",
+)
+@click.option(
+    "--limit", type=click.IntRange(1, MOST), default=50, show_default=True, help="How many at most."
+)
 @json_option
 @shared_options
 @pass_invocation
@@ -52,7 +64,9 @@ def schedule_ls(invocation: Invocation, patterns: Sequence[str], limit: int, as_
     if as_json:
         items = [as_item(task, listing.now) for task in listing.tasks]
         now = printing.times(now=listing.now)
-        printing.print_json("schedule", **now, items=items, has_more=listing.has_more, more=listing.more)
+        printing.print_json(
+            "schedule", **now, items=items, has_more=listing.has_more, more=listing.more
+        )
     elif listing.tasks:
         rows = [_row(task, listing.now, invocation.is_utc) for task in listing.tasks]
         click.echo("\n".join(printing.table(_COLUMNS, rows)))
@@ -94,10 +108,23 @@ def _run(client: Client, task: Task) -> str:
 
 def _row(task: Task, now: float, is_utc: bool) -> list[str]:
     eta = task.eta
-    due = "-" if eta is None else f"in {printing.span(eta - now)}" if eta > now else f"since {printing.span(now - eta)}"
-    others = [words for words in note(task, now).split(", ") if not words.startswith(("due ", "retry due "))]
+    due = (
+        "-"
+        if eta is None
+        else f"in {printing.span(eta - now)}"
+        if eta > now
+        else f"since {printing.span(now - eta)}"
+    )
+    others = [
+        words
+        for words in note(task, now).split(", ")
+        if not words.startswith(("due ", "retry due "))
+    ]
     is_retry = task.last_error_type is not None
     return [
-        printing.short_id(task.id), task.queue or "-", due, printing.stamp(eta, is_utc),
+        printing.short_id(task.id),
+        task.queue or "-",
+        due,
+        printing.stamp(eta, is_utc),
         ", ".join(["retry"] * is_retry + others),
     ]

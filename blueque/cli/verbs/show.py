@@ -11,7 +11,13 @@ import click
 from blueque.cli import printing
 from blueque.cli.facts import checkpoint_item, contents, facts
 from blueque.cli.failure import MISSING, USAGE, Failure
-from blueque.cli.options import Invocation, json_option, pass_invocation, reveal_option, shared_options
+from blueque.cli.options import (
+    Invocation,
+    json_option,
+    pass_invocation,
+    reveal_option,
+    shared_options,
+)
 from blueque.cli.pace import left_of
 from blueque.queries.listing import MAX_FOUND, MIN_PREFIX, entered
 
@@ -19,7 +25,7 @@ if TYPE_CHECKING:
     from blueque.model.task import Task
     from blueque.queries.inspector import Inspector
 
-_MAX_LINES = 12                                        # of a long value, on a terminal
+_MAX_LINES = 12  # of a long value, on a terminal
 _LABEL = 12
 
 
@@ -50,7 +56,9 @@ def show_task(invocation: Invocation, prefix: str, reveals: bool, as_json: bool)
         item = as_item(task, signs.now) | {"left_seconds": left_of(task, signs.now)[0]} | heard
         item["checkpoint"] = checkpoint_item(signs)
         item["usual_seconds"] = list(signs.usual) if signs.usual else None
-        printing.print_json("task", **printing.times(now=signs.now), item=item | contents(task, hide))
+        printing.print_json(
+            "task", **printing.times(now=signs.now), item=item | contents(task, hide)
+        )
         return
     for label, value in facts(task, signs, invocation.is_utc, hide):
         _print_fact(label, value)
@@ -66,8 +74,12 @@ def find_one(inspector: Inspector, prefix: str) -> str:
         some = ", ".join(found[:3]) + (", ..." if len(found) > 3 else "")
         raise Failure(USAGE, f"{count} begin with {prefix!r}: {some}", "Give more of the id.")
     if len(prefix) < MIN_PREFIX:
-        raise Failure(USAGE, f"{prefix!r} is too short: give at least {MIN_PREFIX} characters of the id")
-    advice = "It may have been deleted, or be too old to be found by a part of its id: give the whole."
+        raise Failure(
+            USAGE, f"{prefix!r} is too short: give at least {MIN_PREFIX} characters of the id"
+        )
+    advice = (
+        "It may have been deleted, or be too old to be found by a part of its id: give the whole."
+    )
     raise Failure(MISSING, f"no task {prefix!r}", advice)
 
 
@@ -75,15 +87,31 @@ def as_item(task: Task, now: float) -> dict[str, Any]:
     """Return what is shown of a task everywhere, for JSON."""
     since = entered(task)
     return {
-        "id": task.id, "status": task.status, "queue": task.queue, "node": task.node, "pid": task.pid,
-        "attempt": task.attempt, "for_seconds": None if since is None else finite(now - since),
+        "id": task.id,
+        "status": task.status,
+        "queue": task.queue,
+        "node": task.node,
+        "pid": task.pid,
+        "attempt": task.attempt,
+        "for_seconds": None if since is None else finite(now - since),
         **printing.times(
-            created=task.created, started=task.started, finished=task.finished, updated=task.updated, eta=task.eta,
+            created=task.created,
+            started=task.started,
+            finished=task.finished,
+            updated=task.updated,
+            eta=task.eta,
             progress_at=task.progress_at,
         ),
-        "error_type": task.error_type, "exit_code": task.exit_code, "signal": task.signal, "failures": task.failures,
-        "last_error_type": task.last_error_type, "progress": task.fields.get("progress"), "cancelled_by": task.cancelled_by,
-        "priority": task.priority, "needs": task.fields.get("needs"), "devices": task.fields.get("devices"),
+        "error_type": task.error_type,
+        "exit_code": task.exit_code,
+        "signal": task.signal,
+        "failures": task.failures,
+        "last_error_type": task.last_error_type,
+        "progress": task.fields.get("progress"),
+        "cancelled_by": task.cancelled_by,
+        "priority": task.priority,
+        "needs": task.fields.get("needs"),
+        "devices": task.fields.get("devices"),
     }
 
 
@@ -91,7 +119,11 @@ def _print_fact(label: str, value: str) -> None:
     """Print a value beside its label; one of several lines, or a long one, in a block."""
     lines = [printing.clean(line) for line in value.split("\n")]
     if printing.is_terminal():
-        lines = [piece for line in lines for piece in printing.lines(line, printing.terminal_width() - _LABEL)]
+        lines = [
+            piece
+            for line in lines
+            for piece in printing.lines(line, printing.terminal_width() - _LABEL)
+        ]
         hidden = len(lines) - _MAX_LINES
         if hidden > 0:
             lines[_MAX_LINES:] = [f"... ({hidden} more lines: --json shows all)"]
@@ -99,7 +131,9 @@ def _print_fact(label: str, value: str) -> None:
     if len(title) >= _LABEL:
         lines.insert(0, "")
     for n, line in enumerate(lines):
-        click.echo(f"{title if n == 0 else '':<{_LABEL}}{line}" if line else title if n == 0 else "")
+        click.echo(
+            f"{title if n == 0 else '':<{_LABEL}}{line}" if line else title if n == 0 else ""
+        )
 
 
 def finite(number: float | None) -> float | None:

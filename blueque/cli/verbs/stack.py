@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from blueque.model.task import Task
     from blueque.queries.task_log import Place
 
-PATIENCE = 10.0                                        # seconds for its listener to answer
-PACE, QUIET = 0.2, 1.5                                 # seconds between two looks; after the last line that is part of it
+PATIENCE = 10.0  # seconds for its listener to answer
+PACE, QUIET = 0.2, 1.5  # seconds between two looks; after the last line that is part of it
 _FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
-# The function that calls the handler. Below it are the frames of the listener that forked the task process.
+# The function that calls the handler. Below it are the frames of the listener that forked the task
+# process.
 _CALLER = re.compile(r'  File ".*/blueque/(\w+/)*(handlers|work)\.py", line \d+ in work')
 
 
@@ -58,23 +59,32 @@ def stack(invocation: Invocation, prefix: str, shows_all: bool) -> None:
     mark = os.urandom(8).hex()
     status = client.get_queue(task.queue or "").ask_stack(task.id, mark)
     if status != "started":
-        raise Failure(REFUSED, f"task {name} does not run: it is {status}", f"What it printed: blueque logs {name}")
+        raise Failure(
+            REFUSED,
+            f"task {name} does not run: it is {status}",
+            f"What it printed: blueque logs {name}",
+        )
     lines = _answer(client, place, mark)
     if isinstance(lines, str):
         raise Failure(REFUSED, f"task {name} has none: {lines}")
     if lines is None:
         raise Failure(
-            TIMED_OUT, f"the listener of task {name} ({task.node}) has not answered within {PATIENCE:g} s",
+            TIMED_OUT,
+            f"the listener of task {name} ({task.node}) has not answered within {PATIENCE:g} s",
             "Is it silent, or of an older version? See: blueque status. An answer that comes later is in: blueque logs",
         )
     if len(lines) == 1:
-        raise Failure(TIMED_OUT, f"task {name} was asked, and has shown nothing: it may have ended just then")
+        raise Failure(
+            TIMED_OUT, f"task {name} was asked, and has shown nothing: it may have ended just then"
+        )
     for line in _as_traceback(lines[1:], task, shows_all):
         click.echo(harmless(line))
 
 
 def _as_traceback(lines: Sequence[str], task: Task, shows_all: bool) -> Iterator[str]:
-    """Yield what faulthandler wrote of each thread, with the most recent call last, as Python's own tracebacks have it."""
+    """Yield what faulthandler wrote of each thread, with the most recent call last, as Python's own
+    tracebacks have it.
+    """
     has_sources = _is_here(task)
     thread: list[str] = []
     for line in [*lines, *([""] if lines[-1] else [])]:
@@ -89,7 +99,9 @@ def _as_traceback(lines: Sequence[str], task: Task, shows_all: bool) -> Iterator
 
 
 def _of_the_handler(frames: Sequence[str]) -> Sequence[str]:
-    """Return the frames from the handler on; all of them in a thread that Blueque's call of a handler is not in."""
+    """Return the frames from the handler on; all of them in a thread that Blueque's call of a
+    handler is not in.
+    """
     found = [n for n, frame in enumerate(frames) if _CALLER.fullmatch(frame)]
     return frames[: found[-1]] or frames if found else frames
 
@@ -102,7 +114,12 @@ def _is_here(task: Task) -> bool:
 def _source(frame: str, started: float | None) -> Iterator[str]:
     """Yield the source line of a frame, unless the file has changed since the task started."""
     match = _FRAME.fullmatch(frame)
-    if match is None or started is None or not os.path.isfile(match[1]) or os.path.getmtime(match[1]) > started:
+    if (
+        match is None
+        or started is None
+        or not os.path.isfile(match[1])
+        or os.path.getmtime(match[1]) > started
+    ):
         return
     line = linecache.getline(match[1], int(match[2])).strip()
     if line:
@@ -110,7 +127,9 @@ def _source(frame: str, started: float | None) -> Iterator[str]:
 
 
 def _answer(client: Client, place: Place, mark: str) -> list[str] | str | None:
-    """Return the lines of the answer, the one with the mark first; or why there is none; None: none came in time."""
+    """Return the lines of the answer, the one with the mark first; or why there is none; None: none
+    came in time.
+    """
     found: list[str] = []
     head = f"{WORDS} {mark}"
     deadline = time.monotonic() + PATIENCE

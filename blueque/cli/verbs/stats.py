@@ -20,16 +20,29 @@ from blueque.text.eta import roughly
 if TYPE_CHECKING:
     from blueque.queries.statistics import Durations, Numbers, Statistics
 
-MAX_BAR = 40                                           # columns
+MAX_BAR = 40  # columns
 
 _MANY = [
-    Column("QUEUE", can_shrink=True), Column("DONE", True), Column("FAILED", True), Column("RETRIED", True),
-    Column("LOST", True), Column("CANC", True), Column("WAIT p50", True), Column("p95", True), Column("RAN p50", True),
+    Column("QUEUE", can_shrink=True),
+    Column("DONE", True),
+    Column("FAILED", True),
+    Column("RETRIED", True),
+    Column("LOST", True),
+    Column("CANC", True),
+    Column("WAIT p50", True),
+    Column("p95", True),
+    Column("RAN p50", True),
     Column("p95", True),
 ]
 _ONE = [
-    Column(""), Column("COUNT", True), Column("MEAN", True), Column("+-", True), Column("p50", True), Column("p90", True),
-    Column("p95", True), Column("MAX", True),
+    Column(""),
+    Column("COUNT", True),
+    Column("MEAN", True),
+    Column("+-", True),
+    Column("p50", True),
+    Column("p90", True),
+    Column("p95", True),
+    Column("MAX", True),
 ]
 
 
@@ -48,19 +61,35 @@ class _Days(click.ParamType):  # type: ignore[type-arg]  # generic in newer clic
 
 
 days_option = click.option(
-    "--last", "days", type=_Days(), default="7d", show_default=True, metavar="DAYS", help="So many days, today included."
+    "--last",
+    "days",
+    type=_Days(),
+    default="7d",
+    show_default=True,
+    metavar="DAYS",
+    help="So many days, today included.",
 )
 
 
 @click.command()
 @queues_options
 @days_option
-@click.option("--histogram", "with_histogram", is_flag=True, help="Draw how long tasks ran, also for several queues.")
+@click.option(
+    "--histogram",
+    "with_histogram",
+    is_flag=True,
+    help="Draw how long tasks ran, also for several queues.",
+)
 @json_option
 @shared_options
 @pass_invocation
 def stats(
-    invocation: Invocation, patterns: Sequence[str], named: Sequence[str], days: int, with_histogram: bool, as_json: bool
+    invocation: Invocation,
+    patterns: Sequence[str],
+    named: Sequence[str],
+    days: int,
+    with_histogram: bool,
+    as_json: bool,
 ) -> None:
     """Show how many tasks ended how, and how long they waited and ran.
 
@@ -100,21 +129,34 @@ def stats(
 
 def _row(queue: str, its: Numbers) -> list[str]:
     counts = its.complete, its.failed, its.retried, its.lost, its.cancelled
-    times = [_about(one.quantile(share)) for one in (its.waiting, its.running) for share in (0.5, 0.95)]
+    times = [
+        _about(one.quantile(share)) for one in (its.waiting, its.running) for share in (0.5, 0.95)
+    ]
     return [queue, *map(str, counts), *times]
 
 
 def _print_one(its: Statistics, with_histogram: bool) -> None:
     total = its.total
-    share = "" if total.failed_share is None or not total.failed else f" ({100 * total.failed_share:.1f} %)"
+    share = (
+        ""
+        if total.failed_share is None or not total.failed
+        else f" ({100 * total.failed_share:.1f} %)"
+    )
     click.echo(
         f"done {total.complete}   failed {total.failed}{share}   retried {total.retried}   lost {total.lost}   "
         f"cancelled {total.cancelled}"
     )
     rows = [
-        [name, str(one.counted), span(one.mean), span(one.deviation), *(_about(one.quantile(q)) for q in (0.5, 0.9, 0.95)),
-         _at_most(one.longest)]
-        for name, one in (("waited", total.waiting), ("ran", total.running)) if one.counted
+        [
+            name,
+            str(one.counted),
+            span(one.mean),
+            span(one.deviation),
+            *(_about(one.quantile(q)) for q in (0.5, 0.9, 0.95)),
+            _at_most(one.longest),
+        ]
+        for name, one in (("waited", total.waiting), ("ran", total.running))
+        if one.counted
     ]
     if rows:
         click.echo("\n".join(printing.table(_ONE, rows)))
@@ -124,7 +166,9 @@ def _print_one(its: Statistics, with_histogram: bool) -> None:
 
 
 def drawn(title: str, buckets: dict[int, int] | Any) -> list[str]:
-    """Return the lines of a histogram: where a place begins, how many are in it, and on a terminal a bar."""
+    """Return the lines of a histogram: where a place begins, how many are in it, and on a terminal
+    a bar.
+    """
     from blueque.report.scales import Bins  # here: for this only
 
     bins = Bins(buckets)
@@ -135,7 +179,11 @@ def drawn(title: str, buckets: dict[int, int] | Any) -> list[str]:
         low, high = bins.edges(place)
         label = f"{_round(low)} - {_round(high)}" if math.isfinite(high) else f"{_round(low)} -"
         count = bins.counts[place]
-        bar = "#" * math.ceil(count / most * MAX_BAR) + " " * bool(count) if printing.is_terminal() else ""
+        bar = (
+            "#" * math.ceil(count / most * MAX_BAR) + " " * bool(count)
+            if printing.is_terminal()
+            else ""
+        )
         lines.append(f"{title if place == first else '':<6}  {label:>13}  {bar}{count}")
     return lines
 
@@ -155,33 +203,47 @@ def _at_most(seconds: float | None) -> str:
     """Return the end of the bucket of a duration: its own digits could be taken for exact ones."""
     if seconds is None:
         return "-"
-    if math.isfinite(seconds) and (not seconds or seconds != histogram.start(histogram.bucket(seconds))):
+    if math.isfinite(seconds) and (
+        not seconds or seconds != histogram.start(histogram.bucket(seconds))
+    ):
         seconds = histogram.end(histogram.bucket(seconds))
     return f"< {_round(seconds)}" if math.isfinite(seconds) else f"> {histogram.LAST_DAY} d"
 
 
 def _item(its: Statistics) -> dict[str, Any]:
     return {
-        "queue": its.queue, **_as_json(its.total), "errors": dict(its.total.errors),
+        "queue": its.queue,
+        **_as_json(its.total),
+        "errors": dict(its.total.errors),
         "by_day": [{"day": day, **_as_json(numbers)} for day, numbers in its.days.items()],
     }
 
 
 def _as_json(its: Numbers) -> dict[str, Any]:
     return {
-        "complete": its.complete, "failed": its.failed, "retried": its.retried, "lost": its.lost,
-        "cancelled": its.cancelled, "waiting": _durations(its.waiting), "running": _durations(its.running),
+        "complete": its.complete,
+        "failed": its.failed,
+        "retried": its.retried,
+        "lost": its.lost,
+        "cancelled": its.cancelled,
+        "waiting": _durations(its.waiting),
+        "running": _durations(its.running),
     }
 
 
 def _durations(one: Durations) -> dict[str, Any]:
-    """Return durations for programs. longest: what none exceeded; null if nothing was counted, or it has no bound."""
+    """Return durations for programs. longest: what none exceeded; null if nothing was counted, or
+    it has no bound.
+    """
     longest = one.longest
     return {
-        "count": one.counted, "mean_seconds": one.mean, "deviation_seconds": one.deviation,
+        "count": one.counted,
+        "mean_seconds": one.mean,
+        "deviation_seconds": one.deviation,
         **{f"p{share}_seconds": one.quantile(share / 100) for share in (50, 90, 95)},
         "longest_seconds": longest if longest is not None and math.isfinite(longest) else None,
         "histogram": [
-            {"from_seconds": histogram.start(number), "count": count} for number, count in sorted(one.buckets.items())
+            {"from_seconds": histogram.start(number), "count": count}
+            for number, count in sorted(one.buckets.items())
         ],
     }

@@ -1,4 +1,6 @@
-"""`blueque status`: everything on one screen: what needs attention, queues, running tasks, listeners."""
+"""`blueque status`: everything on one screen: what needs attention, queues, running tasks,
+listeners.
+"""
 
 from __future__ import annotations
 
@@ -28,47 +30,76 @@ if TYPE_CHECKING:
     from blueque.queries.listeners import Node
     from blueque.queries.overview import Line, Overview
 
-MAX_ROWS = 10                                          # of running tasks, and of hosts
-MAX_QUEUES = 20                                        # on a terminal
-MAX_CONCERNS = 20                                      # there, too
+MAX_ROWS = 10  # of running tasks, and of hosts
+MAX_QUEUES = 20  # on a terminal
+MAX_CONCERNS = 20  # there, too
 
 _QUEUES = [
-    Column("QUEUE", can_shrink=True), Column("SCHED", True), Column("PEND", True), Column("RESV", True),
-    Column("RUN", True), Column("DONE", True), Column("FAIL", True), Column("CANC", True), Column("OLDEST", True),
+    Column("QUEUE", can_shrink=True),
+    Column("SCHED", True),
+    Column("PEND", True),
+    Column("RESV", True),
+    Column("RUN", True),
+    Column("DONE", True),
+    Column("FAIL", True),
+    Column("CANC", True),
+    Column("OLDEST", True),
     Column("LISTENERS", True),
 ]
 _BOUNDED = [
-    Column("QUEUE", can_shrink=True), Column("MAY RUN", True), Column("RUN", True), Column("PAUSED", can_shrink=True),
+    Column("QUEUE", can_shrink=True),
+    Column("MAY RUN", True),
+    Column("RUN", True),
+    Column("PAUSED", can_shrink=True),
 ]
 _RUNNING = [
-    Column("TASK", can_shrink=True), Column("QUEUE", can_shrink=True), Column("NODE", can_shrink=True),
-    Column("ELAPSED", True), Column("PROGRESS", can_shrink=True), Column("LEFT", True), Column("SIGN", True),
+    Column("TASK", can_shrink=True),
+    Column("QUEUE", can_shrink=True),
+    Column("NODE", can_shrink=True),
+    Column("ELAPSED", True),
+    Column("PROGRESS", can_shrink=True),
+    Column("LEFT", True),
+    Column("SIGN", True),
 ]
 _HOSTS = [
-    Column("HOST", can_shrink=True), Column("LISTENERS", True), Column("BUSY", True), Column("SEEN", True), Column("STATE"),
+    Column("HOST", can_shrink=True),
+    Column("LISTENERS", True),
+    Column("BUSY", True),
+    Column("SEEN", True),
+    Column("STATE"),
 ]
 
 
 @click.command()
-@click.option("--check", "is_check", is_flag=True, help="Exit with 75 when something needs attention.")
 @click.option(
-    "--watch", "pause", type=DURATION, is_flag=False, flag_value="2", metavar="[DURATION]",
+    "--check", "is_check", is_flag=True, help="Exit with 75 when something needs attention."
+)
+@click.option(
+    "--watch",
+    "pause",
+    type=DURATION,
+    is_flag=False,
+    flag_value="2",
+    metavar="[DURATION]",
     help="Again and again, every 2 s or so often.",
 )
 @click.option("-a", "--all", "shows_all", is_flag=True, help="Every queue, running task and host.")
 @json_option
 @shared_options
 @pass_invocation
-def status(invocation: Invocation, is_check: bool, pause: float | None, shows_all: bool, as_json: bool) -> int:
+def status(
+    invocation: Invocation, is_check: bool, pause: float | None, shows_all: bool, as_json: bool
+) -> int:
     """Show what needs attention, queues, running tasks and listeners on one screen.
 
-    Lines that begin with ! are what somebody should look at; the line below says what tells more, or helps. A running
-    task is shown with how far it is, about how long it will take yet, and SIGN, when it has last told or printed
-    something. OLDEST is how long the next task in line has been waiting, MAY RUN how many tasks of a queue may, SEEN the
-    time since the last beat. A listener is "up"; "draining" when it takes nothing new, and leaves; "paused" when it takes
-    nothing until `node resume`; "silent" when its beat has stood still for its lease; "unattended" or "1.0.0" when it has
-    none; "dead" when others have found it so; "gone" when it has left a task behind. Feeds are those that have not
-    finished, see blueque feeds.
+    Lines that begin with ! are what somebody should look at; the line below says what tells more,
+    or helps. A running task is shown with how far it is, about how long it will take yet, and SIGN,
+    when it has last told or printed something. OLDEST is how long the next task in line has been
+    waiting, MAY RUN how many tasks of a queue may, SEEN the time since the last beat. A listener is
+    "up"; "draining" when it takes nothing new, and leaves; "paused" when it takes nothing until
+    `node resume`; "silent" when its beat has stood still for its lease; "unattended" or "1.0.0"
+    when it has none; "dead" when others have found it so; "gone" when it has left a task behind.
+    Feeds are those that have not finished, see blueque feeds.
     """
     if pause is not None:
         if is_check:
@@ -97,7 +128,9 @@ def print_status(invocation: Invocation, as_json: bool, shows_all: bool = False)
     return concerns
 
 
-def _print_text(invocation: Invocation, overview: Overview, concerns: Sequence[Concern], shows_all: bool) -> None:
+def _print_text(
+    invocation: Invocation, overview: Overview, concerns: Sequence[Concern], shows_all: bool
+) -> None:
     url, origin = _address(invocation)
     click.echo(printing.within(printing.clean(f"blueque {__version__} at {url} ({origin})")))
     stamp = printing.stamp(overview.now, invocation.is_utc)
@@ -115,7 +148,9 @@ def _print_text(invocation: Invocation, overview: Overview, concerns: Sequence[C
     rows = None if shows_all else MAX_ROWS
     if overview.feeds:
         click.echo()
-        _print_table(feeds.COLUMNS, [feeds.row(record, overview.now) for record in overview.feeds[:rows]])
+        _print_table(
+            feeds.COLUMNS, [feeds.row(record, overview.now) for record in overview.feeds[:rows]]
+        )
         _print_rest(len(overview.feeds), rows, "blueque feeds")
     if overview.running:
         click.echo()
@@ -132,7 +167,9 @@ def _print_queues(overview: Overview, shows_all: bool) -> None:
     """Print the queues; of more than fit a terminal those where something waits or runs."""
     lines = overview.lines
     if not shows_all and printing.is_terminal() and len(lines) > MAX_QUEUES:
-        busy = sorted(lines, key=lambda line: (not line.started and not line.pending, line.queue))[:MAX_QUEUES]
+        busy = sorted(lines, key=lambda line: (not line.started and not line.pending, line.queue))[
+            :MAX_QUEUES
+        ]
         lines = sorted(busy, key=lambda line: line.queue)
     _print_table(_QUEUES, [_queue_row(line) for line in lines])
     _print_rest(len(overview.lines), len(lines), "blueque status --all")
@@ -143,10 +180,14 @@ def _print_queues(overview: Overview, shows_all: bool) -> None:
 
 
 def _print_concern(concern: Concern) -> None:
-    """Print what needs attention, with a long name cut, and below it the command, whole, so that it can be copied."""
+    """Print what needs attention, with a long name cut, and below it the command, whole, so that it
+    can be copied.
+    """
     name = printing.within(printing.clean(concern.about), printing.terminal_width() // 2)
     text = f"! {name}: {printing.clean(concern.sentence)}"
-    lines = printing.wrapped(text, printing.terminal_width() - 2) if printing.is_terminal() else [text]
+    lines = (
+        printing.wrapped(text, printing.terminal_width() - 2) if printing.is_terminal() else [text]
+    )
     for number, line in enumerate(lines):
         click.echo(printing.paint(f"  {line}" if number else line, "", bold=True))
     if concern.command:
@@ -163,13 +204,25 @@ def _print_rest(count: int, shown: int | None, command: str) -> None:
 
 
 def _queue_row(line: Line) -> list[str]:
-    counts = (line.scheduled, line.pending, line.reserved, line.started, line.complete, line.failed, line.cancelled)
+    counts = (
+        line.scheduled,
+        line.pending,
+        line.reserved,
+        line.started,
+        line.complete,
+        line.failed,
+        line.cancelled,
+    )
     return [line.queue, *map(str, counts), printing.span(line.oldest), str(line.listeners)]
 
 
 def _bounded_row(line: Line, now: float) -> list[str]:
-    return [line.queue, "-" if line.max_concurrency is None else str(line.max_concurrency), str(line.running),
-            pause_words(line, now)]
+    return [
+        line.queue,
+        "-" if line.max_concurrency is None else str(line.max_concurrency),
+        str(line.running),
+        pause_words(line, now),
+    ]
 
 
 def _task_row(task: Task, overview: Overview) -> list[str]:
@@ -177,23 +230,40 @@ def _task_row(task: Task, overview: Overview) -> list[str]:
     told = read_progress(task.fields.get("progress", ""))
     usual = usual_of(overview.usual.get(task.queue or "")) if told.share is None else None
     left = left_of(task, now)[1] if task.node not in unheard(overview.nodes) else None
-    sign = max((at for at in (task.progress_at, overview.printed.get(task.id)) if at is not None), default=None)
+    sign = max(
+        (at for at in (task.progress_at, overview.printed.get(task.id)) if at is not None),
+        default=None,
+    )
     return [
-        printing.short_id(task.id), task.queue or "-", printing.short_node(task.node or "-"),
-        printing.span(None if since is None else now - since), progress_cell(told), left or usual or "-",
+        printing.short_id(task.id),
+        task.queue or "-",
+        printing.short_node(task.node or "-"),
+        printing.span(None if since is None else now - since),
+        progress_cell(told),
+        left or usual or "-",
         printing.span(None if sign is None else now - sign),
     ]
 
 
 def _host_rows(nodes: Sequence[Node]) -> list[list[str]]:
-    """Return a row for each host and state, for a host may have many listeners, and each of these several queues."""
+    """Return a row for each host and state, for a host may have many listeners, and each of these
+    several queues.
+    """
     groups: dict[tuple[str, str], list[Node]] = {}
     for node in nodes:
         groups.setdefault((node.host, node.state), []).append(node)
     rows = []
     for (host, state), members in sorted(groups.items()):
         everybody, busy = {node.id for node in members}, {node.id for node in members if node.held}
-        rows.append([host, str(len(everybody)), str(len(busy)), printing.span(youngest_beat(members)), state])
+        rows.append(
+            [
+                host,
+                str(len(everybody)),
+                str(len(busy)),
+                printing.span(youngest_beat(members)),
+                state,
+            ]
+        )
     return rows
 
 
@@ -207,7 +277,8 @@ def _print_json(invocation: Invocation, overview: Overview, concerns: Sequence[C
         attention=[concern._asdict() for concern in concerns],
         queues=[_queue_item(line) for line in overview.lines],
         running=[
-            as_item(task, overview.now) | printing.times(printed=overview.printed.get(task.id)) for task in overview.running
+            as_item(task, overview.now) | printing.times(printed=overview.printed.get(task.id))
+            for task in overview.running
         ],
         nodes=[node_item(node, overview.now) for node in overview.nodes],
         feeds=[feeds.item(record, overview.now) for record in overview.feeds],
@@ -217,13 +288,18 @@ def _print_json(invocation: Invocation, overview: Overview, concerns: Sequence[C
 def _queue_item(line: Line) -> dict[str, Any]:
     item = line._asdict()
     pause = item.pop("pause")
-    del item["is_minded"]                              # for the words that people are shown
+    del item["is_minded"]  # for the words that people are shown
     item |= {
-        "paused": pause is not None, **printing.times(paused_at=pause.since if pause else None),
-        "paused_by": pause.by if pause else None, "paused_reason": pause.reason if pause else None,
+        "paused": pause is not None,
+        **printing.times(paused_at=pause.since if pause else None),
+        "paused_by": pause.by if pause else None,
+        "paused_reason": pause.reason if pause else None,
         "misfits": [misfit._asdict() for misfit in line.misfits],
     }
-    item["oldest_seconds"], item["overdue_seconds"] = finite(item.pop("oldest")), finite(item.pop("overdue_for"))
+    item["oldest_seconds"], item["overdue_seconds"] = (
+        finite(item.pop("oldest")),
+        finite(item.pop("overdue_for")),
+    )
     return item
 
 

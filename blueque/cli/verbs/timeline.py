@@ -17,29 +17,50 @@ from blueque.queries.timeline import MOST_RUNNING, Run, Timeline
 from blueque.text.format import count, span
 
 MARKS = {"complete": "=", None: ">", "failed": "x", "lost": "?", "cancelled": "-", "released": "~"}
-BAD = ("failed", "lost")                               # what shows among MANY, too
-MANY = ":"                                             # runs that are too short to be told apart
-SHORT = 3                                              # columns: what takes less is not drawn by itself where there are many
-CROWD = 8                                              # short ones whose number is told
-LANES = 8                                              # rows of one name; what ran besides is counted
-LABEL = 24                                             # columns for a name, at most
-LEAST = 60.0                                           # seconds that are drawn, unless --last is less
-NARROWEST, IN_A_PIPE = 40, 100                         # columns in all
+BAD = ("failed", "lost")  # what shows among MANY, too
+MANY = ":"  # runs that are too short to be told apart
+SHORT = 3  # columns: what takes less is not drawn by itself where there are many
+CROWD = 8  # short ones whose number is told
+LANES = 8  # rows of one name; what ran besides is counted
+LABEL = 24  # columns for a name, at most
+LEAST = 60.0  # seconds that are drawn, unless --last is less
+NARROWEST, IN_A_PIPE = 40, 100  # columns in all
 _BY: dict[str, Callable[[Run], str]] = {
-    "node": lambda run: run.node.rpartition("_")[0] or run.node, "queue": lambda run: run.queue,
+    "node": lambda run: run.node.rpartition("_")[0] or run.node,
+    "queue": lambda run: run.queue,
 }
 
 
 @click.command()
-@click.option("-q", "--queue", "patterns", multiple=True, metavar="PATTERN", help="Only these: a name, or as 'render.*'.")
-@click.option("--last", type=DURATION, default=12 * 3600.0, metavar="DURATION", help="How far back at most; else 12h.")
-@click.option("--by", type=click.Choice(list(_BY)), default="node", show_default=True, help="What a row is.")
+@click.option(
+    "-q",
+    "--queue",
+    "patterns",
+    multiple=True,
+    metavar="PATTERN",
+    help="Only these: a name, or as 'render.*'.",
+)
+@click.option(
+    "--last",
+    type=DURATION,
+    default=12 * 3600.0,
+    metavar="DURATION",
+    help="How far back at most; else 12h.",
+)
+@click.option(
+    "--by", type=click.Choice(list(_BY)), default="node", show_default=True, help="What a row is."
+)
 @click.option("--csv", "as_csv", is_flag=True, help="A line for each run, for a program of yours.")
 @json_option
 @shared_options
 @pass_invocation
 def timeline(
-    invocation: Invocation, patterns: Sequence[str], last: float, by: str, as_csv: bool, as_json: bool
+    invocation: Invocation,
+    patterns: Sequence[str],
+    last: float,
+    by: str,
+    as_csv: bool,
+    as_json: bool,
 ) -> None:
     """Draw what ran when on which node.
 
@@ -60,13 +81,19 @@ def timeline(
     if as_json:
         items = [
             {
-                "task": run.task, "attempt": run.attempt, "queue": run.queue, "node": run.node, "outcome": run.outcome,
+                "task": run.task,
+                "attempt": run.attempt,
+                "queue": run.queue,
+                "node": run.node,
+                "outcome": run.outcome,
                 **printing.times(began=run.began, ended=run.ended),
             }
             for run in found.runs
         ]
         times = printing.times(since=found.since, until=found.until)
-        printing.print_json("timeline", **times, items=items, cut=found.cut, has_more=found.has_more)
+        printing.print_json(
+            "timeline", **times, items=items, cut=found.cut, has_more=found.has_more
+        )
     elif as_csv:
         _print_csv(found)
     elif found.runs:
@@ -76,9 +103,13 @@ def timeline(
     else:
         printing.talk(f"nothing ran in the last {span(last)}")
     if found.has_more:
-        printing.talk(f"more tasks run than the {MOST_RUNNING} that are shown: -q QUEUE shows those of one queue")
+        printing.talk(
+            f"more tasks run than the {MOST_RUNNING} that are shown: -q QUEUE shows those of one queue"
+        )
     for queue in found.cut:
-        printing.talk(f"of queue {queue} the last 10,000 events only are known: the beginning is not complete")
+        printing.talk(
+            f"of queue {queue} the last 10,000 events only are known: the beginning is not complete"
+        )
 
 
 def _narrowed(found: Timeline) -> Timeline:
@@ -91,14 +122,23 @@ def _print_csv(found: Timeline) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(["task", "attempt", "queue", "node", "began", "ended", "outcome"])
     for run in found.runs:
-        writer.writerow([
-            printing.clean(run.task), run.attempt, printing.clean(run.queue), printing.clean(run.node), run.began,
-            "" if run.ended is None else run.ended, run.outcome or "",
-        ])
+        writer.writerow(
+            [
+                printing.clean(run.task),
+                run.attempt,
+                printing.clean(run.queue),
+                printing.clean(run.node),
+                run.began,
+                "" if run.ended is None else run.ended,
+                run.outcome or "",
+            ]
+        )
 
 
 def draw(found: Timeline, name_of: Callable[[Run], str], wide: int, is_utc: bool) -> Iterator[str]:
-    """Yield the lines of the picture: an axis, a row or several for each name, and what the marks mean."""
+    """Yield the lines of the picture: an axis, a row or several for each name, and what the marks
+    mean.
+    """
     of_name: dict[str, list[Run]] = {}
     for run in found.runs:
         of_name.setdefault(printing.clean(name_of(run)) or "-", []).append(run)
@@ -119,7 +159,11 @@ def draw(found: Timeline, name_of: Callable[[Run], str], wide: int, is_utc: bool
             yield " " * before + f"({count(hidden, 'run')} more at the same time)"
     used = {run.outcome for run in found.runs}
     words = {None: "runs", "released": "handed back"}
-    legend = [f"{mark} {words.get(outcome, outcome)}" for outcome, mark in MARKS.items() if outcome in used]
+    legend = [
+        f"{mark} {words.get(outcome, outcome)}"
+        for outcome, mark in MARKS.items()
+        if outcome in used
+    ]
     yield "  ".join([*legend, f"{MANY} several short ones", count(len(found.runs), "run")])
 
 
@@ -139,7 +183,9 @@ class _Scale:
 
     def is_short(self, run: Run) -> bool:
         """Tell whether it is too short for a bar of its own, should there be many."""
-        return run.ended is not None and (run.ended - run.began) * self.wide < SHORT * (self.until - self.since)
+        return run.ended is not None and (run.ended - run.began) * self.wide < SHORT * (
+            self.until - self.since
+        )
 
     def axis(self, is_utc: bool) -> str:
         """Return the times of day, or the days, at even distances."""
@@ -156,7 +202,8 @@ class _Scale:
 
 
 class _Row:
-    """A row of the picture: bars, and MANY where short runs cannot be told apart, with their number.
+    """A row of the picture: bars, and MANY where short runs cannot be told apart, with their
+    number.
 
     is_of_one: none of its runs overlaps another.
     """
@@ -164,10 +211,11 @@ class _Row:
     def __init__(self, runs: Sequence[Run], scale: _Scale, is_of_one: bool = True) -> None:
         self.runs, self._scale, self._is_of_one = runs, scale, is_of_one
         self._cells = [" "] * scale.wide
-        self._blocks: list[tuple[int, int, list[Run]]] = []        # the first and last column of MANY, and for what
+        # the first and last column of MANY, and for what
+        self._blocks: list[tuple[int, int, list[Run]]] = []
         self.is_short = all(map(scale.is_short, runs))
         near: list[Run] = []
-        reach = -1                                     # the last column of those
+        reach = -1  # the last column of those
         for run in runs:
             first, last = scale.ends(run)
             is_short = scale.is_short(run)
@@ -183,7 +231,9 @@ class _Row:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether it has so many short runs in one place that their number says more than their places."""
+        """Whether it has so many short runs in one place that their number says more than their
+        places.
+        """
         return any(len(_tasks(runs)) >= CROWD for _, _, runs in self._blocks)
 
     def __str__(self) -> str:
@@ -191,7 +241,11 @@ class _Row:
         for first, last, runs in self._blocks:
             if len(_tasks(runs)) < CROWD:
                 continue
-            bad = [f", {len(_tasks(runs, outcome))} {outcome}" for outcome in BAD if _tasks(runs, outcome)]
+            bad = [
+                f", {len(_tasks(runs, outcome))} {outcome}"
+                for outcome in BAD
+                if _tasks(runs, outcome)
+            ]
             words = f" {count(len(_tasks(runs)), 'task')}{''.join(bad)} "
             behind = cells[last + 1 : last + 1 + len(words)]
             if len(behind) == len(words) and not "".join(behind).strip():
@@ -199,7 +253,8 @@ class _Row:
             else:
                 middle = (first + last + 1 - len(words)) / 2
                 free = [
-                    place for place in range(first + 1, last + 1 - len(words))
+                    place
+                    for place in range(first + 1, last + 1 - len(words))
                     if set(cells[place : place + len(words)]) <= {MANY, " "}
                 ]
                 if not free and last + 1 - first < len(words) + 2:
@@ -211,13 +266,18 @@ class _Row:
     def _draw(self, near: Sequence[Run]) -> None:
         """Draw short runs of which each touches a column of the one before."""
         ends = [self._scale.ends(run) for run in near]
-        first, last = min((one[0] for one in ends), default=0), max((one[1] for one in ends), default=0)
+        first, last = (
+            min((one[0] for one in ends), default=0),
+            max((one[1] for one in ends), default=0),
+        )
         if len(near) > 2 or (len(near) == 2 and (first == last or not self._is_of_one)):
             for place in range(first, last + 1):
                 self._put(place, MANY)
             for run in near:
                 if run.outcome in BAD:
-                    self._cells[self._scale.place(run.began if run.ended is None else run.ended)] = MARKS[run.outcome]
+                    self._cells[
+                        self._scale.place(run.began if run.ended is None else run.ended)
+                    ] = MARKS[run.outcome]
             runs = list(near)
             if self._blocks and first <= self._blocks[-1][1] + SHORT:
                 first, _, others = self._blocks.pop()
@@ -242,9 +302,13 @@ class _Row:
             self._cells[first + 2 : first + 2 + len(name)] = name
 
     def _put(self, place: int, mark: str) -> None:
-        """Put a mark where none tells of an end that was no good one; that of a bad end in the place of all but another."""
+        """Put a mark where none tells of an end that was no good one; that of a bad end in the
+        place of all but another.
+        """
         bad = [MARKS[outcome] for outcome in BAD]
-        if self._cells[place] in (" ", MANY, MARKS["complete"]) or (mark in bad and self._cells[place] not in bad):
+        if self._cells[place] in (" ", MANY, MARKS["complete"]) or (
+            mark in bad and self._cells[place] not in bad
+        ):
             self._cells[place] = mark
 
 
@@ -254,7 +318,9 @@ def _tasks(runs: Iterable[Run], outcome: str | None = None) -> set[str]:
 
 
 def _rows(lanes: Sequence[Sequence[Run]], scale: _Scale) -> Iterator[tuple[str, _Row]]:
-    """Yield the number and the row of each lane; of lanes side by side with many short runs, and no others, one for all."""
+    """Yield the number and the row of each lane; of lanes side by side with many short runs, and no
+    others, one for all.
+    """
     rows = [_Row(lane, scale) for lane in lanes]
     number = 0
     while number < len(rows):
@@ -265,7 +331,9 @@ def _rows(lanes: Sequence[Sequence[Run]], scale: _Scale) -> Iterator[tuple[str, 
         if end == number + 1:
             yield str(end), rows[number]
         else:
-            runs = sorted((run for lane in lanes[number:end] for run in lane), key=lambda run: run.began)
+            runs = sorted(
+                (run for lane in lanes[number:end] for run in lane), key=lambda run: run.began
+            )
             yield f"{number + 1}-{end}", _Row(runs, scale, is_of_one=False)
         number = end
 

@@ -26,7 +26,13 @@ if TYPE_CHECKING:
 @json_option
 @shared_options
 @pass_invocation
-def wait(invocation: Invocation, prefixes: Sequence[str], timeout: float | None, is_any: bool, as_json: bool) -> int:
+def wait(
+    invocation: Invocation,
+    prefixes: Sequence[str],
+    timeout: float | None,
+    is_any: bool,
+    as_json: bool,
+) -> int:
     """Wait until tasks have ended, and say how.
 
     \b
@@ -62,8 +68,13 @@ def wait(invocation: Invocation, prefixes: Sequence[str], timeout: float | None,
         now = inspector.now()
         waited = inspector.tasks([*waiting])
         printing.print_json(
-            "wait", **printing.times(now=now), timed_out=code == TIMED_OUT,
-            items=[as_item(task, now) | {"error": task.error, "result": value_of(task, "result")} for task in ended],
+            "wait",
+            **printing.times(now=now),
+            timed_out=code == TIMED_OUT,
+            items=[
+                as_item(task, now) | {"error": task.error, "result": value_of(task, "result")}
+                for task in ended
+            ],
             waiting=[as_item(task, now) for task in waited],
         )
     return code or (NOT_COMPLETE if any(task.status != "complete" for task in ended) else 0)
@@ -81,7 +92,11 @@ def _ending(task: Task) -> str:
     began, ended = task.started, task.finished
     after = "" if began is None or ended is None else f" after {printing.span(ended - began)}"
     why = task.error if task.status == "failed" else None
-    if task.status == "failed" and task.error_type and not (why or "").startswith(task.error_type.rpartition(".")[2]):
+    if (
+        task.status == "failed"
+        and task.error_type
+        and not (why or "").startswith(task.error_type.rpartition(".")[2])
+    ):
         why = f"{task.error_type}: {why}" if why else task.error_type
     if task.status == "cancelled":
         why = f"by {task.cancelled_by or 'somebody'}{f', {task.cancel_reason}' if task.cancel_reason else ''}"

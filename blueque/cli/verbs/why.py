@@ -31,9 +31,18 @@ def why(invocation: Invocation, prefix: str, as_json: bool) -> None:
     found = words.reasons(its, invocation.is_utc)
     if as_json:
         item = as_item(its.task, its.now) | {
-            "line": its.line, "before": its.before, "line_length": its.length, "higher": its.higher, "beside": its.beside
+            "line": its.line,
+            "before": its.before,
+            "line_length": its.length,
+            "higher": its.higher,
+            "beside": its.beside,
         }
-        printing.print_json("why", **printing.times(now=its.now), item=item, reasons=[reason._asdict() for reason in found])
+        printing.print_json(
+            "why",
+            **printing.times(now=its.now),
+            item=item,
+            reasons=[reason._asdict() for reason in found],
+        )
         return
     printing.print_wrapped(printing.clean(words.headline(its)))
     for number, reason in enumerate(found, 1):
