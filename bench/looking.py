@@ -120,10 +120,8 @@ def _fill(stage: Stage, each: int) -> None:
     """
     now = time.time()
     for number in range(QUEUES):
-        queue, nodes = (
-            f"queue.{number}",
-            [f"host-{number % 20}_{number * LISTENERS + one}" for one in range(LISTENERS)],
-        )
+        queue = f"queue.{number}"
+        nodes = [f"host-{number % 20}_{number * LISTENERS + one}" for one in range(LISTENERS)]
         for node in nodes:
             protocol.register(
                 stage.redis,

@@ -182,10 +182,8 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="bin/bench", description=ABOUT, formatter_class=as_written
     )
-    cases, peers = (
-        [case.name for case in CASES],
-        [system.key for system in SYSTEMS if system.key != "blueque"],
-    )
+    cases = [case.name for case in CASES]
+    peers = [system.key for system in SYSTEMS if system.key != "blueque"]
     compared = [case.name for case in COMPARISONS]
     parser.add_argument(
         "--against", metavar="COMMIT", help="compare this checkout with COMMIT; write no page"

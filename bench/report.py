@@ -161,10 +161,8 @@ def rows_table(case: Case, numbers: Numbers) -> str:
         name = _name(case, row) + (f", {how[row]}" if row in how else "")
         line = [name, *(_cell(metric, rows[row].get(metric, [])) for metric, _ in columns)]
         if has_ratio:
-            own, its = (
-                rows.get("blueque", {}).get(case.headline, []),
-                rows[row].get(case.headline, []),
-            )
+            own = rows.get("blueque", {}).get(case.headline, [])
+            its = rows[row].get(case.headline, [])
             found = ratios(own, its) if row != "blueque" else []
             line.append(spread(found) if found else "")
         lines.append(line)

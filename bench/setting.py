@@ -56,13 +56,11 @@ class Bench:
     def __init__(
         self, stage: Stage, systems: list[System], rounds: int, scale: float, quiet: Quiet
     ) -> None:
-        self.stage, self.systems, self.rounds, self.scale, self.quiet = (
-            stage,
-            systems,
-            rounds,
-            scale,
-            quiet,
-        )
+        self.stage = stage
+        self.systems = systems
+        self.rounds = rounds
+        self.scale = scale
+        self.quiet = quiet
         self.not_installed: dict[str, str] = {}
 
     def scaled(self, count: int, least: int = 20) -> int:

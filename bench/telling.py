@@ -165,12 +165,10 @@ def reporting(bench: Bench) -> Outcome:
 
 
 def _start(stage: Stage, number: int) -> _Running:
-    node, token, instance, now = (
-        f"host-{number}_{number + 1}",
-        os.urandom(16).hex(),
-        os.urandom(16).hex(),
-        time.time(),
-    )
+    node = f"host-{number}_{number + 1}"
+    token = os.urandom(16).hex()
+    instance = os.urandom(16).hex()
+    now = time.time()
     stage.client.get_queue(QUEUE).enqueue({"scene": number})
     protocol.register(
         stage.redis, QUEUE, node, instance, {"beat_every": 10, "lease": 60, "version": "2"}, now

@@ -123,11 +123,9 @@ class _Look:
 
     def __init__(self, stage: Stage, programs: list[Program]) -> None:
         self.stage, self.programs = stage, programs
-        self.commands, self.seconds, self.at = (
-            stage.commands(),
-            _cpu_seconds(programs),
-            time.monotonic(),
-        )
+        self.commands = stage.commands()
+        self.seconds = _cpu_seconds(programs)
+        self.at = time.monotonic()
 
     def cost(self, is_ours: bool) -> Values:
         """Return what they have cost since then, a second, and the memory that is theirs alone."""

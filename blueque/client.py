@@ -414,11 +414,9 @@ class Client:
         from blueque import protocol
         from blueque.model.snapshot import Snapshot, require_keep, require_queues, require_statuses
 
-        names, wanted, seconds = (
-            require_queues(queues),
-            require_statuses(statuses),
-            require_keep(keep),
-        )
+        names = require_queues(queues)
+        wanted = require_statuses(statuses)
+        seconds = require_keep(keep)
         name, now = os.urandom(8).hex(), time.time()
         parts = protocol.freeze(self._redis, name, names, wanted, seconds, now)
         parts.sort(key=lambda part: (names.index(part.queue), wanted.index(part.listed_as)))
@@ -468,10 +466,8 @@ class Client:
         """Return a client of the same Redis that tries for so long when it does not answer."""
         other = copy.copy(self)
         other._redis = Redis(other._connect, seconds)
-        other._redis.days_kept, other._redis.wrong_types = (
-            self._redis.days_kept,
-            self._redis.wrong_types,
-        )
+        other._redis.days_kept = self._redis.days_kept
+        other._redis.wrong_types = self._redis.wrong_types
         return other
 
     def read_wrong_types_as_empty(self, found: WrongTypes) -> None:

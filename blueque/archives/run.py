@@ -170,19 +170,15 @@ class _Run:
         engine: Engine,
         tell: Tell,
     ) -> None:
-        self._client, self._redis, self._queue, self._directory = (
-            client,
-            client._redis,
-            queue,
-            directory,
-        )
-        self._statuses, self._before, self._size, self._engine, self._tell = (
-            statuses,
-            before,
-            size,
-            engine,
-            tell,
-        )
+        self._client = client
+        self._redis = client._redis
+        self._queue = queue
+        self._directory = directory
+        self._statuses = statuses
+        self._before = before
+        self._size = size
+        self._engine = engine
+        self._tell = tell
         self._snapshot: Snapshot | None = None
         self._position = 0  # in the snapshot, up to which it is archived
         self._batches: list[str] = []

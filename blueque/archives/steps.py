@@ -28,10 +28,8 @@ def prepare(directory: Directory, claim: Claim) -> str:
     """Return the folder for the files of a batch that nobody has written; what others have begun is
     removed.
     """
-    folder, ours = (
-        directory.stagings(claim.queue),
-        directory.staging(claim.queue, claim.batch, claim.writer),
-    )
+    folder = directory.stagings(claim.queue)
+    ours = directory.staging(claim.queue, claim.batch, claim.writer)
     durable.make_folder(folder)
     for name in os.listdir(folder):
         durable.remove_tree(os.path.join(folder, name))

@@ -63,11 +63,9 @@ def judge_locks(picture: Picture) -> Iterator[Finding]:
 def _line(
     queue: str, name: str, seen: LineSeen, living: dict[str, dict[str, int]]
 ) -> Iterator[Finding]:
-    key, place, what = (
-        keys.line(queue, name),
-        Place("line", queue, line=name),
-        f"line {name} of queue {queue}",
-    )
+    key = keys.line(queue, name)
+    place = Place("line", queue, line=name)
+    what = f"line {name} of queue {queue}"
 
     def found(
         code: str, key: str, sentence: str, fix: str | None, task: str | None = None

@@ -54,13 +54,11 @@ class FeedChunks:
         # files that are done, and whose marks no chunk has taken along
         self.news: dict[str, str] = {}
         self.ahead: deque[BacklogFile] = deque()  # the files that are not done
-        self._backlog, self._shape, self._aim, self._size, self._cursor = (
-            backlog,
-            shape,
-            aim,
-            size,
-            start,
-        )
+        self._backlog = backlog
+        self._shape = shape
+        self._aim = aim
+        self._size = size
+        self._cursor = start
         self._rows: Rows | None = None  # of the first file ahead
         self._mark = ""  # of that file
         self._refusal: BacklogRefused | None = None

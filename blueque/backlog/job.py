@@ -291,10 +291,8 @@ class Feeding:
         while waiting + needed > self._job.window:
             self._sleep(seconds)
             self._patiently(self._owner.beat)
-            before, waiting = (
-                waiting,
-                self._patiently(lambda: self._inspector.pending(self._job.queue)),
-            )
+            before = waiting
+            waiting = self._patiently(lambda: self._inspector.pending(self._job.queue))
             gone, missing = before - waiting, waiting + needed - self._job.window
             seconds = min(
                 max(seconds * missing / gone if gone > 0 else 2 * seconds, SHORTEST), LONGEST

@@ -25,13 +25,11 @@ class FeedOwner:
 
     def __init__(self, redis: Redis, queue: str, feed: str, source: str, timing: Timing) -> None:
         self.token = os.urandom(16).hex()
-        self._redis, self._queue, self._feed, self._source, self._timing = (
-            redis,
-            queue,
-            feed,
-            source,
-            timing,
-        )
+        self._redis = redis
+        self._queue = queue
+        self._feed = feed
+        self._source = source
+        self._timing = timing
         self._beats = 0
         self._beat_due = 0.0
         self._seen: tuple[str | None, ...] = ()

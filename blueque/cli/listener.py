@@ -250,10 +250,8 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
         else said.get("resources", {})
     )
     names, limits = [*named], _limits(options)
-    policy, on_term = (
-        values.get("retry"),
-        values.get("on_term") or ("drain" if is_in_container() else "leave"),
-    )
+    policy = values.get("retry")
+    on_term = values.get("on_term") or ("drain" if is_in_container() else "leave")
     url, source = invocation.address()
     spool_limit, log_limit = _room(said, options)
     _become_master(

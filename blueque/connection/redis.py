@@ -140,11 +140,9 @@ class Redis:
         answer in between.
         """
         other = Redis(self._connect, self.patience)
-        other.has_answer, other.days_kept, other.wrong_types = (
-            self.has_answer,
-            self.days_kept,
-            self.wrong_types,
-        )
+        other.has_answer = self.has_answer
+        other.days_kept = self.days_kept
+        other.wrong_types = self.wrong_types
         return other
 
     def close(self) -> None:

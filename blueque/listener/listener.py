@@ -175,13 +175,11 @@ class Listener:
                 log.info("%s; taking the name %s", taken, node)
             else:
                 break
-        self._node, self.instance, self._pid, self._beat, self._is_unsure = (
-            node,
-            instance,
-            os.getpid(),
-            0,
-            True,
-        )
+        self._node = node
+        self.instance = instance
+        self._pid = os.getpid()
+        self._beat = 0
+        self._is_unsure = True
         log.info("register queue=%s node=%s", self.queue, self.node)
 
     def beat(self, task_id: str | None = None) -> Standing:

@@ -49,12 +49,10 @@ class Adoption:
     def __init__(
         self, listeners: ListenerGroup, inspector: Inspector, spool: Spool, roster: Roster
     ) -> None:
-        self._listeners, self._inspector, self._spool, self._roster = (
-            listeners,
-            inspector,
-            spool,
-            roster,
-        )
+        self._listeners = listeners
+        self._inspector = inspector
+        self._spool = spool
+        self._roster = roster
         self._next_look_at_spool = 0.0
         self._told: set[str] = set()  # tasks that we cannot adopt, and have said so
 
@@ -148,10 +146,8 @@ class Adoption:
                 if is_running
                 else {}
             )
-            task, then = (
-                self._inspector.task(task_id),
-                Task(task_id, {**fields, "pid_start": str(ticks), **identity}),
-            )
+            task = self._inspector.task(task_id)
+            then = Task(task_id, {**fields, "pid_start": str(ticks), **identity})
             if not self._listeners.has(then.queue):
                 continue
             kind = _kind(task, then, is_running or attempt.has_ended())

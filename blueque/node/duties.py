@@ -45,12 +45,10 @@ class Upkeep:
         trouble: Trouble,
         on_beat: Callable[[], object] = lambda: None,
     ) -> None:
-        self._client, self._listeners, self._defaults, self._spool = (
-            client,
-            listeners,
-            defaults,
-            spool,
-        )
+        self._client = client
+        self._listeners = listeners
+        self._defaults = defaults
+        self._spool = spool
         self._orders, self._trouble, self._on_beat = orders, trouble, on_beat
         self._recovery = client.get_recoveries(listeners.queues)
         self._retention = client.get_retention(

@@ -47,20 +47,16 @@ class Launcher:
         trouble: Trouble,
         spool_trouble: Trouble,
     ) -> None:
-        self._client, self._listeners, self._spool, self._spares, self._pool = (
-            client,
-            listeners,
-            spool,
-            spares,
-            pool,
-        )
+        self._client = client
+        self._listeners = listeners
+        self._spool = spool
+        self._spares = spares
+        self._pool = pool
         self._defaults = defaults
-        self._orders, self._upkeep, self._trouble, self._spool_trouble = (
-            orders,
-            upkeep,
-            trouble,
-            spool_trouble,
-        )
+        self._orders = orders
+        self._upkeep = upkeep
+        self._trouble = trouble
+        self._spool_trouble = spool_trouble
         self._claim: Claim | None = None  # of our task
 
     def prepare(self, task: Task) -> tuple[Attempt, Spare]:

@@ -152,10 +152,8 @@ class Choices(NamedTuple):
 
 def main() -> int:
     """Be the master that the environment asks for."""
-    choices, notifier = (
-        Choices.from_json(process.read_from_memory(int(os.environ.pop(CHOICES)))),
-        Notifier(),
-    )
+    choices = Choices.from_json(process.read_from_memory(int(os.environ.pop(CHOICES))))
+    notifier = Notifier()
     log_to_stderr(choices.log_format)
     host = os.environ.get(hosts.VARIABLE, "")
     environment = {**choices.environ, "BLUEQUE_REDIS_URL": choices.redis_url, hosts.VARIABLE: host}

@@ -104,12 +104,10 @@ class Slot:
     ) -> None:
         # No patience: it would sleep where no signal reaches it, and say each time what we say
         # once.
-        self._client, self._life, self._spool, self._defaults = (
-            client.with_patience(0),
-            life,
-            spool,
-            defaults,
-        )
+        self._client = client.with_patience(0)
+        self._life = life
+        self._spool = spool
+        self._defaults = defaults
         self._listeners = self._client.get_listener_group(queues, select)
         for listener in self._listeners:
             listener.pool, listener.newest_attempts = pool, spool.newest
@@ -153,10 +151,8 @@ class Slot:
         self._kinds = {queue: kinds.get(queue, queues[0]) for queue in queues}
         self._kind = queues[0]  # of our last task; before the first, the only one that there is
         is_only = len({*self._kinds.values()}) == 1
-        self._spares, self._burst = (
-            Spares(self._become_task_process, is_warm, self._kind if is_only else None),
-            burst,
-        )
+        self._spares = Spares(self._become_task_process, is_warm, self._kind if is_only else None)
+        self._burst = burst
         self._pool = pool
         self._launcher = Launcher(
             self._client,
@@ -424,10 +420,8 @@ class Slot:
 
     def _is_answered(self, connection: Connection) -> bool:
         """Wait for an answer from Redis, a signal, or a time by which an answer should have come."""
-        deadline, was_paused = (
-            time.monotonic() + self._upkeep.seconds_left() + 5.0,
-            self._orders.is_paused,
-        )
+        deadline = time.monotonic() + self._upkeep.seconds_left() + 5.0
+        was_paused = self._orders.is_paused
         while self._orders.now is Order.WORK and self._orders.is_paused is was_paused:
             seconds = deadline - time.monotonic()
             if connection.wait(0) or connection.fileno() in self._orders.look(

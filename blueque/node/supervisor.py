@@ -63,12 +63,10 @@ class Attending:
         trouble: Trouble,
     ) -> None:
         self._client, self._listeners, self._defaults = client, listeners, defaults
-        self._orders, self._upkeep, self._children, self._on_orphans = (
-            orders,
-            upkeep,
-            children,
-            on_orphans,
-        )
+        self._orders = orders
+        self._upkeep = upkeep
+        self._children = children
+        self._on_orphans = on_orphans
         self._on_unwatched = on_unwatched
         self.left_alone: set[int] = set()  # children of ours that another listener has adopted
         self._trouble = trouble
@@ -464,10 +462,8 @@ class Attending:
         if not watch.attempt.has_begun():
             processor.release("not_begun")
             return
-        listener, defaults = (
-            self._listeners.of(watch.task.queue),
-            self._defaults.of(watch.task.queue),
-        )
+        listener = self._listeners.of(watch.task.queue)
+        defaults = self._defaults.of(watch.task.queue)
         lost_with = watch.lost_with or {"lost_node": listener.node}
         seen = last_seen(lost_with.get("last_seen"))
         error = (

@@ -73,13 +73,11 @@ class FeedChunk:
         done: Mapping[str, str] | None = None,
         fed: int | None = None,
     ) -> None:
-        self.before, self.after, self.batch, self.skipped, self.done = (
-            before,
-            after,
-            batch,
-            skipped,
-            dict(done or {}),
-        )
+        self.before = before
+        self.after = after
+        self.batch = batch
+        self.skipped = skipped
+        self.done = dict(done or {})
         self.ids: Sequence[bytes] = batch.tasks.ids if batch is not None else ()
         self.fed = len(self.ids) if fed is None else fed
         self.probe: Sequence[Command] = [_exist(self.ids)] if self.ids else []

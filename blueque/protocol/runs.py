@@ -83,10 +83,8 @@ class RunBatch(Batch):
         return [*commands, self._moved]
 
     def _looking(self, *exist: Command) -> Look:
-        record, ledgers = (
-            keys.run(self.queue, self.run),
-            [self._ledger(shard) for shard in self._shards],
-        )
+        record = keys.run(self.queue, self.run)
+        ledgers = [self._ledger(shard) for shard in self._shards]
         reads: list[Command] = [("HMGET", record, *IDENTITY)]
         for ledger, numbers in zip(ledgers, self._shards.values(), strict=True):
             reads.append(

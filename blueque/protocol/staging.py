@@ -119,10 +119,8 @@ def commit_run(
         if batch is not None and batch < last:
             raise OldBatch(run, queue, batch, last)
         if batch == last or not is_free:
-            is_ours, is_behind = (
-                record.get("decided_by") == mark,
-                batch is not None and batch > last,
-            )
+            is_ours = record.get("decided_by") == mark
+            is_behind = batch is not None and batch > last
             return Answer(Decision(record, not is_ours, is_behind, others if is_ours else ()))
         gone = set(names) - set(staged)
         if gone:

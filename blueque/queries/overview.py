@@ -242,10 +242,8 @@ def _of_queues(
     trip.
     """
     names = {queue: one.names for queue, one in known.items()}
-    lengths, open_feeds = (
-        ask_lengths(names),
-        feeds.ask({queue: one.open_feeds for queue, one in known.items()}),
-    )
+    lengths = ask_lengths(names)
+    open_feeds = feeds.ask({queue: one.open_feeds for queue, one in known.items()})
     newest: list[Command] = [
         ("HMGET", keys.task(task_id), *_OF_FAILED)
         for one in known.values()

@@ -34,10 +34,8 @@ def draw(timeline: Timeline) -> str:
 
 def says(timeline: Timeline) -> str:
     """Return what has to be known to read it."""
-    runs, length = (
-        counted(sum(host.n for host in timeline.hosts), "run"),
-        timeline.until - timeline.since,
-    )
+    runs = counted(sum(host.n for host in timeline.hosts), "run")
+    length = timeline.until - timeline.since
     since, until = stamp(timeline.since, length), stamp(timeline.until, length)
     told = f"{runs} on {counted(len(timeline.hosts), 'host')}, {since} to {until} UTC. "
     if timeline.bars:

@@ -275,11 +275,9 @@ def _add(
             if its.st_size > most:
                 raise TooMuch
             content = file.read(its.st_size)  # what is written meanwhile is for the next time
-        member.mtime, member.mode, member.size = (
-            int(its.st_mtime),
-            stat.S_IMODE(its.st_mode),
-            len(content),
-        )
+        member.mtime = int(its.st_mtime)
+        member.mode = stat.S_IMODE(its.st_mode)
+        member.size = len(content)
         tar.addfile(member, io.BytesIO(content))
 
 

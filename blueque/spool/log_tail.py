@@ -108,10 +108,8 @@ class Tail:
         after us says the same.
         """
         if not self._has_said:
-            self._own, self._has_said = (
-                Line(self._number + 1, now, OURS, text, self._head > 0),
-                True,
-            )
+            self._own = Line(self._number + 1, now, OURS, text, self._head > 0)
+            self._has_said = True
 
     def done(self, number: int) -> None:
         """Forget the lines up to this number; whoever comes after us begins behind them."""

@@ -225,11 +225,9 @@ class Stream:
                 self._go_up(int(text[2:-1] or b"1"), len(text))
             elif text:
                 if self._is_fresh:
-                    self._is_fresh, self._is_below, self._is_plain = (
-                        False,
-                        False,
-                        not _DRAWS.match(text),
-                    )
+                    self._is_fresh = False
+                    self._is_below = False
+                    self._is_plain = not _DRAWS.match(text)
                 self._grow(text)
 
     def _go_up(self, count: int, size: int) -> None:

@@ -14,10 +14,8 @@ class Notifier:
 
     def __init__(self, environ: MutableMapping[str, str] = os.environ) -> None:
         self._address = environ.pop("NOTIFY_SOCKET", "")
-        microseconds, pid = (
-            environ.pop("WATCHDOG_USEC", ""),
-            environ.pop("WATCHDOG_PID", str(os.getpid())),
-        )
+        microseconds = environ.pop("WATCHDOG_USEC", "")
+        pid = environ.pop("WATCHDOG_PID", str(os.getpid()))
         is_watched = self._address and microseconds.isdecimal() and pid == str(os.getpid())
         # seconds in which it wants a sign
         self.watchdog = int(microseconds) / 1e6 if is_watched else float("inf")

@@ -1138,10 +1138,8 @@ def test_a_long_name_is_cut_on_a_terminal_and_whole_in_a_pipe(run, on_terminal, 
 
 @pytest.mark.usefixtures("listener")
 def test_commands_ids_and_paths_are_not_broken_on_a_terminal(on_terminal, redis, cli):
-    task, path = (
-        "ff094fea-1c2d-4e3f-8a9b-0f528e2f694a",
-        "gpu-1.example.com:/var/lib/blueque/" + "spool/" * 9,
-    )
+    task = "ff094fea-1c2d-4e3f-8a9b-0f528e2f694a"
+    path = "gpu-1.example.com:/var/lib/blueque/" + "spool/" * 9
     fail(redis, task, f"no such file: {path} as task {task} says, and {'that is it ' * 9}")
     quoted = f'"/opt/{"lib/" * 18}tasks.py",'
     cli.hset(

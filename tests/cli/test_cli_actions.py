@@ -765,10 +765,8 @@ def test_a_dry_run_says_what_it_would_be_and_writes_nothing(run, redis, state):
     enqueue(redis, "pending-1")
     before = state()
 
-    every, one = (
-        run("requeue", "--failed", "video", "--dry-run"),
-        run("requeue", "failed-1", "pending-1", "--dry-run"),
-    )
+    every = run("requeue", "--failed", "video", "--dry-run")
+    one = run("requeue", "failed-1", "pending-1", "--dry-run")
 
     assert (every.returncode, every.stdout) == (0, "failed-1  failed\nfailed-2  failed\n")
     assert every.stderr == "2 tasks would be put in line again.\n"

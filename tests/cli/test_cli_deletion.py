@@ -59,10 +59,8 @@ def test_nothing_is_deleted_without_a_yes_or_when_it_is_only_asked_what_would_be
 ):
     cancel(redis, "a", "b")
 
-    refused, foreseen = (
-        run("delete", "a", "b"),
-        run("delete", "-", "--dry-run", "--json", stdin="a\nb\n"),
-    )
+    refused = run("delete", "a", "b")
+    foreseen = run("delete", "-", "--dry-run", "--json", stdin="a\nb\n")
     code, seen = answer(b"n\n", "delete", "a", "b")
 
     assert (refused.returncode, foreseen.returncode, code) == (6, 0, 6)

@@ -125,11 +125,9 @@ def test_a_limit_that_is_false_is_none():
 
 def test_the_file_is_looked_for_in_four_places_in_this_order(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    own, here, named = (
-        tmp_path / "own" / "blueque" / "blueque.toml",
-        tmp_path / "blueque.toml",
-        tmp_path / "named.toml",
-    )
+    own = tmp_path / "own" / "blueque" / "blueque.toml"
+    here = tmp_path / "blueque.toml"
+    named = tmp_path / "named.toml"
     environ = {"XDG_CONFIG_HOME": str(tmp_path / "own"), "BLUEQUE_CONFIG": ""}
     assert find(environ) in (None, "/etc/blueque/blueque.toml")
     own.parent.mkdir(parents=True)

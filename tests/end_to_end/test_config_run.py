@@ -425,10 +425,8 @@ def test_a_variable_goes_before_the_file_and_an_option_before_both(programs):
         "--run",
         "work:run",
     ]
-    plain, by_variable = (
-        programs.start(command),
-        programs.start([*command, "--slots", "1"], environ=environ),
-    )
+    plain = programs.start(command)
+    by_variable = programs.start([*command, "--slots", "1"], environ=environ)
     assert (plain.wait(), by_variable.wait()) == (0, 0), "there is nothing to take"
     assert (
         "2 queues (round-robin) 'A', 'B', work:run, 3 slots" in plain.log
@@ -454,10 +452,8 @@ def test_several_values_in_a_variable_stand_side_by_side(programs, client):
 
 def test_the_log_format_of_a_scheduler_stands_in_the_file_and_in_a_variable(programs):
     programs.write('[scheduler]\nlog_format = "json"', "blueque.toml")
-    by_file, by_variable = (
-        programs.scheduler(),
-        programs.scheduler(environ={"BLUEQUE_LOG_FORMAT": "text"}),
-    )
+    by_file = programs.scheduler()
+    by_variable = programs.scheduler(environ={"BLUEQUE_LOG_FORMAT": "text"})
     by_file.says('"message": "blueque-scheduler')
     by_variable.says(" blueque-scheduler ")
 

@@ -230,11 +230,9 @@ def test_the_raw_limit_leaves_in_redis_what_enqueue_leaves(
 def test_a_tiny_run_of_blueque_alone_brings_numbers() -> None:
     with open_stage() as stage:
         bench = Bench(stage, systems.SYSTEMS[:1], rounds=1, scale=0.01, quiet=Quiet(0.0))
-        enqueued, drained, picked = (
-            producing.enqueue(bench),
-            working.drain(bench),
-            working.pickup(bench),
-        )
+        enqueued = producing.enqueue(bench)
+        drained = working.drain(bench)
+        picked = working.pickup(bench)
 
     assert enqueued.failed == drained.failed == picked.failed == {}
     assert enqueued.rows["blueque"]["rate"][0] > 0 and enqueued.rows["raw"]["rate"][0] > 0

@@ -530,11 +530,9 @@ def test_prometheus_finds_the_exporter_by_service_and_port():
     deployment, service = documents(DEPLOY / "kubernetes" / "metrics.yaml")
     (monitor,) = documents(DEPLOY / "kubernetes" / "servicemonitor.yaml")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    (port,), (own,), (endpoint,) = (
-        service["spec"]["ports"],
-        container["ports"],
-        monitor["spec"]["endpoints"],
-    )
+    (port,) = service["spec"]["ports"]
+    (own,) = container["ports"]
+    (endpoint,) = monitor["spec"]["endpoints"]
     assert service["spec"]["selector"] == deployment["spec"]["template"]["metadata"]["labels"]
     assert monitor["spec"]["selector"]["matchLabels"] == service["metadata"]["labels"]
     assert (port["targetPort"], endpoint["port"]) == (own["name"], port["name"])

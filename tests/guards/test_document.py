@@ -1344,12 +1344,10 @@ def forget(instance: str | None = "instance-0") -> Given:
 
 
 STARTED, FAILED_ONE, NOT_FAILED = "it is started", "it is failed", "it is not failed"
-SCHEDULED, PENDING, RESERVED, CANCELLED = (
-    "it is scheduled",
-    "it is pending",
-    "it is reserved",
-    "it is cancelled",
-)
+SCHEDULED = "it is scheduled"
+PENDING = "it is pending"
+RESERVED = "it is reserved"
+CANCELLED = "it is cancelled"
 NOT_MEMBER, MEMBER = "the node is not a member", "the node is a member"
 PAST, WITH_KEEP = "there is a [PAST]", "the task has a `keep` above 0"
 MOVED, CLAIMED = "there is a [MOVED]", "there is a [CLAIMED]"
@@ -1488,18 +1486,14 @@ def at(place: Place, **more: Any) -> Values:
 IN_LINE, HELD, RUNNING = Place("pending", Q), Place("reserved", Q, NODE), Place("started", Q)
 INDEXED = Place("tasks", Q)
 LATER, ALL, ENDED = Place("scheduled", Q), Place("tasks", Q), Place("complete", Q)
-A_LIST, A_LISTENERS_LIST, A_SORTED_SET, A_SET = (
-    "it is a list",
-    "it is the list of a listener",
-    "it is a sorted set",
-    "it is a set",
-)
+A_LIST = "it is a list"
+A_LISTENERS_LIST = "it is the list of a listener"
+A_SORTED_SET = "it is a sorted set"
+A_SET = "it is a set"
 THE_LINE, ANOTHER_LIST = "it is a line", "it is another list"
-IS_DEAD, IS_REGISTERED, IS_NOT_REGISTERED = (
-    "it is dead and a member",
-    "it is registered",
-    "it is not registered",
-)
+IS_DEAD = "it is dead and a member"
+IS_REGISTERED = "it is registered"
+IS_NOT_REGISTERED = "it is not registered"
 UNDONE = "it is complete or cancelled", "it is failed or cancelled"
 both_outcomes = raw("HSET", keys.task("t1"), "result", "r", "error", "e")
 

@@ -85,10 +85,8 @@ def transactions(seen: list[tuple[str, list[str]]]) -> list[tuple[str, str]]:
     for commands in by_client.values():
         if commands[:3] != [["SELECT", "0"], ["MULTI"], ["EXEC"]]:
             continue  # one of ours
-        look, change = (
-            r" WATCH [^;]*;(?: (?!MULTI;|UNWATCH;|WATCH )[^;]*;)*",
-            r" MULTI;.*? EXEC;| UNWATCH;",
-        )
+        look = r" WATCH [^;]*;(?: (?!MULTI;|UNWATCH;|WATCH )[^;]*;)*"
+        change = r" MULTI;.*? EXEC;| UNWATCH;"
         found += re.findall(f"({look})({change})", flat(commands))
     return found
 

@@ -280,10 +280,8 @@ def faults(value, field, known, where, is_whole=True):
     left out of it.
     """
     field.is_seen = True
-    wanted, parts = (
-        field.type or ("list" if "[]" in field.parts else "object"),
-        parts_of(field, known),
-    )
+    wanted = field.type or ("list" if "[]" in field.parts else "object")
+    parts = parts_of(field, known)
     types = wanted.split(" or ")
     if not any(
         isinstance(value, TYPES[one]) and not (isinstance(value, bool) and one in NUMBERS)

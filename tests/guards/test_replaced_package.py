@@ -258,10 +258,8 @@ def test_every_end_is_reported_though_the_package_was_replaced_under_task_and_li
     )
     options = {"resources": {"gpu": 1}}
     tasks = {how: begin(programs, how, **options, **more) for how, (more, *_) in ENDS.items()}
-    postponed, handed_back = (
-        begin(programs, "postpone", **options),
-        begin(programs, "hand_back", **options),
-    )
+    postponed = begin(programs, "postpone", **options)
+    handed_back = begin(programs, "hand_back", **options)
 
     site.replace(kind)
     let_go(programs)
@@ -486,10 +484,8 @@ def names_imported(module: Module, in_functions: bool) -> set[str]:
 
 
 def test_nothing_that_runs_for_long_imports_a_part_of_the_package_late():
-    ahead, line = (
-        set(),
-        [*names_imported(modules()["task_process.import_ahead"], in_functions=True)],
-    )
+    ahead = set()
+    line = [*names_imported(modules()["task_process.import_ahead"], in_functions=True)]
     line += ["node.main", "scheduler"]
     while line:
         name = line.pop()

@@ -210,10 +210,8 @@ def test_its_runner_runs_a_task_of_ours_that_has_a_policy_and_limits(legacy, cli
 def test_both_kinds_of_listener_share_two_hundred_tasks_and_each_runs_once(
     legacy, programs, client, queue, cli, url
 ):
-    its, ours = (
-        legacy.start(RUN, "video", "hold"),
-        programs.listener("work:hold", queue="video", slots=2),
-    )
+    its = legacy.start(RUN, "video", "hold")
+    ours = programs.listener("work:hold", queue="video", slots=2)
     registered(cli, 3)
     (ids,) = legacy.run(ENQUEUE, "video", ["its"] * 100)
     ids += [queue.enqueue("ours") for _ in range(100)]
@@ -253,10 +251,8 @@ def test_its_scheduler_and_ours_promote_each_of_a_hundred_tasks_once(
 
 
 def test_what_it_schedules_waits_for_its_time_and_then_runs(legacy, programs, client, cli, url):
-    scheduler, listener = (
-        programs.scheduler(),
-        programs.listener("work:record", queue="video", slots=2),
-    )
+    scheduler = programs.scheduler()
+    listener = programs.listener("work:record", queue="video", slots=2)
     registered(cli, 2)
     near, far = legacy.run(
         "for eta in (time.time() + 0.5, 4e9):\n    say(client.get_queue('video').schedule('in', eta))"

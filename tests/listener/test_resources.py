@@ -185,12 +185,10 @@ def test_listeners_that_were_told_different_totals_share_what_both_know(make):
 
 def test_listeners_that_take_tasks_may_not_contradict_each_other(make, monkeypatch):
     monkeypatch.setattr(resources, "_AGREED_WITHIN", 0.0)
-    first, same, more, other = (
-        make(gpu=2, memory=8 * GIB),
-        make(gpu=2),
-        make(gpu=3),
-        make(memory=4 * GIB),
-    )
+    first = make(gpu=2, memory=8 * GIB)
+    same = make(gpu=2)
+    more = make(gpu=3)
+    other = make(memory=4 * GIB)
     first.declare()
     same.declare()
 

@@ -138,11 +138,9 @@ class Promises:
             said: dict[str, Any] = json.loads(line)
             promise = self.tasks[said["task"]]
             if said["what"] in ("accepted", "unknown"):
-                promise.is_safe, promise.how, promise.lock = (
-                    said["is_safe"],
-                    said["how"],
-                    said["lock"],
-                )
+                promise.is_safe = said["is_safe"]
+                promise.how = said["how"]
+                promise.lock = said["lock"]
                 promise.is_accepted = said["what"] == "accepted"
             elif said["what"] == "consent":
                 promise.consents += 1

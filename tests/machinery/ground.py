@@ -67,12 +67,10 @@ class Ground:
     def __init__(
         self, address: Address, scenario: Scenario, bounds: Bounds, is_reduced: bool
     ) -> None:
-        self.address, self.scenario, self.bounds, self.is_reduced = (
-            address,
-            scenario,
-            bounds,
-            is_reduced,
-        )
+        self.address = address
+        self.scenario = scenario
+        self.bounds = bounds
+        self.is_reduced = is_reduced
         self.redis = Redis(self._connect, 5.0)
         self._stepper: Stepper | None = None  # of the run that is being made
         # for looks from whatever thread: only one runs at a time

@@ -439,13 +439,11 @@ class Machine(RuleBasedStateMachine):
         actor.attempt = None
 
     def restore_attempt(self, actor: Actor, attempt: Attempt) -> None:
-        life, task, token, pid, identity = (
-            actor.life,
-            attempt.task,
-            attempt.token or "",
-            attempt.pid,
-            attempt.identity,
-        )
+        life = actor.life
+        task = attempt.task
+        token = attempt.token or ""
+        pid = attempt.pid
+        identity = attempt.identity
         its = (life.queue, task, token, life.node, life.instance, pid, identity, 900.5)
         got = self.both(
             "restore",

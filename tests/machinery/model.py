@@ -1258,11 +1258,9 @@ class Model:
     def reassert(self, life: Life, task: str, mine: Task, pid: int, now: float) -> Fields | None:
         """mine: the task as the listener knows it."""
         self._require(life.queue, life.node, life.instance)
-        its, token, held = (
-            self.tasks.get(task),
-            mine.owner["token"],
-            self.held[life.queue, life.node],
-        )
+        its = self.tasks.get(task)
+        token = mine.owner["token"]
+        held = self.held[life.queue, life.node]
         if its is not None:
             if its.given.get("created") != mine.given["created"]:
                 return None  # it is another one, with the same id
@@ -1281,11 +1279,9 @@ class Model:
             its.priority, its.needs = mine.priority, mine.needs
         self.leave_line(life.queue, task)
         self.scheduled[life.queue].pop(task, None)
-        its.attempt, its.policy, its.priority = (
-            mine.attempt,
-            mine.policy,
-            mine.priority or its.priority,
-        )
+        its.attempt = mine.attempt
+        its.policy = mine.policy
+        its.priority = mine.priority or its.priority
         self._hold_room(life.queue, task, mine.owner)
         for name in ("given", "owner", "outcome", "past"):
             getattr(its, name).update(deepcopy(getattr(mine, name)))

@@ -59,12 +59,10 @@ class State:
         return sum(some.count(task) for some in (*self.lines.values(), *self.held.values()))
 
 
-_LINE, _LOCK, _WAITING, _LISTS = (
-    keys.line("", ",")[:-2],
-    keys.lock(""),
-    keys.waiting(""),
-    keys.pending(""),
-)
+_LINE = keys.line("", ",")[:-2]
+_LOCK = keys.lock("")
+_WAITING = keys.waiting("")
+_LISTS = keys.pending("")
 _STAGED = keys.staged("")
 _FIXED = 11  # replies before those about the keys that are known
 
@@ -174,10 +172,8 @@ def ruined(state: State, nodes: Iterable[str]) -> set[str]:
 
 
 def _is_ruined(state: State, task: str, its: dict[str, str], node: str) -> bool:
-    status, ends = (
-        its.get("status"),
-        [end for end, ids in state.ended.items() for one in ids if one == task],
-    )
+    status = its.get("status")
+    ends = [end for end, ids in state.ended.items() for one in ids if one == task]
     if (
         not {"status", "queue", "parameters"} <= its.keys()
         or task in state.scheduled

@@ -861,10 +861,8 @@ class Undertakers(Machine):
         ] * 4 + pairs
 
     def _recover(self, queue: str, node: str, task: str, is_instance_old: bool = False) -> None:
-        its, instance = (
-            self.model.tasks.get(task),
-            "of before" if is_instance_old else self.instance(queue, node),
-        )
+        its = self.model.tasks.get(task)
+        instance = "of before" if is_instance_old else self.instance(queue, node)
         claimant = its.owner.get("reclaimed_node") if its is not None else None
         dead = claimant if claimant is not None and not self.model.lives(queue, claimant) else None
         self.both(
@@ -894,11 +892,9 @@ class Undertakers(Machine):
     def _lose(self, task: str, default: str | None = None, is_token_old: bool = False) -> None:
         queue, node = self.place(task)
         token = "0" * 32 if is_token_old else self.model.tasks[task].owner.get("token")
-        instance, error, facts = (
-            self.instance(queue, node),
-            f"lost with {node}",
-            {"lost_node": node, "last_seen": clock.now},
-        )
+        instance = self.instance(queue, node)
+        error = f"lost with {node}"
+        facts = {"lost_node": node, "last_seen": clock.now}
         its = (queue, task, token, node, instance, error)
         self.both(
             "lose",

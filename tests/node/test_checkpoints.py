@@ -440,11 +440,9 @@ class Told:
 
 
 def test_a_value_and_files_that_are_told_belong_together(tmp_path, monkeypatch):
-    task, told, teller = (
-        RunningTask("t1", {}, str(tmp_path)),
-        Told(),
-        Teller(Attempt(str(tmp_path), ""), 2**20),
-    )
+    task = RunningTask("t1", {}, str(tmp_path))
+    told = Told()
+    teller = Teller(Attempt(str(tmp_path), ""), 2**20)
     pack, numbers = checkpoint_files.pack, iter(range(1, 4))
 
     def advance():
@@ -468,11 +466,9 @@ def test_a_value_and_files_that_are_told_belong_together(tmp_path, monkeypatch):
 def test_while_the_directory_cannot_be_read_the_checkpoint_before_counts(
     tmp_path, monkeypatch, caplog
 ):
-    task, told, teller = (
-        RunningTask("t1", {}, str(tmp_path)),
-        Told(),
-        Teller(Attempt(str(tmp_path), ""), 2**20),
-    )
+    task = RunningTask("t1", {}, str(tmp_path))
+    told = Told()
+    teller = Teller(Attempt(str(tmp_path), ""), 2**20)
     (task.checkpoint_dir / "model-1").touch()
     task.checkpoint("model-1")
     teller._tell(told, task, is_over=False)

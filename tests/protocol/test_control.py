@@ -105,10 +105,8 @@ def test_a_task_that_has_not_started_is_cancelled_at_once_and_leaves_its_place(
     bring(redis, status)
     before = state()
     assert place in before
-    eta, attempt = (
-        ({"eta": "99.5"} if status == "scheduled" else {}),
-        {"attempt": "1"} if status == "reserved" else {},
-    )
+    eta = {"eta": "99.5"} if status == "scheduled" else {}
+    attempt = {"attempt": "1"} if status == "reserved" else {}
 
     assert cancel(redis) == "cancelled"
     assert state() == without(before, place) | {

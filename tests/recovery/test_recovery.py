@@ -448,10 +448,8 @@ def test_who_does_not_see_all_processes_of_the_machine_judges_none_of_1_0_0(
     """
     monkeypatch.setattr(process, "sees_all_pids", lambda: False)
     ended = ended_process()[0].pid
-    node, claimant = (
-        f"{process.host_name()}_{ended}",
-        f"{process.host_name()}_{ended_process()[0].pid}",
-    )
+    node = f"{process.host_name()}_{ended}"
+    claimant = f"{process.host_name()}_{ended_process()[0].pid}"
     register_legacy(cli, node)
     hold(redis, cli, "reserved", "reserved", node, token=None)
     hold(redis, cli, "started", "started", node, token=None, pid=ended, identity=None)

@@ -139,12 +139,10 @@ class _Printer:
     """Prints lines, and says where some are missing."""
 
     def __init__(self, has_prefix: bool, has_times: bool, as_json: bool, is_utc: bool) -> None:
-        self._has_prefix, self._has_times, self._as_json, self.is_utc = (
-            has_prefix,
-            has_times,
-            as_json,
-            is_utc,
-        )
+        self._has_prefix = has_prefix
+        self._has_times = has_times
+        self._as_json = as_json
+        self.is_utc = is_utc
         # attempt and number of the last line of each task
         self._last: dict[str, tuple[int, int]] = {}
         # how far the task is, behind all that it has printed

@@ -197,10 +197,8 @@ def purge(
         for part in snapshot.parts:
             found[part.listed_as] += part.last - part.first
             by_queue[part.queue] += part.last - part.first
-        total, sorts = (
-            sum(found.values()),
-            ", ".join(f"{number} {state}" for state, number in found.items()),
-        )
+        total = sum(found.values())
+        sorts = ", ".join(f"{number} {state}" for state, number in found.items())
         done = 0
         if total and not dry_run:
             where = f"queue {names[0]}" if len(names) == 1 else f"{len(+by_queue)} queues"

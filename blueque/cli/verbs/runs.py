@@ -158,10 +158,8 @@ def _list(client: Client, queues: Sequence[str], as_json: bool) -> None:
     records = [record for queue in queues for record in client.get_runs(queue)]
     fed = [record for queue in queues for record in client.get_feeds(queue)]
     if as_json:
-        items, its_feeds = (
-            [_item(record) for record in records],
-            [feeds.item(record, now) for record in fed],
-        )
+        items = [_item(record) for record in records]
+        its_feeds = [feeds.item(record, now) for record in fed]
         printing.print_json("runs", **printing.times(now=now), items=items, feeds=its_feeds)
         return
     tables = (

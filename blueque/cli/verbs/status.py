@@ -296,10 +296,8 @@ def _queue_item(line: Line) -> dict[str, Any]:
         "paused_reason": pause.reason if pause else None,
         "misfits": [misfit._asdict() for misfit in line.misfits],
     }
-    item["oldest_seconds"], item["overdue_seconds"] = (
-        finite(item.pop("oldest")),
-        finite(item.pop("overdue_for")),
-    )
+    item["oldest_seconds"] = finite(item.pop("oldest"))
+    item["overdue_seconds"] = finite(item.pop("overdue_for"))
     return item
 
 

@@ -266,10 +266,8 @@ class _Row:
     def _draw(self, near: Sequence[Run]) -> None:
         """Draw short runs of which each touches a column of the one before."""
         ends = [self._scale.ends(run) for run in near]
-        first, last = (
-            min((one[0] for one in ends), default=0),
-            max((one[1] for one in ends), default=0),
-        )
+        first = min((one[0] for one in ends), default=0)
+        last = max((one[1] for one in ends), default=0)
         if len(near) > 2 or (len(near) == 2 and (first == last or not self._is_of_one)):
             for place in range(first, last + 1):
                 self._put(place, MANY)

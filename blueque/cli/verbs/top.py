@@ -112,11 +112,9 @@ class _Top:
             click.echo(f"({len(its.lines) - room} more: blueque status --all)")
 
     def _row(self, task: Task, its: Overview) -> list[str]:
-        now, since, progress = (
-            its.now,
-            entered(task),
-            read_progress(task.fields.get("progress", "")),
-        )
+        now = its.now
+        since = entered(task)
+        progress = read_progress(task.fields.get("progress", ""))
         left = None
         if progress.share is not None and task.progress_at is not None and task.started is not None:
             pace = self._paces[task.id, task.attempt]
