@@ -1,0 +1,23 @@
+"""A task crosses few modules of the listener between reserve and complete."""
+
+from __future__ import annotations
+
+from way_of_a_task import ROOT, Figures, measure
+
+# What a task took when it was counted last. Whoever raises a figure says here what for.
+IN_ALL, IN_LISTENER = Figures(modules=45, hops=700), Figures(modules=14, hops=94)
+
+
+def test_the_way_of_a_task_from_reserve_to_complete_is_no_longer_than_when_it_was_counted(
+    url, tmp_path
+):
+    way = measure(url, tmp_path)
+
+    for name, counted, most in (
+        ("in all", way.in_all, IN_ALL),
+        ("in the listener", way.in_listener, IN_LISTENER),
+    ):
+        assert (counted.modules <= most.modules, counted.hops <= most.hops) == (True, True), (
+            f"{name} {counted}, which should be {most} at most; to see the way: "
+            f"python {ROOT}/tests/guards/way_of_a_task.py"
+        )
