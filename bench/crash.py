@@ -37,6 +37,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "machinery"
 import legacy  # noqa: E402
 
 from blueque import Client, Retry, protocol  # noqa: E402
+from blueque.model.attempt_ref import AttemptRef  # noqa: E402
 from blueque.system.embedded_redis import running_server  # noqa: E402
 
 ROUNDS = 3
@@ -442,8 +443,8 @@ def sweep(count: int = 10_000) -> None:
             protocol.register(redis, "sweep", node, "i", facts, time.time())
             protocol.enqueue(redis, "sweep", task, "x", None, time.time())
             protocol.pop(redis, "sweep", node, "i")
-            protocol.reserve(redis, "sweep", task, "t", node, "i", time.time())
-            protocol.start(redis, "sweep", task, "t", node, 1, time.time())
+            protocol.reserve(redis, AttemptRef("sweep", task, "t", node), "i", time.time())
+            protocol.start(redis, AttemptRef("sweep", task, "t", node), 1, time.time())
         judge = client.get_recovery("sweep")
         times = []
         for _ in range(6):

@@ -18,6 +18,7 @@ from bench.stage import RunFailed, Stage
 from bench.systems import OURS
 from bench.venvs import clean_environment
 from blueque import protocol
+from blueque.model.attempt_ref import AttemptRef
 from blueque.spool.log_tail import Line
 
 LINES = 500_000
@@ -135,10 +136,7 @@ def reporting(bench: Bench) -> Outcome:
         def progress(one: _Running, second: int) -> None:
             protocol.progress(
                 stage.redis,
-                QUEUE,
-                one.task,
-                one.token,
-                one.node,
+                AttemptRef(QUEUE, one.task, one.token, one.node),
                 f"{second}/1000 frames",
                 time.time(),
             )
@@ -150,7 +148,7 @@ def reporting(bench: Bench) -> Outcome:
                 "stdout",
                 f"frame {second} of the scene is done, and looks as it should",
             )
-            protocol.log(stage.redis, QUEUE, one.task, one.token, one.node, 1, [said])
+            protocol.log(stage.redis, AttemptRef(QUEUE, one.task, one.token, one.node), 1, [said])
 
         beats = {one.node: 0 for one in running}
         bench.in_turn(
@@ -176,10 +174,11 @@ def _start(stage: Stage, number: int) -> _Running:
     popped = protocol.pop(stage.redis, QUEUE, node, instance)
     if (
         popped.task is None
-        or protocol.reserve(stage.redis, QUEUE, popped.task, token, node, instance, now) is None
+        or protocol.reserve(stage.redis, AttemptRef(QUEUE, popped.task, token, node), instance, now)
+        is None
     ):
         raise RunFailed("a task could not be reserved")
-    protocol.start(stage.redis, QUEUE, popped.task, token, node, number + 1, now)
+    protocol.start(stage.redis, AttemptRef(QUEUE, popped.task, token, node), number + 1, now)
     return _Running(popped.task, token, node, instance)
 
 

@@ -24,6 +24,7 @@ from blueque.listener.peer_wakeup import MOST_WANTED, Forwarding, Resources
 from blueque.listener.resources import Claim, Pool
 from blueque.listener.stale_holders import Freeing
 from blueque.model import keys, units
+from blueque.model.attempt_ref import AttemptRef
 from blueque.model.lines import DEFAULT, Needs, needs_of, parse_needs, write_needs
 from blueque.model.retry import Retry
 from blueque.model.task import Task
@@ -370,10 +371,7 @@ class Listener:
         try:
             protocol.reserve(
                 self._redis,
-                self.queue,
-                task_id,
-                token,
-                self.node,
+                AttemptRef(self.queue, task_id, token, self.node),
                 self.instance or "",
                 now,
                 is_met=False,
@@ -392,7 +390,7 @@ class Listener:
         """
         now, node = time.time(), task.node or ""
         status = protocol.release(
-            self._redis, self.queue, task.id, task.token, node, now, reason=reason
+            self._redis, AttemptRef(self.queue, task.id, task.token, node), now, reason=reason
         )
         lock = task.fields.get("lock")
         if lock is not None:
@@ -407,7 +405,11 @@ class Listener:
         """
         now, instance = time.time(), self.instance or ""
         fields = protocol.adopt(
-            self._redis, self.queue, task.id, task.token, task.node or "", self.node, instance, now
+            self._redis,
+            AttemptRef(self.queue, task.id, task.token, task.node or ""),
+            self.node,
+            instance,
+            now,
         )
         if fields is None:
             return None
@@ -451,10 +453,7 @@ class Listener:
         """
         fields = protocol.restore(
             self._redis,
-            self.queue,
-            task.id,
-            task.token or "",
-            self.node,
+            AttemptRef(self.queue, task.id, task.token or "", self.node),
             self.instance or "",
             pid,
             process.identity(pid),
@@ -550,10 +549,7 @@ class Listener:
         try:
             fields = protocol.reserve(
                 self._redis,
-                self.queue,
-                task_id,
-                token,
-                node,
+                AttemptRef(self.queue, task_id, token, node),
                 instance,
                 now,
                 is_met,

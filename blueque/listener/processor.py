@@ -10,6 +10,7 @@ from typing import Any
 from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput, InvalidType, RedisAway, RedisRefused
+from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import encode, printable, require_number
 from blueque.model.log_line import Line
 from blueque.model.retry import Retry, class_name, class_names
@@ -35,7 +36,8 @@ class Processor:
             )
         self._redis = redis
         self._task = task
-        self._queue, self._node, self._token = task.queue, task.node, task.token
+        self._queue, self._node = task.queue, task.node
+        self._attempt = AttemptRef(task.queue, task.id, task.token, task.node)
         self._max_bytes = max_bytes
 
     def start(self, pid: int, identity: Mapping[str, str | int] | None = None) -> Any:
@@ -47,16 +49,7 @@ class Processor:
         """
         if isinstance(pid, bool) or not isinstance(pid, int):
             raise InvalidType(f"pid is an int, not {type(pid).__name__}")
-        protocol.start(
-            self._redis,
-            self._queue,
-            self._task.id,
-            self._token,
-            self._node,
-            pid,
-            time.time(),
-            identity,
-        )
+        protocol.start(self._redis, self._attempt, pid, time.time(), identity)
         log.info(
             "start task=%s queue=%s node=%s pid=%d", self._task.id, self._queue, self._node, pid
         )
@@ -93,9 +86,7 @@ class Processor:
         Raises NotOwner when the attempt is not ours any more. Source: docs/protocol.md, "release".
         """
         now, facts = time.time(), self._last_files()
-        status = protocol.release(
-            self._redis, self._queue, self._task.id, self._token, self._node, now, facts, reason
-        )
+        status = protocol.release(self._redis, self._attempt, now, facts, reason)
         told = self._task.id, self._queue, self._node, status, reason
         log.info("release task=%s queue=%s node=%s status=%s reason=%s", *told)
         self._wake_waiting()
@@ -108,9 +99,7 @@ class Processor:
         Source: docs/protocol.md, "progress".
         """
         line, now = one_line(text), time.time()
-        protocol.progress(
-            self._redis, self._queue, self._task.id, self._token, self._node, line, now
-        )
+        protocol.progress(self._redis, self._attempt, line, now)
 
     def decline_stack(self, mark: str, reason: str) -> bool:
         """Tell the one who asked with this mark why the task cannot show where it is; False: nobody
@@ -118,9 +107,7 @@ class Processor:
 
         Source: docs/protocol/operator.md, "decline_stack".
         """
-        return protocol.decline_stack(
-            self._redis, self._queue, self._task.id, self._token, self._node, mark, reason
-        )
+        return protocol.decline_stack(self._redis, self._attempt, mark, reason)
 
     def log(self, lines: Sequence[Line], is_over: bool = False) -> None:
         """Add lines that the attempt has printed to the log of its task. is_over: no more will
@@ -129,16 +116,7 @@ class Processor:
         Raises NotOwner. Source: docs/protocol/operator.md, "log".
         """
         attempt = self._task.attempt or 0
-        protocol.log(
-            self._redis,
-            self._queue,
-            self._task.id,
-            self._token,
-            self._node,
-            attempt,
-            lines,
-            is_over,
-        )
+        protocol.log(self._redis, self._attempt, attempt, lines, is_over)
 
     def checkpoint(self, parts: Mapping[str, str | None]) -> None:
         """Record where the next attempt is to go on; parts: value, files and files_left, those that
@@ -149,10 +127,7 @@ class Processor:
         attempt = self._task.attempt or 0
         protocol.checkpoint(
             self._redis,
-            self._queue,
-            self._task.id,
-            self._token,
-            self._node,
+            self._attempt,
             attempt,
             self._task.fields.get("created"),
             parts,
@@ -165,9 +140,7 @@ class Processor:
         Raises NotOwner. Source: docs/protocol.md, "confirm_cancel".
         """
         facts = _facts(record, MEASURED)
-        protocol.confirm_cancel(
-            self._redis, self._queue, self._task.id, self._token, self._node, time.time(), facts
-        )
+        protocol.confirm_cancel(self._redis, self._attempt, time.time(), facts)
         log.info("confirm_cancel task=%s queue=%s node=%s", self._task.id, self._queue, self._node)
         self._wake_waiting()
 
@@ -187,17 +160,7 @@ class Processor:
         facts: lost_node and last_seen, of the listener that died.
         """
         became = protocol.lose(
-            self._redis,
-            self._queue,
-            self._task.id,
-            self._token,
-            self._node,
-            instance,
-            error,
-            default,
-            time.time(),
-            facts,
-            is_ours=True,
+            self._redis, self._attempt, instance, error, default, time.time(), facts, is_ours=True
         )
         log.warning(
             "lose task=%s queue=%s node=%s status=%s: %s",
@@ -261,9 +224,7 @@ class Processor:
             facts |= {"last_error": record["error"], "last_error_type": kind, "failures": failures}
         now = time.time()
         at = eta if eta > now else None
-        became = protocol.retry(
-            self._redis, self._queue, self._task.id, self._token, self._node, at, now, facts, wish
-        )
+        became = protocol.retry(self._redis, self._attempt, at, now, facts, wish)
         log.info(
             "retry task=%s queue=%s node=%s status=%s in=%.1fs %s=%s",
             self._task.id,
@@ -289,33 +250,13 @@ class Processor:
         has_checkpoint: bool = False,
     ) -> None:
         protocol.complete(
-            self._redis,
-            self._queue,
-            self._task.id,
-            self._token,
-            self._node,
-            text,
-            encoding,
-            time.time(),
-            facts,
-            finished,
-            has_checkpoint,
+            self._redis, self._attempt, text, encoding, time.time(), facts, finished, has_checkpoint
         )
         log.info("complete task=%s queue=%s node=%s", self._task.id, self._queue, self._node)
         self._wake_waiting()
 
     def _fail(self, text: str, facts: Mapping[str, Any], finished: float | None = None) -> None:
-        protocol.fail(
-            self._redis,
-            self._queue,
-            self._task.id,
-            self._token,
-            self._node,
-            text,
-            time.time(),
-            facts,
-            finished,
-        )
+        protocol.fail(self._redis, self._attempt, text, time.time(), facts, finished)
         log.info(
             "fail task=%s queue=%s node=%s error=%s",
             self._task.id,

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from blueque.connection.redis import Command, Redis
 from blueque.model import keys
+from blueque.model.attempt_ref import AttemptRef
 from blueque.protocol.events import count, event, ran
 from blueque.protocol.fields import (
     IDENTITY,
@@ -28,10 +29,7 @@ from blueque.protocol.watches import ownership, turn
 
 def start(
     redis: Redis,
-    queue: str,
-    task: str,
-    token: str | None,
-    node: str,
+    attempt: AttemptRef,
     pid: int,
     now: float,
     identity: Mapping[str, str | int] | None = None,
@@ -41,11 +39,12 @@ def start(
 
     identity: what tells this process from a later one with the same pid: pid_start, boot, ns.
     """
+    queue, task, token, node = attempt
 
     def decide(snapshot: list[str | None]) -> Answer | Change:
         if snapshot[:4] == ["started", token, node, str(pid)]:
             return Answer(None)
-        its = owned(task, snapshot, token, node, "reserved")
+        its = owned(attempt, snapshot, "reserved")
         return Change(
             [
                 ("SADD", keys.started(queue), keys.started_member(node, pid, task)),
@@ -69,13 +68,12 @@ def start(
     transact(redis, "start", ownership(task), decide, ahead=ownership(task))
 
 
-def progress(
-    redis: Redis, queue: str, task: str, token: str | None, node: str, text: str, now: float
-) -> None:
+def progress(redis: Redis, attempt: AttemptRef, text: str, now: float) -> None:
     """Record how far the task is."""
+    task = attempt.task
 
     def decide(snapshot: list[str | None]) -> Answer | Change:
-        owned(task, snapshot, token, node, "started")
+        owned(attempt, snapshot, "started")
         return Change(
             [("HSET", keys.task(task), "progress", text, "progress_at", now, "updated", now)]
         )
@@ -85,10 +83,7 @@ def progress(
 
 def complete(
     redis: Redis,
-    queue: str,
-    task: str,
-    token: str | None,
-    node: str,
+    attempt: AttemptRef,
     result: str,
     encoding: str | None,
     now: float,
@@ -102,12 +97,13 @@ def complete(
     finished: when it ended, if that was before `now`: Redis may have been away.
     has_checkpoint: it has left one, from which nobody will go on.
     """
+    queue, task, token, node = attempt
 
     def decide(snapshot: list[str | None]) -> Answer | Change:
         status, _, _, _, finished_by, *_ = snapshot
         if status == "complete" and finished_by == token:
             return Answer(None)
-        its = owned(task, snapshot, token, node, "started", or_lost=True)
+        its = owned(attempt, snapshot, "started", or_lost=True)
         coded = [] if encoding is None else ["result_encoding", encoding]
         return Change(
             [
@@ -144,22 +140,20 @@ def complete(
 
 def fail(
     redis: Redis,
-    queue: str,
-    task: str,
-    token: str | None,
-    node: str,
+    attempt: AttemptRef,
     error: str,
     now: float,
     facts: Facts = None,
     finished: float | None = None,
 ) -> None:
     """Record why the attempt failed for good and let go of the task; see `complete`."""
+    queue, task, token, node = attempt
 
     def decide(snapshot: list[str | None]) -> Answer | Change:
         status, _, _, _, finished_by, *_ = snapshot
         if status == "failed" and finished_by == token:
             return Answer(None)
-        its = owned(task, snapshot, token, node, "started", "reserved", or_lost=True)
+        its = owned(attempt, snapshot, "started", "reserved", or_lost=True)
         return Change(
             [
                 *_let_go(redis, queue, task, its, now),
@@ -197,10 +191,7 @@ def fail(
 
 def retry(
     redis: Redis,
-    queue: str,
-    task: str,
-    token: str | None,
-    node: str,
+    attempt: AttemptRef,
     eta: float | None,
     now: float,
     facts: Facts = None,
@@ -212,14 +203,15 @@ def retry(
     wish: why the task itself wants to run again later; None: the attempt has failed.
     A task that somebody wants cancelled is cancelled instead.
     """
+    queue, task, token, node = attempt
 
     def decide(snapshot: list[str | None]) -> Answer | Change:
         status, _, _, _, finished_by, *_ = snapshot
         if token is not None and finished_by == token:
             return Answer(status)
-        its = owned(task, snapshot, token, node, "started", "reserved", or_lost=True)
+        its = owned(attempt, snapshot, "started", "reserved", or_lost=True)
         if its.is_to_be_cancelled:
-            return Change(_cancelled(redis, queue, task, its, token, node, now, facts), "cancelled")
+            return Change(_cancelled(redis, attempt, its, now, facts), "cancelled")
         commands: list[Command] = [
             *_let_go(redis, queue, task, its, now),
             ("HDEL", keys.task(task), *IDENTITY, *OUTCOME),
@@ -259,28 +251,22 @@ def retry(
 
 
 def release(
-    redis: Redis,
-    queue: str,
-    task: str,
-    token: str | None,
-    node: str,
-    now: float,
-    facts: Facts = None,
-    reason: str | None = None,
+    redis: Redis, attempt: AttemptRef, now: float, facts: Facts = None, reason: str | None = None
 ) -> str:
     """Hand an attempt back: the task is the next in line again. Return the status that it has now.
 
     A task that somebody wants cancelled is cancelled instead.
     reason: why, in a word, for its history.
     """
+    queue, task, token, node = attempt
 
     def decide(snapshot: list[str | None]) -> Answer | Change:
         status, _, _, _, finished_by, *_ = snapshot
         if token is not None and finished_by == token:
             return Answer(status)
-        its = owned(task, snapshot, token, node, "started", "reserved")
+        its = owned(attempt, snapshot, "started", "reserved")
         if its.is_to_be_cancelled:
-            return Change(_cancelled(redis, queue, task, its, token, node, now, facts), "cancelled")
+            return Change(_cancelled(redis, attempt, its, now, facts), "cancelled")
         return Change(
             [
                 *_let_go(redis, queue, task, its, now),
@@ -305,37 +291,24 @@ def release(
     return str(transact(redis, "release", ownership(task), decide, ahead=turn(queue, node)))
 
 
-def confirm_cancel(
-    redis: Redis,
-    queue: str,
-    task: str,
-    token: str | None,
-    node: str,
-    now: float,
-    facts: Facts = None,
-) -> None:
+def confirm_cancel(redis: Redis, attempt: AttemptRef, now: float, facts: Facts = None) -> None:
     """Record that the attempt was ended because somebody wanted it cancelled."""
+    queue, task, token, node = attempt
 
     def decide(snapshot: list[str | None]) -> Answer | Change:
         status, _, _, _, finished_by, *_ = snapshot
         if status == "cancelled" and finished_by == token:
             return Answer(None)
-        its = owned(task, snapshot, token, node, "started", or_lost=True)
-        return Change(_cancelled(redis, queue, task, its, token, node, now, facts))
+        its = owned(attempt, snapshot, "started", or_lost=True)
+        return Change(_cancelled(redis, attempt, its, now, facts))
 
     transact(redis, "confirm_cancel", ownership(task), decide, ahead=turn(queue, node))
 
 
 def _cancelled(
-    redis: Redis,
-    queue: str,
-    task: str,
-    its: Owned,
-    token: str | None,
-    node: str,
-    now: float,
-    facts: Facts,
+    redis: Redis, attempt: AttemptRef, its: Owned, now: float, facts: Facts
 ) -> list[Command]:
+    queue, task, token, node = attempt
     return [
         *_let_go(redis, queue, task, its, now),
         *record_cancelled(queue, task, token, now, facts),

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from blueque.connection.redis import Command
 from blueque.errors import NotOwner
 from blueque.model import keys
+from blueque.model.attempt_ref import AttemptRef
 from blueque.model.lines import DEFAULT, line_of, needs_of, priority_of
 from blueque.model.states import LOST
 from blueque.protocol.events import Past
@@ -66,12 +67,7 @@ class Owned(NamedTuple):
 
 
 def owned(
-    task: str,
-    snapshot: Sequence[str | None],
-    token: str | None,
-    node: str,
-    *statuses: str,
-    or_lost: bool = False,
+    attempt: AttemptRef, snapshot: Sequence[str | None], *statuses: str, or_lost: bool = False
 ) -> Owned:
     """Return the task if it is in one of these states and the attempt with this token owns it.
     Raises NotOwner.
@@ -92,6 +88,7 @@ def owned(
         needs,
         *past,
     ) = snapshot
+    _, task, token, node = attempt
     if status is None:
         raise NotOwner(task, None, "it does not exist")
     is_lost = or_lost and status == "failed" and error_type in LOST and token is not None

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from blueque.connection.redis import Command, Look, Redis
 from blueque.errors import NotCancellable, NotFailed, WrongQueue
 from blueque.model import keys
+from blueque.model.attempt_ref import AttemptRef
 from blueque.model.lines import line_of
 from blueque.protocol.events import FIELDS, event
 from blueque.protocol.fields import IDENTITY, OUTCOME, flat, let_go_of_room, record_cancelled, stand
@@ -192,12 +193,11 @@ def ask_stack(redis: Redis, queue: str, task: str, mark: str) -> str | None:
     return status
 
 
-def decline_stack(
-    redis: Redis, queue: str, task: str, token: str | None, node: str, mark: str, reason: str
-) -> bool:
+def decline_stack(redis: Redis, attempt: AttemptRef, mark: str, reason: str) -> bool:
     """Tell the one who asked with this mark that the task cannot show where it is; False: nobody
     waits for that now.
     """
+    _, task, token, node = attempt
 
     def decide(snapshot: list[str | None]) -> Answer | Change:
         if snapshot != ["started", token, node, mark]:

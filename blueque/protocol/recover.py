@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from blueque.connection.redis import Command, Look, Redis, as_hash
 from blueque.errors import NotRegistered
 from blueque.model import keys
+from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import DIGITS, count_of
 from blueque.model.lines import line_of
 from blueque.model.retry import Retry
@@ -111,10 +112,7 @@ def recover(
 
 def lose(
     redis: Redis,
-    queue: str,
-    task: str,
-    token: str | None,
-    node: str,
+    attempt: AttemptRef,
     instance: str | None,
     error: str,
     default: Retry | None,
@@ -131,6 +129,7 @@ def lose(
         remembers it.
     default: the policy of a task that has none of its own.
     """
+    queue, task, token, node = attempt
     state = "alive" if is_ours else "dead"
 
     def decide(
@@ -263,22 +262,16 @@ def lose(
 
 
 def adopt(
-    redis: Redis,
-    queue: str,
-    task: str,
-    token: str | None,
-    old: str,
-    node: str,
-    instance: str,
-    now: float,
+    redis: Redis, attempt: AttemptRef, node: str, instance: str, now: float
 ) -> dict[str, str] | None:
     """Take over a started attempt from a listener that is dead; return the fields of the task, or
     None: another was first.
 
-    token, old: of the task, as the caller has seen them. He has made sure that the listener `old`
-        is dead.
+    attempt: as the caller has seen it, with the listener that it knows to be dead.
+    node, instance: of the listener that takes over.
     Raises NotRegistered.
     """
+    queue, task, token, old = attempt
 
     def decide(known: list[str | None], reply: list[str]) -> Answer | Change:
         if known != [instance, "alive"]:
@@ -314,10 +307,7 @@ def adopt(
 
 def restore(
     redis: Redis,
-    queue: str,
-    task: str,
-    token: str,
-    node: str,
+    attempt: AttemptRef,
     instance: str,
     pid: int,
     identity: Mapping[str, str | int],
@@ -329,6 +319,7 @@ def restore(
     None: the attempt is not the newest any more, or the task has ended in another way. Raises
         NotRegistered.
     """
+    queue, task, token, node = attempt
 
     def decide(known: list[str | None], reply: list[str]) -> Answer | Change:
         if known != [instance, "alive"]:

@@ -16,6 +16,7 @@ from blueque.connection.redis import (
 )
 from blueque.errors import NotFree, NotRegistered
 from blueque.model import keys
+from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import count_of
 from blueque.model.lines import DEFAULT, Needs, line_of, needs_of
 from blueque.protocol.events import after, event, past_of, waited
@@ -71,10 +72,7 @@ class _Room(NamedTuple):
 
 def reserve(
     redis: Redis,
-    queue: str,
-    task: str,
-    token: str,
-    node: str,
+    attempt: AttemptRef,
     instance: str,
     now: float,
     is_met: bool = True,
@@ -84,7 +82,7 @@ def reserve(
     """Make a popped task ours and return its fields; None: it was not to be had, and its hint is
     dropped.
 
-    token: random, one for each attempt. Whoever holds it owns the attempt.
+    attempt: with a token that is random: the caller that holds it owns the attempt.
     is_met: False when our node has not free what the task needs of it: then it is put back.
     line: from which it was popped: what the tasks of that line need of our node is set aside for
         it. None: not known.
@@ -95,23 +93,18 @@ def reserve(
     """
     room = _Room()
     while True:
-        taken = _reserve(
-            redis, queue, task, token, node, instance, now, is_met, line, newest or {}, room
-        )
+        taken = _reserve(redis, attempt, instance, now, is_met, line, newest or {}, room)
         if not isinstance(taken, _Room):
             break
         room = taken  # now that we know what to look at
     if isinstance(taken, str):
-        raise NotFree(task, taken)
+        raise NotFree(attempt.task, taken)
     return taken
 
 
 def _reserve(
     redis: Redis,
-    queue: str,
-    task: str,
-    token: str,
-    node: str,
+    attempt: AttemptRef,
     instance: str,
     now: float,
     is_met: bool,
@@ -119,7 +112,9 @@ def _reserve(
     newest: Mapping[str, int],
     room: _Room,
 ) -> dict[str, str] | str | _Room | None:
+    queue, task, token, node = attempt
     reserved = keys.reserved(queue, node)
+    assert token is not None, "every attempt of ours has a token"
     at_hand = None if popped_from is None else (needs_of(popped_from) or Needs()).resources
 
     def decide(
@@ -163,12 +158,12 @@ def _reserve(
             return Change(
                 [("LREM", reserved, 1, task), *stand(queue, line, task, is_first=True)], want
             )
-        attempt = max(count_of(fields.get("attempt")), newest.get(fields.get("created", ""), 0)) + 1
+        number = max(count_of(fields.get("attempt")), newest.get(fields.get("created", ""), 0)) + 1
         news: dict[str, str | int | float] = {
             "status": "reserved",
             "node": node,
             "token": token,
-            "attempt": attempt,
+            "attempt": number,
             "updated": now,
         }
         commands: list[Command] = []
@@ -187,7 +182,7 @@ def _reserve(
                 task,
                 "reserved",
                 node,
-                (str(attempt), fields.get("events"), None),
+                (str(number), fields.get("events"), None),
                 now,
                 {
                     "took": waited(

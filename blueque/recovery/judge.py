@@ -18,6 +18,7 @@ from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import RedisAway, RedisRefused
 from blueque.model import units
+from blueque.model.attempt_ref import AttemptRef
 from blueque.model.retry import Retry
 from blueque.model.task import Task
 from blueque.queries.inspector import Inspector
@@ -324,10 +325,7 @@ class Recovery:
         default = Retry.parse(known.get("retry"))
         became = protocol.lose(
             self._redis,
-            self.queue,
-            task.id,
-            task.token,
-            node,
+            AttemptRef(self.queue, task.id, task.token, node),
             known.get("instance"),
             error,
             default,

@@ -22,6 +22,7 @@ from blueque import BluequeError, Client, Processor, Retry, Task, protocol
 from blueque.audit.audit import Finding, audit, repair
 from blueque.audit.observation import WARNINGS
 from blueque.model import keys
+from blueque.model.attempt_ref import AttemptRef
 from blueque.model.lines import line_of, write_needs
 from blueque.protocol.bulk import NewTasks
 from blueque.protocol.runs import RunBatch
@@ -50,8 +51,8 @@ class House:
         self.redis, self.cli = redis, cli
         for task in ("started", "complete", "failed", "reserved"):
             self._add(NODE, task)
-        protocol.complete(redis, Q, "complete", "t-complete", NODE, "r", None, 5.0)
-        protocol.fail(redis, Q, "failed", "t-failed", NODE, "e", 5.0)
+        protocol.complete(redis, AttemptRef(Q, "complete", "t-complete", NODE), "r", None, 5.0)
+        protocol.fail(redis, AttemptRef(Q, "failed", "t-failed", NODE), "e", 5.0)
         protocol.schedule(redis, Q, "scheduled", "p", None, 100.0, 1.0)
         protocol.enqueue(redis, Q, "cancelled", "p", None, 1.0)
         protocol.cancel(redis, Q, "cancelled", "me", None, 2.0)
@@ -87,8 +88,8 @@ class House:
         protocol.register(redis, G, GPU, "i", {"resources": "gpu=2,memory=8"}, 2.0)
         protocol.enqueue(redis, G, "locked", "p", None, 1.0, {"priority": -7, "needs": needs})
         protocol.pop(redis, G, GPU, "i", line_of("-7", needs))
-        protocol.reserve(redis, G, "locked", "t-locked", GPU, "i", 3.0)
-        protocol.start(redis, G, "locked", "t-locked", GPU, 99, 4.0)
+        protocol.reserve(redis, AttemptRef(G, "locked", "t-locked", GPU), "i", 3.0)
+        protocol.start(redis, AttemptRef(G, "locked", "t-locked", GPU), 99, 4.0)
         protocol.drop_line(redis, G, line_of("-7", needs))
         protocol.enqueue(redis, G, "urgent", "p", None, 1.0, {"priority": 5})
         protocol.enqueue(redis, G, "heavy", "p", None, 1.0, {"needs": HEAVY.partition(",")[2]})
@@ -102,9 +103,9 @@ class House:
         protocol.register(redis, Q, node, instance, {}, 2.0)
         protocol.enqueue(redis, Q, task, "p", None, 1.0)
         protocol.pop(redis, Q, node, instance)
-        protocol.reserve(redis, Q, task, f"t-{task}", node, instance, 3.0)
+        protocol.reserve(redis, AttemptRef(Q, task, f"t-{task}", node), instance, 3.0)
         if task != "reserved":
-            protocol.start(redis, Q, task, f"t-{task}", node, 99, 4.0)
+            protocol.start(redis, AttemptRef(Q, task, f"t-{task}", node), 99, 4.0)
 
 
 @pytest.fixture
@@ -1069,7 +1070,7 @@ def test_a_task_that_has_moved_on_meanwhile_is_no_finding(house):
     house.cli.lmove(P, R, "RIGHT", "LEFT")
 
     def reserve(seconds: float) -> None:
-        protocol.reserve(house.redis, Q, "pending", "t", NODE, f"i-{NODE}", 9.0)
+        protocol.reserve(house.redis, AttemptRef(Q, "pending", "t", NODE), f"i-{NODE}", 9.0)
 
     assert codes(audit(house.redis)) == ["popped"]
     assert audit(house.redis, 1.0, reserve) == []
@@ -1079,8 +1080,8 @@ def test_a_task_that_is_where_it_was_after_an_attempt_has_moved_all_the_same(hou
     house.cli.lmove(P, R, "RIGHT", "LEFT")
 
     def run_and_pop_again(seconds: float) -> None:
-        protocol.reserve(house.redis, Q, "pending", "t", NODE, f"i-{NODE}", 9.0)
-        protocol.release(house.redis, Q, "pending", "t", NODE, 9.0)
+        protocol.reserve(house.redis, AttemptRef(Q, "pending", "t", NODE), f"i-{NODE}", 9.0)
+        protocol.release(house.redis, AttemptRef(Q, "pending", "t", NODE), 9.0)
         house.cli.lmove(P, R, "RIGHT", "LEFT")
 
     assert audit(house.redis, 1.0, run_and_pop_again) == []
@@ -1139,9 +1140,11 @@ def test_an_audit_beside_busy_listeners_has_no_finding(url, redis):
                 task, token = uuid.uuid4().hex, uuid.uuid4().hex
                 protocol.enqueue(own, "busy", task, "p", None, 1.0)
                 popped, *_ = protocol.pop(own, "busy", node, instance)
-                if popped and protocol.reserve(own, "busy", popped, token, node, instance, 1.0):
-                    protocol.start(own, "busy", popped, token, node, 1, 1.0)
-                    protocol.complete(own, "busy", popped, token, node, "r", None, 1.0)
+                if popped and protocol.reserve(
+                    own, AttemptRef("busy", popped, token, node), instance, 1.0
+                ):
+                    protocol.start(own, AttemptRef("busy", popped, token, node), 1, 1.0)
+                    protocol.complete(own, AttemptRef("busy", popped, token, node), "r", None, 1.0)
 
     threads = [threading.Thread(target=work, args=(f"h_{n}",)) for n in range(3)]
     for thread in threads:
@@ -1215,7 +1218,7 @@ def test_an_entry_that_is_right_by_now_stays(house):
 def test_a_task_that_has_ended_meanwhile_is_not_put_back_among_the_started(house):
     house.cli.srem(S, f"{NODE} 99 started")
     (found,) = audit(house.redis)
-    protocol.complete(house.redis, Q, "started", "t-started", NODE, "r", None, 9.0)
+    protocol.complete(house.redis, AttemptRef(Q, "started", "t-started", NODE), "r", None, 9.0)
 
     assert not repair(house.redis, found, 9.5)
 
@@ -1288,7 +1291,7 @@ def test_a_listener_that_is_known_owns_its_list_whatever_the_names(redis, cli):
         protocol.register(redis, queue, "h_1", "i", {}, 1.0)
         protocol.enqueue(redis, queue, f"of {queue}", "p", None, 1.0)
     protocol.pop(redis, "a_b", "h_1", "i")
-    protocol.reserve(redis, "a_b", "of a_b", "t", "h_1", "i", 2.0)
+    protocol.reserve(redis, AttemptRef("a_b", "of a_b", "t", "h_1"), "i", 2.0)
 
     assert audit(redis) == []
 
@@ -1464,7 +1467,7 @@ class Bustle:
         if popped:
             token = uuid.uuid4().hex
             fields = protocol.reserve(
-                self.redis, Q, popped, token, node, self.nodes[node], time.time()
+                self.redis, AttemptRef(Q, popped, token, node), self.nodes[node], time.time()
             )
             self.tasks[node] = None if fields is None else Task(popped, fields)
 
@@ -1527,12 +1530,22 @@ class Bustle:
         for task_id in self.redis.read(("LRANGE", keys.reserved(Q, node), 0, -1))[0]:
             token, heir = self.client.get_task(task_id).token, self.any_node()
             if self.random.random() < 0.5:
-                protocol.adopt(self.redis, Q, task_id, token, node, heir, self.nodes[heir], now)
+                protocol.adopt(
+                    self.redis, AttemptRef(Q, task_id, token, node), heir, self.nodes[heir], now
+                )
             else:
-                protocol.lose(self.redis, Q, task_id, token, node, instance, "lost", None, now)
+                protocol.lose(
+                    self.redis, AttemptRef(Q, task_id, token, node), instance, "lost", None, now
+                )
             if self.random.random() < 0.5 and token:
                 protocol.restore(
-                    self.redis, Q, task_id, token, heir, self.nodes[heir], 77, {}, now, now
+                    self.redis,
+                    AttemptRef(Q, task_id, token, heir),
+                    self.nodes[heir],
+                    77,
+                    {},
+                    now,
+                    now,
                 )
         protocol.forget(self.redis, Q, node, instance)
         self.register(node)
@@ -1603,8 +1616,8 @@ def test_what_1_0_0_does_is_no_finding(legacy, redis, client, code):
     protocol.register(redis, "video", NODE, "i", {}, 1.0)
     popped, *_ = protocol.pop(redis, "video", NODE, "i")
     if popped:
-        protocol.reserve(redis, "video", popped, "t", NODE, "i", 2.0)
-        protocol.start(redis, "video", popped, "t", NODE, 99, 3.0)
+        protocol.reserve(redis, AttemptRef("video", popped, "t", NODE), "i", 2.0)
+        protocol.start(redis, AttemptRef("video", popped, "t", NODE), 99, 3.0)
 
     assert audit(redis) == []
 

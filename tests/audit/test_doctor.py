@@ -18,6 +18,7 @@ from running import until
 from blueque import Client, protocol
 from blueque.audit import server_check
 from blueque.model import keys
+from blueque.model.attempt_ref import AttemptRef
 from blueque.system.embedded_redis import running_server
 
 DOCTOR = ["doctor", "--settle", "0.01"]
@@ -280,7 +281,7 @@ def test_fix_goes_on_with_what_a_repair_brings_to_light(doctor, redis, cli, clie
     protocol.register(redis, "video", "host_9", "i", {}, 1.0)
     protocol.enqueue(redis, "video", "t1", "{}", "json", 1.0)
     protocol.pop(redis, "video", "host_9", "i")
-    protocol.reserve(redis, "video", "t1", "token", "host_9", "i", 2.0)
+    protocol.reserve(redis, AttemptRef("video", "t1", "token", "host_9"), "i", 2.0)
     cli.delete(
         keys.listener("video", "host_9"), keys.reserved("video", "host_9"), keys.nodes("video")
     )

@@ -11,6 +11,7 @@ import pytest
 
 from blueque import Client, protocol
 from blueque.cli.attention import Concern, concerns
+from blueque.model.attempt_ref import AttemptRef
 from blueque.model.task import Task
 from blueque.queries.inspector import Inspector
 from blueque.queries.listeners import Node
@@ -218,17 +219,17 @@ def test_of_many_tasks_without_progress_three_are_named():
 def begin(redis, task, at):
     protocol.enqueue(redis, "video", task, "1", None, at)
     protocol.pop(redis, "video", NODE, "i")
-    protocol.reserve(redis, "video", task, task, NODE, "i", at)
-    protocol.start(redis, "video", task, task, NODE, 77, at)
+    protocol.reserve(redis, AttemptRef("video", task, task, NODE), "i", at)
+    protocol.start(redis, AttemptRef("video", task, task, NODE), 77, at)
 
 
 def finish(redis, task, action, began, ended=None):
     at = began if ended is None else ended
     begin(redis, task, began)
     if action == "failed":
-        protocol.fail(redis, "video", task, task, NODE, "x", at)
+        protocol.fail(redis, AttemptRef("video", task, task, NODE), "x", at)
     else:
-        protocol.complete(redis, "video", task, task, NODE, "x", None, at)
+        protocol.complete(redis, AttemptRef("video", task, task, NODE), "x", None, at)
 
 
 @pytest.mark.parametrize(
@@ -338,8 +339,8 @@ def test_progress_and_what_is_left_of_it_are_shown_of_running_tasks(redis, cli, 
     protocol.register(redis, "video", NODE, "i", {}, now)
     protocol.enqueue(redis, "video", "t1", "1", None, now)
     protocol.pop(redis, "video", NODE, "i")
-    protocol.reserve(redis, "video", "t1", "t1", NODE, "i", now)
-    protocol.start(redis, "video", "t1", "t1", NODE, 77, now - 7200)
+    protocol.reserve(redis, AttemptRef("video", "t1", "t1", NODE), "i", now)
+    protocol.start(redis, AttemptRef("video", "t1", "t1", NODE), 77, now - 7200)
     cli.hset("blueque_task_t1", mapping={"progress": "50 % encoding", "progress_at": now})
 
     command = [sys.executable, "-m", "blueque.cli.main", "status", "--redis-url", url]

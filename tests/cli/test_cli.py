@@ -23,6 +23,7 @@ from blueque.cli.exits import explain
 from blueque.cli.failure import BUG
 from blueque.cli.main import _VERBS
 from blueque.cli.printing import clean, pieces, span, stamp, width
+from blueque.model.attempt_ref import AttemptRef
 
 PROGRAM = [sys.executable, "-m", "blueque.cli.main"]
 NODE = "gpu-1.cluster.example.com_4021"
@@ -102,13 +103,19 @@ def enqueue(redis, task, queue="video", parameters="{}", encoding="json"):
 def start(redis, task, node=NODE, instance="i1"):
     enqueue(redis, task)
     protocol.pop(redis, "video", node, instance)
-    protocol.reserve(redis, "video", task, f"secret-{task}", node, instance, time.time())
-    protocol.start(redis, "video", task, f"secret-{task}", node, 4711, time.time() - 7260)
+    protocol.reserve(
+        redis, AttemptRef("video", task, f"secret-{task}", node), instance, time.time()
+    )
+    protocol.start(
+        redis, AttemptRef("video", task, f"secret-{task}", node), 4711, time.time() - 7260
+    )
 
 
 def fail(redis, task, error="boom", **facts):
     start(redis, task)
-    protocol.fail(redis, "video", task, f"secret-{task}", NODE, error, time.time(), facts)
+    protocol.fail(
+        redis, AttemptRef("video", task, f"secret-{task}", NODE), error, time.time(), facts
+    )
 
 
 def unused_url():
@@ -591,9 +598,13 @@ def test_the_command_that_status_prints_can_be_typed_whatever_the_name_of_the_qu
         enqueue(redis, task, "two words")
         protocol.register(redis, "two words", NODE, "i1", {}, time.time())
         protocol.pop(redis, "two words", NODE, "i1")
-        protocol.reserve(redis, "two words", task, "token", NODE, "i1", time.time())
+        protocol.reserve(redis, AttemptRef("two words", task, "token", NODE), "i1", time.time())
         protocol.fail(
-            redis, "two words", task, "token", NODE, "x", time.time(), {"error_type": "lost"}
+            redis,
+            AttemptRef("two words", task, "token", NODE),
+            "x",
+            time.time(),
+            {"error_type": "lost"},
         )
 
     assert "\n  blueque requeue --failed 'two words' --error-type lost\n" in run("status").stdout

@@ -28,6 +28,7 @@ from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
 from blueque.cli.verbs import cancel as cancel_verb
 from blueque.model import keys
+from blueque.model.attempt_ref import AttemptRef
 
 UUID = "7c1f0a92-6a0e-4c15-9d9b-4a51f1c3a2d0"
 
@@ -248,7 +249,9 @@ def test_with_yes_what_runs_is_being_cancelled(run, redis, client, cli):
 @pytest.mark.parametrize("typed", [b"y\n", b"Yes\n", b" YES \n"])
 def test_on_a_terminal_a_yes_cancels_what_runs(answer, redis, client, typed):
     start(redis, UUID)
-    protocol.progress(redis, "video", UUID, f"secret-{UUID}", NODE, "63 % \x1b[2J", time.time())
+    protocol.progress(
+        redis, AttemptRef("video", UUID, f"secret-{UUID}", NODE), "63 % \x1b[2J", time.time()
+    )
 
     code, seen = answer(typed, "cancel", "7c1f")
 
@@ -374,7 +377,9 @@ def test_wait_tells_that_the_task_was_cancelled(begin, redis, client, wait):
     program = begin("cancel", *wait, "running-1", "--yes")
 
     until(lambda: client.get_task("running-1").cancel)
-    protocol.confirm_cancel(redis, "video", "running-1", "secret-running-1", NODE, time.time())
+    protocol.confirm_cancel(
+        redis, AttemptRef("video", "running-1", "secret-running-1", NODE), time.time()
+    )
 
     output, talk = program.communicate(timeout=30)
     assert (program.returncode, output, talk) == (0, "running-1  cancelled\n", "")
@@ -388,10 +393,16 @@ def test_wait_tells_that_the_task_ended_by_itself_first(begin, redis, client, st
     until(lambda: client.get_task("running-1").cancel)
     if status == "complete":
         protocol.complete(
-            redis, "video", "running-1", "secret-running-1", NODE, "out", None, time.time()
+            redis,
+            AttemptRef("video", "running-1", "secret-running-1", NODE),
+            "out",
+            None,
+            time.time(),
         )
     else:
-        protocol.fail(redis, "video", "running-1", "secret-running-1", NODE, "why", time.time())
+        protocol.fail(
+            redis, AttemptRef("video", "running-1", "secret-running-1", NODE), "why", time.time()
+        )
 
     output, talk = program.communicate(timeout=30)
     assert (program.returncode, output) == (5, f"running-1  {status}\n")
@@ -594,8 +605,8 @@ def test_what_starts_after_the_look_runs_on_unless_that_was_consented_to(
 
     def ask(*_):  # the answer takes its time, and is a yes
         protocol.pop(redis, "video", NODE, "i1")
-        protocol.reserve(redis, "video", "wait-00", "secret", NODE, "i1", time.time())
-        protocol.start(redis, "video", "wait-00", "secret", NODE, 4711, time.time())
+        protocol.reserve(redis, AttemptRef("video", "wait-00", "secret", NODE), "i1", time.time())
+        protocol.start(redis, AttemptRef("video", "wait-00", "secret", NODE), 4711, time.time())
 
     monkeypatch.setattr(cancel_verb, "_ask", ask)
     result = CliRunner().invoke(
@@ -791,19 +802,20 @@ def test_nothing_that_failed_is_nothing_to_do_and_no_such_queue_is_code_3(run, r
 def lose(redis, task):
     enqueue(redis, task)
     protocol.pop(redis, "video", NODE, "i1")
-    protocol.reserve(redis, "video", task, f"secret-{task}", NODE, "i1", time.time())
+    protocol.reserve(redis, AttemptRef("video", task, f"secret-{task}", NODE), "i1", time.time())
     protocol.start(
         redis,
-        "video",
-        task,
-        f"secret-{task}",
-        NODE,
+        AttemptRef("video", task, f"secret-{task}", NODE),
         4711,
         time.time(),
         {"files": f"gpu-1:/spool/{task}/1"},
     )
     protocol.fail(
-        redis, "video", task, f"secret-{task}", NODE, "gone", time.time(), {"error_type": "lost"}
+        redis,
+        AttemptRef("video", task, f"secret-{task}", NODE),
+        "gone",
+        time.time(),
+        {"error_type": "lost"},
     )
 
 

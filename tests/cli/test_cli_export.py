@@ -18,6 +18,7 @@ from test_cli_actions import answer, environ  # noqa: F401  # the fixtures
 from blueque import protocol
 from blueque.cli.verbs.export import CSV_COLUMNS
 from blueque.model import keys
+from blueque.model.attempt_ref import AttemptRef
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +36,11 @@ def tasks(redis, cli):
     )
     start(redis, "done")
     protocol.complete(
-        redis, "video", "done", "secret-done", NODE, '{"size": "\u00fc"}', "json", time.time()
+        redis,
+        AttemptRef("video", "done", "secret-done", NODE),
+        '{"size": "\u00fc"}',
+        "json",
+        time.time(),
     )
     enqueue(redis, "waiting")
     enqueue(redis, "other", "audio")

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from blueque import protocol
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
+from blueque.model.attempt_ref import AttemptRef
 from blueque.queries.inspector import Inspector
 from blueque.queries.listing import Choice
 
@@ -47,16 +48,15 @@ def tasks(redis):
         start(redis, node, name, now - age - len(name) * 10)
         protocol.fail(
             redis,
-            "video",
-            name,
-            "token",
-            node,
+            AttemptRef("video", name, "token", node),
             "x",
             now - age,
             {"error_type": "ValueError", "exit_code": 3},
         )
     start(redis, NODES[0], "runs", now - 3600)
-    protocol.progress(redis, "video", "runs", "token", NODES[0], "50 % encoding", now - 1)
+    protocol.progress(
+        redis, AttemptRef("video", "runs", "token", NODES[0]), "50 % encoding", now - 1
+    )
     for n in range(3):
         protocol.enqueue(redis, "video", f"waits-{n}", "1", "json", now - n)
     return now
@@ -65,7 +65,9 @@ def tasks(redis):
 @pytest.mark.usefixtures("tasks")
 def test_the_note_of_what_runs_says_how_far_it_is_unless_a_column_does(ls, redis):
     assert ls("--state", "started")[1][1].endswith("  50 % encoding")
-    protocol.progress(redis, "video", "runs", "token", NODES[0], "450/1500 frames", time.time())
+    protocol.progress(
+        redis, AttemptRef("video", "runs", "token", NODES[0]), "450/1500 frames", time.time()
+    )
     assert ls("--state", "started")[1][1].endswith("  450/1500 frames, 30 %")
     assert ls("--state", "started", "--columns", "progress,note")[1][1] == "30 %  450/1500 frames"
 
@@ -73,8 +75,8 @@ def test_the_note_of_what_runs_says_how_far_it_is_unless_a_column_does(ls, redis
 def start(redis, node, task, at):
     protocol.enqueue(redis, "video", task, "1", "json", at)
     protocol.pop(redis, "video", node, "i")
-    protocol.reserve(redis, "video", task, "token", node, "i", at)
-    protocol.start(redis, "video", task, "token", node, 77, at)
+    protocol.reserve(redis, AttemptRef("video", task, "token", node), "i", at)
+    protocol.start(redis, AttemptRef("video", task, "token", node), 77, at)
 
 
 @pytest.mark.usefixtures("tasks")

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from blueque import protocol
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
+from blueque.model.attempt_ref import AttemptRef
 from blueque.queries.inspector import Inspector
 
 BUSY, IDLE, SILENT = "gpu-1.example.com_4021", "gpu-1.example.com_4022", "gpu-2.example.com_7"
@@ -41,8 +42,8 @@ def now(redis):
     )
     protocol.enqueue(redis, "video", "t1", "1", "json", now)
     protocol.pop(redis, "video", BUSY, "i")
-    protocol.reserve(redis, "video", "t1", "token", BUSY, "i", now)
-    protocol.start(redis, "video", "t1", "token", BUSY, 77, now - 3600)
+    protocol.reserve(redis, AttemptRef("video", "t1", "token", BUSY), "i", now)
+    protocol.start(redis, AttemptRef("video", "t1", "token", BUSY), 77, now - 3600)
     return now
 
 

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from blueque import protocol
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
+from blueque.model.attempt_ref import AttemptRef
 from blueque.queries.inspector import Inspector
 
 NODE = "gpu-1.example.com_4021"
@@ -33,9 +34,11 @@ def now(redis, cli):
     protocol.register(redis, "video", NODE, "i", {"beat_every": 10}, now - 30)
     protocol.enqueue(redis, "video", "abcd-1", "1", "json", now - 3720)
     protocol.pop(redis, "video", NODE, "i")
-    protocol.reserve(redis, "video", "abcd-1", "token", NODE, "i", now - 3600)
-    protocol.start(redis, "video", "abcd-1", "token", NODE, 77, now - 3600)
-    protocol.progress(redis, "video", "abcd-1", "token", NODE, "50 % \x1b[2Jenco\x07ding", now - 60)
+    protocol.reserve(redis, AttemptRef("video", "abcd-1", "token", NODE), "i", now - 3600)
+    protocol.start(redis, AttemptRef("video", "abcd-1", "token", NODE), 77, now - 3600)
+    protocol.progress(
+        redis, AttemptRef("video", "abcd-1", "token", NODE), "50 % \x1b[2Jenco\x07ding", now - 60
+    )
     cli.xadd(
         "blueque_log_abcd-1", {"attempt": 1, "text": "frame"}, id=f"{int((now - 120) * 1000)}-0"
     )
@@ -72,10 +75,7 @@ def test_where_the_next_attempt_would_go_on_is_shown(shown, redis, now):
     assert json.loads(shown("abcd", "--json"))["item"]["checkpoint"] is None
     protocol.checkpoint(
         redis,
-        "video",
-        "abcd-1",
-        "token",
-        NODE,
+        AttemptRef("video", "abcd-1", "token", NODE),
         1,
         str(now - 3720),
         {"value": '{"frame":223}'},
@@ -94,7 +94,9 @@ def test_where_the_next_attempt_would_go_on_is_shown(shown, redis, now):
 
 
 def test_a_checkpoint_of_another_task_of_that_id_is_not_shown(shown, redis, now):
-    protocol.checkpoint(redis, "video", "abcd-1", "token", NODE, 1, "5.5", {"value": "223"}, now)
+    protocol.checkpoint(
+        redis, AttemptRef("video", "abcd-1", "token", NODE), 1, "5.5", {"value": "223"}, now
+    )
 
     assert "checkpoint" not in shown("abcd")
     assert json.loads(shown("abcd", "--json"))["item"]["checkpoint"] is None
@@ -102,9 +104,16 @@ def test_a_checkpoint_of_another_task_of_that_id_is_not_shown(shown, redis, now)
 
 def test_after_a_hand_back_nothing_is_said_of_late_results(shown, redis, now):
     protocol.checkpoint(
-        redis, "video", "abcd-1", "token", NODE, 1, None, {"files_left": "gpu-1:/s/1"}, now
+        redis,
+        AttemptRef("video", "abcd-1", "token", NODE),
+        1,
+        None,
+        {"files_left": "gpu-1:/s/1"},
+        now,
     )
-    protocol.release(redis, "video", "abcd-1", "token", NODE, now, {"last_files": "gpu-1:/spool/1"})
+    protocol.release(
+        redis, AttemptRef("video", "abcd-1", "token", NODE), now, {"last_files": "gpu-1:/spool/1"}
+    )
 
     found = shown("abcd")
     assert (
@@ -119,7 +128,9 @@ def test_after_a_hand_back_nothing_is_said_of_late_results(shown, redis, now):
 
 @pytest.mark.usefixtures("now")
 def test_of_a_task_that_has_ended_nobody_is_heard_of(shown, redis):
-    protocol.complete(redis, "video", "abcd-1", "token", NODE, "1", "json", Inspector(redis).now())
+    protocol.complete(
+        redis, AttemptRef("video", "abcd-1", "token", NODE), "1", "json", Inspector(redis).now()
+    )
 
     found = shown("abcd")
 

@@ -15,6 +15,7 @@ from test_cli_actions import environ, run  # noqa: F401  # the fixtures
 
 from blueque import protocol
 from blueque.model import keys
+from blueque.model.attempt_ref import AttemptRef
 from blueque.model.lines import write_needs
 from blueque.system import process
 
@@ -48,8 +49,8 @@ def wait(redis, task, priority=0, queue="video", **resources):
 
 def take(redis, task, line, queue="video", instance="i1"):
     protocol.pop(redis, queue, NODE, instance, line)
-    protocol.reserve(redis, queue, task, f"secret-{task}", NODE, instance, time.time())
-    protocol.start(redis, queue, task, f"secret-{task}", NODE, 4711, time.time() - 7260)
+    protocol.reserve(redis, AttemptRef(queue, task, f"secret-{task}", NODE), instance, time.time())
+    protocol.start(redis, AttemptRef(queue, task, f"secret-{task}", NODE), 4711, time.time() - 7260)
 
 
 def serve(redis, queue, node=NODE, instance="i2", **facts):
@@ -433,7 +434,7 @@ def test_a_task_of_another_queue_on_another_spool_of_the_host_keeps_nothing(why,
     wait(redis, "holder", queue="audio", gpu=1)
     protocol.pop(redis, "audio", NODE.rpartition("_")[0] + "_2", "i3", "0,gpu=1")
     protocol.reserve(
-        redis, "audio", "holder", "s", NODE.rpartition("_")[0] + "_2", "i3", time.time()
+        redis, AttemptRef("audio", "holder", "s", NODE.rpartition("_")[0] + "_2"), "i3", time.time()
     )
     wait(redis, "waiter", gpu=1)
 
@@ -623,10 +624,7 @@ def test_a_task_that_asked_to_run_again_later_is_not_said_to_have_failed(why, re
     now = time.time()
     protocol.retry(
         redis,
-        "video",
-        "late-1",
-        "secret-late-1",
-        NODE,
+        AttemptRef("video", "late-1", "secret-late-1", NODE),
         now + 600,
         now,
         wish="the upload is not there yet",
@@ -678,10 +676,7 @@ def test_a_failed_task_says_its_error(why, redis):
     start(redis, "failed-1")
     protocol.fail(
         redis,
-        "video",
-        "failed-1",
-        "secret-failed-1",
-        NODE,
+        AttemptRef("video", "failed-1", "secret-failed-1", NODE),
         "boom\nat line 3",
         time.time(),
         {"error_type": "E"},

@@ -11,6 +11,7 @@ import pytest
 
 from blueque import protocol
 from blueque.model import keys
+from blueque.model.attempt_ref import AttemptRef
 from blueque.system import process
 
 DOCTOR = ("doctor", "--settle", "0.01")
@@ -43,8 +44,8 @@ def begin(redis, pid, known, is_alive=True):
     protocol.register(redis, "video", node, "i1", {"beat_every": 10, "lease": 60, **its}, now)
     protocol.enqueue(redis, "video", "t1", "1", "json", now)
     protocol.pop(redis, "video", node, "i1")
-    protocol.reserve(redis, "video", "t1", "token", node, "i1", now)
-    protocol.start(redis, "video", "t1", "token", node, pid, now, known)
+    protocol.reserve(redis, AttemptRef("video", "t1", "token", node), "i1", now)
+    protocol.start(redis, AttemptRef("video", "t1", "token", node), pid, now, known)
     return node
 
 
@@ -125,7 +126,7 @@ def test_a_task_that_ends_while_the_doctor_looks_is_not_named(client, redis, gon
     doctor = client.get_doctor()
 
     def end(seconds):
-        protocol.complete(redis, "video", "t1", "token", node, "1", "json", time.time())
+        protocol.complete(redis, AttemptRef("video", "t1", "token", node), "1", "json", time.time())
 
     monkeypatch.setattr(time, "sleep", end)
 

@@ -15,6 +15,7 @@ from blueque import protocol
 from blueque.cli.main import _VERBS, blueque
 from blueque.cli.options import Invocation
 from blueque.model import keys
+from blueque.model.attempt_ref import AttemptRef
 
 NODE = "gpu-1.example.com_4021"
 MANY = 250
@@ -108,9 +109,11 @@ def filled(redis):
             take(redis, queue, f"run-{n}-{queue}", now)
         for n in range(MANY):
             take(redis, queue, f"{queue}-good-{n}", now)
-            protocol.complete(redis, queue, f"{queue}-good-{n}", "token", NODE, "1", "json", now)
+            protocol.complete(
+                redis, AttemptRef(queue, f"{queue}-good-{n}", "token", NODE), "1", "json", now
+            )
             take(redis, queue, f"{queue}-bad-{n}", now)
-            protocol.fail(redis, queue, f"{queue}-bad-{n}", "token", NODE, "x", now)
+            protocol.fail(redis, AttemptRef(queue, f"{queue}-bad-{n}", "token", NODE), "x", now)
             protocol.schedule(redis, queue, f"{queue}-later-{n}", "1", "json", now + 3600 + n, now)
         for n in range(MANY):
             protocol.enqueue(redis, queue, f"{queue}-pend-{n}", "1", "json", now)
@@ -119,8 +122,8 @@ def filled(redis):
 def take(redis, queue, task, now):
     protocol.enqueue(redis, queue, task, "1", "json", now)
     protocol.pop(redis, queue, NODE, "i")
-    protocol.reserve(redis, queue, task, "token", NODE, "i", now)
-    protocol.start(redis, queue, task, "token", NODE, 77, now)
+    protocol.reserve(redis, AttemptRef(queue, task, "token", NODE), "i", now)
+    protocol.start(redis, AttemptRef(queue, task, "token", NODE), 77, now)
 
 
 @pytest.mark.usefixtures("filled")

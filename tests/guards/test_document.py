@@ -69,6 +69,7 @@ from blueque.errors import (
 from blueque.listener.resources import Pool
 from blueque.model import keys
 from blueque.model import run as run_fields
+from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import day_of
 from blueque.model.ids import (
     FEED_NAMESPACE,
@@ -408,14 +409,14 @@ def reserved(task: str, node: str = NODE, instance: str = I, token: str = T) -> 
     return given(
         enqueued(task),
         popped(node, instance),
-        lambda redis: protocol.reserve(redis, Q, task, token, node, instance, 3.0),
+        lambda redis: protocol.reserve(redis, AttemptRef(Q, task, token, node), instance, 3.0),
     )
 
 
 def started(task: str, node: str = NODE, instance: str = I) -> Given:
     return given(
         reserved(task, node, instance),
-        lambda redis: protocol.start(redis, Q, task, T, node, 99, 4.0),
+        lambda redis: protocol.start(redis, AttemptRef(Q, task, T, node), 99, 4.0),
     )
 
 
@@ -423,13 +424,15 @@ def completed(task: str) -> Given:
     return given(
         registered(),
         started(task),
-        lambda redis: protocol.complete(redis, Q, task, T, NODE, "r", None, 5.0),
+        lambda redis: protocol.complete(redis, AttemptRef(Q, task, T, NODE), "r", None, 5.0),
     )
 
 
 def failed(task: str) -> Given:
     return given(
-        registered(), started(task), lambda redis: protocol.fail(redis, Q, task, T, NODE, "e", 5.0)
+        registered(),
+        started(task),
+        lambda redis: protocol.fail(redis, AttemptRef(Q, task, T, NODE), "e", 5.0),
     )
 
 
@@ -905,7 +908,7 @@ def lost(node: str = NODE, instance: str = I) -> Given:
         registered(node, instance),
         started("t1", node, instance),
         lambda redis: protocol.fence(redis, Q, node, instance, "0"),
-        lambda redis: protocol.lose(redis, Q, "t1", T, node, instance, "e", None, 5.0),
+        lambda redis: protocol.lose(redis, AttemptRef(Q, "t1", T, node), instance, "e", None, 5.0),
     )
 
 
@@ -1136,19 +1139,19 @@ def pop_from(line: str) -> Given:
 
 
 def reserve(redis: Redis) -> None:
-    protocol.reserve(redis, Q, "t1", T, NODE, I, 9.25)
+    protocol.reserve(redis, AttemptRef(Q, "t1", T, NODE), I, 9.25)
 
 
 def reserve_with_gpu(redis: Redis) -> None:
-    protocol.reserve(redis, Q, "t1", T, NODE, I, 9.25, line="5,gpu=1")
+    protocol.reserve(redis, AttemptRef(Q, "t1", T, NODE), I, 9.25, line="5,gpu=1")
 
 
 def reserve_without(redis: Redis) -> None:
-    protocol.reserve(redis, Q, "t1", T, NODE, I, 9.25, is_met=False)
+    protocol.reserve(redis, AttemptRef(Q, "t1", T, NODE), I, 9.25, is_met=False)
 
 
 def reserve_from_default(redis: Redis) -> None:
-    protocol.reserve(redis, Q, "t1", T, NODE, I, 9.25, line="0")
+    protocol.reserve(redis, AttemptRef(Q, "t1", T, NODE), I, 9.25, line="0")
 
 
 def set_priority(priority: int) -> Given:
@@ -1192,23 +1195,32 @@ def drop_line(line: str) -> Given:
 
 
 def start(identity: Mapping[str, Any], token: str | None = T) -> Given:
-    return lambda redis: protocol.start(redis, Q, "t1", token, NODE, 99, 9.25, identity)
+    return lambda redis: protocol.start(redis, AttemptRef(Q, "t1", token, NODE), 99, 9.25, identity)
 
 
 def complete(encoding: str | None = None, token: str | None = T) -> Given:
     return lambda redis: protocol.complete(
-        redis, Q, "t1", token, NODE, "r", encoding, 9.25, {"exit_code": 0}, 9.0
+        redis, AttemptRef(Q, "t1", token, NODE), "r", encoding, 9.25, {"exit_code": 0}, 9.0
     )
 
 
 def complete_with_checkpoint(redis: Redis) -> None:
     protocol.complete(
-        redis, Q, "t1", T, NODE, "r", None, 9.25, {"exit_code": 0}, 9.0, has_checkpoint=True
+        redis,
+        AttemptRef(Q, "t1", T, NODE),
+        "r",
+        None,
+        9.25,
+        {"exit_code": 0},
+        9.0,
+        has_checkpoint=True,
     )
 
 
 def fail(facts: Mapping[str, Any], token: str | None = T) -> Given:
-    return lambda redis: protocol.fail(redis, Q, "t1", token, NODE, "e", 9.25, facts, 9.0)
+    return lambda redis: protocol.fail(
+        redis, AttemptRef(Q, "t1", token, NODE), "e", 9.25, facts, 9.0
+    )
 
 
 def log(
@@ -1219,35 +1231,39 @@ def log(
     stream: str = "stdout",
 ) -> Given:
     lines = [Line(number, 9.25, stream, LOG["TEXT"][number - 1], is_head) for number in numbers]
-    return lambda redis: protocol.log(redis, Q, "t1", T, NODE, attempt, lines, is_over)
+    return lambda redis: protocol.log(redis, AttemptRef(Q, "t1", T, NODE), attempt, lines, is_over)
 
 
 def checkpoint(**parts: str | None) -> Given:
-    return lambda redis: protocol.checkpoint(redis, Q, "t1", T, NODE, 1, "1.0", parts, 9.25)
+    return lambda redis: protocol.checkpoint(
+        redis, AttemptRef(Q, "t1", T, NODE), 1, "1.0", parts, 9.25
+    )
 
 
 def progress(redis: Redis) -> None:
-    protocol.progress(redis, Q, "t1", T, NODE, "50 %", 9.25)
+    protocol.progress(redis, AttemptRef(Q, "t1", T, NODE), "50 %", 9.25)
 
 
 def retry(eta: float | None, token: str | None = T) -> Given:
-    return lambda redis: protocol.retry(redis, Q, "t1", token, NODE, eta, 9.25, FAILURE)
+    return lambda redis: protocol.retry(redis, AttemptRef(Q, "t1", token, NODE), eta, 9.25, FAILURE)
 
 
 def postpone(eta: float | None) -> Given:
-    return lambda redis: protocol.retry(redis, Q, "t1", T, NODE, eta, 9.25, MEASURED, "full")
+    return lambda redis: protocol.retry(
+        redis, AttemptRef(Q, "t1", T, NODE), eta, 9.25, MEASURED, "full"
+    )
 
 
 def release(redis: Redis) -> None:
-    protocol.release(redis, Q, "t1", T, NODE, 9.25)
+    protocol.release(redis, AttemptRef(Q, "t1", T, NODE), 9.25)
 
 
 def release_with_facts(redis: Redis) -> None:
-    protocol.release(redis, Q, "t1", T, NODE, 9.25, MEASURED, "drain")
+    protocol.release(redis, AttemptRef(Q, "t1", T, NODE), 9.25, MEASURED, "drain")
 
 
 def confirm_cancel(redis: Redis) -> None:
-    protocol.confirm_cancel(redis, Q, "t1", T, NODE, 9.25, MEASURED)
+    protocol.confirm_cancel(redis, AttemptRef(Q, "t1", T, NODE), 9.25, MEASURED)
 
 
 def cancel(reason: str | None = None) -> Given:
@@ -1264,7 +1280,7 @@ def ask_stack(mark: str = "m1", queue: str = Q) -> Given:
 
 def decline_stack(token: str = T) -> Given:
     return lambda redis: protocol.decline_stack(
-        redis, Q, "t1", token, NODE, "m1", "it is a program"
+        redis, AttemptRef(Q, "t1", token, NODE), "m1", "it is a program"
     )
 
 
@@ -1319,16 +1335,23 @@ def lose(
     node: str = DEAD,
 ) -> Given:
     return lambda redis: protocol.lose(
-        redis, Q, "t1", T, node, instance, "e", default, 9.25, facts, is_ours=node == NODE
+        redis,
+        AttemptRef(Q, "t1", T, node),
+        instance,
+        "e",
+        default,
+        9.25,
+        facts,
+        is_ours=node == NODE,
     )
 
 
 def adopt(old: str = DEAD) -> Given:
-    return lambda redis: protocol.adopt(redis, Q, "t1", T, old, NODE, I, 9.25)
+    return lambda redis: protocol.adopt(redis, AttemptRef(Q, "t1", T, old), NODE, I, 9.25)
 
 
 def restore(redis: Redis) -> None:
-    protocol.restore(redis, Q, "t1", T, NODE, I, 99, IDENTITY, 4.0, 9.25)
+    protocol.restore(redis, AttemptRef(Q, "t1", T, NODE), I, 99, IDENTITY, 4.0, 9.25)
 
 
 def reassert(redis: Redis) -> None:

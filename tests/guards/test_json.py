@@ -19,6 +19,7 @@ from test_cli_actions import begin, environ  # noqa: F401  # fixtures
 from blueque import Retry, protocol
 from blueque.cli.main import _VERBS, blueque
 from blueque.model import keys
+from blueque.model.attempt_ref import AttemptRef
 from blueque.model.log_line import Line
 
 pytest.importorskip("pyarrow")
@@ -120,16 +121,18 @@ def populated(redis, client, tmp_path):
     queue = client.get_queue("video")
     for task in ("runs-0001", "good-0001", "bad-0001", "gone-0001", "again-0001", "stop-0001"):
         take(redis, task, now - 60)
-    protocol.progress(redis, "video", "runs-0001", "token", NODE, "450/1500 frames", now - 1)
+    protocol.progress(
+        redis, AttemptRef("video", "runs-0001", "token", NODE), "450/1500 frames", now - 1
+    )
     protocol.log(
-        redis, "video", "runs-0001", "token", NODE, 1, [Line(1, now - 2, "stdout", "hello")]
+        redis,
+        AttemptRef("video", "runs-0001", "token", NODE),
+        1,
+        [Line(1, now - 2, "stdout", "hello")],
     )
     protocol.checkpoint(
         redis,
-        "video",
-        "runs-0001",
-        "token",
-        NODE,
+        AttemptRef("video", "runs-0001", "token", NODE),
         1,
         repr(now - 60),
         {"value": '{"frame": 450}'},
@@ -142,24 +145,33 @@ def populated(redis, client, tmp_path):
         "files": "/var/lib/blueque/spool/video/bad-0001/1",
     }
     protocol.complete(
-        redis, "video", "good-0001", "token", NODE, '{"frames": 1500}', "json", now, used
+        redis,
+        AttemptRef("video", "good-0001", "token", NODE),
+        '{"frames": 1500}',
+        "json",
+        now,
+        used,
     )
     bad = {"error_type": "ValueError", "exit_code": 3, "traceback": "...", "failures": 1, **used}
-    protocol.fail(redis, "video", "bad-0001", "token", NODE, "ValueError: odd", now, bad)
+    protocol.fail(
+        redis, AttemptRef("video", "bad-0001", "token", NODE), "ValueError: odd", now, bad
+    )
     protocol.cancel(redis, "video", "gone-0001", "ada", "wrong input", now)
-    protocol.confirm_cancel(redis, "video", "gone-0001", "token", NODE, now)
+    protocol.confirm_cancel(redis, AttemptRef("video", "gone-0001", "token", NODE), now)
     more = {
         "failures": 1,
         "last_error": "OSError: no",
         "last_error_type": "OSError",
         "last_files": "/var/lib/x",
     }
-    protocol.retry(redis, "video", "again-0001", "token", NODE, now + 3600, now, more)
+    protocol.retry(redis, AttemptRef("video", "again-0001", "token", NODE), now + 3600, now, more)
     take(redis, "lost-0001", now - 60, DEAD)
     lost = {"error_type": "lost", "lost_node": DEAD, "last_seen": now - 30}
     (beat,) = redis.read(("HGET", keys.listener("video", DEAD), "beat"))
     assert protocol.fence(redis, "video", DEAD, "i", beat)
-    protocol.lose(redis, "video", "lost-0001", "token", DEAD, "i", "lost", None, now, lost)
+    protocol.lose(
+        redis, AttemptRef("video", "lost-0001", "token", DEAD), "i", "lost", None, now, lost
+    )
     protocol.schedule(redis, "video", "late-0001", "1", "json", now - 3600, now - 7200)
     for n in range(1, 4):
         protocol.enqueue(redis, "video", f"pend-000{n}", "1", "json", now)
@@ -213,8 +225,8 @@ def populated(redis, client, tmp_path):
 def take(redis, task, now, node=NODE, queue="video"):
     protocol.enqueue(redis, queue, task, "1", "json", now)
     protocol.pop(redis, queue, node, "i")
-    protocol.reserve(redis, queue, task, "token", node, "i", now)
-    protocol.start(redis, queue, task, "token", node, 77, now)
+    protocol.reserve(redis, AttemptRef(queue, task, "token", node), "i", now)
+    protocol.start(redis, AttemptRef(queue, task, "token", node), 77, now)
 
 
 def verbs_with_json():

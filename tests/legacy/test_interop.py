@@ -15,6 +15,7 @@ from legacy import WORK, Legacy, install, ledger, release
 from running import ROOT, Programs, state_of, until
 
 from blueque import Client, NotCancellable, NotOwner, Retry, protocol
+from blueque.model.attempt_ref import AttemptRef
 from blueque.system.process import fork, host_name, node_id, wait_for
 
 UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -368,26 +369,24 @@ def test_it_reads_our_tasks_in_every_status(legacy, programs, client, queue, cli
         if status == "reserved":
             ids["reserved"] = queue.enqueue([])
         popped, *_ = protocol.pop(redis, "video", node, "i1")
-        fields = protocol.reserve(redis, "video", popped, f"token{number}", node, "i1", time.time())
+        fields = protocol.reserve(
+            redis, AttemptRef("video", popped, f"token{number}", node), "i1", time.time()
+        )
         assert popped == ids[status] and fields
         if status != "reserved":
             protocol.start(
                 redis,
-                "video",
-                popped,
-                f"token{number}",
-                node,
+                AttemptRef("video", popped, f"token{number}", node),
                 4711,
                 time.time(),
                 {"boot": "b", "ns": "n"},
             )
-    protocol.complete(redis, "video", ids["complete"], "token0", node, "1", "json", time.time())
+    protocol.complete(
+        redis, AttemptRef("video", ids["complete"], "token0", node), "1", "json", time.time()
+    )
     protocol.fail(
         redis,
-        "video",
-        ids["failed"],
-        "token1",
-        node,
+        AttemptRef("video", ids["failed"], "token1", node),
         "é",
         time.time(),
         {"exit_code": 1, "error_type": "exit"},
@@ -748,14 +747,16 @@ def test_its_scheduler_puts_a_task_that_waits_for_its_next_attempt_in_line(legac
     task_id = queue.enqueue("a.mov")
     protocol.register(redis, "video", "host_1", "i1", {}, now=1.5)
     protocol.pop(redis, "video", "host_1", "i1")
-    protocol.reserve(redis, "video", task_id, "token", "host_1", "i1", now=6.5)
-    protocol.retry(redis, "video", task_id, "token", "host_1", 99.5, now=8.5)
+    protocol.reserve(redis, AttemptRef("video", task_id, "token", "host_1"), "i1", now=6.5)
+    protocol.retry(redis, AttemptRef("video", task_id, "token", "host_1"), 99.5, now=8.5)
 
     legacy.run("client.get_queue('video').enqueue_due_tasks()")
 
     assert protocol.pop(redis, "video", "host_1", "i1") == (task_id, 0, None)
     assert (
-        protocol.reserve(redis, "video", task_id, "next", "host_1", "i1", now=100.5)["attempt"]
+        protocol.reserve(redis, AttemptRef("video", task_id, "next", "host_1"), "i1", now=100.5)[
+            "attempt"
+        ]
         == "2"
     )
 

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from blueque import NotOwner, NotRegistered, Retry, __version__, protocol
+from blueque.model.attempt_ref import AttemptRef
 from blueque.model.units import Timing
 from blueque.system import process
 from blueque.system.process import host_name, node_id
@@ -39,9 +40,13 @@ def dead(client, queue, redis, cli):
         protocol.register(redis, "video", OTHER, "i1", {"beat_every": 10, **ELSEWHERE}, time.time())
         task_id = queue.enqueue("in", **options)
         protocol.pop(redis, "video", OTHER, "i1")
-        protocol.reserve(redis, "video", task_id, "token", OTHER, "i1", time.time())
+        protocol.reserve(redis, AttemptRef("video", task_id, "token", OTHER), "i1", time.time())
         protocol.start(
-            redis, "video", task_id, "token", OTHER, pid, time.time(), process.identity(os.getpid())
+            redis,
+            AttemptRef("video", task_id, "token", OTHER),
+            pid,
+            time.time(),
+            process.identity(os.getpid()),
         )
         assert protocol.fence(redis, "video", OTHER, "i1", "0")
         return client.get_task(task_id)
@@ -210,7 +215,7 @@ def test_of_two_that_adopt_a_task_the_first_has_it_and_the_other_is_told(
 ):
     task = dead()
     protocol.register(redis, "video", "host_8", "i8", {"beat_every": 10}, time.time())
-    protocol.adopt(redis, "video", task.id, "token", OTHER, "host_8", "i8", time.time())
+    protocol.adopt(redis, AttemptRef("video", task.id, "token", OTHER), "host_8", "i8", time.time())
     assert listener.adopt(task) is None
     assert held(cli) == [] and held(cli, "host_8") == [task.id]
 
@@ -233,7 +238,7 @@ def test_who_is_not_registered_adopts_nothing(dead, listener, redis, state):
 
 def lose(redis, task):
     return protocol.lose(
-        redis, "video", task.id, task.token, OTHER, "i1", "lost: why", None, time.time()
+        redis, AttemptRef("video", task.id, task.token, OTHER), "i1", "lost: why", None, time.time()
     )
 
 

@@ -27,6 +27,7 @@ from blueque.errors import (
 from blueque.listener.listener import Listener
 from blueque.listener.processor import Processor
 from blueque.model import keys
+from blueque.model.attempt_ref import AttemptRef
 from blueque.model.columns import to_microseconds
 from blueque.model.ids import TaskId
 from blueque.model.task import Task
@@ -405,7 +406,12 @@ def recover_entry(redis: Redis, task: Task, node: str, instance: str | None, is_
     if done == "started" and is_lost:
         insist(
             lambda: protocol.lose(
-                redis, QUEUE, task.id, task.token, node, instance, "lost", None, time.time()
+                redis,
+                AttemptRef(QUEUE, task.id, task.token, node),
+                instance,
+                "lost",
+                None,
+                time.time(),
             )
         )
 
@@ -631,4 +637,6 @@ def settle(world: World, task_id: str, node: str, instance: str | None) -> None:
     claimant = task.fields.get("reclaimed_node")
     done = protocol.recover(redis, QUEUE, task_id, node, instance, time.time(), claimant)
     if done == "started":
-        protocol.lose(redis, QUEUE, task_id, task.token, node, instance, "lost", None, time.time())
+        protocol.lose(
+            redis, AttemptRef(QUEUE, task_id, task.token, node), instance, "lost", None, time.time()
+        )

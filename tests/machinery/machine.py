@@ -34,6 +34,7 @@ from blueque.errors import BluequeError
 from blueque.listener.listener import Listener
 from blueque.listener.processor import Processor
 from blueque.model import keys
+from blueque.model.attempt_ref import AttemptRef
 from blueque.model.states import STATUSES
 from blueque.model.task import Task
 from blueque.producer.queue import Queue
@@ -207,9 +208,11 @@ class Attempt:
         return self.snapshot.token
 
     @property
-    def about(self) -> tuple[str, str, str | None, str]:
-        """Return what most transactions begin with: queue, task, token and node."""
-        return self.snapshot.queue or "", self.task, self.token, self.snapshot.node or ""
+    def about(self) -> AttemptRef:
+        """Return what most transactions begin with."""
+        return AttemptRef(
+            self.snapshot.queue or "", self.task, self.token, self.snapshot.node or ""
+        )
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -430,12 +433,16 @@ class Machine(RuleBasedStateMachine):
 
     def give_up(self, attempt: Attempt) -> None:
         """Be a listener whose task process is gone without a word."""
-        actor, its = attempt.actor, (*attempt.about, attempt.actor.life.instance, "gone", None)
+        actor, loss = attempt.actor, (attempt.actor.life.instance, "gone", None)
 
         def act() -> str | None:
-            return protocol.lose(actor.redis, *its, clock.now, is_ours=True)
+            return protocol.lose(actor.redis, attempt.about, *loss, clock.now, is_ours=True)
 
-        self.both("lose own", act, lambda: self.model.lose(*its, {}, clock.now, is_ours=True))
+        self.both(
+            "lose own",
+            act,
+            lambda: self.model.lose(*attempt.about, *loss, {}, clock.now, is_ours=True),
+        )
         actor.attempt = None
 
     def restore_attempt(self, actor: Actor, attempt: Attempt) -> None:
@@ -444,10 +451,11 @@ class Machine(RuleBasedStateMachine):
         token = attempt.token or ""
         pid = attempt.pid
         identity = attempt.identity
-        its = (life.queue, task, token, life.node, life.instance, pid, identity, 900.5)
+        restored = AttemptRef(life.queue, task, token, life.node)
+        process = (life.instance, pid, identity, 900.5)
         got = self.both(
             "restore",
-            lambda: protocol.restore(actor.redis, *its, clock.now),
+            lambda: protocol.restore(actor.redis, restored, *process, clock.now),
             lambda: self.model.restore(life, task, token, pid, identity, 900.5, clock.now),
         )
         if got.value is not None:

@@ -31,8 +31,8 @@ class Mutant(NamedTuple):
     bounds: tuple[int, int] = (0, 0)
 
 
-MINE = "task, snapshot, token, node"
-ANYBODYS = "task, snapshot, snapshot[1], snapshot[2] or ''"
+MINE = "(attempt, snapshot,"
+ANYBODYS = "(attempt._replace(token=snapshot[1], node=snapshot[2] or ''), snapshot,"
 
 MUTANTS = [
     # submit

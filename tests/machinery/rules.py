@@ -15,6 +15,7 @@ from machine import NODES, POLICIES, TICK, Actor, Attempt, Machine, clock, retry
 
 from blueque import protocol
 from blueque.model import keys
+from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import decode
 from blueque.model.task import Task
 from blueque.queries.tasks import load
@@ -895,11 +896,12 @@ class Undertakers(Machine):
         instance = self.instance(queue, node)
         error = f"lost with {node}"
         facts = {"lost_node": node, "last_seen": clock.now}
-        its = (queue, task, token, node, instance, error)
+        attempt = AttemptRef(queue, task, token, node)
+        policy = retry_of(default)
         self.both(
             "lose",
-            lambda: protocol.lose(self.redis, *its, retry_of(default), clock.now, facts),
-            lambda: self.model.lose(*its, whole(default), facts, clock.now),
+            lambda: protocol.lose(self.redis, attempt, instance, error, policy, clock.now, facts),
+            lambda: self.model.lose(*attempt, instance, error, whole(default), facts, clock.now),
         )
 
     @precondition(lambda self: self.idle() and self._loose("started"))
@@ -914,7 +916,11 @@ class Undertakers(Machine):
         got = self.both(
             "adopt",
             lambda: protocol.adopt(
-                actor.redis, queue, task, token, old, life.node, life.instance, clock.now
+                actor.redis,
+                AttemptRef(queue, task, token, old),
+                life.node,
+                life.instance,
+                clock.now,
             ),
             lambda: self.model.adopt(life, task, token, old, clock.now),
         )

@@ -14,6 +14,7 @@ import pytest
 from faults import Fault
 
 from blueque import Client, OutcomeUnknown, Retry, protocol
+from blueque.model.attempt_ref import AttemptRef
 from blueque.model.units import Timing
 from blueque.system.process import node_id
 
@@ -141,11 +142,11 @@ def pop(client, _):
 
 
 def reserve(client, _):
-    protocol.reserve(client._redis, Q, "t1", "token", DEAD, "i2", 6.5)
+    protocol.reserve(client._redis, AttemptRef(Q, "t1", "token", DEAD), "i2", 6.5)
 
 
 def start(client, _):
-    protocol.start(client._redis, Q, "t1", "token", DEAD, 77, 7.5)
+    protocol.start(client._redis, AttemptRef(Q, "t1", "token", DEAD), 77, 7.5)
 
 
 def fence(client, _):
@@ -157,15 +158,19 @@ def recover(client, _):
 
 
 def lose(client, default=None):
-    return protocol.lose(client._redis, Q, "t1", "token", DEAD, "i2", "gone", default, 9.5)
+    return protocol.lose(
+        client._redis, AttemptRef(Q, "t1", "token", DEAD), "i2", "gone", default, 9.5
+    )
 
 
 def adopt(client, _):
-    return protocol.adopt(client._redis, Q, "t1", "token", DEAD, ALIVE, "i3", 9.5)
+    return protocol.adopt(client._redis, AttemptRef(Q, "t1", "token", DEAD), ALIVE, "i3", 9.5)
 
 
 def restore(client, _):
-    return protocol.restore(client._redis, Q, "t1", "token", ALIVE, "i3", 77, {}, 7.5, 9.5)
+    return protocol.restore(
+        client._redis, AttemptRef(Q, "t1", "token", ALIVE), "i3", 77, {}, 7.5, 9.5
+    )
 
 
 def reassert(client, _):
@@ -344,7 +349,7 @@ CALLS = {
     "complete what was lost": Call(
         dead(pop, reserve, start, fence, lambda client, _: lose(client)),
         lambda client, _: protocol.complete(
-            client._redis, Q, "t1", "token", DEAD, "out", None, 9.7
+            client._redis, AttemptRef(Q, "t1", "token", DEAD), "out", None, 9.7
         ),
     ),
     "restore": Call(dead(pop, reserve, start, fence, lambda client, _: lose(client)), restore),

@@ -11,6 +11,7 @@ import pytest
 from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import BluequeError
+from blueque.model.attempt_ref import AttemptRef
 from blueque.model.retry import Retry
 
 Q, OURS, ANOTHER = "video", "host_1", "host_3"
@@ -28,15 +29,23 @@ FIELDS = {
 CALLS: dict[str, Callable[[Redis], object]] = {
     "pop": lambda redis: protocol.pop(redis, Q, OURS, "i1"),
     "pop elsewhere": lambda redis: protocol.pop(redis, Q, ANOTHER, "i3"),
-    "reserve": lambda redis: protocol.reserve(redis, Q, "t1", "token", OURS, "i1", 6.5),
-    "start": lambda redis: protocol.start(redis, Q, "t1", "token", OURS, 77, 7.5),
-    "progress": lambda redis: protocol.progress(redis, Q, "t1", "token", OURS, "50 %", 8.5),
-    "complete": lambda redis: protocol.complete(redis, Q, "t1", "token", OURS, "out", None, 9.5),
-    "fail": lambda redis: protocol.fail(redis, Q, "t1", "token", OURS, "why", 9.5),
-    "retry": lambda redis: protocol.retry(redis, Q, "t1", "token", OURS, 99.5, 9.5),
-    "retry at once": lambda redis: protocol.retry(redis, Q, "t1", "token", OURS, None, 9.5),
-    "release": lambda redis: protocol.release(redis, Q, "t1", "token", OURS, 9.5),
-    "confirm_cancel": lambda redis: protocol.confirm_cancel(redis, Q, "t1", "token", OURS, 9.5),
+    "reserve": lambda redis: protocol.reserve(redis, AttemptRef(Q, "t1", "token", OURS), "i1", 6.5),
+    "start": lambda redis: protocol.start(redis, AttemptRef(Q, "t1", "token", OURS), 77, 7.5),
+    "progress": lambda redis: protocol.progress(
+        redis, AttemptRef(Q, "t1", "token", OURS), "50 %", 8.5
+    ),
+    "complete": lambda redis: protocol.complete(
+        redis, AttemptRef(Q, "t1", "token", OURS), "out", None, 9.5
+    ),
+    "fail": lambda redis: protocol.fail(redis, AttemptRef(Q, "t1", "token", OURS), "why", 9.5),
+    "retry": lambda redis: protocol.retry(redis, AttemptRef(Q, "t1", "token", OURS), 99.5, 9.5),
+    "retry at once": lambda redis: protocol.retry(
+        redis, AttemptRef(Q, "t1", "token", OURS), None, 9.5
+    ),
+    "release": lambda redis: protocol.release(redis, AttemptRef(Q, "t1", "token", OURS), 9.5),
+    "confirm_cancel": lambda redis: protocol.confirm_cancel(
+        redis, AttemptRef(Q, "t1", "token", OURS), 9.5
+    ),
     "cancel": lambda redis: protocol.cancel(redis, Q, "t1", "ann", None, 9.5),
     "requeue": lambda redis: protocol.requeue(redis, Q, "t1", "mark", 9.5),
     "delete": lambda redis: protocol.delete(redis, Q, "t1"),
@@ -47,16 +56,20 @@ CALLS: dict[str, Callable[[Redis], object]] = {
     "fence": lambda redis: protocol.fence(redis, Q, OURS, "i1", "0"),
     "recover": lambda redis: protocol.recover(redis, Q, "t1", OURS, "i1", 9.5),
     "claim": lambda redis: protocol.claim(redis, Q, ANOTHER, OURS, "i1"),
-    "lose": lambda redis: protocol.lose(redis, Q, "t1", "token", OURS, "i1", "gone", None, 9.5),
+    "lose": lambda redis: protocol.lose(
+        redis, AttemptRef(Q, "t1", "token", OURS), "i1", "gone", None, 9.5
+    ),
     "lose and run again": lambda redis: protocol.lose(
-        redis, Q, "t1", "token", OURS, "i1", "gone", Retry(), 9.5
+        redis, AttemptRef(Q, "t1", "token", OURS), "i1", "gone", Retry(), 9.5
     ),
     "give up": lambda redis: protocol.lose(
-        redis, Q, "t1", "token", OURS, "i1", "gone", None, 9.5, is_ours=True
+        redis, AttemptRef(Q, "t1", "token", OURS), "i1", "gone", None, 9.5, is_ours=True
     ),
-    "adopt": lambda redis: protocol.adopt(redis, Q, "t1", "token", OURS, ANOTHER, "i3", 9.5),
+    "adopt": lambda redis: protocol.adopt(
+        redis, AttemptRef(Q, "t1", "token", OURS), ANOTHER, "i3", 9.5
+    ),
     "restore": lambda redis: protocol.restore(
-        redis, Q, "t1", "token", ANOTHER, "i3", 77, {}, 7.5, 9.5
+        redis, AttemptRef(Q, "t1", "token", ANOTHER), "i3", 77, {}, 7.5, 9.5
     ),
     "reassert": lambda redis: protocol.reassert(redis, Q, "t1", OURS, "i1", FIELDS, 9.5),
     "forget": lambda redis: protocol.forget(redis, Q, OURS, "i1"),

@@ -21,6 +21,7 @@ from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import RedisAway
 from blueque.listener.listener import Listener
+from blueque.model.attempt_ref import AttemptRef
 from blueque.model.task import Task
 from blueque.model.units import Timing
 from blueque.producer.queue import Queue
@@ -134,7 +135,7 @@ def start_one(world: World, node: str) -> Task:
     moves.
     """
     task = take_one(world, node)
-    protocol.start(world.redis, QUEUE, task.id, task.token, node, 11, time.time())
+    protocol.start(world.redis, AttemptRef(QUEUE, task.id, task.token, node), 11, time.time())
     world.given["task"] = task
     return task
 

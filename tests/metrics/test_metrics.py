@@ -23,6 +23,7 @@ from blueque.metrics import prometheus_text
 from blueque.metrics import server as exporter
 from blueque.metrics.prometheus_text import BOUNDS, Family, Sample
 from blueque.model import histogram, keys
+from blueque.model.attempt_ref import AttemptRef
 
 Q, NODE = "video", "host_1"
 PROGRAM = [sys.executable, "-m", "blueque.cli.main", "metrics"]
@@ -57,9 +58,9 @@ def run_one(redis):
         protocol.register(redis, queue, NODE, "i1", {"beat_every": 10}, time.time())
         protocol.enqueue(redis, queue, task, "in", None, now - ran - wait)
         protocol.pop(redis, queue, NODE, "i1")
-        protocol.reserve(redis, queue, task, "token", NODE, "i1", now - ran)
-        protocol.start(redis, queue, task, "token", NODE, 77, now - ran)
-        protocol.complete(redis, queue, task, "token", NODE, "out", None, now)
+        protocol.reserve(redis, AttemptRef(queue, task, "token", NODE), "i1", now - ran)
+        protocol.start(redis, AttemptRef(queue, task, "token", NODE), 77, now - ran)
+        protocol.complete(redis, AttemptRef(queue, task, "token", NODE), "out", None, now)
 
     return run_one
 
@@ -100,8 +101,8 @@ def test_of_running_tasks_the_longest_and_the_most_silent_are_told_and_no_task_i
         protocol.register(redis, Q, node, "i1", {"beat_every": 10}, now)
         protocol.enqueue(redis, Q, task, "in", None, now - ran)
         protocol.pop(redis, Q, node, "i1")
-        protocol.reserve(redis, Q, task, "token", node, "i1", now - ran)
-        protocol.start(redis, Q, task, "token", node, 77, now - ran)
+        protocol.reserve(redis, AttemptRef(Q, task, "token", node), "i1", now - ran)
+        protocol.start(redis, AttemptRef(Q, task, "token", node), 77, now - ran)
     protocol.order(redis, Q, "host_2", "drain", "ann")
     cli.hset(keys.task("t1"), mapping={"progress": "5 %", "progress_at": now - 50})
     cli.xadd(

@@ -23,6 +23,7 @@ from blueque.cli.options import Invocation
 from blueque.cli.verbs.logs import _look, _Printer, _Wanted, logs
 from blueque.errors import NotOwner
 from blueque.model import keys
+from blueque.model.attempt_ref import AttemptRef
 from blueque.model.log_line import Line
 from blueque.model.retry import Retry
 from blueque.model.units import Timing
@@ -484,7 +485,7 @@ def test_an_answer_that_was_lost_doubles_no_line_and_a_stranger_adds_none(client
     ]
     assert cli.xlen(keys.log_head(task)) == 1
     with pytest.raises(NotOwner):
-        protocol.log(client._redis, "work", task, "another", node, 1, lines)
+        protocol.log(client._redis, AttemptRef("work", task, "another", node), 1, lines)
 
 
 def test_following_tells_what_is_new_and_how_the_tasks_stand(client, processor):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from blueque import NotCancellable, NotFailed, NotOwner, WrongQueue, protocol
+from blueque.model.attempt_ref import AttemptRef
 
 NODE = "host_1"
 BORN = {"queue": "video", "parameters": "in", "created": "5.5"}
@@ -31,25 +32,34 @@ def pop(redis):
 
 
 def reserve(redis, token="token"):
-    return protocol.reserve(redis, "video", "t1", token, NODE, "i1", now=6.5)
+    return protocol.reserve(redis, AttemptRef("video", "t1", token, NODE), "i1", now=6.5)
 
 
 def start(redis, token="token"):
-    protocol.start(redis, "video", "t1", token, NODE, 77, 7.5, {"files": "host:/spool/t1/1"})
+    protocol.start(
+        redis, AttemptRef("video", "t1", token, NODE), 77, 7.5, {"files": "host:/spool/t1/1"}
+    )
 
 
 def complete(redis):
-    protocol.complete(redis, "video", "t1", "token", NODE, "out", None, now=9.2)
+    protocol.complete(redis, AttemptRef("video", "t1", "token", NODE), "out", None, now=9.2)
 
 
 def fail(redis, token="token", **more):
     protocol.fail(
-        redis, "video", "t1", token, NODE, "why", 9.2, {"error_type": "ValueError"}, **more
+        redis,
+        AttemptRef("video", "t1", token, NODE),
+        "why",
+        9.2,
+        {"error_type": "ValueError"},
+        **more,
     )
 
 
 def lose(redis):
-    protocol.lose(redis, "video", "t1", "token", NODE, "i1", "gone", None, 9.2, is_ours=True)
+    protocol.lose(
+        redis, AttemptRef("video", "t1", "token", NODE), "i1", "gone", None, 9.2, is_ours=True
+    )
 
 
 def cancel(redis, by="ann", reason=None, queue="video", now=9.5):
@@ -434,7 +444,9 @@ def test_a_task_that_ended_by_itself_before_it_was_cancelled_forgets_that_when_i
     start(redis, "next")
 
     assert "cancel" not in cli.hgetall("blueque_task_t1")
-    assert protocol.retry(redis, "video", "t1", "next", NODE, None, now=20.5) == "pending"
+    assert (
+        protocol.retry(redis, AttemptRef("video", "t1", "next", NODE), None, now=20.5) == "pending"
+    )
 
 
 def test_a_late_result_that_is_first_ends_the_wish_to_run_the_task_again(

@@ -14,6 +14,7 @@ from running import Programs, until
 
 from blueque import Retry, protocol
 from blueque.model import keys
+from blueque.model.attempt_ref import AttemptRef
 from blueque.model.ids import id_of_key
 from blueque.model.units import Keep
 from blueque.producer.abandoned_runs import Leftovers
@@ -137,7 +138,8 @@ def test_a_task_that_a_listener_has_just_popped_stays_and_is_run(client, redis):
     assert protocol.pop(redis, "video", node, instance).task == popped
     assert protocol.purge(redis, "video", [popped, other]) == 1
     assert (
-        protocol.reserve(redis, "video", popped, "a token", node, instance, time.time()) is not None
+        protocol.reserve(redis, AttemptRef("video", popped, "a token", node), instance, time.time())
+        is not None
     )
     assert [client.get_task(one).status for one in (popped, other)] == ["reserved", None]
 
@@ -153,7 +155,10 @@ def test_one_of_another_line_that_has_just_been_popped_is_purged_and_the_listene
     instance = client.get_inspector().registration("video", node)["instance"]
     assert protocol.pop(redis, "video", node, instance, "5").task == gone
     assert protocol.purge(redis, "video", [gone, other]) == 2
-    assert protocol.reserve(redis, "video", gone, "a token", node, instance, time.time()) is None
+    assert (
+        protocol.reserve(redis, AttemptRef("video", gone, "a token", node), instance, time.time())
+        is None
+    )
     assert [key for key, value in everything().items() if gone in str(value) or gone in key] == []
     assert "blueque_pending_tasks_video" not in everything()
 

@@ -17,6 +17,7 @@ from blueque import protocol
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
 from blueque.model import keys
+from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import day_of
 from blueque.model.retry import Retry
 
@@ -32,8 +33,8 @@ def at_work(redis):
 
     def at_work(reserved=10.5, started=11.5, token="token", task="t1"):
         protocol.pop(redis, Q, NODE, "i1")
-        protocol.reserve(redis, Q, task, token, NODE, "i1", reserved)
-        protocol.start(redis, Q, task, token, NODE, 77, started)
+        protocol.reserve(redis, AttemptRef(Q, task, token, NODE), "i1", reserved)
+        protocol.start(redis, AttemptRef(Q, task, token, NODE), 77, started)
 
     return at_work
 
@@ -52,17 +53,14 @@ def test_the_history_of_a_task_begins_with_its_birth_and_ends_with_its_end(clien
     at_work()
     protocol.retry(
         redis,
-        Q,
-        "t1",
-        "token",
-        NODE,
+        AttemptRef(Q, "t1", "token", NODE),
         30.0,
         20.5,
         {"last_error": "no disk", "last_error_type": "OSError"},
     )
     protocol.enqueue_due(redis, Q, 31.5)
     at_work(reserved=40.0, started=41.0, token="next")
-    protocol.complete(redis, Q, "t1", "next", NODE, "out", None, 61.0)
+    protocol.complete(redis, AttemptRef(Q, "t1", "next", NODE), "out", None, 61.0)
 
     events = client.get_history("t1").events
 
@@ -99,7 +97,7 @@ def test_what_a_person_does_is_told_with_who_it_was(client, redis, at_work):
     protocol.enqueue(redis, Q, "t1", "in", None, now=5.5)
     at_work()
     protocol.cancel(redis, Q, "t1", "ann", "too late", 12.0)
-    protocol.confirm_cancel(redis, Q, "t1", "token", NODE, 13.5)
+    protocol.confirm_cancel(redis, AttemptRef(Q, "t1", "token", NODE), 13.5)
     protocol.requeue(redis, Q, "t1", "mark", 14.0, "bob")
     protocol.enqueue(redis, Q, "t2", "in", None, now=14.0)
     protocol.set_priority(redis, Q, "t1", 7, 14.25, "ann")
@@ -138,7 +136,7 @@ def test_of_many_events_the_first_and_the_last_are_kept_and_the_gap_is_told(
     protocol.enqueue(redis, Q, "t1", "in", None, now=5.5)
     for number in range(50):
         at_work(token=f"token{number}", reserved=10.0 + number, started=10.25 + number)
-        protocol.release(redis, Q, "t1", f"token{number}", NODE, 10.5 + number)
+        protocol.release(redis, AttemptRef(Q, "t1", f"token{number}", NODE), 10.5 + number)
 
     history = client.get_history("t1")
 
@@ -157,10 +155,7 @@ def test_numbers_are_those_of_the_day_and_of_all_days(redis, cli, at_work):
         at_work(reserved=start + wait, started=start + wait)
         protocol.complete(
             redis,
-            Q,
-            "t1",
-            "token",
-            NODE,
+            AttemptRef(Q, "t1", "token", NODE),
             "out",
             None,
             TODAY + 50_000.0,
@@ -196,20 +191,17 @@ def test_failures_are_counted_by_their_type(redis, cli, at_work):
     at_work(TODAY, TODAY)
     protocol.retry(
         redis,
-        Q,
-        "t1",
-        "token",
-        NODE,
+        AttemptRef(Q, "t1", "token", NODE),
         None,
         TODAY,
         {"last_error": "e", "last_error_type": "OSError"},
     )
     at_work(TODAY, TODAY, "next")
-    protocol.fail(redis, Q, "t1", "next", NODE, "e", TODAY, {"error_type": "OSError"})
+    protocol.fail(redis, AttemptRef(Q, "t1", "next", NODE), "e", TODAY, {"error_type": "OSError"})
     protocol.enqueue(redis, Q, "t2", "in", None, now=5.5)
     at_work(TODAY, TODAY, "third", "t2")
     protocol.fence(redis, Q, NODE, "i1", "0")
-    protocol.lose(redis, Q, "t2", "third", NODE, "i1", "gone", Retry(), TODAY)
+    protocol.lose(redis, AttemptRef(Q, "t2", "third", NODE), "i1", "gone", Retry(), TODAY)
 
     found = stats(cli)
 
@@ -237,7 +229,7 @@ def test_times_of_another_program_break_nothing(redis, cli, at_work, field, text
     if field == "started":
         cli.hset(keys.task("t1"), field, text)
 
-    protocol.complete(redis, Q, "t1", "token", NODE, "out", None, 20.5)
+    protocol.complete(redis, AttemptRef(Q, "t1", "token", NODE), "out", None, 20.5)
 
     assert cli.hget(keys.task("t1"), "status") == "complete"
     assert cli.llen(keys.history("t1")) == 3
@@ -247,7 +239,7 @@ def test_a_call_that_is_repeated_tells_and_counts_once(client, redis, cli, at_wo
     protocol.enqueue(redis, Q, "t1", "in", None, now=5.5)
     at_work(TODAY, TODAY)
     for _ in range(3):
-        protocol.complete(redis, Q, "t1", "token", NODE, "out", None, TODAY)
+        protocol.complete(redis, AttemptRef(Q, "t1", "token", NODE), "out", None, TODAY)
 
     assert [event for event, _, _ in told(client)].count("complete") == 1
     assert stats(cli)["complete"] == 1
@@ -266,7 +258,7 @@ def test_events_are_seen_as_they_happen(client, redis, cli, at_work):
     waiting.start()
     until(lambda: cli.info("clients")["blocked_clients"] == 1)
 
-    protocol.complete(redis, Q, "t1", "token", NODE, "out", None, 20.5)
+    protocol.complete(redis, AttemptRef(Q, "t1", "token", NODE), "out", None, 20.5)
     waiting.join(10)
 
     assert [(event.queue, event.task, event.event, event.at) for event in seen] == [
@@ -296,9 +288,9 @@ def test_a_lost_task_that_comes_back_is_no_failure(client, redis, cli, at_work):
     protocol.enqueue(redis, Q, "t1", "in", None, now=5.5)
     at_work(TODAY, TODAY)
     protocol.fence(redis, Q, NODE, "i1", "0")
-    protocol.lose(redis, Q, "t1", "token", NODE, "i1", "gone", None, TODAY + 9)
+    protocol.lose(redis, AttemptRef(Q, "t1", "token", NODE), "i1", "gone", None, TODAY + 9)
     before = client.get_statistics(Q, days=2).total  # two: this module was imported before midnight
-    protocol.complete(redis, Q, "t1", "token", NODE, "out", None, TODAY + 10)
+    protocol.complete(redis, AttemptRef(Q, "t1", "token", NODE), "out", None, TODAY + 10)
 
     after = client.get_statistics(Q, days=2).total
 
@@ -333,7 +325,7 @@ def test_only_what_looks_like_a_type_has_a_number_of_its_own(redis, cli, at_work
     protocol.enqueue(redis, Q, "t1", "in", None, now=5.5)
     at_work(TODAY, TODAY)
 
-    protocol.fail(redis, Q, "t1", "token", NODE, "e", TODAY, {"error_type": given})
+    protocol.fail(redis, AttemptRef(Q, "t1", "token", NODE), "e", TODAY, {"error_type": given})
 
     assert [name for name in stats(cli) if name.startswith("error:")] == [f"error:{counted}"]
 
@@ -342,7 +334,11 @@ def test_blueque_history_tells_it_in_a_table(run, redis, at_work):
     protocol.enqueue(redis, Q, "t1", "in", None, now=5.5)
     at_work()
     protocol.fail(
-        redis, Q, "t1", "token", NODE, "ValueError: no", 3700.0, {"error_type": "ValueError"}
+        redis,
+        AttemptRef(Q, "t1", "token", NODE),
+        "ValueError: no",
+        3700.0,
+        {"error_type": "ValueError"},
     )
 
     done = run("history", "t1", "--utc")
@@ -361,7 +357,7 @@ def test_blueque_history_tells_it_in_a_table(run, redis, at_work):
 def test_a_hand_back_is_called_so_and_as_json_by_its_name(redis, url, at_work):
     protocol.enqueue(redis, Q, "t1", "in", None, now=5.5)
     at_work()
-    protocol.release(redis, Q, "t1", "token", NODE, 12.5, reason="drain")
+    protocol.release(redis, AttemptRef(Q, "t1", "token", NODE), 12.5, reason="drain")
 
     def shown(*arguments):
         return (
@@ -387,7 +383,7 @@ def lost(redis, at_work):
     protocol.enqueue(redis, Q, "t1", "in", None, now=5.5)
     at_work(reserved=10.5, started=10.5)
     protocol.fence(redis, Q, NODE, "i1", "0")
-    protocol.lose(redis, Q, "t1", "token", NODE, "i1", error, None, now=70.5)
+    protocol.lose(redis, AttemptRef(Q, "t1", "token", NODE), "i1", error, None, now=70.5)
     return error
 
 

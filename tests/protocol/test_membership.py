@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from blueque import NodeTaken, NotRegistered, RedisRefused, protocol
+from blueque.model.attempt_ref import AttemptRef
 from blueque.protocol.membership import Standing
 
 NODE = "host_1"
@@ -39,9 +40,9 @@ def dead_listener(redis, *statuses, is_registered=True):
         protocol.enqueue(redis, "video", task, "in", None, now=5.5)
         protocol.pop(redis, "video", "host_2", "i2")
         if status != "pending":
-            protocol.reserve(redis, "video", task, token, "host_2", "i2", now=6.5)
+            protocol.reserve(redis, AttemptRef("video", task, token, "host_2"), "i2", now=6.5)
         if status == "started":
-            protocol.start(redis, "video", task, token, "host_2", 77, now=7.5)
+            protocol.start(redis, AttemptRef("video", task, token, "host_2"), 77, now=7.5)
 
 
 def fence(redis, instance="i2", beat="0"):
@@ -354,7 +355,9 @@ def test_a_fenced_listener_can_take_nothing_and_starts_a_new_life_by_registering
     for act in (
         lambda: protocol.beat(redis, "video", "host_2", "i2", 1, now=11.5),
         lambda: protocol.pop(redis, "video", "host_2", "i2"),
-        lambda: protocol.reserve(redis, "video", "t1", "token", "host_2", "i2", now=6.5),
+        lambda: protocol.reserve(
+            redis, AttemptRef("video", "t1", "token", "host_2"), "i2", now=6.5
+        ),
     ):
         with pytest.raises(NotRegistered):
             act()
@@ -384,7 +387,9 @@ def test_a_beat_that_comes_after_the_fence_is_refused(redis, other, overtaken, c
     "take",
     [
         lambda redis: protocol.pop(redis, "video", "host_2", "i2"),
-        lambda redis: protocol.reserve(redis, "video", "t1", "token", "host_2", "i2", now=6.5),
+        lambda redis: protocol.reserve(
+            redis, AttemptRef("video", "t1", "token", "host_2"), "i2", now=6.5
+        ),
     ],
     ids=["pop", "reserve"],
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from blueque import NotOwner, NotRegistered, Retry, protocol
+from blueque.model.attempt_ref import AttemptRef
 
 NODE, DEAD = "host_1", "host_2"
 IDENTITY = {"pid_start": 5, "boot": "b", "ns": "4"}
@@ -32,14 +33,18 @@ def hold(redis, status, task="t1", options=None):
     protocol.enqueue(redis, "video", task, "in", None, 5.5, options)
     protocol.pop(redis, "video", DEAD, "i2")
     if status in ("reserved", "started"):
-        protocol.reserve(redis, "video", task, "token", DEAD, "i2", now=6.5)
+        protocol.reserve(redis, AttemptRef("video", task, "token", DEAD), "i2", now=6.5)
     if status == "started":
         start(redis, task)
 
 
 def start(redis, task="t1"):
     protocol.start(
-        redis, "video", task, "token", DEAD, 77, 7.5, {**IDENTITY, "files": "host:/spool/t1/1"}
+        redis,
+        AttemptRef("video", task, "token", DEAD),
+        77,
+        7.5,
+        {**IDENTITY, "files": "host:/spool/t1/1"},
     )
 
 
@@ -52,15 +57,19 @@ def recover(redis, instance="i2", now=9.5, dead_claimant=None):
 
 
 def lose(redis, token="token", node=DEAD, instance="i2", default=None, now=9.5, **more):
-    return protocol.lose(redis, "video", "t1", token, node, instance, "gone", default, now, **more)
+    return protocol.lose(
+        redis, AttemptRef("video", "t1", token, node), instance, "gone", default, now, **more
+    )
 
 
 def adopt(redis, token="token", old=DEAD, node=NODE, instance="i1", now=9.5):
-    return protocol.adopt(redis, "video", "t1", token, old, node, instance, now)
+    return protocol.adopt(redis, AttemptRef("video", "t1", token, old), node, instance, now)
 
 
 def restore(redis, token="token", node=NODE, instance="i1", pid=77, now=10.5):
-    return protocol.restore(redis, "video", "t1", token, node, instance, pid, IDENTITY, 7.5, now)
+    return protocol.restore(
+        redis, AttemptRef("video", "t1", token, node), instance, pid, IDENTITY, 7.5, now
+    )
 
 
 def reassert(redis, ours, node=NODE, instance="i1", now=10.5):
@@ -68,7 +77,7 @@ def reassert(redis, ours, node=NODE, instance="i1", now=10.5):
 
 
 def complete(redis, node=DEAD):
-    protocol.complete(redis, "video", "t1", "token", node, "out", None, now=9.2)
+    protocol.complete(redis, AttemptRef("video", "t1", "token", node), "out", None, now=9.2)
 
 
 def requeue(redis):
@@ -300,7 +309,7 @@ def test_a_task_that_is_lost_too_often_is_poison(redis, cli):
     for instance in ("i2", "i3", "i4"):
         protocol.register(redis, "video", DEAD, instance, {}, now=1.5)
         protocol.pop(redis, "video", DEAD, instance)
-        protocol.reserve(redis, "video", "t1", "token", DEAD, instance, now=6.5)
+        protocol.reserve(redis, AttemptRef("video", "t1", "token", DEAD), instance, now=6.5)
         start(redis)
         protocol.fence(redis, "video", DEAD, instance, "0")
         statuses.append(lose(redis, instance=instance))
@@ -580,7 +589,7 @@ def test_restore_run_again_returns_the_same_and_changes_nothing(redis, state):
 
 
 def fail(redis):
-    protocol.fail(redis, "video", "t1", "token", DEAD, "why", now=9.2)
+    protocol.fail(redis, AttemptRef("video", "t1", "token", DEAD), "why", now=9.2)
 
 
 @pytest.mark.parametrize(
@@ -640,12 +649,12 @@ def run(redis):
     """Let the listener host_1 run the task t1."""
     protocol.enqueue(redis, "video", "t1", "in", None, now=5.5)
     protocol.pop(redis, "video", NODE, "i1")
-    protocol.reserve(redis, "video", "t1", "token", NODE, "i1", now=6.5)
+    protocol.reserve(redis, AttemptRef("video", "t1", "token", NODE), "i1", now=6.5)
 
 
 def test_what_redis_has_lost_is_put_back_whatever_it_has_gone_back_to(redis, cli, state):
     run(redis)
-    protocol.start(redis, "video", "t1", "token", NODE, 77, 7.5, IDENTITY)
+    protocol.start(redis, AttemptRef("video", "t1", "token", NODE), 77, 7.5, IDENTITY)
     ours, running = ours_of(cli), state()
     expected = running | {"blueque_task_t1": running["blueque_task_t1"] | {"updated": "10.5"}}
     pasts = {
@@ -673,7 +682,7 @@ def test_what_redis_has_lost_is_put_back_whatever_it_has_gone_back_to(redis, cli
 
 def test_reassert_run_again_returns_the_same_and_changes_nothing(redis, cli, state):
     run(redis)
-    protocol.start(redis, "video", "t1", "token", NODE, 77, 7.5, IDENTITY)
+    protocol.start(redis, AttemptRef("video", "t1", "token", NODE), 77, 7.5, IDENTITY)
     ours = ours_of(cli)
     cli.delete("blueque_task_t1")
     fields = reassert(redis, ours)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from blueque import NotOwner, NotRegistered, protocol
+from blueque.model.attempt_ref import AttemptRef
 
 NODE = "host_1"
 FACTS = {
@@ -61,35 +62,35 @@ def pop(redis, instance="i1"):
 
 
 def reserve(redis, task="t1", token="token", instance="i1", now=6.5):
-    return protocol.reserve(redis, "video", task, token, NODE, instance, now)
+    return protocol.reserve(redis, AttemptRef("video", task, token, NODE), instance, now)
 
 
 def start(redis, token="token", node=NODE, pid=77, now=7.5, **more):
-    protocol.start(redis, "video", "t1", token, node, pid, now, **more)
+    protocol.start(redis, AttemptRef("video", "t1", token, node), pid, now, **more)
 
 
 def complete(redis, token="token", node=NODE, encoding=None, now=8.5, **more):
-    protocol.complete(redis, "video", "t1", token, node, "out", encoding, now, **more)
+    protocol.complete(redis, AttemptRef("video", "t1", token, node), "out", encoding, now, **more)
 
 
 def fail(redis, token="token", node=NODE, now=8.5, **more):
-    protocol.fail(redis, "video", "t1", token, node, "why", now, **more)
+    protocol.fail(redis, AttemptRef("video", "t1", token, node), "why", now, **more)
 
 
 def progress(redis, token="token", node=NODE, now=8.5):
-    protocol.progress(redis, "video", "t1", token, node, "50 %", now)
+    protocol.progress(redis, AttemptRef("video", "t1", token, node), "50 %", now)
 
 
 def retry(redis, token="token", node=NODE, eta=99.5, now=8.5, **more):
-    return protocol.retry(redis, "video", "t1", token, node, eta, now, **more)
+    return protocol.retry(redis, AttemptRef("video", "t1", token, node), eta, now, **more)
 
 
 def release(redis, token="token", node=NODE, now=8.5, **more):
-    return protocol.release(redis, "video", "t1", token, node, now, **more)
+    return protocol.release(redis, AttemptRef("video", "t1", token, node), now, **more)
 
 
 def confirm_cancel(redis, token="token", node=NODE, now=8.5, **more):
-    protocol.confirm_cancel(redis, "video", "t1", token, node, now, **more)
+    protocol.confirm_cancel(redis, AttemptRef("video", "t1", token, node), now, **more)
 
 
 def cancel(redis):
@@ -113,10 +114,7 @@ def bring(redis, status):
     if status == "lost":
         protocol.lose(
             redis,
-            "video",
-            "t1",
-            "token",
-            NODE,
+            AttemptRef("video", "t1", "token", NODE),
             "i1",
             "gone",
             None,
@@ -204,7 +202,9 @@ def test_reserve_counts_on_from_the_newest_attempt_that_the_listener_has_files_o
     cli.hset("blueque_task_t1", "attempt", "3")
     pop(redis)
 
-    fields = protocol.reserve(redis, "video", "t1", "token", NODE, "i1", 6.5, newest=newest)
+    fields = protocol.reserve(
+        redis, AttemptRef("video", "t1", "token", NODE), "i1", 6.5, newest=newest
+    )
 
     assert fields["attempt"] == cli.hget("blueque_task_t1", "attempt") == attempt
 

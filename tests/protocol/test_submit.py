@@ -8,20 +8,21 @@ import pytest
 
 from blueque import NotFinished, WrongQueue, protocol
 from blueque.connection.redis import exchange
+from blueque.model.attempt_ref import AttemptRef
 
 
 def finish(redis, task, status):
     """Bring a pending task to its end, on a listener that comes and goes."""
     protocol.register(redis, "video", "host_1", "i1", {}, now=6.5)
     protocol.pop(redis, "video", "host_1", "i1")
-    protocol.reserve(redis, "video", task, "token", "host_1", "i1", now=7.5)
+    protocol.reserve(redis, AttemptRef("video", task, "token", "host_1"), "i1", now=7.5)
     if status == "complete":
-        protocol.start(redis, "video", task, "token", "host_1", 77, now=8.5)
-        protocol.complete(redis, "video", task, "token", "host_1", "out", None, now=9.5)
+        protocol.start(redis, AttemptRef("video", task, "token", "host_1"), 77, now=8.5)
+        protocol.complete(redis, AttemptRef("video", task, "token", "host_1"), "out", None, now=9.5)
     elif status == "cancelled":
         protocol.cancel(redis, "video", task, "ann", None, now=9.5)
     else:
-        protocol.fail(redis, "video", task, "token", "host_1", "why", now=9.5)
+        protocol.fail(redis, AttemptRef("video", task, "token", "host_1"), "why", now=9.5)
     protocol.deregister(redis, "video", "host_1", "i1")
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import pytest
 
 from blueque import NotFree, NotWaiting, WrongQueue, protocol
+from blueque.model.attempt_ref import AttemptRef
 from blueque.model.retry import Retry
 from blueque.protocol.reserving import Popped
 
@@ -54,11 +55,11 @@ def pop(redis, line="0", node=NODE, instance="i1"):
 
 
 def reserve(redis, task="t1", token="token", line=None, is_met=True):
-    return protocol.reserve(redis, "video", task, token, NODE, "i1", 6.5, is_met, line)
+    return protocol.reserve(redis, AttemptRef("video", task, token, NODE), "i1", 6.5, is_met, line)
 
 
 def start(redis, task="t1"):
-    protocol.start(redis, "video", task, "token", NODE, 77, 7.5)
+    protocol.start(redis, AttemptRef("video", task, "token", NODE), 77, 7.5)
 
 
 def limit(redis, most):
@@ -320,7 +321,7 @@ def test_two_that_reserve_at_the_same_time_do_not_both_get_the_last_place(
     pop(redis, LICENCE)
     pop(redis, LICENCE)
 
-    overtaken(lambda: protocol.reserve(other, "video", "t2", "other", NODE, "i1", 6.0))
+    overtaken(lambda: protocol.reserve(other, AttemptRef("video", "t2", "other", NODE), "i1", 6.0))
 
     with pytest.raises(NotFree):
         reserve(redis, "t1")
@@ -357,27 +358,27 @@ def test_reserve_looks_again_at_what_has_changed_while_it_looked(
 
 
 def complete(redis):
-    protocol.complete(redis, "video", "t1", "token", NODE, "out", None, 8.5)
+    protocol.complete(redis, AttemptRef("video", "t1", "token", NODE), "out", None, 8.5)
 
 
 def fail(redis):
-    protocol.fail(redis, "video", "t1", "token", NODE, "why", 8.5)
+    protocol.fail(redis, AttemptRef("video", "t1", "token", NODE), "why", 8.5)
 
 
 def retry_later(redis):
-    protocol.retry(redis, "video", "t1", "token", NODE, 99.5, 8.5)
+    protocol.retry(redis, AttemptRef("video", "t1", "token", NODE), 99.5, 8.5)
 
 
 def retry_at_once(redis):
-    protocol.retry(redis, "video", "t1", "token", NODE, None, 8.5)
+    protocol.retry(redis, AttemptRef("video", "t1", "token", NODE), None, 8.5)
 
 
 def release(redis):
-    protocol.release(redis, "video", "t1", "token", NODE, 8.5)
+    protocol.release(redis, AttemptRef("video", "t1", "token", NODE), 8.5)
 
 
 def confirm_cancel(redis):
-    protocol.confirm_cancel(redis, "video", "t1", "token", NODE, 8.5)
+    protocol.confirm_cancel(redis, AttemptRef("video", "t1", "token", NODE), 8.5)
 
 
 def cancel(redis):
@@ -396,7 +397,7 @@ def cancel_and_release(redis):
 
 def lose(redis, retry=None):
     return protocol.lose(
-        redis, "video", "t1", "token", NODE, "i1", "gone", retry, 8.5, is_ours=True
+        redis, AttemptRef("video", "t1", "token", NODE), "i1", "gone", retry, 8.5, is_ours=True
     )
 
 
@@ -406,7 +407,10 @@ def lose_and_retry(redis):
 
 def fence_and_lose(redis):
     protocol.fence(redis, "video", NODE, "i1", "0")
-    assert protocol.lose(redis, "video", "t1", "token", NODE, "i1", "gone", None, 8.5) == "failed"
+    assert (
+        protocol.lose(redis, AttemptRef("video", "t1", "token", NODE), "i1", "gone", None, 8.5)
+        == "failed"
+    )
 
 
 def fence_and_recover(redis):
@@ -493,7 +497,7 @@ def test_an_adopted_attempt_still_holds_what_it_held(redis, cli):
     protocol.fence(redis, "video", NODE, "i1", "0")
     protocol.register(redis, "video", "host_2", "i2", {}, now=8.0)
 
-    fields = protocol.adopt(redis, "video", "t1", "token", NODE, "host_2", "i2", 8.5)
+    fields = protocol.adopt(redis, AttemptRef("video", "t1", "token", NODE), "host_2", "i2", 8.5)
 
     assert (fields["lock"], fields["counted"]) == ("licence", "1")
     assert (
@@ -510,7 +514,9 @@ def test_a_lost_attempt_that_is_restored_holds_again_what_another_has_taken(redi
     cli.sadd("blueque_counted_tasks_video", "x")
 
     assert (
-        protocol.restore(redis, "video", "t1", "token", NODE, "i1", 77, {}, 7.5, 9.5)["status"]
+        protocol.restore(redis, AttemptRef("video", "t1", "token", NODE), "i1", 77, {}, 7.5, 9.5)[
+            "status"
+        ]
         == "started"
     )
     assert (

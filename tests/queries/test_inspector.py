@@ -11,6 +11,7 @@ from faults import FaultProxy
 
 from blueque import Client, protocol
 from blueque.model import keys
+from blueque.model.attempt_ref import AttemptRef
 from blueque.queries.inspector import Inspector
 from blueque.queries.listing import STATUSES
 
@@ -42,28 +43,32 @@ def enqueue(redis, task, queue="video", now=1000.0):
 def reserve(redis, task, queue="video", node=NODE, now=2000.0):
     enqueue(redis, task, queue)
     protocol.pop(redis, queue, node, f"i-{node}")
-    assert protocol.reserve(redis, queue, task, f"token-{task}", node, f"i-{node}", now)
+    assert protocol.reserve(redis, AttemptRef(queue, task, f"token-{task}", node), f"i-{node}", now)
 
 
 def start(redis, task, queue="video", node=NODE, now=3000.0):
     reserve(redis, task, queue, node)
-    protocol.start(redis, queue, task, f"token-{task}", node, 77, now)
+    protocol.start(redis, AttemptRef(queue, task, f"token-{task}", node), 77, now)
 
 
 def complete(redis, task, queue="video", now=4000.0):
     start(redis, task, queue)
-    protocol.complete(redis, queue, task, f"token-{task}", NODE, "out", None, now)
+    protocol.complete(redis, AttemptRef(queue, task, f"token-{task}", NODE), "out", None, now)
 
 
 def fail(redis, task, queue="video", now=4000.0):
     start(redis, task, queue)
-    protocol.fail(redis, queue, task, f"token-{task}", NODE, "why", now)
+    protocol.fail(redis, AttemptRef(queue, task, f"token-{task}", NODE), "why", now)
 
 
 def fail_as(redis, task, error_type, now):
     start(redis, task)
     protocol.fail(
-        redis, "video", task, f"token-{task}", NODE, "why", now, {"error_type": error_type}
+        redis,
+        AttemptRef("video", task, f"token-{task}", NODE),
+        "why",
+        now,
+        {"error_type": error_type},
     )
 
 

@@ -20,6 +20,7 @@ from blueque.cli.verbs.stats import drawn
 from blueque.config.toml_file import parse
 from blueque.errors import ConfigRefused
 from blueque.model import histogram, keys, units
+from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import day_of
 from blueque.model.retry import Retry
 from blueque.queries import statistics
@@ -43,24 +44,25 @@ def ended(redis):
         protocol.register(redis, queue, NODE, "i1", {}, now=0.5)
         protocol.enqueue(redis, queue, task, "in", None, end - ran - wait)
         protocol.pop(redis, queue, NODE, "i1")
-        protocol.reserve(redis, queue, task, "token", NODE, "i1", end - ran)
-        protocol.start(redis, queue, task, "token", NODE, 77, end - ran)
+        protocol.reserve(redis, AttemptRef(queue, task, "token", NODE), "i1", end - ran)
+        protocol.start(redis, AttemptRef(queue, task, "token", NODE), 77, end - ran)
         if error_type is None:
-            protocol.complete(redis, queue, task, "token", NODE, "out", None, end)
+            protocol.complete(redis, AttemptRef(queue, task, "token", NODE), "out", None, end)
         elif is_last:
             protocol.fail(
                 redis,
-                queue,
-                task,
-                "token",
-                NODE,
+                AttemptRef(queue, task, "token", NODE),
                 f"{error_type}: no",
                 end,
                 {"error_type": error_type},
             )
         else:
             protocol.retry(
-                redis, queue, task, "token", NODE, None, end, {"last_error_type": error_type}
+                redis,
+                AttemptRef(queue, task, "token", NODE),
+                None,
+                end,
+                {"last_error_type": error_type},
             )
         return task
 
@@ -136,10 +138,12 @@ def test_attempts_that_are_lost_are_counted_whether_another_follows_or_not(redis
         protocol.enqueue(redis, Q, f"t{number}", "in", None, NOON)
         protocol.register(redis, Q, f"dead_{number}", "i2", {}, now=0.5)
         protocol.pop(redis, Q, f"dead_{number}", "i2")
-        protocol.reserve(redis, Q, f"t{number}", "token", f"dead_{number}", "i2", NOON)
-        protocol.start(redis, Q, f"t{number}", "token", f"dead_{number}", 77, NOON)
+        protocol.reserve(redis, AttemptRef(Q, f"t{number}", "token", f"dead_{number}"), "i2", NOON)
+        protocol.start(redis, AttemptRef(Q, f"t{number}", "token", f"dead_{number}"), 77, NOON)
         protocol.fence(redis, Q, f"dead_{number}", "i2", "0")
-        protocol.lose(redis, Q, f"t{number}", "token", f"dead_{number}", "i2", "gone", retry, NOON)
+        protocol.lose(
+            redis, AttemptRef(Q, f"t{number}", "token", f"dead_{number}"), "i2", "gone", retry, NOON
+        )
 
     total = statistics.load(redis, [Q], 1, NOON)[0].total
 
@@ -307,12 +311,14 @@ def test_attempts_that_put_themselves_off_or_hand_themselves_back_are_no_failure
     protocol.enqueue(redis, Q, "t1", "in", None, NOON)
     for number in range(3):
         protocol.pop(redis, Q, NODE, "i1")
-        protocol.reserve(redis, Q, "t1", f"token{number}", NODE, "i1", NOON)
-        protocol.start(redis, Q, "t1", f"token{number}", NODE, 77, NOON)
+        protocol.reserve(redis, AttemptRef(Q, "t1", f"token{number}", NODE), "i1", NOON)
+        protocol.start(redis, AttemptRef(Q, "t1", f"token{number}", NODE), 77, NOON)
         if number == 0:
-            protocol.release(redis, Q, "t1", "token0", NODE, NOON, reason="drain")
+            protocol.release(redis, AttemptRef(Q, "t1", "token0", NODE), NOON, reason="drain")
         else:
-            protocol.retry(redis, Q, "t1", f"token{number}", NODE, None, NOON, wish="not yet")
+            protocol.retry(
+                redis, AttemptRef(Q, "t1", f"token{number}", NODE), None, NOON, wish="not yet"
+            )
 
     (found,) = json.loads(run("stats", "--json", Q)[1])["items"]
 
@@ -418,8 +424,8 @@ def test_of_a_task_that_does_not_tell_how_far_it_is_it_is_shown_how_long_others_
         ended(0.0, minutes * 60.0 + 30.0)
     protocol.enqueue(redis, Q, "t1", "in", None, time.time())
     protocol.pop(redis, Q, NODE, "i1")
-    protocol.reserve(redis, Q, "t1", "token", NODE, "i1", time.time())
-    protocol.start(redis, Q, "t1", "token", NODE, 77, time.time())
+    protocol.reserve(redis, AttemptRef(Q, "t1", "token", NODE), "i1", time.time())
+    protocol.start(redis, AttemptRef(Q, "t1", "token", NODE), 77, time.time())
 
     assert re.search(r"t1 .* usual 3 m 40 s - 5 m 20 s ", run("status")[1])
     assert "3 m 40 s - 5 m 20 s: half of those" in run("show", "t1")[1]

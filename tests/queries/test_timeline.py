@@ -12,6 +12,7 @@ from test_cli_actions import environ, run  # noqa: F401  # fixtures
 
 from blueque import protocol
 from blueque.cli.verbs.timeline import _BY, _narrowed, draw
+from blueque.model.attempt_ref import AttemptRef
 from blueque.queries.history import Event
 from blueque.queries.timeline import Run, Timeline, over
 
@@ -250,9 +251,9 @@ def worked(redis, cli):
     for task in ("done", "runs"):
         protocol.enqueue(redis, Q, task, "in", None, now - 900)
         protocol.pop(redis, Q, "gpu-1_7", "i1")
-        protocol.reserve(redis, Q, task, task, "gpu-1_7", "i1", now - 600)
-        protocol.start(redis, Q, task, task, "gpu-1_7", 7, now - 600)
-    protocol.complete(redis, Q, "done", "done", "gpu-1_7", "r", None, now - 300)
+        protocol.reserve(redis, AttemptRef(Q, task, task, "gpu-1_7"), "i1", now - 600)
+        protocol.start(redis, AttemptRef(Q, task, task, "gpu-1_7"), 7, now - 600)
+    protocol.complete(redis, AttemptRef(Q, "done", "done", "gpu-1_7"), "r", None, now - 300)
     return now
 
 

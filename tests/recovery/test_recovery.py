@@ -20,6 +20,7 @@ from running import PATIENCE
 
 from blueque import Client, RedisAway, RedisRefused, Retry, protocol
 from blueque.model import units
+from blueque.model.attempt_ref import AttemptRef
 from blueque.model.units import Timing
 from blueque.recovery import judge as recovery
 from blueque.recovery.judge import LONGEST_PACE, LOOK_AT_STARTED
@@ -91,7 +92,7 @@ def hold(
     if token is not None:
         cli.hset(f"blueque_task_{task}", "token", token)
     if status == "started":
-        protocol.start(redis, "video", task, token, node, pid, time.time(), identity)
+        protocol.start(redis, AttemptRef("video", task, token, node), pid, time.time(), identity)
 
 
 def fields(cli, task="t1"):
@@ -507,7 +508,7 @@ def test_entries_that_are_of_no_task_or_of_one_that_has_ended_are_dropped(redis,
     register(redis)
     cli.lpush(f"blueque_reserved_tasks_video_{FAR}", "nobody")
     hold(redis, cli, "ended", "started")
-    protocol.complete(redis, "video", "ended", "token", FAR, "out", None, time.time())
+    protocol.complete(redis, AttemptRef("video", "ended", "token", FAR), "out", None, time.time())
     cli.lpush(f"blueque_reserved_tasks_video_{FAR}", "ended")
     kill(redis)
     judge.step()

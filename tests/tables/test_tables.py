@@ -17,6 +17,7 @@ pa = pytest.importorskip("pyarrow")
 
 from blueque import Client, InvalidInput, InvalidType, SnapshotGone, protocol  # noqa: E402
 from blueque.model import keys  # noqa: E402
+from blueque.model.attempt_ref import AttemptRef  # noqa: E402
 from blueque.model.columns import ARCHIVE_FIELDS, DEFAULT_FIELDS, to_microseconds  # noqa: E402
 from blueque.model.snapshot import Slice  # noqa: E402
 from blueque.model.states import STATUSES  # noqa: E402
@@ -47,13 +48,13 @@ def enqueue(redis, task: str, **options: Any) -> None:
 def start(redis, task: str) -> None:
     enqueue(redis, task)
     protocol.pop(redis, "q", NODE, "i", "0")
-    protocol.reserve(redis, "q", task, TOKEN, NODE, "i", 2.5)
-    protocol.start(redis, "q", task, TOKEN, NODE, 99, 3.25)
+    protocol.reserve(redis, AttemptRef("q", task, TOKEN, NODE), "i", 2.5)
+    protocol.start(redis, AttemptRef("q", task, TOKEN, NODE), 99, 3.25)
 
 
 def complete(redis, task: str) -> None:
     start(redis, task)
-    protocol.complete(redis, "q", task, TOKEN, NODE, "r", None, 4.5)
+    protocol.complete(redis, AttemptRef("q", task, TOKEN, NODE), "r", None, 4.5)
 
 
 @pytest.fixture
@@ -97,7 +98,7 @@ def test_every_status_has_its_tasks_and_pending_ones_those_of_all_lines(client, 
     start(redis, "started")
     enqueue(redis, "reserved")
     protocol.pop(redis, "q", NODE, "i", "0")
-    protocol.reserve(redis, "q", "reserved", TOKEN, NODE, "i", 2.5)
+    protocol.reserve(redis, AttemptRef("q", "reserved", TOKEN, NODE), "i", 2.5)
     for task, options in {
         "first": {},
         "second": {},
@@ -131,7 +132,7 @@ def test_a_snapshot_holds_what_was_there_although_the_tasks_move_on(client, redi
     snapshot = client.freeze("q", ["pending", "started"])
 
     protocol.pop(redis, "q", NODE, "i", "0")
-    protocol.reserve(redis, "q", "t1", TOKEN, NODE, "i", 2.5)
+    protocol.reserve(redis, AttemptRef("q", "t1", TOKEN, NODE), "i", 2.5)
     enqueue(redis, "t3")
 
     found = rows(client, snapshot.slices(), ["task_id", "listed_as", "status"])

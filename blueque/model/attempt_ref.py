@@ -1,0 +1,17 @@
+"""AttemptRef: which attempt of which task a transaction is about."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class AttemptRef(NamedTuple):
+    """One attempt and the listener that owns it.
+
+    token: random, one for each attempt; None for a task of a 1.0.0 listener, which has none.
+    """
+
+    queue: str
+    task: str
+    token: str | None
+    node: str
