@@ -1,9 +1,9 @@
-"""Printed: one file that a task prints to, read line by line as a terminal would show it in the
-end.
+"""Read the lines of a file that a task prints to.
 
-What is drawn over after a carriage return is one line, the last of it. A cursor that moves up, as
-that of several bars one below the other does, makes their rows a small screen: a row is a line once
-it has scrolled out of it, or when all is over.
+A line that is redrawn with carriage returns, as a progress bar is, becomes one line: the text after
+its last carriage return. tqdm draws an inner bar by going down a row, drawing, and moving the cursor
+back up. Such a drawing is no line: it leaves the cursor where it was, so it is cut out and only the
+last one is remembered.
 """
 
 from __future__ import annotations
@@ -11,64 +11,57 @@ from __future__ import annotations
 import os
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from blueque.model.log_line import LINES
 from blueque.system.plain_files import open_plain
 
-MAX_LINE = 4 * 1024  # bytes; what is longer is cut
-AT_A_LOOK = 8 * 2**20  # bytes of a stream: what is more is left out, for we must beat
+MAX_LINE = 4 * 1024  # bytes; longer lines are cut
+MAX_READ = 8 * 2**20  # bytes of a stream in one look: the listener must beat, so more is left out
 BLOCK = 2**18
-ROWS = 20  # of a screen, and lines that a cursor may come back to
-_MOVE = re.compile(rb"(\n|\x1b\[\d{0,2}A)")
-_UP = re.compile(rb"\x1b\[\d{0,2}A")
-_DRAWS = re.compile(rb"\r|\x1b\[\d?K")
-_PART_OF_UP = re.compile(rb"\x1b(\[\d{0,2})?\Z")
+ENDED = 20  # redrawn lines that are remembered after their end
+_UP = re.compile(rb"\x1b\[\d*A")
+# What an inner bar writes after its newline: it draws or clears a row, and goes up again.
+_INNER = re.compile(rb"\r([^\r]*?)\r?(?:\x1b\[\d*A)+")
+_MAYBE_INNER = re.compile(rb"\r[^\r]*\r?(?:\x1b(?:\[\d*)?)?\Z")
 
 
 class Stream:
-    """One of the files.
+    """Reads one of the files.
 
-    place: where the line begins that has not ended yet. ended: the last lines that were drawn over,
-    and have ended since somebody has emptied it; of several bars the outermost last.
+    ended: the last redrawn lines that have ended since the caller cleared it; of nested bars the
+    outermost last.
     """
 
     def __init__(self, path: str, place: int) -> None:
         self._path = path
-        self.place = self._at = place
-        self._begun, self._cut = b"", 0  # of that line; how many bytes of it were left out
-        self._left_out = 0  # bytes, before what comes next
-        self._is_bar = False  # that line was drawn over
-        self._is_amid = False  # what comes first is the rest of a line that was left out
-        self.ended: deque[bytes] = deque(maxlen=ROWS)
-        # lines that were drawn over, and nothing was printed since
-        self._above: deque[bytes] = deque(maxlen=ROWS)
-        self._rows: list[bytes] = []  # of the screen, if there is one; that line is in one of them:
-        self._row = 0
-        self._told: list[bytes] = []  # rows of it that are lines already
-        # nothing, or something without a return, was written to that row
-        self._is_fresh = self._is_plain = False
-        self._is_below = False  # nothing, and the cursor came from above
+        self._at = self._line_at = self._held_at = place
+        self._begun, self._cut = b"", 0  # the line that has not ended; bytes of it left out
+        self._is_bar = False  # that line was redrawn, even if `_begun` has no carriage return
+        self._held: bytes | None = None  # a redrawn line after its newline: the cursor may return
+        self._empty = 0  # empty lines after it
+        self._inner = b""  # the last drawing of an inner bar
+        self._left_out = 0  # bytes before the next line
+        self._is_partial = False  # the next text is the rest of a line that was left out
+        self.ended: deque[bytes] = deque(maxlen=ENDED)
+
+    @property
+    def place(self) -> int:
+        """Where the first line begins that was not yielded yet."""
+        return self._line_at if self._held is None else self._held_at
 
     @property
     def drawn(self) -> list[bytes]:
-        """The lines that have not ended yet, if they are drawn again and again; of several bars the
-        outermost first.
-        """
-        line = self._drawn_last(self._begun)[0] if self._is_bar or b"\r" in self._begun else b""
-        rows = [*self._rows[: self._row], line, *self._rows[self._row + 1 :]]
-        # A cursor rests in the row of the outermost, or below when that has ended; what is above
-        # has ended, too.
-        first = 0 if self._is_below else self._row
-        rows = rows[first:] + rows[:first]
-        return [row for row in rows if row.strip()]
+        """The redrawn lines that have not ended yet; of nested bars the outermost first."""
+        begun = self._shown() if self._is_bar or b"\r" in self._begun else b""
+        return [row for row in (begun, self._held or b"", self._inner) if row.strip()]
 
     def news(self, is_over: bool, is_brief: bool, kept: int) -> Iterator[bytes | int]:
-        """Yield the lines that are new, as they are seen; of very many the last, and how much was
-        left out.
+        """Yield the new lines. If there are very many, yield the last, and numbers of lines that
+        were left out.
 
-        is_over: what has no end is a line, too. is_brief: of some lines that nobody will see the
-            number is enough.
+        is_over: the task has ended: text without a newline is a line, too.
+        is_brief: yield the number of lines instead of lines that would not be shown.
         """
         try:
             descriptor = open_plain(self._path)
@@ -77,12 +70,13 @@ class Stream:
         try:
             status = os.fstat(descriptor)
             if status.st_size < self._at:  # the task has emptied it
-                self._clear()
-                self._begin(0)
-            if status.st_size - self._at > AT_A_LOOK:
+                self._go_to(0)
+            if status.st_size == self._at and not self._begun:  # tqdm goes down and up at once
+                yield from self._release()
+            if status.st_size - self._at > MAX_READ:
                 if self._at == 0:  # the first lines are always of interest
                     yield from self._read(descriptor, BLOCK, False)
-                yield _gap(self._skip(status.st_size - AT_A_LOOK))
+                yield _gap(self._skip(status.st_size - MAX_READ))
             yield from self._read(descriptor, status.st_size, is_brief)
             if status.st_blocks * 512 > kept and status.st_nlink == 1:
                 _thin_out(self._path, status.st_size, kept)
@@ -92,9 +86,7 @@ class Stream:
             yield from self._rest()
 
     def lines(self, end: int | None = None) -> Iterator[bytes]:
-        """Yield the lines up to there, all of them, as they are seen; None: as far as there is
-        anything.
-        """
+        """Yield all lines up to the offset `end`, which was a `place`; None: all that there are."""
         try:
             descriptor = open_plain(self._path)
         except OSError:
@@ -118,8 +110,7 @@ class Stream:
                     break
         finally:
             os.close(descriptor)
-        if limit == size or not self._rows:  # else what is on the screen is not over there
-            yield from self._rest()
+        yield from self._rest()
 
     def _read(self, descriptor: int, limit: int, is_brief: bool) -> Iterator[bytes | int]:
         while self._at < limit and (
@@ -127,185 +118,128 @@ class Stream:
         ):
             if is_brief and (count := block.count(b"\n")) > 2 * LINES:
                 passed = block.rsplit(b"\n", LINES + 1)[0]
-                self._clear()
-                self._begin(self._at + len(passed) + 1)
-                self._is_amid = False
+                count += 0 if self._held is None else 1 + self._empty
+                self._go_to(self._at + len(passed) + 1)
                 block = block[len(passed) + 1 :]
                 yield count - LINES
             yield from self._split(block)
 
-    def _rest(self) -> Iterator[bytes]:
-        """Yield what has no end."""
-        if self._rows:
-            self._rows[self._row] = self._seen(b"")
-            yield from self._leave(len(self._rows))
-        elif self._begun or self._cut:
-            text = self._seen(b"")
-            self._begin(self._at)
-            yield text
-
-    def _skip(self, place: int) -> int:
-        """Go on there, in the midst of a line; return how many bytes are left out by it."""
-        skipped = place - self.place
-        self._clear()
-        self._begin(place)
-        self._is_amid = True
-        return skipped
-
     def _split(self, block: bytes) -> Iterator[bytes]:
-        if self._is_amid:
+        if self._is_partial:
             rest, end, block = block.partition(b"\n")
-            self._begin(self._at + len(rest) + len(end))
-            self._is_amid = not end
-            if not block:
-                return
-        if self._rows or (
-            (b"\x1b[" in block or b"\x1b" in self._begun[-4:])
-            and _UP.search(self._begun[-4:] + block)
-        ):
-            yield from self._draw(block)
-            return
+            is_partial = not end
+            self._go_to(self._at + len(rest) + len(end))
+            self._is_partial = is_partial
         *whole, rest = block.split(b"\n")
         for text in whole:
-            seen = (
-                self._ended(text)
-                if self._begun or self._cut or len(text) > MAX_LINE or b"\r" in text
-                else text
-            )
-            if seen is text and self._above:
-                self._pass(text)
-            self._begin(self._at + len(text) + 1)
-            yield seen
-        self._grow(rest)
+            self._at += len(text) + 1
+            if (
+                self._begun
+                or self._cut
+                or self._held is not None
+                or len(text) > MAX_LINE
+                or b"\r" in text
+            ):
+                self._begun += text
+                yield from self._end_line()
+            else:
+                self._inner = b""
+                self._line_at = self._at
+                yield text
+        if rest:
+            self._at += len(rest)
+            self._begun += rest
+            yield from self._cut_out_inner()
+            self._shorten()
 
-    def _grow(self, rest: bytes) -> None:
-        """Go on with the line that has not ended yet."""
-        self._begun += rest
-        self._at += len(rest)
-        if len(self._begun) > 2 * MAX_LINE:  # a bar is drawn again and again, for days
-            self._is_bar = self._is_bar or b"\r" in self._begun
-            last = self._begun[-1:] if self._begun.endswith(b"\r") else b""
-            line, self._cut = self._drawn_last(self._begun)
-            self._begun = line + last
-
-    def _ended(self, text: bytes) -> bytes:
-        """Return what a terminal would show of the line that has ended with this, and remember it
-        if it was drawn over.
+    def _cut_out_inner(self) -> Iterator[bytes]:
+        """If the begun line is a drawing of an inner bar, go back to the line above. If it cannot
+        become one, yield the line above: it has ended.
         """
-        seen = self._seen(text)
-        if self._is_bar or b"\r" in self._begun or b"\r" in text:
-            self._remember(seen)
+        if (inner := _INNER.match(self._begun)) is not None:
+            self._inner = inner[1][:MAX_LINE]
+            self._begun = self._begun[inner.end() :]
+            if self._held is not None:
+                self._begun, self._is_bar = self._held + self._begun, True
+                self._line_at, self._held, self._empty = self._held_at, None, 0
+        elif self._held is not None and self._begun and not _MAYBE_INNER.match(self._begun):
+            yield from self._release()
+
+    def _end_line(self) -> Iterator[bytes]:
+        """Yield the begun line, which a newline has ended; if it was redrawn, hold it instead."""
+        yield from self._cut_out_inner()
+        if self._held is not None and not self._begun and self._empty < ENDED:
+            self._empty += 1
+            self._line_at = self._at
+            return
+        yield from self._release()
+        shown = self._shown()
+        if self._is_redrawn():
+            self._held, self._held_at = shown, self._line_at
         else:
-            self._pass(seen)
-        return seen
+            self._inner = b""
+        self._begin_line()
+        if self._held is None:
+            yield shown
 
-    def _pass(self, seen: bytes) -> None:
-        """Forget what a cursor might have come back to: something was printed since, and not only
-        an empty line.
-        """
-        if seen:
-            self._above.clear()
-        elif self._above:
-            self._above.append(seen)
+    def _release(self) -> Iterator[bytes]:
+        """Yield the line that was held, and the empty lines after it."""
+        if self._held is not None:
+            lines = [self._held, *[b""] * self._empty]
+            self.ended.append(self._held)
+            self._held, self._empty, self._inner = None, 0, b""
+            yield from lines
 
-    def _remember(self, seen: bytes) -> None:
-        self.ended.append(seen)
-        self._above.append(seen)
+    def _rest(self) -> Iterator[bytes]:
+        """Yield what is held and what has no newline."""
+        rest, bars = [], []
+        if self._begun or self._cut:
+            rest = [self._shown(), *([self._inner] if self._inner.strip() else [])]
+            bars = rest[::-1] if self._is_redrawn() else rest[1:]
+        yield from self._release()
+        self.ended.extend(bars)
+        self._go_to(self._at)
+        yield from rest
 
-    def _draw(self, block: bytes) -> Iterator[bytes]:
-        """Do the same as a terminal, whose cursor moves up and down."""
-        if part := _PART_OF_UP.search(self._begun):
-            self._begun = self._begun[: part.start()]
-            self._at -= len(part[0])
-            block = part[0] + block
-        for text in _MOVE.split(block):
-            if text == b"\n":
-                yield from self._go_down()
-            elif _UP.fullmatch(text):
-                self._go_up(int(text[2:-1] or b"1"), len(text))
-            elif text:
-                if self._is_fresh:
-                    self._is_fresh = False
-                    self._is_below = False
-                    self._is_plain = not _DRAWS.match(text)
-                self._grow(text)
+    def _skip(self, place: int) -> int:
+        """Go on there, within a line; return how many bytes are left out by it."""
+        skipped = place - self.place
+        self._go_to(place)
+        self._is_partial = True
+        return skipped
 
-    def _go_up(self, count: int, size: int) -> None:
-        """size: bytes of the sequence that says so."""
-        self._at += size
-        if not self._rows:
-            self._rows, self._row = [b""], 0
-        self._rows[self._row] = self._seen(b"")
-        self._row -= count
-        while self._row < 0:
-            if len(self._rows) < ROWS:
-                self._rows.insert(0, self._above.pop() if self._above else b"")
-                self._told.append(self._rows[0])
-            self._row += 1
-        self._arrive()
+    def _go_to(self, place: int) -> None:
+        self._at = place
+        self._held, self._empty, self._inner, self._is_partial = None, 0, b"", False
+        self._begin_line()
 
-    def _go_down(self) -> Iterator[bytes]:
-        self._at += 1
-        if not self._rows:
-            seen = self._ended(b"")
-            self._begin(self._at)
-            yield seen
-            return
-        self._rows[self._row] = self._seen(b"")
-        self._row += 1
-        if self._is_plain:  # somebody prints: there is nothing to come back to
-            yield from self._leave(self._row)
-            self._above.clear()
-            return
-        if self._row == len(self._rows):
-            yield from self._say(self._rows[:1])
-            self._rows = [*self._rows[1:], b""]
-            self._row -= 1
-            self.place = self._at
-        self._arrive()
-        self._is_below = True
-
-    def _arrive(self) -> None:
-        """Be in another row: what comes is written over what is there, if anything comes."""
-        row = self._rows[self._row]
-        self._begun, self._cut, self._is_bar = row + b"\r" if row else b"", 0, bool(row)
-        self._is_fresh, self._is_below, self._is_plain = True, False, False
-
-    def _leave(self, count: int) -> Iterator[bytes]:
-        """Yield the first rows of the screen, after which it is none."""
-        drawn, said = self.drawn, [*self._say(self._rows[:count])]
-        self.ended.extend(reversed(drawn))
-        self._clear()
-        self._begin(self._at)
-        yield from said
-
-    def _say(self, rows: Sequence[bytes]) -> Iterator[bytes]:
-        for row in rows:
-            if row.strip() and row not in self._told:
-                self._remember(row)
-                yield row
-
-    def _clear(self) -> None:
-        self._rows, self._row, self._told, self._is_below = [], 0, [], False
-
-    def _begin(self, place: int) -> None:
-        """Be at the beginning of a line."""
-        self.place = self._at = place
+    def _begin_line(self) -> None:
+        self._line_at = self._at
         self._begun, self._cut, self._is_bar = b"", 0, False
 
-    def _seen(self, text: bytes) -> bytes:
-        """Return what a terminal would show of the line that ends with this: the last of what was
-        drawn over.
-        """
-        line, cut = self._drawn_last(self._begun + text)
+    def _is_redrawn(self) -> bool:
+        return self._is_bar or b"\r" in self._begun.rstrip(b"\r")
+
+    def _shorten(self) -> None:
+        """Keep only the last drawing of a bar that may be redrawn for days."""
+        if len(self._begun) > 2 * MAX_LINE:
+            self._is_bar = self._is_redrawn()
+            last = b"\r" if self._begun.endswith(b"\r") else b""
+            line, self._cut = self._last_drawing()
+            self._begun = line + last
+
+    def _shown(self) -> bytes:
+        """Return what a terminal would show of the begun line."""
+        line, cut = self._last_drawing()
+        line = _UP.sub(b"", line) if b"\x1b[" in line else line
         return b"%b ... (%d bytes more)" % (line, cut) if cut else line
 
-    def _drawn_last(self, text: bytes) -> tuple[bytes, int]:
-        """Return the last of what was drawn over, cut, and how many bytes of it were left out."""
-        text = text.rstrip(b"\r")
-        drawn = text.rfind(b"\r") + 1
-        line = text[drawn : drawn + MAX_LINE]
-        return line, (0 if drawn else self._cut) + len(text) - drawn - len(line)
+    def _last_drawing(self) -> tuple[bytes, int]:
+        """Return the text after the last carriage return, cut, and how many bytes were left out."""
+        text = self._begun.rstrip(b"\r")
+        first = text.rfind(b"\r") + 1
+        line = text[first : first + MAX_LINE]
+        return line, (0 if first else self._cut) + len(text) - first - len(line)
 
 
 def _gap(size: int) -> bytes:
@@ -313,16 +247,14 @@ def _gap(size: int) -> bytes:
 
 
 def _thin_out(path: str, size: int, kept: int) -> None:
-    """Give back the blocks in the middle of a file; its beginning, and more of its end, stay where
-    they are.
-    """
-    import ctypes  # here: next to no task prints so much
+    """Free the blocks in the middle of a file; its beginning and more of its end stay in place."""
+    import ctypes  # here: hardly any task prints so much
 
     begin, end = kept // 8 // 4096 * 4096, (size - kept // 2) // 4096 * 4096
     if end > begin:
         descriptor = open_plain(path, os.O_WRONLY)
         try:
-            flags = 1 | 2  # keep the size, punch a hole: see fallocate(2); not all can
+            flags = 1 | 2  # keep the size, punch a hole: see fallocate(2); some file systems cannot
             ctypes.CDLL(None).fallocate(
                 descriptor, flags, ctypes.c_long(begin), ctypes.c_long(end - begin)
             )
@@ -331,8 +263,8 @@ def _thin_out(path: str, size: int, kept: int) -> None:
 
 
 def _next_data(descriptor: int, place: int, limit: int) -> int:
-    """Return where there is anything from this place on."""
+    """Return the offset of the next data from this place on."""
     try:
         return min(os.lseek(descriptor, place, os.SEEK_DATA), limit)
-    except OSError:  # nothing
+    except OSError:  # there is none
         return limit

@@ -130,12 +130,11 @@ def test_lines_and_progress_are_seen_while_the_task_runs(work, queue):
     work.listener("work:run")
     task = queue.enqueue("hello, err oh, bar, at 0.4, go, bye, at 0.9, begin")
 
-    lines = until(lambda: work.client.get_log(task)[0], what="a log")
-    assert [(line.stream, line.text) for line in lines] == [
-        ("stdout", "hello"),
-        ("stderr", "oh"),
-        ("stderr", "100%"),
-    ]
+    expected = [("stdout", "hello"), ("stderr", "oh"), ("stderr", "100%")]
+    lines = until(
+        lambda: len(found := work.client.get_log(task)[0]) >= len(expected) and found, what="a log"
+    )
+    assert [(line.stream, line.text) for line in lines] == expected
     running = until(
         lambda: (seen := work.client.get_task(task)).fields.get("progress") and seen,
         what="progress",

@@ -106,7 +106,7 @@ def test_of_a_flood_the_first_and_the_last_lines_are_held_and_all_are_counted(fi
 def test_of_more_than_can_be_read_at_a_look_the_middle_is_left_out_which_a_line_says(
     files, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(terminal_text, "AT_A_LOOK", 2**20)
+    monkeypatch.setattr(terminal_text, "MAX_READ", 2**20)
     path = files(b"".join(b"line %06d\n" % number for number in range(200_000)))
     tailing = Tail(path)
     tailing.look(1.0)
@@ -126,7 +126,7 @@ def test_of_more_than_can_be_read_at_a_look_the_middle_is_left_out_which_a_line_
 
 
 def test_how_much_was_left_out_is_said_where_it_was(files, monkeypatch):
-    monkeypatch.setattr(terminal_text, "AT_A_LOOK", 1000)
+    monkeypatch.setattr(terminal_text, "MAX_READ", 1000)
     tailing = Tail(files(b"a" * 9 + b"\n"))
     tailing.look(1.0)
     files(b"".join(b"%04d\n" % number for number in range(1000)))
@@ -170,9 +170,54 @@ def test_a_bar_is_what_is_drawn_again_and_again_and_not_yet_ended(files):
     files(b"", b"\r 2%|#| 2/100 [\r")
     tailing.look(3.0)
     assert tailing.drawn() == [" 2%|#| 2/100 ["]
-    files(b"", b"\n")
+    files(b"", b"\n")  # an inner bar may follow, after which the cursor comes back
     tailing.look(4.0)
-    assert tailing.drawn() == []
+    assert tailing.drawn() == [" 2%|#| 2/100 ["] and tailing.ended() == []
+    tailing.look(5.0)
+    assert tailing.drawn() == [] and tailing.ended() == [" 2%|#| 2/100 ["]
+    assert texts(tailing.news()) == [" 2%|#| 2/100 ["]
+
+
+def test_a_bar_below_one_that_has_ended_ends_it_when_it_is_redrawn(files):
+    tailing = Tail(files(b"", draw(EPOCHS[4]) + b"\n" + draw(BATCH[0])))
+    tailing.look(1.0)
+    assert tailing.drawn() == [BATCH[0], EPOCHS[4]]
+    files(b"", draw(BATCH[1]))
+    tailing.look(2.0)
+
+    assert tailing.drawn() == [BATCH[1]]
+    assert texts(tailing.news()) == tailing.ended() == [EPOCHS[4]]
+
+
+def test_lines_that_end_with_a_carriage_return_and_a_newline_are_plain(files):
+    tailing = Tail(files(b"one\r\ntwo\r\n"))
+    tailing.look(1.0)
+
+    assert texts(tailing.news()) == ["one", "two"] and tailing.ended() == []
+
+
+def test_text_that_is_redrawn_before_each_carriage_return_moves_and_ends_as_one_line(files):
+    tailing, shown = Tail(files(b"ffmpeg version 7\n")), []
+    for frame in range(3):
+        files(b"", b"frame= %d fps=25\r" % frame)
+        tailing.look(frame)
+        shown += tailing.drawn()
+    assert shown == ["frame= 0 fps=25", "frame= 1 fps=25", "frame= 2 fps=25"]
+    files(b"", b"frame= 3 fps=25\nvideo:1kB\n")
+    tailing.look(4.0)
+
+    assert texts(tailing.news()) == ["ffmpeg version 7", "frame= 3 fps=25", "video:1kB"]
+
+
+def test_what_tqdm_writes_between_its_bars_is_a_line(files):
+    """`tqdm.write` clears each bar, prints, and draws them again."""
+    clear = draw(" " * 50 + "\r", 1) + draw(" " * 50 + "\r")
+    bars = draw(EPOCHS[1]) + draw(BATCH[1], 1)
+    tailing = Tail(files(b"", bars + clear + b"loss 0.3\n" + bars + clear + b"loss 0.2\n" + bars))
+    tailing.look(1.0)
+
+    assert texts(tailing.news()) == ["loss 0.3", "loss 0.2"]
+    assert tailing.drawn() == [EPOCHS[1], BATCH[1]]
 
 
 @pytest.mark.parametrize(
@@ -238,16 +283,9 @@ def test_of_bars_one_in_another_each_is_seen_as_it_is_and_the_log_has_what_stays
     files(b"", b"uploading\n")
     tailing.look(101.0)
 
-    begin = [EPOCHS[0], *[""] * (row - 1)]  # before anybody could know that the cursor comes back
-    assert texts(tailing.news()) == [
-        *begin,
-        *[BATCH[2]] * (4 if leave else 0),
-        EPOCHS[4],
-        "uploading",
-    ]
+    assert texts(tailing.news()) == [*[BATCH[2]] * (4 if leave else 0), EPOCHS[4], "uploading"]
     tailing.done(10**9)
     assert texts(log_tail.read(files())) == [
-        *begin,
         *[BATCH[2]] * (4 if leave else 0),
         EPOCHS[4],
         "uploading",
@@ -275,11 +313,10 @@ def test_what_bars_one_in_another_show_last_are_lines_when_all_is_over(files):
     assert tailing.drawn() == [EPOCHS[1], BATCH[1]]
     tailing.look(2.0, is_over=True)
 
-    assert texts(tailing.news()) == [EPOCHS[0], EPOCHS[1], BATCH[1]]
+    assert texts(tailing.news()) == [EPOCHS[1], BATCH[1]]
     assert tailing.ended()[-1] == EPOCHS[1]
     tailing.done(10**9)
     assert [(line.at, line.text) for line in log_tail.read(files())] == [
-        (1.0, EPOCHS[0]),
         (2.0, EPOCHS[1]),
         (2.0, BATCH[1]),
     ]
@@ -297,12 +334,18 @@ def test_what_is_printed_among_bars_is_a_line_at_once(files):
     assert tailing.drawn() == [EPOCHS[1]]
 
 
-def test_a_cursor_that_moves_up_and_up_holds_few_rows(files):
+def test_a_cursor_that_moves_up_and_up_draws_nothing(files):
     tailing = Tail(files(b"\x1b[99A" * 500 + b"\rx\n" + b"\x1b[A" * 100))
+    tailing.look(1.0, is_over=True)
+
+    assert [text for text in texts(tailing.news()) if text] == ["x"]
+
+
+def test_few_empty_lines_are_held_after_a_bar(files):
+    tailing = Tail(files(b"", draw(EPOCHS[4]) + b"\n" * 1000))
     tailing.look(1.0)
-    assert tailing.drawn() == ["x"]
-    tailing.look(2.0, is_over=True)
-    assert texts(tailing.news()) == ["x"]
+
+    assert texts(tailing.news()) == [EPOCHS[4], *[""] * 999]
 
 
 def test_empty_lines_are_no_way_to_have_very_many_of_them_held(files):
@@ -420,7 +463,10 @@ def test_what_is_not_utf_8_is_shown_as_far_as_it_is(files):
 
 D = b"d" * 5000
 PIECES = st.lists(
-    st.sampled_from([b"a", b"bc", b"\n", b"\r", b"\r\n", D, b"\xc3\xa9", b"e\nf\n"]), max_size=30
+    st.sampled_from(
+        [b"a", b"bc", b"\n", b"\r", b"\r\n", D, b"\xc3\xa9", b"e\nf\n", b"\n\rg\x1b[A"]
+    ),
+    max_size=30,
 )
 
 
