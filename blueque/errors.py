@@ -203,14 +203,14 @@ class NotFree(BluequeError):
 
 
 class ConfigRefused(InvalidInput):
-    """A configuration file says what cannot be meant, or cannot be read.
+    """A configuration file has a mistake, or cannot be read.
 
-    line: where the mistake is, counted from 1; None: in no line.
+    key: the key with the mistake, as `queues.a.retry`; None: the file as a whole.
     """
 
-    def __init__(self, path: str, line: int | None, reason: str) -> None:
-        super().__init__(f"{path}{f', line {line}' if line is not None else ''}: {reason}")
-        self.path, self.line, self.reason = path, line, reason
+    def __init__(self, path: str, key: str | None, reason: str) -> None:
+        super().__init__(": ".join(part for part in (path, key, reason) if part is not None))
+        self.path, self.key, self.reason = path, key, reason
 
 
 class BacklogRefused(InvalidInput):

@@ -14,6 +14,7 @@ import click
 
 from blueque.cli.exits import run
 from blueque.cli.options import (
+    COMPLETE,
     WITH_SHORT_HELP,
     Invocation,
     pass_invocation,
@@ -173,6 +174,12 @@ class _Verbs(click.Group):
             return None
         module, name = _VERBS[cmd_name]
         command: click.Command = getattr(importlib.import_module(module), name)
+        if ctx.resilient_parsing:  # a shell asks what could come next
+            from blueque.cli.verbs.completion import (
+                complete_from_redis,
+            )  # here: all else does without
+
+            complete_from_redis(command)
         command.short_help = _SUMMARIES[cmd_name]
         return command
 
@@ -223,10 +230,10 @@ def blueque(context: click.Context, invocation: Invocation) -> None:
 def main() -> None:
     """Run the blueque program."""
     gc.set_threshold(100_000)  # most of what a verb makes stays until its end, a moment later
-    if "_BLUEQUE_COMPLETE" in os.environ:  # a shell asks: what could come next?
-        from blueque.cli.verbs.completion import answer  # here: all else does without
+    if asked := os.environ.get(COMPLETE):
+        from click.shell_completion import shell_complete  # here: all else does without
 
-        sys.exit(answer(blueque, os.environ["_BLUEQUE_COMPLETE"]))
+        sys.exit(shell_complete(blueque, {"obj": Invocation()}, "blueque", COMPLETE, asked))
     run(blueque, "blueque")
 
 

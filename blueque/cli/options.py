@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
+COMPLETE = "_BLUEQUE_COMPLETE"  # the variable with which a shell asks for its script, or for words
 LAST_SECOND = 253402300799.0  # of the year 9999; what lies behind is milliseconds, not seconds
 
 

@@ -1,5 +1,4 @@
-"""Config: what blueque.toml says, checked as a whole, each mistake named with the line that it is
-in.
+"""Read blueque.toml and check it as a whole; an error names the file and the key.
 
 docs/configuration.md explains every key.
 """
@@ -9,7 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -112,10 +111,8 @@ def load(
     except OSError as error:
         raise ConfigRefused(found, None, f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise ConfigRefused(
-            found, line, f"byte {error.object[error.start]:#04x} is no UTF-8"
-        ) from error
+        reason = f"byte {error.object[error.start]:#04x} at offset {error.start} is not UTF-8"
+        raise ConfigRefused(found, None, reason) from error
     return parse(text, found)
 
 
@@ -138,69 +135,26 @@ def parse(text: str, path: str = NAME) -> Config:
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        place = re.search(r" \(at (?:line (\d+), column (\d+)|end of document)\)$", str(error))
-        line = int(place[1]) if place and place[1] else text.count("\n") + 1
-        reason = str(error)[: place.start()] if place else str(error)
-        raise ConfigRefused(path, line, reason + _of_inline_table(text, place)) from error
+        raise ConfigRefused(path, None, str(error)) from error
     except RecursionError as error:
         raise ConfigRefused(path, None, "nested too deeply") from error
-    return _Checker(text, path).config(values)
+    return _Checker(path).config(values)
 
 
 class _Checker:
-    """Turns a whole file into a Config; knows where each of its keys stands."""
+    """Turns the values of a file into a Config. path: of the file, for errors."""
 
-    def __init__(self, text: str, path: str) -> None:
-        self._text, self._path = text, path
+    def __init__(self, path: str) -> None:
+        self._path = path
 
     def config(self, values: Mapping[str, Any]) -> Config:
-        own = self._table(
-            (),
-            values,
-            {
-                "redis_url": _address,
-                "max_bytes": _size,
-                "listener": dict,
-                "queues": dict,
-                "retention": dict,
-                "statistics": dict,
-                "show": dict,
-                "scheduler": dict,
-            },
-        )
+        own = self._table((), values, _top_checks())
         scheduler = self._table(
             ("scheduler",), own.get("scheduler", {}), {"log_format": _one_of(LOG_FORMATS)}
         )
         statistics = self._table(("statistics",), own.get("statistics", {}), {"keep": _days})
         shown = self._table(("show",), own.get("show", {}), {"redact": _texts})
-        listener = self._table(
-            ("listener",),
-            own.get("listener", {}),
-            {
-                "slots": lambda value: require_whole(value, "it", 1, MAX_SLOTS),
-                "select": _one_of(selection.NAMES),
-                "spool": _text,
-                "host": _host,
-                "keep": _duration,
-                "spool_limit": _room,
-                "log_limit": _log_limit,
-                "beat": _duration,
-                "lease": _duration,
-                "lost_after": _duration,
-                "on_term": _one_of(ON_TERM),
-                "resources": require_resources,
-                "warm": _yes_or_no,
-                "spawn": _yes_or_no,
-                "preload": _texts,
-                "retry": _retry,
-                "until_empty": _yes_or_no,
-                "max_runtime": _duration,
-                "task_redis": _yes_or_no,
-                "log_format": _one_of(LOG_FORMATS),
-                **_HANDLER,
-                **_limits(),
-            },
-        )
+        listener = self._table(("listener",), own.get("listener", {}), _listener_checks())
         self._refuse_both(("listener",), listener)
         self._check_together(listener)
         queues = {}
@@ -231,7 +185,7 @@ class _Checker:
         if listener.get("spawn") and listener.get("preload"):
             raise self._refused(
                 ("listener", "preload"),
-                "it is for forks: a fresh interpreter (spawn = true) imports everything itself",
+                "preload works with forks only: with spawn = true, each task imports everything itself",
             )
 
     def _queue(self, path: Path, values: Any) -> QueueConfig:
@@ -257,8 +211,7 @@ class _Checker:
     def _refuse_both(self, path: Path, values: Mapping[str, Any]) -> None:
         if "run" in values and "exec" in values:
             raise self._refused(
-                (*path, "exec"),
-                "run is there as well: a task has one handler, so give one of the two",
+                (*path, "exec"), "run is set as well: a task has one handler, so set one of the two"
             )
 
     def _retention(self, path: Path, values: Any) -> Mapping[str, Keep]:
@@ -271,25 +224,23 @@ class _Checker:
         table.
         """
         if not isinstance(values, dict):
-            raise self._refused(path, f"it is a table, not {_kind(values)}")
+            raise self._refused(path, f"must be a table, not {_kind(values)}")
         found = {}
         for key, value in values.items():
             if key not in checks:
                 quotes = _quoted(path, key, value)
-                raise self._refused(
-                    (*path, key), f"there is no such key{quotes or _hint(key, checks)}"
-                )
+                raise self._refused((*path, key), f"unknown key{quotes or _hint(key, checks)}")
             if checks[key] is not dict:
                 found[key] = self._checked((*path, key), checks[key], value)
             elif isinstance(value, dict):
                 found[key] = value
             else:
-                raise self._refused((*path, key), f"it is a table, not {_kind(value)}")
+                raise self._refused((*path, key), f"must be a table, not {_kind(value)}")
         return found
 
     def _checked(self, path: Path, check: Callable[[Any], Any], value: Any) -> Any:
         if isinstance(value, dict) and len(value) > 1:
-            for key, part in value.items():  # to find the line of the one that is wrong
+            for key, part in value.items():  # to name the key that is wrong
                 self._checked(path, check, {key: part})
         if isinstance(value, dict) and len(value) == 1:
             path = (*path, *value)
@@ -299,13 +250,7 @@ class _Checker:
             raise self._refused(path, str(error)) from error
 
     def _refused(self, path: Path, reason: str) -> ConfigRefused:
-        from blueque.config.toml_lines import lines_of_keys  # here: for a mistake only
-
-        lines = lines_of_keys(self._text)
-        known = next(
-            (path[:length] for length in range(len(path), 0, -1) if path[:length] in lines), ()
-        )
-        return ConfigRefused(self._path, lines.get(known), f"{shown_path(path)}: {reason}")
+        return ConfigRefused(self._path, shown_path(path), reason)
 
 
 def shown_path(path: Path) -> str:
@@ -313,11 +258,11 @@ def shown_path(path: Path) -> str:
     return ".".join(part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else f'"{part}"' for part in path)
 
 
-def _hint(key: str, checks: Mapping[str, Any]) -> str:
+def _hint(key: str, checks: Collection[str]) -> str:
     from difflib import get_close_matches  # here: for a mistake only
 
-    close = get_close_matches(key.replace("-", "_"), checks, n=1)
-    return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(checks)}"
+    close = get_close_matches(key.replace("-", "_"), list(checks), n=1)
+    return f"; did you mean {close[0]}?" if close else f"; the keys are {', '.join(checks)}"
 
 
 def _quoted(path: Path, key: str, value: object) -> str:
@@ -365,17 +310,6 @@ def _with_limits(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _of_inline_table(text: str, place: re.Match[str] | None) -> str:
-    """Return what to add about an inline table that goes on in the next line: the parser only says
-    what it has met.
-    """
-    if place is None or not place[1]:
-        return ""
-    line = text.split("\n")[int(place[1]) - 1]
-    is_open = line.count("{") > line.count("}") and not line[int(place[2]) - 1 :].strip()
-    return "; an inline table is one line" if is_open else ""
-
-
 def _address(value: Any) -> str:
     Address(_text(value))
     return str(value)
@@ -383,7 +317,7 @@ def _address(value: Any) -> str:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str) or not value:
-        raise InvalidType(f"it is text, not {_kind(value) if value != '' else 'empty'}")
+        raise InvalidType(f"must be text, not {_kind(value) if value != '' else 'empty'}")
     return value
 
 
@@ -393,7 +327,7 @@ def _host(value: Any) -> str:
 
 def _texts(value: Any) -> list[str]:
     if not isinstance(value, list):
-        raise InvalidType(f"it is an array of texts, not {_kind(value)}")
+        raise InvalidType(f"must be an array of texts, not {_kind(value)}")
     return [_text(one) for one in value]
 
 
@@ -406,7 +340,7 @@ def _program(value: Any) -> list[str]:
     if isinstance(value, list) and all(isinstance(word, str) for word in value):
         return require_program(value)
     if isinstance(value, list):
-        raise InvalidType("it is an array of texts, each a word of the command")
+        raise InvalidType("must be an array of texts, each a word of the command")
     return parse_program(_text(value))
 
 
@@ -418,7 +352,7 @@ _HANDLER: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
 
 def _yes_or_no(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise InvalidType(f"it is true or false, not {_kind(value)}")
+        raise InvalidType(f"must be true or false, not {_kind(value)}")
     return value
 
 
@@ -447,7 +381,7 @@ def _keep(value: Any) -> Keep:
     if not isinstance(value, dict):
         return Keep(_duration(value))
     if unknown := sorted(value.keys() - {"age", "newest"}):
-        raise InvalidInput(f"there is no {', '.join(unknown)} here, only age and newest")
+        raise InvalidInput(f"unknown key{_hint(unknown[0], ('age', 'newest'))}")
     age, newest = value.get("age", False), value.get("newest", False)
     seconds = None if _is_never(age) else _duration(age)
     if _is_never(newest):
@@ -473,20 +407,50 @@ def _log_limit(value: Any) -> int:
     )
 
 
+def _top_checks() -> dict[str, Callable[[Any], Any]]:
+    tables = ("listener", "queues", "retention", "statistics", "show", "scheduler")
+    return {"redis_url": _address, "max_bytes": _size, **dict.fromkeys(tables, dict)}
+
+
+def _listener_checks() -> dict[str, Callable[[Any], Any]]:
+    return {
+        "slots": lambda value: require_whole(value, "it", 1, MAX_SLOTS),
+        "select": _one_of(selection.NAMES),
+        "spool": _text,
+        "host": _host,
+        "keep": _duration,
+        "spool_limit": _room,
+        "log_limit": _log_limit,
+        "beat": _duration,
+        "lease": _duration,
+        "lost_after": _duration,
+        "on_term": _one_of(ON_TERM),
+        "resources": require_resources,
+        "warm": _yes_or_no,
+        "spawn": _yes_or_no,
+        "preload": _texts,
+        "retry": _retry,
+        "until_empty": _yes_or_no,
+        "max_runtime": _duration,
+        "task_redis": _yes_or_no,
+        "log_format": _one_of(LOG_FORMATS),
+        **_HANDLER,
+        **_limits(),
+    }
+
+
 def _retry(value: Any) -> Retry | Literal[False]:
     """Return a policy that is written as 3, as a table, or as false."""
     if value is False:
         return False
     if isinstance(value, dict):
         if unknown := sorted(value.keys() - set(_RETRY)):
-            raise InvalidInput(
-                f"a retry policy has no {', '.join(unknown)}; it has {', '.join(_RETRY)}"
-            )
+            raise InvalidInput(f"unknown key{_hint(unknown[0], _RETRY)}")
         given = {**value}
         if isinstance(given.get("backoff"), str):
             given["backoff"] = parse_duration(given["backoff"])
         return Retry(**given)
     if isinstance(value, bool) or not isinstance(value, int):
         kind = "true" if value is True else _kind(value)
-        raise InvalidType(f"it is a number, a table of a retry policy, or false, not {kind}")
+        raise InvalidType(f"must be a number, a retry policy as a table, or false, not {kind}")
     return Retry(max=value)

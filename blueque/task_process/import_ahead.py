@@ -31,7 +31,6 @@ def import_for_daemon(is_plain: bool = True) -> None:
     import traceback
     import zlib
 
-    import blueque.config.toml_lines
     import blueque.producer.bulk
 
     _import_for_client()

@@ -1539,7 +1539,7 @@ def test_neither_help_nor_completion_nor_an_unknown_option_loads_what_works():
     code = """if True:
         import contextlib, io, os, sys
         from blueque.cli import main, listener, scheduler
-        from blueque.cli.verbs.completion import answer
+        from click.shell_completion import shell_complete
         from blueque.cli.failure import Failure
 
         dear = {
@@ -1566,7 +1566,7 @@ def test_neither_help_nor_completion_nor_an_unknown_option_loads_what_works():
         for words in sys.argv[1:]:
             looks(main.blueque, *words.split())
         os.environ |= {"COMP_WORDS": "blueque ", "COMP_CWORD": "1"}
-        answer(main.blueque, "bash_complete")
+        shell_complete(main.blueque, {"obj": main.Invocation()}, "blueque", main.COMPLETE, "bash_complete")
         look(main.blueque, "help")
     """
 

@@ -438,7 +438,6 @@ def test_a_scheduler_goes_on_after_the_replacement(frail, own_server: Server, si
 # why.
 LAZY = {
     "client": "a verb of the command line needs little of it; import_ahead imports the rest where programs run for long",
-    "config.toml_file": "a mistake in blueque.toml; as above",
     "task_process.import_ahead": "that is what it is for",
     "queries.inspector": "the failures of a queue; as above",
 }

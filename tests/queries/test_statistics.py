@@ -176,7 +176,7 @@ def test_how_long_they_are_kept_is_said_by_the_environment_then_the_file(environ
 def test_what_is_no_number_of_days_is_refused(text):
     with pytest.raises(InvalidInput, match=r"^BLUEQUE_STATISTICS_KEEP: "):
         units.statistics_keep({"BLUEQUE_STATISTICS_KEEP": text})
-    with pytest.raises(ConfigRefused, match=r"line 2: statistics\.keep: "):
+    with pytest.raises(ConfigRefused, match=r"^blueque\.toml: statistics\.keep: "):
         parse(f'[statistics]\nkeep = "{text}"')
 
 

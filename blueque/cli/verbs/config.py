@@ -33,15 +33,15 @@ _NONE = "-"  # a limit that there is not
 
 
 class Setting(NamedTuple):
-    """A value in effect. origin: option, environment, file or default; place: of the two that may
-    be many, which.
+    """A value in effect.
+
+    origin: option, environment, file or default. place: the option, the variable, or the file.
     """
 
     name: str
     value: Any
     origin: str
     place: str | None = None
-    line: int | None = None
 
 
 @click.group(invoke_without_command=True, subcommand_metavar="[VERB [ARGS]...]")
@@ -50,14 +50,14 @@ class Setting(NamedTuple):
 @pass_invocation
 @click.pass_context
 def config(context: click.Context, invocation: Invocation, as_json: bool) -> None:
-    """Show the values in effect, and where each comes from: an option, the environment, a line of the file, the default.
+    """Show the values in effect, and where each comes from: an option, the environment, the file, or the default.
 
     \b
     blueque config
     blueque config --config staging.toml --json
 
-    Those of a listener are what blueque-listener would go by if it were started here without options. Passwords are not
-    shown. docs/configuration.md explains every value.
+    The values under listener. are those that blueque-listener would use if you started it here without options. Passwords
+    are not shown. docs/configuration.md explains every value.
     """
     if context.invoked_subcommand is None:
         _print(invocation, as_json)
@@ -80,7 +80,9 @@ def _print(invocation: Invocation, as_json: bool) -> None:
     found = list(effective(invocation))
     if as_json:
         printing.print_json(
-            "config", file=invocation.config.path, items=[setting._asdict() for setting in found]
+            "config",
+            file=invocation.config.path,
+            items=[{**setting._asdict(), "line": None} for setting in found],
         )
         return
     rows = [[setting.name, _shown(setting), _origin(setting)] for setting in found]
@@ -130,9 +132,9 @@ def init(file: str) -> None:
 
 def effective(invocation: Invocation, environ: Mapping[str, str] = os.environ) -> Iterator[Setting]:
     """Yield every value in effect. Ends the program when one is wrong."""
-    said, lines = _file(invocation)
+    said = _file(invocation)
     path = invocation.config.path
-    yield _address(invocation, lines)
+    yield _address(invocation)
     is_lottery = any(queue.weight is not None for queue in invocation.config.queues.values())
     variables = _variables()
     said = _without_overruled(
@@ -143,12 +145,12 @@ def effective(invocation: Invocation, environ: Mapping[str, str] = os.environ) -
         if variable is not None and environ.get(variable):
             yield Setting(name, environ[variable], "environment", variable)
         elif name in said:
-            yield Setting(name, said[name], "file", path, lines.get(name))
+            yield Setting(name, said[name], "file", path)
         else:
             yield Setting(name, default, "default")
     for name, value in said.items():
         if name != "redis_url" and name not in _defaults(environ, is_lottery):
-            yield Setting(name, value, "file", path, lines.get(name))
+            yield Setting(name, value, "file", path)
 
 
 def _without_overruled(said: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
@@ -176,11 +178,11 @@ def _variables() -> dict[str, str]:
     return found
 
 
-def _address(invocation: Invocation, lines: Mapping[str, int]) -> Setting:
+def _address(invocation: Invocation) -> Setting:
     url, origin = invocation.address()
     shown = hide_password(url)
     if origin == invocation.config.path:
-        return Setting("redis_url", shown, "file", origin, lines.get("redis_url"))
+        return Setting("redis_url", shown, "file", origin)
     if origin == "default":
         return Setting("redis_url", shown, "default")
     return Setting(
@@ -240,22 +242,20 @@ def _defaults(environ: Mapping[str, str], is_lottery: bool) -> dict[str, Any]:
     }
 
 
-def _file(invocation: Invocation) -> tuple[dict[str, Any], dict[str, int]]:
-    """Return what the file says, by names with dots, as it is written there, and the line of each."""
+def _file(invocation: Invocation) -> dict[str, Any]:
+    """Return the values of the file as they are written there, by names with dots."""
     found = invocation.config.path  # a mistake in it ends the program here
     if found is None:
-        return {}, {}
+        return {}
     import tomllib  # here: a file is needed for it
 
     from blueque.config.toml_file import shown_path
-    from blueque.config.toml_lines import lines_of_keys
 
     try:
         text = Path(found).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise Failure(CONFIGURATION, f"{found}: {error.strerror}") from error
-    lines = {shown_path(path): line for path, line in lines_of_keys(text).items()}
-    return {shown_path(path): value for path, value in _leaves((), tomllib.loads(text))}, lines
+    return {shown_path(path): value for path, value in _leaves((), tomllib.loads(text))}
 
 
 def _leaves(
@@ -282,6 +282,5 @@ def _shown(setting: Setting) -> str:
 
 
 def _origin(setting: Setting) -> str:
-    line = f", line {setting.line}" if setting.line is not None else ""
     kind = "" if setting.origin in ("file", "option") else setting.origin
-    return " ".join(part for part in (kind, f"{setting.place or ''}{line}") if part)
+    return " ".join(part for part in (kind, setting.place) if part)
