@@ -10,6 +10,7 @@ tests/guards/test_replaced_package.py takes the package away from under them.
 
 from __future__ import annotations
 
+import functools
 import sys
 from contextlib import suppress
 
@@ -52,8 +53,12 @@ def import_for_handler() -> None:
             _import_for_client()
 
 
+@functools.cache
 def _import_for_client() -> None:
     """Import what the methods of Client import when they are called.
+
+    Once: each `import` reads its module, and a task process that a listener has forked copies each
+    page of memory that it reads a Python object in.
 
     Not Doctor and the feeding of a backlog: they are large, and who runs them has imported them
         long before their end.
