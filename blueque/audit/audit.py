@@ -1,30 +1,30 @@
 """The audit: is everything in Redis as it must be? And the repair of what is not.
 
-The oracle of the tests, and what `blueque doctor` shows. It sees what Redis knows, and nothing
-else: not whether a process lives, nor how long a beat has stood still. That is for the programs to
-    judge.
+The oracle of the tests, and what `blueque doctor` shows. It sees only what Redis knows: not whether
+a process lives, nor for how long a heartbeat has stood still. Listeners and schedulers judge that.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from blueque import protocol
-from blueque.audit import invariants, line_invariants, scan, second_look
-from blueque.audit.observation import Finding, Picture
-from blueque.audit.reads import BATCH, batches, hashes
+from blueque.audit import invariants, reads
+from blueque.audit.line_invariants import judge_locks
+from blueque.audit.observation import Finding, Holder, Observation
+from blueque.audit.scan import scan
 from blueque.connection.redis import Redis
 from blueque.model import keys
+from blueque.model.wrong_types import WrongTypes
 
 __all__ = ["Finding", "Report", "audit", "repair", "report"]
 
-SUSPECTS = 20  # looked at again at one instant; Redis serves nobody else meanwhile
-
 
 class Report(NamedTuple):
-    """What an audit has found, among how many queues and tasks."""
+    """The findings of an audit, and the number of queues and tasks that it has seen."""
 
     findings: list[Finding]
     queues: int
@@ -34,29 +34,29 @@ class Report(NamedTuple):
 def audit(
     redis: Redis, settle: float = 0.0, pause: Callable[[float], object] = time.sleep
 ) -> list[Finding]:
-    """Return everything that is not as it must be; an empty list: all is well. See `report`."""
+    """Return everything that is not as it must be. See `report`."""
     return report(redis, settle, pause).findings
 
 
 def report(
     redis: Redis, settle: float = 0.0, pause: Callable[[float], object] = time.sleep
 ) -> Report:
-    """Look at everything and say what is not as it must be, failures before warnings.
+    """Scan everything and report what is not as it must be, failures before warnings.
 
-    settle: how long to wait, in seconds, before looking again at every suspect; only what persists
-    is reported, for a task on the move is none. At 0 there is one look, which is right if nobody
-    changes anything meanwhile.
+    settle: if the scan has findings, wait for so many seconds, scan again, and report only what is
+    in both: a task that moved during a scan is not a fault. At 0 there is one scan, which is right
+    if nothing changes meanwhile.
     """
-    picture, tasks, count = scan.take(redis)
-    found = list(invariants.judge(picture, {}))
-    for some in batches(tasks, BATCH):
-        for task, seen in hashes(redis, some).items():
-            found += invariants.judge_task(picture, task, seen)
-    found += line_invariants.judge_locks(picture)
-    if settle and found:
-        pause(settle)
-        found = _persisting(redis, picture, found)
-    found.sort(
+    # A connection of its own: its EXEC must not end the watch of a look that travelled ahead, and a
+    # key of a wrong type must not keep it from the others.
+    with contextlib.closing(redis.another()) as reader:
+        reader.wrong_types = WrongTypes() if redis.wrong_types is None else redis.wrong_types
+        observed, tasks, count = scan(reader)
+        findings = [*_judge(reader, observed, tasks), *judge_locks(observed.holders)]
+        if settle and findings:
+            pause(settle)
+            findings = _confirmed(reader, findings, observed.holders)
+    findings.sort(
         key=lambda finding: (
             finding.is_warning,
             finding.queue or "",
@@ -64,41 +64,44 @@ def report(
             finding.task or "",
         )
     )
-    return Report(found, len(picture.scores), count)
+    return Report(findings, sum(seen.is_used for seen in observed.queues.values()), count)
 
 
-def _persisting(redis: Redis, first: Picture, found: list[Finding]) -> list[Finding]:
-    persisting = []
-    # so that few queues have to be read for each piece
-    found.sort(key=lambda finding: finding.queue or "")
-    for suspects in batches(found, SUSPECTS):
-        persisting += _still_so(redis, first, suspects)
-    return persisting
+def _judge(redis: Redis, observed: Observation, tasks: Sequence[str]) -> list[Finding]:
+    """Return what is wrong with everything but the locks, among the tasks with these only."""
+    findings = list(invariants.judge(observed))
+    for task, seen in reads.hashes(redis, tasks):
+        findings += invariants.judge_task(observed, task, seen)
+    return findings
 
 
-def _still_so(redis: Redis, first: Picture, suspects: Sequence[Finding]) -> list[Finding]:
-    again = {
-        finding.subject: finding
-        for finding in invariants.judge(*second_look.look_again(redis, first, suspects))
-    }
-    pairs = [(before, again[before.subject]) for before in suspects if before.subject in again]
-    return [after for before, after in pairs if not _has_moved(before, after)]
+def _confirmed(
+    redis: Redis, findings: Sequence[Finding], holders: dict[str, dict[Holder, int]]
+) -> list[Finding]:
+    """Scan again, and return what stands in both scans.
 
-
-def _has_moved(before: Finding, after: Finding) -> bool:
-    return (
-        before.seen is not None
-        and after.seen is not None
-        and before.seen.position != after.seen.position
-    )
+    A task that has the same position in both has held its lock in between: those that hold a lock
+    in both scans have held it at the same time.
+    """
+    suspects = {finding.task for finding in findings if finding.task is not None}
+    locks = {finding.text or "" for finding in findings if finding.code == "overfull"}
+    held = {lock: holders[lock] for lock in locks}
+    suspects |= {task for limits in held.values() for task, _ in limits}
+    observed = scan(redis).observed
+    again = _judge(redis, observed, sorted(suspects))
+    stands = {finding.identity for finding in findings}
+    both = {lock: observed.holders.get(lock, {}).items() & held[lock].items() for lock in locks}
+    return [
+        *[finding for finding in again if finding.identity in stands],
+        *judge_locks({lock: dict(limits) for lock, limits in both.items()}),
+    ]
 
 
 def repair(redis: Redis, finding: Finding, now: float) -> bool:
-    """Repair one finding as its `fix` says. False: there is no repair, or it is not as it was found
-    any more.
+    """Repair a finding as its `fix` says. False: there is no repair, or the fault has changed.
 
-    Some take two steps: a reserved task whose listener is gone is put back into its list, and found
-        there by the next audit.
+    Some take two steps: a reserved task whose listener is gone is put back into its list, where the
+    next audit finds it.
     """
     fix = _REPAIRS.get(finding.fix or "")
     return fix is not None and fix(redis, finding, now)

@@ -1,41 +1,41 @@
-"""What must always be true of Redis as a whole, as pure functions: a picture of Redis in, what is
-wrong with it out.
+"""What must always be true of Redis as a whole, as pure functions: what a scan has seen in,
+findings out.
 
-docs/protocol/audit.md, "Invariants", has the same in words. `census` makes the pictures, `audit`
-compares two of them; the rules of lines, locks and limits are in line_invariants.py.
+docs/protocol/audit.md, "Invariants", has the same in words. The rules of lines, locks and limits
+are in line_invariants.py.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from blueque.audit.line_invariants import judge_lines, judge_locks
-from blueque.audit.observation import Finding, Hash, Picture, Standing
+from blueque.audit.line_invariants import judge_lines
+from blueque.audit.observation import Finding, ListenerSeen, Observation, QueueSeen, TaskSeen
 from blueque.model import keys
 from blueque.model.lines import needs_of
 from blueque.model.states import FINISHED, HELD, ROOM, STATUSES, Entry, Place, home, may_hold
 
 
-def judge(picture: Picture, tasks: Mapping[str, Hash]) -> Iterator[Finding]:
-    """Yield what is wrong with everything in the picture and with these tasks."""
-    yield from picture.oddities.values()
-    yield from _garbage(picture)
-    for queue, score in picture.scores.items():
-        if keys.listeners(queue) not in picture.oddities:
-            yield from _queue(queue, score, picture.members.get(queue, 0))
-    for (queue, node), standing in picture.listeners.items():
-        if not {keys.listener(queue, node), keys.nodes(queue)} & picture.oddities.keys():
-            yield from _listener(queue, node, standing)
-    yield from judge_lines(picture)
-    for task, seen in tasks.items():
-        yield from judge_task(picture, task, seen)
-    yield from judge_locks(picture)
+def judge(observed: Observation) -> Iterator[Finding]:
+    """Yield what is wrong with everything but the tasks and the locks."""
+    yield from observed.bad_keys.values()
+    for entry in observed.garbage:
+        sentence = f"{entry.place} has the entry {entry.text!r}, which cannot mean anything there."
+        yield _of_entry("garbage", None, None, entry, sentence, "drop_hint")
+    if keys.QUEUES not in observed.bad_keys:
+        for queue, seen in observed.queues.items():
+            if seen.is_used and keys.listeners(queue) not in observed.bad_keys:
+                yield from _queue(queue, seen)
+    for (queue, node), listener in observed.listeners.items():
+        if not {keys.listener(queue, node), keys.nodes(queue)} & observed.bad_keys.keys():
+            yield from _listener(queue, node, listener)
+    yield from judge_lines(observed)
 
 
-def judge_task(picture: Picture, task: str, seen: Hash) -> Iterator[Finding]:
-    """Yield what is wrong with one task."""
-    entries = Counter(picture.entries.get(task, ()))
+def judge_task(observed: Observation, task: str, seen: TaskSeen) -> Iterator[Finding]:
+    """Yield what is wrong with one task, and note the lock that it holds."""
+    entries = Counter(observed.entries.get(task, ()))
     if not seen.names:
         for entry in entries:
             sentence = f"{entry.place} has an entry for task {task}, which does not exist."
@@ -48,13 +48,12 @@ def judge_task(picture: Picture, task: str, seen: Hash) -> Iterator[Finding]:
     if seen.lock is not None and seen.status in HELD:
         needs = needs_of(f"0,{seen.needs or ''}")
         limit = needs.limit if needs is not None and needs.lock == seen.lock else 1
-        picture.limits[seen.lock] = max(limit, picture.limits.get(seen.lock, 0))
-        picture.holders[seen.lock] = picture.holders.get(seen.lock, 0) + 1
-    yield from _places(picture, task, seen, entries)
-    yield from _fields(picture, task, seen)
+        observed.holders.setdefault(seen.lock, {})[task, seen.position] = limit
+    yield from _places(observed, task, seen, entries)
+    yield from _fields(observed, task, seen)
 
 
-def _broken(task: str, seen: Hash) -> Finding | None:
+def _broken(task: str, seen: TaskSeen) -> Finding | None:
     """Return what keeps a hash from being a task at all."""
     key = keys.task(task)
     if not seen.names & {"queue", "parameters"}:
@@ -72,171 +71,132 @@ def _broken(task: str, seen: Hash) -> Finding | None:
     return None
 
 
-def _places(picture: Picture, task: str, seen: Hash, entries: Counter[Entry]) -> Iterator[Finding]:
+def _places(
+    observed: Observation, task: str, seen: TaskSeen, entries: Counter[Entry]
+) -> Iterator[Finding]:
+    """Yield the entries that the task lacks, and those that it should not have."""
     queue, status = seen.queue or "", seen.status or ""
-    wanted = home(task, seen.whereabouts)
-    if seen.attempt is None and status in ("pending", "scheduled"):
-        wanted = [entry for entry in entries if entry.is_staged] or wanted
-    popped = None
-    if status == "pending" and wanted[0] not in entries:
-        popped = next(
-            (
-                entry
-                for entry in entries
-                if entry.place.kind == "reserved" and entry.place.queue == queue
-            ),
-            None,
-        )
-        wanted = [popped] if popped else wanted
-    if seen.attempt is not None:
-        wanted = [*wanted, Entry(Place("tasks", queue), task)]
+    held, wanted = _wanted(task, seen, entries)
+    where = f"{status}{_where(seen)}"
     for entry in wanted:
-        if entry not in entries and entry.place.key not in picture.oddities:
-            sentence = f"task {task} is {status}{_where(seen)}, but is not in {entry.place}."
+        if entry not in entries and entry.place.key not in observed.bad_keys:
+            sentence = f"task {task} is {where}, but is not in {entry.place}."
             yield _of_entry("missing", task, seen, entry, sentence, "put_back")
     for entry, count in entries.items():
-        if entry not in wanted and (
-            entry.place.kind != "tasks" or not may_hold(entry, task, seen.whereabouts)
-        ):
-            sentence = f"{entry.place} has an entry for task {task}, which is {status}{_where(seen)} in queue {queue}."
-            is_staged = any(one.is_staged for one in wanted)
-            yield _of_entry(
-                "misplaced", task, seen, entry, sentence, None if is_staged else _removal(entry)
+        is_index = entry.place.kind == "tasks" and may_hold(entry, task, seen.whereabouts)
+        if entry not in wanted and not is_index:
+            sentence = (
+                f"{entry.place} has an entry for task {task}, which is {where} in queue {queue}."
             )
+            fix = None if any(other.is_staged for other in wanted) else _removal(entry)
+            yield _of_entry("misplaced", task, seen, entry, sentence, fix)
         elif count > 1:
-            yield _of_entry(
-                "double",
-                task,
-                seen,
-                entry,
-                f"{entry.place} has task {task} {count} times.",
-                "drop_hint",
-            )
-    if popped or status in HELD:
-        held = popped or wanted[0]
-        if held in entries:
-            yield from _holder(picture.standing(queue, held.place.node), picture, task, seen, held)
+            sentence = f"{entry.place} has task {task} {count} times."
+            yield _of_entry("double", task, seen, entry, sentence, "drop_hint")
+    if held is not None and held in entries:
+        yield from _holder(observed, task, seen, held)
 
 
-def _holder(
-    standing: Standing, picture: Picture, task: str, seen: Hash, entry: Entry
-) -> Iterator[Finding]:
-    """Judge who holds a task that is in the list of a listener where it may be."""
+def _wanted(task: str, seen: TaskSeen, entries: Counter[Entry]) -> tuple[Entry | None, list[Entry]]:
+    """Return the entry in the list of a listener that a task should have, if it should have one,
+    and all the entries that it should have.
+    """
+    queue = seen.queue or ""
+    wanted = home(task, seen.whereabouts)
+    held = wanted[0] if seen.status in HELD else None
+    if seen.attempt is None and seen.status in ("pending", "scheduled"):
+        wanted = [entry for entry in entries if entry.is_staged] or wanted
+    if seen.status == "pending" and wanted[0] not in entries:
+        lists = [entry for entry in entries if entry.place.kind == "reserved"]
+        popped = [entry for entry in lists if entry.place.queue == queue][:1]
+        held, wanted = (popped[0] if popped else None), popped or wanted
+    if seen.attempt is not None:
+        wanted = [*wanted, Entry(Place("tasks", queue), task)]
+    return held, wanted
+
+
+def _holder(observed: Observation, task: str, seen: TaskSeen, entry: Entry) -> Iterator[Finding]:
+    """Judge the listener that holds a task which it may hold."""
     node, queue = entry.place.node, entry.place.queue
-    if standing.lives:
+    listener = observed.listener(queue, node)
+    if listener.lives:
         if seen.status == "pending":
-            sentence = f"task {task} was taken from the line of queue {queue} by {node}, which has not reserved it. "
-            sentence += (
-                "It does when it starts or connects again; if it is dead, others find that out."
-            )
+            sentence = f"task {task} was taken from the line of queue {queue} by {node}, which has not reserved it."
+            sentence += " It does so when it starts or connects again; if it is dead, other listeners notice that."
             yield _of_entry("popped", task, seen, entry, sentence, None)
         return
     is_claimed = seen.status in HELD and seen.claimant is not None
-    if is_claimed and picture.standing(queue, seen.claimant).lives:
+    if is_claimed and observed.listener(queue, seen.claimant).lives:
         return
-    if seen.status == "started" and standing.state == "dead":
+    if seen.status == "started" and listener.state == "dead":
         return  # its process may live; it waits to be adopted or given up
-    sentence = f"task {task} of queue {queue} is {seen.status} and held by listener {node}, {standing.words}."
+    which = "which is dead" if listener.state == "dead" else "which is not registered"
+    sentence = (
+        f"task {task} of queue {queue} is {seen.status} and held by listener {node}, {which}."
+    )
     if seen.status == "started":
         sentence += f" A listener or scheduler of the queue declares it lost; blueque requeue {task} then runs it again."
     elif is_claimed:
         sentence += (
             f" {seen.claimant} has claimed it: if that is dead, remove the field reclaimed_node."
         )
-    yield _of_entry(
-        "held",
-        task,
-        seen,
-        entry,
-        sentence,
-        None if is_claimed or seen.status == "started" else "recover",
-    )
+    fix = None if is_claimed or seen.status == "started" else "recover"
+    yield _of_entry("held", task, seen, entry, sentence, fix)
 
 
-def _fields(picture: Picture, task: str, seen: Hash) -> Iterator[Finding]:
+def _fields(observed: Observation, task: str, seen: TaskSeen) -> Iterator[Finding]:
     key, queue = keys.task(task), seen.queue or ""
     if {"result", "error"} <= seen.names:
+        fix = "mend" if seen.status in FINISHED else None
         sentence = f"task {task} is {seen.status} and has both a result and an error: it was finished twice."
-        sentence += "" if seen.status in FINISHED else " The end of this attempt settles that."
-        yield Finding(
-            "both",
-            key,
-            task,
-            queue,
-            sentence,
-            "mend" if seen.status in FINISHED else None,
-            seen=seen,
-        )
-    is_ours = picture.standing(queue, seen.node).state is not None and (seen.attempt or "0") != "0"
+        sentence += "" if fix else " The end of this attempt settles that."
+        yield Finding("both", key, task, queue, sentence, fix, seen=seen)
+    is_ours = observed.listener(queue, seen.node).state is not None and (seen.attempt or "0") != "0"
     if seen.status in HELD and is_ours and seen.token is None:
-        sentence = f"task {task} is {seen.status}{_where(seen)}, a listener of Blueque 2, but has no token: who runs it?"
+        sentence = f"task {task} is {seen.status}{_where(seen)}, a listener of Blueque 2, but has no token: which process runs it?"
         yield Finding("no_token", key, task, queue, sentence, None, node=seen.node, seen=seen)
 
 
-def _queue(queue: str, score: float | None, members: int) -> Iterator[Finding]:
-    if score is None:
+def _queue(queue: str, seen: QueueSeen) -> Iterator[Finding]:
+    if seen.score is None:
         sentence = f"{keys.QUEUES} does not have queue {queue}, which has keys."
         yield Finding("unknown_queue", keys.QUEUES, None, queue, sentence, "recount")
-    elif score != members:
-        sentence = (
-            f"{keys.QUEUES} counts {score:g} listeners of queue {queue}, which has {members}."
-        )
+    elif seen.score != seen.members:
+        sentence = f"{keys.QUEUES} counts {seen.score:g} listeners of queue {queue}, which has {seen.members}."
         yield Finding("score", keys.QUEUES, None, queue, sentence, "recount")
 
 
-def _listener(queue: str, node: str, standing: Standing) -> Iterator[Finding]:
-    key, who = keys.listener(queue, node), f"listener {node} of queue {queue}"
+def _listener(queue: str, node: str, seen: ListenerSeen) -> Iterator[Finding]:
+    key, name = keys.listener(queue, node), f"listener {node} of queue {queue}"
 
-    def found(code: str, key: str, sentence: str, fix: str | None) -> Finding:
+    def finding(code: str, key: str, sentence: str, fix: str | None) -> Finding:
         return Finding(code, key, None, queue, sentence, fix, node=node)
 
-    if standing.state is None:
-        if standing.is_noted:
-            yield found(
-                "node",
-                keys.nodes(queue),
-                f"{who} is among the nodes, but is not registered.",
-                "realign",
-            )
-        if standing.has_orders:
-            sentence = f"there are orders for {who}, which is not registered."
-            yield found("orders", keys.orders(queue, node), sentence, "realign")
+    if seen.state is None:
+        if seen.has_beat:
+            sentence = f"{name} is among the nodes, but is not registered."
+            yield finding("node", keys.nodes(queue), sentence, "realign")
+        if seen.has_orders:
+            sentence = f"there are orders for {name}, which is not registered."
+            yield finding("orders", keys.orders(queue, node), sentence, "realign")
         return
-    if standing.instance is None or standing.state not in ("alive", "dead"):
-        yield found(
-            "registration",
-            key,
-            f"the registration of {who} has no instance, or an unknown state."
-            " If it is gone, delete the key.",
-            None,
-        )
+    if seen.instance is None or seen.state not in ("alive", "dead"):
+        sentence = f"the registration of {name} has no instance, or an unknown state."
+        yield finding("registration", key, f"{sentence} If it is gone, delete the key.", None)
         return
-    if not standing.is_noted:
-        yield found(
-            "node",
-            keys.nodes(queue),
-            f"{who} is registered, but is not among the nodes.",
-            "realign",
-        )
-    if standing.state == "dead" and standing.is_member:
-        yield found(
-            "dead_member",
-            keys.listeners(queue),
-            f"{who} is dead, but still a member of the listeners.",
-            "realign",
-        )
-    elif standing.state == "dead" and not standing.holds:
-        yield found("dead_listener", key, f"{who} is dead and holds nothing any more.", "forget")
-
-
-def _garbage(picture: Picture) -> Iterator[Finding]:
-    for place, text in picture.garbage:
-        sentence = f"{place} has the entry {text!r}, which cannot mean anything there."
-        yield _of_entry("garbage", None, None, Entry(place, text), sentence, "drop_hint")
+    if not seen.has_beat:
+        sentence = f"{name} is registered, but is not among the nodes."
+        yield finding("node", keys.nodes(queue), sentence, "realign")
+    if seen.state == "dead" and seen.is_member:
+        sentence = f"{name} is dead, but still a member of the listeners."
+        yield finding("dead_member", keys.listeners(queue), sentence, "realign")
+    elif seen.state == "dead" and not seen.holds:
+        sentence = f"{name} is dead and holds nothing any more."
+        yield finding("dead_listener", key, sentence, "forget")
 
 
 def _of_entry(
-    code: str, task: str | None, seen: Hash | None, entry: Entry, sentence: str, fix: str | None
+    code: str, task: str | None, seen: TaskSeen | None, entry: Entry, sentence: str, fix: str | None
 ) -> Finding:
     place, text = entry
     queue = place.queue or (seen.queue if seen is not None else None)  # a lock is of no queue
@@ -246,10 +206,10 @@ def _of_entry(
 
 
 def _removal(entry: Entry) -> str | None:
-    if entry.is_staged:  # what was decided is published, and drops out of the line then
+    if entry.is_staged:  # a chunk that was committed is published; that drops the entry
         return None
     return "free" if entry.place.kind in ROOM else "drop_hint"
 
 
-def _where(seen: Hash) -> str:
+def _where(seen: TaskSeen) -> str:
     return f" on {seen.node}" if seen.status in HELD else ""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from blueque.audit.observation import Finding, LineSeen, Picture
+from blueque.audit.observation import Finding, Holder, LineSeen, Observation, QueueSeen
 from blueque.model import keys
 from blueque.model.lines import DEFAULT, HIGHEST, Needs, needs_of, parse_needs, priority_of
 from blueque.model.states import Place
@@ -18,103 +18,100 @@ MANY = 100  # lines that a listener looks at in one go
 _PRIORITY = re.compile(r"(0|-?[1-9][0-9]{0,2})(,.+)?")
 
 
-def judge_lines(picture: Picture) -> Iterator[Finding]:
-    """Yield what is wrong with the lines of all queues and with how they are set."""
-    living: dict[str, dict[str, dict[str, int]]] = {}
-    for (queue, node), standing in picture.listeners.items():
-        if standing.state == "alive":
-            living.setdefault(queue, {})[node] = dict(
-                (parse_needs(standing.resources) or Needs()).resources
-            )
-    work = {queue for queue, length in picture.in_line.items() if length}
+def judge_lines(observed: Observation) -> Iterator[Finding]:
+    """Yield what is wrong with the lines of all queues and with their settings."""
+    alive: dict[str, dict[str, dict[str, int]]] = {}
+    for (queue, node), listener in observed.listeners.items():
+        if listener.state == "alive":
+            resources = (parse_needs(listener.resources) or Needs()).resources
+            alive.setdefault(queue, {})[node] = dict(resources)
+    work = {queue for queue, seen in observed.queues.items() if seen.length}
     empty: Counter[str] = Counter()
-    for (queue, name), seen in picture.lines.items():
-        work |= {queue} if seen.length else set()
-        empty[queue] += seen.score is not None and not seen.length
-        key = keys.line(queue, name)
-        if not {key, keys.lines(queue)} & picture.oddities.keys():
-            yield from _line(queue, name, seen, living.get(queue, {}))
+    for (queue, name), line in observed.lines.items():
+        work |= {queue} if line.length else set()
+        empty[queue] += line.score is not None and not line.length
+        if not {keys.line(queue, name), keys.lines(queue)} & observed.bad_keys.keys():
+            yield from _line(queue, name, line, alive.get(queue, {}))
     for queue, number in empty.items():
-        # A few are no matter: a listener drops them when it looks, and until then they cost
-        # nothing.
+        # A few do no harm: a listener drops them when it looks, and until then they cost nothing.
         if number > MANY:
-            sentence = (
-                f"{keys.lines(queue)} has {number} lines of queue {queue} in which nobody stands."
-            )
+            sentence = f"{keys.lines(queue)} has {number} lines of queue {queue} without tasks."
             yield Finding("empty_line", keys.lines(queue), None, queue, sentence, "drop_line")
-    for queue, (max_concurrency, paused) in picture.settings.items():
-        yield from _settings(queue, max_concurrency, paused, queue in work)
+    for queue, seen in observed.queues.items():
+        yield from _settings(queue, seen, queue in work)
 
 
-def judge_locks(picture: Picture) -> Iterator[Finding]:
-    """Yield the locks that more tasks hold than any of them allows; `judge_task` has looked at all
-    of these.
+def judge_locks(holders: Mapping[str, Mapping[Holder, int]]) -> Iterator[Finding]:
+    """Yield the locks that more tasks hold than any of them allows.
+
+    holders: of each lock the tasks that hold it, and how many tasks each of them allows.
     """
-    for lock, count in picture.holders.items():
-        limit = picture.limits[lock]
-        if count > limit:
-            sentence = (
-                f"{count} tasks hold lock {lock}, which {limit} may: those that run now run on."
-            )
+    for lock, limits in holders.items():
+        limit = max(limits.values(), default=0)
+        if len(limits) > limit:
+            sentence = f"{len(limits)} tasks hold lock {lock}, which {limit} may: those that run now run on."
             place = Place("lock", "", line=lock)
             yield Finding("overfull", place.key, None, None, sentence, None, text=lock, place=place)
 
 
 def _line(
-    queue: str, name: str, seen: LineSeen, living: dict[str, dict[str, int]]
+    queue: str, name: str, seen: LineSeen, alive: dict[str, dict[str, int]]
 ) -> Iterator[Finding]:
-    key = keys.line(queue, name)
-    place = Place("line", queue, line=name)
-    what = f"line {name} of queue {queue}"
+    key, listing = keys.line(queue, name), keys.lines(queue)
+    line = f"line {name} of queue {queue}"
+    tasks = f"{seen.length} task{'' if seen.length == 1 else 's'}"
 
-    def found(
+    def finding(
         code: str, key: str, sentence: str, fix: str | None, task: str | None = None
     ) -> Finding:
+        place = Place("line", queue, line=name)
         return Finding(code, key, task, queue, sentence, fix, text=name, place=place)
 
     needs = needs_of(name)
-    if (
-        needs is None
-        or name == DEFAULT
-        or not _PRIORITY.fullmatch(name)
-        or abs(priority_of(name)) > HIGHEST
-    ):
-        sentence = f"{what} has a name that makes no sense"
+    if needs is None or not _has_priority(name):
+        sentence = f"{line} has a name that makes no sense"
         if seen.length:
-            yield found(
-                "bad_line", key, f"{sentence}, and nobody takes its {seen.length} tasks.", None
-            )
+            yield finding("bad_line", key, f"{sentence}, and no listener takes its {tasks}.", None)
         elif seen.score is not None:
-            yield found("bad_line", keys.lines(queue), f"{sentence}.", "drop_line")
+            yield finding("bad_line", listing, f"{sentence}.", "drop_line")
         return
     if not seen.length:
-        if seen.score is None and seen.is_waited:
-            sentence = f"nobody stands in {what} any more, and it is not in {keys.lines(queue)}."
-            yield found("empty_line", keys.waiting(needs.lock or ""), sentence, "drop_line")
+        if seen.score is None and seen.is_waiting:
+            sentence = f"{line} has no tasks any more, and is not in {listing}."
+            yield finding("empty_line", keys.waiting(needs.lock or ""), sentence, "drop_line")
         return
     if seen.score is None:
-        sentence = f"{what} is not in {keys.lines(queue)}: nobody looks there, and {_tasks(seen.length)} wait."
-        yield found("hidden_line", keys.lines(queue), sentence, "note_line")
+        wait = "waits" if seen.length == 1 else "wait"
+        sentence = f"{line} is not in {listing}: no listener looks there, and {tasks} {wait}."
+        yield finding("hidden_line", listing, sentence, "note_line")
     elif seen.score != priority_of(name):
-        sentence = f"{what} has the score {seen.score:g}: it has its turn too early or too late."
-        yield found("line_score", keys.lines(queue), sentence, "note_line")
-    if seen.score is not None and needs.lock is not None and not seen.is_waited:
-        sentence = f"{what} is not in {keys.waiting(needs.lock)}: whoever lets go of the lock does not wake it."
-        yield found("waiting", keys.waiting(needs.lock), sentence, "note_line")
-    lack = lacking(needs, list(living.values()))
-    if living and lack is not None:
-        verb = "needs" if seen.length == 1 else "need"
-        sentence = f"{_tasks(seen.length)} of queue {queue} {verb} {hints.amounts(needs.resources)} and can never start,"
-        sentence += f" the first is {seen.first}: {_lacking(needs, lack, living)}"
-        yield found("stuck", key, sentence, None, seen.first)
+        sentence = f"{line} has the score {seen.score:g}: it has its turn too early or too late."
+        yield finding("line_score", listing, sentence, "note_line")
+    if seen.score is not None and needs.lock is not None and not seen.is_waiting:
+        waiting = keys.waiting(needs.lock)
+        sentence = f"{line} is not in {waiting}: it is not woken when the lock is freed."
+        yield finding("waiting", waiting, sentence, "note_line")
+    lack = lacking(needs, list(alive.values()))
+    if alive and lack is not None:
+        need = f"need{'s' if seen.length == 1 else ''} {hints.amounts(needs.resources)}"
+        sentence = (
+            f"{tasks} of queue {queue} {need} and can never start, the first is {seen.first}: "
+        )
+        yield finding("stuck", key, sentence + _lacking(needs, lack, alive), None, seen.first)
 
 
-def _lacking(needs: Needs, lack: str, living: dict[str, dict[str, int]]) -> str:
-    """Return what the listeners of a queue have not; lack: the name of a resource that one of them
-    has too little of.
+def _has_priority(name: str) -> bool:
+    is_readable = name != DEFAULT and _PRIORITY.fullmatch(name) is not None
+    return is_readable and abs(priority_of(name)) <= HIGHEST
+
+
+def _lacking(needs: Needs, lack: str, alive: dict[str, dict[str, int]]) -> str:
+    """Return what the listeners of a queue lack.
+
+    lack: the name of a resource that none of them has enough of.
     """
-    best = max(sorted(living), key=lambda node: living[node].get(lack, 0))
-    most = living[best].get(lack, 0)
+    best = max(sorted(alive), key=lambda node: alive[node].get(lack, 0))
+    most = alive[best].get(lack, 0)
     if most >= dict(needs.resources)[lack]:
         return "no listener of that queue has all of it."
     if not most:
@@ -122,27 +119,22 @@ def _lacking(needs: Needs, lack: str, living: dict[str, dict[str, int]]) -> str:
     return f"the most {lack} that a listener of that queue has is {hints.amount(most)}, {best}."
 
 
-def _settings(
-    queue: str, max_concurrency: str | None, paused: str | None, has_work: bool
-) -> Iterator[Finding]:
-    key = keys.settings(queue)
+def _settings(queue: str, seen: QueueSeen, has_work: bool) -> Iterator[Finding]:
+    most, paused = seen.max_concurrency, seen.paused
 
-    def found(code: str, sentence: str) -> Finding:
-        return Finding(code, key, None, queue, sentence, None, text=max_concurrency)
+    def finding(code: str, sentence: str) -> Finding:
+        return Finding(code, keys.settings(queue), None, queue, sentence, None, text=most)
 
-    if max_concurrency is not None and not max_concurrency.isdecimal():
-        yield found(
-            "settings",
-            f"the max_concurrency of queue {queue} is {max_concurrency!r}, no number: it has no effect.",
-        )
-    elif max_concurrency is not None and int(max_concurrency) == 0 and has_work:
+    if most is not None and not most.isdecimal():
+        sentence = f"the max_concurrency of queue {queue} is {most!r}, which is not a number: it has no effect."
+        yield finding("settings", sentence)
+    elif most is not None and int(most) == 0 and has_work:
         command = hints.of_queue("limit", queue, "N")
-        yield found("stuck", f"queue {queue} has work, and may run 0 tasks: {command}, or none.")
+        yield finding("stuck", f"queue {queue} has work, and may run 0 tasks: {command}, or none.")
     if paused is not None and not _is_time(paused):
         command = hints.of_queue("resume", queue)
-        yield found(
-            "settings", f"queue {queue} is paused since {paused!r}, which is no time: {command}"
-        )
+        sentence = f"queue {queue} is paused since {paused!r}, which is not a time: {command}"
+        yield finding("settings", sentence)
 
 
 def _is_time(text: str) -> bool:
@@ -150,7 +142,3 @@ def _is_time(text: str) -> bool:
         return float(text) == float(text)
     except ValueError:
         return False
-
-
-def _tasks(count: int) -> str:
-    return f"{count} task{'' if count == 1 else 's'}"

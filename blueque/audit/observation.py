@@ -1,15 +1,16 @@
-"""A picture of Redis, or of a part of it, as an audit has seen it, and what a finding is. Nothing
-here talks to Redis.
-"""
+"""What one scan of Redis has seen, and what a finding is. Nothing here talks to Redis."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from blueque.model.states import Entry, Place, Whereabouts
+from blueque.model import keys
+from blueque.model.lines import needs_of
+from blueque.model.states import HELD, MARK, Entry, Place, Whereabouts
 
-# What costs order and time, but neither loses a task nor runs one twice.
+# What costs order and time, but neither loses a task nor runs a task twice.
 WARNINGS = frozenset(
     {
         "dead_listener",
@@ -32,15 +33,18 @@ WARNINGS = frozenset(
     }
 )
 
+Pair = tuple[str, str]  # a queue, and a node or a line
+Holder = tuple[str, tuple[str | None, ...]]  # a task that holds a lock, and its position
+
 
 class Finding(NamedTuple):
     """Something that is not as it must be.
 
-    code: one of those in docs/protocol/audit.md, "Invariants".
-    key: where it is. task, queue, node: what it is about, where there is one.
+    code: a code of docs/protocol/audit.md, "Invariants".
+    key: where it is. task, queue, node: what it is about, if it is about such a thing.
     sentence: the facts, for a person.
-    fix: the repair, or None when a person has to decide.
-    text, place: the entry that is wrong or missing; of a key of a wrong type, text is that type.
+    fix: the repair; None when a person has to decide.
+    text, place: the entry that is wrong or missing. Of a key of a wrong type, text is that type.
     seen: the hash of the task, so that a repair can make sure that it has not changed.
     """
 
@@ -53,7 +57,7 @@ class Finding(NamedTuple):
     node: str | None = None
     text: str | None = None
     place: Place | None = None
-    seen: Hash | None = None
+    seen: TaskSeen | None = None
 
     @property
     def is_warning(self) -> bool:
@@ -61,13 +65,14 @@ class Finding(NamedTuple):
         return self.code in WARNINGS
 
     @property
-    def subject(self) -> tuple[str | None, ...]:
-        """What makes it the same finding in another look."""
-        return self.code, self.key, self.task, self.queue, self.node, self.text
+    def identity(self) -> tuple[object, ...]:
+        """What two scans must agree on, for the finding to stand in both."""
+        position = None if self.seen is None else self.seen.position
+        return self.code, self.key, self.task, self.queue, self.node, self.text, position
 
 
-class Hash(NamedTuple):
-    """What counts of the hash of a task; no names: there is none."""
+class TaskSeen(NamedTuple):
+    """The fields of a task's hash that an audit needs. Without names there is no hash."""
 
     names: frozenset[str] = frozenset()
     status: str | None = None
@@ -82,11 +87,10 @@ class Hash(NamedTuple):
     needs: str | None = None
     lock: str | None = None
     counted: str | None = None
-    run: str | None = None
 
     @property
     def whereabouts(self) -> Whereabouts:
-        """What says where it has to be."""
+        """The fields that say where the task has to be."""
         return Whereabouts(
             self.status,
             self.queue,
@@ -100,81 +104,148 @@ class Hash(NamedTuple):
 
     @property
     def position(self) -> tuple[str | None, ...]:
-        """What changes whenever the task moves on."""
-        return self.token, self.attempt, *self.whereabouts
+        """What changes whenever the task moves. The progress of an attempt changes `updated`, too."""
+        updated = None if self.status in HELD else self.updated
+        return self.token, self.attempt, updated, *self.whereabouts
 
 
-class Standing(NamedTuple):
-    """What Redis knows of a listener.
+class ListenerSeen(NamedTuple):
+    """A listener of a queue.
 
-    state: of its registration; None: it has none, and is of 1.0.0 if it is a member of the
-        listeners.
+    state: of the registration. None: it has no registration, and is a listener of 1.0.0 if it is a
+        member of the listeners.
     """
 
     state: str | None = None
     instance: str | None = None
     is_member: bool = False
-    is_noted: bool = False  # among the nodes, which have their last beat
+    has_beat: bool = False  # it is among the nodes, which have their last beat
     has_orders: bool = False
     holds: int = 0
-    resources: str = ""  # what its node has, as text of `lines.write_needs`
+    resources: str = ""  # of its node, as text of `lines.write_needs`
 
     @property
     def lives(self) -> bool:
-        """Tell whether it is taken to live: it is registered so, or a member and not registered, as
-        1.0.0's are.
+        """Tell whether it counts as alive: registered as alive, or a member without registration,
+        as the listeners of 1.0.0 are.
         """
         return self.is_member if self.state is None else self.state != "dead"
 
-    @property
-    def words(self) -> str:
-        return "which is dead" if self.state == "dead" else "which nobody remembers"
-
 
 class LineSeen(NamedTuple):
-    """A line besides the default one.
+    """A line besides the default line.
 
-    score: among the lines of its queue; None: it is not there.
-    is_waited: whether it is among those that wait for its lock, if its name says that it needs one.
+    score: among the lines of its queue; None: it is not listed there.
+    is_waiting: whether it is listed as waiting for its lock, if its name says that it needs a lock.
     first: the id of the next task in it.
     """
 
-    score: float | None = None
-    is_waited: bool = False
-    length: int = 0
-    first: str | None = None
+    length: int
+    first: str | None
+    score: float | None
+    is_waiting: bool
+
+
+class QueueSeen(NamedTuple):
+    """A queue.
+
+    is_used: it has keys besides those that a queue may have before its first task.
+    score: in the list of queues, the number of its listeners; None: it is not listed.
+    members: the number of its listeners. length: of its default line.
+    """
+
+    is_used: bool
+    score: float | None
+    members: int
+    max_concurrency: str | None
+    paused: str | None
+    length: int
 
 
 @dataclass
-class Picture:
-    """Redis at one instant, or a part of it. Tasks are looked at one by one and are not kept.
+class Observation:
+    """What one scan has seen, without the hashes of the tasks: these are judged one by one and not
+    kept.
 
-    oddities: the keys that should not be, or not as they are, with the sentence that says why.
-    lines: by queue and name. settings: of a queue, `max_concurrency` and `paused`.
-    in_line: how many tasks are in the default line of a queue.
-    holders: how many of the tasks that were judged hold a lock. limits: the most that one of those
-        allows.
+    bad_keys: the keys that should not be, or not as they are.
+    entries: by task. listeners, lines: by queue and name. nodes: the listeners that a key names.
+    holders: of each lock, the tasks that hold it, and how many tasks each allows to hold it.
     """
 
-    scores: dict[str, float | None] = field(default_factory=dict)
-    members: dict[str, int] = field(default_factory=dict)
-    listeners: dict[tuple[str, str], Standing] = field(default_factory=dict)
+    bad_keys: dict[str, Finding] = field(default_factory=dict)
+    queues: dict[str, QueueSeen] = field(default_factory=dict)
+    nodes: dict[Pair, None] = field(default_factory=dict)
+    listeners: dict[Pair, ListenerSeen] = field(default_factory=dict)
+    lines: dict[Pair, LineSeen] = field(default_factory=dict)
     entries: dict[str, list[Entry]] = field(default_factory=dict)
     garbage: list[Entry] = field(default_factory=list)
-    oddities: dict[str, Finding] = field(default_factory=dict)
-    lines: dict[tuple[str, str], LineSeen] = field(default_factory=dict)
-    settings: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)
-    in_line: dict[str, int] = field(default_factory=dict)
-    holders: dict[str, int] = field(default_factory=dict)
-    limits: dict[str, int] = field(default_factory=dict)
+    holders: dict[str, dict[Holder, int]] = field(default_factory=dict)
 
-    def standing(self, queue: str, node: str | None) -> Standing:
-        return self.listeners.get((queue, node or ""), Standing())
+    def listener(self, queue: str, node: str | None) -> ListenerSeen:
+        return self.listeners.get((queue, node or ""), ListenerSeen())
 
-    def note(self, task: str, place: Place, text: str, count: int = 1) -> None:
-        """Remember that a place has an entry for a task, or so many."""
-        self.entries.setdefault(task, []).extend([Entry(place, text)] * count)
+    def reject(self, code: str, key: str, sentence: str, text: str, **about: Any) -> None:
+        """Note a key that should not be, or not as it is."""
+        finding = Finding(code, key, None, None, sentence, None, text=text)
+        self.bad_keys[key] = finding._replace(**about)
 
-    def see(self, queue: str, line: str, **seen: Any) -> None:
-        """Remember something of a line, as the fields of LineSeen."""
-        self.lines[queue, line] = self.lines.get((queue, line), LineSeen())._replace(**seen)
+    def note(self, place: Place, texts: Iterable[str]) -> None:
+        """Note the entries of a place."""
+        if place.kind in ("wake", "orders"):
+            self.garbage += [Entry(place, text) for text in texts if text != MARK]
+            return
+        for text in texts:
+            task = text
+            if place.kind == "started":
+                try:
+                    node, _, task = keys.parse_started_member(text)
+                except ValueError:  # written by another program
+                    self.garbage.append(Entry(place, text))
+                    continue
+                self.nodes[place.queue, node] = None
+            elif place.kind == "staged":
+                task = text.partition(" ")[0]
+            self.entries.setdefault(task, []).append(Entry(place, text))
+
+    def note_waiting(self, lock: str, members: Iterable[str]) -> Iterator[Pair]:
+        """Yield the lines that wait for a lock, with their queues; note the entries that mean
+        nothing.
+        """
+        for member in members:
+            line, separator, queue = member.partition("_")
+            needs = needs_of(line)
+            if separator and needs is not None and needs.lock == lock:
+                yield queue, line
+            else:
+                self.garbage.append(Entry(Place("waiting", "", line=lock), member))
+
+
+class Keys:
+    """Every key of Blueque in Redis, with its type. A key of a wrong type is noted as bad."""
+
+    def __init__(self, types: dict[str, str], observed: Observation) -> None:
+        self.types = types
+        self._observed = observed
+        self._by_word: dict[str, list[str]] = {}
+        for key in types:
+            self._by_word.setdefault(_word(key), []).append(key)
+
+    def starting(self, prefix: str) -> list[str]:
+        """Return the keys that start so; the prefix has at least the word after `blueque_`."""
+        return [key for key in self._by_word.get(_word(prefix), ()) if key.startswith(prefix)]
+
+    def is_of(self, key: str, kind: str, queue: str | None = None) -> bool:
+        """Tell whether the key exists and is of this type."""
+        found = self.types.get(key)
+        if found not in (None, kind):
+            sentence = f"{key} is a {found}, not a {kind}: has another program written there?"
+            self._observed.reject("wrong_type", key, sentence, str(found), queue=queue)
+        return found == kind
+
+    def of(self, prefix: str, kind: str) -> list[str]:
+        """Return what follows the prefix in each key that starts so and is of this type."""
+        return [key.removeprefix(prefix) for key in self.starting(prefix) if self.is_of(key, kind)]
+
+
+def _word(key: str) -> str:
+    return key.removeprefix(keys.PREFIX).partition("_")[0]

@@ -1,91 +1,53 @@
-"""The part of an audit that is about runs: which tasks are staged, and what no run knows of."""
+"""The part of a scan that is about runs: which tasks are staged, and what belongs to no run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 
-from blueque.audit.observation import Finding, Hash, Picture
-from blueque.audit.reads import BATCH, batches, note_staged
-from blueque.connection.redis import Command, Redis
+from blueque.audit.observation import Keys, Observation
+from blueque.audit.reads import read_all, read_flat
+from blueque.connection.redis import Redis
 from blueque.model import keys
-from blueque.model.states import Entry
+from blueque.model.states import Place
 
-TYPES = {"run": "hash", "ledger": "set", "staging": "zset", "manifest": "list"}
-
-Expect = Callable[[Picture, dict[str, str], str, str, str | None], bool]
-
-_SOME = 100  # chunks in one round trip: each has up to 1000 tasks
+_KINDS = {"run": "hash", "ledger": "set", "staging": "zset", "manifest": "list"}
+_CHUNKS_AT_ONCE = 100  # each has up to 1000 tasks
 
 
-def read(
-    redis: Redis, picture: Picture, types: dict[str, str], queues: Iterable[str], expect: Expect
-) -> None:
-    """Note what is staged, of all keys and their types. What no run knows of is an oddity."""
-    runs = set[str]()
-    for queue in queues:
-        if types.get(keys.runs(queue)) == "zset":
-            (names,) = redis.read(("ZRANGE", keys.runs(queue), 0, -1))
-            runs |= {f"{name}_{queue}" for name in names}
-    lists: dict[str, list[str]] = {"staging": [], "manifest": []}
-    for key in types:
-        parsed = keys.parse_run(key)
-        if parsed is None or not expect(picture, types, key, TYPES[parsed[0]], None):
-            continue
-        if parsed[1] not in runs:
-            _leave_over(
-                picture,
-                key,
-                types[key],
-                "is of no run that is listed: DEL it if nobody works on that run.",
-            )
-        elif parsed[0] in lists:
-            lists[parsed[0]].append(key)
-    # Those that are staged first: what is decided in between is then found at one of the two, or
-    # twice.
-    named = _named(redis, [("ZRANGE", key, 0, -1) for key in lists["staging"]])
-    named |= _named(redis, [("LRANGE", key, 0, -1) for key in lists["manifest"]])
-    chunks = [
-        key
-        for key in types
-        if key.startswith(keys.staged("")) and expect(picture, types, key, "list", None)
-    ]
-    for some in batches(chunks, _SOME):
-        for key, (_, *texts) in zip(some, _contents(redis, some), strict=True):
-            chunk = key.removeprefix(keys.staged(""))
-            note_staged(picture, chunk, texts)
-            if chunk not in named:
-                why = "holds staged tasks that no run knows of: nobody publishes or discards them."
-                _leave_over(picture, key, "list", why)
-
-
-def chunks_of(redis: Redis, suspects: Mapping[str, Hash | None]) -> dict[str, set[Entry]]:
-    """Return the entries in staged chunks of those tasks that are of a run."""
+def read(redis: Redis, observed: Observation, found: Keys, queues: Iterable[str]) -> None:
+    """Note the staged tasks, and the keys and chunks that belong to no run that is listed."""
     runs = {
-        (seen.queue, seen.run)
-        for seen in suspects.values()
-        if seen is not None and seen.queue and seen.run
+        f"{name}_{queue}"
+        for queue in queues
+        if found.types.get(keys.runs(queue)) == "zset"
+        for name in read_all(redis, keys.runs(queue), "zset")
     }
-    picture = Picture()
-    for queue, run in sorted(runs):
-        chunks = _named(redis, [("ZRANGE", keys.staging(queue, run), 0, -1)])
-        chunks |= _named(redis, [("LRANGE", keys.manifest(queue, run), 0, -1)])
-        for some in batches(sorted(chunks), _SOME):
-            contents = _contents(redis, [keys.staged(chunk) for chunk in some])
-            for chunk, (_, *texts) in zip(some, contents, strict=True):
-                note_staged(picture, chunk, texts, suspects)
-    return {task: set(entries) for task, entries in picture.entries.items()}
+    lists: dict[str, list[str]] = {kind: [] for kind in _KINDS}
+    for kind in _KINDS:
+        for key in found.starting(f"{keys.PREFIX}{kind}_"):
+            parsed = keys.parse_run(key)
+            if parsed is None or not found.is_of(key, _KINDS[kind]):
+                continue
+            if parsed[1] in runs:
+                lists[kind].append(key)
+            else:
+                sentence = f"{key} belongs to no run that is listed: DEL it if no producer works on that run."
+                observed.reject("leftover", key, sentence, found.types[key])
+    # First the staged chunks: one that is committed in between is then found in one of the two
+    # lists, or in both.
+    reads = [("ZRANGE", key, 0, -1) for key in lists["staging"]]
+    reads += [("LRANGE", key, 0, -1) for key in lists["manifest"]]
+    _read_chunks(
+        redis, observed, found, {chunk for some in read_flat(redis, reads) for chunk in some}
+    )
 
 
-def _named(redis: Redis, commands: list[Command]) -> set[str]:
-    return {
-        name for some in batches(commands, BATCH) for names in redis.read(*some) for name in names
-    }
-
-
-def _contents(redis: Redis, lists: Iterable[str]) -> list[list[str]]:
-    """Return what chunks hold, the time first; as if nothing were in those that are gone."""
-    return [content or [""] for content in redis.read(*[("LRANGE", key, 0, -1) for key in lists])]
-
-
-def _leave_over(picture: Picture, key: str, kind: str, why: str) -> None:
-    picture.oddities[key] = Finding("leftover", key, None, None, f"{key} {why}", None, text=kind)
+def _read_chunks(redis: Redis, observed: Observation, found: Keys, listed: set[str]) -> None:
+    chunks = found.of(keys.staged(""), "list")
+    reads = [("LRANGE", keys.staged(chunk), 1, -1) for chunk in chunks]  # the first is a time
+    for chunk, texts in zip(chunks, read_flat(redis, reads, _CHUNKS_AT_ONCE), strict=True):
+        observed.note(Place("staged", "", line=chunk), texts)
+        if chunk not in listed:
+            key = keys.staged(chunk)
+            sentence = f"{key} holds staged tasks that belong to no run: no program publishes or discards them."
+            observed.reject("leftover", key, sentence, "list")

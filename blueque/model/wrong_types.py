@@ -26,7 +26,7 @@ _EMPTY_LIST = {
     "ZREVRANGE",
     "ZREVRANGEBYSCORE",
 }
-_LOOKS = {*_NOTHING, *_ZERO, *_NONE_OF_EACH, *_EMPTY_LIST, "SSCAN"}
+_LOOKS = {*_NOTHING, *_ZERO, *_NONE_OF_EACH, *_EMPTY_LIST, "SSCAN", "ZSCAN"}
 
 
 class WrongTypes:
@@ -58,6 +58,6 @@ def empty(command: Sequence[Any]) -> Any:
         return []
     if name in _NONE_OF_EACH:
         return [None] * (len(command) - 2)
-    if name == "SSCAN":
+    if name in ("SSCAN", "ZSCAN"):
         return ["0", []]
     return 0 if name in _ZERO else None

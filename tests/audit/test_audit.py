@@ -19,8 +19,10 @@ from legacy import WORK, Legacy, install
 from running import Programs
 
 from blueque import BluequeError, Client, Processor, Retry, Task, protocol
+from blueque.audit import reads
 from blueque.audit.audit import Finding, audit, repair
 from blueque.audit.observation import WARNINGS
+from blueque.connection.redis import Redis
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.lines import line_of, write_needs
@@ -1112,6 +1114,32 @@ def test_a_task_of_a_dead_listener_that_a_living_one_has_claimed_is_no_finding(h
     assert audit(house.redis) == []
 
 
+def test_a_lock_that_has_other_holders_in_each_scan_is_no_finding(house):
+    """A scan may see the hash of a task that is about to free a lock, and then that of the next."""
+    house.cli.sadd(keys.lock(LOCK), "started")
+    house.cli.hset(T("started"), "lock", LOCK)
+
+    def pass_on(seconds: float) -> None:
+        house.cli.srem(keys.lock(LOCK), "started")
+        house.cli.hdel(T("started"), "lock")
+        house.cli.sadd(keys.lock(LOCK), "reserved")
+        house.cli.hset(T("reserved"), "lock", LOCK)
+
+    assert codes(audit(house.redis)) == ["overfull"]
+    assert audit(house.redis, 1.0, pass_on) == []
+
+
+def test_a_task_that_was_put_back_in_line_between_two_scans_is_no_finding(house):
+    house.cli.lrem(P, 1, "pending")
+
+    def put_back_and_pop(seconds: float) -> None:
+        (finding,) = audit(house.redis)
+        repair(house.redis, finding, 9.0)
+        house.cli.lrem(P, 1, "pending")
+
+    assert audit(house.redis, 1.0, put_back_and_pop) == []
+
+
 def test_what_comes_up_during_the_pause_is_left_to_the_next_audit(house):
     house.cli.lpush(P, "nobody")
 
@@ -1188,7 +1216,7 @@ def test_an_audit_beside_busy_runs_has_no_finding(url, redis):
 
 
 def test_an_audit_does_not_loosen_the_guard_of_a_look_that_travelled_ahead(house, client):
-    """Its EXEC ends every watch on the connection, and with it that of the next enqueue's spare id."""
+    """An EXEC ends every watch on its connection, and with it that of the next enqueue's spare id."""
     queue = client.get_queue(Q)
     queue.enqueue("p")
     assert house.redis.ahead is not None
@@ -1196,8 +1224,9 @@ def test_an_audit_does_not_loosen_the_guard_of_a_look_that_travelled_ahead(house
     house.cli.lpush(P, "nobody")
     audit(house.redis, 0.01)
     house.cli.hset(T(spare), "status", "taken")
+    queue.enqueue("p")
 
-    assert queue.enqueue("p") != spare
+    assert house.cli.hgetall(T(spare)) == {"status": "taken"}
 
 
 # Repairs beside others
@@ -1323,6 +1352,37 @@ def test_a_large_redis_is_read_in_pieces(redis, cli):
         cli.lrem(keys.complete("large"), 1, f"t{number}")
 
     assert codes(audit(redis, 0.01)) == ["missing"] * 50
+
+
+class Pushing(Redis):
+    """A Redis where another program pushes tasks after each of the first pieces of a list."""
+
+    def __init__(self, redis: Redis, cli: Any, times: int) -> None:
+        super().__init__(redis._connect, redis.patience)
+        self._cli, self._times = cli, times
+
+    def read(self, *commands: Any) -> list[Any]:
+        replies = super().read(*commands)
+        if self._times:
+            self._times -= 1
+            self._cli.lpush("long", *(f"new {self._times} {number}" for number in range(1001)))
+        return replies
+
+
+@pytest.mark.parametrize("times", [0, 1, 2])
+def test_a_list_that_shifts_while_it_is_read_has_each_entry_as_often_as_it_has(redis, cli, times):
+    cli.rpush("long", *map(str, range(2500)))
+
+    texts = reads.read_all(Pushing(redis, cli, times), "long", "list")
+
+    assert [text for text in texts if text.isdecimal()] == [str(number) for number in range(2500)]
+    assert len(texts) == len(set(texts))
+
+
+def test_a_large_sorted_set_is_read_whole(redis, cli):
+    cli.zadd("large", {str(number): number for number in range(2500)})
+
+    assert sorted(reads.read_all(redis, "large", "zset"), key=int) == list(map(str, range(2500)))
 
 
 # Health

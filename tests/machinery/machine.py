@@ -586,10 +586,20 @@ class Machine(RuleBasedStateMachine):
 class Picture(Redis):
     """What an audit asks of Redis, answered from what Redis has just told us."""
 
+    wrong_types = None
+
     def __init__(self, everything: dict[str, Any]) -> None:
         self._everything = everything
 
+    def another(self) -> Picture:
+        return self
+
+    def close(self) -> None:
+        pass
+
     def read(self, *commands: Command) -> list[Any]:
+        if commands[0] == ("MULTI",):
+            return ["OK", *["QUEUED"] * (len(commands) - 2), self.read(*commands[1:-1])]
         return [getattr(self, f"_{word}".lower())(*arguments) for word, *arguments in commands]
 
     def _scan(self, cursor: str, *_: Any) -> list[Any]:
@@ -612,8 +622,13 @@ class Picture(Redis):
     def _sscan(self, key: str, *_: Any) -> list[Any]:
         return ["0", list(self._everything.get(key, ()))]
 
+    def _zscan(self, key: str, *_: Any) -> list[Any]:
+        return ["0", self._zrange(key, 0, -1, "WITHSCORES")]
+
     def _llen(self, key: str) -> int:
         return len(self._everything.get(key, ()))
+
+    _scard = _hlen = _llen
 
     def _lindex(self, key: str, place: int) -> str | None:
         line = self._everything.get(key)
@@ -624,9 +639,6 @@ class Picture(Redis):
 
     def _sismember(self, key: str, member: str) -> int:
         return int(member in self._everything.get(key, ()))
-
-    def _exists(self, key: str) -> int:
-        return int(key in self._everything)
 
     def _hkeys(self, key: str) -> list[str]:
         return list(self._everything.get(key, ()))

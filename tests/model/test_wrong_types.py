@@ -183,6 +183,7 @@ def test_a_change_refuses_it_and_names_it(run, cli):
         ("ZREVRANGE", "a", 0, -1),
         ("ZREVRANGEBYSCORE", "a", 1, 0),
         ("SSCAN", "a", 0),
+        ("ZSCAN", "a", 0),
     ],
     ids=lambda look: look[0],
 )
