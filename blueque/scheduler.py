@@ -9,12 +9,14 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 
 from blueque.client import Client
 from blueque.connection.address import hide_password
 from blueque.errors import CLUSTER, Contended, InvalidInput, RedisAway, RedisRefused
+from blueque.node.reload import Check, replace_program
 from blueque.producer.queue import Queue
 from blueque.recovery.judge import Recovery
 from blueque.system import process, signals
@@ -34,6 +36,7 @@ PRUNE_EVERY = 60.0  # between two looks at what has been kept long enough
 SIGNS = 3  # that we give in the time in which systemd wants one
 REFUSED_PAUSE = 5.0  # before a queue that Redis refuses to serve is tried again
 
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP, signal.SIGCHLD)
 _NOT_ALLOWED = {"NOAUTH", "WRONGPASS", "NOPERM", *CLUSTER}
 
 
@@ -45,17 +48,18 @@ class Scheduler:
     """Serves every queue in `blueque_queues`.
 
     address: of Redis and where that came from, to be shown.
-    reread: returns a client that goes by what blueque.toml says now; None: it cannot be had.
+    check: what SIGHUP begins; once it has passed, this program is replaced. None: SIGHUP does
+        nothing.
     """
 
     def __init__(
         self,
         client: Client,
         address: tuple[str, str] = ("", ""),
-        reread: Callable[[], Client | None] | None = None,
+        check: Check | None = None,
         notifier: Notifier | None = None,
     ) -> None:
-        self._client, self._address, self._reread = client, address, reread
+        self._client, self._address, self._check = client, address, check
         self._rules = client.retention_rules
         self._notifier = notifier or Notifier({})
         self._has_rights = False
@@ -168,9 +172,10 @@ class Scheduler:
         before = {
             number: signal.signal(number, _stop) for number in (signal.SIGTERM, signal.SIGINT)
         }
-        self._signals = signals.Signals([signal.SIGUSR1, signal.SIGHUP])
+        self._signals = signals.Signals([signal.SIGUSR1, signal.SIGHUP, signal.SIGCHLD])
         signals.show_stacks_on(signal.SIGUSR1)
         try:
+            signals.unblock(_SIGNALS)  # the program that this one has replaced holds them back
             while True:
                 self._wait(self._notify(self._step_or_pause()))
                 for number in self._signals.take():
@@ -204,11 +209,23 @@ class Scheduler:
     def _obey(self, number: int) -> None:
         if number == signal.SIGUSR1:
             log.warning("SIGUSR1: our stacks are above")
-        elif self._reread is None:
-            log.warning("SIGHUP: start the scheduler again to have it read its configuration")
-        elif (client := self._reread()) is not None:
-            self._rules = client.retention_rules
-            log.warning("SIGHUP: what blueque.toml says of retention holds from now on")
+        elif self._check is None:
+            if number == signal.SIGHUP:
+                log.warning("SIGHUP: start the scheduler again to have it read its configuration")
+        elif number == signal.SIGHUP:
+            log.warning("SIGHUP: checking the configuration")
+            self._check.begin()
+        elif self._check.poll():
+            log.warning("the new configuration holds from now on")
+            self._become_new_program(self._check)
+
+    def _become_new_program(self, check: Check) -> None:
+        """Replace this program. Signals that come from now on wait for the new one."""
+        with signals.blocked(_SIGNALS):
+            replace_program(
+                [sys.executable, *sys.orig_argv[1:]], {**os.environ, **self._notifier.environ}
+            )
+        os.close(check.answer)
 
     def _step_or_pause(self) -> float:
         try:

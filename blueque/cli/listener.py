@@ -49,6 +49,7 @@ from blueque.model.units import (
     parse_program,
 )
 from blueque.node.reload import ANSWER_TO, complete_environment
+from blueque.system.hosts import VARIABLE as HOST
 from blueque.system.process import is_in_container, keep_in_memory
 
 if TYPE_CHECKING:
@@ -233,7 +234,7 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
     listener behind it, and those who start the next blueque-listener here find them. --retry and the limits are for tasks
     that have none of their own.
 
-    SIGUSR2: take nothing new, and stay; the next one: take tasks again. SIGHUP: read blueque.toml again, for tasks to come.
+    SIGUSR2: take nothing new, and stay; the next one: take tasks again. SIGHUP: start anew with what blueque.toml says now.
     SIGUSR1: write to the log where master and listeners are just now. None of them touches a task.
     """
     # refuse a mistake in the file, and a bad address
@@ -285,7 +286,6 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
             "log_format": values.get("log_format", LOG_FORMATS[0]),
             "host": values.get("host"),
             "task_redis": values.get("task_redis"),
-            "environ": {name: os.environ[name] for name in _NOT_FOR_TASKS if name in os.environ},
         }
     )
 
@@ -496,19 +496,13 @@ def _amounts(context: click.Context, words: Sequence[str]) -> dict[str, int]:
 
 
 def _become_master(choices: dict[str, Any]) -> None:
-    from blueque.node.main import CHOICES, Choices, check_work  # here: --help does without
+    from blueque.node.main import CHOICES, Choices, check  # here: --help does without
 
-    for name in (*choices["environ"], "BLUEQUE_REDIS_URL"):
-        # no task inherits it; nor has the list of processes the password
-        os.environ.pop(name, None)
-    # another address may be of another service
-    if os.environ.get("REDIS_URL") == choices["redis_url"]:
-        del os.environ["REDIS_URL"]
-    if ANSWER_TO in os.environ:  # a master asks what it should do from now on
+    choices["environ"] = _take_environment(choices["redis_url"], choices["url_source"])
+    if ANSWER_TO in os.environ:  # a running master asks whether it could do this from now on
         descriptor = int(os.environ.pop(ANSWER_TO))
         os.set_inheritable(descriptor, False)
-        sys.path.insert(0, os.getcwd())
-        if (refusal := check_work(Choices(**choices))) is not None:
+        if (refusal := check(Choices.from_json(json.dumps(choices)))) is not None:
             raise Failure(CONFIGURATION, refusal)
         with open(descriptor, "w") as answer:
             answer.write(json.dumps(choices) + "\n")
@@ -524,6 +518,21 @@ def _become_master(choices: dict[str, Any]) -> None:
         )
     except OSError as error:
         raise Failure(CONFIGURATION, f"cannot run {sys.executable}: {error.strerror}") from error
+
+
+def _take_environment(url: str, source: str) -> dict[str, str]:
+    """Remove the variables that no task inherits, nor may the list of processes show; return what
+    the check at SIGHUP needs in order to read the same configuration.
+    """
+    names = [*_NOT_FOR_TASKS, "BLUEQUE_REDIS_URL"]
+    # another address may be of another service
+    if os.environ.get("REDIS_URL") == url:
+        names.append("REDIS_URL")
+    found = {name: os.environ.pop(name) for name in names if name in os.environ}
+    found[HOST] = os.environ.get(HOST, "")
+    if source == "--redis-url":  # which is no longer among the arguments, see `_without_url`
+        found["BLUEQUE_REDIS_URL"] = url
+    return found
 
 
 def _without_url(arguments: list[str]) -> list[str]:

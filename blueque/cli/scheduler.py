@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING, Any
+import os
+import sys
+from typing import Any
 
 import click
 
 from blueque.cli.exits import run
-from blueque.cli.failure import Failure
 from blueque.cli.options import (
     WITH_SHORT_HELP,
     Invocation,
@@ -21,9 +21,7 @@ from blueque.cli.options import (
 )
 from blueque.cli.program import Program, given
 from blueque.model.units import LOG_FORMATS
-
-if TYPE_CHECKING:
-    from blueque.client import Client
+from blueque.node.reload import ANSWER_TO, Check
 
 
 @click.command(cls=Program, context_settings=WITH_SHORT_HELP)
@@ -37,7 +35,7 @@ def command(invocation: Invocation, /, **_: Any) -> int:
     """Put the scheduled tasks of every queue in line when they are due.
 
     Any number may run at once: no task is put in line twice. SIGTERM or Ctrl-C stops it at once.
-    SIGHUP has it read blueque.toml again, SIGUSR1 write to its log where it is. Options can stand
+    SIGHUP has it start anew with what blueque.toml says now, SIGUSR1 write to its log where it is. Options can stand
     elsewhere as well: --log-format is BLUEQUE_LOG_FORMAT in the environment, and log_format in
         [scheduler] of blueque.toml.
     """
@@ -45,18 +43,13 @@ def command(invocation: Invocation, /, **_: Any) -> int:
     from blueque.system.log_format import log_to_stderr  # here: --help does without
     from blueque.system.systemd import Notifier
 
-    def reread() -> Client | None:
-        try:
-            return Invocation(invocation.url, invocation.config_file).client()
-        except Failure as failure:
-            logging.getLogger("blueque").error(
-                "everything stays as it is: %s", failure.format_message()
-            )
-            return None
-
+    client, address = invocation.client(), invocation.address()
     values = {**invocation.config.scheduler, **given(click.get_current_context())}
+    if ANSWER_TO in os.environ:  # a running scheduler asks whether another could start
+        return 0
     log_to_stderr(values.get("log_format", LOG_FORMATS[0]))
-    return Scheduler(invocation.client(), invocation.address(), reread, Notifier()).run()
+    check = Check([sys.executable, *sys.orig_argv[1:]])
+    return Scheduler(client, address, check, Notifier()).run()
 
 
 def main() -> None:

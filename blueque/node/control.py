@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import enum
 import logging
-import mmap
 import os
 import signal
 import threading
@@ -47,19 +46,28 @@ class Pause:
     The master and all that it forks share the value, so that a listener which could not hear for a
     while, or is forked later, finds the last word. Two signals that wait at the same time may be
     delivered in any order.
+    descriptor: of the value of a former program of the master; see `reload.Handover`.
     """
 
-    def __init__(self) -> None:
-        self._shared = mmap.mmap(-1, 1)
+    def __init__(self, descriptor: int | None = None) -> None:
+        self.descriptor = os.memfd_create("blueque") if descriptor is None else descriptor
 
     @property
     def by(self) -> str | None:
         """What has caused it: `a signal` or `an order`; None: there is no pause."""
-        return _CAUSES[self._shared[0]]
+        return _CAUSES[ord(os.pread(self.descriptor, 1, 0) or b"\0")]
 
     @by.setter
     def by(self, cause: str | None) -> None:
-        self._shared[0] = _CAUSES.index(cause)
+        os.pwrite(self.descriptor, bytes([_CAUSES.index(cause)]), 0)
+
+    def close(self) -> None:
+        """Let go of our copy of the value."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+    __del__ = close
 
 
 class Orders:
@@ -123,6 +131,7 @@ class Orders:
         """In a forked child: let go of what is the listener's."""
         if self._signals is not None:
             self._signals.forget()
+        self.pause.close()
         if self._lifeline is not None:
             os.close(self._lifeline)
             signals.show_no_stacks_on(signal.SIGUSR1)

@@ -36,11 +36,13 @@ from blueque.node.master import (
     EXIT_DRAINED,
     EXIT_EMPTY,
     EXIT_NOT_ALLOWED,
+    Hooks,
     Master,
+    Options,
 )
 from blueque.node.options import Defaults
 from blueque.node.registry import Roster
-from blueque.node.reload import Rereading
+from blueque.node.reload import HANDOVER, Check, Handover, Reload, replace_program
 from blueque.node.slot import Slot
 from blueque.spool.spool import Spool
 from blueque.system import hosts, process
@@ -56,27 +58,6 @@ log = logging.getLogger("blueque")
 
 CHOICES = "BLUEQUE_LISTENER_CHOICES"
 _IMPORTED = b"\0imported"
-# What SIGHUP may change.
-_RENEWED = (
-    "select",
-    "weights",
-    "keep",
-    "spool_limit",
-    "log_limit",
-    "limits",
-    "timing",
-    "retry",
-    "is_warm",
-    "is_spawned",
-    "preload",
-    "of_queues",
-    "retention",
-    "statistics_keep",
-    "config",
-    "handlers",
-    "until_empty",
-    "task_redis",
-)
 
 
 class Choices(NamedTuple):
@@ -119,7 +100,8 @@ class Choices(NamedTuple):
     log_format: str  # one of logs.FORMATS
     host: str | None  # what node ids call this host
     task_redis: bool | None  # whether tasks get the address; None: those of callables do
-    environ: dict[str, str]  # variables that say some of this, and that no task inherits
+    # variables that say some of this and that no task inherits, or that `host` replaces
+    environ: dict[str, str]
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Choices:
@@ -153,23 +135,14 @@ class Choices(NamedTuple):
 def main() -> int:
     """Be the master that the environment asks for."""
     choices = Choices.from_json(process.read_from_memory(int(os.environ.pop(CHOICES))))
+    handover = Handover.take()
     notifier = Notifier()
     log_to_stderr(choices.log_format)
-    host = os.environ.get(hosts.VARIABLE, "")
-    environment = {**choices.environ, "BLUEQUE_REDIS_URL": choices.redis_url, hosts.VARIABLE: host}
     if choices.host is not None:
         os.environ[hosts.VARIABLE] = choices.host  # for all that we fork, and for what tasks start
     sys.path.insert(0, os.getcwd())  # the handler is found where we were started, wherever tasks go
-    refusal = check_work(choices)
-    if refusal is None:
-        try:
-            Spool(choices.spool, choices.max_bytes).open()
-            if (pool := _pool(choices)) is not None:
-                pool.open()
-                pool.declare()  # the slots say it from then on, each as long as it takes tasks
-                pool.withdraw()
-        except SpoolRefused as error:
-            refusal = str(error)
+    # What replaces another program has been checked by it.
+    refusal = _refusal(choices) if handover is None else None
     if refusal is not None:
         log.error("%s", refusal)
         return EXIT_CONFIGURATION
@@ -193,33 +166,43 @@ def main() -> int:
             hosts.host_name(),
         )
     _warm_up(choices)
+    return _master(choices, notifier, handover).run()
+
+
+def _master(choices: Choices, notifier: Notifier, handover: Handover | None) -> Master:
+    spool = Spool(choices.spool, choices.max_bytes)
+    check = Check(
+        [sys.executable, "-P", "-m", "blueque.cli.listener", *sys.argv[1:]], choices.environ
+    )
     return Master(
         functools.partial(run_slot, choices),
-        choices.slots,
-        choices.on_term,
-        chore=functools.partial(_prune, choices),
-        left_behind=functools.partial(Roster(choices.spool).left_behind, choices.queues),
-        note_ending=Spool(choices.spool, choices.max_bytes).note_ending,
-        on_listener_end=Spool(choices.spool, choices.max_bytes).remove_room,
-        rereading=Rereading(functools.partial(_renewed, choices), environment),
-        max_runtime=choices.max_runtime,
-        notifier=notifier,
-    ).run()
+        Options(choices.slots, choices.on_term, choices.max_runtime),
+        Hooks(
+            chore=functools.partial(_prune, choices),
+            left_behind=functools.partial(Roster(choices.spool).left_behind, choices.queues),
+            note_ending=spool.note_ending,
+            on_listener_end=spool.remove_room,
+        ),
+        notifier,
+        Reload(check, functools.partial(_replace_program, choices, notifier, check)),
+        handover,
+    )
 
 
-def _renewed(
-    choices: Choices, said: bytes
-) -> tuple[Callable[[slot.Master], int], Callable[[], None]] | None:
-    """Return what a master does from now on, whose blueque.toml has been read again."""
-    try:
-        asked = Choices.from_json(said)
-    except (ValueError, TypeError):  # whoever was to say it has died, or is of another version
-        return None
-    for name in ("slots", "spool", "host", "resources", "on_term", "max_runtime", "log_format"):
-        if getattr(asked, name) != getattr(choices, name):
-            log.warning("what is new in %s holds when the listener is started again", name)
-    renewed = choices._replace(**{name: getattr(asked, name) for name in _RENEWED})
-    return functools.partial(run_slot, renewed), functools.partial(_prune, renewed)
+def _replace_program(
+    choices: Choices, notifier: Notifier, check: Check, handover: Handover
+) -> None:
+    """Become the master that the checked configuration asks for; return only if that fails."""
+    environment = {
+        **os.environ,
+        **notifier.environ,
+        hosts.VARIABLE: choices.environ.get(hosts.VARIABLE, ""),
+        CHOICES: str(check.answer),
+        HANDOVER: json.dumps(handover._asdict()),
+    }
+    arguments = [sys.executable, "-P", "-m", "blueque.node.main", *sys.argv[1:]]
+    replace_program(arguments, environment, [check.answer, *handover.descriptors])
+    os.close(check.answer)
 
 
 def run_slot(choices: Choices, master: slot.Master) -> int:
@@ -229,7 +212,8 @@ def run_slot(choices: Choices, master: slot.Master) -> int:
     spool = Spool(choices.spool, choices.max_bytes)
     # for a client that a module makes when it is imported
     units.connect_as_listener(choices.job.redis_url)
-    if not _preload(choices):
+    if (refusal := _preload(choices)) is not None:
+        log.error("%s", refusal)
         return EXIT_CONFIGURATION
     listener = Slot(
         client,
@@ -254,6 +238,33 @@ def run_slot(choices: Choices, master: slot.Master) -> int:
     except SpoolRefused as error:
         log.error("%s", error)
         return EXIT_CONFIGURATION
+
+
+def check(choices: Choices) -> str | None:
+    """In a child of a running master: return why a new master could not run, or None."""
+    sys.path.insert(0, os.getcwd())
+    units.connect_as_listener(choices.job.redis_url)
+    return _refusal(choices, is_first=False) or _preload(choices)
+
+
+def _refusal(choices: Choices, is_first: bool = True) -> str | None:
+    """Return why the handlers cannot run, or the node cannot serve them; None: they can.
+
+    is_first: no listeners run already, which may say other amounts of resources until they leave.
+    """
+    refusal = check_work(choices)
+    if refusal is not None:
+        return refusal
+    try:
+        Spool(choices.spool, choices.max_bytes).open()
+        if (pool := _pool(choices)) is not None:
+            pool.open()
+            if is_first:
+                pool.declare()  # the slots say it from then on, each as long as it takes tasks
+                pool.withdraw()
+    except SpoolRefused as error:
+        return str(error)
+    return None
 
 
 def check_work(choices: Choices) -> str | None:
@@ -355,10 +366,12 @@ def _pool(choices: Choices) -> Pool | None:
     return Pool(f"{os.path.abspath(choices.spool)}/resources", choices.resources)
 
 
-def _preload(choices: Choices) -> bool:
-    """Import the modules here, for all task processes to have. False: one cannot be imported."""
+def _preload(choices: Choices) -> str | None:
+    """Import the modules here, for all task processes to have. Return why one cannot be imported,
+    or None.
+    """
     if not choices.preload:
-        return True
+        return None
     refusal = None
     stop_logging()
     try:
@@ -366,14 +379,12 @@ def _preload(choices: Choices) -> bool:
             for name in choices.preload:
                 importlib.import_module(name)
     except BaseException as error:  # a module may call sys.exit when it is imported
-        refusal = f"{name}: {type(error).__name__}: {error}{_place(error)}"
+        refusal = f"cannot preload {name}: {type(error).__name__}: {error}{_place(error)}"
     log_to_stderr(choices.log_format)
-    if refusal is not None:
-        log.error("cannot preload %s", refusal)
-        return False
-    gc.collect()
-    gc.freeze()
-    return True
+    if refusal is None:
+        gc.collect()
+        gc.freeze()
+    return refusal
 
 
 def _warm_up(choices: Choices) -> None:

@@ -9,10 +9,11 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from blueque.node import slot
 from blueque.node.control import OF_MASTER, Pause
-from blueque.node.reload import Rereading
+from blueque.node.reload import Handover, Reload
 from blueque.system import process, signals
 from blueque.system.systemd import Notifier
 
@@ -24,6 +25,7 @@ EXIT_DRAINED = 64  # of a listener to its master only: it is not to be replaced
 EXIT_EMPTY = 65  # the same: it has found nothing to take, and was told to leave then
 _HOPELESS = (EXIT_NOT_ALLOWED, EXIT_CONFIGURATION)
 _ASIDE = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)  # signals that end nobody
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, *_ASIDE)
 _PRUNE_EVERY = 600.0
 _WORKED = 60.0  # seconds; whoever lived so long was not hopeless from the start
 _YOUNG = 1.0  # seconds; one that dies sooner is replaced later: no endless forking
@@ -34,81 +36,88 @@ _MOST_ADOPTERS = 1000
 _READY_AFTER = 10.0  # seconds in which listeners register, or Redis is not there
 
 
-class Master:
-    """Forks `slots` processes that run `body(master)` and stays until all have left, or as
-    `on_term` says.
+class Options(NamedTuple):
+    """What a master was asked to do.
+
+    on_term: leave, drain or stop.
+    max_runtime: seconds after which it does what it does at SIGTERM.
+    """
+
+    slots: int
+    on_term: str = "drain"
+    max_runtime: float | None = None
+
+
+class Hooks(NamedTuple):
+    """What a master calls.
 
     chore: done now and then in a child of its own.
     left_behind: returns the listeners that a former master has left behind their tasks; each takes
         one of our slots.
-    rereading: what SIGHUP asks for the body and the chore that take the place of ours; see
-        `rereading.Rereading`.
-    max_runtime: seconds after which we do as at SIGTERM.
     note_ending: called for a process that is no listener of ours, when it has ended; see
         `process.reap_strays`.
     on_listener_end: called with the pid of a listener of ours that has ended.
     """
 
+    chore: Callable[[], None] = lambda: None
+    left_behind: Callable[[], set[int]] = set
+    note_ending: Callable[[int, int, process.Reaped], object] = lambda *_: None
+    on_listener_end: Callable[[int], object] = lambda _: None
+
+
+class Master:
+    """Forks a process that runs `body(master)` for each slot, and stays until all have left, or as
+    `Options.on_term` says.
+
+    reload: what SIGHUP does; None: nothing.
+    handover: of the program that this one has replaced.
+    """
+
     def __init__(
         self,
         body: Callable[[slot.Master], int],
-        slots: int,
-        on_term: str = "drain",
-        chore: Callable[[], None] = lambda: None,
-        left_behind: Callable[[], set[int]] = set,
-        note_ending: Callable[[int, int, process.Reaped], object] = lambda *_: None,
-        rereading: Rereading | None = None,
-        max_runtime: float | None = None,
+        options: Options,
+        hooks: Hooks | None = None,
         notifier: Notifier | None = None,
-        on_listener_end: Callable[[int], object] = lambda _: None,
+        reload: Reload | None = None,
+        handover: Handover | None = None,
     ) -> None:
-        self._body, self._slots, self._on_term = body, slots, on_term
-        self._chore, self._left_behind, self._note_ending = chore, left_behind, note_ending
-        self._on_listener_end = on_listener_end
-        self._born: dict[int, float] = {}  # pid of a slot -> when it was forked
-        self._adopters: dict[int, float] = {}  # the same of those that only adopt
+        self._body, self._options, self._hooks = body, options, hooks or Hooks()
+        self._handover, self._reload = handover, reload
+        # pid of a slot -> when it was forked
+        self._born: dict[int, float] = dict(handover.slots) if handover else {}
+        # the same of those that only adopt
+        self._adopters: dict[int, float] = dict(handover.adopters) if handover else {}
+        self._gone = handover.gone if handover else 0  # slots that have left and are not replaced
         self._fork_at: list[float] = []  # when to fork the slots that are missing
         self._held: set[int] = set()  # listeners of a former master whose slots are not free yet
         self._first = 0  # the first signal that we were given
         self._has_been_told = False  # by a signal that we are to leave
         self._echoes, self._echoes_aside = signals.Echoes(), signals.Echoes()
-        self._pause = Pause()  # while there is one, our listeners take nothing
-        self._rereading = rereading
-        self._max_runtime = max_runtime
-        self._leave_at = float("inf") if max_runtime is None else time.monotonic() + max_runtime
+        # while there is one, our listeners take nothing
+        self._pause = Pause(handover.pause if handover else None)
+        self._started = handover.started if handover else time.monotonic()
+        longest = float("inf") if options.max_runtime is None else options.max_runtime
+        self._leave_at = self._started + longest
+        self._next_chore = time.monotonic()
         self._notifier = notifier if notifier is not None and notifier.is_wanted else None
-        self._board = mmap.mmap(-1, slots + _MOST_ADOPTERS) if self._notifier is not None else None
         self._places: dict[int, int] = {}  # pid of a slot -> where on the board it shows what it is
+        self._board: mmap.mmap | None = None
+        if self._notifier is not None:
+            self._board = mmap.mmap(-1, max(options.slots, len(self._born)) + _MOST_ADOPTERS)
         self._is_ready, self._ready_at = False, time.monotonic() + _READY_AFTER
         self._order: int | None = None  # the last signal we have passed on
         self._status = 0
-        self._has_worked = False  # a listener has lived long enough to have registered
+        # a listener has lived long enough to have registered, or the configuration was checked
+        self._has_worked = handover is not None
 
     def run(self) -> int:
         """Return the exit status when all slots have left, or are left behind."""
-        process.become_subreaper()
-        self._signals = signals.Signals(
-            [
-                signal.SIGTERM,
-                signal.SIGINT,
-                signal.SIGCHLD,
-                signal.SIGUSR1,
-                signal.SIGUSR2,
-                signal.SIGHUP,
-            ]
-        )
-        signals.show_stacks_on(signal.SIGUSR1)
-        self._lifeline, self._lifeline_end = os.pipe()
-        self._requests, self._requests_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._held = set(sorted(self._left_behind())[: self._slots])
-        if self._held:
-            log.warning(
-                "%d listeners of a former master are behind their tasks; each counts as a slot",
-                len(self._held),
-            )
-        self._fork_at = [0.0] * (self._slots - len(self._held))
-        next_chore = time.monotonic()
-        while self._born or self._adopters or self._fork_at or self._held or self._order is None:
+        self._open()
+        if self._handover is not None:
+            self._replace_slots()
+        self._hold_slots()
+        while self._children or self._fork_at or self._held or self._order is None:
             now = time.monotonic()
             if now >= self._leave_at and self._order is None:
                 log.warning("--max-runtime is over, as if SIGTERM had come")
@@ -119,32 +128,16 @@ class Master:
                     return self._status
                 continue
             if self._order is None:
-                self._free_slots()
-                for at in [at for at in self._fork_at if at <= now]:
-                    self._fork_at.remove(at)
-                    self._fork_slot()
-                if not self._born and not self._adopters and not self._fork_at and not self._held:
+                self._fill_slots(now)
+                if not self._children and not self._fork_at and not self._held:
                     return self._status  # drained from afar, all of them
-            if now >= next_chore:
+            if now >= self._next_chore:
                 self._fork_chore()
-                next_chore = now + _PRUNE_EVERY
-            wake_at = (
-                min([next_chore, self._leave_at, *self._fork_at])
-                if self._order is None
-                else next_chore
-            )
+                self._next_chore = now + _PRUNE_EVERY
             if self._notifier is not None:
                 self._notify(self._notifier)
-                wake_at = min(wake_at, now + _NOTIFY_EVERY)
-            if self._held:
-                wake_at = min(wake_at, now + _LOOK_AT_HELD)
-            reading = (
-                []
-                if self._rereading is None or self._rereading.descriptor is None
-                else [self._rereading.descriptor]
-            )
             process.wait_readable(
-                [self._signals.fileno(), self._requests, *reading], wake_at - time.monotonic()
+                [self._signals.fileno(), self._requests], self._wake_at(now) - time.monotonic()
             )
             for number in self._signals.take():
                 self._obey(number)
@@ -152,12 +145,69 @@ class Master:
                 return self._status
             self._bury()
             self._hear_requests()
-            self._renew()
         return self._status
+
+    def _open(self) -> None:
+        """Begin to hear signals, those too that came while this program replaced another."""
+        process.become_subreaper()
+        self._signals = signals.Signals(_SIGNALS)
+        signals.show_stacks_on(signal.SIGUSR1)
+        if self._handover is not None:
+            self._lifeline, self._lifeline_end = self._handover.lifeline
+            self._requests, self._requests_end = self._handover.requests
+        else:
+            self._lifeline, self._lifeline_end = os.pipe()
+            self._requests, self._requests_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signals.unblock(_SIGNALS)
+
+    def _replace_slots(self) -> None:
+        """Have the listeners of the program before us leave, a busy one when its task has ended."""
+        for place, pid in enumerate(self._children):
+            self._places[pid] = place
+            if self._board is not None:
+                self._board[place] = slot.BUSY
+        log.warning(
+            "the new configuration holds for the tasks to come; replacing %d listeners, "
+            "those with a task when it has ended",
+            len(self._born),
+        )
+        self._tell(self._born, signal.SIGUSR2)
+        self._bury()  # of some, the program before us has got the SIGCHLD
+
+    def _hold_slots(self) -> None:
+        """Count the slots of the listeners that a former master has left behind."""
+        free = max(self._free, 0)
+        self._held = set(sorted(self._hooks.left_behind())[:free])
+        if self._held:
+            log.warning(
+                "%d listeners of a former master are behind their tasks; each counts as a slot",
+                len(self._held),
+            )
+        self._fork_at += [0.0] * (free - len(self._held))
+
+    @property
+    def _children(self) -> list[int]:
+        """The listeners that live, also those that only adopt."""
+        return [*self._born, *self._adopters]
+
+    @property
+    def _free(self) -> int:
+        """How many slots have no listener, nor are about to have one."""
+        taken = len(self._born) + len(self._held) + len(self._fork_at)
+        return self._options.slots - self._gone - taken
+
+    def _wake_at(self, now: float) -> float:
+        """Return until when the master may wait for a signal or a request."""
+        wake_at = self._next_chore
+        if self._order is None:
+            wake_at = min([wake_at, self._leave_at, *self._fork_at])
+        if self._notifier is not None:
+            wake_at = min(wake_at, now + _NOTIFY_EVERY)
+        return min(wake_at, now + _LOOK_AT_HELD) if self._held else wake_at
 
     @property
     def _is_leaving(self) -> bool:
-        return self._on_term == "leave" and self._first == signal.SIGTERM
+        return self._options.on_term == "leave" and self._first == signal.SIGTERM
 
     def _notify(self, notifier: Notifier) -> None:
         """Tell systemd how many tasks run, and that we are ready once all listeners have registered
@@ -167,7 +217,7 @@ class Master:
         well.
         """
         shown = (
-            [self._board[self._places[pid]] for pid in (*self._born, *self._adopters)]
+            [self._board[self._places[pid]] for pid in self._children]
             if self._board is not None
             else []
         )
@@ -181,17 +231,20 @@ class Master:
             notifier.tell(
                 "READY=1",
                 *stopping,
-                f"STATUS={running}/{self._slots} running{paused}{unregistered}",
+                f"STATUS={running}/{self._options.slots} running{paused}{unregistered}",
             )
 
-    def _free_slots(self) -> None:
-        """Take over the slots of listeners that a former master had left behind, and that have left
-        now.
+    def _fill_slots(self, now: float) -> None:
+        """Fork the slots that are due, also those of listeners that a former master had left behind
+        and that have left now.
         """
         if self._held:
-            still = self._held & self._left_behind()
+            still = self._held & self._hooks.left_behind()
             self._fork_at += [0.0] * len(self._held - still)
             self._held = still
+        for at in [at for at in self._fork_at if at <= now]:
+            self._fork_at.remove(at)
+            self._fork_slot()
 
     def _fork_chore(self) -> None:
         """Do the chore in a child: it may take long, and we must hear orders."""
@@ -206,7 +259,7 @@ class Master:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         for descriptor in (self._lifeline, self._lifeline_end, self._requests, self._requests_end):
             os.close(descriptor)
-        self._chore()
+        self._hooks.chore()
         return 0
 
     def _fork_slot(self, adopts_only: bool = False) -> None:
@@ -239,7 +292,12 @@ class Master:
         os.close(self._lifeline_end)
         os.close(self._requests)
         known = slot.Master(
-            master, self._lifeline, self._requests_end, adopts_only, self._pause, self._max_runtime
+            master,
+            self._lifeline,
+            self._requests_end,
+            adopts_only,
+            self._pause,
+            self._options.max_runtime,
         )
         board = self._board
         return self._body(
@@ -274,7 +332,7 @@ class Master:
         was_told, self._has_been_told = self._has_been_told, True
         if self._order is None:
             self._first = number
-            if number == signal.SIGTERM and self._on_term == "stop":
+            if number == signal.SIGTERM and self._options.on_term == "stop":
                 log.warning("%s: stopping the running tasks", name)
                 self._pass_on(signals.OUT_OF_TIME if is_out_of_time else signal.SIGQUIT)
                 return
@@ -298,7 +356,7 @@ class Master:
         """Obey what ends nobody."""
         if number != signal.SIGUSR2 and self._echoes_aside.is_one(number):
             return  # a second SIGUSR2 takes the first one back
-        own = sorted([*self._born, *self._adopters])
+        own = sorted(self._children)
         if number == signal.SIGUSR1:
             log.warning(
                 "SIGUSR1: the stacks of the master pid=%d are above, those of its listeners follow: %s",
@@ -317,66 +375,82 @@ class Master:
                 else "taking tasks again",
             )
             self._tell(self._born, signals.PAUSE)
-        elif self._rereading is None:
+        elif self._reload is None:
             log.warning("SIGHUP: start the listener again to have it read its configuration")
         else:
-            log.warning("SIGHUP: reading the configuration anew")
-            self._rereading.begin()
+            log.warning("SIGHUP: checking the configuration")
+            self._reload.check.begin()
 
-    def _renew(self) -> None:
-        """When the configuration has been read anew: have each listener replaced, a busy one when
-        its task has ended.
+    def _become_new_program(self, reload: Reload) -> None:
+        """Replace this program, unless a signal that has just come is against it. Those that come
+        from now on wait for the new one.
         """
-        renewed = self._rereading.take() if self._rereading is not None else None
-        if renewed is None or self._order is not None:
-            return
-        self._body, self._chore = renewed
-        self._has_worked = True  # what we were asked to do could be done; so we go on
-        log.warning(
-            "what is new in the configuration holds for the tasks to come; replacing %d listeners, "
-            "those with a task when it has ended",
-            len(self._born),
-        )
-        self._tell(self._born, signal.SIGUSR2)
+        with signals.blocked(_SIGNALS):
+            for number in self._signals.take():
+                self._obey(number)
+            if self._order is None and reload.check.pid is None:
+                reload.replace(
+                    Handover(
+                        self._born,
+                        self._adopters,
+                        self._gone,
+                        self._started,
+                        (self._lifeline, self._lifeline_end),
+                        (self._requests, self._requests_end),
+                        self._pause.descriptor,
+                    )
+                )
 
     def _bury(self) -> None:
-        """Let go of children that have ended, and see to replacements."""
-        ended: list[tuple[float, int, int]] = []
+        """Reap children that have ended, and see to replacements."""
+        ended: list[tuple[int, float, int]] = []
+        is_checked = False
         for pid in process.ended_children():
             ticks, reaped = process.start_ticks(pid) or 0, process.wait_usage(pid)
             self._places.pop(pid, None)
-            if pid not in self._born and pid not in self._adopters:
-                # perhaps a dead listener's task: whoever adopts it wants to know
-                self._note_ending(pid, ticks, reaped)
-                continue
-            self._on_listener_end(pid)
             if pid in self._born:
-                ended.append((self._born.pop(pid), pid, reaped.code))
-            else:
+                ended.append((pid, self._born.pop(pid), reaped.code))
+                self._hooks.on_listener_end(pid)
+            elif pid in self._adopters:
                 del self._adopters[pid]
-        if self._order is not None:
+                self._hooks.on_listener_end(pid)
+            elif self._reload is not None and pid == self._reload.check.pid:
+                is_checked = self._reload.check.end(reaped.code)
+            else:
+                # perhaps a dead listener's task: whoever adopts it wants to know
+                self._hooks.note_ending(pid, ticks, reaped)
+        for pid, born, code in ended:
+            if self._order is None:
+                self._replace(pid, born, code)
+        if is_checked and self._order is None and self._reload is not None:
+            self._become_new_program(self._reload)
+
+    def _replace(self, pid: int, born: float, code: int) -> None:
+        """Have another listener forked in the place of one that has ended, if there should be one."""
+        if code in _HOPELESS and not self._has_worked:
+            self._status = code
+            self._first = 0
+            self._pass_on(signal.SIGTERM)
             return
-        for born, pid, code in ended:
-            if code in _HOPELESS and not self._has_worked:
-                self._status = code
-                self._first = 0
-                self._pass_on(signal.SIGTERM)
-                return
-            if code in (EXIT_DRAINED, EXIT_EMPTY):
-                if code == EXIT_DRAINED:
-                    log.warning("listener pid=%d has been drained", pid)
-                continue
-            now = time.monotonic()
-            log.warning("listener pid=%d ended (%s); starting another", pid, process.describe(code))
-            self._has_worked = self._has_worked or now - born > _WORKED
-            self._fork_at.append(now if now - born > _YOUNG else now + _YOUNG)
+        if code in (EXIT_DRAINED, EXIT_EMPTY):
+            self._gone += 1
+            if code == EXIT_DRAINED:
+                log.warning("listener pid=%d has been drained", pid)
+            return
+        now = time.monotonic()
+        self._has_worked = self._has_worked or now - born > _WORKED
+        if self._free < 1:  # there are fewer slots than before SIGHUP
+            log.warning("listener pid=%d ended (%s)", pid, process.describe(code))
+            return
+        log.warning("listener pid=%d ended (%s); starting another", pid, process.describe(code))
+        self._fork_at.append(now if now - born > _YOUNG else now + _YOUNG)
 
     def _pass_on(self, number: int) -> None:
         self._order = number
         if self._notifier is not None:
             self._notify(self._notifier)
         self._fork_at, self._held = [], set()
-        self._tell((*self._born, *self._adopters), number)
+        self._tell(self._children, number)
 
     def _tell(self, pids: Iterable[int], number: int) -> None:
         for pid in pids:

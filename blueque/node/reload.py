@@ -1,5 +1,7 @@
-"""Rereading: has blueque-listener read its arguments and its blueque.toml once more, in a child,
-while a master goes on.
+"""Reload: what a listener and a scheduler do at SIGHUP.
+
+A child checks the arguments, blueque.toml and the handlers. If it finds no mistake, the program
+replaces itself by exec and keeps its pid. Otherwise nothing changes.
 """
 
 from __future__ import annotations
@@ -8,86 +10,146 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 from blueque.system import process
 
-if TYPE_CHECKING:
-    from blueque.node import slot
-
 log = logging.getLogger("blueque")
 
-# the descriptor that takes the choices, instead of a new program
+# Running programs of other versions use these names, too.
+# Set in a child that only checks: the descriptor that takes the choices of a listener.
 ANSWER_TO = "BLUEQUE_LISTENER_ANSWER_TO"
-TOLD = "BLUEQUE_LISTENER_TOLD"  # the descriptor that has the rest of its environment
-_AT_ONCE = 65536
-
-Renewed = tuple["Callable[[slot.Master], int]", "Callable[[], None]"]
+TOLD = "BLUEQUE_LISTENER_TOLD"  # the descriptor that has the rest of the child's environment
+HANDOVER = "BLUEQUE_LISTENER_HANDOVER"
 
 
-class Rereading:
-    """What a master needs for a SIGHUP.
+class Check:
+    """Runs a program in a child that only checks whether it could start.
 
-    take: makes of the choices, as text, the body and the chore of a master; None: they cannot be
-        had.
-    environment: what the child is told besides what is in ours.
+    arguments: of the program.
+    environment: variables of the child besides ours. They may hold a password, so the child reads
+        them from memory that no list of processes shows.
     """
 
-    def __init__(
-        self, take: Callable[[bytes], Renewed | None], environment: dict[str, str]
-    ) -> None:
-        self._take, self._environment = take, environment
-        # readable when there may be an answer; None: nobody has asked
-        self.descriptor: int | None = None
-        self._said = b""
+    def __init__(self, arguments: list[str], environment: Mapping[str, str] | None = None) -> None:
+        self.pid: int | None = None  # of the child, while there is one
+        self.answer = -1  # the descriptor of what the child has written
+        self._arguments, self._environment = arguments, environment or {}
+        self._is_out_of_date = False
 
     def begin(self) -> None:
-        """Ask, unless we are asking."""
-        if self.descriptor is not None:
-            return
-        read, write = os.pipe()
-        try:
-            process.fork(lambda: self._ask(write))
-        except OSError as error:
-            log.error("cannot fork: %s", error.strerror)
-            os.close(read)
-        else:
-            os.set_blocking(read, False)
-            self.descriptor, self._said = read, b""
-        os.close(write)
-
-    def take(self) -> Renewed | None:
-        """Return what the answer asks for, once; None: there is none yet, or none that could be
-        taken.
+        """Fork the child, or fork another when the present one has ended: it may have read the file
+        before the last change.
         """
-        if self.descriptor is None:
-            return None
+        if self.pid is not None:
+            self._is_out_of_date = True
+            return
+        self.answer = os.memfd_create("blueque")
         try:
-            while said := os.read(self.descriptor, _AT_ONCE):
-                self._said += said
-        except BlockingIOError:
-            # else whatever the handler's module has started may hold the pipe
-            if not self._said.endswith(b"\n"):
-                return None
-        os.close(self.descriptor)
-        self.descriptor = None
-        renewed = self._take(self._said) if self._said else None
-        if renewed is None:
-            log.error("there is no new configuration to be had; everything stays as it is")
-        return renewed
+            self.pid = process.fork(self._become_program)
+        except OSError as error:
+            os.close(self.answer)
+            log.error("cannot fork: %s; everything stays as it is", error.strerror)
 
-    def _ask(self, write: int) -> int:
-        os.set_inheritable(write, True)
-        kept = process.keep_in_memory(json.dumps(self._environment))  # it has a password
-        os.execve(
-            sys.executable,
-            [sys.executable, "-P", "-m", "blueque.cli.listener", *sys.argv[1:]],
-            {**os.environ, ANSWER_TO: str(write), TOLD: str(kept)},
-        )
+    def poll(self) -> bool:
+        """Call `end` if the child has ended."""
+        if self.pid is None:
+            return False
+        pid, status = os.waitpid(self.pid, os.WNOHANG)
+        return pid != 0 and self.end(os.waitstatus_to_exitcode(status))
+
+    def end(self, code: int) -> bool:
+        """Take the exit code of the child; return whether the program is to be replaced now."""
+        self.pid = None
+        if code == 0 and not self._is_out_of_date:
+            return True
+        os.close(self.answer)
+        if self._is_out_of_date:
+            self._is_out_of_date = False
+            self.begin()
+        else:
+            log.error(
+                "cannot reload the configuration (%s; the lines above say why); "
+                "everything stays as it is",
+                process.describe(code),
+            )
+        return False
+
+    def _become_program(self) -> int:
+        os.set_inheritable(self.answer, True)
+        told = process.keep_in_memory(json.dumps(self._environment))
+        variables = {ANSWER_TO: str(self.answer), TOLD: str(told)}
+        os.execve(sys.executable, self._arguments, {**os.environ, **variables})
+
+
+class Handover(NamedTuple):
+    """What a master hands to the program that replaces it.
+
+    That program may be of another version: a field is only ever added, with a default.
+    slots, adopters: when each listener was forked, by pid.
+    gone: how many slots have ended for good.
+    started: when the first master started, on the monotonic clock.
+    lifeline, requests: both ends of each pipe. pause: the descriptor of the `Pause`.
+    """
+
+    slots: dict[int, float]
+    adopters: dict[int, float]
+    gone: int
+    started: float
+    lifeline: tuple[int, int]
+    requests: tuple[int, int]
+    pause: int
+
+    @property
+    def descriptors(self) -> list[int]:
+        return [*self.lifeline, *self.requests, self.pause]
+
+    @classmethod
+    def take(cls) -> Handover | None:
+        """Return what the environment holds, and remove it there; None: this is the first master."""
+        text = os.environ.pop(HANDOVER, None)
+        if text is None:
+            return None
+        fields = {name: value for name, value in json.loads(text).items() if name in cls._fields}
+        for name in ("slots", "adopters"):
+            fields[name] = {int(pid): born for pid, born in fields[name].items()}
+        found = cls(**fields)
+        for descriptor in found.descriptors:
+            os.set_inheritable(descriptor, False)
+        return found
+
+
+class Reload(NamedTuple):
+    """What a master needs for a SIGHUP.
+
+    replace: replaces the program once the check has passed; returns only if that fails.
+    """
+
+    check: Check
+    replace: Callable[[Handover], None]
+
+
+def replace_program(
+    arguments: list[str], environment: Mapping[str, str], keep: Iterable[int] = ()
+) -> None:
+    """Replace this program by exec; return only if that fails.
+
+    The caller blocks its signals, and the new program unblocks them when it can handle them.
+    keep: descriptors that stay open.
+    """
+    keep = list(keep)
+    for descriptor in keep:
+        os.set_inheritable(descriptor, True)
+    try:
+        os.execve(sys.executable, arguments, environment)
+    except OSError as error:
+        log.error("cannot run %s: %s; everything stays as it is", sys.executable, error.strerror)
+    for descriptor in keep:
+        os.set_inheritable(descriptor, False)
 
 
 def complete_environment() -> None:
-    """In the child: add to the environment what the master has told it."""
+    """In a child that only checks: add the variables that `Check` has kept in memory."""
     if TOLD in os.environ:
         os.environ.update(json.loads(process.read_from_memory(int(os.environ.pop(TOLD)))))

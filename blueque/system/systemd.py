@@ -6,16 +6,20 @@ import os
 import socket
 from collections.abc import MutableMapping
 
+_VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+
 
 class Notifier:
-    """Sends to the socket that the environment names, and takes that out of it: it is nothing for
+    """Sends to the socket that the environment names, and removes its variables: they are not for
     tasks.
     """
 
     def __init__(self, environ: MutableMapping[str, str] = os.environ) -> None:
-        self._address = environ.pop("NOTIFY_SOCKET", "")
-        microseconds = environ.pop("WATCHDOG_USEC", "")
-        pid = environ.pop("WATCHDOG_PID", str(os.getpid()))
+        # the variables that were removed
+        self.environ = {name: environ.pop(name) for name in _VARIABLES if name in environ}
+        self._address = self.environ.get("NOTIFY_SOCKET", "")
+        microseconds = self.environ.get("WATCHDOG_USEC", "")
+        pid = self.environ.get("WATCHDOG_PID", str(os.getpid()))
         is_watched = self._address and microseconds.isdecimal() and pid == str(os.getpid())
         # seconds in which it wants a sign
         self.watchdog = int(microseconds) / 1e6 if is_watched else float("inf")

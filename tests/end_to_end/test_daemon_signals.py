@@ -1,4 +1,5 @@
-"""Signals to listener and scheduler that end nobody: SIGUSR1, SIGUSR2, SIGHUP."""
+"""Signals to listener and scheduler that end nobody: SIGUSR1 and SIGUSR2; SIGHUP is in
+test_reload.py."""
 
 from __future__ import annotations
 
@@ -301,51 +302,6 @@ def test_a_listener_of_several_queues_that_has_to_register_again_in_one_is_pause
     until(lambda: states(programs) == {"up"}, what="a listener that is up")
 
 
-def test_hup_has_idle_listeners_replaced_and_busy_ones_after_their_task(programs, queue):
-    toml = programs.directory / "blueque.toml"
-    toml.write_text('[queues.work]\ntime_limit = "1h"\n')
-    listener = programs.listener("work:run", slots=2)
-    slots, running = set(listener.slots()), begin(programs, queue)
-    toml.write_text('[queues.work]\ntime_limit = "0.2s"\n[listener]\nslots = 7\n')
-    listener.send(signal.SIGHUP)
-    listener.says("replacing 2 listeners")
-    until(lambda: len(set(listener.slots()) - slots) == 1, what="another idle listener")
-    assert programs.client.get_task(running).status == "started"
-    assert outcome(programs.client, queue.enqueue("")).error_type == "time_limit"
-    (programs.directory / "go").touch()
-    assert outcome(programs.client, running).result == "done"
-    until(
-        lambda: len(listener.slots()) == 2 and not slots & set(listener.slots()),
-        what="two other listeners",
-    )
-    assert listener.stop() == 0
-
-
-def test_hup_with_a_mistake_in_the_configuration_leaves_everything_as_it_is(programs, queue):
-    toml = programs.directory / "blueque.toml"
-    toml.write_text("[listener]\n")
-    listener = programs.listener("work:quick")
-    slots = listener.slots()
-    toml.write_text("[listener]\nslots = nonsense\n")
-    listener.send(signal.SIGHUP)
-    listener.says("everything stays as it is")
-    assert "blueque.toml" in listener.log and listener.slots() == slots
-    assert outcome(programs.client, queue.enqueue("")).result == "done"
-
-
-def test_hup_with_a_handler_that_cannot_be_imported_leaves_everything_as_it_is(programs, queue):
-    listener = programs.listener("work:quick")
-    slots = listener.slots()
-    programs.write("raise RuntimeError('half deployed')")
-    listener.send(signal.SIGHUP)
-    listener.says("everything stays as it is")
-    assert "cannot import the handler work:quick: RuntimeError: half deployed" in listener.log
-    assert listener.slots() == slots and "replacing" not in listener.log
-    programs.write(WORK)
-    listener.send_again(signal.SIGHUP)
-    listener.says("replacing 1 listeners")
-
-
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR2, signal.SIGUSR1])
 def test_one_that_comes_while_it_leaves_changes_nothing(programs, queue, number):
     listener = programs.listener("work:run")
@@ -370,17 +326,10 @@ def test_a_task_has_these_signals_for_itself(programs, queue):
     ]
 
 
-def test_a_scheduler_goes_on_after_each_and_reads_its_configuration(programs):
-    toml = programs.directory / "blueque.toml"
-    toml.write_text("")
+def test_a_scheduler_goes_on_after_usr1(programs):
     scheduler = programs.scheduler()
     scheduler.says("blueque-scheduler")
-    until(lambda: int(_caught(scheduler.pid), 16) >> signal.SIGHUP - 1 & 1, what="its handlers")
-    scheduler.send(signal.SIGHUP)
-    scheduler.says("SIGHUP: what blueque.toml says of retention holds")
-    toml.write_text("retention = nonsense\n")
-    scheduler.send(signal.SIGHUP)
-    scheduler.says("everything stays as it is")
+    until(lambda: int(_caught(scheduler.pid), 16) >> signal.SIGUSR1 - 1 & 1, what="its handlers")
     scheduler.send(signal.SIGUSR1)
     scheduler.says("SIGUSR1: our stacks are above")
     assert "scheduler.py" in scheduler.log

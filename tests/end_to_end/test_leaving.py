@@ -314,7 +314,7 @@ def test_a_master_whose_slots_are_all_drained_stays_while_one_that_adopts_is_at_
     master = programs.script("""
         import logging, os, sys, time
         from pathlib import Path
-        from blueque.node.master import EXIT_DRAINED, Master
+        from blueque.node.master import EXIT_DRAINED, Master, Options
 
         def wait_for(name):
             while not Path(name).exists():
@@ -331,7 +331,7 @@ def test_a_master_whose_slots_are_all_drained_stays_while_one_that_adopts_is_at_
             return EXIT_DRAINED
 
         logging.basicConfig()
-        sys.exit(Master(body, 2).run())
+        sys.exit(Master(body, Options(2)).run())
     """)
     until(lambda: len(master.lines("has been drained")) == 2, what="the leaving of both slots")
     adopter = int((programs.directory / "adopting").read_text())

@@ -36,13 +36,13 @@ class Systemd:
         self.heard = []
 
     def hears(self, text, what=None):
-        def heard():
-            with contextlib.suppress(BlockingIOError):
-                while True:
-                    self.heard.append(self._socket.recv(4096).decode())
-            return any(text in one for one in self.heard)
+        until(lambda: any(text in one for one in self.hear()), what=f"{text} among {self.heard}")
 
-        until(heard, what=f"{text} among {self.heard}")
+    def hear(self):
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self.heard.append(self._socket.recv(4096).decode())
+        return self.heard
 
     def close(self):
         self._socket.close()
@@ -116,6 +116,24 @@ def test_a_listener_is_ready_when_its_slots_are_registered_and_tells_how_many_ar
     assert json.loads(outcome(programs.client, task_id).fields["result"]) == []
 
 
+@pytest.mark.parametrize("names", ["path"], indirect=True)
+def test_systemd_is_told_after_sighup_as_before(programs, systemd, names):
+    queue = programs.client.get_queue("work")
+    listener = programs.listener("work:run", slots=2, environ={"NOTIFY_SOCKET": names[1]})
+    task_id = queue.enqueue("")
+    systemd.hears("STATUS=1/2 running")
+    before = len(systemd.heard)
+    listener.send(signal.SIGHUP)
+    listener.says("replacing 2 listeners")
+    until(lambda: "READY=1\nSTATUS=1/2 running" in systemd.hear()[before:], what="another word")
+    assert not [text for text in systemd.heard if "STOPPING" in text]
+    (programs.directory / "go").touch()
+    assert json.loads(outcome(programs.client, task_id).fields["result"]) == []
+    systemd.hears("STATUS=0/2 running")
+    assert json.loads(outcome(programs.client, queue.enqueue("")).fields["result"]) == []
+    assert listener.stop() == 0
+
+
 def test_a_listener_is_ready_without_redis_after_a_while_only(programs, tmp_path):
     systemd = Systemd(str(tmp_path / "notify"))
     with socket.socket() as nobody:  # bound, and not listening: connections are refused
@@ -141,15 +159,12 @@ def test_a_scheduler_is_ready_and_gives_signs_in_time(programs, systemd, names):
     scheduler = programs.scheduler(environ={"NOTIFY_SOCKET": names[1], "WATCHDOG_USEC": "300000"})
     systemd.hears("READY=1")
     before = time.monotonic()
-    until(lambda: _signs(systemd) >= 4, what="four signs")
+    until(lambda: systemd.hear().count("WATCHDOG=1") >= 4, what="four signs")
     assert time.monotonic() - before < 30  # not only at the looks, which are a minute apart
+    scheduler.send(signal.SIGHUP)
+    scheduler.says("the new configuration holds")
+    heard = len(systemd.hear())
+    until(lambda: systemd.hear()[heard:].count("WATCHDOG=1") >= 4, what="signs after SIGHUP")
     scheduler.send(signal.SIGTERM)
     systemd.hears("STOPPING=1")
     assert scheduler.wait() == 0
-
-
-def _signs(systemd):
-    with contextlib.suppress(BlockingIOError):
-        while True:
-            systemd.heard.append(systemd._socket.recv(4096).decode())
-    return systemd.heard.count("WATCHDOG=1")

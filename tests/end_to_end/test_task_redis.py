@@ -144,7 +144,7 @@ def test_the_password_is_in_no_environment_no_file_no_log_and_no_record(
         )
 
 
-def test_the_password_is_in_no_environment_while_the_configuration_is_read_again(programs):
+def test_the_password_is_in_no_environment_when_the_configuration_is_reloaded(programs):
     programs.write("""
         from pathlib import Path
 
@@ -162,7 +162,9 @@ def test_the_password_is_in_no_environment_while_the_configuration_is_read_again
 
     first, again = (programs.directory / "seen").read_bytes().splitlines()
     assert ANSWER_TO.encode() in again and ANSWER_TO.encode() not in first
-    assert PASSWORD.encode() not in first + again
+    shown = [Path(f"/proc/{listener.pid}/{name}").read_bytes() for name in ("environ", "cmdline")]
+    assert PASSWORD.encode() not in b"".join([first, again, *shown])
+    assert run(programs).result == 1  # the new slot has the address
 
 
 def test_the_connection_of_a_task_is_its_own(programs, cli):

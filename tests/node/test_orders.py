@@ -29,6 +29,7 @@ def test_what_goes_on_meanwhile_is_not_put_off_by_a_long_pause():
     assert orders.insist(fail_at_first, Trouble("well again"), meanwhile=meanwhile) == "done"
 
     assert time.monotonic() - began < 5.0  # the pauses alone would be 12 s at least
+    orders.pause.close()
 
 
 @pytest.mark.parametrize("has_master", [False, True])
@@ -46,6 +47,7 @@ def test_a_program_of_ones_own_keeps_its_handler_of_a_signal_that_only_a_master_
         assert (len(came), orders.now) == ((0, Order.DRAIN) if has_master else (1, Order.WORK))
     finally:
         orders.close()
+        orders.pause.close()
         for number, handler in before.items():
             signal.signal(number, handler)
         for descriptor in lifeline:

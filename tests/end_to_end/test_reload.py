@@ -1,0 +1,373 @@
+"""SIGHUP: a child checks the configuration, then listener and scheduler start anew under their pids."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+
+import pytest
+from handlers import pid_of
+from running import ROOT, Listener, Programs, outcome, state_of, until
+
+from blueque import Client
+from blueque.system.process import start_ticks
+
+WORK = """
+    import os, time
+    from pathlib import Path
+
+    def run(task):
+        os.write(os.open("ledger", os.O_WRONLY | os.O_CREAT | os.O_APPEND), f"{task.id}\\n".encode())
+        while not Path("go").exists():
+            time.sleep(0.005)
+        return "done"
+"""
+# Has a program that replaces another wait before it has read a line of Blueque.
+HOLD = """
+    import os, time
+    from pathlib import Path
+
+    HOLD, HELD = Path(__file__).with_name("hold"), Path(__file__).with_name("held")
+    if HOLD.exists() and "BLUEQUE_LISTENER_ANSWER_TO" not in os.environ:
+        HELD.touch()
+        while HOLD.exists():
+            time.sleep(0.005)
+"""
+
+
+@pytest.fixture
+def programs(url, tmp_path):
+    with Programs(url, tmp_path) as programs:
+        programs.write(WORK)
+        yield programs
+
+
+@pytest.fixture
+def queue(programs):
+    return programs.client.get_queue("work")
+
+
+def begin(programs, queue):
+    task_id = queue.enqueue("")
+    until(lambda: task_id in ledger(programs), what="the task")
+    return programs.client.get_task(task_id)
+
+
+def ledger(programs):
+    path = programs.directory / "ledger"
+    return path.read_text().split() if path.exists() else []
+
+
+def let_go(programs):
+    (programs.directory / "go").touch()
+
+
+def configure(programs, listener="", rest="", url=None):
+    toml = programs.directory / "blueque.toml"
+    toml.write_text(f'redis_url = "{url or programs.url}"\n{rest}\n[listener]\n{listener}\n')
+    toml.chmod(0o600)
+
+
+def start(programs, slots=1, **environ):
+    """Start a listener that has all but its queue from blueque.toml."""
+    environ = {"BLUEQUE_SPOOL": str(programs.directory / "spool"), **environ}
+    command = [sys.executable, "-m", "blueque.cli.listener", "work"]
+    listener = Listener(
+        *programs._start(command, environ=environ), client=programs.client, queue="work"
+    )
+    return listener.ready(slots)
+
+
+def reload(listener, times=1):
+    """Send SIGHUP and wait until the program has replaced itself so many times in all."""
+    (listener.send if times == 1 else listener.send_again)(signal.SIGHUP)
+    until(lambda: len(listener.lines("replacing ")) == times, what="the exec")
+
+
+class Window:
+    """The time between the exec and the first line of the new program."""
+
+    def __init__(self, programs):
+        self._directory = programs.directory / "hook"
+        self._directory.mkdir()
+        programs.write(HOLD, "hook/sitecustomize.py")
+        self.environ = {"PYTHONPATH": os.pathsep.join([str(self._directory), str(ROOT)])}
+
+    def open(self, program):
+        """Have the program replace itself, and wait until it is in between."""
+        (self._directory / "hold").touch()
+        program.send(signal.SIGHUP)
+        until((self._directory / "held").exists, what="the exec")
+
+    def close(self):
+        (self._directory / "hold").unlink()
+
+
+def test_idle_listeners_are_replaced_and_busy_ones_after_their_task(programs, queue):
+    configure(programs, 'run = "work:run"\nslots = 2\ntime_limit = "1h"')
+    listener = start(programs, slots=2)
+    slots, running = set(listener.slots()), begin(programs, queue)
+    started = start_ticks(listener.pid)
+    for times in (1, 2):  # the second one leaves the task alone, too
+        configure(programs, f'run = "work:run"\nslots = 2\ntime_limit = "{0.3 - times / 10:.1f}s"')
+        reload(listener, times)
+        new = until(lambda old=slots: {*listener.slots()} - old, what="another idle listener")
+        assert outcome(programs.client, queue.enqueue("")).error_type == "time_limit"
+        slots = slots | new
+    now = programs.client.get_task(running.id)
+    assert (now.status, now.pid, now.node) == ("started", running.pid, running.node)
+    assert start_ticks(listener.pid) == started  # the same process
+    let_go(programs)
+    assert outcome(programs.client, running.id).result == "done"
+    until(
+        lambda: len(listener.slots()) == 2 and pid_of(running.node) not in listener.slots(),
+        what="two other listeners",
+    )
+    assert ledger(programs).count(running.id) == 1
+    assert listener.stop() == 0 and programs.left() == []
+
+
+def test_every_option_of_the_file_holds_from_then_on(programs, queue):
+    configure(programs, 'run = "work:run"\non_term = "drain"')
+    listener = start(programs)
+    running, (busy,) = begin(programs, queue), listener.slots()
+    configure(programs, 'run = "work:run"\nslots = 3\nlog_format = "json"')
+    reload(listener)
+    listener.ready(3)
+    assert json.loads(listener.lines("blueque-listener 2")[-1])["level"] == "info"
+    configure(programs, 'run = "work:run"\nslots = 2\non_term = "stop"')
+    listener.send_again(signal.SIGHUP)
+    listener.says("replacing 3 listeners")
+    until(lambda: len(listener.slots()) == 2 and busy in listener.slots(), what="two slots")
+    assert programs.client.get_task(running.id).status == "started"
+    assert listener.stop() == 0
+    assert outcome(programs.client, running.id).error_type == "stopped"
+    assert programs.left() == []
+
+
+def test_another_redis_gets_the_new_tasks_and_the_first_one_the_end_of_what_runs(programs, queue):
+    configure(programs, 'run = "work:run"')
+    listener = start(programs)
+    running = begin(programs, queue)
+    url = f"{programs.url.rpartition('/')[0]}/1"
+    configure(programs, 'run = "work:run"', url=url)
+    reload(listener)
+    let_go(programs)
+    assert outcome(programs.client, running.id).result == "done"
+    other = Client(url)
+    assert outcome(other, other.get_queue("work").enqueue("")).result == "done"
+    other.close()
+    assert listener.stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("listener", "rest", "said"),
+    [
+        ("slots = nonsense", "", "blueque.toml"),
+        ('spool = "/proc/1/no"', "", "/proc/1/no"),
+        ('preload = ["absent"]', "", "cannot preload absent: ModuleNotFoundError"),
+        ("", '[queues.work]\nrun = "work:absent"', "cannot import the handler work:absent"),
+        ("", "", "nothing says what to run for the tasks of queue 'work'"),
+    ],
+    ids=["syntax", "spool", "preload", "handler", "nothing"],
+)
+def test_a_mistake_leaves_everything_as_it_is(programs, queue, listener, rest, said):
+    configure(programs, f'run = "work:run"\nspool = "{programs.directory}/spool"')
+    started = start(programs, BLUEQUE_SPOOL="")
+    slots, running = started.slots(), begin(programs, queue)
+    run = 'run = "work:run"\n' if listener else ""
+    configure(programs, run + listener, rest)
+    started.send(signal.SIGHUP)
+    started.says("cannot reload the configuration (exit code 78; the lines above say why)")
+    assert said in started.log and started.slots() == slots
+    assert "replacing" not in started.log and len(started.lines("blueque-listener 2")) == 1
+    let_go(programs)
+    assert outcome(programs.client, running.id).result == "done"
+    assert outcome(programs.client, queue.enqueue("")).result == "done"
+    assert started.slots() == slots and started.stop() == 0
+
+
+def test_a_handler_that_cannot_be_imported_is_tried_again_at_the_next_one(programs, queue):
+    listener = programs.listener("work:run")
+    slots = listener.slots()
+    programs.write("raise RuntimeError('half deployed')")
+    listener.send(signal.SIGHUP)
+    listener.says("everything stays as it is")
+    assert "cannot import the handler work:run: RuntimeError: half deployed" in listener.log
+    assert listener.slots() == slots and "replacing" not in listener.log
+    programs.write(WORK)
+    listener.send_again(signal.SIGHUP)
+    listener.says("replacing 1 listeners")
+
+
+def test_a_second_one_while_the_first_is_checked_is_not_lost(programs, queue):
+    listener = programs.listener("work:run", "--no-warm")
+    slow = """
+        from pathlib import Path
+        import os, time
+        os.write(os.open("imports", os.O_WRONLY | os.O_CREAT | os.O_APPEND), b"x")
+        while not Path("go").exists():
+            time.sleep(0.005)
+        raise RuntimeError("the first")
+    """
+    programs.write(slow)
+    listener.send(signal.SIGHUP)
+    until((programs.directory / "imports").exists, what="the check")
+    programs.write(WORK)
+    listener.send_again(signal.SIGHUP)
+    until(lambda: len(listener.lines("SIGHUP: checking")) == 2, what="the second one")
+    let_go(programs)
+    listener.says("replacing 1 listeners")
+    assert "everything stays as it is" not in listener.log
+
+
+def test_a_pause_by_a_signal_lasts(programs, queue):
+    def states():
+        return [(node.state, node.order_by) for node in programs.client.get_inspector().nodes()]
+
+    listener = programs.listener("work:run")
+    (slot,) = listener.slots()
+    listener.send(signal.SIGUSR2)
+    until(lambda: states() == [("paused", "a signal")], what="a listener that is paused")
+    reload(listener)
+    until(lambda: listener.slots() not in ([], [slot]), what="another listener")
+    until(lambda: states() == [("paused", "a signal")], what="another listener that is paused")
+    listener.send(signal.SIGUSR2)
+    listener.says("SIGUSR2: taking tasks again")
+    let_go(programs)
+    assert outcome(programs.client, queue.enqueue("")).result == "done"
+
+
+def test_a_slot_that_was_drained_stays_so(programs, queue):
+    listener = programs.listener("work:run", slots=2)
+    first, second = listener.slots()
+    (node,) = (one.id for one in programs.client.get_inspector().nodes() if pid_of(one.id) == first)
+    programs.client.get_listeners().drain(node)
+    listener.says(f"listener pid={first} has been drained")
+    reload(listener)
+    assert listener.lines("replacing 1 listeners")
+    until(lambda: listener.slots() not in ([], [second]), what="another listener")
+    assert len(listener.slots()) == 1
+
+
+def test_max_runtime_counts_from_the_first_start(programs):
+    master = programs.script("""
+        import logging, os, sys, time
+        from blueque.node.control import Pause
+        from blueque.node.master import Master, Options
+        from blueque.node.reload import Handover
+
+        pause, requests = Pause(), os.pipe2(os.O_NONBLOCK)
+        handover = Handover({}, {}, 0, time.monotonic() - 61, os.pipe(), requests, pause.descriptor)
+        logging.basicConfig()
+        sys.exit(Master(lambda master: 0, Options(1, "drain", 60), handover=handover).run())
+    """)
+    assert master.wait() == 0
+    assert "--max-runtime is over" in master.log and "starting another" not in master.log
+
+
+# Signals that come while one program replaces the other
+
+
+def test_a_task_that_ends_in_the_window_is_reported(programs, queue):
+    window = Window(programs)
+    listener = programs.listener("work:run", environ=window.environ)
+    running = begin(programs, queue)
+    window.open(listener)
+    let_go(programs)
+    assert outcome(programs.client, running.id).result == "done"
+    window.close()
+    listener.says("replacing 1 listeners")
+    assert outcome(programs.client, queue.enqueue("")).result == "done"
+    assert listener.stop() == 0
+
+
+def test_a_listener_that_dies_in_the_window_is_replaced_and_its_task_adopted(programs, queue):
+    window = Window(programs)
+    listener = programs.listener("work:run", "--beat", "0.2s", environ=window.environ)
+    running = begin(programs, queue)
+    window.open(listener)
+    os.kill(pid_of(running.node), signal.SIGKILL)
+    until(lambda: state_of(pid_of(running.node)) == "Z", what="its end")
+    window.close()
+    until(
+        lambda: programs.client.get_task(running.id).node not in (None, running.node),
+        what="the adoption",
+    )
+    let_go(programs)
+    task = outcome(programs.client, running.id)
+    assert (task.result, task.pid, ledger(programs)) == ("done", running.pid, [running.id])
+    assert listener.stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        ([signal.SIGTERM], "SIGTERM: taking nothing new"),
+        ([signal.SIGINT], "SIGINT: taking nothing new"),
+        ([signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP, signal.SIGTERM], "SIGTERM: "),
+    ],
+    ids=["term", "int", "all"],
+)
+def test_no_signal_to_a_listener_in_the_window_is_lost(programs, queue, numbers, said):
+    window = Window(programs)
+    listener = programs.listener("work:run", environ=window.environ)
+    running = begin(programs, queue)
+    window.open(listener)
+    for number in numbers:
+        listener.send(number)
+    window.close()
+    listener.says(said)
+    for number in numbers:
+        assert f"{signal.Signals(number).name}: " in listener.log
+    let_go(programs)
+    assert listener.wait() == 0
+    assert outcome(programs.client, running.id).result == "done"
+    assert programs.left() == []
+
+
+def test_a_signal_that_pauses_in_the_window_is_heard(programs, queue):
+    window = Window(programs)
+    listener = programs.listener("work:run", environ=window.environ)
+    window.open(listener)
+    listener.send(signal.SIGUSR2)
+    window.close()
+    listener.says("SIGUSR2: taking nothing new until the next SIGUSR2")
+    until(
+        lambda: [node.state for node in programs.client.get_inspector().nodes()] == ["paused"],
+        what="a listener that is paused",
+    )
+
+
+def test_sigterm_to_a_scheduler_in_the_window_ends_it(programs):
+    window = Window(programs)
+    scheduler = programs.scheduler(environ=window.environ)
+    scheduler.says("blueque-scheduler")
+    window.open(scheduler)
+    scheduler.send(signal.SIGTERM)
+    window.close()
+    assert scheduler.wait() == 0
+    assert len(scheduler.lines("blueque-scheduler 2")) == 2
+
+
+# The scheduler
+
+
+def test_a_scheduler_starts_anew_with_its_configuration_unless_that_has_a_mistake(programs):
+    toml = programs.directory / "blueque.toml"
+    toml.write_text("")
+    scheduler = programs.scheduler()
+    scheduler.says("blueque-scheduler")
+    started = start_ticks(scheduler.pid)
+    toml.write_text("retention = nonsense\n")
+    scheduler.send_again(signal.SIGHUP)
+    scheduler.says("everything stays as it is")
+    assert "blueque.toml" in scheduler.log and len(scheduler.lines("blueque-scheduler 2")) == 1
+    toml.write_text('[scheduler]\nlog_format = "json"\n')
+    scheduler.send_again(signal.SIGHUP)
+    until(lambda: len(scheduler.lines("blueque-scheduler 2")) == 2, what="the exec")
+    assert json.loads(scheduler.lines("blueque-scheduler 2")[1])["level"] == "info"
+    assert start_ticks(scheduler.pid) == started  # the same process
+    assert scheduler.stop() == 0
