@@ -1,19 +1,22 @@
-"""Exposition: numbers as Prometheus reads them, in its text format, version 0.0.4.
+"""Hand families of metrics to prometheus_client, which writes them as text.
 
-A name is given without the prefix that they all have. Pure functions, for whoever has the numbers.
+Names are given without the prefix that all of them have.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
+from blueque.errors import NotInstalled
 from blueque.model import histogram, keys
 
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import Metric
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-# Upper bounds in seconds. Each is where one of Qless's buckets ends, so that no count has to be
-# guessed.
+# Upper bounds in seconds. Each is the end of one of Qless's buckets, so that the counts are exact.
 BOUNDS = (1, 5, 15, 60, 300, 900, 1800, 3600, 7200, 14400, 28800, 86400, 172800, 604800)
 
 Labels = Mapping[str, str]
@@ -28,24 +31,47 @@ class Sample(NamedTuple):
 
 
 class Family(NamedTuple):
-    """All values of one name. kind: gauge, counter or histogram. told: what it is, in a sentence
-    without a full stop.
+    """All values of one name.
+
+    kind: gauge, counter or histogram. help: one sentence without a full stop.
     """
 
     name: str
     kind: str
-    told: str
+    help: str
     samples: Sequence[Sample]
 
 
-def text(families: Iterable[Family]) -> str:
-    """Return the whole text."""
-    return "".join(f"{line}\n" for family in families for line in _lines(family))
+class _Collector:
+    def __init__(self, families: Callable[[], Iterable[Family]]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        return map(_metric, self._families())
+
+
+def registry(families: Callable[[], Iterable[Family]]) -> CollectorRegistry:
+    """Return a registry that calls `families` at each scrape. Raises NotInstalled."""
+    try:
+        from prometheus_client import CollectorRegistry  # here: an extra
+    except ImportError as error:
+        raise NotInstalled("serving metrics", "prometheus-client", "metrics") from error
+    found = CollectorRegistry()
+    found.register(_Collector(families))
+    return found
+
+
+def text(registry: CollectorRegistry) -> str:
+    """Return what the registry collects, in version 0.0.4 of the text format."""
+    from prometheus_client import generate_latest  # here: an extra
+
+    return generate_latest(registry).decode()
 
 
 def histogram_samples(labels: Labels, buckets: Mapping[int, int], seconds: float) -> list[Sample]:
-    """Return the samples of a histogram. buckets: how many by number of Qless's bucket. seconds:
-    their sum.
+    """Return the samples of a histogram.
+
+    buckets: the count of each of Qless's buckets, by its number. seconds: the sum.
     """
     ends = [(histogram.end(number), count) for number, count in buckets.items()]
     below = {bound: sum(count for end, count in ends if end <= bound) for bound in BOUNDS}
@@ -61,21 +87,18 @@ def histogram_samples(labels: Labels, buckets: Mapping[int, int], seconds: float
     ]
 
 
-def _lines(family: Family) -> Iterator[str]:
+def _metric(family: Family) -> Metric:
+    from prometheus_client.core import Metric  # here: an extra
+
     name = keys.PREFIX + family.name
-    yield f"# HELP {name} {family.told}."
-    yield f"# TYPE {name} {family.kind}"
+    # It adds _total to the name of a counter itself.
+    metric = Metric(name.removesuffix("_total"), f"{family.help}.", family.kind)
     for labels, value, suffix in family.samples:
-        pairs = ",".join(f'{label}="{_escaped(said)}"' for label, said in labels.items())
-        yield f"{name}{suffix}{f'{{{pairs}}}' if pairs else ''} {_number(value)}"
+        readable = {label: _utf8(text) for label, text in labels.items()}
+        metric.add_sample(name + suffix, readable, value)
+    return metric
 
 
-def _escaped(said: str) -> str:
-    whole = said.encode("utf-8", "backslashreplace").decode()  # a name that was no UTF-8
-    return whole.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-
-
-def _number(value: float) -> str:
-    if not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
-    return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(float(value))
+def _utf8(text: str) -> str:
+    """Return a name of a queue with escapes for the bytes that were not UTF-8."""
+    return text.encode("utf-8", "backslashreplace").decode()

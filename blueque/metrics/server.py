@@ -1,6 +1,4 @@
-"""Exporter: a small web server that tells Prometheus what Redis knows. It keeps nothing, so any
-number may run.
-"""
+"""Serve the metrics over HTTP. The exporter keeps nothing, so any number of them may run."""
 
 from __future__ import annotations
 
@@ -15,56 +13,60 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from blueque.errors import BluequeError, InvalidInput
 from blueque.metrics import collect as metrics
-from blueque.metrics.prometheus_text import CONTENT_TYPE, Family, text
+from blueque.metrics.prometheus_text import CONTENT_TYPE, Family, registry, text
 from blueque.system.outage import Trouble
 
 log = logging.getLogger("blueque")
 
 PATH = "/metrics"
-SLOWEST = 10.0  # seconds that somebody may take to ask
+REQUEST_TIMEOUT = 10.0  # seconds that a client may take to send its request
 
 
 class Exporter:
-    """Asks Redis, and makes the text of the answer.
+    """Reads the metrics from Redis and returns them as text. Raises NotInstalled.
 
     collect: returns the families of metrics, and raises BluequeError when Redis does not answer.
-    longest: how many seconds Redis may take for an answer; Prometheus waits for 10.
+    timeout: how many seconds Redis may take for an answer; Prometheus waits for 10.
     """
 
-    def __init__(self, collect: Callable[[], list[Family]], longest: float = 4.0) -> None:
-        self._collect, self._longest = collect, longest
+    def __init__(self, collect: Callable[[], list[Family]], timeout: float = 4.0) -> None:
+        self._collect, self._timeout = collect, timeout
+        self._registry = registry(self._families)
         self._trouble = Trouble("Redis answers again")
-        self._turn = threading.Lock()
-        self.is_up = True  # Redis answered when it was asked last
+        self._lock = threading.Lock()
+        self.is_up = True  # Redis answered the last request
 
     def scrape(self) -> str:
-        """Return the whole text; when Redis does not answer, it says so, and the rest is missing."""
+        """Return the whole text; if Redis does not answer, only the metrics of the scrape."""
+        return text(self._registry)
+
+    def _families(self) -> list[Family]:
         began = time.monotonic()
-        # Whoever asks at the same time waits for its turn, but not for ever: a Redis that hangs
-        # would gather them.
-        if not self._turn.acquire(timeout=self._longest):
-            return text(metrics.about_scrape(time.monotonic() - began, False))
+        # Scrapes at the same time wait for each other, but with a timeout: while Redis hangs, they
+        # would pile up.
+        if not self._lock.acquire(timeout=self._timeout):
+            return metrics.about_scrape(time.monotonic() - began, False)
         try:
             found = self._ask()
         finally:
-            self._turn.release()
-        return text([*found, *metrics.about_scrape(time.monotonic() - began, self.is_up)])
+            self._lock.release()
+        return [*found, *metrics.about_scrape(time.monotonic() - began, self.is_up)]
 
     def _ask(self) -> list[Family]:
         try:
             found = self._collect()
         except BluequeError as error:
             self.is_up = False
-            self._trouble.tell(str(error), "telling that it is down")
+            self._trouble.tell(str(error), "reporting that it is down")
             return []
         self.is_up = True
         self._trouble.tell(None)
         return found
 
 
-def parse_address(said: str) -> tuple[str, int]:
+def parse_address(text: str) -> tuple[str, int]:
     """Return host and port of `127.0.0.1:9464`, `[::1]:9464` or `:9464`. Raises InvalidInput."""
-    host, colon, port = said.rpartition(":")
+    host, colon, port = text.rpartition(":")
     if (
         not colon
         or not port.isdecimal()
@@ -72,13 +74,13 @@ def parse_address(said: str) -> tuple[str, int]:
         or (":" in host and not host.startswith("["))
     ):
         raise InvalidInput(
-            f"{said!r} is no address: write HOST:PORT, as 127.0.0.1:9464 or [::1]:9464"
+            f"{text!r} is not an address: write HOST:PORT, as 127.0.0.1:9464 or [::1]:9464"
         )
     return host.strip("[]"), int(port)
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether only this machine reaches that host. Raises OSError when nobody knows the name."""
+    """Tell whether only this machine reaches that host. Raises OSError if the name is unknown."""
     found = {
         address[4][0] for address in socket.getaddrinfo(host or None, 0, flags=socket.AI_PASSIVE)
     }
@@ -88,7 +90,7 @@ def is_loopback(host: str) -> bool:
 
 
 def open_server(exporter: Exporter, host: str, port: int) -> ThreadingHTTPServer:
-    """Return a server that listens already. port: 0 for any that is free. Raises OSError."""
+    """Return a server that listens already. port: 0 for any free one. Raises OSError."""
 
     class Handler(_Handler):
         scrape = staticmethod(exporter.scrape)
@@ -115,13 +117,15 @@ def serve(server: ThreadingHTTPServer) -> int:
 
 class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "blueque", ""
-    timeout = SLOWEST
+    timeout = REQUEST_TIMEOUT
 
     scrape: Callable[[], str]  # of the exporter, see open_server
 
     def do_GET(self) -> None:
         if self.path.partition("?")[0] != PATH:
-            self._answer(404, f"There is only {PATH}.\n", "text/plain; charset=utf-8")
+            self._answer(
+                404, f"Not found; the metrics are at {PATH}.\n", "text/plain; charset=utf-8"
+            )
         else:
             self._answer(200, self.scrape(), CONTENT_TYPE)
 
@@ -139,15 +143,15 @@ class _Handler(BaseHTTPRequestHandler):
             self.end_headers()
             if self.command != "HEAD":
                 self.wfile.write(content)
-        except OSError:  # who asked has gone
+        except OSError:  # the client has disconnected
             self.close_connection = True
 
 
 class _Stop(BaseException):
-    """Somebody wants us to leave."""
+    """SIGTERM or SIGINT has arrived."""
 
 
 def _stop(number: int, frame: object) -> None:
-    for other in (signal.SIGTERM, signal.SIGINT):  # a second one shall not disturb our leaving
+    for other in (signal.SIGTERM, signal.SIGINT):  # a second one must not disturb the shutdown
         signal.signal(other, signal.SIG_IGN)
     raise _Stop

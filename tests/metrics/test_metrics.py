@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import os
 import re
 import signal
 import subprocess
@@ -196,10 +197,54 @@ def test_of_too_many_queues_the_rest_is_told_together(scrape, run_one):
 
 @pytest.mark.parametrize("name", ['a"b', "a\\b", "a\nb", "färbe.漢字", "{a}", "a b", "a\udce9b"])
 def test_any_name_of_a_queue_is_a_label(name):
-    text = prometheus_text.text([Family("tasks", "gauge", "x", [Sample({"queue": name}, 1)])])
+    family = Family("tasks", "gauge", "x", [Sample({"queue": name}, 1)])
+    text = prometheus_text.text(prometheus_text.registry(lambda: [family]))
 
     ((_, (_, said)),) = values(text)
     assert said == name.replace("\udce9", "\\udce9")
+
+
+def test_the_text_has_name_help_and_type_of_each_family_and_nothing_else():
+    labels = {"queue": Q}
+    families = [
+        Family("tasks", "gauge", "How many", [Sample({**labels, "state": "pending"}, 2)]),
+        Family("tasks_lost_total", "counter", "How many were lost", [Sample(labels, 3)]),
+        Family(
+            "task_wait_seconds",
+            "histogram",
+            "How long",
+            prometheus_text.histogram_samples(labels, {}, 1.5)[-3:],
+        ),
+    ]
+
+    assert prometheus_text.text(prometheus_text.registry(lambda: families)).splitlines() == [
+        "# HELP blueque_tasks How many.",
+        "# TYPE blueque_tasks gauge",
+        'blueque_tasks{queue="video",state="pending"} 2.0',
+        "# HELP blueque_tasks_lost_total How many were lost.",
+        "# TYPE blueque_tasks_lost_total counter",
+        'blueque_tasks_lost_total{queue="video"} 3.0',
+        "# HELP blueque_task_wait_seconds How long.",
+        "# TYPE blueque_task_wait_seconds histogram",
+        'blueque_task_wait_seconds_bucket{le="+Inf",queue="video"} 0.0',
+        'blueque_task_wait_seconds_sum{queue="video"} 1.5',
+        'blueque_task_wait_seconds_count{queue="video"} 0.0',
+    ]
+
+
+def test_without_the_extra_it_says_what_to_install(url, tmp_path):
+    (tmp_path / "prometheus_client.py").write_text("raise ImportError")
+    for words in (["--once"], ["--listen", "127.0.0.1:0"]):
+        done = subprocess.run(
+            [*PROGRAM, *words, "--redis-url", url],
+            env={**os.environ, "PYTHONPATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+        assert (done.returncode, done.stdout) == (78, "")
+        assert done.stderr.startswith("blueque: serving metrics needs prometheus-client, which is")
+        assert done.stderr.endswith("pip install 'blueque[metrics]'\n")
 
 
 def test_it_only_looks_and_sweeps_nothing(server, url, redis, run_one):
@@ -283,7 +328,7 @@ def test_without_redis_it_says_that_it_is_down(serving, proxy, run_one):
 
 
 def test_while_redis_hangs_everybody_who_asks_gets_an_answer_in_time(own_server):
-    one = exporter.Exporter(collector(Client(own_server.url, patience=0), longest=0.3), longest=0.3)
+    one = exporter.Exporter(collector(Client(own_server.url, patience=0), timeout=0.3), timeout=0.3)
     assert of(values(one.scrape()), "redis_up") == 1
     with redis_py.Redis.from_url(own_server.url) as blocked:
         blocked.execute_command("CLIENT", "PAUSE", 5000, "ALL")
@@ -306,7 +351,7 @@ def test_while_redis_hangs_everybody_who_asks_gets_an_answer_in_time(own_server)
         (["--listen", "0.0.0.0:0"], 5, "can be reached from other machines"),
         (["--listen", ":0"], 5, "--public"),
         (["--listen", "[::]:0"], 5, "--public"),
-        (["--listen", "9464"], 2, "is no address"),
+        (["--listen", "9464"], 2, "is not an address"),
         (["--listen", "no.such.host.invalid:1"], 78, "cannot listen on no.such.host.invalid:1"),
     ],
 )

@@ -1,4 +1,4 @@
-"""`blueque metrics`: numbers for Prometheus."""
+"""`blueque metrics`: serve metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     default="127.0.0.1:9464",
     show_default=True,
     metavar="HOST:PORT",
-    help="Where to be asked.",
+    help="Address to listen on.",
 )
 @click.option("--public", is_flag=True, help="Allow a HOST that other machines can reach.")
-@click.option("--once", is_flag=True, help="Print the numbers and end.")
+@click.option("--once", is_flag=True, help="Print the metrics and exit.")
 @click.option(
     "--max-queues",
     type=click.IntRange(1, 100_000),
     default=500,
     show_default=True,
     metavar="N",
-    help="More are told together, as the queue other.",
+    help="The queues beyond N are summed up as the queue other.",
 )
 @shared_options
 @pass_invocation
@@ -45,9 +45,9 @@ def metrics(invocation: Invocation, listen: str, public: bool, once: bool, max_q
     blueque metrics
     blueque metrics --once | grep blueque_tasks
 
-    Nothing is kept here: the counters are in Redis. So any number of these may run, tell the same, and be restarted
-    without a loss. When Redis does not answer, blueque_redis_up is 0. There is no password, so it listens on this machine
-    only unless --public says otherwise. docs/monitoring.md explains the numbers.
+    It keeps nothing: the counters are in Redis. So any number of exporters may run, and each returns the same. If Redis
+    does not answer, blueque_redis_up is 0. There is no password, so it listens on this machine only, unless you pass
+    --public. It needs pip install 'blueque[metrics]'. docs/monitoring.md explains the metrics.
     """
     from blueque.metrics.server import Exporter  # here: --help does without
 
@@ -59,14 +59,14 @@ def metrics(invocation: Invocation, listen: str, public: bool, once: bool, max_q
 
 
 def collector(
-    client: Client, max_queues: int = 500, longest: float = 4.0
+    client: Client, max_queues: int = 500, timeout: float = 4.0
 ) -> Callable[[], list[Family]]:
-    """Return a function that reads the metrics and closes its connection: each request has a thread
-    of its own.
+    """Return a function that reads the metrics and closes its connection, as each request has its
+    own thread.
 
-    longest: how many seconds it waits for an answer of Redis; Prometheus itself waits for 10.
+    timeout: how many seconds it waits for an answer of Redis; Prometheus itself waits for 10.
     """
-    client.wait_with(lambda connection: connection.wait(longest))
+    client.wait_with(lambda connection: connection.wait(timeout))
 
     def collect() -> list[Family]:
         try:
@@ -90,12 +90,12 @@ def _serve(exporter: Exporter, listen: str, public: bool, invocation: Invocation
         if not public and not is_loopback(host):
             raise Failure(
                 REFUSED,
-                f"{listen} can be reached from other machines, and no password is asked for",
-                "If that is meant: --public. Else: --listen 127.0.0.1:9464",
+                f"{listen} can be reached from other machines, without a password",
+                "To allow that: --public. Else: --listen 127.0.0.1:9464",
             )
         server = open_server(exporter, host, port)
     except OSError as error:
-        advice = "Another may be there already: --listen HOST:PORT"
+        advice = "Is the port in use? Choose another: --listen HOST:PORT"
         raise Failure(
             CONFIGURATION, f"cannot listen on {listen}: {error.strerror or error}", advice
         ) from error
