@@ -1,7 +1,7 @@
-"""Spawned: a task process that is a fresh interpreter, for what does not agree with being forked,
-such as CUDA or threads.
+"""A task process that is a fresh interpreter (`--spawn`), for libraries that do not survive a fork,
+such as CUDA.
 
-All else is as in one that was only forked: its gate, its import path, its environment, its life.
+Import path, environment and life are those of a forked task process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ORDERS = "BLUEQUE_SPAWNED"
 
 
 class Orders(NamedTuple):
-    """What the interpreter is to be, see `task_process.main` and `Job`.
+    """What the new interpreter needs, see `task_process.main` and `Job`.
 
     slot: the pid of its listener. paths: its import path.
     """
@@ -42,11 +42,11 @@ class Orders(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What the task processes of a listener do.
+    """What the task processes of a listener run.
 
-    handlers: by queue. redis_url: where the listener connects, for `Client()` in a handler; None:
-        tasks do not get it.
-    is_for_programs: a program gets it as well, in its environment.
+    handlers: by queue.
+    redis_url: the address of the listener, for `Client()` in a handler; None: tasks do not get it.
+    is_for_programs: programs get it as well, in their environment.
     """
 
     handlers: Mapping[str, HandlerName]
@@ -55,9 +55,7 @@ class Job(NamedTuple):
     is_for_programs: bool = False
 
     def work_of(self, queue: str) -> work.Work:
-        """Return the work for the tasks of a queue. Raises InvalidInput when no handler is named
-        for it.
-        """
+        """Return how to run tasks of a queue. Raises InvalidInput if it has no handler."""
         if queue not in self.handlers:
             raise InvalidInput(f"no handler is named for queue {queue!r}")
         name = self.handlers[queue]
@@ -76,16 +74,16 @@ def run(
     prepared: str | None,
     is_outdated: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Be a task process that does the job; see `task_process.main`."""
+    """Live as a task process for the job; see `task_process.main`."""
     units.connect_as_listener(job.redis_url)
     return task_process.main(job.work_of, spool, gate, prepared, is_outdated)
 
 
 def become(job: Job, spool: Spool, gate: int, prepared: str | None) -> NoReturn:
-    """Become, in a forked child, a fresh interpreter with the same job. Raises OSError."""
+    """In a forked child: exec a fresh interpreter with the same job. Raises OSError."""
     orders = Orders(*job, spool.root, spool.slot, gate, prepared, sys.path)
     os.set_inheritable(gate, True)
-    # The handler is there for whoever reads a list of processes.
+    # The name of the handler is for people who read a list of processes.
     shown = {
         name.run or "--exec" for queue, name in job.handlers.items() if prepared in (None, queue)
     }
@@ -96,17 +94,16 @@ def become(job: Job, spool: Spool, gate: int, prepared: str | None) -> NoReturn:
         "blueque.task_process.fresh_interpreter",
         *sorted(shown),
     ]
-    # not in the environment: there is a password in it
+    # not in the environment, which others may read: it has a password
     kept = process.keep_in_memory(json.dumps(orders))
     os.execve(sys.executable, arguments, {**os.environ, ORDERS: str(kept)})
 
 
 def main() -> int:
-    """Be the task process that the environment asks for.
+    """Live as the task process that the environment describes.
 
-    It waits for its task. If the package has been replaced meanwhile, what it would import for the
-    task is of another
-    version: then it leaves, and the task goes back.
+    If the package is replaced while the process waits for its task, later imports would mix two
+    versions. Then it exits, and the task goes back to the queue.
     """
     version = _version_of_file()
     orders = Orders(*json.loads(process.read_from_memory(int(os.environ.pop(ORDERS)))))
@@ -119,12 +116,12 @@ def main() -> int:
 
 
 def _version_of_file() -> tuple[int, int] | None:
-    """Return what tells this file from another in its place; None: there is none."""
+    """Return inode and modification time of this file; None if it is gone."""
     try:
-        its = os.stat(__file__)
+        status = os.stat(__file__)
     except OSError:
         return None
-    return its.st_ino, its.st_mtime_ns
+    return status.st_ino, status.st_mtime_ns
 
 
 if __name__ == "__main__":

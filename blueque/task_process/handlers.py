@@ -1,4 +1,4 @@
-"""Work: the two kinds of it that a task process can do, a Python callable and any program."""
+"""The two kinds of handler that a task process runs: a Python callable and any program."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from blueque.task_process import stack_dump
 from blueque.task_process.import_ahead import import_for_handler
 from blueque.task_process.running_task import RunningTask
 
-Handler = Callable[[RunningTask], Any]  # it gets the task and returns the result
+Handler = Callable[[RunningTask], Any]  # takes the task, returns the result
 
 _NOT_RUN = (types.CoroutineType, types.GeneratorType, types.AsyncGeneratorType)
 _RETURN = "a handler runs to its end and returns the result"
 
 
 class Work(NamedTuple):
-    """What is done for each task.
+    """How a task of one queue is run.
 
-    run: does it. prepare: what of it can be done before there is a task, if anything; may raise
-        what it likes.
+    run: run the task and return its exit record.
+    prepare: what can be done before there is a task, such as importing; may raise anything.
     """
 
     run: Callable[[RunningTask, Attempt], Record]
@@ -38,10 +38,10 @@ class Work(NamedTuple):
 
 
 def handler(get: Callable[[], Handler], max_bytes: int) -> Work:
-    """Work that is a Python callable.
+    """Run a Python callable.
 
-    get: returns it. Called in the task process only, so that nothing the user imports runs in a
-        listener.
+    get: returns the callable. Called in the task process only, so that code of the user never runs
+        in a listener.
     """
 
     def prepare() -> Handler:
@@ -71,8 +71,8 @@ def handler(get: Callable[[], Handler], max_bytes: int) -> Work:
 
 
 def resolve(name: str) -> Handler:
-    """Return the callable that `package.module:callable` names. Raises InvalidInput, or whatever
-    its import raises.
+    """Return the callable that `package.module:callable` names. Raises InvalidInput, and
+    anything that its import raises.
     """
     module_name, _, path = name.partition(":")
     if not module_name or not path:
@@ -90,11 +90,11 @@ def resolve(name: str) -> Handler:
 
 
 def unfit(handler: Any) -> str | None:
-    """Return why the callable cannot be a handler, to be read after its name; None: it can be.
+    """Return why the object cannot be a handler, to be read after its name; None if it can.
 
-    It imports `inspect`, so a listener asks in a child, and not for each task.
+    Imports `inspect`: call it in a child of the listener, once.
     """
-    import inspect  # here: what a listener imports, each of its forks copies
+    import inspect  # here: every fork copies what the listener has imported
 
     if not callable(handler):
         return "cannot be called"
@@ -110,7 +110,7 @@ def unfit(handler: Any) -> str | None:
             return f"is a generator function (it has a yield): {_RETURN}"
     try:
         signature = inspect.signature(handler, follow_wrapped=False)
-    except (ValueError, TypeError):  # a builtin that does not tell
+    except (ValueError, TypeError):  # a builtin without a signature
         return None
     try:
         signature.bind(None)
@@ -123,16 +123,15 @@ def unfit(handler: Any) -> str | None:
 def program(
     command: list[str], max_bytes: int, environ: Mapping[str, str] = MappingProxyType({})
 ) -> Work:
-    """Work that is any program: parameters on its standard input, its exit code the outcome. No
-    shell is involved.
+    """Run a program: parameters on its standard input, its exit code as the outcome, no shell.
 
-    environ: variables that it gets besides those of this process.
+    environ: variables to add to those of this process.
     """
 
     def work(task: RunningTask, attempt: Attempt) -> Record:
         stopping = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
         for number in stopping:
-            # they are for the program; we stay to write down how it ends
+            # they are for the program; this process writes the exit record
             signal.signal(number, signal.SIG_IGN)
         parameters = attempt.write_parameters(task.fields.get("parameters", ""))
         os.makedirs(f"{attempt.path}/{checkpoint.DIRECTORY}", mode=0o700, exist_ok=True)
@@ -150,7 +149,7 @@ def program(
                 "error": f"cannot run {command[0]}: {error.strerror}",
                 "error_type": "exit",
             }
-        # not reaped yet: it cannot be another's
+        # the program is not reaped yet, so its pid is not reused
         signal.signal(signal.SIGUSR1, lambda *_: os.kill(pid, signal.SIGUSR1))
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
@@ -168,8 +167,8 @@ def _result_of_program(attempt: Attempt, max_bytes: int) -> Record:
         try:
             content = plain_files.head(path, max_bytes + 1, may_be_link=True)
         except OSError as error:
-            said = f"the file `result` cannot be read: {error.strerror}"
-            return {"status": "failed", "error": said, "error_type": "result"}
+            sentence = f"the file `result` cannot be read: {error.strerror}"
+            return {"status": "failed", "error": sentence, "error_type": "result"}
         text, size = content.decode("utf-8", "replace"), max(len(content), os.path.getsize(path))
     else:
         lines = attempt.tail("stdout", max_bytes + 2).rstrip("\r\n").split("\n")
@@ -178,6 +177,6 @@ def _result_of_program(attempt: Attempt, max_bytes: int) -> Record:
         if not text:
             return {"status": "complete", "result": "null", "result_encoding": "json"}
     if size > max_bytes or len(text.encode()) > max_bytes:
-        said = f"the result takes {size:,} bytes or more; the limit is {max_bytes:,} bytes"
-        return {"status": "failed", "error": said, "error_type": "result"}
+        sentence = f"the result takes {size:,} bytes or more; the limit is {max_bytes:,} bytes"
+        return {"status": "failed", "error": sentence, "error_type": "result"}
     return {"status": "complete", "result": text}

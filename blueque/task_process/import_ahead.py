@@ -1,4 +1,4 @@
-"""Import ahead what a running program may need later.
+"""Import early what a running program may need later.
 
 An upgrade replaces the files of the package under listeners and tasks that run for days. A module
 that they import only then is missing, or is of another version. So listeners, their master, the
@@ -16,11 +16,11 @@ from contextlib import suppress
 
 
 def import_for_daemon(is_plain: bool = True) -> None:
-    """Import what a listener, its master, and all that they fork may need, or a scheduler.
+    """Import what a scheduler, or a listener with its master and task processes, may need later.
 
-    is_plain: Redis is reached without redis-py; False: import that, too.
+    is_plain: the connection does not use redis-py; False: import that as well.
     """
-    # The standard library: a Python may be upgraded, too.
+    # Of the standard library too: an upgrade may replace Python.
     import difflib
     import hashlib
     import inspect
@@ -40,11 +40,10 @@ def import_for_daemon(is_plain: bool = True) -> None:
 
 
 def import_for_handler() -> None:
-    """Import what a handler that has been imported may need later, in an interpreter that no
-    listener has forked.
+    """Import what an imported handler may need later, in an interpreter that was not forked.
 
-    Of Client what its methods import, and only if the handler has imported Client: it takes 200 ms
-    and 5 MB. A module that cannot be imported is not the end of the task, which may not need it.
+    What the methods of Client import takes 200 ms and 5 MB, so only if the handler has imported
+    Client. A module that cannot be imported does not fail the task, which may not need it.
     """
     import pathlib
 
@@ -60,8 +59,8 @@ def _import_for_client() -> None:
     Once: each `import` reads its module, and a task process that a listener has forked copies each
     page of memory that it reads a Python object in.
 
-    Not Doctor and the feeding of a backlog: they are large, and who runs them has imported them
-        long before their end.
+    Not Doctor and the feeder of a backlog: they are large, and a program that runs them has
+    imported them long before their end.
     """
     import blueque.client
     import blueque.listener.group

@@ -1,7 +1,7 @@
 """The task process: what runs between the fork and the exit record. It talks to files only, never
 to Redis.
 
-`main` is the whole life of the process; work.py has the two kinds of work that it can do.
+`main` is the whole life of the process; handlers.py has the two kinds of handler.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ def main(
     prepared: str | None = None,
     is_outdated: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Wait at the gate, do the work, write the exit record; return the exit status.
+    """Wait for a task, run it, write the exit record; return the exit status.
 
-    work_of: returns the work for the tasks of a queue. gate: see gate.py.
-    prepared: the queue whose work to prepare before there is a task.
-    is_outdated: asked when there is a task; True: leave it to another process.
+    work_of: returns how to run the tasks of a queue. gate: a descriptor, see handshake.py.
+    prepared: the queue whose handler to import before there is a task.
+    is_outdated: called when there is a task; True: leave the task to another process.
     """
     is_warm = prepared is not None
     pid = os.getpid()
     log_format.stop_logging()
-    gc.freeze()  # what is the listener's is not to be looked at, and copied for that
+    gc.freeze()  # a collection would write to, and so copy, every page of the listener
     os.setsid()
     signal.set_wakeup_fd(-1)
-    # they were the listener's; that one it has seen to, if it was
+    # signals that were sent to the listener; SIGUSR2 is handled before the fork
     signals.discard(set(SIGNALS) - {signal.SIGUSR2})
-    # there is a file to look at; its default would be the end of us
+    # SIGUSR1 warns of a limit; its default action would end the task
     signal.signal(signal.SIGUSR1, lambda *_: None)
     signals.unblock(SIGNALS)
     waiting, output, blank = Waiting(gate), Output(), spool.make_blank()
@@ -65,13 +65,13 @@ def main(
         output.keep(blank)
     if prepared is not None and (prepare := work_of(prepared).prepare) is not None:
         _prepare(prepare, output)
-        if os.getpid() != pid:  # a child that the import has forked, and that came back from it
+        if os.getpid() != pid:  # a child that the import forked has returned here
             return 0
     _rehearse(spool)
     word = waiting.word()
     if word is None or is_outdated():
         return _leave(is_warm)
-    # for the exit record, should the task use up all descriptors
+    # kept for the exit record, in case the task uses up all descriptors
     spare = os.open(os.devnull, os.O_RDONLY)
     attempt = spool.attempt_at(word.path)
     spool.remove_blank(pid)
@@ -83,16 +83,16 @@ def main(
 
 def _leave(is_warm: bool) -> int:
     if is_warm:
-        # with what the import has started, and with us
+        # this process, and all that the import has started
         process.signal_group(os.getpid(), signal.SIGKILL)
     return 0
 
 
 def _prepare(prepare: Callable[[], object], output: Output) -> None:
-    """Do what can be done ahead. Where that fails, it is done again for the task, which then fails
-    with the reason.
+    """Import the handler ahead of time. If that fails, the task does it again and fails with the
+    reason.
     """
-    process.die_with_parent(True)  # an import that never ends does not see that the gate has closed
+    process.die_with_parent(True)  # an import that never returns does not see the gate close
     try:
         prepare()
     except BaseException:  # a module may call sys.exit when it is imported
@@ -101,9 +101,7 @@ def _prepare(prepare: Callable[[], object], output: Output) -> None:
 
 
 def _rehearse(spool: Spool) -> None:
-    """Do in vain what `_get_ready` will do: a fork copies each page when it is first written to,
-    and now there is time.
-    """
+    """Touch copy-on-write pages ahead of time: do what `_get_ready` will do, without effect."""
     variables = (
         "BLUEQUE_TASK_ID",
         "BLUEQUE_QUEUE",
@@ -130,9 +128,7 @@ def _rehearse(spool: Spool) -> None:
 def _get_ready(
     attempt: Attempt, word: Word, output: Output, max_bytes: int
 ) -> RunningTask | BaseException:
-    """Do what can be done while the start is not yet recorded; return the task, or why it cannot
-    run.
-    """
+    """Do what can be done before the start is recorded; return the task, or why it cannot run."""
     try:
         output.send_to(attempt)
         task_id, fields = attempt.read_task()
@@ -154,12 +150,13 @@ def _get_ready(
         os.environ["BLUEQUE_CHECKPOINT"] = f"{attempt.path}/{checkpoint.VALUE}"
         os.environ["BLUEQUE_CHECKPOINT_DIR"] = f"{attempt.path}/{checkpoint.DIRECTORY}"
         os.environ["BLUEQUE_STOP_FILE"] = f"{attempt.path}/{STOP}"
-        # of what a program that it starts may tell
+        # the limit for results and checkpoints of a program
         os.environ["BLUEQUE_MAX_BYTES"] = str(max_bytes)
-        os.environ.pop("BLUEQUE_DEADLINE", None)  # of a task in which our listener runs
-        # a bar is for people, and it adds up in three days
+        # inherited if the listener itself runs in a task
+        os.environ.pop("BLUEQUE_DEADLINE", None)
+        # a progress bar that is drawn ten times a second fills the log in three days
         os.environ.setdefault("TQDM_MININTERVAL", "5")
-        # of what it starts: else its output comes when it ends
+        # else the output of Python programs that it starts comes when they end
         os.environ.setdefault("PYTHONUNBUFFERED", "1")
     except BaseException as error:
         return error
@@ -173,7 +170,10 @@ def _run(
     spare: int,
     time_limit: float | None,
 ) -> int:
-    """spare: a descriptor that is to be closed before the exit record is written."""
+    """Run the task and write its exit record.
+
+    spare: a descriptor to close before the exit record is written.
+    """
     pid = os.getpid()
     try:
         attempt.begin()
@@ -186,12 +186,12 @@ def _run(
         record = record_of(
             error, is_asked_to_stop=isinstance(task, RunningTask) and task.should_stop
         )
-    if os.getpid() != pid:  # a child that the task has forked, and that came back from it
+    if os.getpid() != pid:  # a child that the task forked has returned here
         return 0
     _flush_files()
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    record["cpu_seconds"] = round(sum(one.ru_utime + one.ru_stime for one in used), 3)
-    record["memory_peak"] = max(one.ru_maxrss for one in used) * 1024
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    record["cpu_seconds"] = round(sum(usage.ru_utime + usage.ru_stime for usage in usages), 3)
+    record["memory_peak"] = max(usage.ru_maxrss for usage in usages) * 1024
     try:
         os.close(spare)
     except OSError:  # the task has closed that too
@@ -201,11 +201,9 @@ def _run(
 
 
 def _flush_files() -> None:
-    """Write out what the task left in buffers, its own files too: the process ends without what
-    Python does at its end.
-    """
+    """Flush all files that the task left open: the process ends by os._exit."""
     files = [
-        thing for thing in gc.get_objects() if type(thing) in (io.TextIOWrapper, io.BufferedWriter)
+        item for item in gc.get_objects() if type(item) in (io.TextIOWrapper, io.BufferedWriter)
     ]
     for file in [sys.stdout, sys.stderr, *files]:
         try:

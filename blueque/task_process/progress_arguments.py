@@ -1,7 +1,6 @@
-"""Telling: what somebody means by the progress that he tells: in a stage of a task, or in a way
-that makes no sense.
+"""Normalise the arguments of `task.progress`, and map the progress of a stage to that of the task.
 
-It is not to fail. What is no number between 0 and its total is made one.
+Nothing here raises. Numbers out of range are clamped.
 """
 
 from __future__ import annotations
@@ -13,12 +12,13 @@ from typing import Any, NamedTuple
 from blueque.spool.progress_file import Told
 from blueque.text.format import one_line
 
-_SHOWN = 40  # characters of what was told wrongly
+_SHOWN = 40  # characters of a wrong value in a message
 
 
-class Meant(NamedTuple):
-    """What is told, as `Gauge.tell` wants it. wrong: what was not as it should be, in words; empty
-    if all was.
+class Progress(NamedTuple):
+    """Arguments that the progress file accepts.
+
+    wrong: which arguments were changed, and why, in words; empty if none was.
     """
 
     done: float | None
@@ -28,55 +28,56 @@ class Meant(NamedTuple):
     wrong: str
 
 
-def meant(done: Any, total: Any, unit: Any, text: Any, others: Mapping[str, Any]) -> Meant:
-    """Return what somebody means by these arguments of `task.progress`, whatever they are.
+def normalise(done: Any, total: Any, unit: Any, text: Any, others: Mapping[str, Any]) -> Progress:
+    """Return valid progress for any arguments of `task.progress`.
 
-    others: keywords that it does not know; `message` is the text.
+    others: unknown keywords; `message` is taken for the text.
     """
     wrong = [f"no such argument: {name}" for name in others if name != "message"]
-    words = [text, others.get("message")]
+    texts = [text, others.get("message")]
     numbers: list[float | None] = []
     for number in (total, done):
         if isinstance(number, str):  # progress(0.3, "encoding"), progress("encoding")
-            words.insert(0, number)
+            texts.insert(0, number)
             number = None
         numbers.insert(0, _number(number, wrong))
-    share, whole = numbers
+    count, whole = numbers
     if whole is not None and not 0 <= whole < math.inf:
         wrong.append(f"a total of {whole:g}")
         whole = None
-    if whole == 0 and share:
+    if whole == 0 and count:
         whole = None
-    if share is not None and share < 0:
-        wrong.append(f"{share:g} is less than nothing")
-        share = 0.0
-    elif share is not None and share > (math.inf if whole is None else whole):
-        wrong.append(f"{share:g} of {whole:g}")
-        share = whole
-    if share == math.inf:
+    if count is not None and count < 0:
+        wrong.append(f"{count:g} is negative")
+        count = 0.0
+    elif count is not None and count > (math.inf if whole is None else whole):
+        wrong.append(f"{count:g} of {whole:g}")
+        count = whole
+    if count == math.inf:
         wrong.append("an infinity")
-        share = whole
-    said = " ".join(str(word) for word in words if word is not None and word != "")
-    return Meant(share, whole, "" if unit is None else str(unit), said, one_line("; ".join(wrong)))
+        count = whole
+    joined = " ".join(str(part) for part in texts if part is not None and part != "")
+    shown_unit = "" if unit is None else str(unit)
+    return Progress(count, whole, shown_unit, joined, one_line("; ".join(wrong)))
 
 
 class Stage:
-    """A part of a task that tells its own progress.
+    """A part of a task that reports its own progress.
 
-    number, of: which it is, of how many; else it has a name only. outer: the stage that it is a
-        part of.
-    is_part: they are sound. wrong: why the numbers say nothing; empty if they do, or there are
-        none.
+    number, of: the position of the stage, such as 2 of 3; without them the stage only has a name.
+    outer: the stage around this one.
+    is_part: `number` and `of` are given and valid.
+    wrong: why they are not valid; empty otherwise.
     """
 
     def __init__(self, name: str, number: Any, of: Any, outer: Stage | None) -> None:
         self.name: str = f"{outer.name}: {name}" if outer is not None else name
         self.wrong = ""
-        # Where it begins in the whole, and how much of that it is; None: nobody knows.
+        # Start and size as shares of the whole task; None: unknown.
         self.place: tuple[float, float] | None = outer.place if outer is not None else None
-        # the one whose part is told within this one
-        self._counts: Stage = self if outer is None else outer._counts
-        self._done = 0.0  # of it, as of the last time that it was told
+        # the innermost stage with numbers: progress within this one counts for it
+        self._counted: Stage = self if outer is None else outer._counted
+        self._done = 0.0  # the last reported share of this stage
         self.is_part = False
         if number is None and of is None:
             return
@@ -85,23 +86,24 @@ class Stage:
         except TypeError:
             pass
         if self.is_part:
-            self._counts = self
+            self._counted = self
             begin, size = self.place or (0.0, 1.0)
             self.place = begin + size * (number - 1) / of, size / of
         else:
-            self.wrong = one_line(f"no number of a stage: {number!r} of {of!r}"[: _SHOWN * 2])
+            self.wrong = one_line(f"not the number of a stage: {number!r} of {of!r}"[: _SHOWN * 2])
 
     def part(
         self, done: float | None, total: float | None, unit: str, text: str
     ) -> tuple[float | None, float | None, str, str]:
-        """Return what is to be told of the whole task, for what is told of the stage. A count is a
-        part of the text then.
+        """Return the progress of the task for a progress of this stage: (done, total, unit, text).
+
+        A count, such as 3/10 frames, becomes a part of the text.
         """
         if self.place is None:
             return done, total, unit, f"{self.name}: {text}" if text else self.name
         words = text
         if done is not None and total is not None:
-            self._counts._done = done / total if total else 0.0
+            self._counted._done = done / total if total else 0.0
             words = str(Told(0, done, total, unit, text))
         elif (
             done is not None
@@ -109,25 +111,23 @@ class Stage:
             and 0 <= done <= 1
             and not (text and isinstance(done, int))
         ):
-            self._counts._done = done
-        elif done is not None:  # of how many, nobody knows
+            self._counted._done = done
+        elif done is not None:  # a count without a total
             words = str(Told(0, done, None, unit, text))
         begin, size = self.place
-        share = begin + size * self._counts._done
+        share = begin + size * self._counted._done
         return min(float(share), 1.0), None, "", f"{self.name}: {words}" if words else self.name
 
 
-def _number(told: Any, wrong: list[str]) -> float | None:
-    """Return it as a number, None if it is none: then say so in `wrong`, unless it is just not
-    given.
-    """
+def _number(value: Any, wrong: list[str]) -> float | None:
+    """Return the value as a number; None, and a note in `wrong`, if it is not a number."""
     try:
-        number = None if told is None else float(told)
-    except OverflowError:  # a whole number without end
-        return math.inf if told > 0 else -math.inf
+        number = None if value is None else float(value)
+    except OverflowError:  # an integer beyond the range of a float
+        return math.inf if value > 0 else -math.inf
     except (TypeError, ValueError):
         number = math.nan
     if number is not None and math.isnan(number):
-        wrong.append(f"{ascii(told)[:_SHOWN]} is no number")
+        wrong.append(f"{ascii(value)[:_SHOWN]} is not a number")
         return None
     return number

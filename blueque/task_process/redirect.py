@@ -1,4 +1,6 @@
-"""Output: where what a task prints goes, before there is a task and once there is one."""
+"""Redirect standard input, output and error of a task process: to a blank directory while it waits,
+then to the files of its attempt.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +16,14 @@ _STREAMS = ((1, "stdout"), (2, "stderr"))
 
 
 class Output:
-    """Standard input, output and error of this process, a task process."""
+    """The standard streams of this task process."""
 
     def __init__(self) -> None:
-        # descriptor -> what tells the file that it was given
+        # descriptor -> device and inode of the file that it was given
         self._kept: dict[int, tuple[int, int]] = {}
 
     def keep(self, directory: str | None) -> None:
-        """Send what is printed to the files in there, for whoever runs in this process later; None:
-        it is lost.
-        """
+        """Send output to the files in this directory until there is a task; None: discard it."""
         _replace(0, os.open(os.devnull, os.O_RDONLY))
         for number, name in _STREAMS:
             path = os.devnull if directory is None else f"{directory}/{name}"
@@ -32,29 +32,30 @@ class Output:
         _renew_streams()
 
     def drop(self) -> None:
-        """Forget what has been printed so far."""
+        """Discard the output so far."""
         _flush()
         for number in self._kept:
             if self._is_ours(number):
                 try:
                     os.ftruncate(number, 0)
-                except OSError:  # nobody has kept it
+                except OSError:  # /dev/null
                     pass
 
     def send_to(self, attempt: Attempt) -> None:
-        """Send output to the spool, what has been kept first, and read from nothing.
+        """Send output to the files of the attempt, beginning with the output so far. Input is
+        empty.
 
-        No pipe of ours may break under the task when we die.
+        These are files, not pipes, so that the task survives its listener.
         """
         if not self._kept:
             _replace(0, os.open(os.devnull, os.O_RDONLY))
         _flush()
         for number, name in _STREAMS:
             if self._kept and not self._is_ours(number):
-                continue  # what has been imported has sent it elsewhere
+                continue  # the imported module has redirected it
             file = open_plain(f"{attempt.path}/{name}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             if self._kept and _identity(file) == self._kept[number]:
-                os.close(file)  # it has been there all the time, under another name
+                os.close(file)  # the same file: the blank directory was renamed
                 continue
             if self._kept:
                 _copy(number, file)
@@ -70,7 +71,7 @@ class Output:
 
 
 def _replace(number: int, descriptor: int) -> None:
-    if descriptor != number:  # it is the same when the listener itself had this one closed
+    if descriptor != number:  # equal if the listener was started with this one closed
         os.dup2(descriptor, number)
         os.close(descriptor)
 
@@ -85,7 +86,7 @@ def _copy(number: int, file: int) -> None:
     try:
         while content := os.pread(number, 65536, at):
             at += os.write(file, content)
-    except OSError:  # a full disk: the task shall say so, if it has to
+    except OSError:  # a full disk; the task will meet it itself
         pass
 
 
@@ -93,7 +94,7 @@ def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (OSError, ValueError, AttributeError):  # closed, or replaced by something else
+        except (OSError, ValueError, AttributeError):  # closed, or replaced by another object
             pass
 
 
@@ -108,17 +109,14 @@ def _is_on(stream: Any, number: int) -> bool:
         return (
             isinstance(stream, io.TextIOWrapper) and not stream.closed and stream.fileno() == number
         )
-    except (OSError, ValueError):  # it is on no descriptor at all
+    except (OSError, ValueError):  # it has no descriptor
         return False
 
 
 def _stream(inherited: Any, number: int, mode: str) -> Any:
-    """Return a text stream on the descriptor: the inherited one if that is what it is, else a new
-    one.
-    """
+    """Return a text stream on the descriptor: the inherited stream if it is on it, or a new one."""
     if _is_on(inherited, number):
-        # `process.fork` has flushed it. A line should be seen when it is printed, whatever
-        # characters it holds.
+        # `process.fork` has flushed it. Each line is written at once, with any characters.
         if mode == "w" and not (
             inherited.line_buffering and inherited.errors == "backslashreplace"
         ):

@@ -1,6 +1,4 @@
-"""The task that this process works on, as a handler sees it: it talks to files only, never to
-Redis.
-"""
+"""The task as its handler sees it. It reads and writes files only, never Redis."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from blueque.model.task import Task
 from blueque.spool import checkpoint as checkpoint_files
 from blueque.spool.attempt import STOP, Attempt
 from blueque.spool.progress_file import Gauge
-from blueque.task_process.progress_arguments import Stage, meant
+from blueque.task_process.progress_arguments import Progress, Stage, normalise
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,15 +24,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _ENDLESS = float("inf")
 
-_current: RunningTask | None = None  # the one piece of state: a process works on one task
+_current: RunningTask | None = None  # the only global state: a process runs one task
 
 
 class RunningTask(Task):
-    """The task that this process runs: what a handler gets.
+    """The task that this process runs, and the argument of its handler.
 
-    directory: that of the attempt; None outside of a task: then nothing is told to anybody.
-    resources: what it has been given, by name: numbers, or an amount.
-    max_bytes: how much a checkpoint may take.
+    directory: the spool directory of the attempt; None outside of a task, where progress and
+        checkpoints go nowhere.
+    resources: what is set aside for the task, by name: a list of numbers, or an amount.
+    max_bytes: the size limit of a checkpoint.
     """
 
     __slots__ = (
@@ -58,21 +57,21 @@ class RunningTask(Task):
     ) -> None:
         super().__init__(task_id, fields)
         self.resources = dict(resources or {})
-        self._is_asked: bool | None = None  # to stop; None: it has not been looked
+        self._is_asked: bool | None = None  # to stop; None: not checked yet
         self._directory, self._max_bytes = directory, max_bytes
         self._gauge: Gauge | None = None
         self._stage: Stage | None = None
-        self._has_warned = False  # that something told makes no sense
-        self._outside: str | None = None  # the directory for checkpoints, outside of a task
+        self._has_warned = False  # of wrong arguments
+        self._outside: str | None = None  # the checkpoint directory outside of a task
 
     @property
     def should_stop(self) -> bool:
-        """Whether the task should come to an end soon: its listener drains or stops, it is
-        cancelled, or a limit is near.
+        """Whether the task should end soon: its listener drains or stops, the task is cancelled, or
+        a limit is near.
 
-        Then make a checkpoint and raise `HandBack`, or just finish. It takes a microsecond. Who
-        reads this, in the main thread, is not ended by SIGTERM any more, but has the grace of the
-        task before SIGKILL.
+        Then make a checkpoint and raise `HandBack`, or finish. Reading it takes a microsecond. Once
+        the main thread has read it, SIGTERM no longer ends the task: it has its grace period until
+        SIGKILL.
         """
         if self._is_asked is None:
             self._is_asked = False
@@ -82,7 +81,7 @@ class RunningTask(Task):
         return self._is_asked
 
     def ask_to_stop(self) -> None:
-        """Note that a signal has come which asks to stop."""
+        """Note a signal that asks the task to stop."""
         self._is_asked = True
 
     def progress(
@@ -93,13 +92,15 @@ class RunningTask(Task):
         text: str = "",
         **others: Any,
     ) -> None:
-        """Tell how far it is: `progress(0.4, "copying")`, `progress(450, 1500, "frames")`, or
+        """Report progress: `progress(0.4, "copying")`, `progress(450, 1500, "frames")`, or
         `progress(text="copying")`.
 
-        It is what a stall limit goes by. The listener looks at it about once a second, so call it
-        as often as you like: it takes about a microsecond, waits for nothing and never fails. What
-        is no number between 0 and its total is made one, which a line on standard error says, once.
-        text, or message, is cut to a line of 200 characters.
+        A stall limit ends a task that does not call it. Call it as often as you like: it takes
+        about a microsecond, never blocks and never raises. The listener reads it about once a
+        second. A number out of range is clamped, and a line on standard error says so once.
+
+        done: how many of `total` are done; without a total, a share from 0.0 to 1.0, or a count.
+        text, or message: what the task does now; cut to one line of 200 characters.
         """
         if self._directory is None:
             return
@@ -113,21 +114,19 @@ class RunningTask(Task):
                 if total is None
                 else 0 <= done <= total < _ENDLESS  # type: ignore[operator]
             ):
-                done, total, unit, text = self._make_sense(done, total, unit, text, others)
-            self._tell(self._gauge, done, total, unit, text)  # type: ignore[arg-type]
+                done, total, unit, text = self._normalise(done, total, unit, text, others)
+            self._write(self._gauge, done, total, unit, text)  # type: ignore[arg-type]
         except Exception:
-            self._tell_anyhow(done, total, unit, text, others)
+            self._write_normalised(done, total, unit, text, others)
 
     @contextmanager
     def stage(
         self, name: str, number: int | None = None, of: int | None = None
     ) -> Iterator[RunningTask]:
-        """Have progress in this block be that of a stage, such as the second of three: `with
-        task.stage("mux", 2, of=3):`.
+        """Report progress within this block as that of a stage: `with task.stage("mux", 2, of=3):`.
 
-        `progress(0.5)` is half of the stage then, and the name stands before its text. A stage in a
-        stage is a part of that. Without numbers it has a name only, and what is told within it is
-        of what it is in.
+        In the block, `progress(0.5)` means half of this stage, and the name of the stage stands
+        before the text. Stages nest. A stage without numbers only adds its name.
         """
         before = self._stage
         stage = self._stage = Stage(str(name), number, of, before)
@@ -140,11 +139,11 @@ class RunningTask(Task):
             self._stage = before
             raise
         if stage.is_part:
-            self._stage = stage  # whatever was left open within
+            self._stage = stage  # an inner stage may have been left open
             self.progress(1.0)
         self._stage = before
 
-    def _tell(
+    def _write(
         self, gauge: Gauge, done: float | None, total: float | None, unit: str, text: str
     ) -> None:
         if self._stage is not None:
@@ -156,14 +155,14 @@ class RunningTask(Task):
             and done.__class__ is float
             and (done == 0 or done == 1)
         ):
-            done, unit = 100 * done, "%"  # `1 copying` would be a number of things
+            done, unit = 100 * done, "%"  # `1 copying` would read as a count
         gauge.tell(done, total, unit, text)
 
-    def _make_sense(self, *told: Any) -> tuple[float | None, float | None, str, str]:
-        sense = meant(*told)
-        if sense.wrong:
-            self._warn("progress", sense.wrong)
-        return sense.done, sense.total, sense.unit, sense.text
+    def _normalise(self, *arguments: Any) -> tuple[float | None, float | None, str, str]:
+        progress: Progress = normalise(*arguments)
+        if progress.wrong:
+            self._warn("progress", progress.wrong)
+        return progress.done, progress.total, progress.unit, progress.text
 
     def _warn(self, method: str, wrong: str) -> None:
         if self._has_warned:
@@ -171,31 +170,31 @@ class RunningTask(Task):
         self._has_warned = True
         try:
             print(
-                f"-- blueque: task.{method}: {wrong}; this is said once --",
+                f"-- blueque: task.{method}: {wrong}; this warning appears once --",
                 file=sys.stderr,
                 flush=True,
             )
-        except Exception:  # the task has closed it, or put something else in its place
+        except Exception:  # the task has closed or replaced it
             pass
 
-    def _tell_anyhow(self, *told: Any) -> None:
-        """Tell what cannot even be compared. A full disk, too, is no reason to fail: the task has
-        better things to do.
+    def _write_normalised(self, *arguments: Any) -> None:
+        """Write arguments that cannot be compared as numbers. Never raises, not for a full disk
+        either: progress is no reason for a task to fail.
         """
         try:
             if self._gauge is not None:
-                self._tell(self._gauge, *self._make_sense(*told))
+                self._write(self._gauge, *self._normalise(*arguments))
         except Exception:
             pass
 
     def checkpoint(self, value: Any) -> bool:
-        """Note where the next attempt could go on: `checkpointed` is this value then, on whichever
-        node.
+        """Save where the next attempt can go on; it finds this value in `checkpointed`, on any
+        host.
 
-        value: anything that JSON knows, up to 1 MiB; the last one counts. It is a file, written in
-        a millisecond or less whether Redis is there or not, and comes to Redis about once a second.
-        False: the disk is full, and the one before counts. Raises InvalidInput, InvalidType or
-            TooLarge.
+        value: any JSON value, up to 1 MiB; it replaces the one before.
+        Writes a file, in a millisecond or less, also while Redis is away. The listener sends it to
+        Redis about once a second. Returns False if the disk is full: the one before stays. Raises
+        InvalidInput, InvalidType or TooLarge.
         """
         text = encode_json(value, "the checkpoint", self._max_bytes)
         if self._directory is None:
@@ -208,7 +207,7 @@ class RunningTask(Task):
 
     @property
     def checkpointed(self) -> Any:
-        """The newest checkpoint, of this attempt or of one before; None: there is none."""
+        """The newest checkpoint of this attempt or an earlier one; None without one."""
         return (
             None
             if self._directory is None
@@ -217,13 +216,13 @@ class RunningTask(Task):
 
     @property
     def checkpoint_dir(self) -> Path:
-        """A directory for what is more than a value, made when it is asked for; the next attempt
-        finds it as it was left.
+        """A directory for checkpoint files, made at the first use. The next attempt finds it as it
+        was.
 
-        On another node only if it takes no more than 1 MiB when packed. Outside of a task it goes
+        On another host only if it takes at most 1 MiB when packed. Outside of a task it is removed
         when the process ends.
         """
-        from pathlib import Path  # here: what a listener imports, each of its forks copies
+        from pathlib import Path  # here: every fork copies what the listener has imported
 
         if self._directory is None:
             if self._outside is None:
@@ -236,12 +235,12 @@ class RunningTask(Task):
     def track(
         self, iterable: Iterable[T], text: str | None = None, unit: str | None = None
     ) -> Iterator[T]:
-        """Yield what the iterable does, and tell progress: how many are done, and of how many if it
-        has a len().
+        """Yield the items of the iterable and report progress: how many are done, and of how many
+        if the iterable has a length.
         """
         try:
             total = len(iterable)  # type: ignore[arg-type]
-        except TypeError:  # a generator: nobody knows
+        except TypeError:  # a generator has no length
             total = None
         done = 0
         self.progress(done, total, unit or "", text or "")
@@ -252,11 +251,10 @@ class RunningTask(Task):
 
 
 def current_task() -> RunningTask:
-    """Return the task that this process works on: as its handler, or as a program that a task has
-    started.
+    """Return the task of this process: in a handler, or in a program that a task has started.
 
-    Anywhere else it is one whose id is empty and that does nothing, so that what tells progress may
-    be used, and tested, without a task.
+    Elsewhere, return a task with an empty id that does nothing, so that code that reports progress
+    runs, and can be tested, without a task.
     """
     global _current
     if _current is None:
@@ -265,13 +263,13 @@ def current_task() -> RunningTask:
 
 
 def begin(task: RunningTask) -> None:
-    """Have `current_task` return this one."""
+    """Make this the task that `current_task` returns."""
     global _current
     _current = task
 
 
 class Heeding:
-    """The handler of SIGTERM of a task that looks at `should_stop`."""
+    """The SIGTERM handler of a task that reads `should_stop`."""
 
     def __init__(self, task: RunningTask) -> None:
         self._task, self._pid = task, os.getpid()
@@ -280,17 +278,17 @@ class Heeding:
         if os.getpid() == self._pid:
             self._task.ask_to_stop()
             return
-        signal.signal(number, signal.SIG_DFL)  # a child that was forked: nobody there looks
+        signal.signal(number, signal.SIG_DFL)  # a forked child does not read `should_stop`
         os.kill(os.getpid(), number)
 
 
 def _heed_sigterm(task: RunningTask) -> None:
-    """Have SIGTERM not be the end, unless the task has its own use for it."""
+    """Install the SIGTERM handler, unless the task has its own."""
     is_main = threading.current_thread() is threading.main_thread()
     if task.id and is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, Heeding(task))
-        # In a child Python forgets what has come before it is ready: that is held back until it is
-        # none of ours.
+        # A signal that reaches a forked child before it is ready would be lost: block it until the
+        # child has the default action.
         os.register_at_fork(
             before=lambda: _mask(signal.SIG_BLOCK),
             after_in_parent=lambda: _mask(signal.SIG_UNBLOCK),
@@ -299,9 +297,7 @@ def _heed_sigterm(task: RunningTask) -> None:
 
 
 def _make_directory() -> str:
-    """Make a directory that is removed when this process ends, and not when one does that it has
-    forked.
-    """
+    """Make a directory that is removed when this process ends, not when a forked child ends."""
     import atexit
     import shutil
     import tempfile
@@ -320,7 +316,7 @@ def _leave_sigterm() -> None:
     if isinstance(signal.getsignal(signal.SIGTERM), Heeding):
         try:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        except ValueError:  # forked by another thread, which is the main one only later
+        except ValueError:  # forked by another thread: not the main thread yet
             pass
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
@@ -330,10 +326,10 @@ def _from_environment() -> RunningTask:
     if not task_id or not directory:
         return RunningTask("", {}, None)
     try:
-        found, fields = Attempt(directory, "").read_task()
+        written_id, fields = Attempt(directory, "").read_task()
     except (OSError, ValueError):
-        found, fields = "", {}
-    if found != task_id:
+        written_id, fields = "", {}
+    if written_id != task_id:
         fields = {
             name: os.environ.get(f"BLUEQUE_{name.upper()}", "") for name in ("queue", "attempt")
         }

@@ -1,10 +1,9 @@
-"""Stack: where a running Python task is, all its threads, written by the C half of Python, which
-waits for no lock.
+"""Dump the stacks of all threads of a running Python task.
 
-The task process writes it into a file in memory. Its listener moves it from there to the file
-`stack` of the attempt, below
-a line `blueque: stack [MARK]`. It comes into the log from there, as lines that the task has not
-    printed.
+faulthandler writes them, which needs no lock of Python. The task process writes into a file in
+memory. Its listener copies that to the file `stack` of the attempt, below a line
+`blueque: stack [MARK]`. From there it goes into the log, marked as lines that the task did not
+    print.
 """
 
 from __future__ import annotations
@@ -18,22 +17,22 @@ import time
 from blueque.spool.attempt import STACK, Attempt
 from blueque.system.plain_files import open_plain
 
-NUMBER = signal.SIGRTMIN + 6  # nobody else uses it; it ends whoever has no handler for it
+NUMBER = signal.SIGRTMIN + 6  # its default action ends the process
 WORDS = "blueque: stack"
-DESCRIPTOR = 250  # that it is written to: none that the task gets when it opens a file
-PATIENCE, PACE = 0.5, 0.02  # seconds to wait for it; between two looks whether there is more
-CANNOT = "this is no Python handler, or it is still getting ready"
-CLOSED = "the task has closed the file that it would be written to"
+DESCRIPTOR = 250  # of the file in memory; higher than what open() gives to the task
+PATIENCE, PACE = 0.5, 0.02  # seconds to wait for the stacks; between two polls
+CANNOT = "the task is not a Python handler, or is still starting"
+CLOSED = "the task has closed the file that the stacks are written to"
 _MEMORY = "blueque-stack"
 _MAX_BYTES = 2**20
 
 
 def register() -> None:
-    """In the task process: have the signal write where it is. Not in what it starts: an exec takes
-    it away.
+    """In the task process: install the signal handler. Programs that the task starts do not have
+    it: exec removes it.
     """
     try:
-        # on a disk it would take ten times as long
+        # a file on disk takes ten times as long
         opened = os.memfd_create(_MEMORY, os.MFD_CLOEXEC)
         try:
             fcntl.fcntl(opened, fcntl.F_SETFL, os.O_APPEND)
@@ -42,17 +41,14 @@ def register() -> None:
             os.close(opened)
         if descriptor == DESCRIPTOR:
             faulthandler.register(NUMBER, descriptor, all_threads=True, chain=False)
-        else:  # it is another's already
+        else:  # the task already uses this number
             os.close(descriptor)
     except (OSError, RuntimeError, ValueError):
-        # no descriptor is left for it: the task has better things to do
-        pass
+        pass  # no descriptor is left; the task runs without stack dumps
 
 
 def show(attempt: Attempt, pid: int, pidfd: int, mark: str) -> str | None:
-    """In the listener: have the task process show where it is; return why it cannot. Raises
-    OSError.
-    """
+    """In the listener: fetch and save the stacks; return why there are none. Raises OSError."""
     if not _has_handler(pid):
         return CANNOT
     try:
@@ -70,8 +66,8 @@ def show(attempt: Attempt, pid: int, pidfd: int, mark: str) -> str | None:
 
 
 def _open_memory(pid: int) -> int:
-    """Return a descriptor of the file in memory. Raises OSError: the task may have closed it, and
-    opened one of its own.
+    """Return a descriptor of the file in memory. Raises OSError: the task may have closed it and
+    opened a file of its own under its number.
     """
     path = f"/proc/{pid}/fd/{DESCRIPTOR}"
     if not os.readlink(path).startswith(f"/memfd:{_MEMORY} "):
@@ -80,9 +76,7 @@ def _open_memory(pid: int) -> int:
 
 
 def _read(memory: int) -> bytes:
-    """Return what the task process writes there, once it has written it, or nothing if it does not
-    in time.
-    """
+    """Return what the task process has written, or nothing if it does not write in time."""
     deadline, before = time.monotonic() + PATIENCE, 0
     while time.monotonic() < deadline:
         time.sleep(PACE)

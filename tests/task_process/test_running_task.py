@@ -103,18 +103,18 @@ def test_what_is_meant_is_told(tmp_path, capfd, arguments, keywords, shown):
 @pytest.mark.parametrize(
     ("arguments", "keywords", "shown", "says"),
     [
-        ((-0.1, "encoding"), {}, "0 % encoding", "-0.1 is less than nothing"),
+        ((-0.1, "encoding"), {}, "0 % encoding", "-0.1 is negative"),
         ((11, 10), {}, "10/10", "11 of 10"),
-        ((NAN, "encoding"), {}, "encoding", "nan is no number"),
-        ((NAN, 10), {}, "", "nan is no number"),
+        ((NAN, "encoding"), {}, "encoding", "nan is not a number"),
+        ((NAN, 10), {}, "", "nan is not a number"),
         ((INF, 10), {}, "10/10", "inf of 10"),
         ((INF, "encoding"), {}, "encoding", "an infinity"),
-        ((-INF,), {}, "0", "-inf is less than nothing"),
-        ((5, NAN), {}, "5", "nan is no number"),
+        ((-INF,), {}, "0", "-inf is negative"),
+        ((5, NAN), {}, "5", "nan is not a number"),
         ((5, -10), {}, "5", "a total of -10"),
         ((5, INF), {}, "5", "a total of inf"),
         ((10**400, 10), {}, "10/10", "inf of 10"),
-        (([], object), {}, "", "is no number"),
+        (([], object), {}, "", "is not a number"),
         ((0.5,), {"colour": "red"}, "0.5", "no such argument: colour"),
     ],
 )
@@ -130,7 +130,7 @@ def test_what_makes_no_sense_is_made_some_and_said_once(
     assert (
         line.startswith("-- blueque: task.progress: ")
         and says in line
-        and line.endswith("; this is said once --")
+        and line.endswith("; this warning appears once --")
     )
     task.progress(0.5)
     assert str(progress_file.read(str(tmp_path))) == "0.5"
@@ -196,7 +196,7 @@ def test_a_stage_without_numbers_is_a_name_and_wrong_numbers_are_said_once(tmp_p
             assert str(progress_file.read(str(tmp_path))) == "0.5 mux"
     assert (
         capfd.readouterr().err
-        == "-- blueque: task.stage: no number of a stage: 0 of 3; this is said once --\n"
+        == "-- blueque: task.stage: not the number of a stage: 0 of 3; this warning appears once --\n"
     )
 
 

@@ -187,7 +187,7 @@ def test_a_program_has_none_and_is_not_ended_by_the_question(work, queue, client
     (work.directory / "go").touch()
 
     assert (result.returncode, result.stdout) == (5, "")
-    assert "none: this is no Python handler" in result.stderr
+    assert "none: the task is not a Python handler" in result.stderr
     assert outcome(client, task_id).result == "through"
     assert [line.text for line in client.get_log(task_id)[0]] == ["in the middle", "through"]
 
