@@ -1,5 +1,5 @@
 """Signals to listener and scheduler that end nobody: SIGUSR1 and SIGUSR2; SIGHUP is in
-test_reload.py."""
+test_reload_run.py."""
 
 from __future__ import annotations
 

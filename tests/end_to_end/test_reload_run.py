@@ -223,6 +223,21 @@ def test_a_second_one_while_the_first_is_checked_is_not_lost(programs, queue):
     assert "everything stays as it is" not in listener.log
 
 
+def test_sigterm_leaves_a_task_behind_its_listener_also_after_a_reload(programs, queue):
+    listener = programs.listener("work:run", slots=2, on_term="leave")
+    running = begin(programs, queue)
+    reload(listener)
+    assert listener.stop() == 0
+    until(lambda: programs.left() != [], what="the listener that is left behind")
+    other = programs.listener("work:run", slots=1, is_awaited=False)
+    other.says("1 listeners of a former master are behind their tasks")
+    let_go(programs)
+    task = outcome(programs.client, running.id)
+    assert (task.result, task.pid, task.node) == ("done", running.pid, running.node)
+    other.ready()
+    assert outcome(programs.client, queue.enqueue("")).result == "done"
+
+
 def test_a_pause_by_a_signal_lasts(programs, queue):
     def states():
         return [(node.state, node.order_by) for node in programs.client.get_inspector().nodes()]
