@@ -17,6 +17,7 @@ from blueque.connection.redis import Redis
 from blueque.errors import ArchiveRefused, BatchTaken, BluequeError
 from blueque.model import keys
 from blueque.system import process
+from blueque.system.lease import Lease
 
 BEAT = 5.0  # seconds between two signs of life
 LEASE = 60.0  # seconds without one: it is dead
@@ -110,14 +111,15 @@ def take(redis: Redis, directory: Directory, queue: str, wait: Callable[[Record]
     pid = os.getpid()
     facts = {"by": process.user_at_host(), "pid": pid, **process.identity(pid)}
     place = {"directory": directory.root, "archive": directory.identity}
-    judge = _Judge()
+    lease = Lease()
     while True:
         record = protocol.claim_batch(redis, queue, batch, writer, facts, place, time.time(), over)
         if record.get("writer") == writer:
             return Claim(redis, record, record["batch"] != batch)
         _require_place(record, directory, queue)
-        if judge.is_dead(record, time.monotonic()):
-            over = record.get("writer", "")
+        dead = record.get("writer", "")
+        if not dead or lease.has_ended(record, LEASE):  # it has left, or it is dead
+            over = dead
             continue
         wait(record)
         time.sleep(POLL)
@@ -131,21 +133,3 @@ def _require_place(record: Record, directory: Directory, queue: str) -> None:
             f"batch {record.get('batch')} of queue {queue!r} is not finished in another archive, {there}: archive into that "
             f"one first; if it is lost for good, delete the key {keys.archive(queue)}",
         )
-
-
-class _Judge:
-    """Judges by proof on this host, else by a record that stands still, on our own clock."""
-
-    def __init__(self) -> None:
-        self._record: Record = {}
-        self._since = 0.0
-
-    def is_dead(self, record: Record, now: float) -> bool:
-        pid = record.get("pid", "")
-        if not record.get("writer"):
-            return True  # it has left
-        if pid.isdecimal() and not process.is_alive(int(pid), record):
-            return True
-        if record != self._record:
-            self._record, self._since = record, now
-        return now - self._since >= LEASE

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 from blueque import protocol
 from blueque.backlog.chunks import Aim, FeedChunks, cursor
 from blueque.backlog.files import Backlog
-from blueque.backlog.lease import FeedOwner
+from blueque.backlog.owner import FeedOwner
 from blueque.backlog.progress import Tell, Teller
 from blueque.backlog.rows import Shape
 from blueque.connection.redis import Redis
@@ -308,7 +308,7 @@ class Feeding:
             try:
                 done = action()
             except (RedisAway, Contended) as error:
-                self._owner.forget_looks()
+                self._owner.restart_lease()
                 if (
                     isinstance(error, RedisAway)
                     and time.monotonic() + pause(failures + 1) > self._gives_up

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from blueque.errors import WrongRun
+from blueque.model import record
 
 # The fields of a record. Type and meaning as in docs/protocol/bulk.md, "Runs"; every value is text
 # in Redis.
-FIELDS: dict[str, Callable[[str], Any]] = {
+FIELDS: record.Types = {
     "run": str,
     "queue": str,
     "kind": str,
@@ -21,29 +22,23 @@ FIELDS: dict[str, Callable[[str], Any]] = {
     "rows": int,
     "tasks": int,
     "decided_by": str,
-    "created": float,
-    "decided": float,
-    "finished": float,
+    "created": record.number,
+    "decided": record.number,
+    "finished": record.number,
 }
 
 Record = dict[str, Any]
 
 
 def parse(fields: Mapping[str, str]) -> Record:
-    """Return the fields of a record with their types; one that makes no sense is left out."""
-    record: Record = {}
-    for name, read in FIELDS.items():
-        if name in fields:
-            try:
-                record[name] = read(fields[name])
-            except ValueError:
-                continue
-    return record
+    """Return the fields of a record with their types. A malformed field is left out."""
+    return record.parse(fields, FIELDS)
 
 
 def require_same(fields: Mapping[str, str | None], queue: str, run: str, *kinds: str) -> None:
-    """Refuse a record that is not of this run. Two names may make the same key: run a_b of queue c,
-    and a of b_c.
+    """Raise WrongRun for the record of another run or of another kind.
+
+    Two names may make the same key: run a_b of queue c, and run a of queue b_c.
     """
     if (fields.get("run"), fields.get("queue")) != (run, queue):
         why = f"run {fields.get('run')!r} of queue {fields.get('queue')!r} has the same key; choose another name"

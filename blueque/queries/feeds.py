@@ -1,80 +1,81 @@
-"""Feeds as they stand in Redis: how far each is, and which files it has done with.
-docs/protocol/feeds.md, "Feeds".
-"""
+"""Feeds: how far each has come, and which files it has fed. docs/protocol/feeds.md, "Feeds"."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from blueque.connection.redis import Command, Redis, as_hash
-from blueque.model import keys
+from blueque.model import keys, record
 
 Record = Mapping[str, str]
 
+_TYPES: record.Types = {
+    **dict.fromkeys(("rows", "row", "tasks", "skipped"), int),
+    **dict.fromkeys(("created", "updated", "finished", "since", "beat_at"), record.number),
+    **dict.fromkeys(("share", "lease", "beat_every"), record.number),
+}
+
 
 def load(redis: Redis, queue: str, feed: str) -> dict[str, str]:
-    """Return the record of a feed; empty: there is none."""
+    """Return the record of a feed; empty if there is none."""
     (reply,) = redis.read(("HGETALL", keys.feed(queue, feed)))
-    record = as_hash(reply)
-    return record if (record.get("feed"), record.get("queue")) == (feed, queue) else {}
+    fields = as_hash(reply)
+    return fields if (fields.get("feed"), fields.get("queue")) == (feed, queue) else {}
 
 
 def marks(redis: Redis, queue: str, feed: str) -> dict[str, str]:
-    """Return the files that it has done with, and their marks."""
+    """Return the files that a feed has fed, and their marks."""
     (reply,) = redis.read(("HGETALL", keys.fed(queue, feed)))
     return as_hash(reply)
 
 
 def load_all(redis: Redis, queue: str) -> list[dict[str, str]]:
-    """Return the records of all feeds of a queue, in the order in which they finished, those that
-    are open last.
+    """Return the records of all feeds of a queue in the order in which they finished, open feeds
+    last.
     """
     (names,) = redis.read(("ZRANGE", keys.feeds(queue), 0, -1))
     return take(redis.read(*ask({queue: names})))
 
 
 def ask(names: Mapping[str, Iterable[str]]) -> list[Command]:
-    """Return the commands that ask for the records of feeds, of queues by name; `take` understands
+    """Return the commands that read the records of feeds, given their names by queue; `take` takes
     the replies.
     """
     return [("HGETALL", keys.feed(queue, name)) for queue, some in names.items() for name in some]
 
 
 def take(replies: Iterable[Sequence[str]]) -> list[dict[str, str]]:
-    """Return the records; one that has expired, or is of nothing, is left out."""
-    return [record for record in map(as_hash, replies) if "feed" in record and "queue" in record]
+    """Return the records. One that has expired, or is not the record of a feed, is left out."""
+    return [fields for fields in map(as_hash, replies) if "feed" in fields and "queue" in fields]
 
 
-def state_of(record: Record, now: float) -> tuple[str, float | None]:
-    """Return how a feed fares, and since when.
+def numbers(fields: Record) -> dict[str, Any]:
+    """Return the fields of a record that are numbers, as numbers. A malformed field is left out."""
+    return record.parse(fields, _TYPES)
 
-    finished; feeding; silent: its feeder was not heard of for its lease; stopped: nobody feeds, and
-    there is more to feed.
+
+def state_of(fields: Record, now: float) -> tuple[str, float | None]:
+    """Return the state of a feed, and since when it has been in it.
+
+    finished; feeding; silent: its feeder has not shown a sign of life for its lease; stopped: there
+    is more to feed, and no feeder.
     """
-    updated = number(record, "updated")
-    if "token" not in record:
+    values = numbers(fields)
+    if "token" not in fields:
+        is_finished = fields.get("state") == "finished"
         return (
-            ("finished", number(record, "finished"))
-            if record.get("state") == "finished"
-            else ("stopped", updated)
+            ("finished", values.get("finished"))
+            if is_finished
+            else ("stopped", values.get("updated"))
         )
-    heard = max(updated or 0.0, number(record, "beat_at") or 0.0)
-    if now - heard > (number(record, "lease") or 0.0):
-        return "silent", heard
-    return "feeding", number(record, "since")
+    last_sign = max(values.get("updated", 0.0), values.get("beat_at", 0.0))
+    if now - last_sign > values.get("lease", 0.0):
+        return "silent", last_sign
+    return "feeding", values.get("since")
 
 
 def lines(redis: Redis, queue: str) -> list[str]:
-    """Return the names of the lines of a queue besides the default one."""
-    (found,) = redis.read(("ZRANGE", keys.lines(queue), 0, -1))
-    return list(found)
-
-
-def number(record: Record, name: str) -> float | None:
-    """Return a field as a number; None: there is none in it."""
-    try:
-        value = float(record[name])
-    except (KeyError, ValueError):
-        return None
-    return value if math.isfinite(value) else None
+    """Return the names of the lines of a queue besides the default line."""
+    (names,) = redis.read(("ZRANGE", keys.lines(queue), 0, -1))
+    return list(names)

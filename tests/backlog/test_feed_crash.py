@@ -19,7 +19,7 @@ from running import Programs, until
 from stepper import Actor, Bounds, Fault, Stepper, without_pauses
 
 from blueque import FeedTaken, protocol
-from blueque.backlog import chunks, lease
+from blueque.backlog import chunks, owner
 from blueque.backlog import job as feeding
 from blueque.backlog.files import Backlog
 from blueque.backlog.job import Feeding, Job
@@ -128,18 +128,14 @@ def ground(url, tmp_path, monkeypatch) -> Iterator[Ground]:
     monkeypatch.setattr(feeding, "CHUNK", 2)
     monkeypatch.setattr(feeding, "pause", lambda failures: 0.0)
     monkeypatch.setattr(
-        lease,
-        "process",
-        SimpleNamespace(
-            node_id=lambda: "host_1",
-            identity=lambda pid: {},
-            shares_pids=lambda record: True,
-            is_alive=lambda pid, record: False,
-        ),
+        owner, "process", SimpleNamespace(node_id=lambda: "host_1", identity=lambda pid: {})
+    )
+    monkeypatch.setattr(
+        "blueque.system.lease.process", SimpleNamespace(is_gone=lambda pid, record: True)
     )
     # else a slow machine has it look at the lines again
     still = SimpleNamespace(time=lambda: 1.0, monotonic=lambda: 1.0)
-    for module in (feeding, lease, chunks):
+    for module in (feeding, owner, chunks):
         monkeypatch.setattr(module, "time", still)
     log = logging.getLogger("blueque")
     monkeypatch.setattr(log, "disabled", True)

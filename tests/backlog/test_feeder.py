@@ -492,13 +492,14 @@ def test_a_feeder_that_beats_is_not_replaced_however_long_the_window_is_full(
 
 def test_a_waiting_feeder_does_not_take_its_own_gap_for_a_death(monkeypatch, redis, cli):
     """It looked, was suspended for an hour, and looks again: that says nothing of the other."""
-    from blueque.backlog import lease
+    from blueque.backlog import owner
     from blueque.model.units import Timing
 
     clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now, time=time.time)
-    monkeypatch.setattr(lease, "time", clock)
+    monkeypatch.setattr(owner, "time", clock)
+    monkeypatch.setattr("blueque.system.lease.time", clock)
     monkeypatch.setattr("blueque.system.process.shares_pids", lambda known: False)
-    first, second = [lease.FeedOwner(redis, "video", "f", "x", Timing(10, 60)) for _ in range(2)]
+    first, second = [owner.FeedOwner(redis, "video", "f", "x", Timing(10, 60)) for _ in range(2)]
     first.claim()
 
     def is_ours_at(*times):
@@ -509,7 +510,7 @@ def test_a_waiting_feeder_does_not_take_its_own_gap_for_a_death(monkeypatch, red
 
     assert not is_ours_at(0, 3600)
     assert not is_ours_at(3600, 3610, 3650, 3660)
-    second.forget_looks()
+    second.restart_lease()
     assert not is_ours_at(3670, 3680, 3690, 3700, 3710, 3720, 3729)
     assert is_ours_at(3730)
 

@@ -14,7 +14,7 @@ from blueque.cli.failure import MISSING, Failure
 from blueque.cli.named import queues_matching
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
 from blueque.cli.printing import Column
-from blueque.queries.feeds import number, state_of
+from blueque.queries.feeds import numbers, state_of
 
 if TYPE_CHECKING:
     from blueque.client import Client
@@ -107,7 +107,7 @@ def _forget(client: Client, queue: str, feed: str, is_sure: bool) -> None:
 def row(record: Mapping[str, str], now: float) -> list[str]:
     """Return the cells of a feed, see COLUMNS."""
     state, since = state_of(record, now)
-    share = 1.0 if state == "finished" else number(record, "share")
+    share = 1.0 if state == "finished" else numbers(record).get("share")
     done = "-" if share is None else f"{int(100 * share)} %"
     return [
         record["feed"],
@@ -122,14 +122,14 @@ def row(record: Mapping[str, str], now: float) -> list[str]:
 
 def item(record: Mapping[str, str], now: float) -> dict[str, Any]:
     """Return the same for JSON, and more."""
-    moments = {name: number(record, name) for name in _TIMES}
+    values = numbers(record)
+    moments = {name: values.get(name) for name in _TIMES}
     shown = {name: record.get(name) for name in ("feed", "queue", "source", "file", "node")}
     state, _ = state_of(record, now)
-    numbers = {name: int(number(record, name) or 0) for name in _NUMBERS}
     return {
         **shown,
         "state": state,
-        **numbers,
-        "share": number(record, "share"),
+        **{name: values.get(name, 0) for name in _NUMBERS},
+        "share": values.get("share"),
         **printing.times(**moments),
     }

@@ -1,0 +1,39 @@
+"""When the owner of a record in Redis counts as dead.
+
+On the owner's own host: when its process has ended. From elsewhere: when its record has not changed
+for a whole lease, by the clock of the program that waits, which has looked often and got every
+answer. An owner that is taken for dead and is not, writes nothing more: each of its changes watches
+the record and the owner named there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from blueque.system import process
+
+
+class Lease:
+    """Watches one record that belongs to another process, until that process counts as dead."""
+
+    def __init__(self) -> None:
+        self._record: Mapping[str, str] | None = None
+        self._since = self._looked = 0.0
+
+    def has_ended(self, record: Mapping[str, str], seconds: float) -> bool:
+        """Tell whether the owner of the record counts as dead. seconds: how long its lease is."""
+        pid = record.get("pid", "")
+        if pid.isdecimal() and process.is_gone(int(pid), record):
+            return True
+        now = time.monotonic()
+        if record != self._record or now - self._looked > seconds / 4:
+            self._record, self._since = record, now
+        self._looked = now
+        return now - self._since >= seconds
+
+    def restart(self) -> None:
+        """Wait for a whole lease anew, after a failed look: the owner may stand still because Redis
+        does.
+        """
+        self._record = None
