@@ -1,5 +1,5 @@
-"""What the verbs that act on tasks share: which tasks are meant, one after the other, and what
-became of each.
+"""Share what the verbs that change tasks have in common: find the tasks, change one after the other,
+and print what became of each.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from blueque.cli.verbs.show import find_one
 from blueque.errors import BluequeError, InvalidInput
 
 if TYPE_CHECKING:
+    from blueque.cli.options import Invocation
     from blueque.model.task import Task
+    from blueque.producer.queue import Queue
     from blueque.queries.inspector import Inspector
 
 
 class Outcome(NamedTuple):
-    """What became of a task: its status now, and why it is not as was wanted, if so."""
+    """What became of a task. status: the new one. refusal: why the task was not changed."""
 
     id: str
     queue: str | None
@@ -30,12 +32,12 @@ class Outcome(NamedTuple):
 
 
 def choose(inspector: Inspector, words: Sequence[str]) -> tuple[list[Task], int]:
-    """Return the tasks that are meant, and an exit code: MISSING when one of several is not there.
+    """Return the tasks and an exit code: MISSING if one of several does not exist.
 
-    words: ids or their beginnings; `-` stands for those on standard input. Ends the program, before
-    anything is done, when a beginning fits several.
+    words: ids or their beginnings; `-` reads ids from standard input. Ends the program if a
+        beginning fits several tasks.
     """
-    given = [word for one in words for word in (_lines() if one == "-" else [one])]
+    given = [word for item in words for word in (_lines() if item == "-" else [item])]
     found: dict[str, None] = {}
     code = 0
     for word in given:
@@ -50,15 +52,13 @@ def choose(inspector: Inspector, words: Sequence[str]) -> tuple[list[Task], int]
 
 
 def act(tasks: Sequence[Task], action: Callable[[Task], str]) -> Iterator[Outcome]:
-    """Do it to each and yield what became of it; when something ends that before its time, say how
-    far it got.
-    """
+    """Change each task and yield what became of it. If an error ends this, say how far it got."""
     done = 0
     try:
         for task in tasks:
             try:
                 outcome = Outcome(task.id, task.queue, action(task))
-            except InvalidInput as error:  # this one cannot be; others may
+            except InvalidInput as error:  # of this task; go on with the others
                 outcome = Outcome(task.id, task.queue, None, str(error))
             done += 1
             yield outcome
@@ -69,7 +69,7 @@ def act(tasks: Sequence[Task], action: Callable[[Task], str]) -> Iterator[Outcom
 
 
 def act_on(tasks: Sequence[Task], action: Callable[[Task], str], as_json: bool) -> list[Outcome]:
-    """Do it to each, print at once what became of it unless it is to be JSON, and return all of it."""
+    """Change each task, print what became of it unless `as_json`, and return all outcomes."""
     outcomes = []
     for outcome in act(tasks, action):
         outcomes.append(outcome)
@@ -78,24 +78,65 @@ def act_on(tasks: Sequence[Task], action: Callable[[Task], str], as_json: bool) 
     return outcomes
 
 
-def print_outcome(outcome: Outcome) -> None:
-    """Print what became of a task, and on standard error why it did not become what was wanted."""
+def print_outcome(outcome: Outcome, note: str = "") -> None:
+    """Print what became of a task, and on standard error why it was refused."""
     if outcome.status is not None:
-        click.echo(
-            f"{printing.clean(printing.short_id(outcome.id))}  {printing.paint(outcome.status, outcome.status)}"
-        )
+        state = printing.paint(outcome.status, outcome.status)
+        more = f", {printing.clean(note)}" if note else ""
+        click.echo(f"{printing.clean(printing.short_id(outcome.id))}  {state}{more}")
     if outcome.refusal is not None:
         printing.talk(outcome.refusal)
 
 
 def print_outcomes(kind: str, outcomes: Sequence[Outcome], **more: Any) -> None:
-    """Print what became of all, as JSON."""
+    """Print all outcomes as JSON."""
     printing.print_json(kind, **more, items=[outcome._asdict() for outcome in outcomes])
 
 
 def code_of(outcomes: Sequence[Outcome], code: int) -> int:
-    """Return the exit code: REFUSED when one could not be done, else the code from `choose`."""
+    """Return REFUSED if a task was refused, else the code from `choose`."""
     return REFUSED if any(outcome.refusal is not None for outcome in outcomes) else code
+
+
+def act_on_waiting(
+    kind: str,
+    invocation: Invocation,
+    words: Sequence[str],
+    action: Callable[[Queue, Task], object],
+    note: str,
+    as_json: bool,
+    is_backwards: bool = False,
+    **fields: object,
+) -> int:
+    """Change the place of waiting tasks and print what became of each; return the exit code.
+
+    kind, fields: of the answer as JSON. words: as for `choose`. note: what has changed, printed
+        behind each id.
+    """
+    client = invocation.client()
+    tasks, code = choose(client.get_inspector(), words)
+
+    def change(task: Task) -> str:
+        action(client.get_queue(task.queue or ""), task)
+        return task.status or ""
+
+    outcomes = []
+    for outcome in act(tasks[::-1] if is_backwards else tasks, change):
+        outcomes.append(outcome)
+        if not as_json:
+            print_outcome(outcome, note)
+    if as_json:
+        print_outcomes(kind, outcomes, **fields)
+    elif not outcomes:
+        printing.talk("no tasks")
+    return code_of(outcomes, code)
+
+
+def split_last(words: Sequence[str], usage: str) -> tuple[Sequence[str], str]:
+    """Return the ids and the last word, which is not an id. usage: what to give."""
+    if len(words) < 2:
+        raise click.UsageError(f"give {usage}" + (f", not only {words[0]!r}" if words else ""))
+    return words[:-1], words[-1]
 
 
 def _lines() -> list[str]:

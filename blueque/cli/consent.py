@@ -31,7 +31,7 @@ def require_consent(
 
     facts: what is at stake, a sentence without capital and full stop. details: more lines, for the
         terminal.
-    number: of tasks that would be gone for good; of more than a few it has to be typed.
+    number: of tasks that would be deleted for good; of more than a few it has to be typed.
     has_ids: standard input is not for answers, but the list of the ids.
     """
     if is_given:

@@ -1,8 +1,8 @@
-"""What a command line names: queues."""
+"""Find the queues that a command line names."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -16,25 +16,29 @@ if TYPE_CHECKING:
 
 
 def queues_options(command: Decorated) -> Decorated:
-    """Add the queues that are looked at, as arguments and as --queue: as the parameters `patterns`
-    and `named`.
-    """
+    """Add queues as arguments and as --queue, as the parameters `patterns` and `named`."""
     option = click.option(
         "-q", "--queue", "named", multiple=True, metavar="PATTERN", help="The same as QUEUE."
     )
     return click.argument("patterns", nargs=-1, metavar="[QUEUE...]")(option(command))
 
 
+def pattern_option(help: str, name: str = "patterns") -> Callable[[Decorated], Decorated]:
+    """Add --queue, as the parameter `name`: names of queues, or patterns of them."""
+    return click.option("-q", "--queue", name, multiple=True, metavar="PATTERN", help=help)
+
+
 def queues_matching(queues: Sequence[str], patterns: Sequence[str]) -> list[str]:
-    """Return the queues that match any of the patterns, all without one; every one must match at
-    least one queue.
+    """Return the queues that match any of the patterns; without patterns, all.
+
+    Ends the program if a pattern matches no queue.
     """
     if not patterns:
         return list(queues)
     matching: set[str] = set()
     for pattern in patterns:
-        require_queue_name(pattern)  # what no queue can be called is a mistake of the user's
-        # A name stands for itself first: it may hold what means something else in a pattern.
+        require_queue_name(pattern)  # refuses what cannot be a name
+        # First as a name: a name may hold characters that have a meaning in patterns.
         found = (
             [pattern]
             if pattern in queues
@@ -47,7 +51,7 @@ def queues_matching(queues: Sequence[str], patterns: Sequence[str]) -> list[str]
 
 
 def queues_to_be(queues: Sequence[str], patterns: Sequence[str]) -> list[str]:
-    """Return the same, each once; a name that is no pattern may be that of a queue to come."""
+    """Return the queues that match, each once. A name without * ? [ may be of a future queue."""
     found: dict[str, None] = {}
     for pattern in patterns:
         is_name = pattern not in queues and not set("*?[") & set(pattern)

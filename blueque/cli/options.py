@@ -330,6 +330,11 @@ def yes_option(command: Decorated) -> Decorated:
     return click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")(command)
 
 
+def dry_run_option(help: str) -> Callable[[Decorated], Decorated]:
+    """Add --dry-run, as the parameter `dry_run`."""
+    return click.option("--dry-run", is_flag=True, help=help)
+
+
 def limit_options(grace: str | None = None) -> Callable[[Decorated], Decorated]:
     """Add what a task may be given at its birth, and a listener as default for those that were not.
 

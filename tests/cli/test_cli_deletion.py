@@ -65,8 +65,8 @@ def test_nothing_is_deleted_without_a_yes_or_when_it_is_only_asked_what_would_be
 
     assert (refused.returncode, foreseen.returncode, code) == (6, 0, 6)
     assert (
-        "2 tasks would be gone for good" in refused.stderr
-        and "2 tasks would be gone for good" in seen.lower()
+        "2 tasks would be deleted for good" in refused.stderr
+        and "2 tasks would be deleted for good" in seen.lower()
     )
     assert [item["status"] for item in json.loads(foreseen.stdout)["items"]] == [
         "cancelled",
@@ -125,7 +125,7 @@ def test_a_queue_that_is_being_archived_is_left_alone_and_said_to_be(run, redis,
 
     assert left(cli) == ["a"]
     assert result.stderr.startswith(
-        "queue video is left alone: a batch of it is on its way into an archive\n"
+        "queue video is skipped: blueque archive works on a batch of it\n"
     )
 
 
@@ -163,7 +163,7 @@ def test_a_purge_of_many_wants_their_number_typed(redis, cli, answer):
     cancel(redis, *[f"task-{number}" for number in range(21)])
 
     code, seen = answer(b"y\n", "queue", "purge", "video", "--state", "cancelled")
-    assert code == 6 and "21 tasks of queue video would be gone for good: 21 cancelled" in seen
+    assert code == 6 and "21 tasks of queue video would be deleted for good: 21 cancelled" in seen
     assert len(left(cli)) == 21
     assert answer(b"21\n", "queue", "purge", "video", "--state", "cancelled")[0] == 0
     assert left(cli) == []
@@ -181,7 +181,8 @@ def test_a_purge_of_several_queues_lists_them_and_asks(run, redis, cli, answer):
     )
     code, seen = answer(b"n\n", "queue", "purge", "render.*")
     assert (
-        code == 6 and "3 tasks of 2 queues would be gone for good: 3 pending, 0 scheduled" in seen
+        code == 6
+        and "3 tasks of 2 queues would be deleted for good: 3 pending, 0 scheduled" in seen
     )
     assert re.search(r"render\.2k +2\r?\nrender\.4k +1\r?\n", seen)
 

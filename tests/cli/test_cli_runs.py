@@ -66,10 +66,7 @@ def test_a_run_is_dropped_with_a_yes_only(run, answer, queue, cli):
     assert (refused.returncode, cli.exists(keys.run(Q, "s"))) == (6, 1)
     code, seen = answer(b"n\n", "runs", Q, "--drop", "s")
     assert (code, cli.exists(keys.run(Q, "s"))) == (6, 1)
-    assert (
-        "Run s is open, and would be forgotten; 1 chunk of tasks that are staged for it would be deleted."
-        in seen
-    )
+    assert "Run s is open and would be forgotten; 1 chunk of staged tasks would be deleted." in seen
     assert answer(b"y\n", "runs", Q, "--drop", "s")[0] == 0
     assert cli.keys("*staging*") == cli.keys(keys.task("*")) == []
     assert run("runs", Q, "--drop", "s", "--yes").returncode == 3
@@ -84,7 +81,7 @@ def test_what_a_stream_forgets_is_said_before_it_is_dropped(run, queue, cli):
 
     assert (asked.returncode, cli.exists(keys.run(Q, "t"))) == (6, 1)
     assert (
-        "its query, if it is started again from its checkpoint, may put batch 7 in line once more"
+        "if its query restarts from its checkpoint, it may put batch 7 in line again"
         in asked.stderr
     )
     assert "batch" not in fresh.stderr
@@ -109,7 +106,7 @@ def test_drop_wants_one_queue(run, queue):
 def test_gc_ends_what_nobody_else_has(run, queue, client, cli):
     queue.open_staging("s").stage([b"1"])
     decide(client, "d", [queue.open_staging("d").stage([b"2"])])
-    assert "nothing to clear up" not in run("gc", "--dry-run").stderr  # d was decided long ago
+    assert "nothing to clean up" not in run("gc", "--dry-run").stderr  # d was decided long ago
     assert cli.llen(keys.pending(Q)) == 0
 
     first = run("gc")
@@ -123,7 +120,7 @@ def test_gc_ends_what_nobody_else_has(run, queue, client, cli):
         second.stdout.startswith("s  video  open, 1 staged chunk, for "),
     ) == (0, True)
     assert cli.keys(keys.staged("*")) == []
-    assert "nothing to clear up" in run("gc", "--older-than", "0").stderr
+    assert "nothing to clean up" in run("gc", "--older-than", "0").stderr
 
 
 def test_gc_as_json_tells_what_was_done(run, queue, client):

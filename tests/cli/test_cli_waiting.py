@@ -152,7 +152,7 @@ def test_a_task_moves_to_another_queue_and_one_that_nobody_serves_is_remarked_on
 
     result = run("move", "pending-1", "audio", "--json")
 
-    assert result.returncode == 0 and "nobody serves it" in result.stderr
+    assert result.returncode == 0 and "no listener serves it" in result.stderr
     said = json.loads(result.stdout)
     assert (said["kind"], said["queue"], said["items"][0]["status"]) == ("move", "audio", "pending")
     assert client.get_task("pending-1").queue == "audio"
@@ -164,8 +164,8 @@ def test_a_task_moves_to_another_queue_and_one_that_nobody_serves_is_remarked_on
         (["priority", "pending-1"], "give ID and N"),
         (["move", "pending-1"], "give ID and QUEUE"),
         (["priority"], "give ID and N"),
-        (["priority", "pending-1", "1.5"], "'1.5' is no priority"),
-        (["limit", "video", "-1"], "'-1' is no number of tasks"),
+        (["priority", "pending-1", "1.5"], "'1.5' is not a priority"),
+        (["limit", "video", "-1"], "'-1' is not a number of tasks"),
     ],
 )
 def test_what_is_missing_or_wrong_is_named(run, redis, state, arguments, said):
@@ -280,7 +280,7 @@ def test_listeners_of_1_0_0_are_said_to_know_of_no_pause(run, redis, cli):
 
     result = run("pause", "video", "--json")
 
-    assert result.stderr == "1 listener of 1.0.0 on video knows nothing of that.\n"
+    assert result.stderr == "1 listener of 1.0.0 on video ignores this.\n"
     assert json.loads(result.stdout)["items"][0]["paused"] is True
 
 

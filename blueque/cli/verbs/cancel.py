@@ -14,10 +14,11 @@ from blueque.cli import printing
 from blueque.cli.actions import Outcome, act, choose, code_of, print_outcome, print_outcomes
 from blueque.cli.consent import require_consent
 from blueque.cli.failure import ATTENTION, TIMED_OUT
-from blueque.cli.named import queues_matching
+from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import (
     DURATION,
     Invocation,
+    dry_run_option,
     json_option,
     pass_invocation,
     shared_options,
@@ -77,14 +78,7 @@ def _to_seconds(
 
 @click.command(cls=_WithWait)
 @click.argument("ids", nargs=-1, metavar="[ID... | -]")
-@click.option(
-    "-q",
-    "--queue",
-    "patterns",
-    multiple=True,
-    metavar="PATTERN",
-    help="All of these: a name, or as 'render.*'.",
-)
+@pattern_option("All tasks of these queues: a name, or a pattern such as 'render.*'.")
 @state_option(UNFINISHED, "But only these: pending,scheduled.")
 @click.option("--reason", metavar="TEXT", help="Why; it stays with the task.")
 @click.option("--by", metavar="NAME", help="Who wants it; else USER@HOST.")
@@ -94,7 +88,7 @@ def _to_seconds(
     metavar="[DURATION]",
     help="Wait until they have ended, so long at most.",
 )
-@click.option("--dry-run", is_flag=True, help="Only say which it would be.")
+@dry_run_option("Only show what would be cancelled.")
 @yes_option
 @json_option
 @shared_options

@@ -16,7 +16,7 @@ import click
 from blueque.cli import printing
 from blueque.cli.facts import contents
 from blueque.cli.failure import USAGE, Failure
-from blueque.cli.named import queues_matching
+from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import DURATION, Invocation, pass_invocation, reveal_option, shared_options
 from blueque.cli.states import state_option
 from blueque.cli.verbs.show import as_item
@@ -58,14 +58,7 @@ CSV_COLUMNS = (
 
 
 @click.command()
-@click.option(
-    "-q",
-    "--queue",
-    "patterns",
-    multiple=True,
-    metavar="PATTERN",
-    help="Only these: a name, or as 'render.*'.",
-)
+@pattern_option("Only these queues: a name, or a pattern such as 'render.*'.")
 @state_option(
     (*STATUSES, "all"), "Only these: failed,cancelled; else complete, failed and cancelled ones."
 )

@@ -10,7 +10,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.failure import MISSING, Failure
-from blueque.cli.named import queues_matching
+from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.printing import Column
 from blueque.cli.verbs.show import find_one
@@ -45,14 +45,7 @@ ROOM, OTHERS, INDENT = 30, 100, " " * 4  # columns for FACTS at least, and of th
 
 @click.command()
 @click.argument("prefix", required=False, metavar="[ID]")
-@click.option(
-    "-q",
-    "--queue",
-    "queues",
-    multiple=True,
-    metavar="PATTERN",
-    help="What happens in these queues from now on.",
-)
+@pattern_option("What happens in these queues from now on.", "queues")
 @json_option
 @shared_options
 @pass_invocation

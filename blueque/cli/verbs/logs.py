@@ -13,7 +13,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.log_files import from_files
-from blueque.cli.named import queues_matching
+from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.pace import progress_words, with_share
 from blueque.cli.progress_line import Line
@@ -38,14 +38,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 @click.command()
 @click.argument("prefixes", nargs=-1, metavar="[ID...]")
-@click.option(
-    "-q",
-    "--queue",
-    "queues",
-    multiple=True,
-    metavar="PATTERN",
-    help="The tasks that run in these queues.",
-)
+@pattern_option("The tasks that run in these queues.", "queues")
 @click.option(
     "-f",
     "--follow",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from blueque.cli import printing
-from blueque.cli.named import queues_matching
+from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import PAST_TIME, Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.states import state_option
 from blueque.cli.task_columns import COLUMNS, USUAL, chosen
@@ -67,14 +67,7 @@ class _Columns(click.ParamType):  # type: ignore[type-arg]  # generic in newer c
 
 
 @click.command()
-@click.option(
-    "-q",
-    "--queue",
-    "patterns",
-    multiple=True,
-    metavar="PATTERN",
-    help="Only these: a name, or as 'render.*'.",
-)
+@pattern_option("Only these queues: a name, or a pattern such as 'render.*'.")
 @state_option(STATUSES, "Only tasks in this state, or these: failed,cancelled.")
 @click.option("--finished", is_flag=True, help="Those that are complete, failed or cancelled.")
 @click.option("--node", metavar="NODE|HOST", help="Only those that run, or ran last, there.")

@@ -10,6 +10,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.failure import MISSING, Failure
+from blueque.cli.named import pattern_option
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.printing import Column
 from blueque.cli.task_columns import chosen
@@ -38,14 +39,7 @@ _TASKS = ("id", "queue", "state", "for", "progress", "left", "note")
 
 
 @click.command("ls", short_help="List the hosts that serve queues.")
-@click.option(
-    "-q",
-    "--queue",
-    "queues",
-    multiple=True,
-    metavar="PATTERN",
-    help="Only those that serve such a queue.",
-)
+@pattern_option("Only those that serve such a queue.", "queues")
 @click.option(
     "--slots", "is_each", is_flag=True, help="A line for each listener, not for each host."
 )

@@ -11,11 +11,19 @@ from blueque.cli import printing
 from blueque.cli.consent import require_consent
 from blueque.cli.failure import ATTENTION, REFUSED, Failure
 from blueque.cli.named import queues_matching
-from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
+from blueque.cli.options import (
+    Invocation,
+    dry_run_option,
+    json_option,
+    pass_invocation,
+    shared_options,
+    yes_option,
+)
 from blueque.cli.printing import Column, count
 from blueque.cli.states import state_option
-from blueque.cli.verbs.delete import dry_run_option
-from blueque.cli.verbs.pause import limit, pause, resume
+from blueque.cli.verbs.limit import limit
+from blueque.cli.verbs.pause import pause
+from blueque.cli.verbs.resume import resume
 from blueque.model.states import FINISHED, STATUSES, WAITING
 
 _COLUMNS = [
@@ -165,7 +173,7 @@ def _what_is(there: Mapping[str, int]) -> str:
     (*WAITING, *FINISHED),
     "Only tasks in this state, or these: failed,cancelled; else pending,scheduled.",
 )
-@dry_run_option
+@dry_run_option("Only show what would be deleted.")
 @yes_option
 @json_option
 @shared_options
@@ -202,7 +210,7 @@ def purge(
         done = 0
         if total and not dry_run:
             where = f"queue {names[0]}" if len(names) == 1 else f"{len(+by_queue)} queues"
-            facts = f"{count(total, 'task')} of {where} would be gone for good: {sorts}"
+            facts = f"{count(total, 'task')} of {where} would be deleted for good: {sorts}"
             rows = [[name, str(number)] for name, number in (+by_queue).items()]
             require_consent(
                 is_sure,

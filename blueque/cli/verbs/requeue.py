@@ -15,6 +15,7 @@ from blueque.cli.named import queues_matching
 from blueque.cli.options import (
     DURATION,
     Invocation,
+    dry_run_option,
     json_option,
     pass_invocation,
     shared_options,
@@ -51,7 +52,7 @@ _QUEUES = [Column("QUEUE", can_shrink=True), Column("TASKS", True)]
     help="Only those that failed so long ago or longer.",
 )
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="So many at most.")
-@click.option("--dry-run", is_flag=True, help="Only say which it would be.")
+@dry_run_option("Only show what would be requeued.")
 @yes_option
 @json_option
 @shared_options

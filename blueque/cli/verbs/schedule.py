@@ -9,7 +9,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.actions import act_on, choose, code_of, print_outcomes
-from blueque.cli.named import queues_matching
+from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.printing import Column
 from blueque.cli.task_columns import note
@@ -36,14 +36,7 @@ def schedule() -> None:
 
 
 @schedule.command("ls", short_help="List scheduled tasks, the next due at first.")
-@click.option(
-    "-q",
-    "--queue",
-    "patterns",
-    multiple=True,
-    metavar="PATTERN",
-    help="Only these: a name, or as 'render.*'.",
-)
+@pattern_option("Only these queues: a name, or a pattern such as 'render.*'.")
 @click.option(
     "--limit", type=click.IntRange(1, MOST), default=50, show_default=True, help="How many at most."
 )

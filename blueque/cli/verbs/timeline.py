@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import click
 
 from blueque.cli import printing
-from blueque.cli.named import queues_matching
+from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
 from blueque.queries.timeline import MOST_RUNNING, Run, Timeline
 from blueque.text.format import count, span
@@ -32,14 +32,7 @@ _BY: dict[str, Callable[[Run], str]] = {
 
 
 @click.command()
-@click.option(
-    "-q",
-    "--queue",
-    "patterns",
-    multiple=True,
-    metavar="PATTERN",
-    help="Only these: a name, or as 'render.*'.",
-)
+@pattern_option("Only these queues: a name, or a pattern such as 'render.*'.")
 @click.option(
     "--last",
     type=DURATION,

@@ -1,0 +1,36 @@
+"""`blueque first`: make pending tasks the next of their line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from blueque.cli.actions import act_on_waiting
+from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+
+
+@click.command()
+@click.argument("ids", nargs=-1, required=True, metavar="ID... | -")
+@json_option
+@shared_options
+@pass_invocation
+def first(invocation: Invocation, ids: Sequence[str], as_json: bool) -> int:
+    """Make pending tasks the next of those with the same priority and needs.
+
+    \b
+    blueque first 7c1f
+
+    Of several, the first one named is the next. ID may be the beginning of an id; - reads ids from standard input. The
+    exit code is 5 if a task is not pending. A scheduled task has no place in line before its time; priority and move
+    take it.
+    """
+    return act_on_waiting(
+        "first",
+        invocation,
+        ids,
+        lambda queue, task: queue.put_first(task.id),
+        "first in its line",
+        as_json,
+        is_backwards=True,
+    )
