@@ -18,7 +18,6 @@ from blueque.audit.observation import Finding, Holder, Observation
 from blueque.audit.scan import scan
 from blueque.connection.redis import Redis
 from blueque.model import keys
-from blueque.model.wrong_types import WrongTypes
 
 __all__ = ["Finding", "Report", "audit", "repair", "report"]
 
@@ -49,8 +48,7 @@ def report(
     """
     # A connection of its own: its EXEC must not end the watch of a look that travelled ahead, and a
     # key of a wrong type must not keep it from the others.
-    with contextlib.closing(redis.another()) as reader:
-        reader.wrong_types = WrongTypes() if redis.wrong_types is None else redis.wrong_types
+    with contextlib.closing(redis.lenient()) as reader:
         observed, tasks, count = scan(reader)
         findings = [*_judge(reader, observed, tasks), *judge_locks(observed.holders)]
         if settle and findings:

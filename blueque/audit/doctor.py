@@ -1,9 +1,10 @@
-"""Doctor: what `blueque doctor` asks: is the server in order, is everything in it as it must be,
-and can it be mended?
+"""What `blueque doctor` asks: is the server in order, is everything in it as it must be, and can it
+be repaired?
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import shlex
 import time
@@ -13,7 +14,6 @@ from blueque.audit import audit, server_check
 from blueque.audit.audit import Finding, Report
 from blueque.audit.server_check import Check
 from blueque.connection.redis import Redis
-from blueque.errors import RedisRefused
 from blueque.model.columns import to_microseconds
 from blueque.model.task import Task
 from blueque.producer.abandoned_runs import Leftover, Leftovers
@@ -28,60 +28,37 @@ log = logging.getLogger("blueque")
 
 
 class Doctor:
-    """Looks at a whole Redis, and repairs what is asked for."""
+    """Checks a whole Redis, and repairs findings."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
 
     def check(self, settle: float = 0.0) -> list[Check]:
-        """Look at the server itself, at whether somebody puts in line what is due, and for what
-        nobody has ended.
+        """Check the server, the due tasks, the processes on this host, and the runs and archive
+        batches that have stopped halfway.
 
-        settle: for how many seconds a process has to be gone and its task still started.
+        settle: for how many seconds a process has to be gone while its task is still started.
         """
-        checks = server_check.check(self._redis)
-        try:
-            seen = overview.overview(self._redis)
-        except RedisRefused:  # a key is of a wrong type: the audit says so
-            return checks
-        queues = [line.queue for line in seen.lines]
-        left = Leftovers(self._redis).find(queues, server_check.FORGOTTEN)
-        checks += [*server_check.judge_due(seen.lines), *server_check.judge_hosts(seen.nodes)]
-        gone = self._gone(queues, seen.nodes, settle)
-        return [*checks, *gone, *map(_of_run, left), *self._archives(queues)]
-
-    def _gone(self, queues: list[str], nodes: list[Node], settle: float) -> Iterator[Check]:
-        """Yield the started tasks whose process is gone from this host."""
-        first = self._started_without_process(queues)
-        if not first:
-            return
-        time.sleep(settle)
-        again = self._started_without_process(sorted({task.queue or "" for task in first.values()}))
-        living = {
-            (one.id, one.queue)
-            for one in nodes
-            if one.state not in ("dead", "gone") and not is_process_gone(one)
-        }
-        for key in first.keys() & again.keys():
-            yield _of_gone(again[key], (again[key].node, again[key].queue) in living)
-
-    def _started_without_process(self, queues: list[str]) -> dict[tuple[str, str | None], Task]:
-        return {
-            (task.id, task.token): task
-            for task in Inspector(self._redis).started(queues)
-            if process.is_gone(task.pid or 0, task.fields)
-        }
+        # A key of a wrong type is for the audit to report.
+        with contextlib.closing(self._redis.lenient()) as reader:
+            checks = server_check.check(reader)
+            seen = overview.overview(reader)
+            queues = [line.queue for line in seen.lines]
+            checks += [*server_check.judge_due(seen.lines), *server_check.judge_hosts(seen.nodes)]
+            checks += _gone(reader, queues, seen.nodes, settle)
+            checks += map(_of_run, Leftovers(reader).find(queues, server_check.FORGOTTEN))
+            return [*checks, *_archives(reader, queues)]
 
     def audit(self, settle: float) -> Report:
-        """Look at every key, and after `settle` seconds again at what is not as it must be; report
-        what has stayed so.
+        """Scan every key. If there are findings, scan again after `settle` seconds, and report what
+        is in both scans.
 
         Source: docs/protocol/audit.md, "Invariants".
         """
         return audit.report(self._redis, settle)
 
     def repair(self, finding: Finding) -> bool:
-        """Repair one finding. False: there is no repair, or it is not as it was found any more."""
+        """Repair one finding. False: there is no repair, or the fault has changed."""
         is_repaired = audit.repair(self._redis, finding, time.time())
         if is_repaired:
             log.info(
@@ -89,52 +66,72 @@ class Doctor:
             )
         return is_repaired
 
-    def _archives(self, queues: list[str]) -> Iterator[Check]:
-        """Yield the batches that were left on their way into an archive."""
-        inspector = Inspector(self._redis)
-        now = inspector.now()
-        for queue, record in zip(
-            queues, inspector.archiving(queues) if queues else (), strict=True
-        ):
-            age = now - (to_microseconds(record.get("beat_at", "")) or 0) / 1e6
-            if record and age > server_check.FORGOTTEN:
-                way_out = hints.of_queue(
-                    "archive", queue, shlex.quote(record.get("directory", "DIRECTORY"))
-                )
-                what = f"queue {queue}: batch {record.get('batch')} of its archive is {record.get('state')}"
-                who = record.get("by", "somebody")
-                sentence = (
-                    f"{what}, and {who} has not gone on with it for {span(age)}: {way_out} does."
-                )
-                yield Check("archives", "warn", sentence)
+
+def _gone(redis: Redis, queues: list[str], nodes: list[Node], settle: float) -> Iterator[Check]:
+    """Yield the started tasks whose process is gone from this host."""
+    first = _started_without_process(redis, queues)
+    if not first:
+        return
+    time.sleep(settle)
+    again = _started_without_process(redis, sorted({task.queue or "" for task in first.values()}))
+    living = {
+        (node.id, node.queue)
+        for node in nodes
+        if node.state not in ("dead", "gone") and not is_process_gone(node)
+    }
+    for key in first.keys() & again.keys():
+        yield _of_gone(again[key], (again[key].node, again[key].queue) in living)
+
+
+def _started_without_process(redis: Redis, queues: list[str]) -> dict[tuple[str, str | None], Task]:
+    return {
+        (task.id, task.token): task
+        for task in Inspector(redis).started(queues)
+        if process.is_gone(task.pid or 0, task.fields)
+    }
+
+
+def _archives(redis: Redis, queues: list[str]) -> Iterator[Check]:
+    """Yield the batches that were left on their way into an archive."""
+    inspector = Inspector(redis)
+    now, records = inspector.now(), inspector.archiving(queues) if queues else []
+    for queue, record in zip(queues, records, strict=True):
+        age = now - (to_microseconds(record.get("beat_at", "")) or 0) / 1e6
+        if record and age > server_check.FORGOTTEN:
+            command = hints.of_queue(
+                "archive", queue, shlex.quote(record.get("directory", "DIRECTORY"))
+            )
+            batch = f"batch {record.get('batch')} of its archive is {record.get('state')}"
+            archiver = record.get("by", "its archiver")
+            sentence = f"queue {queue}: {batch}, and {archiver} has not gone on with it for {span(age)}: {command} does."
+            yield Check("archives", "warn", sentence)
 
 
 def _of_gone(task: Task, has_listener: bool) -> Check:
-    """Say who reports the end of a task whose process has ended."""
-    what = f"task {task.id} of queue {task.queue} is started, and its process {task.pid} is gone from this host"
+    """Say which listener reports the end of a task whose process has ended."""
+    fact = f"task {task.id} of queue {task.queue} is started, and its process {task.pid} is gone from this host"
     if has_listener:
-        who = f"its listener {task.node} reports its end at its next beat. If it stays so, restart that listener."
+        advice = f"its listener {task.node} reports its end at its next beat. If it stays so, restart that listener."
     else:
-        who = f"a listener of the queue here with its spool reports its end: {hints.serve(task.queue or '')}."
-    return Check("process", "warn", f"{what}; {who}")
+        advice = f"a listener of the queue here with its spool reports its end: {hints.serve(task.queue or '')}."
+    return Check("process", "warn", f"{fact}; {advice}")
 
 
 def _of_run(left: Leftover) -> Check:
-    """Say what is left of a run. Only what is decided is work that waits; the rest costs memory."""
-    what, since = f"queue {left.queue}: run {left.run}", f"for {span(left.age)}"
-    way_out = hints.of_queue("gc", left.queue)
+    """Say what is left of a run. Only a run that is decided is work that waits; the rest costs
+    memory.
+    """
+    run, since = f"queue {left.queue}: run {left.run}", f"for {span(left.age)}"
+    command = hints.of_queue("gc", left.queue)
     if left.way == "finish":
         chunks = count(left.record["unpublished"], "chunk")
-        sentence = (
-            f"{what} has been decided {since}, and {chunks} of its tasks are not in line: {way_out}"
-        )
-        return Check("runs", "warn", f"{sentence} puts them there.")
+        sentence = f"{run} has been decided {since}, and {chunks} of its tasks are not in line: {command} puts them there."
+        return Check("runs", "warn", sentence)
     chunks = count(len(left.chunks), "chunk")
     if left.way == "discard":
-        sentence = f"{what} has not chosen {chunks} that were staged for it, and lie there {since}"
-        return Check("runs", "ok", f"{sentence}: {way_out} discards them.")
+        sentence = f"{run} has not chosen {chunks} that were staged for it, and lie there {since}: {command} discards them."
+        return Check("runs", "ok", sentence)
     staged = f", with {chunks} of tasks that are not in line" if left.chunks else ""
-    way_out = hints.drop_run(left.queue, left.run)
-    return Check(
-        "runs", "ok", f"{what} has been open {since}{staged}. If nobody will end it: {way_out}."
-    )
+    command = hints.drop_run(left.queue, left.run)
+    sentence = f"{run} has been open {since}{staged}. If no producer will end it: {command}."
+    return Check("runs", "ok", sentence)

@@ -1,6 +1,4 @@
-"""The checkup of the server: will it keep what it is given, and can Blueque do there what it has
-to?
-"""
+"""Checks of the Redis server: does it keep what it acknowledges, and can Blueque work there?"""
 
 from __future__ import annotations
 
@@ -21,13 +19,13 @@ OLDEST = (6, 2)
 FULL = 0.8  # of the memory that it may use
 FORGOTTEN = 86400.0  # seconds after which a run may have been forgotten
 MOST_BOOTS = 4  # boot ids that are named
-SKEW = 2.0  # seconds between two clocks that are no matter
+SKEW = 2.0  # seconds between two clocks that do no harm
 
 
 class Check(NamedTuple):
-    """What one look at the server has shown.
+    """The result of one check.
 
-    level: ok, warn, fail, or unknown: this user may not ask.
+    level: ok, warn, fail, or unknown: this user has no right to ask.
     """
 
     name: str
@@ -36,7 +34,7 @@ class Check(NamedTuple):
 
 
 def check(redis: Redis, clock: Callable[[], float] = time.time) -> list[Check]:
-    """Look at the server in every way that matters."""
+    """Run all checks of the server."""
     facts, latency = _facts(redis)
     speed = f"answers in {1000 * latency:.1f} ms"
     if facts is None:
@@ -51,7 +49,7 @@ def check(redis: Redis, clock: Callable[[], float] = time.time) -> list[Check]:
 
 
 def judge(facts: Mapping[str, str], speed: str) -> Iterator[Check]:
-    """Yield what there is to say of a server that has told this of itself, as INFO does."""
+    """Yield the checks of what INFO says."""
     yield from _version(facts, speed)
     yield from _role(facts)
     yield from _memory(facts)
@@ -59,21 +57,21 @@ def judge(facts: Mapping[str, str], speed: str) -> Iterator[Check]:
 
 
 def concerns(facts: Mapping[str, str]) -> Iterator[Check]:
-    """Yield what of that somebody should look at, whoever set it up like that: what may lose tasks,
-    or soon stops all.
+    """Yield the checks that need attention even if the server was set up so on purpose: what may
+    lose tasks, or will soon stop everything.
 
-    facts: may have `save` besides, when the server takes snapshots by itself.
+    facts: as in INFO; may have `save` besides, the setting for snapshots.
     """
-    for found in judge(facts, ""):
-        if found.level in ("warn", "fail") and found.name != "appendonly":
-            yield found
+    for result in judge(facts, ""):
+        if result.level in ("warn", "fail") and result.name != "appendonly":
+            yield result
     if facts.get("aof_enabled") == "0" and facts.get("save") == "":
         sentence = "nothing is written to disk: should it die, all tasks are lost."
         yield Check("persistence", "warn", sentence)
 
 
 def judge_due(lines: Iterable[Line]) -> Iterator[Check]:
-    """Yield the queues with scheduled tasks that should have been put in line by now."""
+    """Yield a warning for each queue with scheduled tasks that should be in line by now."""
     for line in lines:
         if line.overdue:
             late = (
@@ -81,15 +79,13 @@ def judge_due(lines: Iterable[Line]) -> Iterator[Check]:
                 if line.overdue == 1
                 else f"{line.overdue} tasks are overdue by up to"
             )
-            who = (
-                "nobody puts"
+            tasks = "it" if line.overdue == 1 else "them"
+            cause = (
+                f"no program puts {tasks} in line"
                 if line.is_minded
-                else "no listener serves it, and no scheduler has put"
+                else f"no listener serves it, and no scheduler has put {tasks} in line"
             )
-            what = "it" if line.overdue == 1 else "them"
-            sentence = (
-                f"queue {line.queue}: {late} {line.overdue_for or 0:.0f} s; {who} {what} in line: "
-            )
+            sentence = f"queue {line.queue}: {late} {line.overdue_for or 0:.0f} s; {cause}: "
             yield Check("due", "warn", f"{sentence}start blueque-scheduler.")
 
 
@@ -97,7 +93,8 @@ def judge_hosts(nodes: Iterable[Node]) -> Iterator[Check]:
     """Yield the host names that several machines have."""
     for host, boots in shared_hosts(nodes).items():
         ids = ", ".join(boot[:8] for boot in boots[:MOST_BOOTS])
-        sentence = f"{len(boots)} machines are called {host} (boot ids {ids}{', ...' if len(boots) > MOST_BOOTS else ''}): "
+        ids += ", ..." if len(boots) > MOST_BOOTS else ""
+        sentence = f"{len(boots)} machines are called {host} (boot ids {ids}): "
         yield Check(
             "hosts", "warn", f"{sentence}give each a name of its own with --host or BLUEQUE_HOST."
         )
@@ -105,7 +102,7 @@ def judge_hosts(nodes: Iterable[Node]) -> Iterator[Check]:
 
 def _facts(redis: Redis) -> tuple[dict[str, str] | None, float]:
     """Return what INFO says, and how many seconds a round trip takes."""
-    redis.read(("PING",))  # so that it is no connecting that is measured
+    redis.read(("PING",))  # connects, so that the next measures a round trip only
     began = time.perf_counter()
     redis.read(("PING",))
     latency = time.perf_counter() - began
@@ -117,21 +114,21 @@ def _facts(redis: Redis) -> tuple[dict[str, str] | None, float]:
 
 
 def _settings(redis: Redis) -> dict[str, str]:
-    """Return how many replicas must have a change; nothing if this user may not ask."""
+    """Return the setting for replicas; nothing if this user has no right to ask."""
     (reply,) = redis.answers(("CONFIG", "GET", "min-replicas-to-write"))
     return {} if isinstance(reply, RedisRefused) else as_hash(reply)
 
 
 def _transactions(redis: Redis) -> Check:
     connection = redis.connection()
-    connection.ahead = None  # our EXEC ends the watch of what was looked at ahead
+    connection.ahead = None  # our EXEC ends the watch of a look that travelled ahead
     try:
         raise_refusal(exchange(connection, [("MULTI",), ("EXEC",)]))
     except RedisRefused as error:
         return Check(
             "transactions",
             "fail",
-            f"it takes no MULTI ({error.answer}): nothing can be changed safely.",
+            f"it refuses MULTI ({error.answer}): nothing can be changed safely.",
         )
     return Check("transactions", "ok", "it takes MULTI and EXEC.")
 
@@ -151,7 +148,7 @@ def _role(facts: Mapping[str, str]) -> Iterator[Check]:
         yield Check(
             "role",
             "fail",
-            "it is a replica, which takes no changes: use the address of its primary.",
+            "it is a replica, which refuses changes: use the address of its primary.",
         )
     if facts.get("cluster_enabled") == "1":
         yield Check(
@@ -169,9 +166,11 @@ def _memory(facts: Mapping[str, str]) -> Iterator[Check]:
         yield Check("memory", "warn" if limit and used > FULL * limit else "ok", sentence)
     policy = facts.get("maxmemory_policy")
     if policy is None:
-        yield Check("maxmemory-policy", "unknown", "what it does when its memory is full.")
+        yield Check(
+            "maxmemory-policy", "unknown", "it does not say what it does when its memory is full."
+        )
     elif policy != "noeviction":
-        sentence = f"maxmemory-policy is {policy}: Redis may delete tasks without a word. Set it to noeviction."
+        sentence = f"maxmemory-policy is {policy}: Redis may delete tasks when its memory is full. Set it to noeviction."
         yield Check("maxmemory-policy", "warn", sentence)
     else:
         yield Check("maxmemory-policy", "ok", "maxmemory-policy is noeviction.")
@@ -184,22 +183,24 @@ def _persistence(facts: Mapping[str, str]) -> Iterator[Check]:
     elif facts.get("aof_enabled") == "1":
         yield Check("appendonly", "ok", "appendonly is on.")
     else:
-        yield Check("appendonly", "unknown", "whether it writes an append-only file.")
+        yield Check(
+            "appendonly", "unknown", "it does not say whether it writes an append-only file."
+        )
     writes = {
         "aof_last_write_status": "append-only file",
         "aof_last_bgrewrite_status": "rewrite of the append-only file",
         "rdb_last_bgsave_status": "snapshot",
     }
-    for name, what in writes.items():
+    for name, file in writes.items():
         if facts.get(name, "ok") != "ok":
             sentence = (
-                f"its last {what} could not be written ({name} is {facts[name]}): see its log."
+                f"its last {file} could not be written ({name} is {facts[name]}): see its log."
             )
             yield Check(name.replace("_", "-"), "fail", sentence)
 
 
 def _replicas(facts: Mapping[str, str], settings: Mapping[str, str]) -> Iterator[Check]:
-    """Yield a hint for a server that acknowledges changes which none of its replicas has."""
+    """Yield a hint if the server acknowledges changes before a replica has them."""
     replicas = _number(facts, "connected_slaves") or 0
     if facts.get("role") == "master" and replicas and settings.get("min-replicas-to-write") == "0":
         has = "it has 1 replica" if replicas == 1 else f"it has {replicas} replicas"

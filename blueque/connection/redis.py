@@ -145,6 +145,12 @@ class Redis:
         other.wrong_types = self.wrong_types
         return other
 
+    def lenient(self) -> Redis:
+        """Return another whose looks take a key of a wrong type for empty."""
+        other = self.another()
+        other.wrong_types = WrongTypes() if self.wrong_types is None else self.wrong_types
+        return other
+
     def close(self) -> None:
         """Close this thread's connection; the next call opens another."""
         kept: Connection | None = getattr(self._local, "connection", None)

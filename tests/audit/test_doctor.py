@@ -15,7 +15,7 @@ import pytest
 import redis as redis_py
 from running import until
 
-from blueque import Client, protocol
+from blueque import protocol
 from blueque.audit import server_check
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
@@ -385,7 +385,7 @@ def test_a_server_that_may_delete_tasks_is_warned_of(doctor, cli):
 
     assert result.returncode == 75
     assert (
-        "warn  maxmemory-policy is allkeys-lru: Redis may delete tasks without a word."
+        "warn  maxmemory-policy is allkeys-lru: Redis may delete tasks when its memory is full."
         in result.stdout
     )
 
@@ -490,12 +490,24 @@ def test_clocks_that_are_more_than_two_seconds_apart_are_warned_of(redis, skew, 
     assert told["clock"] == level
 
 
-def test_a_checkup_does_not_loosen_the_guard_of_a_look_that_travelled_ahead(server):
-    client = Client(server.url)
+def test_a_checkup_does_not_loosen_the_guard_of_a_look_that_travelled_ahead(server, client, cli):
+    """An EXEC ends every watch on its connection, and with it that of the next enqueue's spare id."""
     queue = client.get_queue("video")
     queue.enqueue("p")
     assert client._redis.ahead is not None
+    spare = client._redis.ahead.look.task
 
     client.get_doctor().check()
+    cli.hset(keys.task(spare), "status", "taken")
+    queue.enqueue("p")
 
-    assert client._redis.ahead is None
+    assert cli.hgetall(keys.task(spare)) == {"status": "taken"}
+
+
+def test_a_key_of_a_wrong_type_hides_no_other_check(client, redis, cli):
+    protocol.schedule(redis, "video", "t1", "1", "json", time.time() - 15, time.time() - 400)
+    cli.set(keys.complete("video"), "of another program")
+
+    checks = client.get_doctor().check()
+
+    assert [check.level for check in checks if check.name == "due"] == ["warn"]
