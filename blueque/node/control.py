@@ -1,6 +1,4 @@
-"""Orders: what a listener is told by signals and by the death of its master, and how it waits
-without becoming deaf.
-"""
+"""Orders: what a listener is told by signals and by the death of its master."""
 
 from __future__ import annotations
 
@@ -9,23 +7,14 @@ import logging
 import os
 import signal
 import threading
-import time
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Callable, Collection
 
-from blueque.connection.address import REPLY_TIMEOUT
-from blueque.connection.redis import Connection
-from blueque.errors import Contended, RedisAway, RedisRefused
 from blueque.system import process, signals
-from blueque.system.outage import Trouble
 
 log = logging.getLogger("blueque")
 
-T = TypeVar("T")
-
 OF_MASTER = (signal.SIGUSR2, signal.SIGUSR1, signals.PAUSE, signals.OUT_OF_TIME)
 _CAUSES = (None, "a signal", "an order")  # of a pause
-LAST_ANSWER = 1.0  # seconds for which an answer is waited for once an order has come
 
 
 class Order(enum.IntEnum):
@@ -71,7 +60,7 @@ class Pause:
 
 
 class Orders:
-    """The one place where a listener waits: for descriptors, a time, and always for orders too.
+    """What a listener has been told; `waiting` calls `poll`, which takes notice of signals.
 
     lifeline: a pipe that hangs up when the master dies; None without a master.
     obeys_terminal: whether a Ctrl-C is for us; else it is for the master.
@@ -137,68 +126,20 @@ class Orders:
             signals.show_no_stacks_on(signal.SIGUSR1)
             signals.discard([*OF_MASTER, signal.SIGHUP])
 
-    def look(self, seconds: float, descriptors: Iterable[int] = ()) -> set[int]:
+    def poll(self, seconds: float, descriptors: Collection[int] = ()) -> set[int]:
         """Wait for any of the descriptors, a signal or the time, and obey; return which descriptors
-        are ready.
+        are ready. Only `waiting` calls it: it does not beat.
         """
         own = [] if self._signals is None else [self._signals.fileno()]
         if self._lifeline is not None and self.now is Order.WORK:
             own.append(self._lifeline)
-        ready = process.wait_readable([*own, *descriptors], seconds)
+        ready = process.wait_readable((*own, *descriptors), seconds)
         if self._lifeline in ready and self.now is Order.WORK:
             log.warning("the master is gone; leaving after the task")
             self.now = Order.DRAIN
         for number in self._signals.take() if self._signals is not None else ():
             self._obey(number)
-        return ready
-
-    def has_answer(self, connection: Connection) -> bool:
-        """Wait for the answer to a command; not for long once an order has come, for Redis may
-        stand still.
-        """
-        deadline = time.monotonic() + (LAST_ANSWER if self.now is Order.STOP else REPLY_TIMEOUT)
-        before = self.now
-        while (seconds := deadline - time.monotonic()) > 0:
-            if connection.fileno() in self.look(seconds, [connection.fileno()]):
-                return True
-            if self.now is not before:
-                # The answer to a pop is worth a moment: without it the task stays in the list of a
-                # listener that leaves.
-                before, deadline = self.now, min(deadline, time.monotonic() + LAST_ANSWER)
-        return connection.wait(0)
-
-    def insist(
-        self,
-        action: Callable[[], T],
-        trouble: Trouble,
-        until: Order = Order.STOP,
-        fatal: Iterable[str] = (),
-        meanwhile: Callable[[], float] = lambda: float("inf"),
-    ) -> T:
-        """Call until Redis does it. Raises OrderCame when the order `until` comes first, and what
-        is `fatal` as it is.
-
-        meanwhile: called before each pause; returns after how many seconds at the latest it is to
-            be called again.
-        """
-        may_try_again = True  # once more after the order: what broke may have been its doing
-        while True:
-            try:
-                value = action()
-            except (RedisAway, RedisRefused, Contended) as error:
-                if isinstance(error, RedisRefused) and error.code in fatal:
-                    raise
-                trouble.tell(error, "waiting")
-                if self.now >= until:
-                    if not may_try_again:
-                        raise OrderCame(str(error)) from error
-                    may_try_again = False
-                    continue
-            else:
-                trouble.tell(None)
-                return value
-            longest = meanwhile()
-            self.look(min(trouble.pause(), longest))
+        return ready.intersection(descriptors)
 
     def _obey(self, number: int) -> None:
         if number == signal.SIGCHLD:

@@ -1,4 +1,4 @@
-"""Upkeep: what a listener does from time to time, idle or busy: beat, look after others, put due
+"""Duties: what a listener does from time to time, idle or busy: beat, look after others, put due
 tasks in line.
 """
 
@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
-from typing import Final, TypeVar
+from collections.abc import Callable
+from typing import Final
 
 from blueque.client import Client
 from blueque.errors import Contended, NotRegistered, RedisAway, RedisRefused
@@ -22,17 +22,17 @@ from blueque.system.outage import Trouble
 
 log = logging.getLogger("blueque")
 
-T = TypeVar("T")
 PAUSE: Final = "pause"  # an order to take nothing
 WORK: Final = "work"  # an order to take tasks again
 TOGETHER = 0.2  # of the time between two beats: so early a duty may be done
 BEATS_TO_A_LOOK = 6  # at what is old enough to go: it is in no hurry
+NEVER = float("inf")
 AFTER_TROUBLE = 1.0  # seconds until it is tried again
 
 
-class Upkeep:
+class Duties:
     """The regular duties of one listener, in all its queues. None of them waits, but for an answer
-    from Redis.
+    from Redis. They begin with `register`.
     """
 
     def __init__(
@@ -42,37 +42,44 @@ class Upkeep:
         defaults: Defaults,
         spool: Spool,
         orders: Orders,
-        trouble: Trouble,
+        outage: Trouble,
         on_beat: Callable[[], object] = lambda: None,
     ) -> None:
         self._client = client
         self._listeners = listeners
         self._defaults = defaults
         self._spool = spool
-        self._orders, self._trouble, self._on_beat = orders, trouble, on_beat
+        self._orders, self._outage, self._on_beat = orders, outage, on_beat
         self._recovery = client.get_recoveries(listeners.queues)
         self._retention = client.get_retention(
             {queue: defaults.of(queue).retention for queue in listeners.queues}
         )
-        self._next_beat = self._next_look = self._next_promotion = 0.0
-        # Nobody waits for it, so it does not come at the start, when there is other work.
-        first = time.monotonic() + BEATS_TO_A_LOOK * defaults.timing.beat
-        self._next_deletion = first if self._retention.is_asked_for else float("inf")
+        self._next_beat = self._next_look = self._next_promotion = self._next_deletion = NEVER
         self._orphans: list[Task] = []
+        self._watched: str | None = None  # the id of the task that we watch
+        self._standing: Standing | None = None  # of that task, as the last beat saw it
         self._is_leaving_known = False
         self._known_pause: str = WORK  # what our registrations say of it, as last written or read
         self._held: tuple[tuple[str, str], ...] = ()  # what our own lists had at the last beat
-        self.is_drained = False  # somebody has left us the order to drain
+        self.is_drained = False  # an order in Redis has told us to drain
         self.oom_kills = 0  # of this machine, as counted at our last beat
 
-    def register(self, fatal: Iterable[str] = ()) -> None:
-        """Register where we are not registered, however long it takes. Raises what is `fatal`, and
-        OrderCame.
-        """
-        self._orders.insist(self._register, self._trouble, until=Order.DRAIN, fatal=fatal)
+    def register(self) -> None:
+        """Register where we are not registered, and begin. Raises what Redis does."""
+        self._register()
         self._on_beat()
-        self._next_beat = time.monotonic() + self._defaults.timing.beat
+        now = time.monotonic()
+        self._next_beat = now + self._defaults.timing.beat
+        if self._next_look == NEVER:
+            self._next_look = self._next_promotion = now
+            # Not at the start, when there is other work.
+            if self._retention.is_asked_for:
+                self._next_deletion = now + BEATS_TO_A_LOOK * self._defaults.timing.beat
         self.oom_kills = process.out_of_memory_kills()
+
+    def end(self) -> None:
+        """Beat no more, and do nothing else: we take leave of Redis."""
+        self._next_beat = self._next_look = self._next_promotion = self._next_deletion = NEVER
 
     def seconds_left(self) -> float:
         """Return for how many seconds there is nothing to do here."""
@@ -80,11 +87,15 @@ class Upkeep:
 
     @property
     def _next_duty(self) -> float:
+        # Stopping, nothing but a beat is urgent enough to wait for Redis.
+        if self._orders.now is Order.STOP:
+            return self._next_beat
         return min(self._next_beat, self._next_look, self._next_promotion, self._next_deletion)
 
-    def keep_up(self, watched: str | None = None) -> Standing | None:
-        """Do what is due. Return how the task that we watch stands, if Redis has told."""
-        standing = None
+    def do_due(self) -> None:
+        """Do what is due."""
+        if self._next_beat == NEVER:
+            return
         if self._orders.now is not Order.WORK and not self._is_leaving_known:
             self._announce()
         elif self._orders.now is Order.WORK and self._orders.is_paused is not (
@@ -96,16 +107,23 @@ class Upkeep:
         # all of it.
         horizon = now + TOGETHER * self._defaults.timing.beat if self._next_duty <= now else now
         if horizon >= self._next_beat or self._listeners.has_order:
-            standing = self.beat(watched)
-        # there is more urgent than to wait for Redis on behalf of others
+            self._standing = self.beat(self._watched)
         if self._orders.now is Order.STOP:
-            return standing
+            return
         if horizon >= self._next_look:
             self.look_after_others()
         if horizon >= self._next_promotion:
             self._promote()
         if horizon >= self._next_deletion:
             self._delete_old()
+
+    def watch(self, task: str | None) -> None:
+        """Have each beat ask how this task stands, which we watch from now on; None: no task."""
+        self._watched, self._standing = task, None
+
+    def take_standing(self) -> Standing | None:
+        """Return how the task that we watch stands, if a beat has told since the last call."""
+        standing, self._standing = self._standing, None
         return standing
 
     @property
@@ -117,25 +135,26 @@ class Upkeep:
         orphans, self._orphans = self._orphans, []
         return orphans
 
-    def has_unwatched(self, watched: str | None = None) -> bool:
-        """Tell whether our own lists had another task than this one at the last beat."""
-        return bool(self._unwatched(watched))
+    def has_unwatched(self) -> bool:
+        """Tell whether our own lists had another task than the one we watch at the last beat."""
+        return bool(self._unwatched())
 
-    def take_unwatched(self, watched: str | None = None) -> list[tuple[str, str]]:
-        """Return the tasks of our own lists besides this one, as the last beat saw them, each as
-        (queue, id).
+    def take_unwatched(self) -> list[tuple[str, str]]:
+        """Return the tasks of our own lists besides the one we watch, as the last beat saw them,
+        each as (queue, id).
         """
-        unwatched, self._held = self._unwatched(watched), ()
+        unwatched, self._held = self._unwatched(), ()
         return unwatched
 
-    def _unwatched(self, watched: str | None) -> list[tuple[str, str]]:
+    def _unwatched(self) -> list[tuple[str, str]]:
         # Idle, one that is unsure looks through its list by itself, and knows the tokens that it
         # has used. Busy, it does not come to that, perhaps for days. No call that it gave up on can
         # arrive any more: it has beaten since.
         return [
             (queue, task)
             for queue, task in self._held
-            if task != watched and (watched is not None or not self._listeners.of(queue).is_unsure)
+            if task != self._watched
+            and (self._watched is not None or not self._listeners.of(queue).is_unsure)
         ]
 
     def look_after_others(self) -> None:
@@ -143,28 +162,15 @@ class Upkeep:
         try:
             self._orphans = self._recovery.step()
         except (RedisAway, RedisRefused, Contended) as error:
-            self._trouble.tell(error, "waiting", duty="look")
+            self._outage.tell(error, "waiting", duty="look")
             self._next_look = time.monotonic() + AFTER_TROUBLE
         else:
-            self._trouble.tell(None, duty="look")
+            self._outage.tell(None, duty="look")
             self._next_look = time.monotonic() + self._recovery.rest
 
-    def insist(self, action: Callable[[], T]) -> T:
-        """Call until Redis does it, registering again if need be. Raises OrderCame."""
-        while True:
-            try:
-                return self._orders.insist(action, self._trouble, until=Order.DRAIN)
-            except NotRegistered as error:
-                self.register_again(error)
-
-    def register_again(self, error: NotRegistered) -> None:
-        """Register as `register` does, knowing where we are not registered any more."""
-        self._listeners.lost(error)
-        self.register()
-
     def beat(self, watched: str | None) -> Standing | None:
-        """Beat, having registered again if need be. Return how the task that we watch stands, None
-        if Redis has not told.
+        """Beat, having registered again if need be. Return how that task stands, None if Redis has
+        not told.
         """
         self.oom_kills = process.out_of_memory_kills()
         for listener in self._listeners:
@@ -176,9 +182,9 @@ class Upkeep:
                 self._listeners.lost(error)
                 self._register()
                 standing = self._listeners.beat(watched)
-            self._trouble.tell(None, duty="beat")
+            self._outage.tell(None, duty="beat")
         except (RedisAway, RedisRefused, Contended, NotRegistered) as error:
-            self._trouble.tell(error, "waiting", duty="beat")
+            self._outage.tell(error, "waiting", duty="beat")
             self._next_beat = time.monotonic() + min(AFTER_TROUBLE, self._defaults.timing.beat)
             return None
         self._on_beat()

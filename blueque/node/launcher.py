@@ -14,9 +14,9 @@ from blueque.model.limits import of
 from blueque.model.task import Task
 from blueque.node import checkpoint_sync
 from blueque.node.control import Order, OrderCame, Orders
-from blueque.node.duties import Upkeep
 from blueque.node.options import Defaults
 from blueque.node.prefork import Spare, Spares
+from blueque.node.waiting import Waiting
 from blueque.spool.attempt import Attempt
 from blueque.spool.spool import Spool
 from blueque.system import hosts
@@ -43,8 +43,7 @@ class Launcher:
         pool: Pool | None,
         defaults: Defaults,
         orders: Orders,
-        upkeep: Upkeep,
-        trouble: Trouble,
+        waiting: Waiting,
         spool_trouble: Trouble,
     ) -> None:
         self._client = client
@@ -54,8 +53,7 @@ class Launcher:
         self._pool = pool
         self._defaults = defaults
         self._orders = orders
-        self._upkeep = upkeep
-        self._trouble = trouble
+        self._waiting = waiting
         self._spool_trouble = spool_trouble
         self._claim: Claim | None = None  # of our task
 
@@ -81,8 +79,7 @@ class Launcher:
                 self._spool_trouble.tell(f"cannot run a task: {error}", f"holding task {task.id}")
                 if self._orders.now is not Order.WORK:
                     raise OrderCame from error
-                self._orders.look(LOOK_FOR_ROOM)
-                self._upkeep.keep_up()
+                self._waiting.wait(LOOK_FOR_ROOM)
                 if attempt is not None and not os.path.exists(attempt.path):
                     attempt = None  # the spool has been removed under our hands
                 self._spool.want_of_room()  # makes it again
@@ -104,7 +101,7 @@ class Launcher:
             facts["devices"] = self._claim.devices()
         processor = self._client.get_processor(task)
         try:
-            self._orders.insist(lambda: processor.start(spare.pid, facts), self._trouble)
+            self._waiting.retry_until_order(lambda: processor.start(spare.pid, facts))
             open_gate(spare.gate)
         except BrokenPipeError:  # killed at its gate: its end says how
             pass
@@ -149,4 +146,4 @@ class Launcher:
                 log.error("checkpoint task=%s: %s", task.id, error)
                 return {}
 
-        return self._orders.insist(look, self._trouble)
+        return self._waiting.retry_until_order(look)

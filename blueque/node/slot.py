@@ -1,8 +1,8 @@
 """Slot: one listener at work. Adopt, reserve, fork, start, watch, report, again.
 
 It runs no user code and never blocks where a signal, its next beat or the end of its task could not
-reach it: it waits in one place, `Orders.look`, for whichever comes first. `attending` has what it
-    does while an attempt runs.
+reach it: it waits in one place, `waiting`, for whichever comes first. `supervisor` has what it does
+while an attempt runs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from blueque.client import Client
-from blueque.connection.redis import Connection
 from blueque.errors import CLUSTER, Contended, NotOwner, NotRegistered, RedisAway, RedisRefused
 from blueque.listener.resources import Pool
 from blueque.model.limits import of
@@ -27,12 +26,13 @@ from blueque.model.task import Task
 from blueque.node.adoption import Adoption, Candidate
 from blueque.node.attempt_watch import Watch, tree_of
 from blueque.node.control import Order, OrderCame, Orders, Pause
-from blueque.node.duties import Upkeep
+from blueque.node.duties import Duties
 from blueque.node.launcher import LOOK_FOR_ROOM, Launcher
 from blueque.node.options import Defaults
 from blueque.node.prefork import Spare, Spares
 from blueque.node.registry import Roster
 from blueque.node.supervisor import Attending
+from blueque.node.waiting import Waiting
 from blueque.spool.attempt import Attempt
 from blueque.spool.spool import Spool
 from blueque.system import process
@@ -125,7 +125,7 @@ class Slot:
         self._show = master.show if master is not None else lambda _: None
         self._trouble = Trouble("Redis answers again")
         self._spool_trouble = Trouble("there is room again")
-        self._upkeep = Upkeep(
+        self._duties = Duties(
             self._client,
             self._listeners,
             defaults,
@@ -134,6 +134,7 @@ class Slot:
             self._trouble,
             self._on_beat,
         )
+        self._waiting = Waiting(self._orders, self._duties, self._listeners, self._trouble)
         self._adoption = Adoption(
             self._listeners, self._client.get_inspector(), spool, self._roster
         )
@@ -142,7 +143,8 @@ class Slot:
             self._listeners,
             defaults,
             self._orders,
-            self._upkeep,
+            self._duties,
+            self._waiting,
             self._children,
             self._call_for_adopters,
             self._see_to_unwatched,
@@ -162,8 +164,7 @@ class Slot:
             pool,
             defaults,
             self._orders,
-            self._upkeep,
-            self._trouble,
+            self._waiting,
             self._spool_trouble,
         )
         self._task_pid: int | None = None
@@ -182,17 +183,18 @@ class Slot:
         if self._master is not None:
             process.become_subreaper()
             self._join_roster(self._master.pid)
-        self._client.wait_with(self._orders.has_answer)
+        self._client.wait_with(self._waiting.has_answer)
         self._orders.open()
         try:
             require_rights = functools.partial(
                 self._client.require_rights_of_listener, self._listeners.queues
             )
-            self._orders.insist(require_rights, self._trouble, Order.DRAIN, fatal=_NOT_ALLOWED)
-            self._upkeep.register(fatal=_NOT_ALLOWED)
+            self._waiting.retry_until_order(require_rights, Order.DRAIN, _NOT_ALLOWED)
+            self._waiting.register(fatal=_NOT_ALLOWED)
             self._show(READY)
             self._work_until_told()
-            self._orders.insist(self._listeners.leave, self._trouble, until=Order.DRAIN)
+            self._duties.end()
+            self._waiting.retry_until_order(self._listeners.leave, Order.DRAIN)
         except OrderCame:
             log.warning("leaving node=%s without taking leave of Redis", self._listeners.node)
         finally:
@@ -204,7 +206,7 @@ class Slot:
                 self._pool.withdraw()
             if self._master is not None:
                 self._roster.leave()
-        return self._upkeep.is_drained
+        return self._duties.is_drained
 
     def _join_roster(self, master: int) -> None:
         try:
@@ -213,7 +215,7 @@ class Slot:
             log.warning("cannot be put on the roster of %s: %s", self._spool.root, error.strerror)
 
     def _work_until_told(self) -> None:
-        self._upkeep.look_after_others()
+        self._duties.look_after_others()
         while self._orders.now is Order.WORK:
             if self._adopt():  # before anything is reserved
                 continue
@@ -230,13 +232,13 @@ class Slot:
 
     def _adopt(self) -> bool:
         """Take over one attempt that nobody watches, if there is one, and see it to its end."""
-        unwatched = self._upkeep.take_unwatched()
-        self._upkeep.insist(lambda: self._put_back(unwatched))
-        candidates = self._upkeep.insist(
-            lambda: self._adoption.candidates(self._upkeep.take_orphans())
+        unwatched = self._duties.take_unwatched()
+        self._waiting.retry_registered(lambda: self._put_back(unwatched))
+        candidates = self._waiting.retry_registered(
+            lambda: self._adoption.candidates(self._duties.take_orphans())
         )
         for number, candidate in enumerate(candidates):
-            watch = self._upkeep.insist(functools.partial(self._take_over, candidate))
+            watch = self._waiting.retry_registered(functools.partial(self._take_over, candidate))
             if watch is not None:
                 self._ask_for_help(len(candidates) - number - 1)
                 self._task_pid = watch.pid if watch.is_child else None
@@ -288,7 +290,7 @@ class Slot:
         """Busy ourselves, have the master fork a listener for each attempt that could be adopted
         here.
         """
-        orphans = self._upkeep.take_orphans()
+        orphans = self._duties.take_orphans()
         self._ask_for_help(
             sum(self._spool.find(task.id, task.token) is not None for task in orphans)
         )
@@ -298,7 +300,7 @@ class Slot:
         has ended.
         """
         try:
-            self._put_back(self._upkeep.take_unwatched(watched))
+            self._put_back(self._duties.take_unwatched())
             for candidate in self._adoption.of_our_lists(watched):
                 if candidate.pid and process.is_alive(candidate.pid, candidate.task.fields):
                     continue
@@ -325,12 +327,11 @@ class Slot:
         """Return a reserved task, or None when told to leave or when there is something to adopt."""
         may_take, duty = True, "take"
         while self._orders.now is Order.WORK:
-            self._orders.look(0)  # an order that came while we were busy
-            self._upkeep.keep_up()
+            self._waiting.wait(0)  # an order may have come while we were busy
             if (
                 self._orders.now is not Order.WORK
-                or self._upkeep.has_orphans
-                or self._upkeep.has_unwatched()
+                or self._duties.has_orphans
+                or self._duties.has_unwatched()
             ):
                 return None
             want = self._spool.want_of_room()
@@ -356,10 +357,10 @@ class Slot:
                     self._leave_empty()
                     return None
                 duty = "wait"
-                may_take = self._listeners.idle(self._upkeep.seconds_left(), self._is_answered)
+                may_take = self._waiting.wait_for_work()
                 self._trouble.tell(None, duty=duty)
             except NotRegistered as error:
-                self._upkeep.register_again(error)
+                self._waiting.register_again(error)
             except (RedisAway, RedisRefused, Contended) as error:
                 self._trouble.tell(error, "waiting", duty=duty)
                 self._rest(self._trouble.pause(duty))
@@ -382,14 +383,14 @@ class Slot:
         next duty.
         """
         self._listeners.decline()
-        self._listeners.watch_orders(self._upkeep.seconds_left(), self._is_answered)
+        self._waiting.wait_for_order()
 
     def _rest(self, seconds: float) -> None:
         """Wait before the next try for a task; not when an order has come, perhaps while we waited
         for an answer.
         """
         if self._orders.now is Order.WORK:
-            self._orders.look(seconds)
+            self._waiting.wait(seconds)
 
     def _make_room(self) -> str | None:
         """Remove the files of all attempts that Redis knows the end of; return what is still
@@ -417,20 +418,6 @@ class Slot:
             if want is None:
                 break
         return want
-
-    def _is_answered(self, connection: Connection) -> bool:
-        """Wait for an answer from Redis, a signal, or a time by which an answer should have come."""
-        deadline = time.monotonic() + self._upkeep.seconds_left() + 5.0
-        was_paused = self._orders.is_paused
-        while self._orders.now is Order.WORK and self._orders.is_paused is was_paused:
-            seconds = deadline - time.monotonic()
-            if connection.wait(0) or connection.fileno() in self._orders.look(
-                seconds, [connection.fileno()]
-            ):
-                return True
-            if time.monotonic() >= deadline:
-                return False
-        return False
 
     # Running it
 
@@ -470,8 +457,7 @@ class Slot:
         self._spares.cool_down(spare.pid, f"task={task.id}")
         until = time.monotonic() + (LOOK_FOR_ROOM if self._stillborn > 1 else 0.0)
         while self._orders.now is Order.WORK and (left := until - time.monotonic()) > 0:
-            self._orders.look(min(left, self._upkeep.seconds_left()))  # their ends cut it short
-            self._upkeep.keep_up()
+            self._waiting.wait(left)  # their ends cut it short
 
     def _give_back(self, task: Task) -> None:
         """Let go of what was set aside for the task."""
@@ -500,8 +486,8 @@ class Slot:
     def _hand_back(self, task: Task) -> None:
         reason = "stopped" if self._orders.now is Order.STOP else "drain"
         try:
-            self._orders.insist(
-                lambda: self._listeners.of(task.queue).release(task, reason), self._trouble
+            self._waiting.retry_until_order(
+                lambda: self._listeners.of(task.queue).release(task, reason)
             )
         except (NotOwner, OrderCame) as error:
             log.warning("task=%s stays reserved: %s", task.id, error)

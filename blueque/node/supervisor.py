@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from blueque.client import Client
-from blueque.connection.redis import Connection
 from blueque.errors import Contended, NotOwner, NotRegistered, RedisAway, RedisRefused
 from blueque.listener.group import ListenerGroup
 from blueque.model.encoding import count_of
@@ -18,9 +16,10 @@ from blueque.model.states import HELD, LOST, WAITING
 from blueque.model.task import Task
 from blueque.node.attempt_watch import Watch
 from blueque.node.control import Order, OrderCame, Orders
-from blueque.node.duties import Upkeep
+from blueque.node.duties import Duties
 from blueque.node.options import Defaults
 from blueque.node.reporter import Publisher
+from blueque.node.waiting import Waiting
 from blueque.protocol.membership import Standing
 from blueque.recovery.judge import last_seen
 from blueque.spool import checkpoint, outcome_record
@@ -37,7 +36,6 @@ STEP = 0.02
 UNREADABLE = 60.0  # seconds for which an exit record that cannot be read is tried again
 LOOK_AGAIN = 2.0
 BY_LISTENER = ("cancelled", "stopped")  # error types of ends that are no failures
-ANSWER = 1.0  # seconds; for what a task says, no longer
 
 
 class Attending:
@@ -56,7 +54,8 @@ class Attending:
         listeners: ListenerGroup,
         defaults: Defaults,
         orders: Orders,
-        upkeep: Upkeep,
+        duties: Duties,
+        waiting: Waiting,
         children: Callable[[int], set[int] | None],
         on_orphans: Callable[[], None],
         on_unwatched: Callable[[str], None],
@@ -64,7 +63,7 @@ class Attending:
     ) -> None:
         self._client, self._listeners, self._defaults = client, listeners, defaults
         self._orders = orders
-        self._upkeep = upkeep
+        self._duties, self._waiting = duties, waiting
         self._children = children
         self._on_orphans = on_orphans
         self._on_unwatched = on_unwatched
@@ -73,18 +72,22 @@ class Attending:
         self._gone = Trouble("")  # our task, from Redis
         # With a connection of its own, for while a task runs the other one waits for orders.
         self._telling = client.with_patience(0)
-        self._telling.wait_with(self._has_answer_soon)
+        self._telling.wait_with(waiting.has_answer_soon)
 
     def attend(self, watch: Watch) -> None:
         """See the attempt to its end, and record it."""
         self._gone = Trouble(f"Redis has task={watch.task.id} again", logging.ERROR)
         publisher = Publisher(self._telling, watch.attempt, self._defaults.log_limit)
-        if not self._watch(watch, publisher):
+        self._duties.watch(watch.task.id)
+        is_ours = self._watch(watch, publisher)
+        if not is_ours:
+            self._duties.watch(None)
             self.left_alone.add(watch.pid)
             watch.close()
             return
-        self._report(watch, self._record(watch), publisher, functools.partial(self._insist, watch))
-        self._upkeep.take_unwatched()  # seen before the end was reported
+        self._report(watch, self._record(watch), publisher, self._waiting.retry_until_order)
+        self._duties.watch(None)
+        self._duties.take_unwatched()  # seen before the end was reported
         watch.close()
 
     def report_once(self, watch: Watch) -> None:
@@ -101,10 +104,9 @@ class Attending:
     def bury(self, watch: Watch) -> None:
         """Wait for the end of a process whose gate stays closed."""
         while process.peek_ending(watch.pid) is None:
-            self._orders.look(
+            self._waiting.wait(
                 STEP if watch.pidfd is None else 1.0, [] if watch.pidfd is None else [watch.pidfd]
             )
-            self._upkeep.keep_up()
         process.reap(watch.pid)
         watch.close()
 
@@ -137,7 +139,7 @@ class Attending:
         now.
         """
         listen_at = time.monotonic() + QUIET
-        while watch.pidfd is not None and not self._has_ended(watch):
+        while watch.pidfd is not None and not self._waiting.is_ready(watch.pidfd):
             if self._orders.now is Order.STOP:
                 watch.end("stopped", self._orders.why_stopped)
             elif self._orders.wants_end:
@@ -145,18 +147,14 @@ class Attending:
             if time.monotonic() >= listen_at and self._orders.now is not Order.STOP:
                 listen_at = self._listen(watch, publisher)
             else:
-                until = min(
-                    time.monotonic() + self._upkeep.seconds_left(),
-                    watch.next_step,
-                    publisher.next_step,
-                )
+                until = min(watch.next_step, publisher.next_step)
                 if self._orders.now is not Order.STOP:
                     until = min(until, listen_at)
-                self._orders.look(until - time.monotonic(), [watch.pidfd])
-            standing = self._upkeep.keep_up(watch.task.id)
-            if self._upkeep.has_orphans:
+                self._waiting.wait(until - time.monotonic(), [watch.pidfd])
+            standing = self._duties.take_standing()
+            if self._duties.has_orphans:
                 self._on_orphans()
-            if self._upkeep.has_unwatched(watch.task.id):
+            if self._duties.has_unwatched():
                 self._on_unwatched(watch.task.id)
             if standing is not None and not self._obey(watch, standing):
                 return False
@@ -165,25 +163,13 @@ class Attending:
         while (
             again := watch.end_the_rest(self._children(watch.pid) if watch.is_child else None)
         ) is not None:
-            self._orders.look(again - time.monotonic())
-            standing = self._upkeep.keep_up(watch.task.id)
+            self._waiting.wait(again - time.monotonic())
+            standing = self._duties.take_standing()
             if self._orders.now is Order.STOP or (
                 standing is not None and standing.cancel is not None
             ):
                 watch.hurry()
         return True
-
-    def _has_answer_soon(self, connection: Connection) -> bool:
-        """Wait for an answer to what matters less than to beat, or than an order."""
-        deadline, before = time.monotonic() + ANSWER, self._orders.now
-        while (left := deadline - time.monotonic()) > 0 and self._orders.now is before:
-            if connection.fileno() in self._orders.look(left, [connection.fileno()]):
-                return True
-        return connection.wait(0)
-
-    def _has_ended(self, watch: Watch) -> bool:
-        assert watch.pidfd is not None
-        return bool(process.wait_readable([watch.pidfd], 0))
 
     def _listen(self, watch: Watch, publisher: Publisher) -> float:
         """Wait for an order that somebody leaves in Redis, for the end of the task, and for
@@ -191,42 +177,19 @@ class Attending:
 
         Return when to do so again, on the monotonic clock.
         """
+        assert watch.pidfd is not None
+
+        def step() -> float:
+            watch.bars = publisher.step(watch.task)
+            return publisher.next_step
+
         try:
-            seconds = min(
-                self._upkeep.seconds_left(), max(watch.next_step - time.monotonic(), 0.01)
-            )
-            self._listeners.watch_orders(
-                seconds, lambda waiting: self._is_answered(waiting, watch, publisher, seconds)
-            )
+            self._waiting.wait_for_order_or(watch.pidfd, watch.next_step, step)
             self._trouble.tell(None, duty="orders")
         except (RedisAway, RedisRefused) as error:
             self._trouble.tell(error, "still watching the task", duty="orders")
             return time.monotonic() + self._trouble.pause("orders")
         return 0.0
-
-    def _is_answered(
-        self, connection: Connection, watch: Watch, publisher: Publisher, seconds: float
-    ) -> bool:
-        assert watch.pidfd is not None
-        deadline, before = time.monotonic() + seconds + 1.0, self._orders.now
-        while (left := deadline - time.monotonic()) > 0:
-            if connection.wait(0):
-                return True
-            # on another connection than the one that waits here
-            watch.bars = publisher.step(watch.task)
-            until = min(watch.next_step, publisher.next_step)
-            ready = self._orders.look(
-                min(left, until - time.monotonic()), [watch.pidfd, connection.fileno()]
-            )
-            if connection.fileno() in ready:
-                return True
-            if (
-                watch.pidfd in ready
-                or self._orders.now is not before
-                or time.monotonic() >= watch.next_step
-            ):
-                return False
-        return False
 
     def _obey(self, watch: Watch, standing: Standing) -> bool:
         """Do what Redis wants of the attempt; False when another listener has adopted it."""
@@ -321,7 +284,7 @@ class Attending:
             return None
         is_ours = record is None
         if record is None and ending is not None:
-            is_out_of_memory = process.out_of_memory_kills() > self._upkeep.oom_kills
+            is_out_of_memory = process.out_of_memory_kills() > self._duties.oom_kills
             record = outcome_record.record_of_ending(ending, is_out_of_memory)
         record = record or {
             "status": "failed",
@@ -363,8 +326,7 @@ class Attending:
             except Exception:  # it is not ours: the task has written it
                 watch.attempt.log_failure("exit record")
                 return None
-            self._orders.look(LOOK_AGAIN)
-            self._upkeep.keep_up(watch.task.id)
+            self._waiting.wait(LOOK_AGAIN)
 
     def _word_of_end(self, watch: Watch) -> process.Reaped | None:
         """Return how an adopted process ended, once its reaper has written it down; None when
@@ -374,8 +336,7 @@ class Attending:
         while (noted := watch.attempt.read_ending()) is None and time.monotonic() < deadline:
             if watch.attempt.has_exit():
                 return None
-            self._orders.look(STEP)
-            self._upkeep.keep_up(watch.task.id)  # a lease may be shorter than this
+            self._waiting.wait(STEP)
         return process.Reaped(**noted) if noted is not None else None
 
     def _report(
@@ -431,15 +392,6 @@ class Attending:
             raise
         self.close(watch.task, watch.attempt)
 
-    def _insist(self, watch: Watch, action: Callable[[], T]) -> T:
-        """Call until Redis does it, beating meanwhile: what it refuses may be this one thing only."""
-
-        def keep_up() -> float:
-            self._upkeep.keep_up(watch.task.id)
-            return self._upkeep.seconds_left()
-
-        return self._orders.insist(action, self._trouble, meanwhile=keep_up)
-
     def _put_back(self, watch: Watch) -> bool:
         """Have Redis know the attempt again, if it has forgotten it, so that its end can be
         reported.
@@ -473,7 +425,7 @@ class Attending:
         task = watch.task
         if processor.lose(error, listener.instance or "", defaults.retry, lost_with) is None:
             # It is another's, or has ended; or we had been taken for dead ourselves.
-            standing = self._upkeep.beat(task.id)
+            standing = self._duties.beat(task.id)
             if standing is None or (standing.status, standing.token, standing.node) == (
                 "started",
                 task.token,

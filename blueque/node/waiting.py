@@ -1,0 +1,174 @@
+"""Waiting: the one place where a slot waits, for whatever it may be.
+
+Each wait obeys signals, notices the death of the master, ends when a descriptor is ready, and does
+the duties that are due: it beats. Only while the connection itself waits for an answer is there no
+beat; such a wait has a limit. A test forbids other modules of this room to wait.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable
+from typing import TypeVar
+
+from blueque.connection.address import REPLY_TIMEOUT
+from blueque.connection.redis import Connection
+from blueque.errors import Contended, NotRegistered, RedisAway, RedisRefused
+from blueque.listener.group import ListenerGroup
+from blueque.node.control import Order, OrderCame, Orders
+from blueque.node.duties import Duties
+from blueque.system import process
+from blueque.system.outage import Trouble
+
+T = TypeVar("T")
+
+LAST_ANSWER = 1.0  # seconds for which an answer is waited for once an order has come
+ANSWER_SOON = 1.0  # seconds; for what matters less than a beat, or than an order
+LATE = 5.0  # seconds after which Redis should have answered that no work has come
+LATE_BUSY = 1.0  # the same while a task runs
+
+
+class Waiting:
+    """How one listener waits."""
+
+    def __init__(
+        self, orders: Orders, duties: Duties, listeners: ListenerGroup, outage: Trouble
+    ) -> None:
+        self._orders, self._duties = orders, duties
+        self._listeners, self._outage = listeners, outage
+
+    def wait(self, seconds: float, descriptors: Collection[int] = ()) -> set[int]:
+        """Wait for a descriptor, a signal, the next duty or the end of the time, and do what is
+        due. Return the descriptors that are ready.
+        """
+        seconds = min(seconds, self._duties.seconds_left())
+        ready = self._orders.poll(seconds, descriptors)
+        self._duties.do_due()
+        return ready
+
+    def is_ready(self, descriptor: int) -> bool:
+        """Tell whether a wait for the descriptor would end at once."""
+        return bool(process.wait_readable([descriptor], 0))
+
+    def wait_for_work(self) -> bool:
+        """Wait for work in any queue, an order, or the next duty, and do what is due. Return
+        whether there may be work.
+
+        Raises RedisAway, RedisRefused, NotRegistered.
+        """
+        may_take = self._listeners.idle(self._duties.seconds_left(), self._is_answered)
+        self._duties.do_due()
+        return may_take
+
+    def wait_for_order(self) -> None:
+        """Paused: do the same, but not for work."""
+        self._listeners.watch_orders(self._duties.seconds_left(), self._is_answered)
+        self._duties.do_due()
+
+    def wait_for_order_or(
+        self, descriptor: int, until: float, meanwhile: Callable[[], float]
+    ) -> None:
+        """Busy: wait for an order in Redis, the descriptor, a signal, the next duty or that time,
+        and do what is due.
+
+        until: on the monotonic clock. meanwhile: called now and then; it returns when it should be
+            called again, and uses another connection.
+        """
+        seconds = min(self._duties.seconds_left(), max(until - time.monotonic(), 0.01))
+        deadline, before = time.monotonic() + seconds + LATE_BUSY, self._orders.now
+
+        def is_answered(connection: Connection) -> bool:
+            while (left := deadline - time.monotonic()) > 0:
+                if connection.wait(0):
+                    return True
+                again = min(until, meanwhile()) - time.monotonic()
+                ready = self._orders.poll(min(left, again), [descriptor, connection.fileno()])
+                if connection.fileno() in ready:
+                    return True
+                has_changed = self._orders.now is not before
+                if descriptor in ready or has_changed or time.monotonic() >= until:
+                    return False
+            return False
+
+        self._listeners.watch_orders(seconds, is_answered)
+        self._duties.do_due()
+
+    def retry_until_order(
+        self, action: Callable[[], T], until: Order = Order.STOP, fatal: Iterable[str] = ()
+    ) -> T:
+        """Call until Redis does it. Raises OrderCame when the order `until` comes first, and what
+        is `fatal` as it is.
+        """
+        may_try_again = True  # once more after the order: what broke may have been its doing
+        while True:
+            try:
+                value = action()
+            except (RedisAway, RedisRefused, Contended) as error:
+                if isinstance(error, RedisRefused) and error.code in fatal:
+                    raise
+                self._outage.tell(error, "waiting")
+                if self._orders.now >= until:
+                    if not may_try_again:
+                        raise OrderCame(str(error)) from error
+                    may_try_again = False
+                    continue
+            else:
+                self._outage.tell(None)
+                return value
+            self.wait(self._outage.pause())
+
+    def retry_registered(self, action: Callable[[], T]) -> T:
+        """Do the same until an order to drain, and register again if need be."""
+        while True:
+            try:
+                return self.retry_until_order(action, Order.DRAIN)
+            except NotRegistered as error:
+                self.register_again(error)
+
+    def register(self, fatal: Iterable[str] = ()) -> None:
+        """Register where we are not registered, however long it takes. Raises what is `fatal`, and
+        OrderCame.
+        """
+        self.retry_until_order(self._duties.register, Order.DRAIN, fatal)
+
+    def register_again(self, error: NotRegistered) -> None:
+        """Register where we are not registered any more."""
+        self._listeners.lost(error)
+        self.register()
+
+    # While the connection is in use, there is no beat
+
+    def has_answer(self, connection: Connection) -> bool:
+        """Wait for the answer to a command; not for long once an order has come, for Redis may
+        stand still.
+        """
+        before = self._orders.now
+        deadline = time.monotonic() + (LAST_ANSWER if before is Order.STOP else REPLY_TIMEOUT)
+        while (seconds := deadline - time.monotonic()) > 0:
+            if self._orders.poll(seconds, [connection.fileno()]):
+                return True
+            if self._orders.now is not before:
+                # The answer to a pop is worth a moment: without it the task stays in the list of a
+                # listener that leaves.
+                before, deadline = self._orders.now, min(deadline, time.monotonic() + LAST_ANSWER)
+        return connection.wait(0)
+
+    def has_answer_soon(self, connection: Connection) -> bool:
+        """Wait for an answer to what matters less than to beat, or than an order."""
+        deadline, before = time.monotonic() + ANSWER_SOON, self._orders.now
+        while (left := deadline - time.monotonic()) > 0 and self._orders.now is before:
+            if self._orders.poll(left, [connection.fileno()]):
+                return True
+        return connection.wait(0)
+
+    def _is_answered(self, connection: Connection) -> bool:
+        """Wait for an answer, an order, or a time by which an answer should have come."""
+        deadline = time.monotonic() + self._duties.seconds_left() + LATE
+        was_paused = self._orders.is_paused
+        while self._orders.now is Order.WORK and self._orders.is_paused is was_paused:
+            left = deadline - time.monotonic()
+            if connection.wait(0) or self._orders.poll(left, [connection.fileno()]):
+                return True
+            if left <= 0:
+                return False
+        return False

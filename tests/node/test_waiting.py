@@ -1,0 +1,153 @@
+"""The one place where a listener waits."""
+
+from __future__ import annotations
+
+import ast
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import blueque.node
+from blueque import Client
+from blueque.errors import RedisAway
+from blueque.model.units import Timing
+from blueque.node.control import Order, OrderCame, Orders
+from blueque.node.duties import Duties
+from blueque.node.options import Defaults
+from blueque.node.waiting import Waiting
+from blueque.spool.spool import Spool
+from blueque.system.outage import Trouble
+
+BEAT = 0.05
+LONG = 60.0
+NODE = Path(blueque.node.__file__).parent
+# The master does not beat.
+MAY_WAIT = {"waiting.py", "main.py", "master.py", "reload.py"}
+WAITS = {"sleep", "poll", "select", "epoll", "wait_readable", "idle", "watch_orders"}
+
+
+class Listening:
+    """A registered listener of one queue, and what it takes to wait."""
+
+    def __init__(self, client: Client, directory: str) -> None:
+        self.orders = Orders(None, obeys_terminal=False, on_child_end=lambda: None)
+        self.group = client.get_listener_group(["work"])
+        outage = Trouble("Redis answers again")
+        defaults = Defaults(Timing(beat=BEAT))
+        self.duties = Duties(
+            client, self.group, defaults, Spool(directory, 1000), self.orders, outage
+        )
+        self.waiting = Waiting(self.orders, self.duties, self.group, outage)
+        self._client = client
+
+    @property
+    def beats(self) -> int:
+        return int(
+            self._client.get_inspector().registration("work", self.group.node).get("beat", "0")
+        )
+
+
+@pytest.fixture
+def listening(url: str, tmp_path) -> Iterator[Listening]:
+    client = Client(url, patience=0)
+    listening = Listening(client, str(tmp_path))
+    client.wait_with(listening.waiting.has_answer)
+    listening.waiting.register()
+    yield listening
+    client.close()
+
+
+def wait(listening: Listening, descriptor: int) -> None:
+    listening.waiting.wait(LONG, [descriptor])
+
+
+def wait_for_work(listening: Listening, descriptor: int) -> None:
+    listening.waiting.wait_for_work()
+
+
+def wait_for_order(listening: Listening, descriptor: int) -> None:
+    listening.waiting.wait_for_order()
+
+
+def wait_for_order_or(listening: Listening, descriptor: int) -> None:
+    never = time.monotonic() + LONG
+    listening.waiting.wait_for_order_or(descriptor, never, lambda: never)
+
+
+def retry(listening: Listening, descriptor: int) -> None:
+    before = listening.beats
+
+    def fail_until_a_beat() -> None:
+        if listening.beats == before:
+            raise RedisAway("not now")
+
+    listening.waiting.retry_until_order(fail_until_a_beat)
+
+
+@pytest.mark.parametrize("how", [wait, wait_for_work, wait_for_order, wait_for_order_or, retry])
+def test_every_wait_beats_and_takes_no_longer_than_until_the_next_beat(listening, how):
+    read, write = os.pipe()
+    before, began = listening.beats, time.monotonic()
+
+    for _ in range(3):
+        number = listening.beats
+        while listening.beats == number:
+            how(listening, read)
+
+    assert listening.beats - before >= 3
+    assert time.monotonic() - began < LONG / 2
+    for descriptor in (read, write):
+        os.close(descriptor)
+
+
+def test_a_wait_does_not_beat_before_the_listener_has_registered_nor_after_it_has_left(
+    client, tmp_path
+):
+    listening = Listening(client, str(tmp_path))
+    listening.waiting.wait(2 * BEAT)
+    assert listening.beats == 0
+
+    listening.waiting.register()
+    listening.duties.end()
+    assert listening.group.leave()
+    listening.waiting.wait(2 * BEAT)
+    assert client.get_inspector().listeners("work") == []
+
+
+def test_what_redis_does_not_do_is_given_up_at_the_second_try_after_the_order(listening):
+    tries = []
+
+    def fail() -> None:
+        tries.append(1)
+        if len(tries) == 2:
+            listening.orders.now = Order.DRAIN
+        raise RedisAway("not now")
+
+    with pytest.raises(OrderCame):
+        listening.waiting.retry_until_order(fail, until=Order.DRAIN)
+
+    assert len(tries) == 3
+
+
+def test_no_other_module_of_the_node_waits():
+    """A wait elsewhere would be one without a beat."""
+    modules = [path for path in sorted(NODE.glob("*.py")) if path.name not in MAY_WAIT]
+    found = [
+        f"{path.name}: {what}" for path in modules for what in waits(ast.parse(path.read_text()))
+    ]
+
+    # It takes notice of signals, and only `waiting` calls it: see above.
+    assert found == ["control.py: process.wait_readable"]
+
+
+def waits(tree: ast.AST) -> Iterator[str]:
+    """Yield the calls that wait: for a time, a descriptor, or a marker in Redis."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            owner = ast.unparse(getattr(node.func, "value", node.func))
+            if name in WAITS or (name == "wait" and not owner.endswith("waiting")):
+                yield f"{owner}.{name}"
