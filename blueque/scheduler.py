@@ -20,7 +20,7 @@ from blueque.node.reload import Check, replace_program
 from blueque.producer.queue import Queue
 from blueque.recovery.judge import Recovery
 from blueque.system import process, signals
-from blueque.system.outage import Trouble
+from blueque.system.outage import Outage
 from blueque.system.systemd import Notifier
 from blueque.task_process.import_ahead import import_for_daemon
 from blueque.version import __version__
@@ -66,7 +66,7 @@ class Scheduler:
         self._sign_at = 0.0  # when systemd is to see that we are not stuck
         self._signals: signals.Signals | None = None
         self._lookout = client.get_lookout()
-        self._trouble = Trouble("Redis answers again")
+        self._outage = Outage("Redis answers again")
         self._look_at_all = 0.0
         # queue -> when to try it again, on the monotonic clock
         self._left_alone: dict[str, float] = {}
@@ -196,7 +196,7 @@ class Scheduler:
         """
         if not self._notifier.is_wanted:
             return seconds
-        state = "waiting for Redis" if self._trouble.is_on else f"{len(self._lookout.views)} queues"
+        state = "waiting for Redis" if self._outage.is_on else f"{len(self._lookout.views)} queues"
         self._notifier.tell("READY=1", f"STATUS={state}")
         self._give_sign()
         return min(seconds, max(self._sign_at - time.monotonic(), 0.0))
@@ -244,9 +244,9 @@ class Scheduler:
             # separately.
             self._client.close()
             self._judging.close()
-            self._trouble.tell(error, "waiting")
-            return min(self._trouble.pause(), LONGEST_PAUSE)
-        self._trouble.tell(None)
+            self._outage.note(error, "waiting")
+            return min(self._outage.pause(), LONGEST_PAUSE)
+        self._outage.note(None)
         return delay
 
     def _try(self, name: str, action: Callable[[Queue], object]) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import hiredis
 
 from blueque.connection.address import Address
-from blueque.connection.redis import Ahead, Command, Connection, exchange, pack, unless_away
+from blueque.connection.redis import Ahead, Command, Connection, exchange, pack_all, unless_away
 from blueque.errors import RedisAway, RedisRefused
 
 _INCOMPLETE = object()
@@ -50,7 +50,7 @@ class SocketConnection:
 
     def send(self, commands: Iterable[Command]) -> None:
         try:
-            self._socket.sendall(b"".join([pack(command) for command in commands]))
+            self._socket.sendall(pack_all(commands))
         except OSError as error:
             self._lost(error)
 

@@ -294,6 +294,11 @@ def pack(command: Command) -> bytes:
     return packed
 
 
+def pack_all(commands: Iterable[Command]) -> bytes:
+    """Return the commands, one after the other, in Redis' wire format."""
+    return b"".join([pack(command) for command in commands])
+
+
 def as_hash(reply: Sequence[str]) -> dict[str, str]:
     """Return HGETALL's reply, a flat list, as a dict."""
     return dict(zip(reply[::2], reply[1::2], strict=True))

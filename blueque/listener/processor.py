@@ -35,7 +35,7 @@ class Processor:
                 f"task {task.id} has no queue or node: only a reserved task can be processed"
             )
         self._redis = redis
-        self._task = task
+        self.task = task
         self._queue, self._node = task.queue, task.node
         self._attempt = AttemptRef(task.queue, task.id, task.token, task.node)
         self._max_bytes = max_bytes
@@ -49,11 +49,19 @@ class Processor:
         """
         if isinstance(pid, bool) or not isinstance(pid, int):
             raise InvalidType(f"pid is an int, not {type(pid).__name__}")
-        protocol.start(self._redis, self._attempt, pid, time.time(), identity)
+        self.record_start(pid, identity or {})
+        return self.task.parameters
+
+    def record_start(self, pid: int, facts: Mapping[str, str | int]) -> None:
+        """Do the same with other facts of the process as well; from then on `task` is started."""
+        now = time.time()
+        protocol.start(self._redis, self._attempt, pid, now, facts)
         log.info(
-            "start task=%s queue=%s node=%s pid=%d", self._task.id, self._queue, self._node, pid
+            "start task=%s queue=%s node=%s pid=%d", self.task.id, self._queue, self._node, pid
         )
-        return self._task.parameters
+        news = {"status": "started", "pid": pid, "started": now, **facts}
+        fields = {**self.task.fields, **{name: str(value) for name, value in news.items()}}
+        self.task = Task(self.task.id, fields)
 
     def complete(self, result: Any) -> None:
         """Record the result: a str untouched, anything else (None too) as JSON, which knows lists
@@ -87,7 +95,7 @@ class Processor:
         """
         now, facts = time.time(), self._last_files()
         status = protocol.release(self._redis, self._attempt, now, facts, reason)
-        told = self._task.id, self._queue, self._node, status, reason
+        told = self.task.id, self._queue, self._node, status, reason
         log.info("release task=%s queue=%s node=%s status=%s reason=%s", *told)
         self._wake_waiting()
         return status
@@ -115,7 +123,7 @@ class Processor:
 
         Raises NotOwner. Source: docs/protocol/operator.md, "log".
         """
-        attempt = self._task.attempt or 0
+        attempt = self.task.attempt or 0
         protocol.log(self._redis, self._attempt, attempt, lines, is_over)
 
     def checkpoint(self, parts: Mapping[str, str | None]) -> None:
@@ -124,14 +132,9 @@ class Processor:
 
         Raises NotOwner. Source: docs/protocol/recovery.md, "checkpoint".
         """
-        attempt = self._task.attempt or 0
+        attempt = self.task.attempt or 0
         protocol.checkpoint(
-            self._redis,
-            self._attempt,
-            attempt,
-            self._task.fields.get("created"),
-            parts,
-            time.time(),
+            self._redis, self._attempt, attempt, self.task.fields.get("created"), parts, time.time()
         )
 
     def confirm_cancel(self, record: Mapping[str, Any]) -> None:
@@ -141,7 +144,7 @@ class Processor:
         """
         facts = _facts(record, MEASURED)
         protocol.confirm_cancel(self._redis, self._attempt, time.time(), facts)
-        log.info("confirm_cancel task=%s queue=%s node=%s", self._task.id, self._queue, self._node)
+        log.info("confirm_cancel task=%s queue=%s node=%s", self.task.id, self._queue, self._node)
         self._wake_waiting()
 
     def lose(
@@ -164,7 +167,7 @@ class Processor:
         )
         log.warning(
             "lose task=%s queue=%s node=%s status=%s: %s",
-            self._task.id,
+            self.task.id,
             self._queue,
             self._node,
             became,
@@ -207,11 +210,11 @@ class Processor:
         """Return when the next attempt is due, None if there is to be none, and the number of
         failures by then.
         """
-        failures = self._task.failures or 0
+        failures = self.task.failures or 0
         # the handler itself wants to run again; that is no failure
         if record.get("retry_after") is not None:
             return time.time() + require_number(record["retry_after"], "retry_after"), failures
-        policy = Retry.of(self._task.fields.get("retry"), default)
+        policy = Retry.of(self.task.fields.get("retry"), default)
         if policy is None or not policy.allows(failures, record):
             return None, failures
         return time.time() + policy.delay(failures), failures + 1
@@ -227,7 +230,7 @@ class Processor:
         became = protocol.retry(self._redis, self._attempt, at, now, facts, wish)
         log.info(
             "retry task=%s queue=%s node=%s status=%s in=%.1fs %s=%s",
-            self._task.id,
+            self.task.id,
             self._queue,
             self._node,
             became,
@@ -239,7 +242,7 @@ class Processor:
 
     def _last_files(self) -> dict[str, str]:
         """Return where this attempt has left its files, for the task that goes on without it."""
-        return {"last_files": self._task.files} if self._task.files else {}
+        return {"last_files": self.task.files} if self.task.files else {}
 
     def _complete(
         self,
@@ -252,14 +255,14 @@ class Processor:
         protocol.complete(
             self._redis, self._attempt, text, encoding, time.time(), facts, finished, has_checkpoint
         )
-        log.info("complete task=%s queue=%s node=%s", self._task.id, self._queue, self._node)
+        log.info("complete task=%s queue=%s node=%s", self.task.id, self._queue, self._node)
         self._wake_waiting()
 
     def _fail(self, text: str, facts: Mapping[str, Any], finished: float | None = None) -> None:
         protocol.fail(self._redis, self._attempt, text, time.time(), facts, finished)
         log.info(
             "fail task=%s queue=%s node=%s error=%s",
-            self._task.id,
+            self.task.id,
             self._queue,
             self._node,
             _one_line(text),
@@ -268,7 +271,7 @@ class Processor:
 
     def _wake_waiting(self) -> None:
         """Wake listeners of all queues that have tasks waiting for the lock that was ours."""
-        lock = self._task.fields.get("lock")
+        lock = self.task.fields.get("lock")
         if lock is None:
             return
         try:

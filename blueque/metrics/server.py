@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from blueque.errors import BluequeError, InvalidInput
 from blueque.metrics import collect as metrics
 from blueque.metrics.prometheus_text import CONTENT_TYPE, Family, registry, text
-from blueque.system.outage import Trouble
+from blueque.system.outage import Outage
 
 log = logging.getLogger("blueque")
 
@@ -32,7 +32,7 @@ class Exporter:
     def __init__(self, collect: Callable[[], list[Family]], timeout: float = 4.0) -> None:
         self._collect, self._timeout = collect, timeout
         self._registry = registry(self._families)
-        self._trouble = Trouble("Redis answers again")
+        self._outage = Outage("Redis answers again")
         self._lock = threading.Lock()
         self.is_up = True  # Redis answered the last request
 
@@ -57,10 +57,10 @@ class Exporter:
             found = self._collect()
         except BluequeError as error:
             self.is_up = False
-            self._trouble.tell(str(error), "reporting that it is down")
+            self._outage.note(str(error), "reporting that it is down")
             return []
         self.is_up = True
-        self._trouble.tell(None)
+        self._outage.note(None)
         return found
 
 

@@ -1,6 +1,6 @@
-"""Adoption: finds attempts on this node that nobody watches any more, for a listener to take over.
+"""Adoption: finds attempts on this node that no listener watches any more, and takes them over.
 
-They are known from three places: our own lists, where a former life of this listener may have left
+They are found in three places: our own lists, where a former life of this listener may have left
 some; the lists of dead listeners of this host; and the spool, which also knows attempts that Redis
 has given up.
 """
@@ -10,18 +10,20 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from blueque.errors import NotOwner
-from blueque.listener.group import ListenerGroup
+from blueque.model.limits import of
 from blueque.model.states import LOST, WAITING
 from blueque.model.task import Task
-from blueque.node.registry import Roster
-from blueque.queries.inspector import Inspector
+from blueque.node.attempt_watch import AttemptWatch, tree_of
+from blueque.node.context import NodeContext
+from blueque.node.registry import Registry
 from blueque.spool import checkpoint
 from blueque.spool.attempt import Attempt
-from blueque.spool.spool import Spool
 from blueque.system import process
+from blueque.system.process_tree import Tree
 
 log = logging.getLogger("blueque")
 
@@ -29,7 +31,7 @@ LOOK_AT_SPOOL = 30.0  # seconds between two looks at all open attempts of the sp
 
 
 class Candidate(NamedTuple):
-    """An attempt that somebody should take over.
+    """An attempt for a listener to take over.
 
     task: as it is now, or, if it has been given up or run again, as it was reserved for this
         attempt.
@@ -44,17 +46,15 @@ class Candidate(NamedTuple):
 
 
 class Adoption:
-    """What one listener can find."""
+    """What one listener can find, and take over."""
 
-    def __init__(
-        self, listeners: ListenerGroup, inspector: Inspector, spool: Spool, roster: Roster
-    ) -> None:
-        self._listeners = listeners
-        self._inspector = inspector
-        self._spool = spool
-        self._roster = roster
+    def __init__(self, context: NodeContext, registry: Registry) -> None:
+        self._client, self._listeners = context.client, context.listeners
+        self._defaults, self._spool = context.defaults, context.spool
+        self._master, self._registry = context.master, registry
+        self._inspector = context.client.get_inspector()
         self._next_look_at_spool = 0.0
-        self._told: set[str] = set()  # tasks that we cannot adopt, and have said so
+        self._logged: set[str] = set()  # tasks that we cannot adopt, as the log has said
 
     def candidates(self, orphans: list[Task]) -> list[Candidate]:
         """Return what can be taken over by us, who watch nothing.
@@ -89,11 +89,67 @@ class Adoption:
                 self._release(task)
         return found
 
+    def take_over(self, candidate: Candidate) -> AttemptWatch | None:
+        """Have the attempt be ours, and return its watch; None: another listener was first, or the
+        task does not need it.
+
+        Raises what Redis does, NotRegistered.
+        """
+        task, attempt, pid, kind = candidate
+        taken: Task | None = task
+        seen = None
+        tree = tree_of(task, pid)  # before it is ours: it may end the moment that it is
+        if kind == "orphan":
+            registration = self._inspector.registration(task.queue or "", task.node or "")
+            seen = registration.get("beat_at")
+            taken = self._listeners.of(task.queue).adopt(task)
+        elif kind == "unstarted":
+            taken = self._listeners.of(task.queue).reassert(task, pid)
+        elif kind == "lost" and process.is_alive(pid, task.fields):
+            taken = self._listeners.of(task.queue).restore(task, pid, time.time())
+        if taken is None:
+            return None
+        watch = self._watch(taken, attempt, pid, tree)
+        if watch.pidfd is None:  # else, should it be lost, it is lost with us
+            watch.lost_with = {
+                "lost_node": task.node or "",
+                **({"last_seen": seen} if seen else {}),
+            }
+        if kind == "superseded":
+            watch.end(
+                "superseded", "the task has been run again, or was ended, without this attempt"
+            )
+        elif taken.cancel is not None:  # the order went to the listener that died
+            watch.end("cancelled", "cancelled")
+        return watch
+
+    def _watch(self, task: Task, attempt: Attempt, pid: int, tree: Tree | None) -> AttemptWatch:
+        # and not a later one with its pid
+        is_same = str(process.start_ticks(pid)) == task.fields.get("pid_start")
+        is_child = is_same and process.parent(pid) == os.getpid()
+        limits = of(task.fields, self._defaults.of(task.queue).limits)
+        instance = self._listeners.of(task.queue).instance
+        processor = self._client.get_processor(task)
+        return AttemptWatch(processor, attempt, pid, limits, is_child, instance, tree)
+
+    def put_back(self, unwatched: Sequence[tuple[str, str]]) -> None:
+        """Put tasks of our own lists that Redis has as pending back in their lines."""
+        for queue, task in unwatched:
+            self._listeners.of(queue).put_back(task)
+
+    def ask_for_help(self, count: int) -> None:
+        """Ask the master for listeners that adopt so many attempts."""
+        if count > 0 and self._master is not None:
+            try:
+                os.write(self._master.requests, b"%d\n" % count)
+            except OSError:  # it has been asked so often that the pipe is full, or it is gone
+                pass
+
     def _orphan(self, task: Task, attempt: Attempt | None) -> list[Candidate]:
         if attempt is not None:
             return [Candidate(task, attempt, task.pid or 0, "orphan")]
-        if task.id not in self._told:
-            self._told.add(task.id)
+        if task.id not in self._logged:
+            self._logged.add(task.id)
             log.warning(
                 "task=%s of this host has lost its listener, and its files are not in our spool but at %s: start a "
                 "blueque-listener with that --spool, and it will be adopted",
@@ -131,7 +187,7 @@ class Adoption:
         that are of no use.
         """
         found: list[Candidate] = []
-        listeners = self._roster.alive()
+        listeners = self._registry.alive()
         for pid, ticks, attempt in self._spool.open_attempts():
             is_running = process.start_ticks(pid) == ticks and process.is_alive(pid, {})
             if attempt.path in known or (is_running and process.parent(pid) in listeners):

@@ -1,7 +1,7 @@
-"""Watch: one attempt that runs, what it takes, and everything that may end it.
+"""AttemptWatch: one attempt that runs, what it takes, and everything that may end it.
 
-It does not wait and knows no Redis: whoever waits calls `step` when `next_step` says so, and looks
-    at `pidfd`.
+It does not wait and talks to no Redis: the supervisor calls `step` when `next_step` says so, and
+waits for `pidfd`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import signal
 import time
 from typing import Any
 
+from blueque.listener.processor import Processor
 from blueque.model.encoding import count_of
 from blueque.model.limits import Limits
 from blueque.model.task import Task
@@ -29,9 +30,10 @@ MEMORY_WARNING = 0.9  # part of the memory limit at which the warning comes
 NEVER = float("inf")
 
 
-class Watch:
+class AttemptWatch:
     """An attempt and the process that runs it.
 
+    processor: records what Redis should know of it.
     limits: what it is held to.
     instance: of the listener's registration when it began to watch.
     is_child: whether the process is our own child, and its end ours to see.
@@ -40,7 +42,7 @@ class Watch:
 
     def __init__(
         self,
-        task: Task,
+        processor: Processor,
         attempt: Attempt,
         pid: int,
         limits: Limits,
@@ -49,7 +51,8 @@ class Watch:
         tree: Tree | None = None,
     ) -> None:
         self.instance = instance
-        self.task, self.attempt, self.pid, self.is_child = task, attempt, pid, is_child
+        self.processor, self.attempt, self.pid, self.is_child = processor, attempt, pid, is_child
+        task = processor.task
         self._start = (
             process.start_ticks(pid) if is_child else count_of(task.fields.get("pid_start"))
         )
@@ -83,11 +86,14 @@ class Watch:
         self._stack = task.fields.get("stack")  # answered by the listener that had it before us
         self._asked_for: dict[str, None] = {}  # why it should come to an end by itself, in order
         self._kill_at = NEVER
+        self.next_step = self._next_step()  # when to call `step`, on the monotonic clock
         self._stopping: Stopping | None = None  # of what is left when the process itself has ended
 
     @property
-    def next_step(self) -> float:
-        """When `step` is to be called next, on the monotonic clock."""
+    def task(self) -> Task:
+        return self.processor.task
+
+    def _next_step(self) -> float:
         limit = NEVER
         if self._limits.time is not None and self.reason is None:
             limit = self._began + self._limits.time
@@ -112,6 +118,7 @@ class Watch:
             )
             self._signal(signal.SIGKILL)
             self._kill_at = NEVER
+        self.next_step = self._next_step()
 
     @property
     def asked_for(self) -> str | None:
@@ -172,6 +179,7 @@ class Watch:
         self._signal(signal.SIGTERM)
         self._kill_at = time.monotonic() + self._limits.grace
         self._stall_at = NEVER
+        self.next_step = self._next_step()
 
     def end_the_rest(self, strays: set[int] | None) -> float | None:
         """The process having ended, end what it has left running; return when to call again, None

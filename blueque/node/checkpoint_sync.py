@@ -11,8 +11,8 @@ import os
 import time
 from collections.abc import Mapping
 
-from blueque.client import Client
 from blueque.errors import RedisRefused
+from blueque.listener.processor import Processor
 from blueque.model.task import Task
 from blueque.spool import checkpoint
 from blueque.spool.attempt import Attempt
@@ -29,7 +29,7 @@ TRIES = 5  # to read value and directory while neither changes
 _WAIT_FOR = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 
 
-class Teller:
+class CheckpointSync:
     """Tells Redis of the checkpoint of one attempt.
 
     limit: bytes that a value may take, and a directory when it is packed.
@@ -46,35 +46,35 @@ class Teller:
         self._said: set[str] = set()
         self._next_look = 0.0
 
-    def step(self, client: Client, task: Task) -> None:
+    def step(self, processor: Processor) -> None:
         """Tell what has changed. Raises what Redis does, NotOwner, OSError."""
         if time.monotonic() >= self._next_look:
             began = time.monotonic()
-            self._tell(client, task, is_over=False)
+            self._tell(processor, is_over=False)
             now = time.monotonic()
             self._next_look = began + max(PACE / 2, SHARE * (now - began))
 
-    def finish(self, client: Client, task: Task) -> None:
+    def finish(self, processor: Processor) -> None:
         """Tell all of it, once, at the end of the attempt. Raises what Redis does, NotOwner."""
         if self._is_all_told:
             return
         try:
-            self._tell(client, task, is_over=True)
+            self._tell(processor, is_over=True)
         except RedisRefused as error:
             if error.code != "WRONGTYPE":
                 raise
             # somebody else's key: the end has to be told
-            log.error("checkpoint task=%s: %s", task.id, error)
+            log.error("checkpoint task=%s: %s", processor.task.id, error)
         self._is_all_told = True
 
-    def _tell(self, client: Client, task: Task, is_over: bool) -> None:
-        look = self._look(task, is_over)
+    def _tell(self, processor: Processor, is_over: bool) -> None:
+        look = self._look(processor.task, is_over)
         if look is None:
             return
         parts, mark, marks = look
         if parts:
             self._note({name for name in parts if parts[name] is not None})
-            client.get_processor(task).checkpoint(parts)
+            processor.checkpoint(parts)
         self._mark, self._marks, self._has_looked = mark, marks, True
 
     def _look(

@@ -9,7 +9,7 @@ import signal
 import threading
 from collections.abc import Callable, Collection
 
-from blueque.system import process, signals
+from blueque.system import signals
 
 log = logging.getLogger("blueque")
 
@@ -60,39 +60,31 @@ class Pause:
 
 
 class Orders:
-    """What a listener has been told; `waiting` calls `poll`, which takes notice of signals.
+    """What a listener has been told. `waiting` waits for `descriptors`, and calls `obey`.
 
-    lifeline: a pipe that hangs up when the master dies; None without a master.
-    obeys_terminal: whether a Ctrl-C is for us; else it is for the master.
-    on_child_end: called when a child has ended.
+    lifeline: a pipe that hangs up when the master dies; None without a master. Then a Ctrl-C is for
+        us, which else is for the master.
     pause: while there is one, take nothing, and stay.
     max_runtime: of our master, in seconds.
     """
 
     def __init__(
-        self,
-        lifeline: int | None,
-        obeys_terminal: bool,
-        on_child_end: Callable[[], None],
-        pause: Pause | None = None,
-        max_runtime: float | None = None,
+        self, lifeline: int | None, pause: Pause | None = None, max_runtime: float | None = None
     ) -> None:
         self.now = Order.WORK
         self.why_stopped = "stopped by operator"  # in a sentence, for the error of the task
         self._max_runtime = max_runtime
         self.wants_end = False  # the task should come to an end, if it can go on elsewhere
         self.pause = pause or Pause()
-        self._lifeline, self._on_child_end = lifeline, on_child_end
+        self._lifeline = lifeline
+        self.on_child_end: Callable[[], object] = lambda: None  # called when a child has ended
         # The others are words of our master; a program of the user's own may have its own use for
         # them.
-        numbers = [
-            signal.SIGTERM,
-            signal.SIGQUIT,
-            signal.SIGCHLD,
-            *([] if lifeline is None else OF_MASTER),
-        ]
-        self._numbers = [*numbers, *([signal.SIGINT] if obeys_terminal else [])]
+        own = (signal.SIGINT,) if lifeline is None else OF_MASTER
+        self._numbers = [signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD, *own]
         self._signals: signals.Signals | None = None
+        self.descriptors: tuple[int, ...] = () if lifeline is None else (lifeline,)
+        self.has_news = False  # a signal came for which duties should be looked at
         self._echoes = signals.Echoes()
 
     @property
@@ -105,6 +97,9 @@ class Orders:
             self._signals = signals.Signals(self._numbers)
             if self._lifeline is not None:
                 signals.show_stacks_on(signal.SIGUSR1)
+                self.descriptors = (self._signals.fileno(), self._lifeline)
+            else:
+                self._listen_to_signals_only()
             signals.unblock(self._numbers)  # our master has held them back until somebody listens
 
     def close(self) -> None:
@@ -113,11 +108,12 @@ class Orders:
             if self._lifeline is not None:
                 signals.show_no_stacks_on(signal.SIGUSR1)
             self._signals.restore()
+            self.descriptors = ()
             if self._lifeline is not None:  # nothing that our master may still say shall end us now
                 signals.ignore(OF_MASTER)
 
-    def forget(self) -> None:
-        """In a forked child: let go of what is the listener's."""
+    def after_fork_in_child(self) -> None:
+        """Let go of what is the listener's."""
         if self._signals is not None:
             self._signals.forget()
         self.pause.close()
@@ -126,25 +122,25 @@ class Orders:
             signals.show_no_stacks_on(signal.SIGUSR1)
             signals.discard([*OF_MASTER, signal.SIGHUP])
 
-    def poll(self, seconds: float, descriptors: Collection[int] = ()) -> set[int]:
-        """Wait for any of the descriptors, a signal or the time, and obey; return which descriptors
-        are ready. Only `waiting` calls it: it does not beat.
-        """
-        own = [] if self._signals is None else [self._signals.fileno()]
-        if self._lifeline is not None and self.now is Order.WORK:
-            own.append(self._lifeline)
-        ready = process.wait_readable((*own, *descriptors), seconds)
-        if self._lifeline in ready and self.now is Order.WORK:
-            log.warning("the master is gone; leaving after the task")
-            self.now = Order.DRAIN
+    def obey(self, ready: Collection[int]) -> None:
+        """Obey what has made some of our descriptors ready."""
+        if self._lifeline in ready:
+            if self.now is Order.WORK:
+                log.warning("the master is gone; leaving after the task")
+                self.now = Order.DRAIN
+            self.has_news = True
+            self._listen_to_signals_only()
         for number in self._signals.take() if self._signals is not None else ():
-            self._obey(number)
-        return ready.intersection(descriptors)
+            if number == signal.SIGCHLD:
+                self.on_child_end()
+            else:
+                self.has_news = True
+                self._obey(number)
+
+    def _listen_to_signals_only(self) -> None:
+        self.descriptors = () if self._signals is None else (self._signals.fileno(),)
 
     def _obey(self, number: int) -> None:
-        if number == signal.SIGCHLD:
-            self._on_child_end()
-            return
         if number == signals.PAUSE:  # it has cut short what we waited for
             return
         if number == signal.SIGUSR1:

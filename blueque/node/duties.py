@@ -9,16 +9,12 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from blueque.client import Client
 from blueque.errors import Contended, NotRegistered, RedisAway, RedisRefused
-from blueque.listener.group import ListenerGroup
 from blueque.model.task import Task
-from blueque.node.control import Order, Orders
-from blueque.node.options import Defaults
+from blueque.node.context import NodeContext
+from blueque.node.control import Order
 from blueque.protocol.membership import Standing
-from blueque.spool.spool import Spool
 from blueque.system import process
-from blueque.system.outage import Trouble
 
 log = logging.getLogger("blueque")
 
@@ -35,29 +31,22 @@ class Duties:
     from Redis. They begin with `register`.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        listeners: ListenerGroup,
-        defaults: Defaults,
-        spool: Spool,
-        orders: Orders,
-        outage: Trouble,
-        on_beat: Callable[[], object] = lambda: None,
-    ) -> None:
-        self._client = client
-        self._listeners = listeners
-        self._defaults = defaults
-        self._spool = spool
-        self._orders, self._outage, self._on_beat = orders, outage, on_beat
+    def __init__(self, context: NodeContext, on_beat: Callable[[], object] = lambda: None) -> None:
+        self._client, self._listeners = context.client, context.listeners
+        self._defaults, self._spool = context.defaults, context.spool
+        self._orders, self._outage = context.orders, context.outage
+        self._on_beat = on_beat
+        client, listeners, defaults = self._client, self._listeners, self._defaults
         self._recovery = client.get_recoveries(listeners.queues)
         self._retention = client.get_retention(
             {queue: defaults.of(queue).retention for queue in listeners.queues}
         )
         self._next_beat = self._next_look = self._next_promotion = self._next_deletion = NEVER
-        self._orphans: list[Task] = []
+        self.next_at = NEVER  # when something is due, on the monotonic clock
+        self.orphans: list[Task] = []  # of this host, that no listener watches
         self._watched: str | None = None  # the id of the task that we watch
-        self._standing: Standing | None = None  # of that task, as the last beat saw it
+        # How that task stands, as the last beat saw it; the supervisor takes it.
+        self.standing: Standing | None = None
         self._is_leaving_known = False
         self._known_pause: str = WORK  # what our registrations say of it, as last written or read
         self._held: tuple[tuple[str, str], ...] = ()  # what our own lists had at the last beat
@@ -76,63 +65,52 @@ class Duties:
             if self._retention.is_asked_for:
                 self._next_deletion = now + BEATS_TO_A_LOOK * self._defaults.timing.beat
         self.oom_kills = process.out_of_memory_kills()
+        self._plan()
 
     def end(self) -> None:
         """Beat no more, and do nothing else: we take leave of Redis."""
         self._next_beat = self._next_look = self._next_promotion = self._next_deletion = NEVER
+        self._plan()
 
-    def seconds_left(self) -> float:
-        """Return for how many seconds there is nothing to do here."""
-        return max(self._next_duty - time.monotonic(), 0.01)
-
-    @property
-    def _next_duty(self) -> float:
+    def _plan(self) -> None:
         # Stopping, nothing but a beat is urgent enough to wait for Redis.
-        if self._orders.now is Order.STOP:
-            return self._next_beat
-        return min(self._next_beat, self._next_look, self._next_promotion, self._next_deletion)
+        is_stopping = self._orders.now is Order.STOP
+        others = () if is_stopping else (self._next_look, self._next_promotion, self._next_deletion)
+        self.next_at = min((self._next_beat, *others))
 
     def do_due(self) -> None:
         """Do what is due."""
         if self._next_beat == NEVER:
             return
-        if self._orders.now is not Order.WORK and not self._is_leaving_known:
-            self._announce()
-        elif self._orders.now is Order.WORK and self._orders.is_paused is not (
-            self._known_pause == PAUSE
-        ):
+        self._orders.has_news = False
+        if self._orders.now is not Order.WORK:
+            if not self._is_leaving_known:
+                self._announce()
+        elif self._orders.is_paused is not (self._known_pause == PAUSE):
             self._announce_pause()
         now = time.monotonic()
         # What is nearly due is done along with what is due: an idle listener then wakes up once for
         # all of it.
-        horizon = now + TOGETHER * self._defaults.timing.beat if self._next_duty <= now else now
+        horizon = now + TOGETHER * self._defaults.timing.beat if self.next_at <= now else now
         if horizon >= self._next_beat or self._listeners.has_order:
-            self._standing = self.beat(self._watched)
-        if self._orders.now is Order.STOP:
-            return
-        if horizon >= self._next_look:
-            self.look_after_others()
-        if horizon >= self._next_promotion:
-            self._promote()
-        if horizon >= self._next_deletion:
-            self._delete_old()
+            self.standing = self.beat(self._watched)
+        if self._orders.now is not Order.STOP:
+            if horizon >= self._next_look:
+                self.look_after_others()
+            if horizon >= self._next_promotion:
+                self._promote()
+            if horizon >= self._next_deletion:
+                self._delete_old()
+        self._plan()
 
     def watch(self, task: str | None) -> None:
         """Have each beat ask how this task stands, which we watch from now on; None: no task."""
-        self._watched, self._standing = task, None
-
-    def take_standing(self) -> Standing | None:
-        """Return how the task that we watch stands, if a beat has told since the last call."""
-        standing, self._standing = self._standing, None
-        return standing
-
-    @property
-    def has_orphans(self) -> bool:
-        return bool(self._orphans)
+        self._watched, self.standing = task, None
+        self._held = ()  # a beat from before says nothing of what is held now
 
     def take_orphans(self) -> list[Task]:
         """Return the tasks of this host that were last seen to be watched by nobody."""
-        orphans, self._orphans = self._orphans, []
+        orphans, self.orphans = self.orphans, []
         return orphans
 
     def has_unwatched(self) -> bool:
@@ -160,12 +138,12 @@ class Duties:
     def look_after_others(self) -> None:
         """See which other listeners have died, and to what they left."""
         try:
-            self._orphans = self._recovery.step()
+            self.orphans = self._recovery.step()
         except (RedisAway, RedisRefused, Contended) as error:
-            self._outage.tell(error, "waiting", duty="look")
+            self._outage.note(error, "waiting", duty="look")
             self._next_look = time.monotonic() + AFTER_TROUBLE
         else:
-            self._outage.tell(None, duty="look")
+            self._outage.note(None, duty="look")
             self._next_look = time.monotonic() + self._recovery.rest
 
     def beat(self, watched: str | None) -> Standing | None:
@@ -182,9 +160,9 @@ class Duties:
                 self._listeners.lost(error)
                 self._register()
                 standing = self._listeners.beat(watched)
-            self._outage.tell(None, duty="beat")
+            self._outage.note(None, duty="beat")
         except (RedisAway, RedisRefused, Contended, NotRegistered) as error:
-            self._outage.tell(error, "waiting", duty="beat")
+            self._outage.note(error, "waiting", duty="beat")
             self._next_beat = time.monotonic() + min(AFTER_TROUBLE, self._defaults.timing.beat)
             return None
         self._on_beat()
@@ -194,7 +172,7 @@ class Duties:
         if standing.order == "drain" and self._orders.now is Order.WORK:
             log.warning("told to drain: taking nothing new, leaving after the task")
             self.is_drained = True
-            self._orders.now = max(self._orders.now, Order.DRAIN)
+            self._orders.now, self._orders.has_news = Order.DRAIN, True
         if standing.order in (PAUSE, WORK) and standing.order != self._known_pause:
             self._obey_pause(standing.order)
         return standing

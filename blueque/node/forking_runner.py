@@ -10,7 +10,9 @@ from blueque.errors import InvalidInput
 from blueque.model import units
 from blueque.model.limits import Limits
 from blueque.model.selection import Select, require_select
+from blueque.node.context import NodeContext
 from blueque.node.options import Defaults
+from blueque.node.prefork import Work
 from blueque.node.slot import Slot
 from blueque.spool.spool import Spool
 from blueque.task_process import handlers, main
@@ -54,22 +56,14 @@ class ForkingRunner:
         limit = self._client.max_bytes
         own = handlers.handler(self._get_callback, limit)
 
-        def life(spool: Spool, gate: int, prepared: str | None) -> int:
+        def life(spool: Spool, handshake: int, prepared: str | None) -> int:
             units.connect_as_listener(self._client.url)
-            return main.main(lambda _queue: own, spool, gate, prepared)
+            return main.main(lambda _queue: own, spool, handshake, prepared)
 
         spool = Spool(self._spool or units.spool(), limit)
         defaults = Defaults(units.timing(), Limits(grace=self._grace))
-        Slot(
-            self._client,
-            self._queues,
-            life,
-            spool,
-            defaults,
-            select=self._select,
-            is_warm=False,
-            obeys_terminal=True,
-        ).run()
+        context = NodeContext.of(self._client, self._queues, spool, defaults, self._select)
+        Slot(context, Work(life, is_warm=False)).run()
 
     def _get_callback(self) -> Any:
         return self._callback

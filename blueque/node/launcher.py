@@ -2,113 +2,131 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
-import time
+import signal
+from typing import NamedTuple
 
-from blueque.client import Client
-from blueque.errors import RedisRefused
-from blueque.listener.group import ListenerGroup
-from blueque.listener.resources import Claim, Pool, environment
-from blueque.model.limits import of
+from blueque.errors import NotOwner, RedisRefused
+from blueque.listener.processor import Processor
+from blueque.listener.resources import Claim, environment
+from blueque.model.limits import Limits, of
 from blueque.model.task import Task
 from blueque.node import checkpoint_sync
-from blueque.node.control import Order, OrderCame, Orders
-from blueque.node.options import Defaults
-from blueque.node.prefork import Spare, Spares
+from blueque.node.attempt_end import close
+from blueque.node.attempt_watch import AttemptWatch
+from blueque.node.context import NodeContext
+from blueque.node.control import Order, OrderCame
+from blueque.node.prefork import TaskProcess, TaskProcesses
 from blueque.node.waiting import Waiting
 from blueque.spool.attempt import Attempt
-from blueque.spool.spool import Spool
-from blueque.system import hosts
-from blueque.system.outage import Trouble
-from blueque.task_process.handshake import Word, announce, open_gate
+from blueque.system import hosts, process
+from blueque.system.outage import Outage
+from blueque.task_process import handshake
 
 log = logging.getLogger("blueque")
 
-LOOK_FOR_ROOM = 2.0  # seconds between two looks at a full disk or process table
+STEP = 0.02  # seconds between two looks at a process that has been killed
+TRY_AGAIN = 2.0  # seconds between two tries while the disk or the process table is full
+
+
+class Prepared(NamedTuple):
+    """An attempt that waits for its start to be recorded.
+
+    instance: of the registration of the listener that reserved it.
+    """
+
+    processor: Processor
+    attempt: Attempt
+    process: TaskProcess
+    limits: Limits
+    instance: str | None
 
 
 class Launcher:
     """What a slot needs between the task that it has reserved and the process that runs it.
 
-    spool_trouble: says once that there is no room, and once that there is.
+    room: the outage of the spool, while it has no room.
     """
 
     def __init__(
-        self,
-        client: Client,
-        listeners: ListenerGroup,
-        spool: Spool,
-        spares: Spares,
-        pool: Pool | None,
-        defaults: Defaults,
-        orders: Orders,
-        waiting: Waiting,
-        spool_trouble: Trouble,
+        self, context: NodeContext, waiting: Waiting, processes: TaskProcesses, room: Outage
     ) -> None:
-        self._client = client
-        self._listeners = listeners
-        self._spool = spool
-        self._spares = spares
-        self._pool = pool
-        self._defaults = defaults
-        self._orders = orders
-        self._waiting = waiting
-        self._spool_trouble = spool_trouble
+        self._context, self._waiting = context, waiting
+        self._processes, self._room = processes, room
         self._claim: Claim | None = None  # of our task
 
-    def prepare(self, task: Task) -> tuple[Attempt, Spare]:
+    def launch(self, task: Task) -> AttemptWatch | None:
+        """Have a process run the task; return the watch of the attempt, None: it does not run."""
+        try:
+            prepared = self._prepare(task)
+        except OrderCame:  # nothing of it has run
+            self._hand_back(task)
+            return None
+        # No `finally` that ends the process: if we break here, the task shall not.
+        try:
+            return self._start(prepared)
+        except NotOwner as error:
+            log.warning("not started task=%s: %s", task.id, error)
+            close(self._context.client, task, prepared.attempt)
+        except OrderCame as error:  # the listener that finds it sees that it never began
+            log.warning("not started task=%s: %s", task.id, error)
+        self._kill(prepared.process.pid)
+        return None
+
+    def _prepare(self, task: Task) -> Prepared:
         """Make the spool directory and have a process wait; try again while the disk or the process
-        table is full.
+        table is full. Raises OrderCame.
         """
-        listener = self._listeners.of(task.queue)
+        context, queue = self._context, task.queue or ""
+        listener = context.listeners.of(queue)
         self._claim, listener.claim = listener.claim, None
-        attempt: Attempt | None = None
-        spare: Spare | None = None
         kept = self._checkpoint_of(task)
-        while True:
-            try:
-                spare = spare or self._spares.take()
-                attempt = attempt or self._spool.create(
-                    task.id, task.attempt or 1, task.fields, spare.pid
-                )
-                if kept is not None:
-                    checkpoint_sync.carry(self._spool, task, attempt, kept, self._client.max_bytes)
-                attempt.open(self._spool.open_path, spare.pid, int(spare.identity["pid_start"]))
-            except OSError as error:
-                self._spool_trouble.tell(f"cannot run a task: {error}", f"holding task {task.id}")
-                if self._orders.now is not Order.WORK:
-                    raise OrderCame from error
-                self._waiting.wait(LOOK_FOR_ROOM)
-                if attempt is not None and not os.path.exists(attempt.path):
-                    attempt = None  # the spool has been removed under our hands
-                self._spool.want_of_room()  # makes it again
-            else:
-                self._spool_trouble.tell(None)
-                self._announce(
-                    spare, attempt, of(task.fields, self._defaults.of(task.queue).limits).time
-                )
-                return attempt, spare
+        attempt, taken = self._open(task, queue, kept)
+        limits = of(task.fields, context.defaults.of(queue).limits)
+        self._assign(taken, attempt, limits.time)
+        processor = context.client.get_processor(task)
+        return Prepared(processor, attempt, taken, limits, listener.instance)
 
-    def start(self, task: Task, spare: Spare, attempt: Attempt) -> Task:
-        """Record the start, open the gate, return the started task.
+    def _start(self, prepared: Prepared) -> AttemptWatch:
+        """Record the start, let the process begin, return the watch of the attempt.
 
-        Raises NotOwner, OrderCame: the gate stays closed. With OrderCame the start may have been
-            recorded.
+        Raises NotOwner, OrderCame: the process does not begin. With OrderCame the start may have
+            been recorded.
         """
-        facts = {**spare.identity, "files": f"{hosts.host_name()}:{attempt.path}"}
+        processor, attempt, taken, limits, instance = prepared
+        facts = {**taken.identity, "files": f"{hosts.host_name()}:{attempt.path}"}
         if self._claim is not None and self._claim.numbers:
             facts["devices"] = self._claim.devices()
-        processor = self._client.get_processor(task)
+        record_start = functools.partial(processor.record_start, taken.pid, facts)
         try:
-            self._waiting.retry_until_order(lambda: processor.start(spare.pid, facts))
-            open_gate(spare.gate)
-        except BrokenPipeError:  # killed at its gate: its end says how
+            self._waiting.retry_until_order(record_start)
+            handshake.begin(taken.handshake)
+        except BrokenPipeError:  # it was killed while it waited: its end says how
             pass
         finally:
-            os.close(spare.gate)
-        news = {"status": "started", "pid": spare.pid, "started": time.time(), **facts}
-        return Task(task.id, {**task.fields, **{name: str(value) for name, value in news.items()}})
+            os.close(taken.handshake)
+        # What is forked now inherits neither the handshake nor the descriptor of the watch.
+        self._processes.fork_ahead()
+        return AttemptWatch(processor, attempt, taken.pid, limits, True, instance)
+
+    def _kill(self, pid: int) -> None:
+        """End a task process that will not begin: an import may go on for ever, and it holds
+        nothing.
+        """
+        process.signal_group(pid, signal.SIGKILL)
+        while process.peek_ending(pid) is None:
+            self._waiting.wait(STEP)
+        process.reap(pid)
+
+    def _hand_back(self, task: Task) -> None:
+        reason = "stopped" if self._context.orders.now is Order.STOP else "drain"
+        listener = self._context.listeners.of(task.queue)
+        try:
+            self._waiting.retry_until_order(lambda: listener.release(task, reason))
+        except (NotOwner, OrderCame) as error:
+            log.warning("task=%s stays reserved: %s", task.id, error)
 
     def let_go(self) -> bool:
         """Let go of what was set aside for the task; False: there was nothing."""
@@ -117,16 +135,49 @@ class Launcher:
             claim.close()
         return claim is not None
 
-    def _announce(self, spare: Spare, attempt: Attempt, time_limit: float | None) -> None:
+    def _open(
+        self, task: Task, queue: str, kept: dict[str, str] | None
+    ) -> tuple[Attempt, TaskProcess]:
+        """Return the open attempt, and the process for it. kept: where it is to go on, if that may
+        be.
+        """
+        attempt: Attempt | None = None
+        taken: TaskProcess | None = None
+        spool, max_bytes = self._context.spool, self._context.client.max_bytes
+        while True:
+            try:
+                taken = taken or self._processes.take(queue)
+                attempt = attempt or spool.create(
+                    task.id, task.attempt or 1, task.fields, taken.pid
+                )
+                if kept is not None:
+                    checkpoint_sync.carry(spool, task, attempt, kept, max_bytes)
+                attempt.open(spool.open_path, taken.pid, int(taken.identity["pid_start"]))
+            except OSError as error:
+                self._room.note(f"cannot run a task: {error}", f"holding task {task.id}")
+                if self._context.orders.now is not Order.WORK:
+                    raise OrderCame from error
+                self._waiting.wait(TRY_AGAIN)
+                if attempt is not None and not os.path.exists(attempt.path):
+                    attempt = None  # the spool has been removed under our hands
+                spool.want_of_room()  # makes it again
+            else:
+                if self._room.is_on:
+                    self._room.note(None)
+                return attempt, taken
+
+    def _assign(self, taken: TaskProcess, attempt: Attempt, time_limit: float | None) -> None:
         """Have the process get ready for the attempt, and hold what was set aside for it, while we
         record the start.
         """
-        granted = self._claim.granted() if self._claim is not None else {}
-        environ = environment(self._pool.totals, granted) if self._pool is not None else {}
-        held = self._claim.filenos() if self._claim is not None else []
+        claim, pool = self._claim, self._context.pool
+        granted = claim.granted() if claim is not None else {}
+        environ = environment(pool.totals, granted) if pool is not None else {}
+        held = claim.filenos() if claim is not None else []
+        assignment = handshake.Assignment(attempt.path, granted, environ, time_limit)
         try:
-            announce(spare.gate, Word(attempt.path, granted, environ, time_limit), held)
-        except BrokenPipeError:  # killed at its gate, which we shall see when we open it
+            handshake.assign(taken.handshake, assignment, held)
+        except BrokenPipeError:  # it was killed while it waited, which we shall see at its start
             pass
 
     def _checkpoint_of(self, task: Task) -> dict[str, str] | None:
@@ -136,9 +187,9 @@ class Launcher:
         if (task.attempt or 1) == 1:
             return None
 
-        def look() -> dict[str, str]:
+        def read() -> dict[str, str]:
             try:
-                return self._client.get_inspector().checkpoint(task.id)
+                return self._context.client.get_inspector().checkpoint(task.id)
             except RedisRefused as error:
                 if error.code != "WRONGTYPE":
                     raise
@@ -146,4 +197,4 @@ class Launcher:
                 log.error("checkpoint task=%s: %s", task.id, error)
                 return {}
 
-        return self._waiting.retry_until_order(look)
+        return self._waiting.retry_until_order(read)

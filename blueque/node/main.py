@@ -30,7 +30,8 @@ from blueque.model.limits import Limits
 from blueque.model.retry import Retry
 from blueque.model.selection import selector
 from blueque.model.units import HandlerName, Keep, Timing
-from blueque.node import slot
+from blueque.node import context
+from blueque.node.context import NodeContext
 from blueque.node.master import (
     EXIT_CONFIGURATION,
     EXIT_DRAINED,
@@ -41,7 +42,8 @@ from blueque.node.master import (
     Options,
 )
 from blueque.node.options import Defaults
-from blueque.node.registry import Roster
+from blueque.node.prefork import BURST, Work
+from blueque.node.registry import Registry
 from blueque.node.reload import HANDOVER, Check, Handover, Reload, replace_program
 from blueque.node.slot import Slot
 from blueque.spool.spool import Spool
@@ -179,7 +181,7 @@ def _master(choices: Choices, notifier: Notifier, handover: Handover | None) -> 
         Options(choices.slots, choices.on_term, choices.max_runtime),
         Hooks(
             chore=functools.partial(_prune, choices),
-            left_behind=functools.partial(Roster(choices.spool).left_behind, choices.queues),
+            left_behind=functools.partial(Registry(choices.spool).left_behind, choices.queues),
             note_ending=spool.note_ending,
             on_listener_end=spool.remove_room,
         ),
@@ -205,7 +207,7 @@ def _replace_program(
     os.close(check.answer)
 
 
-def run_slot(choices: Choices, master: slot.Master) -> int:
+def run_slot(choices: Choices, master: context.Master) -> int:
     """Be one listener; return the exit status."""
     said = Config(statistics_keep=choices.statistics_keep)
     client = Client(choices.redis_url, patience=0, max_bytes=choices.max_bytes, config=said)
@@ -215,20 +217,17 @@ def run_slot(choices: Choices, master: slot.Master) -> int:
     if (refusal := _preload(choices)) is not None:
         log.error("%s", refusal)
         return EXIT_CONFIGURATION
-    listener = Slot(
-        client,
-        choices.queues,
+    work = Work(
         _life(choices),
-        spool,
-        choices.defaults(),
-        select=selector(choices.select, choices.weights),
-        is_warm=choices.is_warm,
-        burst=1 if choices.is_spawned else slot.BURST,
-        pool=_pool(choices),
+        choices.is_warm,
+        _kinds(choices.handlers),
+        burst=1 if choices.is_spawned else BURST,
         until_empty=choices.until_empty,
-        master=master,
-        kinds=_kinds(choices.handlers),
     )
+    select = selector(choices.select, choices.weights)
+    defaults, pool = choices.defaults(), _pool(choices)
+    shared = NodeContext.of(client, choices.queues, spool, defaults, select, pool, master)
+    listener = Slot(shared, work)
     try:
         is_drained = listener.run()
         return EXIT_EMPTY if listener.has_emptied else EXIT_DRAINED if is_drained else 0

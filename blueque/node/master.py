@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from blueque.node import slot
+from blueque.node import context
 from blueque.node.control import OF_MASTER, Pause
 from blueque.node.reload import Handover, Reload
 from blueque.system import process, signals
@@ -75,7 +75,7 @@ class Master:
 
     def __init__(
         self,
-        body: Callable[[slot.Master], int],
+        body: Callable[[context.Master], int],
         options: Options,
         hooks: Hooks | None = None,
         notifier: Notifier | None = None,
@@ -165,7 +165,7 @@ class Master:
         for place, pid in enumerate(self._children):
             self._places[pid] = place
             if self._board is not None:
-                self._board[place] = slot.BUSY
+                self._board[place] = context.BUSY
         log.warning(
             "the new configuration holds for the tasks to come; replacing %d listeners, "
             "those with a task when it has ended",
@@ -221,10 +221,10 @@ class Master:
             if self._board is not None
             else []
         )
-        new = len(self._fork_at) + shown.count(slot.NEW)
+        new = len(self._fork_at) + shown.count(context.NEW)
         self._is_ready = self._is_ready or not new or time.monotonic() >= self._ready_at
         if self._is_ready:
-            running = shown.count(slot.BUSY) + len(self._held)
+            running = shown.count(context.BUSY) + len(self._held)
             stopping = ["STOPPING=1"] if self._order is not None else []
             paused = ", paused" if self._pause.by else ""
             unregistered = f", {new} not registered" if new else ""
@@ -265,7 +265,7 @@ class Master:
     def _fork_slot(self, adopts_only: bool = False) -> None:
         place = min({*range(len(self._places) + 1)} - {*self._places.values()})
         if self._board is not None:
-            self._board[place] = slot.NEW
+            self._board[place] = context.NEW
         try:
             with signals.blocked([signal.SIGTERM, signal.SIGQUIT, signal.SIGINT, *OF_MASTER]):
                 pid = process.fork(
@@ -291,7 +291,7 @@ class Master:
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         os.close(self._lifeline_end)
         os.close(self._requests)
-        known = slot.Master(
+        known = context.Master(
             master,
             self._lifeline,
             self._requests_end,

@@ -1,13 +1,14 @@
-"""Spares: task processes that wait at their gates for tasks yet to come.
+"""TaskProcesses: the processes of one listener that run its tasks, most of them forked ahead.
 
 A fork is expensive twice: the child copies each page that it writes to, and so does the listener
 until the next fork. So task processes are forked ahead, off the way of a task, and several in a row
 while tasks are short: then the listener copies its pages once for all of them. All but one go when
-    no task has come for a minute. A warm one has prepared its
-work, too: imported the handler. Its gate shut, it leaves.
+no task has come for a minute. A warm one has prepared its work, too: it has imported the handler.
+It leaves when its handshake is closed.
 
-Where queues have different handlers, a warm one is for tasks of one of them only: what an import
-has done to a process is not for another's task. One that is not warm is for any task.
+Where queues have different handlers, a warm process is for tasks of one of them only: what an
+import has done to a process is not for the task of another handler. One that is not warm is for any
+task.
 """
 
 from __future__ import annotations
@@ -17,97 +18,137 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
+from blueque.spool.spool import Spool
 from blueque.system import process, signals
-from blueque.task_process import handshake as gate
-from blueque.task_process import main
+from blueque.task_process import handshake, main
 
 log = logging.getLogger("blueque")
 
 UNNEEDED = 60.0  # seconds without a task after which all but one of them go
 COLD = 60.0  # seconds for which none prepares its work after one has died of it
+BURST = 8  # how many are forked in a row for short tasks
 
 
-class Spare(NamedTuple):
-    """A waiting process; `gate` is our end: it learns from it what to do, or leaves when it is
-    closed.
+class Work(NamedTuple):
+    """What a slot runs.
+
+    life: what a task process does from its fork to its exit status, as `task_process.main`, given
+        all but the work: spool, handshake, and the queue whose handler to import, if any.
+    is_warm: whether a process prepares its work before there is any.
+    kinds: of each queue the first one that has the same handler; none: all queues have the same.
+    burst: how many processes are forked in a row for short tasks.
+    until_empty: leave when there is nothing to reserve.
+    """
+
+    life: Callable[[Spool, int, str | None], int]
+    is_warm: bool = True
+    kinds: Mapping[str, str] = MappingProxyType({})
+    burst: int = BURST
+    until_empty: bool = False
+
+
+class TaskProcess(NamedTuple):
+    """A process that waits for a task at its handshake, of which `handshake` is our end.
 
     identity: as `process.identity` tells. prepared: the queue whose handler it has imported, if it
         has.
     """
 
     pid: int
-    gate: int
+    handshake: int
     identity: dict[str, str | int]
     prepared: str | None = None
 
 
-class Spares:
-    """The waiting task processes of one listener.
+class TaskProcesses:
+    """Those of one listener.
 
-    become: the whole life of one, given its end of the gate, and the queue whose work to prepare,
-        if any; returns its exit status.
-    is_warm: whether any prepares its work.
-    prepares: the queue whose work those prepare that are forked next; None: none does.
+    become: the whole life of one, given its end of the handshake, and the queue whose handler to
+        import, if any; returns its exit status.
+    is_reaper: whether other children that have ended are ours to reap.
     """
 
     def __init__(
-        self, become: Callable[[int, str | None], int], is_warm: bool, prepares: str | None
+        self,
+        spool: Spool,
+        queues: Sequence[str],
+        work: Work,
+        become: Callable[[int, str | None], int],
+        is_reaper: bool,
     ) -> None:
-        self._become, self._is_warm, self.prepares = become, is_warm, prepares
+        self._spool, self._work, self._become = spool, work, become
+        self._is_reaper = is_reaper
+        self._kinds = {queue: work.kinds.get(queue, queues[0]) for queue in queues}
+        self._kind = queues[0]  # of our last task; before the first, the only one that there is
+        is_only = len({*self._kinds.values()}) == 1
+        self._prepares = self._kind if is_only else None  # the handler that the next ones import
         self._cold_until = 0.0
         self._taken_at = float("-inf")
-        self.are_in_demand = False  # two were taken within `UNNEEDED`
-        self._waiting: list[Spare] = []
+        self._is_in_demand = False  # two were taken within `UNNEEDED`
+        self.are_tasks_short = False
+        self._waiting: list[TaskProcess] = []
+        self.running: int | None = None  # the pid of the one that runs our task, not to be reaped
+        self.left_alone: set[int] = set()  # of tasks of ours that another listener has adopted
 
-    @property
-    def pids(self) -> set[int]:
-        return {spare.pid for spare in self._waiting}
-
-    def take(self) -> Spare:
-        """Return one, forked now if there is none. Raises OSError."""
-        self.bury()
-        self.fill(1)
+    def take(self, queue: str) -> TaskProcess:
+        """Return a process for a task of that queue, forked now if none waits. Raises OSError."""
+        kind = self._kinds.get(queue, "")
+        self._dismiss(
+            [waiting for waiting in self._waiting if waiting.prepared not in (None, kind)]
+        )
+        # If two tasks in a row have the same handler, the next one may have it, too.
+        self._prepares = kind if kind == self._kind else None
+        self._drop_dead()
+        self._fork(1)
+        self._kind = kind
         now = time.monotonic()
-        self._taken_at, self.are_in_demand = now, now < self._taken_at + UNNEEDED
-        return self._waiting.pop(0)
+        self._taken_at, self._is_in_demand = now, now < self._taken_at + UNNEEDED
+        taken = self._waiting.pop(0)
+        self.running = taken.pid
+        return taken
 
-    def fill(self, count: int) -> None:
-        """Fork until so many wait. Raises OSError."""
-        prepared = self.prepares if self._is_warm and time.monotonic() >= self._cold_until else None
-        while len(self._waiting) < count:
-            theirs, ours = gate.make()
+    def fork_ahead(self) -> None:
+        """Have at least one wait."""
+        if not self._waiting:
             try:
-                # Until it stands on its own feet, the child would take a signal that is ours, and
-                # pass it on to us.
-                with signals.blocked(main.SIGNALS):
-                    pid = process.fork(functools.partial(self._be_spare, theirs, ours, prepared))
-            except OSError:
-                os.close(ours)
-                raise
-            finally:
-                os.close(theirs)
-            self._waiting.append(Spare(pid, ours, process.identity(pid), prepared))
+                self._fork(self._work.burst if self.are_tasks_short and self._is_in_demand else 1)
+            except OSError:  # no process to be had now; the next task will wait for one
+                pass
 
-    def bury(self) -> None:
-        """Let go of those that have been killed while they waited."""
-        for spare in list(self._waiting):
-            if process.peek_ending(spare.pid) is not None:
-                self._waiting.remove(spare)
-                os.close(spare.gate)
-                self.cool_down(spare.pid, process.describe(process.wait_for(spare.pid)))
+    def reap(self) -> None:
+        """Let go of children that have ended, except the one that runs our task, whose end is
+        looked at first.
+        """
+        self._drop_dead()
+        if self._is_reaper:
+            # One that ran our task once, and that another listener has adopted, is among them.
+            keep = {self.running or 0, *(waiting.pid for waiting in self._waiting)}
+            process.reap_strays(keep, self._spool.note_ending)
+
+    def strays(self) -> set[int] | None:
+        """Return the children that have come to us from our task; None in a program whose other
+        children are not ours.
+        """
+        if not self._is_reaper:
+            return None
+        own = {self.running, *(waiting.pid for waiting in self._waiting)}
+        found = process.children(os.getpid()) - own
+        # What another listener has adopted from us, and what came of that, belongs to it.
+        return {child for child in found if process.session(child) not in self.left_alone}
 
     def cool_down(self, pid: int, how: str) -> None:
-        """Prepare no work ahead for a while: one has died before it had any, and the next might,
-        too.
+        """Prepare no work ahead for a while: a process has died before it had any, and the next
+        might, too.
 
-        What an import does is then done by a task, which fails with it, and nobody forks for
+        A task then imports the handler itself and fails with it, and no process is forked for
         nothing again and again.
         """
         now = time.monotonic()
-        if self._is_warm and now >= self._cold_until:
+        if self._work.is_warm and now >= self._cold_until:
             log.warning(
                 "pid=%d ended before it had begun a task (%s): importing nothing ahead for %g s",
                 pid,
@@ -116,32 +157,56 @@ class Spares:
             )
         self._cold_until = now + COLD
 
-    def dismiss(self, but: Collection[str | None] = ()) -> set[int]:
-        """Send them away, and return which they were. but: those that have prepared the work of one
-        of these stay.
-        """
-        return self._send_away([spare for spare in self._waiting if spare.prepared not in but])
+    def dismiss(self) -> None:
+        """Send all away that wait."""
+        self._dismiss(self._waiting)
 
-    def dismiss_unneeded(self) -> set[int]:
-        """Send all but one away if there has been no task for a while, and return which they were."""
-        if time.monotonic() < self._taken_at + UNNEEDED:
-            return set()
-        return self._send_away(self._waiting[1:])
+    def dismiss_unneeded(self) -> None:
+        """Send all but one away if there has been no task for a while."""
+        if time.monotonic() >= self._taken_at + UNNEEDED:
+            self._dismiss(self._waiting[1:])
 
-    def _send_away(self, some: list[Spare]) -> set[int]:
-        self._waiting = [spare for spare in self._waiting if spare not in some]
-        for spare in some:
-            os.close(spare.gate)
+    def _fork(self, count: int) -> None:
+        """Fork until so many wait. Raises OSError."""
+        is_warm = self._work.is_warm and time.monotonic() >= self._cold_until
+        prepared = self._prepares if is_warm else None
+        while len(self._waiting) < count:
+            theirs, ours = handshake.make()
+            try:
+                # Until it has its own handlers, the child would take a signal that is ours, and
+                # pass it on to us.
+                with signals.blocked(main.SIGNALS):
+                    pid = process.fork(functools.partial(self._be_child, theirs, ours, prepared))
+            except OSError:
+                os.close(ours)
+                raise
+            finally:
+                os.close(theirs)
+            self._waiting.append(TaskProcess(pid, ours, process.identity(pid), prepared))
+
+    def _drop_dead(self) -> None:
+        """Let go of those that have been killed while they waited."""
+        for waiting in list(self._waiting):
+            if process.peek_ending(waiting.pid) is not None:
+                self._waiting.remove(waiting)
+                os.close(waiting.handshake)
+                self.cool_down(waiting.pid, process.describe(process.wait_for(waiting.pid)))
+
+    def _dismiss(self, some: Sequence[TaskProcess]) -> None:
+        some = list(some)
+        self._waiting = [waiting for waiting in self._waiting if waiting not in some]
+        for dismissed in some:
+            os.close(dismissed.handshake)
             # it holds nothing, and may have been stopped
-            process.signal_group(spare.pid, signal.SIGKILL)
-        for spare in some:
-            process.reap(spare.pid)
-        return {spare.pid for spare in some}
+            process.signal_group(dismissed.pid, signal.SIGKILL)
+        for dismissed in some:
+            process.reap(dismissed.pid)
+            self._spool.remove_blank(dismissed.pid)
 
-    def _be_spare(self, theirs: int, ours: int, prepared: str | None) -> int:
-        # The others' gates too: while we held a copy of an end, its process would not notice that
-        # the listener is gone.
-        for end in [ours, *(spare.gate for spare in self._waiting)]:
+    def _be_child(self, theirs: int, ours: int, prepared: str | None) -> int:
+        # The handshakes of the others too: while we held a copy of an end, its process would not
+        # notice that the listener is gone.
+        for end in [ours, *(waiting.handshake for waiting in self._waiting)]:
             os.close(end)
         self._waiting = []
         return self._become(theirs, prepared)

@@ -1,4 +1,4 @@
-"""Roster: which listeners work beside a spool, and for which master: `[spool]/listeners/[pid]`.
+"""Registry: which listeners work beside a spool, and for which master: `[spool]/listeners/[pid]`.
 
 A listener that is left behind its task by a master that has gone still uses one of the node's
 slots. The next master learns it here, without asking Redis. So does a check of a container: `python
@@ -21,7 +21,7 @@ from blueque.system import process
 from blueque.system.plain_files import remove, write_whole
 
 
-class Roster:
+class Registry:
     """The listeners beside one spool."""
 
     def __init__(self, spool: str) -> None:
@@ -57,11 +57,11 @@ class Roster:
 
     def signs(self) -> list[float]:
         """Return for how many seconds each listener that lives has not beaten."""
-        found = []
+        ages = []
         for pid in self._entries():
             with contextlib.suppress(OSError):  # it has left meanwhile
-                found.append(time.time() - os.stat(f"{self._directory}/{pid}").st_mtime)
-        return found
+                ages.append(time.time() - os.stat(f"{self._directory}/{pid}").st_mtime)
+        return ages
 
     def leave(self) -> None:
         remove(f"{self._directory}/{os.getpid()}")
@@ -83,9 +83,9 @@ class Roster:
         found: set[int] = set()
         for pid, entry in self._entries().items():
             master = {**_texts(entry), "pid_start": str(entry.get("master_start", ""))}
-            its_queues = entry.get("queues")
-            is_of_ours = isinstance(its_queues, list) and not set(queues).isdisjoint(
-                map(str, its_queues)
+            queues_of_entry = entry.get("queues")
+            is_of_ours = isinstance(queues_of_entry, list) and not set(queues).isdisjoint(
+                map(str, queues_of_entry)
             )
             if is_of_ours and not process.is_alive(int(entry.get("master", 0)), master):
                 found.add(pid)
@@ -127,7 +127,7 @@ def _read(path: str) -> dict[str, Any] | None:
 
 def main() -> int:
     """Print how the listeners beside the spool are; return the exit status of a check."""
-    lease, signs = units.timing(None, None, None).lease, Roster(units.spool()).signs()
+    lease, signs = units.timing(None, None, None).lease, Registry(units.spool()).signs()
     silent = sum(age > lease for age in signs)
     print(
         f"{len(signs)} listeners" + (f", {silent} without a beat for {lease:g} s" if silent else "")

@@ -1,4 +1,4 @@
-"""Publisher: tells Redis about once a second what a running task says: its progress, what it
+"""Reporter: tells Redis about once a second what a running task says: its progress, what it
 prints, its checkpoint.
 
 Only the last matters to how its end is recorded; what Redis does not take of the others stays in
@@ -14,9 +14,10 @@ from collections.abc import Callable
 
 from blueque.client import Client
 from blueque.errors import BluequeError, RedisAway
+from blueque.listener.processor import Processor
 from blueque.model.task import Task
 from blueque.model.units import LOG_LIMIT
-from blueque.node.checkpoint_sync import Teller
+from blueque.node.checkpoint_sync import CheckpointSync
 from blueque.spool.attempt import Attempt
 from blueque.spool.log_tail import Tail
 from blueque.spool.progress_file import Told
@@ -38,7 +39,7 @@ _OF_ALL = re.compile(rf"\| *({_NUMBER})/({_NUMBER}) \[")
 _COUNT = re.compile(rf"(?:^|: +)({_NUMBER}) ?([A-Za-z]*) \[\d\d[\d:]*, ")
 
 
-class Publisher:
+class Reporter:
     """Tells of one attempt.
 
     client: with a connection of its own: that of the listener may be waiting for something.
@@ -54,7 +55,8 @@ class Publisher:
         self._signs: tuple[str | int, ...] = ()  # all of them, and how many have ended
         self._ended = 0
         self._last_words = ""
-        self._checkpoint = Teller(attempt, client.max_bytes)
+        self._processor: Processor | None = None  # of our own connection
+        self._checkpoint: CheckpointSync | None = None
         self._progress = self._published = ""
         self.next_step = time.monotonic() + PACE  # a short task costs nothing more
 
@@ -76,18 +78,29 @@ class Publisher:
         if not self._look_and_tell(task, is_over=True) and time.monotonic() - began < AT_ONCE_AGAIN:
             self._look_and_tell(task, is_over=True)
 
-    def hand_over(self, client: Client, task: Task) -> None:
+    def hand_over(self, processor: Processor) -> None:
         """Tell where the next attempt is to go on. Raises RedisAway and the like: its end may not
         be recorded before.
 
-        client: one that waits for as long as it takes.
+        processor: of a connection that waits for as long as it takes.
         """
         try:
-            self._checkpoint.finish(client, task)
+            self._get_checkpoint().finish(processor)
         except BluequeError:
             raise
         except Exception:  # of the files: its end matters more
             self._attempt.log_failure("checkpoint")
+
+    def _get_checkpoint(self) -> CheckpointSync:
+        if self._checkpoint is None:
+            self._checkpoint = CheckpointSync(self._attempt, self._client.max_bytes)
+        return self._checkpoint
+
+    def _get_processor(self, task: Task) -> Processor:
+        # Another task: the attempt has been put back, or adopted.
+        if self._processor is None or self._processor.task is not task:
+            self._processor = self._client.get_processor(task)
+        return self._processor
 
     def _look_and_tell(self, task: Task, is_over: bool) -> bool:
         """Return whether Redis has it all."""
@@ -98,7 +111,7 @@ class Publisher:
             "progress": lambda: self._tell_progress(task),
         }
         if not is_over:
-            actions["checkpoint"] = lambda: self._checkpoint.step(self._client, task)
+            actions["checkpoint"] = lambda: self._get_checkpoint().step(self._get_processor(task))
         for kind, action in actions.items():
             try:
                 action()
@@ -145,15 +158,15 @@ class Publisher:
         lines = self._tail.news()
         for first in range(0, len(lines), AT_ONCE):
             some = lines[first : first + AT_ONCE]
-            self._client.get_processor(task).log(some, is_over and some[-1] is lines[-1])
+            self._get_processor(task).log(some, is_over and some[-1] is lines[-1])
             self._tail.done(some[-1].number)
         if is_over and not lines and self._tail.has_read:
-            self._client.get_processor(task).log([], is_over=True)
+            self._get_processor(task).log([], is_over=True)
 
     def _tell_progress(self, task: Task) -> None:
         progress = self._progress or self._bar
         if progress and progress != self._published:
-            self._client.get_processor(task).progress(progress)
+            self._get_processor(task).progress(progress)
             self._published = progress
 
 

@@ -14,11 +14,10 @@ from typing import TypeVar
 from blueque.connection.address import REPLY_TIMEOUT
 from blueque.connection.redis import Connection
 from blueque.errors import Contended, NotRegistered, RedisAway, RedisRefused
-from blueque.listener.group import ListenerGroup
-from blueque.node.control import Order, OrderCame, Orders
+from blueque.node.context import NodeContext
+from blueque.node.control import Order, OrderCame
 from blueque.node.duties import Duties
 from blueque.system import process
-from blueque.system.outage import Trouble
 
 T = TypeVar("T")
 
@@ -31,19 +30,17 @@ LATE_BUSY = 1.0  # the same while a task runs
 class Waiting:
     """How one listener waits."""
 
-    def __init__(
-        self, orders: Orders, duties: Duties, listeners: ListenerGroup, outage: Trouble
-    ) -> None:
-        self._orders, self._duties = orders, duties
-        self._listeners, self._outage = listeners, outage
+    def __init__(self, context: NodeContext, duties: Duties) -> None:
+        self._orders, self._duties = context.orders, duties
+        self._listeners, self._outage = context.listeners, context.outage
 
     def wait(self, seconds: float, descriptors: Collection[int] = ()) -> set[int]:
         """Wait for a descriptor, a signal, the next duty or the end of the time, and do what is
         due. Return the descriptors that are ready.
         """
-        seconds = min(seconds, self._duties.seconds_left())
-        ready = self._orders.poll(seconds, descriptors)
-        self._duties.do_due()
+        ready = self._poll(min(seconds, self._seconds_left()), descriptors)
+        if self._orders.has_news or time.monotonic() >= self._duties.next_at:
+            self._duties.do_due()
         return ready
 
     def is_ready(self, descriptor: int) -> bool:
@@ -56,33 +53,35 @@ class Waiting:
 
         Raises RedisAway, RedisRefused, NotRegistered.
         """
-        may_take = self._listeners.idle(self._duties.seconds_left(), self._is_answered)
+        may_take = self._listeners.idle(self._seconds_left(), self._is_answered)
         self._duties.do_due()
         return may_take
 
     def wait_for_order(self) -> None:
         """Paused: do the same, but not for work."""
-        self._listeners.watch_orders(self._duties.seconds_left(), self._is_answered)
+        self._listeners.watch_orders(self._seconds_left(), self._is_answered)
         self._duties.do_due()
 
     def wait_for_order_or(
         self, descriptor: int, until: float, meanwhile: Callable[[], float]
-    ) -> None:
+    ) -> set[int]:
         """Busy: wait for an order in Redis, the descriptor, a signal, the next duty or that time,
-        and do what is due.
+        and do what is due. Return the descriptor if it is ready. Raises RedisAway, RedisRefused.
 
         until: on the monotonic clock. meanwhile: called now and then; it returns when it should be
             called again, and uses another connection.
         """
-        seconds = min(self._duties.seconds_left(), max(until - time.monotonic(), 0.01))
+        seconds = min(self._seconds_left(), max(until - time.monotonic(), 0.01))
         deadline, before = time.monotonic() + seconds + LATE_BUSY, self._orders.now
+        ready: set[int] = set()
 
         def is_answered(connection: Connection) -> bool:
+            nonlocal ready
             while (left := deadline - time.monotonic()) > 0:
                 if connection.wait(0):
                     return True
                 again = min(until, meanwhile()) - time.monotonic()
-                ready = self._orders.poll(min(left, again), [descriptor, connection.fileno()])
+                ready = self._poll(min(left, again), [descriptor, connection.fileno()])
                 if connection.fileno() in ready:
                     return True
                 has_changed = self._orders.now is not before
@@ -92,6 +91,7 @@ class Waiting:
 
         self._listeners.watch_orders(seconds, is_answered)
         self._duties.do_due()
+        return ready & {descriptor}
 
     def retry_until_order(
         self, action: Callable[[], T], until: Order = Order.STOP, fatal: Iterable[str] = ()
@@ -106,14 +106,14 @@ class Waiting:
             except (RedisAway, RedisRefused, Contended) as error:
                 if isinstance(error, RedisRefused) and error.code in fatal:
                     raise
-                self._outage.tell(error, "waiting")
+                self._outage.note(error, "waiting")
                 if self._orders.now >= until:
                     if not may_try_again:
                         raise OrderCame(str(error)) from error
                     may_try_again = False
                     continue
             else:
-                self._outage.tell(None)
+                self._outage.note(None)
                 return value
             self.wait(self._outage.pause())
 
@@ -136,16 +136,31 @@ class Waiting:
         self._listeners.lost(error)
         self.register()
 
+    def _seconds_left(self) -> float:
+        """Return for how many seconds there is no duty to do."""
+        return max(self._duties.next_at - time.monotonic(), 0.01)
+
+    def _poll(self, seconds: float, descriptors: Collection[int]) -> set[int]:
+        """Wait for descriptors, a signal or the time, and obey; return which of the descriptors are
+        ready.
+        """
+        own = self._orders.descriptors
+        ready = process.wait_readable((*own, *descriptors), seconds)
+        if ready.isdisjoint(own):
+            return ready
+        self._orders.obey(ready)
+        return ready.difference(own)
+
     # While the connection is in use, there is no beat
 
     def has_answer(self, connection: Connection) -> bool:
         """Wait for the answer to a command; not for long once an order has come, for Redis may
         stand still.
         """
-        before = self._orders.now
+        before, descriptor = self._orders.now, connection.fileno()
         deadline = time.monotonic() + (LAST_ANSWER if before is Order.STOP else REPLY_TIMEOUT)
         while (seconds := deadline - time.monotonic()) > 0:
-            if self._orders.poll(seconds, [connection.fileno()]):
+            if self._poll(seconds, [descriptor]):
                 return True
             if self._orders.now is not before:
                 # The answer to a pop is worth a moment: without it the task stays in the list of a
@@ -157,17 +172,17 @@ class Waiting:
         """Wait for an answer to what matters less than to beat, or than an order."""
         deadline, before = time.monotonic() + ANSWER_SOON, self._orders.now
         while (left := deadline - time.monotonic()) > 0 and self._orders.now is before:
-            if self._orders.poll(left, [connection.fileno()]):
+            if self._poll(left, [connection.fileno()]):
                 return True
         return connection.wait(0)
 
     def _is_answered(self, connection: Connection) -> bool:
         """Wait for an answer, an order, or a time by which an answer should have come."""
-        deadline = time.monotonic() + self._duties.seconds_left() + LATE
+        deadline = time.monotonic() + self._seconds_left() + LATE
         was_paused = self._orders.is_paused
         while self._orders.now is Order.WORK and self._orders.is_paused is was_paused:
             left = deadline - time.monotonic()
-            if connection.wait(0) or self._orders.poll(left, [connection.fileno()]):
+            if connection.wait(0) or self._poll(left, [connection.fileno()]):
                 return True
             if left <= 0:
                 return False

@@ -16,7 +16,7 @@ from blueque.errors import NoSuchTask, RedisAway, WaitTimedOut
 from blueque.model import keys
 from blueque.model.states import FINISHED, HELD
 from blueque.model.task import Task
-from blueque.system.outage import Trouble
+from blueque.system.outage import Outage
 
 STATUSES_AT_ONCE = 1000
 TASKS_AT_ONCE = 100  # with their results
@@ -144,14 +144,14 @@ def ends(watcher: Watcher, patience: float, timeout: float | None) -> Iterator[T
     """
     deadline = math.inf if timeout is None else time.monotonic() + timeout
     first = Patience(patience if timeout is None else min(patience, timeout))
-    trouble = Trouble("Redis answers again")
+    outage = Outage("Redis answers again")
     try:
         while watcher.statuses:
             try:
                 for task in watcher.look():
-                    trouble.tell(None)
+                    outage.note(None)
                     yield task
-                trouble.tell(None)
+                outage.note(None)
                 left = deadline - time.monotonic()
                 if watcher.statuses and left > 0:
                     watcher.rest(left)
@@ -159,9 +159,9 @@ def ends(watcher: Watcher, patience: float, timeout: float | None) -> Iterator[T
                 if not watcher.has_looked:
                     first.pause_or_raise(error)
                     continue
-                trouble.tell(str(error), "waiting")
+                outage.note(str(error), "waiting")
                 left = deadline - time.monotonic()
-                time.sleep(max(0.0, min(trouble.pause(), left)))
+                time.sleep(max(0.0, min(outage.pause(), left)))
             if timeout is not None and watcher.statuses and left <= 0:
                 raise WaitTimedOut(timeout, watcher.statuses)
     finally:

@@ -1,4 +1,4 @@
-"""Trouble: log the start and the end of an outage once each."""
+"""Outage: log the start and the end of an outage once each."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ log = logging.getLogger("blueque")
 
 
 @dataclass
-class _Outage:
+class _Cause:
     """What has been wrong since `since`, and which duties it has stopped."""
 
     since: float = field(default_factory=time.monotonic)
     duties: set[str] = field(default_factory=set)
 
 
-class Trouble:
+class Outage:
     """Logs what goes wrong when it begins, and again when it is over, however many duties meet it
     meanwhile.
 
@@ -35,32 +35,32 @@ class Trouble:
     def __init__(self, over: str, level: int = logging.WARNING) -> None:
         self._over, self._level = over, level
         # by what Redis says no longer at its end; "": it was no refusal
-        self._outages: dict[str, _Outage] = {}
+        self._causes: dict[str, _Cause] = {}
         self._failures: Counter[str] = Counter()  # of each duty, since it last succeeded
 
     @property
     def is_on(self) -> bool:
         """Whether something was wrong when it was last looked at."""
-        return bool(self._outages)
+        return bool(self._causes)
 
-    def tell(self, reason: Exception | str | None, consequence: str = "", duty: str = "") -> bool:
+    def note(self, reason: Exception | str | None, consequence: str = "", duty: str = "") -> bool:
         """Take notice of what has stopped a duty, or with None of its success; return whether
         something has.
         """
         refused = _refused(reason)
-        for what, outage in list(self._outages.items()):
+        for what, cause in list(self._causes.items()):
             if what == refused or refused == "":
                 continue
-            outage.duties.discard(duty)
-            if not what or not outage.duties:
+            cause.duties.discard(duty)
+            if not what or not cause.duties:
                 self._end(what)
         if refused is None:
             del self._failures[duty]
             return False
-        if refused not in self._outages:
-            self._outages[refused] = _Outage()
+        if refused not in self._causes:
+            self._causes[refused] = _Cause()
             log.log(self._level, "%s; %s", reason, consequence)
-        self._outages[refused].duties.add(duty)
+        self._causes[refused].duties.add(duty)
         self._failures[duty] += 1
         return True
 
@@ -71,7 +71,7 @@ class Trouble:
         return pause(self._failures[duty])
 
     def _end(self, what: str) -> None:
-        seconds = time.monotonic() - self._outages.pop(what).since
+        seconds = time.monotonic() - self._causes.pop(what).since
         log.warning("%s after %.1f s", f"Redis no longer {what}" if what else self._over, seconds)
 
 

@@ -1,9 +1,8 @@
-"""Gate: where a task process, made ahead, waits for a task, and how its listener tells it what to
-run.
+"""Handshake: how a task process, forked ahead, gets its task from its listener.
 
-A pair of sockets that keeps messages whole: a word says what to get ready for, and carries open
-files with it; a second one opens the gate. When the listener closes its end, or dies, without it,
-there is nothing to run.
+A pair of sockets that keeps messages whole: an assignment says what to get ready for, and carries
+open files with it; a second message lets the process begin. When the listener closes its end, or
+dies, without that, there is nothing to run.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _GO = b"go"
 _receive = socket.recv_fds  # before a line of the user's has run, which may replace it
 
 
-class Word(NamedTuple):
+class Assignment(NamedTuple):
     """What a task process gets ready for.
 
     path: the directory of the attempt. resources: what the task has been given, by name: numbers,
@@ -37,32 +36,32 @@ class Word(NamedTuple):
 
 
 def make() -> tuple[int, int]:
-    """Return the two ends of a gate: that of the task process, and that of its listener. Raises
+    """Return the two ends of a handshake: that of the task process, and that of its listener. Raises
     OSError.
     """
     theirs, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     return theirs.detach(), ours.detach()
 
 
-def announce(gate: int, word: Word, descriptors: Sequence[int] = ()) -> None:
+def assign(handshake: int, assignment: Assignment, descriptors: Sequence[int] = ()) -> None:
     """Have the process at the other end get ready, with copies of the descriptors. Raises
     BrokenPipeError: it is gone.
     """
-    _send(gate, json.dumps(word).encode(), descriptors)
+    _send(handshake, json.dumps(assignment).encode(), descriptors)
 
 
-def open_gate(gate: int) -> None:
-    """Let the process at the other end run what was announced. Raises BrokenPipeError: it is gone."""
-    _send(gate, _GO)
+def begin(handshake: int) -> None:
+    """Let the process at the other end run what was assigned. Raises BrokenPipeError: it is gone."""
+    _send(handshake, _GO)
 
 
-def _send(gate: int, message: bytes, descriptors: Sequence[int] = ()) -> None:
+def _send(handshake: int, message: bytes, descriptors: Sequence[int] = ()) -> None:
     rights = (
         [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
         if descriptors
         else []
     )
-    end = _socket(gate)
+    end = _socket(handshake)
     try:
         end.sendmsg([message], rights)
     except ConnectionResetError as error:
@@ -76,11 +75,11 @@ class Waiting:
     it needs.
     """
 
-    def __init__(self, gate: int) -> None:
-        self._end = _socket(gate)
+    def __init__(self, handshake: int) -> None:
+        self._end = _socket(handshake)
 
-    def word(self) -> Word | None:
-        """Wait for a word; None: there will be none. The descriptors that come with it stay open
+    def assignment(self) -> Assignment | None:
+        """Wait for the assignment; None: there will be none. The descriptors that come with it stay open
         until this process ends.
         """
         try:
@@ -93,10 +92,10 @@ class Waiting:
             # What is set aside is the task's, not of a helper that it forks and that outlives it.
             os.register_at_fork(after_in_child=functools.partial(_close, descriptors))
         found: Any = json.loads(said) if said else None
-        return Word(*found) if found is not None else None
+        return Assignment(*found) if found is not None else None
 
-    def is_opened(self) -> bool:
-        """Wait until the gate opens; False: it never will."""
+    def may_begin(self) -> bool:
+        """Wait until the start is recorded; False: it never will be."""
         try:
             said = self._end.recv(len(_GO))
         except OSError:

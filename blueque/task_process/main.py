@@ -22,7 +22,7 @@ from blueque.spool.spool import Spool
 from blueque.system import log_format, process, signals
 from blueque.task_process import running_task
 from blueque.task_process.handlers import Work
-from blueque.task_process.handshake import Waiting, Word
+from blueque.task_process.handshake import Assignment, Waiting
 from blueque.task_process.redirect import Output
 from blueque.task_process.running_task import RunningTask
 
@@ -68,17 +68,17 @@ def main(
         if os.getpid() != pid:  # a child that the import forked has returned here
             return 0
     _rehearse(spool)
-    word = waiting.word()
-    if word is None or is_outdated():
+    assignment = waiting.assignment()
+    if assignment is None or is_outdated():
         return _leave(is_warm)
     # kept for the exit record, in case the task uses up all descriptors
     spare = os.open(os.devnull, os.O_RDONLY)
-    attempt = spool.attempt_at(word.path)
+    attempt = spool.attempt_at(assignment.path)
     spool.remove_blank(pid)
-    task = _get_ready(attempt, word, output, spool.max_bytes)
-    if not waiting.is_opened():
+    task = _get_ready(attempt, assignment, output, spool.max_bytes)
+    if not waiting.may_begin():
         return _leave(is_warm)
-    return _run(work_of, task, attempt, spare, word.time_limit)
+    return _run(work_of, task, attempt, spare, assignment.time_limit)
 
 
 def _leave(is_warm: bool) -> int:
@@ -126,7 +126,7 @@ def _rehearse(spool: Spool) -> None:
 
 
 def _get_ready(
-    attempt: Attempt, word: Word, output: Output, max_bytes: int
+    attempt: Attempt, assignment: Assignment, output: Output, max_bytes: int
 ) -> RunningTask | BaseException:
     """Do what can be done before the start is recorded; return the task, or why it cannot run."""
     try:
@@ -136,11 +136,11 @@ def _get_ready(
             task_id,
             {**fields, "status": "started", "pid": str(os.getpid())},
             attempt.path,
-            word.resources,
+            assignment.resources,
             max_bytes,
         )
         running_task.begin(task)
-        os.environ.update(word.environ)
+        os.environ.update(assignment.environ)
         os.environ["BLUEQUE_TASK_ID"] = task.id
         os.environ["BLUEQUE_QUEUE"] = task.queue or ""
         os.environ["BLUEQUE_NODE"] = task.node or ""

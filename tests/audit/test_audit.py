@@ -1548,7 +1548,7 @@ class Bustle:
 
     def confirm(self) -> None:
         processor = self.processor()
-        if "cancel" in self.client.get_task(processor._task.id).fields:
+        if "cancel" in self.client.get_task(processor.task.id).fields:
             processor.confirm_cancel({})
 
     def cancel(self) -> None:

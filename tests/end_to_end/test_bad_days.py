@@ -59,7 +59,7 @@ WORK = """
         for _ in range(3):
             leftovers.append(subprocess.Popen(["sleep", "1000"]).pid)
             leftovers.append(subprocess.Popen(["sleep", "1000"], start_new_session=True).pid)
-        ended = subprocess.Popen(["true"]).pid         # and one that has ended, and is not reaped
+        ended = os.spawnlp(os.P_NOWAIT, "true", "true")  # and one that has ended, and is not reaped
         os.waitid(os.P_PID, ended, os.WEXITED | os.WNOWAIT)
         sys.stdout.close()
         sys.stderr.close()
@@ -421,7 +421,7 @@ class SmallDisk:
             pytest.fail(
                 f"this test needs a mount namespace, and {' '.join(unshare)} was refused: {tried.stderr.strip()}"
             )
-        looks = patched({"node.launcher.LOOK_FOR_ROOM": 0.4})
+        looks = patched({"node.launcher.TRY_AGAIN": 0.4})
         self.listener = programs.listener("work:run", before=(*unshare, *mount), environ=looks)
         self.root = Path(f"/proc/{self.listener.pid}/root{spool}")
 

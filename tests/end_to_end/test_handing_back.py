@@ -15,7 +15,7 @@ from running import Programs, is_there, until
 from blueque import Retry, Task, protocol
 from blueque.model.limits import Limits
 from blueque.model.outcomes import HandBack
-from blueque.node.attempt_watch import Watch
+from blueque.node.attempt_watch import AttemptWatch
 from blueque.spool import outcome_record
 from blueque.spool.attempt import Attempt
 from blueque.system.embedded_redis import running_server
@@ -235,12 +235,14 @@ def test_near_a_limit_it_is_asked_if_there_is_a_lead(house):
 
 
 def test_who_goes_on_after_a_warning_that_it_stalls_is_not_asked_any_more_unless_for_something_else(
-    tmp_path,
+    client, tmp_path
 ):
     (tmp_path / "task").touch()
     with subprocess.Popen(["sleep", "1000"]) as child:
         limits = Limits(stall=100.0, lead=99.99)
-        watch = Watch(Task("t1", {}), Attempt(str(tmp_path), ""), child.pid, limits, is_child=True)
+        processor = client.get_processor(Task("t1", {"queue": "work", "node": "n"}))
+        attempt = Attempt(str(tmp_path), "")
+        watch = AttemptWatch(processor, attempt, child.pid, limits, is_child=True)
 
         def is_asked():
             watch.step()

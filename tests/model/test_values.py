@@ -117,7 +117,7 @@ def test_what_the_handler_returns_is_the_result(client, value):
 
     processor.complete(value)
 
-    assert is_same(client.get_task(processor._task.id).result, value)
+    assert is_same(client.get_task(processor.task.id).result, value)
 
 
 def test_a_string_is_stored_untouched_and_anything_else_as_json_marked_so(queue, cli):
@@ -179,7 +179,7 @@ def test_a_result_is_never_refused_for_what_json_makes_of_it(client, value, come
 
     processor.complete(value)
 
-    assert client.get_task(processor._task.id).result == comes_back
+    assert client.get_task(processor.task.id).result == comes_back
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_a_result_over_the_limit_is_refused_and_the_task_can_still_fail(url, sta
     assert state() == before
 
     processor.fail("too large")
-    assert client.get_task(processor._task.id).error == "too large"
+    assert client.get_task(processor.task.id).error == "too large"
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_any_error_can_be_recorded(client, error):
 
     processor.fail(error)
 
-    task = client.get_task(processor._task.id)
+    task = client.get_task(processor.task.id)
     assert task.status == "failed"
     assert 0 < len(task.error.encode()) <= client.max_bytes
 

@@ -31,7 +31,7 @@ from running import Programs, children_of, is_there, patched, state_of, until
 from blueque import Retry, Task, protocol
 from blueque.model.limits import Limits
 from blueque.node import adoption
-from blueque.node.attempt_watch import Watch
+from blueque.node.attempt_watch import AttemptWatch
 from blueque.spool.attempt import Attempt
 from blueque.spool.spool import Spool
 from blueque.system import process
@@ -505,7 +505,7 @@ def test_a_process_that_has_the_pid_of_a_lost_task_by_now_is_left_alone_while_it
 
 
 def test_a_process_that_has_the_pid_of_a_task_of_another_boot_is_neither_watched_nor_signalled(
-    bystander, tmp_path
+    client, bystander, tmp_path
 ):
     pid, child = bystander
     for elsewhere in ({"boot": "another-boot"}, {"ns": "1"}):
@@ -514,7 +514,9 @@ def test_a_process_that_has_the_pid_of_a_task_of_another_boot_is_neither_watched
             for name, value in {**process.identity(pid), "pid": pid, **elsewhere}.items()
         }
         attempt = Attempt(str(tmp_path / "attempt"), str(tmp_path / "room"))
-        watch = Watch(Task("t1", known), attempt, pid, Limits(time=0.0, grace=0.0), is_child=False)
+        processor = client.get_processor(Task("t1", {"queue": "work", "node": "n", **known}))
+        limits = Limits(time=0.0, grace=0.0)
+        watch = AttemptWatch(processor, attempt, pid, limits, is_child=False)
         assert watch.pidfd is None
         watch.end("cancelled", "cancelled")
         while watch.end_the_rest(None) is not None:

@@ -27,7 +27,7 @@ from blueque import Retry, Task
 from blueque.audit.audit import audit
 from blueque.model import keys
 from blueque.node import checkpoint_sync
-from blueque.node.checkpoint_sync import Teller
+from blueque.node.checkpoint_sync import CheckpointSync
 from blueque.spool import checkpoint as checkpoint_files
 from blueque.spool.attempt import Attempt
 from blueque.spool.spool import Spool
@@ -352,7 +352,7 @@ def test_for_a_directory_that_is_removed_just_then_there_is_what_redis_has(tmp_p
     spool, told = Spool(str(tmp_path / "spool"), 2**20), Told()
     spool.open()
     _, first = made(spool, 1, 7)
-    Teller(first, 2**20).finish(told, RunningTask("t1", {}, first.path))
+    CheckpointSync(first, 2**20).finish(told.of(RunningTask("t1", {}, first.path)))
     task, second = made(spool, 2, has_begun=False)
     is_in_use = spool.is_in_use
     monkeypatch.setattr(
@@ -422,12 +422,13 @@ def test_a_directory_that_cannot_be_had_is_waited_for_only_if_there_is_no_room(
 
 
 class Told:
-    """In the place of a client: what Redis has then."""
+    """In the place of a processor: what Redis has then."""
 
     def __init__(self):
         self.has, self.times = {}, 0
 
-    def get_processor(self, task):
+    def of(self, task):
+        self.task = task
         return self
 
     def checkpoint(self, parts):
@@ -442,7 +443,7 @@ class Told:
 def test_a_value_and_files_that_are_told_belong_together(tmp_path, monkeypatch):
     task = RunningTask("t1", {}, str(tmp_path))
     told = Told()
-    teller = Teller(Attempt(str(tmp_path), ""), 2**20)
+    teller = CheckpointSync(Attempt(str(tmp_path), ""), 2**20)
     pack, numbers = checkpoint_files.pack, iter(range(1, 4))
 
     def advance():
@@ -459,7 +460,7 @@ def test_a_value_and_files_that_are_told_belong_together(tmp_path, monkeypatch):
 
     advance()
     monkeypatch.setattr(checkpoint_files, "pack", pack_slowly)
-    teller.finish(told, task)
+    teller.finish(told.of(task))
     assert (told.has["value"], told.files()) == ('"model-3"', ["model-3"])
 
 
@@ -468,20 +469,20 @@ def test_while_the_directory_cannot_be_read_the_checkpoint_before_counts(
 ):
     task = RunningTask("t1", {}, str(tmp_path))
     told = Told()
-    teller = Teller(Attempt(str(tmp_path), ""), 2**20)
+    teller = CheckpointSync(Attempt(str(tmp_path), ""), 2**20)
     (task.checkpoint_dir / "model-1").touch()
     task.checkpoint("model-1")
-    teller._tell(told, task, is_over=False)
+    teller._tell(told.of(task), is_over=False)
     (task.checkpoint_dir / "model-2").touch()
     task.checkpoint("model-2")
     with monkeypatch.context() as patch:
         patch.setattr(
             os, "open", lambda *_: (_ for _ in ()).throw(PermissionError(13, "Permission denied"))
         )
-        teller._tell(told, task, is_over=True)
+        teller._tell(told.of(task), is_over=True)
     assert (told.has["value"], told.files()) == ('"model-1"', ["model-1"])
     assert "its directory cannot be read" in caplog.text
-    teller._tell(told, task, is_over=False)
+    teller._tell(told.of(task), is_over=False)
     assert (told.has["value"], told.files()) == ('"model-2"', ["model-1", "model-2"])
 
 
@@ -489,21 +490,21 @@ def test_a_checkpoint_that_an_attempt_has_been_handed_and_removes_does_not_come_
     spool, told = Spool(str(tmp_path / "spool"), 2**20), Told()
     spool.open()
     _, first = made(spool, 1, 7)
-    Teller(first, 2**20).finish(told, RunningTask("t1", {}, first.path))
+    CheckpointSync(first, 2**20).finish(told.of(RunningTask("t1", {}, first.path)))
     task, second = made(spool, 2, has_begun=False)
     checkpoint_sync.carry(
         spool, task, second, {**told.has, "attempt": "1", "created": "1.5"}, 2**20
     )
-    teller = Teller(second, 2**20)
-    teller._tell(told, task, is_over=False)
+    teller = CheckpointSync(second, 2**20)
+    teller._tell(told.of(task), is_over=False)
     assert set(told.has) == {"value", "files"}
     os.unlink(f"{second.path}/checkpoint.json")
     shutil.rmtree(f"{second.path}/checkpoint")
-    teller._tell(told, task, is_over=False)
+    teller._tell(told.of(task), is_over=False)
     # of which Redis has to let go at its end
     assert told.has == {} and checkpoint_files.exists(second.path)
     before = told.times
-    teller._tell(told, task, is_over=False)
+    teller._tell(told.of(task), is_over=False)
     assert told.times == before
 
 
@@ -511,9 +512,9 @@ def test_what_an_adopted_attempt_has_told_and_removes_is_removed_by_the_next_lis
     spool, told = Spool(str(tmp_path / "spool"), 2**20), Told()
     spool.open()
     task, first = made(spool, 1, 7)
-    Teller(first, 2**20)._tell(told, task, is_over=False)
+    CheckpointSync(first, 2**20)._tell(told.of(task), is_over=False)
     os.unlink(f"{first.path}/checkpoint.json")
-    Teller(first, 2**20)._tell(told, task, is_over=False)
+    CheckpointSync(first, 2**20)._tell(told.of(task), is_over=False)
     assert set(told.has) == {"files"}
 
 

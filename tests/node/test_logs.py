@@ -27,13 +27,13 @@ from blueque.model.attempt_ref import AttemptRef
 from blueque.model.log_line import Line
 from blueque.model.retry import Retry
 from blueque.model.units import Timing
-from blueque.node.reporter import Publisher
+from blueque.node.reporter import Reporter
 from blueque.queries import task_log
 from blueque.queries.task_log import LogLine
 from blueque.spool.attempt import Attempt
 from blueque.spool.outcome_record import last_words
 from blueque.system import process
-from blueque.system.outage import Trouble
+from blueque.system.outage import Outage
 
 WORK = """
     import os, sys, time
@@ -174,11 +174,11 @@ def test_a_bar_that_moves_keeps_a_task_from_its_stall_limit_and_one_that_stands_
 
 
 @pytest.fixture
-def publisher(client, processor, tmp_path):
+def reporter(client, processor, tmp_path):
     """Return one for an attempt whose task prints what a test writes; it looks whenever it may."""
-    publisher = Publisher(client, Attempt(str(tmp_path), ""))
-    publisher.next_step = 0.0
-    return publisher
+    reporter = Reporter(client, Attempt(str(tmp_path), ""))
+    reporter.next_step = 0.0
+    return reporter
 
 
 def tell(directory, *words):
@@ -187,30 +187,30 @@ def tell(directory, *words):
     return runner.invoke(blueque, ["progress", *words], obj=Invocation())
 
 
-def look(publisher, processor, written):
+def look(reporter, processor, written):
     """Return what it says of the bars once so much more is printed."""
-    with open(f"{publisher._attempt.path}/stderr", "ab") as file:
+    with open(f"{reporter._attempt.path}/stderr", "ab") as file:
         file.write(written.encode())
-    publisher.next_step = 0.0
-    return publisher.step(processor._task)
+    reporter.next_step = 0.0
+    return reporter.step(processor.task)
 
 
 def test_of_several_bars_the_outermost_is_the_progress_and_each_that_moves_is_a_sign_of_life(
-    client, publisher, processor
+    client, reporter, processor
 ):
     both = (
         "\repochs:   0%|    | 0/2 [00:00<?, ?it/s]\n\rbatch:   0%|    | 0/9 [00:00<?, ?it/s]\x1b[A"
     )
-    first = look(publisher, processor, both)
-    assert client.get_task(processor._task.id).progress == "0/2 epochs"
-    second = look(publisher, processor, "\n\rbatch:  11%|#   | 1/9 [00:01<00:08,  1.00it/s]\x1b[A")
+    first = look(reporter, processor, both)
+    assert client.get_task(processor.task.id).progress == "0/2 epochs"
+    second = look(reporter, processor, "\n\rbatch:  11%|#   | 1/9 [00:01<00:08,  1.00it/s]\x1b[A")
     assert (
-        look(publisher, processor, "\n\rbatch:  11%|#   | 1/9 [00:02<00:16,  2.00s/it]\x1b[A")
+        look(reporter, processor, "\n\rbatch:  11%|#   | 1/9 [00:02<00:16,  2.00s/it]\x1b[A")
         == second
         != first
     )
-    look(publisher, processor, "\repochs:  50%|##  | 1/2 [00:09<00:09,  9.00s/it]")
-    assert client.get_task(processor._task.id).progress == "1/2 epochs"
+    look(reporter, processor, "\repochs:  50%|##  | 1/2 [00:09<00:09,  9.00s/it]")
+    assert client.get_task(processor.task.id).progress == "1/2 epochs"
 
 
 @pytest.mark.parametrize(
@@ -230,21 +230,21 @@ def test_of_several_bars_the_outermost_is_the_progress_and_each_that_moves_is_a_
     ],
 )
 def test_what_a_bar_has_shown_last_is_told_when_it_has_ended(
-    client, publisher, processor, before, last, told
+    client, reporter, processor, before, last, told
 ):
-    begun = look(publisher, processor, before)
-    assert look(publisher, processor, last) != begun
-    assert client.get_task(processor._task.id).progress == told
-    publisher.finish(processor._task)
-    assert client.get_task(processor._task.id).progress == told
+    begun = look(reporter, processor, before)
+    assert look(reporter, processor, last) != begun
+    assert client.get_task(processor.task.id).progress == told
+    reporter.finish(processor.task)
+    assert client.get_task(processor.task.id).progress == told
 
 
 def test_a_bar_that_is_drawn_and_ended_before_anybody_has_looked_is_told_at_the_end(
-    client, publisher, processor, tmp_path
+    client, reporter, processor, tmp_path
 ):
     (tmp_path / "stderr").write_text("\r100%|####| 3/3 [00:00<00:00,  9.0it/s]\n")
-    publisher.finish(processor._task)
-    assert client.get_task(processor._task.id).progress == "3/3"
+    reporter.finish(processor.task)
+    assert client.get_task(processor.task.id).progress == "3/3"
 
 
 def test_the_last_words_of_a_task_that_fails_are_there_when_its_end_is(work, queue):
@@ -314,13 +314,13 @@ def test_what_did_not_end_by_itself_has_last_words(record, says):
 
 
 def test_the_last_words_come_once_whoever_says_them_and_only_when_all_is_over(
-    client, publisher, processor, tmp_path
+    client, reporter, processor, tmp_path
 ):
-    task = processor._task
-    look(publisher, processor, "one\ntwo")
-    publisher.finish(task, "-- blueque: killed --")
-    publisher.finish(task, "-- blueque: killed --")
-    other = Publisher(client, Attempt(str(tmp_path), ""))
+    task = processor.task
+    look(reporter, processor, "one\ntwo")
+    reporter.finish(task, "-- blueque: killed --")
+    reporter.finish(task, "-- blueque: killed --")
+    other = Reporter(client, Attempt(str(tmp_path), ""))
     other.finish(task, "-- blueque: killed --")
 
     assert [line[2:3] + line[4:] for line in client.get_log(task.id)[0]] == [
@@ -472,7 +472,7 @@ def test_what_is_requeued_is_followed_again(work, queue, begin):
 
 
 def test_an_answer_that_was_lost_doubles_no_line_and_a_stranger_adds_none(client, processor, cli):
-    task, node = processor._task.id, processor._task.node
+    task, node = processor.task.id, processor.task.node
     lines = [Line(number, 5.0, "stdout", f"line {number}", number == 1) for number in (1, 2)]
     processor.log(lines)
     processor.log([*lines, Line(3, 6.0, "stderr", "line 3")])
@@ -488,7 +488,7 @@ def test_an_answer_that_was_lost_doubles_no_line_and_a_stranger_adds_none(client
 
 
 def test_following_tells_what_is_new_and_how_the_tasks_stand(client, processor):
-    task, other = processor._task.id, client.get_queue("work").enqueue("q")
+    task, other = processor.task.id, client.get_queue("work").enqueue("q")
     processor.log([Line(1, 5.0, "stdout", "one")])
     processor.progress("0.5 half")
     looked = client.follow_logs(
@@ -646,7 +646,7 @@ def test_who_stops_to_follow_is_told_that_the_task_runs_on(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("blueque.client.Client.follow_logs", stop)
-    task = processor._task.id
+    task = processor.task.id
     done = in_process("logs", "-f", *(which or (task,)))
 
     assert (done.returncode, done.stderr) == (130, says.format(task=task))
@@ -685,11 +685,11 @@ def test_all_of_an_earlier_attempt_is_read_where_that_was(client, cli, url, tmp_
 
 
 def test_a_bar_that_is_being_drawn_is_shown_behind_the_lines_as_what_is_now(
-    in_process, publisher, processor
+    in_process, reporter, processor
 ):
-    task = processor._task.id
+    task = processor.task.id
     look(
-        publisher,
+        reporter,
         processor,
         "begun\n\r 44%|####  | 44/100 [00:10<00:12]\r 45%|####  | 45/100 [00:10<00:12]",
     )
@@ -711,7 +711,7 @@ def test_who_follows_on_a_terminal_sees_the_bar_move_below_the_lines(
 ):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setattr("blueque.cli.progress_line.PAUSE", -1.0)
-    task, printer = processor._task.id, _Printer(False, False, False, False)
+    task, printer = processor.task.id, _Printer(False, False, False, False)
     places = [task_log.Place(task)]
     looks = (
         lambda: processor.progress("1/4"),
@@ -720,7 +720,7 @@ def test_who_follows_on_a_terminal_sees_the_bar_move_below_the_lines(
     )
     for happen in looks:
         happen()
-        places = _look(client, places, (), _Wanted(), printer, {}, Trouble("back"))
+        places = _look(client, places, (), _Wanted(), printer, {}, Outage("back"))
     printer.clear()
 
     seen = capsys.readouterr()
@@ -815,26 +815,26 @@ def test_who_cannot_write_it_says_so_and_does_not_fail(tmp_path):
 
 @pytest.mark.parametrize("how", ["file", "processor"])
 def test_what_a_task_tells_of_itself_comes_to_redis_as_a_line(
-    client, publisher, processor, tmp_path, how
+    client, reporter, processor, tmp_path, how
 ):
     told = "0.5 \x1b[31mred\x1b[0m\x07\nand " + "x" * 300
     if how == "file":
         (tmp_path / "progress").write_text(told)
-        look(publisher, processor, "")
+        look(reporter, processor, "")
     else:
         processor.progress(told)
-    assert client.get_task(processor._task.id).progress == ("0.5 red and " + "x" * 300)[:200]
+    assert client.get_task(processor.task.id).progress == ("0.5 red and " + "x" * 300)[:200]
 
 
 def test_a_progress_file_that_has_just_been_emptied_changes_nothing(
-    client, publisher, processor, tmp_path
+    client, reporter, processor, tmp_path
 ):
     file = tmp_path / "progress"
     for content, at in (("0.3 encoding", 1), ("", 2), ("0.4 encoding", 2)):
         file.write_text(content)
         os.utime(file, (at, at))
-        look(publisher, processor, "")
-        assert client.get_task(processor._task.id).progress == (content or "0.3 encoding")
+        look(reporter, processor, "")
+        assert client.get_task(processor.task.id).progress == (content or "0.3 encoding")
 
 
 def test_outside_of_a_task_there_is_nothing_to_tell(run):

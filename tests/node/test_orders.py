@@ -8,6 +8,7 @@ import signal
 import pytest
 
 from blueque.node.control import OF_MASTER, Order, Orders
+from blueque.system import process
 
 
 @pytest.mark.parametrize("has_master", [False, True])
@@ -15,13 +16,11 @@ def test_a_program_of_ones_own_keeps_its_handler_of_a_signal_that_only_a_master_
     came, lifeline = [], os.pipe()
     before = {number: signal.getsignal(number) for number in OF_MASTER}
     signal.signal(signal.SIGUSR2, lambda *_: came.append(1))
-    orders = Orders(
-        lifeline[0] if has_master else None, obeys_terminal=False, on_child_end=lambda: None
-    )
+    orders = Orders(lifeline[0] if has_master else None)
     orders.open()
     try:
         os.kill(os.getpid(), signal.SIGUSR2)
-        orders.poll(0)
+        orders.obey(process.wait_readable(orders.descriptors, 0))
         assert (len(came), orders.now) == ((0, Order.DRAIN) if has_master else (1, Order.WORK))
     finally:
         orders.close()

@@ -14,12 +14,12 @@ import blueque.node
 from blueque import Client
 from blueque.errors import RedisAway
 from blueque.model.units import Timing
-from blueque.node.control import Order, OrderCame, Orders
+from blueque.node.context import NodeContext
+from blueque.node.control import Order, OrderCame
 from blueque.node.duties import Duties
 from blueque.node.options import Defaults
 from blueque.node.waiting import Waiting
 from blueque.spool.spool import Spool
-from blueque.system.outage import Trouble
 
 BEAT = 0.05
 LONG = 60.0
@@ -33,15 +33,18 @@ class Listening:
     """A registered listener of one queue, and what it takes to wait."""
 
     def __init__(self, client: Client, directory: str) -> None:
-        self.orders = Orders(None, obeys_terminal=False, on_child_end=lambda: None)
-        self.group = client.get_listener_group(["work"])
-        outage = Trouble("Redis answers again")
-        defaults = Defaults(Timing(beat=BEAT))
-        self.duties = Duties(
-            client, self.group, defaults, Spool(directory, 1000), self.orders, outage
-        )
-        self.waiting = Waiting(self.orders, self.duties, self.group, outage)
+        spool = Spool(directory, 1000)
+        context = NodeContext.of(client, ["work"], spool, Defaults(Timing(beat=BEAT)))
+        self.orders, self.group = context.orders, context.listeners
+        self.duties = Duties(context)
+        self.waiting = Waiting(context, self.duties)
+        context.client.wait_with(self.waiting.has_answer)
+        self._context = context
         self._client = client
+
+    def close(self) -> None:
+        self._context.client.close()
+        self.orders.pause.close()
 
     @property
     def beats(self) -> int:
@@ -54,9 +57,9 @@ class Listening:
 def listening(url: str, tmp_path) -> Iterator[Listening]:
     client = Client(url, patience=0)
     listening = Listening(client, str(tmp_path))
-    client.wait_with(listening.waiting.has_answer)
     listening.waiting.register()
     yield listening
+    listening.close()
     client.close()
 
 
@@ -115,6 +118,7 @@ def test_a_wait_does_not_beat_before_the_listener_has_registered_nor_after_it_ha
     assert listening.group.leave()
     listening.waiting.wait(2 * BEAT)
     assert client.get_inspector().listeners("work") == []
+    listening.close()
 
 
 def test_what_redis_does_not_do_is_given_up_at_the_second_try_after_the_order(listening):
@@ -139,8 +143,7 @@ def test_no_other_module_of_the_node_waits():
         f"{path.name}: {what}" for path in modules for what in waits(ast.parse(path.read_text()))
     ]
 
-    # It takes notice of signals, and only `waiting` calls it: see above.
-    assert found == ["control.py: process.wait_readable"]
+    assert found == []
 
 
 def waits(tree: ast.AST) -> Iterator[str]:

@@ -182,7 +182,7 @@ def test_a_task_that_fails_says_why(client, queue, listener):
 
     processor.fail(ValueError("no such file"))
 
-    task = client.get_task(processor._task.id)
+    task = client.get_task(processor.task.id)
     assert (task.status, task.error, task.result) == ("failed", "no such file", None)
     queue.delete_task(task)
     assert client.get_task(task.id).status is None
@@ -433,7 +433,7 @@ def test_delete_task_refuses_the_wrong_queue_and_the_unfinished_as_a_value_error
     pending = client.get_task(queue.enqueue("in"))
     done = started(client, listener)
     done.complete("out")
-    finished = client.get_task(done._task.id)
+    finished = client.gettask(done._task.id)
     pending = client.get_task(queue.enqueue("in"))
     before = state()
 
@@ -451,7 +451,7 @@ def test_delete_task_refuses_the_wrong_queue_and_the_unfinished_as_a_value_error
 def test_delete_task_of_a_task_that_is_gone_is_fine(client, queue, listener, state):
     processor = started(client, listener)
     processor.complete("out")
-    task = client.get_task(processor._task.id)
+    task = client.get_task(processor.task.id)
     queue.delete_task(task)
     before = state()
 
@@ -465,7 +465,7 @@ def test_an_old_snapshot_does_not_delete_a_task_that_is_in_line_again(
 ):
     processor = started(client, listener)
     processor.fail("why")
-    snapshot = client.get_task(processor._task.id)
+    snapshot = client.get_task(processor.task.id)
     cli.hset(f"blueque_task_{snapshot.id}", "status", "pending")
     before = state()
 
@@ -504,8 +504,7 @@ def test_the_processor_of_an_attempt_that_was_replaced_changes_nothing(
 ):
     processor = started(client, listener)
     cli.hset(
-        f"blueque_task_{processor._task.id}",
-        mapping={"token": "of another attempt", "attempt": "2"},
+        f"blueque_task_{processor.task.id}", mapping={"token": "of another attempt", "attempt": "2"}
     )
     before = state()
 

@@ -15,7 +15,7 @@ from blueque.cli.options import Invocation, json_option, pass_invocation, shared
 from blueque.cli.printing import Column
 from blueque.cli.verbs.show import find_one
 from blueque.errors import RedisAway
-from blueque.system.outage import Trouble
+from blueque.system.outage import Outage
 from blueque.text.format import span
 
 if TYPE_CHECKING:
@@ -162,13 +162,13 @@ def _ago(event: Event, began: Any) -> str:
 
 def _follow(client: Client, queues: Sequence[str], as_json: bool, is_utc: bool) -> None:
     places = client.get_event_places(*queues)
-    trouble = Trouble("Redis answers again")
+    outage = Outage("Redis answers again")
     while True:
         try:
             for event in client.events(*queues, after=places):
                 queue = event.queue or ""
                 places[queue] = event.place or ""
-                trouble.tell(None)
+                outage.note(None)
                 if as_json:
                     printing.print_json_line("event", queue=queue, **_as_json(event))
                 else:
@@ -179,8 +179,8 @@ def _follow(client: Client, queues: Sequence[str], as_json: bool, is_utc: bool) 
                         )
                     )
         except RedisAway as error:
-            trouble.tell(str(error), "waiting")
-            time.sleep(trouble.pause())
+            outage.note(str(error), "waiting")
+            time.sleep(outage.pause())
 
 
 def _as_json(event: Event) -> dict[str, Any]:

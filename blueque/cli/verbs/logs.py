@@ -22,7 +22,7 @@ from blueque.errors import RedisAway
 from blueque.model.states import FINISHED, LOST
 from blueque.queries.task_log import LogLine, Place
 from blueque.spool import log_tail
-from blueque.system.outage import Trouble
+from blueque.system.outage import Outage
 
 if TYPE_CHECKING:
     from blueque.client import Client
@@ -309,10 +309,10 @@ def _follow(
 ) -> None:
     """Print what comes, until all of the tasks have ended; of queues, for ever."""
     reached = {place.task: place for place in places}
-    trouble = Trouble("Redis answers again")
+    outage = Outage("Redis answers again")
     try:
         while places or queues:
-            places = _look(client, places, queues, wanted, printer, reached, trouble)
+            places = _look(client, places, queues, wanted, printer, reached, outage)
     except KeyboardInterrupt:
         printer.clear()
         printing.talk(_still([place.task for place in places], queues))
@@ -327,7 +327,7 @@ def _look(
     wanted: _Wanted,
     printer: _Printer,
     reached: dict[str, Place],
-    trouble: Trouble,
+    outage: Outage,
 ) -> list[Place]:
     """Print what has come, wait a moment, and return where to go on. reached: how far each task was
     ever read.
@@ -337,11 +337,11 @@ def _look(
         running = (
             client.get_inspector().listing(queues, RUNNING, MOST_TASKS).tasks if queues else []
         )
-        trouble.tell(None)
+        outage.note(None)
     except RedisAway as error:
         printer.clear()
-        trouble.tell(str(error), "waiting")
-        time.sleep(trouble.pause())
+        outage.note(str(error), "waiting")
+        time.sleep(outage.pause())
         return places
     printer.follow(wanted.of(lines, wanted.attempt), is_whole=wanted.stream is None)
     talking = {line.task for line in lines}

@@ -27,7 +27,7 @@ from blueque.cli.verbs.wait import detached, tell_ending
 from blueque.errors import NoSuchTask, RedisAway
 from blueque.model.states import FINISHED
 from blueque.queries.task_log import LogLine, Place
-from blueque.system.outage import Trouble
+from blueque.system.outage import Outage
 
 if TYPE_CHECKING:
     from blueque.client import Client
@@ -140,17 +140,17 @@ class _Output:
 
 def _follow(client: Client, task_id: str, output: _Output) -> Task:
     """Print what comes until the task has ended, and return it; go on when Redis was away."""
-    place, trouble = Place(task_id), Trouble("Redis answers again")
+    place, outage = Place(task_id), Outage("Redis answers again")
     began, has_waited, last = time.monotonic(), False, "pending"
     while True:
         try:
             lines, (place,), statuses, _ = client.follow_logs([place])
             status = statuses[task_id]
             task = client.get_task(task_id) if status in FINISHED and not lines else None
-            trouble.tell(None)
+            outage.note(None)
         except RedisAway as error:
-            trouble.tell(str(error), "waiting")
-            time.sleep(trouble.pause())
+            outage.note(str(error), "waiting")
+            time.sleep(outage.pause())
             continue
         output.print(lines)
         if status is None:

@@ -1,4 +1,4 @@
-"""Roster: the listeners beside one spool."""
+"""Registry: the listeners beside one spool."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import subprocess
 
 import pytest
 
-from blueque.node.registry import Roster
+from blueque.node.registry import Registry
 from blueque.system import process
 
 
 @pytest.fixture
 def roster(tmp_path):
-    return Roster(str(tmp_path))
+    return Registry(str(tmp_path))
 
 
 @pytest.fixture

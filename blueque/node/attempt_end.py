@@ -1,0 +1,283 @@
+"""AttemptEnd: finds out how an attempt has ended, and records it in Redis."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from blueque.client import Client
+from blueque.errors import Contended, NotOwner, NotRegistered, RedisAway, RedisRefused
+from blueque.model.encoding import count_of
+from blueque.model.retry import Retry
+from blueque.model.states import HELD, WAITING
+from blueque.model.task import Task
+from blueque.node.attempt_watch import AttemptWatch
+from blueque.node.context import NodeContext
+from blueque.node.control import OrderCame
+from blueque.node.duties import Duties
+from blueque.node.reporter import Reporter
+from blueque.node.waiting import Waiting
+from blueque.recovery.judge import last_seen
+from blueque.spool import checkpoint, outcome_record
+from blueque.spool.attempt import Attempt
+from blueque.system import process
+
+log = logging.getLogger("blueque")
+
+NOTED = 2.0  # seconds within which the process that reaps an adopted one has noted its end
+STEP = 0.02
+UNREADABLE = 60.0  # seconds for which an exit record that cannot be read is tried again
+TRY_AGAIN = 2.0
+BY_LISTENER = ("cancelled", "stopped")  # error types of ends that are no failures
+
+
+class AttemptEnd:
+    """What one listener does when an attempt that it watches has ended.
+
+    telling: a client that waits for no answer for long.
+    """
+
+    def __init__(
+        self, context: NodeContext, duties: Duties, waiting: Waiting, telling: Client
+    ) -> None:
+        self._client, self._listeners = context.client, context.listeners
+        self._defaults = context.defaults
+        self._duties, self._waiting, self._telling = duties, waiting, telling
+
+    def report(
+        self, watch: AttemptWatch, reporter: Reporter, do: Callable[[Callable[[], object]], object]
+    ) -> None:
+        """Record how the attempt has ended. do: calls what does so, perhaps until Redis does it.
+
+        Raises OrderCame, and what `do` raises.
+        """
+        record = self._record(watch)
+
+        def report() -> None:
+            self._report(watch, record, reporter)
+
+        try:
+            try:
+                do(report)
+            except NotOwner:
+                if watch.reason == "superseded" or not do(lambda: self._put_back(watch)):
+                    raise
+                do(report)
+        except NotOwner as error:
+            log.warning("%s; how it ended stays in %s", error, watch.attempt.path)
+        except OrderCame:
+            log.warning(
+                "task=%s has ended, but Redis does not know; how it ended stays in %s",
+                watch.task.id,
+                watch.attempt.path,
+            )
+            raise
+        close(self._telling, watch.processor.task, watch.attempt)
+
+    # How it ended
+
+    def _record(self, watch: AttemptWatch) -> outcome_record.Record | None:
+        """Return the exit record, written by the task process or else by us; None when that
+        cannot be known.
+        """
+        measured = watch.measured()
+        ending: process.Ending | None = None
+        if watch.is_child:
+            ending = process.peek_ending(watch.pid)
+            measured = _measured(process.wait_usage(watch.pid), measured)
+        record = self._read_exit(watch)
+        if record is None and ending is None and watch.attempt.has_begun():
+            noted = self._noted_end(watch)
+            record = self._read_exit(watch)
+            if noted is not None:
+                ending = process.Ending.of_code(noted.code)
+                measured = _measured(noted, measured)
+        if (
+            record is None
+            and watch.reason is None
+            and (ending is None or not watch.attempt.has_begun())
+        ):
+            return None
+        is_ours = record is None
+        if record is None and ending is not None:
+            is_out_of_memory = process.out_of_memory_kills() > self._duties.oom_kills
+            record = outcome_record.record_of_ending(ending, is_out_of_memory)
+        record = record or {
+            "status": "failed",
+            "error": "its process is gone",
+            "error_type": watch.reason,
+        }
+        record = {
+            **record,
+            **{name: max(value, record.get(name) or 0) for name, value in measured.items()},
+        }
+        record.setdefault("finished", time.time())
+        is_handed_back = watch.reason == "stopped" and record.get("handed_back")
+        if watch.reason is not None and record["status"] == "failed" and not is_handed_back:
+            record |= {"error_type": watch.reason, "error": f"{watch.error}: {record['error']}"}
+            record.pop("retry_after", None)
+            record.pop("handed_back", None)
+        if is_ours or watch.reason is not None:
+            try:
+                watch.attempt.write_exit(record)
+            except OSError as error:
+                log.error("cannot write the exit record: %s", error)
+        error_type = record.get("error_type")
+        if watch.reason is None and record["status"] == "failed" and error_type in BY_LISTENER:
+            watch.reason = error_type  # Redis has lost that it was told so once
+        return record
+
+    def _read_exit(self, watch: AttemptWatch) -> outcome_record.Record | None:
+        """Return the exit record; while it cannot be read, as when no more files may be open, try
+        again for a while.
+        """
+        deadline = time.monotonic() + UNREADABLE
+        while True:
+            try:
+                return watch.attempt.read_exit()
+            except (OSError, MemoryError):
+                watch.attempt.log_failure("exit record")
+                if time.monotonic() >= deadline:
+                    return None
+            except Exception:  # it is not ours: the task has written it
+                watch.attempt.log_failure("exit record")
+                return None
+            self._waiting.wait(TRY_AGAIN)
+
+    def _noted_end(self, watch: AttemptWatch) -> process.Reaped | None:
+        """Return how an adopted process ended, once its reaper has written it down; None when
+        nobody has.
+        """
+        deadline = time.monotonic() + NOTED
+        while (noted := watch.attempt.read_ending()) is None and time.monotonic() < deadline:
+            if watch.attempt.has_exit():
+                return None
+            self._waiting.wait(STEP)
+        return process.Reaped(**noted) if noted is not None else None
+
+    # What Redis is told
+
+    def _report(
+        self, watch: AttemptWatch, record: outcome_record.Record | None, reporter: Reporter
+    ) -> None:
+        processor, task = watch.processor, watch.processor.task
+        if watch.reason == "superseded":
+            raise NotOwner(task.id, None, watch.error)
+        has_begun = record is not None or watch.attempt.has_begun()
+        reporter.finish(task, outcome_record.last_words(record) if has_begun else "")
+        if record is not None and record["status"] == "complete":
+            processor.report(record, has_checkpoint=checkpoint.exists(watch.attempt.path))
+            return
+        reporter.hand_over(processor)
+        default = self._defaults.of(task.queue).retry
+        if record is None:
+            self._give_up(watch, default)
+        elif watch.reason == "cancelled":
+            processor.confirm_cancel(record)
+        elif _is_to_go_on(watch, record, default):
+            processor.release(watch.reason or watch.asked_for)
+        else:
+            has_checkpoint = checkpoint.exists(watch.attempt.path)
+            if watch.reason == "stopped":
+                default = None
+            processor.report(record, default, has_checkpoint)
+
+    def _put_back(self, watch: AttemptWatch) -> bool:
+        """Have Redis know the attempt again, if it has forgotten it, so that its end can be
+        reported.
+        """
+        listener = self._listeners.of(watch.task.queue)
+        fields = self._client.get_task(watch.task.id).fields
+        if not has_been_forgotten(watch, listener.instance, fields):
+            return False
+        try:
+            task = listener.reassert(watch.task, watch.pid)
+        except NotRegistered:
+            return False
+        if task is not None:
+            watch.processor = self._client.get_processor(task)
+        return task is not None
+
+    def _give_up(self, watch: AttemptWatch, default: Retry | None) -> None:
+        """Let go of an attempt whose process is gone without a word: nobody knows how far it had
+        come.
+        """
+        processor = watch.processor
+        if not watch.attempt.has_begun():
+            processor.release("not_begun")
+            return
+        listener = self._listeners.of(watch.task.queue)
+        lost_with = watch.lost_with or {"lost_node": listener.node}
+        seen = last_seen(lost_with.get("last_seen"))
+        error = (
+            f"lost: process {watch.pid} of listener {lost_with['lost_node']}{seen} is gone, "
+            f"and nobody knows how far it had come; to run it again: blueque requeue {watch.task.id}"
+        )
+        task = watch.task
+        if processor.lose(error, listener.instance or "", default, lost_with) is None:
+            # It is another's, or has ended; or we had been taken for dead ourselves.
+            standing = self._duties.beat(task.id)
+            if standing is None or (standing.status, standing.token, standing.node) == (
+                "started",
+                task.token,
+                task.node,
+            ):
+                raise Contended("lose", 1)
+
+
+def close(client: Client, task: Task, attempt: Attempt) -> None:
+    """Let go of an attempt that Redis knows the end of, or has no use for."""
+    try:
+        attempt.mark_reported(_is_wanted(client, task, attempt))
+    except OSError as error:  # it is kept longer than need be
+        log.warning("cannot mark %s as reported: %s", attempt.path, error.strerror)
+
+
+def _is_wanted(client: Client, task: Task, attempt: Attempt) -> bool:
+    """Tell whether the task is to run again, and may go on from the directory that this attempt has
+    left.
+    """
+    if not checkpoint.entries(attempt.path):
+        return False
+    try:
+        return client.get_task(task.id).status in WAITING
+    except (RedisAway, RedisRefused):  # rather kept too long than lost
+        return True
+
+
+def has_been_forgotten(watch: AttemptWatch, instance: str | None, known: Mapping[str, Any]) -> bool:
+    """Tell whether Redis has lost our attempt, as after a failover; not that the task has been
+    deleted for good.
+
+    After that, its key may have made another task, which has the same id and not the same
+    `created`. If another attempt has been taken meanwhile, that one owns the task, whatever its
+    number.
+
+    instance: of our registration. known: status, token, attempt and created, as Redis has them.
+    """
+    if known.get("status") is None:
+        # While we were away for a time, it may have run again and been deleted.
+        return instance == watch.instance
+    if known["status"] in HELD and known.get("token") != watch.task.token:
+        return False
+    is_same = known.get("created") == watch.task.fields.get("created")
+    return is_same and count_of(known.get("attempt")) < (watch.task.attempt or 0)
+
+
+def _is_to_go_on(watch: AttemptWatch, record: outcome_record.Record, default: Retry | None) -> bool:
+    """Tell whether the task is the next in line again at no cost: it has handed itself back, or we
+    have stopped it.
+    """
+    may_run_again = Retry.of(watch.task.fields.get("retry"), default) is not None
+    return bool(record.get("handed_back")) or (watch.reason == "stopped" and may_run_again)
+
+
+def _measured(reaped: process.Reaped, measured: dict[str, Any]) -> dict[str, Any]:
+    """Return what an attempt took: as seen while it ran, and as the kernel tells at its end."""
+    return {
+        **measured,
+        "cpu_seconds": round(max(reaped.cpu_seconds, measured.get("cpu_seconds", 0.0)), 3),
+        "memory_peak": max(reaped.max_rss_bytes, measured.get("memory_peak", 0)),
+    }
