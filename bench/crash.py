@@ -441,7 +441,7 @@ def sweep(count: int = 10_000) -> None:
         for number in range(count):
             node, task = f"far_{number}", f"task-{number}"
             protocol.register(redis, "sweep", node, "i", facts, time.time())
-            protocol.enqueue(redis, "sweep", task, "x", None, time.time())
+            protocol.enqueue(redis, "sweep", task, "x", time.time())
             protocol.pop(redis, "sweep", node, "i")
             protocol.reserve(redis, AttemptRef("sweep", task, "t", node), "i", time.time())
             protocol.start(redis, AttemptRef("sweep", task, "t", node), 1, time.time())

@@ -16,6 +16,7 @@ from blueque.archives.layout import Directory
 from blueque.connection.redis import Redis
 from blueque.errors import ArchiveRefused, BatchTaken, BluequeError
 from blueque.model import keys
+from blueque.protocol.archiving import BatchRef
 from blueque.system import process
 from blueque.system.lease import Lease
 
@@ -35,6 +36,7 @@ class Claim:
         self._redis = redis
         self.is_old = is_old  # another one has begun it
         self.queue, self.batch, self.writer = record["queue"], record["batch"], record["writer"]
+        self.ref = BatchRef(self.queue, self.batch, self.writer)
         self.state = record["state"]
         # whose files count: of whom has written them
         self.staging = record.get("staging", self.writer)
@@ -48,25 +50,23 @@ class Claim:
 
     def make_sure(self) -> None:
         """Ask Redis whether it is ours. Raises BatchTaken."""
-        protocol.beat_batch(self._redis, self.queue, self.batch, self.writer, time.time())
+        protocol.beat_batch(self._redis, self.ref, time.time())
 
     def mark(self, state: str, **facts: str | int) -> None:
         """Record that it has come so far. Raises BatchTaken."""
-        self.deleted = protocol.mark_batch(
-            self._redis, self.queue, self.batch, self.writer, state, facts, time.time()
-        )
+        self.deleted = protocol.mark_batch(self._redis, self.ref, state, facts, time.time())
         self.state = state
         log.info("archive queue=%s batch=%s: %s", self.queue, self.batch, state)
 
     def finish(self) -> None:
-        protocol.finish_batch(self._redis, self.queue, self.batch, self.writer)
+        protocol.finish_batch(self._redis, self.ref)
 
     def leave(self) -> None:
         """Have the next one who comes go on with it at once; if Redis is away, he has to find out
         that we are gone.
         """
         try:
-            protocol.leave_batch(self._redis, self.queue, self.batch, self.writer)
+            protocol.leave_batch(self._redis, self.ref)
         except BluequeError as error:
             log.warning("archive queue=%s batch=%s: %s", self.queue, self.batch, error)
 
@@ -108,12 +108,13 @@ def take(redis: Redis, directory: Directory, queue: str, wait: Callable[[Record]
     """
     writer, over = os.urandom(8).hex(), None
     batch = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.urandom(4).hex()}"
+    ref = BatchRef(queue, batch, writer)
     pid = os.getpid()
     facts = {"by": process.user_at_host(), "pid": pid, **process.identity(pid)}
     place = {"directory": directory.root, "archive": directory.identity}
     lease = Lease()
     while True:
-        record = protocol.claim_batch(redis, queue, batch, writer, facts, place, time.time(), over)
+        record = protocol.claim_batch(redis, ref, facts, place, time.time(), over)
         if record.get("writer") == writer:
             return Claim(redis, record, record["batch"] != batch)
         _require_place(record, directory, queue)

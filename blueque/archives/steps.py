@@ -69,7 +69,7 @@ def delete(redis: Redis, directory: Directory, claim: Claim, tell: Tell) -> None
     while some:
         claim.require()
         following = list(islice(rows, MOST))
-        protocol.erase(redis, claim.queue, claim.batch, claim.writer, some, time.time(), following)
+        protocol.erase(redis, claim.ref, some, time.time(), following)
         done += len(some)
         tell(done)
         some = following

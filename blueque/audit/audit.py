@@ -18,6 +18,7 @@ from blueque.audit.observation import Finding, Holder, Observation
 from blueque.audit.scan import scan
 from blueque.connection.redis import Redis
 from blueque.model import keys
+from blueque.protocol.repair import Missed
 
 __all__ = ["Finding", "Report", "audit", "repair", "report"]
 
@@ -115,9 +116,8 @@ def _put_back(redis: Redis, finding: Finding, now: float) -> bool:
     place, task, seen = finding.place, finding.task, finding.seen
     if place is None or task is None or seen is None or seen.status is None:
         return False
-    return protocol.put_back(
-        redis, place, task, seen.status, seen.node, seen.pid, seen.updated, now
-    )
+    missed = Missed(seen.status, seen.node, seen.pid, seen.updated)
+    return protocol.put_back(redis, place, task, missed, now)
 
 
 def _mend(redis: Redis, finding: Finding, now: float) -> bool:

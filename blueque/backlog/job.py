@@ -22,7 +22,7 @@ from blueque.connection.redis import Redis
 from blueque.errors import BacklogRefused, Contended, FeedTaken, RedisAway
 from blueque.model.lines import line_of
 from blueque.model.units import Timing
-from blueque.protocol.feeding import Fed, FeedChunk
+from blueque.protocol.feeding import Fed, FeedChunk, Window
 from blueque.protocol.submit import Options
 from blueque.queries import feeds
 from blueque.queries.inspector import Inspector
@@ -229,12 +229,9 @@ class Feeding:
         following = self._ready[1].chunk if len(self._ready) > 1 else None
         return protocol.feed(
             self._redis,
-            self._job.queue,
-            self._job.feed,
-            self._owner.token,
+            self._owner.ref,
             self._ready[0].chunk,
-            self._job.window,
-            self._other_lines(),
+            Window(self._job.window, self._other_lines()),
             now,
             following,
             lambda: self._make_ready(3),
@@ -273,9 +270,7 @@ class Feeding:
         assert self._chunks is not None
         done, job = self._chunks.news, self._job
         self._patiently(
-            lambda: protocol.finish_feed(
-                self._redis, job.queue, job.feed, self._owner.token, done, time.time()
-            )
+            lambda: protocol.finish_feed(self._redis, self._owner.ref, done, time.time())
         )
         log.info("finish_feed feed=%s queue=%s rows=%d", job.feed, job.queue, self.rows)
         self._teller.report(self.rows, share=1.0)

@@ -8,6 +8,7 @@ import time
 from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.model.units import Timing
+from blueque.protocol.feeding import FeedRef
 from blueque.queries import feeds
 from blueque.system import process
 from blueque.system.lease import Lease
@@ -22,8 +23,7 @@ class FeedOwner:
     def __init__(self, redis: Redis, queue: str, feed: str, source: str, timing: Timing) -> None:
         self.token = os.urandom(16).hex()
         self._redis = redis
-        self._queue = queue
-        self._feed = feed
+        self.ref = FeedRef(queue, feed, self.token)
         self._source = source
         self._timing = timing
         self._beats = 0
@@ -52,14 +52,12 @@ class FeedOwner:
         """Show that we are alive, when it is time. Raises FeedTaken."""
         if time.monotonic() >= self._beat_due:
             self._beats += 1
-            protocol.beat_feed(
-                self._redis, self._queue, self._feed, self.token, self._beats, time.time()
-            )
+            protocol.beat_feed(self._redis, self.ref, self._beats, time.time())
             self.note_fed()
 
     def leave(self) -> None:
         """Let the next feeder begin at once."""
-        protocol.leave_feed(self._redis, self._queue, self._feed, self.token)
+        protocol.leave_feed(self._redis, self.ref)
 
     def _open(self, dead: str | None) -> dict[str, str]:
         facts = {
@@ -71,15 +69,7 @@ class FeedOwner:
         }
         instance = os.urandom(16).hex()
         return protocol.open_feed(
-            self._redis,
-            self._queue,
-            self._feed,
-            self.token,
-            instance,
-            self._source,
-            facts,
-            dead,
-            time.time(),
+            self._redis, self.ref, instance, self._source, facts, dead, time.time()
         )
 
 

@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVarTuple
 
 import hiredis
 
@@ -34,9 +34,13 @@ AWAY = {"LOADING", "MASTERDOWN", "UNBLOCKED", "TRYAGAIN", "CLUSTERDOWN"}
 DEMOTED = {"READONLY", "MASTERDOWN", "UNBLOCKED"}
 
 
-class Look(NamedTuple):
-    """What a transaction watches and then reads; `task` is the id of the task that it is about, if
-    it is about one.
+Replies = TypeVarTuple("Replies")  # the types of the replies to the reads of a look
+
+
+class Look(NamedTuple, Generic[*Replies]):
+    """What a transaction watches and then reads.
+
+    task: the id of the task that the transaction is about, for its errors.
     """
 
     watch: Sequence[str]
@@ -44,12 +48,13 @@ class Look(NamedTuple):
     task: str | None = None
 
 
-class Ahead(NamedTuple):
-    """A look that travelled with the previous EXEC, so that the next transaction saves a round
-    trip.
-    """
+AnyLook: TypeAlias = Look[*tuple[Any, ...]]
 
-    look: Look
+
+class Ahead(NamedTuple):
+    """A look that was sent with the previous EXEC, and its replies. It saves a round trip."""
+
+    look: AnyLook
     replies: list[Any]
 
 

@@ -15,6 +15,7 @@ from blueque.model.encoding import encode, printable, require_number
 from blueque.model.log_line import Line
 from blueque.model.retry import Retry, class_name, class_names
 from blueque.model.task import Task
+from blueque.protocol.recover import Loss
 from blueque.text.format import one_line
 
 log = logging.getLogger("blueque")
@@ -163,7 +164,13 @@ class Processor:
         facts: lost_node and last_seen, of the listener that died.
         """
         became = protocol.lose(
-            self._redis, self._attempt, instance, error, default, time.time(), facts, is_ours=True
+            self._redis,
+            self._attempt,
+            instance,
+            Loss(error, facts),
+            default,
+            time.time(),
+            is_ours=True,
         )
         log.warning(
             "lose task=%s queue=%s node=%s status=%s: %s",
@@ -252,8 +259,9 @@ class Processor:
         finished: float | None = None,
         has_checkpoint: bool = False,
     ) -> None:
+        fields = facts if encoding is None else {"result_encoding": encoding, **facts}
         protocol.complete(
-            self._redis, self._attempt, text, encoding, time.time(), facts, finished, has_checkpoint
+            self._redis, self._attempt, text, time.time(), fields, finished, has_checkpoint
         )
         log.info("complete task=%s queue=%s node=%s", self.task.id, self._queue, self._node)
         self._wake_waiting()

@@ -36,7 +36,7 @@ from blueque.protocol import (
     schedule_many,
 )
 from blueque.protocol.bulk import MAX_KEYED, Batch, NewTasks
-from blueque.protocol.runs import RunBatch
+from blueque.protocol.runs import RunBatch, RunTerms
 
 MAX_BYTES = 4 * 2**20  # of parameters in a batch: Redis does nothing else meanwhile
 
@@ -131,7 +131,7 @@ class Batches:
         plan = self._plan
         if plan.run is not None:
             self._run = open_run(
-                self._redis, plan.queue, plan.run, "keyed", 1, plan.keep, time.time()
+                self._redis, plan.queue, plan.run, RunTerms("keyed", plan.keep, 1), time.time()
             )
         try:
             yield from relay(self._parts(), self._send, looks_ahead=plan.run is not None)

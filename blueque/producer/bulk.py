@@ -19,6 +19,7 @@ from blueque.model.run import Record, require_same
 from blueque.producer.batches import Batches, Column, Plan
 from blueque.producer.keyed_run import KeyedRun
 from blueque.producer.staged_run import Staging
+from blueque.protocol.runs import RunTerms
 
 MAX_BATCH = 10_000
 MAX_SHARDS = 1024
@@ -154,9 +155,7 @@ class ManyTasks:
             self._redis,
             self.name,
             require_run_name(name),
-            "keyed",
-            count,
-            require_keep(keep),
+            RunTerms("keyed", require_keep(keep), count),
             time.time(),
         )
         return KeyedRun(self._redis, record, self._max_bytes, self.fields_of(**options))
@@ -183,7 +182,7 @@ class ManyTasks:
         run = str(uuid.uuid4()) if name is None else require_run_name(name)
         kind = "stream" if stream else "staged"
         record = protocol.open_run(
-            self._redis, self.name, run, kind, None, require_keep(keep), time.time()
+            self._redis, self.name, run, RunTerms(kind, require_keep(keep)), time.time()
         )
         return Staging(self._redis, record, self._max_bytes, self.fields_of(**options))
 
@@ -231,9 +230,7 @@ class ManyTasks:
             self._redis,
             self.name,
             record["run"],
-            record["kind"],
-            record.get("shards"),
-            record["keep"],
+            RunTerms(record["kind"], record["keep"], record.get("shards")),
             time.time(),
             record["created"],
         )

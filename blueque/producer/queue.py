@@ -150,10 +150,10 @@ class Queue(ManyTasks):
         due = require_time(eta)
         if due < now:
             return self._enqueue(parameters, options, key)
-        text, encoding = self._encode(parameters)
+        text, coded = self._encode(parameters)
         task_id = str(uuid.uuid4()) if key is None else id_of_key(self.name, key)
         is_new = protocol.schedule(
-            self._redis, self.name, task_id, text, encoding, due, now, options
+            self._redis, self.name, task_id, text, due, now, {**coded, **options}
         )
         log.info("schedule task=%s queue=%s eta=%s", task_id, self.name, due)
         return TaskId(task_id, is_new or key is None)
@@ -364,10 +364,10 @@ class Queue(ManyTasks):
         protocol.wake(self._redis, self.name)
 
     def _enqueue(self, parameters: Any, options: Options, key: str | None) -> TaskId:
-        text, encoding = self._encode(parameters)
+        text, coded = self._encode(parameters)
         task_id, spare = self._ids() if key is None else (id_of_key(self.name, key), None)
         is_new = protocol.enqueue(
-            self._redis, self.name, task_id, text, encoding, time.time(), options, spare
+            self._redis, self.name, task_id, text, time.time(), {**coded, **options}, spare
         )
         log.info("enqueue task=%s queue=%s", task_id, self.name)
         # without a key it is there by an earlier try of this call
@@ -394,11 +394,13 @@ class Queue(ManyTasks):
         )
         return {**options, "needs": needs} if needs else options
 
-    def _encode(self, parameters: Any) -> tuple[str, str | None]:
+    def _encode(self, parameters: Any) -> tuple[str, dict[str, str]]:
+        """Return the text of the parameters, and the field that says how they are encoded."""
         text, encoding = encode(parameters, "parameters", self._max_bytes)
-        if encoding is not None:
-            require_text_keys(parameters, "parameters")
-        return text, encoding
+        if encoding is None:
+            return text, {}
+        require_text_keys(parameters, "parameters")
+        return text, {"parameters_encoding": encoding}
 
     def _ids(self) -> tuple[str, str]:
         """Return the id for this call and one for the next on this connection."""

@@ -1,8 +1,9 @@
 """A batch of tasks on its way into an archive: claim_batch, beat_batch, mark_batch, erase,
 finish_batch, leave_batch.
 
-What lies in the archive is no business of this module. It sees to it that one at a time writes,
-that nobody goes back a step, and that a task is deleted only if it is still what was written.
+This module does not know what is in the archive. It ensures that one archiver at a time writes,
+that a batch never goes back a step, and that a task is deleted only if it is still as it was
+written.
 """
 
 from __future__ import annotations
@@ -14,19 +15,31 @@ from blueque.connection.redis import Command, Look, Redis, as_hash
 from blueque.errors import BatchTaken
 from blueque.model import keys
 from blueque.model.columns import to_microseconds, to_whole
-from blueque.model.encoding import CENTURY
 from blueque.protocol.fields import Facts, flat
-from blueque.protocol.transaction import Answer, Change, transact
+from blueque.protocol.submit import keep_key
+from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
 STATES = ("claimed", "written", "published", "deleted")
-MOST = 100  # tasks to erase at once: WATCH gets slow with their square
+MOST = 100  # tasks to erase at once: the time of WATCH grows with the square of the keys
 
 _ENDED = {"complete": keys.complete, "failed": keys.failed, "cancelled": keys.cancelled}
 
 
+class BatchRef(NamedTuple):
+    """An open batch of a queue, and its archiver.
+
+    writer: a random mark of the archiver.
+    """
+
+    queue: str
+    batch: str
+    writer: str
+
+
 class Written(NamedTuple):
-    """A task as the archive has it: microseconds of `updated` and the number of its attempt, None
-    if it has none.
+    """A task as it is in the archive.
+
+    updated: in microseconds. attempts: the number of its attempt. None: it has none.
     """
 
     task: str
@@ -35,95 +48,105 @@ class Written(NamedTuple):
     attempts: int | None
 
 
-def claim_batch(
-    redis: Redis,
-    queue: str,
-    batch: str,
-    writer: str,
-    facts: Facts,
-    place: Facts,
-    now: float,
-    over: str | None = None,
-) -> dict[str, str]:
-    """Open a batch, or take over the one that is open, and return the record as it is then: ours,
-    or somebody else's.
+class _Record(NamedTuple):
+    """The fields of the record of a batch that most of these transactions read."""
 
-    writer: a random mark of this archiver. facts: fields that tell of the archiver, place: of where
-        a new batch is to lie.
-    over: the mark of an archiver that is dead, or empty for none: an open batch is taken over from
-        it.
+    batch: str | None
+    writer: str | None
+    state: str | None
+    deleted: str | None
+
+
+class _TaskFields(NamedTuple):
+    """The fields of a task that erase reads."""
+
+    status: str | None
+    queue: str | None
+    updated: str | None
+    attempt: str | None
+    keep: str | None
+    enqueued_by: str | None
+
+
+def claim_batch(
+    redis: Redis, ref: BatchRef, facts: Facts, place: Facts, now: float, over: str | None = None
+) -> dict[str, str]:
+    """Open a batch, or take over the open one. Return the record as it is then: ours, or another
+    archiver's.
+
+    ref: with the id of a new batch. facts: fields about the archiver. place: fields about where a
+        new batch is to lie.
+    over: the mark of a dead archiver, or empty for none, whose batch is taken over.
     """
+    queue, batch, writer = ref
     key = keys.archive(queue)
     opening = {"batch": batch, "queue": queue, "state": "claimed", "since": now, **(place or {})}
 
-    def decide(reply: Sequence[str]) -> Answer | Change:
+    def decide(reply: Sequence[str]) -> Verdict[dict[str, str]]:
         record = as_hash(reply)
         if record and (over is None or record.get("writer", "") != over):
             return Answer(record)
         fields = {**({} if record else opening), "writer": writer, **(facts or {}), "beat_at": now}
-        its = {name: str(value) for name, value in fields.items()}
-        return Change([("HSET", key, *flat(fields))], {**record, **its})
+        texts = {name: str(value) for name, value in fields.items()}
+        return Change([("HSET", key, *flat(fields))], {**record, **texts})
 
-    record: dict[str, str] = transact(redis, "claim_batch", Look([key], [("HGETALL", key)]), decide)
-    return record
-
-
-def beat_batch(redis: Redis, queue: str, batch: str, writer: str, now: float) -> None:
-    """Show that the archiver lives. Raises BatchTaken."""
-
-    def decide(snapshot: list[str | None]) -> Change:
-        _require(queue, batch, writer, snapshot)
-        return Change([("HSET", keys.archive(queue), "beat_at", now)])
-
-    transact(redis, "beat_batch", _ownership(queue), decide)
+    look: Look[Sequence[str]] = Look([key], [("HGETALL", key)])
+    return transact(redis, "claim_batch", look, decide)
 
 
-def mark_batch(
-    redis: Redis, queue: str, batch: str, writer: str, state: str, facts: Facts, now: float
-) -> int:
-    """Record that the batch is written, published or deleted; return how many tasks were deleted.
+def beat_batch(redis: Redis, ref: BatchRef, now: float) -> None:
+    """Show that the archiver is alive. Raises BatchTaken."""
+
+    def decide(reply: list[str | None]) -> Verdict[None]:
+        _require(ref, _Record._make(reply))
+        return Change([("HSET", keys.archive(ref.queue), "beat_at", now)], None)
+
+    transact(redis, "beat_batch", _record(ref.queue), decide)
+
+
+def mark_batch(redis: Redis, ref: BatchRef, state: str, facts: Facts, now: float) -> int:
+    """Record that the batch is written, published or deleted. Return how many tasks were deleted.
     Raises BatchTaken.
     """
+    key = keys.archive(ref.queue)
 
-    def decide(snapshot: list[str | None]) -> Answer | Change:
-        _require(queue, batch, writer, snapshot)
-        before, deleted = snapshot[2] or "", int(snapshot[3] or 0)
-        if before not in STATES[: STATES.index(state)]:
+    def decide(reply: list[str | None]) -> Verdict[int]:
+        record = _Record._make(reply)
+        _require(ref, record)
+        deleted = int(record.deleted or 0)
+        if (record.state or "") not in STATES[: STATES.index(state)]:
             return Answer(deleted)
-        return Change(
-            [("HSET", keys.archive(queue), "state", state, *flat(facts), "beat_at", now)], deleted
-        )
+        return Change([("HSET", key, "state", state, *flat(facts), "beat_at", now)], deleted)
 
-    return int(transact(redis, "mark_batch", _ownership(queue), decide))
+    return transact(redis, "mark_batch", _record(ref.queue), decide)
 
 
 def erase(
     redis: Redis,
-    queue: str,
-    batch: str,
-    writer: str,
+    ref: BatchRef,
     rows: Sequence[Written],
     now: float,
     following: Sequence[Written] = (),
 ) -> int:
-    """Delete those of these tasks that still are what the archive has, and return how many. Raises
+    """Delete the tasks that are still as they are in the archive. Return how many. Raises
     BatchTaken.
 
-    following: what the next call will be about; its look travels with our EXEC.
+    following: the rows of the next call; its look is sent with our EXEC.
     """
+    queue = ref.queue
 
-    def decide(owner: list[str | None], *snapshots: list[str | None]) -> Answer | Change:
-        _require(queue, batch, writer, owner)
-        found = zip(rows, snapshots, strict=True)
-        same = [(row, its) for row, its in found if _is_as_written(queue, row, its)]
+    def decide(owner: list[str | None], *replies: list[str | None]) -> Verdict[int]:
+        _require(ref, owner)
+        tasks = zip(rows, map(_TaskFields._make, replies), strict=True)
+        same = [(row, fields) for row, fields in tasks if _is_as_written(queue, row, fields)]
         if not same:
             return Answer(0)
-        theirs = [keys.belongings(row.task) for row, _ in same]
+        belongings = [keys.belongings(row.task) for row, _ in same]
         return Change(
             [
-                ("UNLINK", *[key for kind in zip(*theirs, strict=True) for key in kind]),
-                # From the tail, where the oldest are: the other way a list of a million takes 17 ms
-                # for each of them.
+                ("UNLINK", *[key for kind in zip(*belongings, strict=True) for key in kind]),
+                # From the tail, where the oldest are: from the head, a list of a million takes
+                # 17 ms for each task.
                 *[
                     ("LREM", key(queue), -1, row.task)
                     for status, key in _ENDED.items()
@@ -140,73 +163,70 @@ def erase(
         )
 
     ahead = _contents(queue, following) if following else None
-    return int(transact(redis, "erase", _contents(queue, rows), decide, ahead=ahead))
+    return transact(redis, "erase", _contents(queue, rows), decide, ahead=ahead)
 
 
-def _keep_keys(same: Sequence[tuple[Written, list[str | None]]]) -> list[Command]:
-    """Have the keys of tasks count on for as long as they are to, as `delete` does."""
-    return [
-        ("SET", keys.key_kept(row.task), mark or "", "EX", keep)
-        for row, (_, _, _, _, keep, mark) in same
-        if keep is not None and keep.isdecimal() and 0 < int(keep) <= CENTURY
-    ]
+def _keep_keys(same: Sequence[tuple[Written, _TaskFields]]) -> list[Command]:
+    commands: list[Command] = []
+    for row, fields in same:
+        commands += keep_key(row.task, fields.keep, fields.enqueued_by)
+    return commands
 
 
-def finish_batch(redis: Redis, queue: str, batch: str, writer: str) -> bool:
+def finish_batch(redis: Redis, ref: BatchRef) -> bool:
     """Close the batch. False: it was closed already. Raises BatchTaken."""
 
-    def decide(snapshot: list[str | None]) -> Answer | Change:
-        if snapshot[0] != batch:
+    def decide(reply: list[str | None]) -> Verdict[bool]:
+        record = _Record._make(reply)
+        if record.batch != ref.batch:
             return Answer(False)
-        _require(queue, batch, writer, snapshot)
-        return Change([("DEL", keys.archive(queue))], True)
+        _require(ref, record)
+        return Change([("DEL", keys.archive(ref.queue))], True)
 
-    return bool(transact(redis, "finish_batch", _ownership(queue), decide))
+    return transact(redis, "finish_batch", _record(ref.queue), decide)
 
 
-def leave_batch(redis: Redis, queue: str, batch: str, writer: str) -> None:
-    """Let somebody else go on with the batch, if it is still ours."""
+def leave_batch(redis: Redis, ref: BatchRef) -> None:
+    """Let another archiver go on with the batch, if it is still ours."""
 
-    def decide(snapshot: list[str | None]) -> Answer | Change:
-        if snapshot[:2] != [batch, writer]:
+    def decide(reply: list[str | None]) -> Verdict[None]:
+        if reply[:2] != [ref.batch, ref.writer]:
             return Answer(None)
-        return Change([("HDEL", keys.archive(queue), "writer")])
+        return Change([("HDEL", keys.archive(ref.queue), "writer")], None)
 
-    transact(redis, "leave_batch", _ownership(queue), decide)
+    transact(redis, "leave_batch", _record(ref.queue), decide)
 
 
-def _ownership(queue: str) -> Look:
+def _record(queue: str) -> Look[list[str | None]]:
     key = keys.archive(queue)
-    return Look([key], [("HMGET", key, "batch", "writer", "state", "deleted")])
+    return Look([key], [("HMGET", key, *_Record._fields)])
 
 
-def _contents(queue: str, rows: Sequence[Written]) -> Look:
-    """Is the batch ours to delete, and are its tasks what they were?"""
+def _contents(
+    queue: str, rows: Sequence[Written]
+) -> Look[list[str | None], *tuple[list[str | None], ...]]:
+    """Is the batch ours to delete, and are its tasks as they were written?"""
     record, hashes = keys.archive(queue), [keys.task(row.task) for row in rows]
     return Look(
         [record, *hashes],
         [
             ("HMGET", record, "batch", "writer"),
-            *[
-                ("HMGET", key, "status", "queue", "updated", "attempt", "keep", "enqueued_by")
-                for key in hashes
-            ],
+            *[("HMGET", key, *_TaskFields._fields) for key in hashes],
         ],
     )
 
 
-def _require(queue: str, batch: str, writer: str, snapshot: Sequence[str | None]) -> None:
-    if list(snapshot[:2]) != [batch, writer]:
-        raise BatchTaken(queue, batch)
+def _require(ref: BatchRef, owner: Sequence[str | None]) -> None:
+    if [*owner[:2]] != [ref.batch, ref.writer]:
+        raise BatchTaken(ref.queue, ref.batch)
 
 
-def _is_as_written(queue: str, row: Written, snapshot: Sequence[str | None]) -> bool:
-    status, its_queue, updated, attempt, *_ = snapshot
+def _is_as_written(queue: str, row: Written, fields: _TaskFields) -> bool:
     return (
-        status == row.status
-        and its_queue in (None, queue)
-        and _number(updated, to_microseconds) == row.updated
-        and _number(attempt, to_whole) == row.attempts
+        fields.status == row.status
+        and fields.queue in (None, queue)
+        and _number(fields.updated, to_microseconds) == row.updated
+        and _number(fields.attempt, to_whole) == row.attempts
     )
 
 

@@ -1,4 +1,4 @@
-"""One attempt from its start to its end: start, progress, complete, fail, retry, release,
+"""The transactions of one attempt: start, progress, complete, fail, retry, release,
 confirm_cancel.
 """
 
@@ -9,21 +9,21 @@ from collections.abc import Mapping
 from blueque.connection.redis import Command, Redis
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
-from blueque.protocol.events import count, event, ran
+from blueque.protocol.events import Event, count, ran, record_event
 from blueque.protocol.fields import (
     IDENTITY,
     OUTCOME,
+    AttemptFields,
     Facts,
-    Owned,
     ending,
     flat,
     let_go_of_room,
-    owned,
     record_cancelled,
+    require_owner,
     stand,
     text_of,
 )
-from blueque.protocol.transaction import Answer, Change, transact
+from blueque.protocol.transaction import Answer, Change, Verdict, transact
 from blueque.protocol.watches import ownership, turn
 
 
@@ -34,48 +34,41 @@ def start(
     now: float,
     identity: Mapping[str, str | int] | None = None,
 ) -> None:
-    """Record that process `pid` runs the task. Nothing of the task may run before this has
-    returned.
+    """Record that process `pid` runs the task. Nothing of the task may run before this returns.
 
-    identity: what tells this process from a later one with the same pid: pid_start, boot, ns.
+    identity: pid_start, boot and ns, which tell this process from a later one with the same pid.
     """
     queue, task, token, node = attempt
+    key = keys.task(task)
 
-    def decide(snapshot: list[str | None]) -> Answer | Change:
-        if snapshot[:4] == ["started", token, node, str(pid)]:
+    def decide(reply: list[str | None]) -> Verdict[None]:
+        fields = AttemptFields._make(reply)
+        if fields[:4] == ("started", token, node, str(pid)):
             return Answer(None)
-        its = owned(attempt, snapshot, "reserved")
+        require_owner(attempt, fields, "reserved")
+        began = ("started", now, "updated", now)
         return Change(
             [
                 ("SADD", keys.started(queue), keys.started_member(node, pid, task)),
-                (
-                    "HSET",
-                    keys.task(task),
-                    "status",
-                    "started",
-                    "pid",
-                    pid,
-                    *flat(identity),
-                    "started",
-                    now,
-                    "updated",
-                    now,
+                ("HSET", key, "status", "started", "pid", pid, *flat(identity), *began),
+                *record_event(
+                    redis, queue, task, fields, Event("started", node, now, {"pid": pid})
                 ),
-                *event(redis, queue, task, "started", node, its.past, now, {"pid": pid}),
-            ]
+            ],
+            None,
         )
 
     transact(redis, "start", ownership(task), decide, ahead=ownership(task))
 
 
 def progress(redis: Redis, attempt: AttemptRef, text: str, now: float) -> None:
-    """Record how far the task is."""
+    """Record the progress of the task."""
     task = attempt.task
 
-    def decide(snapshot: list[str | None]) -> Answer | Change:
-        owned(attempt, snapshot, "started")
+    def decide(reply: list[str | None]) -> Verdict[None]:
+        require_owner(attempt, AttemptFields._make(reply), "started")
         return Change(
-            [("HSET", keys.task(task), "progress", text, "progress_at", now, "updated", now)]
+            [("HSET", keys.task(task), "progress", text, "progress_at", now, "updated", now)], None
         )
 
     transact(redis, "progress", ownership(task), decide, ahead=ownership(task))
@@ -85,54 +78,40 @@ def complete(
     redis: Redis,
     attempt: AttemptRef,
     result: str,
-    encoding: str | None,
     now: float,
     facts: Facts = None,
     finished: float | None = None,
     has_checkpoint: bool = False,
 ) -> None:
-    """Record the result of the attempt and let go of the task; also of one that was declared lost,
-    and not run again.
+    """Record the result of the attempt and end the task.
 
-    finished: when it ended, if that was before `now`: Redis may have been away.
-    has_checkpoint: it has left one, from which nobody will go on.
+    A task that was declared lost, and has not run again, accepts the result, too.
+    facts: further fields, `result_encoding` first if the result has one.
+    finished: when the attempt ended, if that was before `now`: Redis may have been away.
+    has_checkpoint: Redis may have a checkpoint, which is deleted.
     """
     queue, task, token, node = attempt
+    key = keys.task(task)
 
-    def decide(snapshot: list[str | None]) -> Answer | Change:
-        status, _, _, _, finished_by, *_ = snapshot
-        if status == "complete" and finished_by == token:
+    def decide(reply: list[str | None]) -> Verdict[None]:
+        fields = AttemptFields._make(reply)
+        if fields.status == "complete" and fields.finished_by == token:
             return Answer(None)
-        its = owned(attempt, snapshot, "started", or_lost=True)
-        coded = [] if encoding is None else ["result_encoding", encoding]
+        require_owner(attempt, fields, "started", or_lost=True)
+        ended = ending(token, finished or now, now)
+        took = ran(fields, finished or now)
         return Change(
             [
-                *_let_go(redis, queue, task, its, now),
-                ("HDEL", keys.task(task), *OUTCOME),
-                (
-                    "HSET",
-                    keys.task(task),
-                    "status",
-                    "complete",
-                    "result",
-                    result,
-                    *coded,
-                    *flat(facts),
-                    *ending(token, finished or now, now),
-                ),
+                *_take_out(redis, attempt, fields, now),
+                ("HDEL", key, *OUTCOME),
+                ("HSET", key, "status", "complete", "result", result, *flat(facts), *ended),
                 ("LPUSH", keys.complete(queue), task),
                 *([("DEL", keys.checkpoint(task))] if has_checkpoint else []),
-                *event(
-                    redis,
-                    queue,
-                    task,
-                    "complete",
-                    node,
-                    its.past,
-                    now,
-                    {"took": ran(its.past, finished or now)},
+                *record_event(
+                    redis, queue, task, fields, Event("complete", node, now, {"took": took})
                 ),
-            ]
+            ],
+            None,
         )
 
     transact(redis, "complete", ownership(task), decide, ahead=turn(queue, node))
@@ -146,44 +125,27 @@ def fail(
     facts: Facts = None,
     finished: float | None = None,
 ) -> None:
-    """Record why the attempt failed for good and let go of the task; see `complete`."""
+    """Record why the attempt failed and end the task; otherwise as `complete`."""
     queue, task, token, node = attempt
+    key = keys.task(task)
 
-    def decide(snapshot: list[str | None]) -> Answer | Change:
-        status, _, _, _, finished_by, *_ = snapshot
-        if status == "failed" and finished_by == token:
+    def decide(reply: list[str | None]) -> Verdict[None]:
+        fields = AttemptFields._make(reply)
+        if fields.status == "failed" and fields.finished_by == token:
             return Answer(None)
-        its = owned(attempt, snapshot, "started", "reserved", or_lost=True)
+        require_owner(attempt, fields, "started", "reserved", or_lost=True)
+        ended = ending(token, finished or now, now)
+        took = ran(fields, finished or now)
+        why = {"error": error, "took": took, "error_type": text_of(facts, "error_type")}
         return Change(
             [
-                *_let_go(redis, queue, task, its, now),
-                ("HDEL", keys.task(task), *OUTCOME),
-                (
-                    "HSET",
-                    keys.task(task),
-                    "status",
-                    "failed",
-                    "error",
-                    error,
-                    *flat(facts),
-                    *ending(token, finished or now, now),
-                ),
+                *_take_out(redis, attempt, fields, now),
+                ("HDEL", key, *OUTCOME),
+                ("HSET", key, "status", "failed", "error", error, *flat(facts), *ended),
                 ("LPUSH", keys.failed(queue), task),
-                *event(
-                    redis,
-                    queue,
-                    task,
-                    "failed",
-                    node,
-                    its.past,
-                    now,
-                    {
-                        "error": error,
-                        "took": ran(its.past, finished or now),
-                        "error_type": text_of(facts, "error_type"),
-                    },
-                ),
-            ]
+                *record_event(redis, queue, task, fields, Event("failed", node, now, why)),
+            ],
+            None,
         )
 
     transact(redis, "fail", ownership(task), decide, ahead=turn(queue, node))
@@ -197,57 +159,61 @@ def retry(
     facts: Facts = None,
     wish: str | None = None,
 ) -> str:
-    """End an attempt that is to be followed by another; return the status that the task has now.
+    """End an attempt and have the task run again; return the status that the task has now.
 
-    eta: when the next is due; None puts it in line at once. facts: such as failures and last_error.
-    wish: why the task itself wants to run again later; None: the attempt has failed.
-    A task that somebody wants cancelled is cancelled instead.
+    A task with a request to cancel is cancelled instead.
+    eta: when the next attempt is due; None puts the task in line at once.
+    facts: further fields, such as failures and last_error.
+    wish: why the handler asked to run again later; None: the attempt has failed.
     """
     queue, task, token, node = attempt
+    key = keys.task(task)
 
-    def decide(snapshot: list[str | None]) -> Answer | Change:
-        status, _, _, _, finished_by, *_ = snapshot
-        if token is not None and finished_by == token:
-            return Answer(status)
-        its = owned(attempt, snapshot, "started", "reserved", or_lost=True)
-        if its.is_to_be_cancelled:
-            return Change(_cancelled(redis, attempt, its, now, facts), "cancelled")
+    def decide(reply: list[str | None]) -> Verdict[str]:
+        fields = AttemptFields._make(reply)
+        if token is not None and fields.finished_by == token:
+            return Answer(fields.status or "")
+        require_owner(attempt, fields, "started", "reserved", or_lost=True)
+        if fields.cancel is not None:
+            return Change(_cancelled(redis, attempt, fields, now, facts), "cancelled")
         commands: list[Command] = [
-            *_let_go(redis, queue, task, its, now),
-            ("HDEL", keys.task(task), *IDENTITY, *OUTCOME),
+            *_take_out(redis, attempt, fields, now),
+            ("HDEL", key, *IDENTITY, *OUTCOME),
         ]
-        by = ending(token, None, now)
-        why, kind = text_of(facts, "last_error"), text_of(facts, "last_error_type")
-        took = ran(its.past, now)
-        noted = event(
-            redis,
-            queue,
-            task,
-            "retried",
-            node,
-            its.past,
-            now,
-            {"error": why, "eta": eta, "took": took, "error_type": kind},
-        )
-        if wish is not None:
-            told = {"reason": wish, "eta": eta, "took": took}
-            noted = event(redis, queue, task, "postponed", node, its.past, now, told)
+        ended = ending(token, None, now)
+        event = _retry_event(attempt, fields, eta, now, facts, wish)
         if eta is None:
             commands += [
-                ("HSET", keys.task(task), "status", "pending", "queued", now, *flat(facts), *by),
-                *stand(queue, its.line, task),
+                ("HSET", key, "status", "pending", "queued", now, *flat(facts), *ended),
+                *stand(queue, fields.line, task),
                 ("ZADD", keys.wake(queue), 0, 0),
-                *noted,
+                *record_event(redis, queue, task, fields, event),
             ]
             return Change(commands, "pending")
         commands += [
-            ("HSET", keys.task(task), "status", "scheduled", "eta", eta, *flat(facts), *by),
+            ("HSET", key, "status", "scheduled", "eta", eta, *flat(facts), *ended),
             ("ZADD", keys.scheduled(queue), eta, task),
-            *noted,
+            *record_event(redis, queue, task, fields, event),
         ]
         return Change(commands, "scheduled")
 
-    return str(transact(redis, "retry", ownership(task), decide, ahead=turn(queue, node)))
+    return transact(redis, "retry", ownership(task), decide, ahead=turn(queue, node))
+
+
+def _retry_event(
+    attempt: AttemptRef,
+    fields: AttemptFields,
+    eta: float | None,
+    now: float,
+    facts: Facts,
+    wish: str | None,
+) -> Event:
+    took = ran(fields, now)
+    if wish is not None:
+        return Event("postponed", attempt.node, now, {"reason": wish, "eta": eta, "took": took})
+    error, error_type = text_of(facts, "last_error"), text_of(facts, "last_error_type")
+    why = {"error": error, "eta": eta, "took": took, "error_type": error_type}
+    return Event("retried", attempt.node, now, why)
 
 
 def release(
@@ -255,74 +221,75 @@ def release(
 ) -> str:
     """Hand an attempt back: the task is the next in line again. Return the status that it has now.
 
-    A task that somebody wants cancelled is cancelled instead.
-    reason: why, in a word, for its history.
+    A task with a request to cancel is cancelled instead.
+    reason: why, in a word, for the history of the task.
     """
     queue, task, token, node = attempt
+    key = keys.task(task)
 
-    def decide(snapshot: list[str | None]) -> Answer | Change:
-        status, _, _, _, finished_by, *_ = snapshot
-        if token is not None and finished_by == token:
-            return Answer(status)
-        its = owned(attempt, snapshot, "started", "reserved")
-        if its.is_to_be_cancelled:
-            return Change(_cancelled(redis, attempt, its, now, facts), "cancelled")
+    def decide(reply: list[str | None]) -> Verdict[str]:
+        fields = AttemptFields._make(reply)
+        if token is not None and fields.finished_by == token:
+            return Answer(fields.status or "")
+        require_owner(attempt, fields, "started", "reserved")
+        if fields.cancel is not None:
+            return Change(_cancelled(redis, attempt, fields, now, facts), "cancelled")
+        ended = ending(token, None, now)
         return Change(
             [
-                *_let_go(redis, queue, task, its, now),
-                ("HDEL", keys.task(task), *IDENTITY, *OUTCOME),
-                (
-                    "HSET",
-                    keys.task(task),
-                    "status",
-                    "pending",
-                    "queued",
-                    now,
-                    *flat(facts),
-                    *ending(token, None, now),
-                ),
-                *stand(queue, its.line, task, is_first=True),
+                *_take_out(redis, attempt, fields, now),
+                ("HDEL", key, *IDENTITY, *OUTCOME),
+                ("HSET", key, "status", "pending", "queued", now, *flat(facts), *ended),
+                *stand(queue, fields.line, task, is_first=True),
                 ("ZADD", keys.wake(queue), 0, 0),
-                *event(redis, queue, task, "released", node, its.past, now, {"reason": reason}),
+                *record_event(
+                    redis, queue, task, fields, Event("released", node, now, {"reason": reason})
+                ),
             ],
             "pending",
         )
 
-    return str(transact(redis, "release", ownership(task), decide, ahead=turn(queue, node)))
+    return transact(redis, "release", ownership(task), decide, ahead=turn(queue, node))
 
 
 def confirm_cancel(redis: Redis, attempt: AttemptRef, now: float, facts: Facts = None) -> None:
-    """Record that the attempt was ended because somebody wanted it cancelled."""
+    """Record that the attempt was ended on request."""
     queue, task, token, node = attempt
 
-    def decide(snapshot: list[str | None]) -> Answer | Change:
-        status, _, _, _, finished_by, *_ = snapshot
-        if status == "cancelled" and finished_by == token:
+    def decide(reply: list[str | None]) -> Verdict[None]:
+        fields = AttemptFields._make(reply)
+        if fields.status == "cancelled" and fields.finished_by == token:
             return Answer(None)
-        its = owned(attempt, snapshot, "started", or_lost=True)
-        return Change(_cancelled(redis, attempt, its, now, facts))
+        require_owner(attempt, fields, "started", or_lost=True)
+        return Change(_cancelled(redis, attempt, fields, now, facts), None)
 
     transact(redis, "confirm_cancel", ownership(task), decide, ahead=turn(queue, node))
 
 
 def _cancelled(
-    redis: Redis, attempt: AttemptRef, its: Owned, now: float, facts: Facts
+    redis: Redis, attempt: AttemptRef, fields: AttemptFields, now: float, facts: Facts
 ) -> list[Command]:
     queue, task, token, node = attempt
+    took = ran(fields, now)
     return [
-        *_let_go(redis, queue, task, its, now),
+        *_take_out(redis, attempt, fields, now),
         *record_cancelled(queue, task, token, now, facts),
-        *event(redis, queue, task, "cancelled", node, its.past, now, {"took": ran(its.past, now)}),
+        *record_event(redis, queue, task, fields, Event("cancelled", node, now, {"took": took})),
     ]
 
 
-def _let_go(redis: Redis, queue: str, task: str, its: Owned, now: float) -> list[Command]:
-    """Take the task out of where it is while an attempt owns it, or was declared lost: then it was
-    counted as failed.
+def _take_out(
+    redis: Redis, attempt: AttemptRef, fields: AttemptFields, now: float
+) -> list[Command]:
+    """Return the commands that take the task out of the place where it is during an attempt.
+
+    A task that was declared lost is among the failed ones, and was counted there.
     """
-    if its.status == "failed":
+    queue, task = attempt.queue, attempt.task
+    if fields.status == "failed":
         return [("LREM", keys.failed(queue), 1, task), *count(redis, queue, "found", now)]
-    held: list[Command] = [("LREM", keys.reserved(queue, its.node), 1, task)]
-    if its.status == "started":
-        held += [("SREM", keys.started(queue), keys.started_member(its.node, its.pid, task))]
-    return held + let_go_of_room(queue, task, its.lock, its.counted)
+    node, pid = fields.node or "", fields.pid or ""
+    commands: list[Command] = [("LREM", keys.reserved(queue, node), 1, task)]
+    if fields.status == "started":
+        commands += [("SREM", keys.started(queue), keys.started_member(node, pid, task))]
+    return commands + let_go_of_room(queue, task, fields.lock, fields.counted)

@@ -1,6 +1,7 @@
 """Many tasks in one transaction: enqueue_many, schedule_many.
 
-What is slow is done before the look, while Redis works on the batch before: `pack_batch`.
+Packing is slow, so a `Batch` is packed before its transaction, while Redis works on the batch
+before.
 """
 
 from __future__ import annotations
@@ -14,22 +15,22 @@ from blueque.model import keys
 from blueque.model.lines import line_of
 from blueque.protocol.fields import make_known
 from blueque.protocol.submit import Options, new_fields
-from blueque.protocol.transaction import Answer, Change, transact
+from blueque.protocol.transaction import Answer, Change, Verdict, transact
 from blueque.protocol.watches import absence, absence_of_keys
 
-MAX_KEYED = 200  # WATCH gets slow with the square of the number of keys
+MAX_KEYED = 200  # the time of WATCH grows with the square of the keys
 
-_HOLE = "".join(("what", " differs"))  # known by its identity: no other text is this object
+_HOLE = "".join(("what", " differs"))  # a place in a template; compared by identity
 
 
 class NewTasks(NamedTuple):
-    """Tasks to be made, in order: a column for each thing in which they differ.
+    """A batch of new tasks in columnar form, in order.
 
     ids: in ASCII, all of one length. parameters: each in UTF-8, and whether it is JSON.
-    priorities: those of the options if left out. etas: when each is due; None: it is put in line.
-    keys: in UTF-8, if they have some, with what has to be known besides: how many seconds each
-    counts when its task is deleted, and a random mark of this batch; without a mark, as in a run,
-    nothing has.
+    priorities: without them, all have that of the options. etas: when each is due; None: it is put
+        in line at once.
+    keys: in UTF-8. keep: for how many seconds a key stays in use after its task is deleted.
+    mark: random, one for each batch with keys; a run has none.
     """
 
     ids: Sequence[bytes]
@@ -41,7 +42,7 @@ class NewTasks(NamedTuple):
     mark: str = ""
 
     def once(self) -> NewTasks:
-        """Return the same with each id once: the first of each."""
+        """Return the batch without repeated ids: the first of each stays."""
         if len(set(self.ids)) == len(self.ids):
             return self
         first: dict[bytes, int] = {}
@@ -61,6 +62,14 @@ class NewTasks(NamedTuple):
         )
 
 
+class _Kind(NamedTuple):
+    """Tasks whose HSET has the same template. priority: None: that of the options."""
+
+    is_json: bool
+    is_later: bool = False
+    priority: int | None = None
+
+
 class Batch:
     """New tasks, packed for one transaction."""
 
@@ -73,7 +82,7 @@ class Batch:
         self.commands = self.commands_for(range(len(tasks.ids)))
 
     def commands_for(self, chosen: Sequence[int]) -> list[Command]:
-        """Return the commands that make some of the tasks: those with these numbers."""
+        """Return the commands that create the tasks with these numbers."""
         is_whole = len(chosen) == len(self.tasks.ids)
         ids = self.tasks.ids if is_whole else [self.tasks.ids[number] for number in chosen]
         packed = self._hashes if is_whole else [self._hashes[number] for number in chosen]
@@ -99,7 +108,7 @@ class Batch:
     def _lines(
         self, chosen: Sequence[int], ids: Sequence[bytes], etas: Sequence[float | None] | None
     ) -> dict[str, Sequence[bytes]]:
-        """Return the tasks that are put in line, by their line."""
+        """Return the tasks that are put in line at once, by line."""
         priorities = self.tasks.priorities
         if priorities is None and etas is None:
             return {line_of(str(self._priority), self._needs): ids}
@@ -117,12 +126,12 @@ def enqueue_many(
     spare: str | None = None,
     meanwhile: Callable[[], object] | None = None,
 ) -> list[bool]:
-    """Put new tasks in line, all of them or none; with keys, those whose key is new. Tell which are
-    made by this call.
+    """Put new tasks in line: all or none; with keys, those with a new key. Tell for each whether
+    this call created it.
 
-    spare: the first id of the next batch on this connection, without keys; its look travels with
+    spare: the first id of the next batch on this connection, without keys; its look is sent with
         our EXEC.
-    meanwhile: is called while Redis works; see transact.
+    meanwhile: called while Redis works; see transact.
     """
     return _make(redis, "enqueue_many", batch, spare, meanwhile)
 
@@ -133,7 +142,7 @@ def schedule_many(
     spare: str | None = None,
     meanwhile: Callable[[], object] | None = None,
 ) -> list[bool]:
-    """The same for tasks with an eta; those without one are put in line."""
+    """The same for tasks with an eta; tasks without one are put in line."""
     return _make(redis, "schedule_many", batch, spare, meanwhile)
 
 
@@ -143,11 +152,11 @@ def _make(
     ids = [task.decode() for task in batch.tasks.ids] if batch.tasks.keys is not None else []
     count = len(batch.tasks.ids)
 
-    def decide(exists: int) -> Answer | Change:
-        # All or nothing: if one is there, all are, or were.
-        return Answer(None) if exists else Change(batch.commands)
+    def decide(exists: int) -> Verdict[None]:
+        # All or none: if one exists, all do, or did.
+        return Answer(None) if exists else Change(batch.commands, None)
 
-    def decide_each(*replies: Any) -> Answer | Change:
+    def decide_each(*replies: Any) -> Verdict[list[bool]]:
         exists, marks, kept = replies[:count], replies[count : 2 * count], replies[-1]
         new = [number for number in range(count) if not exists[number] and kept[number] is None]
         is_ours = [batch.tasks.mark in (marks[number], kept[number]) for number in range(count)]
@@ -159,12 +168,11 @@ def _make(
 
     if batch.tasks.keys is not None:
         look = absence_of_keys(ids)
-        made: list[bool] = transact(redis, name, look, decide_each, meanwhile=meanwhile)
-        return made
+        return transact(redis, name, look, decide_each, meanwhile=meanwhile)
     first = absence(batch.tasks.ids[0].decode())
 
-    def again() -> Look:
-        # The first may have been run and deleted meanwhile.
+    def again() -> Look[int]:
+        # The first may have run and be deleted.
         return first._replace(
             reads=(("EXISTS", *[keys.task(task.decode()) for task in batch.tasks.ids]),)
         )
@@ -180,19 +188,18 @@ def hashes(queue: str, tasks: NewTasks, now: float, options: Options) -> list[by
     width = len(tasks.ids[0])
     packed: list[bytes] = []
 
-    def template(is_json: bool, is_later: bool, priority: int | None) -> bytes:
-        made = _template(queue, tasks, now, options, width, is_json, is_later, priority)
-        templates[is_json, is_later, priority] = made
+    def template(kind: _Kind) -> bytes:
+        templates[kind] = made = _template(queue, tasks, now, options, width, kind)
         return made
 
     if tasks.priorities is None and tasks.etas is None and tasks.keys is None:
-        as_text, as_json = template(False, False, None), template(True, False, None)
+        as_text, as_json = template(_Kind(False)), template(_Kind(True))
         return [
             (as_json if is_json else as_text) % (task, len(text), text)
             for task, (text, is_json) in zip(tasks.ids, tasks.parameters, strict=True)
         ]
     if tasks.priorities is None and tasks.etas is None and tasks.keys is not None:
-        as_text, as_json = template(False, False, None), template(True, False, None)
+        as_text, as_json = template(_Kind(False)), template(_Kind(True))
         return [
             (as_json if is_json else as_text) % (task, len(text), text, len(key), key)
             for task, (text, is_json), key in zip(
@@ -208,34 +215,28 @@ def hashes(queue: str, tasks: NewTasks, now: float, options: Options) -> list[by
         if eta is not None:
             at = str(eta).encode()
             values += [len(at), at]
-        kind = (
-            is_json,
-            eta is not None,
-            tasks.priorities[number] if tasks.priorities is not None else None,
-        )
-        packed.append((templates.get(kind) or template(*kind)) % tuple(values))
+        priority = tasks.priorities[number] if tasks.priorities is not None else None
+        kind = (is_json, eta is not None, priority)
+        packed.append((templates.get(kind) or template(_Kind(*kind))) % tuple(values))
     return packed
 
 
 def _template(
-    queue: str,
-    tasks: NewTasks,
-    now: float,
-    options: Options,
-    width: int,
-    is_json: bool,
-    is_later: bool,
-    priority: int | None,
+    queue: str, tasks: NewTasks, now: float, options: Options, width: int, kind: _Kind
 ) -> bytes:
     """Return the HSET with places for the id, and for length and text of the parameters, the key
     and the eta.
+
+    kind: see _Kind.
     """
-    its_options = dict(options or {})
+    is_json, is_later, priority = kind
+    fields_given: dict[str, str | int | float] = {"parameters_encoding": "json"} if is_json else {}
+    fields_given |= options or {}
     if priority is not None:
-        its_options.pop("priority", None)
+        fields_given.pop("priority", None)
         if priority:
-            its_options["priority"] = priority
-    fields = new_fields(queue, _HOLE, "json" if is_json else None, now, its_options)
+            fields_given["priority"] = priority
+    fields = new_fields(queue, _HOLE, now, fields_given)
     words = ["HSET", "status", "scheduled" if is_later else "pending", *fields]
     if tasks.keys is not None:
         words += ["key", _HOLE]
@@ -254,10 +255,9 @@ def pack_with(
     before: bytes = b"",
     score: str | None = None,
 ) -> bytes:
-    """Return a command with many more words, all of one length, in Redis' wire format.
+    """Return a command followed by many words of one length, in Redis' wire format.
 
-    before: what each of the words begins with besides. score: what stands before each of them as a
-        word of its own.
+    before: a prefix of each of the words. score: a word of its own before each of them.
     """
     between = b"\r\n$%d\r\n%b" % (len(before) + len(words[0]), before)
     if score is not None:

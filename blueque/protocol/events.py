@@ -1,110 +1,112 @@
-"""What a transition leaves behind besides the new state: an event in the history of its task and of
-its queue, and numbers.
+"""Record events and statistics in the transaction that causes them.
 
 The commands stand in the MULTI of the transition. So each event is there once, however often a call
-is tried again, and the numbers are those of what has happened, whoever counts.
+is repeated, and the numbers count what has happened.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
 
 from blueque.connection.redis import Command, Redis
 from blueque.model import histogram, keys
 from blueque.model.encoding import count_of, day_of
 from blueque.model.states import LOST
 
-FIRST, RECENT = 20, 80  # how many events of a task are kept, of its first and of its last
-IN_STREAM = 10_000  # of a queue, about
+FIRST, RECENT = 20, 80  # events of a task that are kept: the first and the last
+IN_STREAM = 10_000  # events of a queue that are kept, about
 ALWAYS = 1e11  # no time in seconds is beyond it
 WORDS = 500  # characters of an error that an event repeats
 _TYPE = re.compile(r"[A-Za-z_][\w.-]{0,99}")
-# The fields of a task hash that an event needs, in this order: see Past.
-FIELDS = ("attempt", "events", "started")
 
-Past = Sequence[str | None]  # the values of FIELDS
-Told = Mapping[str, str | int | float | None]  # by their names; None: not known
+EventFacts = Mapping[str, str | int | float | None]  # by name; None: not known, and left out
 
 
-def event(
-    redis: Redis,
-    queue: str,
-    task: str,
-    what: str,
-    by: str,
-    past: Past,
-    now: float,
-    facts: Told | None = None,
-) -> list[Command]:
-    """Return the commands that record an event.
+class Past(NamedTuple):
+    """The fields of a task that an event needs."""
 
-    what: what has happened, as in docs/protocol.md, "Events". by: the node, or the person. past:
-        the FIELDS of the task.
-    facts: what else is to be known of it; `took`: how many seconds the wait or the run took that
-        has ended with it.
+    attempt: str | None
+    events: str | None
+    started: str | None
+
+
+class HasPast(Protocol):
+    """Fields of a task, as a transaction has read them, with those of `Past` among them."""
+
+    @property
+    def attempt(self) -> str | None: ...
+    @property
+    def events(self) -> str | None: ...
+    @property
+    def started(self) -> str | None: ...
+
+
+class Event(NamedTuple):
+    """An event of a task.
+
+    what: as in docs/protocol.md, "Events". by: the node, or the person.
+    facts: further facts; `took`: how many seconds the wait or the run took that ended with it.
     """
-    return [
-        *tell(queue, task, what, by, past, now, facts),
-        *count(redis, queue, what, now, 1, facts),
-    ]
+
+    what: str
+    by: str
+    at: float
+    facts: EventFacts | None = None
 
 
-def tell(
-    queue: str, task: str, what: str, by: str, past: Past, now: float, facts: Told | None = None
-) -> list[Command]:
-    """Return the commands that record an event, without those that count it."""
-    text = _text(what, by, past, now, facts)
-    kept = _kept(task, past)
+def record_event(redis: Redis, queue: str, task: str, past: HasPast, event: Event) -> list[Command]:
+    """Return the commands that record and count an event."""
+    text = _text(past, event)
     return [
         ("HSET", keys.task(task), "events", after(past)["events"]),
-        ("RPUSH", kept, text),
-        *([("LTRIM", kept, -RECENT, -1)] if kept == keys.recent(task) else []),
+        *_record_in_history(task, past, text),
         ("XADD", keys.events(queue), "MAXLEN", "~", IN_STREAM, "*", "task", task, "told", text),
+        *count(redis, queue, event.what, event.at, 1, event.facts),
     ]
 
 
-def tell_task(
-    task: str, what: str, by: str, past: Past, now: float, facts: Told | None = None
-) -> list[Command]:
-    """Return the commands that record an event of a task in its own history only.
+def record_in_task(task: str, past: HasPast, event: Event) -> list[Command]:
+    """Return the commands that record an event in the history of its task only.
 
-    The transition writes `after` itself. For what happens to very many tasks at once: their queue
-    would forget all else.
+    The transition writes `after` itself. This is for events of very many tasks at once: they would
+    push all others out of the stream of the queue.
     """
-    kept = _kept(task, past)
-    return [
-        ("RPUSH", kept, _text(what, by, past, now, facts)),
-        *([("LTRIM", kept, -RECENT, -1)] if kept == keys.recent(task) else []),
-    ]
+    return _record_in_history(task, past, _text(past, event))
 
 
-def _text(what: str, by: str, past: Past, now: float, facts: Told | None) -> str:
-    attempt, _, _ = past
-    its: Told = {
-        "event": what,
-        "at": now,
-        "attempt": count_of(attempt),
-        "by": by or None,
-        **(facts or {}),
+def _record_in_history(task: str, past: HasPast, text: str) -> list[Command]:
+    if count_of(past.events) < FIRST:
+        return [("RPUSH", keys.history(task), text)]
+    recent = keys.recent(task)
+    return [("RPUSH", recent, text), ("LTRIM", recent, -RECENT, -1)]
+
+
+def _text(past: HasPast, event: Event) -> str:
+    values: EventFacts = {
+        "event": event.what,
+        "at": event.at,
+        "attempt": count_of(past.attempt),
+        "by": event.by or None,
+        **(event.facts or {}),
     }
-    told = {
+    present = {
         name: value[:WORDS] if isinstance(value, str) else value
-        for name, value in its.items()
+        for name, value in values.items()
         if value is not None
     }
-    return json.dumps(told, separators=(",", ":"))
-
-
-def _kept(task: str, past: Past) -> str:
-    return keys.history(task) if count_of(past[1]) < FIRST else keys.recent(task)
+    return json.dumps(present, separators=(",", ":"))
 
 
 def count(
-    redis: Redis, queue: str, what: str, now: float, times: int = 1, facts: Told | None = None
+    redis: Redis, queue: str, what: str, now: float, times: int = 1, facts: EventFacts | None = None
 ) -> list[Command]:
-    """Return the commands that add to the numbers of a queue, of the day and in all. See `event`."""
+    """Return the commands that add an event to the statistics of a queue: of the day and in all.
+
+    facts: those of the event.
+    """
     day, totals = keys.stats(queue, day_of(now)), keys.totals(queue)
     took, error_type = (facts or {}).get("took"), (facts or {}).get("error_type")
     commands: list[Command] = [("HINCRBY", key, what, times) for key in (day, totals)]
@@ -117,37 +119,39 @@ def count(
         # Any text may be given for a type, and each would be a field of its own.
         kind = error_type if _TYPE.fullmatch(str(error_type)) else "other"
         commands += [("HINCRBY", day, f"error:{kind}", 1)]
-    if error_type in LOST:  # of others there may be any number
+    if error_type in LOST:  # of other types there may be any number
         commands += [("HINCRBY", totals, f"error:{error_type}", 1)]
     return [*commands, ("EXPIREAT", day, int(now // 86400 + 1 + redis.days_kept) * 86400)]
 
 
 def past_of(fields: Mapping[str, str]) -> Past:
-    return [fields.get(name) for name in FIELDS]
+    return Past(fields.get("attempt"), fields.get("events"), fields.get("started"))
 
 
-def after(past: Past) -> dict[str, str]:
-    """Return what an event changes in the fields of its task."""
-    return {"events": str(count_of(past[1]) + 1)}
+def after(past: HasPast) -> dict[str, str]:
+    """Return the fields of the task that an event changes."""
+    return {"events": str(count_of(past.events) + 1)}
 
 
-def ran(past: Past, finished: float) -> float | None:
-    """Return how long the attempt ran, at least 0, for clocks differ; None: it did not, or nobody
-    knows since when.
+def ran(past: HasPast, finished: float) -> float | None:
+    """Return how long the attempt ran; None: it did not start, or its start is unknown.
+
+    Never less than 0, although clocks differ.
     """
-    started = _time(past[2])
+    started = _time(past.started)
     return max(finished - started, 0.0) if started else None
 
 
 def waited(created: str | None, eta: str | None, queued: str | None, now: float) -> float:
-    """Return how long a task has waited that is reserved now: since it was made, or was due, or was
-    last put in line.
+    """Return how long a task waited that is reserved now.
+
+    The wait began when the task was created, was due, or was last put in line.
     """
     return max(now - max(_time(text) for text in (created or str(now), eta, queued)), 0.0)
 
 
 def _time(text: str | None) -> float:
-    """Return a time of the hash; another program's text, which may be no time at all, is 0."""
+    """Return a time of the hash; 0 for text that another program wrote and that is not a time."""
     try:
         seconds = float(text or 0)
     except ValueError:

@@ -1,8 +1,8 @@
-"""A backlog that is larger than Redis is fed into a queue piece by piece: open_feed, feed, and how
-a feed ends.
+"""Feed a backlog that is larger than Redis into a queue: open_feed, feed, beat_feed, leave_feed,
+finish_feed, forget_feed.
 
-How far a feed is stands in its record. It is moved by the transaction that makes the tasks, so that
-each row of the backlog becomes a task once, whoever dies.
+The record of a feed has a cursor. The transaction that creates tasks moves it, so that each row of
+the backlog becomes a task once, even if a feeder dies.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from blueque.errors import FeedTaken, InvalidInput
 from blueque.model import keys
 from blueque.protocol.bulk import Batch
 from blueque.protocol.fields import flat
-from blueque.protocol.transaction import Answer, Change, transact
+from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
 KEPT = 90 * 86400  # seconds that the record of a finished feed stays
-# Who feeds, and when that was last heard of.
+# The fields of the record about its feeder and its last beat.
 FEEDER = (
     "token",
     "node",
@@ -34,15 +34,26 @@ FEEDER = (
 )
 
 
-class Cursor(NamedTuple):
-    """How far a feed is.
+class FeedRef(NamedTuple):
+    """A feed of a queue, and its feeder.
 
-    file, mark: the file that is fed, and what tells it from another of that name. row: how many of
-        its rows are done.
+    token: a random mark of the feeder.
+    """
+
+    queue: str
+    feed: str
+    token: str
+
+
+class Cursor(NamedTuple):
+    """The place in a backlog up to which its rows are done.
+
+    file, mark: the file that is fed, and what tells it from another with that name. row: how many
+        of its rows are done.
     offset: the byte at which its next line begins; 0: not known. crc: the CRC-32 of its lines that
-        are done; of Parquet 0.
-    rows: how many are done of all files together. share: which part of their bytes that is, 0 to 1;
-        for people only.
+        are done; 0 for Parquet.
+    rows: how many rows of all files are done. share: their part of all bytes, 0 to 1; for people
+        only.
     """
 
     file: str
@@ -57,11 +68,11 @@ class Cursor(NamedTuple):
 class FeedChunk:
     """Rows that are fed in one transaction.
 
-    before: how many rows were done before them. after: where they end.
-    batch: the tasks that they become; None: there are none. skipped: how many rows become none.
-    fed: how many become one, those included that share one by their key; else as many as there are
+    before: how many rows were done before them. after: the place where they end.
+    batch: the tasks that they become; None: there are none. skipped: how many rows become no task.
+    fed: how many rows become a task, rows with the same key included; without it, the number of
         tasks.
-    done: files that are fed to their end with these rows, and their marks.
+    done: files that end with these rows, and their marks.
     """
 
     def __init__(
@@ -83,11 +94,21 @@ class FeedChunk:
         self.probe: Sequence[Command] = [_exist(self.ids)] if self.ids else []
 
 
-class Fed(NamedTuple):
-    """What came of a chunk.
+class Window(NamedTuple):
+    """How many tasks may wait in a queue that is fed.
 
-    verdict: fed; full: it has to wait for room; astray: the record says another place than the one
-        before the chunk.
+    lines: the names of the queue's lines besides the default one; their tasks count, too.
+    """
+
+    size: int
+    lines: Sequence[str] = ()
+
+
+class Fed(NamedTuple):
+    """The result for a chunk.
+
+    verdict: `fed`; `full`: the chunk has to wait; `astray`: the cursor is not where the chunk
+        begins.
     waiting: how many tasks were in line.
     """
 
@@ -97,158 +118,132 @@ class Fed(NamedTuple):
 
 def open_feed(
     redis: Redis,
-    queue: str,
-    feed: str,
-    token: str,
+    ref: FeedRef,
     instance: str,
     source: str,
     facts: Mapping[str, str | int | float],
     dead: str | None,
     now: float,
 ) -> dict[str, str]:
-    """Become the feeder, and return the record as it is then; or as it is, when somebody else
-    feeds.
+    """Become the feeder and return the record; if another feeder is at work, return it unchanged.
 
-    instance: of the record, should there be none. facts: about this feeder. dead: the token of one
-        that is dead.
-    Raises InvalidInput when the record is of something else.
+    instance: for a new record. facts: about this feeder. dead: the token of a dead feeder.
+    Raises InvalidInput when the record is that of another feed.
     """
+    queue, feed, token = ref
     key = keys.feed(queue, feed)
 
-    def decide(reply: list[str]) -> Answer | Change:
+    def decide(reply: list[str]) -> Verdict[dict[str, str]]:
         record = as_hash(reply)
         if record and (record.get("feed"), record.get("queue")) != (feed, queue):
             raise InvalidInput(
                 f"feed {feed!r} of queue {queue!r} would share {key} with feed {record.get('feed')!r} of queue "
                 f"{record.get('queue')!r}: choose another name"
             )
-        if record.get("token") not in (None, dead):  # ours, too: an earlier try
+        if record.get("token") not in (None, dead):  # or ours, of an earlier try
             return Answer(record)
-        made: dict[str, str | int | float] = (
-            {}
-            if record
-            else {
-                "feed": feed,
-                "queue": queue,
-                "instance": instance,
-                "rows": 0,
-                "tasks": 0,
-                "skipped": 0,
-                "created": now,
-            }
-        )
-        ours = {
-            "state": "open",
-            "source": source,
-            "updated": now,
-            "token": token,
-            "since": now,
-            "beat": 0,
-            "beat_at": now,
-            **facts,
-        }
+        new: dict[str, str | int | float] = {"feed": feed, "queue": queue, "instance": instance}
+        new |= {"rows": 0, "tasks": 0, "skipped": 0, "created": now}
+        if record:
+            new = {}
+        ours: dict[str, str | int | float] = {"state": "open", "source": source, "updated": now}
+        ours |= {"token": token, "since": now, "beat": 0, "beat_at": now, **facts}
         commands: list[Command] = [
-            *[("HSET", key, *flat(fields)) for fields in (made, ours) if fields],
+            *[("HSET", key, *flat(fields)) for fields in (new, ours) if fields],
             ("PERSIST", key),
             ("PERSIST", keys.fed(queue, feed)),
             ("ZADD", keys.feeds(queue), "+inf", feed),
             ("ZINCRBY", keys.QUEUES, 0, queue),
         ]
-        texts = {name: str(value) for name, value in {**made, **ours}.items()}
+        texts = {name: str(value) for name, value in {**new, **ours}.items()}
         return Change(commands, {**record, **texts, "state": record.get("state", "open")})
 
-    found: dict[str, str] = transact(redis, "open_feed", Look([key], [("HGETALL", key)]), decide)
-    return found
+    look: Look[list[str]] = Look([key], [("HGETALL", key)])
+    return transact(redis, "open_feed", look, decide)
 
 
 def feed(
     redis: Redis,
-    queue: str,
-    feed: str,
-    token: str,
+    ref: FeedRef,
     chunk: FeedChunk,
-    window: int,
-    others: Sequence[str],
+    window: Window,
     now: float,
     following: FeedChunk | None = None,
     meanwhile: Callable[[], object] | None = None,
 ) -> Fed:
-    """Put the tasks of a chunk in line and move the cursor behind it, if no more than `window`
-    tasks wait then.
+    """Put the tasks of a chunk in line and move the cursor behind it, if the window has room.
 
-    others: the names of the queue's lines besides the default one, whose tasks count as waiting,
-        too.
-    following: the next chunk; its look travels with our EXEC. meanwhile: see transact. Raises
-        FeedTaken.
+    following: the next chunk; its look is sent with our EXEC. meanwhile: see transact.
+    Raises FeedTaken.
     """
 
-    def decide(record: list[str | None], *replies: int) -> Answer | Change:
-        its_token, node, rows = record
-        lengths, exists = replies[: 1 + len(others)], replies[1 + len(others) :]
-        if its_token != token:
-            raise FeedTaken(feed, queue, node)
+    def decide(reply: list[str | None], *numbers: int) -> Verdict[Fed | None]:
+        token, node, rows = reply
+        lengths, exists = numbers[: 1 + len(window.lines)], numbers[1 + len(window.lines) :]
+        waiting = sum(lengths)
+        if token != ref.token:
+            raise FeedTaken(ref.feed, ref.queue, node)
         if rows == str(chunk.after.rows):
-            return Answer(Fed("fed", sum(lengths)))
+            return Answer(Fed("fed", waiting))
         if rows != str(chunk.before):
-            return Answer(Fed("astray", sum(lengths)))
-        if sum(lengths) + len(chunk.ids) > window:
-            return Answer(Fed("full", sum(lengths)))
+            return Answer(Fed("astray", waiting))
+        if waiting + len(chunk.ids) > window.size:
+            return Answer(Fed("full", waiting))
         if len(exists) == 1 and exists[0] and len(chunk.ids) > 1:
-            return Answer(None)  # some are there: it takes a closer look
+            return Answer(None)  # some tasks exist: look at each
         new = [number for number in range(len(chunk.ids)) if not exists[number % len(exists)]]
-        return Change(_moves(queue, feed, chunk, new, now), Fed("fed", sum(lengths) + len(new)))
+        return Change(_moves(ref, chunk, new, now), Fed("fed", waiting + len(new)))
 
-    look = _look(queue, feed, chunk, others)
-    ahead = None if following is None else _look(queue, feed, following, others)
-    fed: Fed | None = transact(redis, "feed", look, decide, ahead=ahead, meanwhile=meanwhile)
+    look = _look(ref, chunk, window)
+    ahead = None if following is None else _look(ref, following, window)
+    fed = transact(redis, "feed", look, decide, ahead=ahead, meanwhile=meanwhile)
     if fed is None:
-        closer = _look(queue, feed, chunk, others, is_close=True)
+        closer = _look(ref, chunk, window, is_close=True)
         fed = transact(redis, "feed", closer, decide, ahead=ahead, meanwhile=meanwhile)
     assert fed is not None
     return fed
 
 
-def beat_feed(redis: Redis, queue: str, feed: str, token: str, beat: int, now: float) -> None:
-    """Say that the feeder lives, while nothing else that it does says so. Raises FeedTaken."""
-    key = keys.feed(queue, feed)
+def beat_feed(redis: Redis, ref: FeedRef, beat: int, now: float) -> None:
+    """Show that the feeder is alive while it writes nothing else. Raises FeedTaken."""
+    key = keys.feed(ref.queue, ref.feed)
 
-    def decide(record: list[str | None]) -> Answer | Change:
-        its_token, node = record
-        if its_token != token:
-            raise FeedTaken(feed, queue, node)
-        return Change([("HSET", key, "beat", beat, "beat_at", now)])
+    def decide(reply: list[str | None]) -> Verdict[None]:
+        token, node = reply
+        if token != ref.token:
+            raise FeedTaken(ref.feed, ref.queue, node)
+        return Change([("HSET", key, "beat", beat, "beat_at", now)], None)
 
-    transact(redis, "beat_feed", Look([key], [("HMGET", key, "token", "node")]), decide)
+    look: Look[list[str | None]] = Look([key], [("HMGET", key, "token", "node")])
+    transact(redis, "beat_feed", look, decide)
 
 
-def leave_feed(redis: Redis, queue: str, feed: str, token: str) -> None:
-    """Let the next feeder begin at once where this one has stopped. Nothing happens if it is
-    another's by now.
-    """
-    key = keys.feed(queue, feed)
+def leave_feed(redis: Redis, ref: FeedRef) -> None:
+    """Let the next feeder go on at once. Nothing happens if the feed is another feeder's by now."""
+    key = keys.feed(ref.queue, ref.feed)
 
-    def decide(its_token: str | None) -> Answer | Change:
-        if its_token != token:
+    def decide(token: str | None) -> Verdict[None]:
+        if token != ref.token:
             return Answer(None)
-        return Change([("HDEL", key, *FEEDER)])
+        return Change([("HDEL", key, *FEEDER)], None)
 
-    transact(redis, "leave_feed", Look([key], [("HGET", key, "token")]), decide)
+    look: Look[str | None] = Look([key], [("HGET", key, "token")])
+    transact(redis, "leave_feed", look, decide)
 
 
-def finish_feed(
-    redis: Redis, queue: str, feed: str, token: str, done: Mapping[str, str], now: float
-) -> None:
+def finish_feed(redis: Redis, ref: FeedRef, done: Mapping[str, str], now: float) -> None:
     """Record that the whole backlog is fed. Raises FeedTaken.
 
     done: the last files and their marks.
     """
+    queue, feed, _ = ref
     key, files = keys.feed(queue, feed), keys.fed(queue, feed)
 
-    def decide(record: list[str | None]) -> Answer | Change:
-        its_token, node, state = record
-        if its_token is None and state == "finished":
+    def decide(reply: list[str | None]) -> Verdict[None]:
+        token, node, state = reply
+        if token is None and state == "finished":
             return Answer(None)
-        if its_token != token:
+        if token != ref.token:
             raise FeedTaken(feed, queue, node)
         commands: list[Command] = [("HSET", files, *flat(done))] if done else []
         commands += [
@@ -259,60 +254,58 @@ def finish_feed(
             ("ZREMRANGEBYSCORE", keys.feeds(queue), "-inf", now - KEPT),
             ("ZADD", keys.feeds(queue), now, feed),
         ]
-        return Change(commands)
+        return Change(commands, None)
 
-    transact(redis, "finish_feed", Look([key], [("HMGET", key, "token", "node", "state")]), decide)
+    look: Look[list[str | None]] = Look([key], [("HMGET", key, "token", "node", "state")])
+    transact(redis, "finish_feed", look, decide)
 
 
 def forget_feed(redis: Redis, queue: str, feed: str) -> bool:
-    """Remove the record. False: there is none, or it is of something else."""
+    """Remove the record. False: there is none, or it is that of another feed."""
     key = keys.feed(queue, feed)
 
-    def decide(record: list[str | None]) -> Answer | Change:
-        if record != [feed, queue]:
+    def decide(reply: list[str | None]) -> Verdict[bool]:
+        if reply != [feed, queue]:
             return Answer(False)
         return Change(
             [("DEL", key, keys.fed(queue, feed)), ("ZREM", keys.feeds(queue), feed)], True
         )
 
-    look = Look([key], [("HMGET", key, "feed", "queue")])
-    return bool(transact(redis, "forget_feed", look, decide))
+    look: Look[list[str | None]] = Look([key], [("HMGET", key, "feed", "queue")])
+    return transact(redis, "forget_feed", look, decide)
 
 
 def _look(
-    queue: str, feed: str, chunk: FeedChunk, others: Sequence[str], is_close: bool = False
-) -> Look:
+    ref: FeedRef, chunk: FeedChunk, window: Window, is_close: bool = False
+) -> Look[list[str | None], *tuple[int, ...]]:
+    record = keys.feed(ref.queue, ref.feed)
     reads: list[Command] = [
-        ("HMGET", keys.feed(queue, feed), "token", "node", "rows"),
-        *[("LLEN", keys.line(queue, name)) for name in ("0", *others)],
+        ("HMGET", record, "token", "node", "rows"),
+        *[("LLEN", keys.line(ref.queue, name)) for name in ("0", *window.lines)],
     ]
     reads += (
         [("EXISTS", keys.task(task.decode())) for task in chunk.ids] if is_close else chunk.probe
     )
-    return Look([keys.feed(queue, feed)], reads)
+    return Look([record], reads)
 
 
 def _exist(ids: Sequence[bytes]) -> bytes:
-    """Return the EXISTS of tasks whose ids are all of one length, in Redis' wire format: a join is
-    all that it takes.
-    """
+    """Return the EXISTS of tasks with ids of one length, in Redis' wire format."""
     prefix = keys.task("").encode()
     mark = b"\r\n$%d\r\n%b" % (len(prefix) + len(ids[0]), prefix)
     return b"*%d\r\n$6\r\nEXISTS%b%b\r\n" % (len(ids) + 1, mark, mark.join(ids))
 
 
-def _moves(
-    queue: str, feed: str, chunk: FeedChunk, new: Sequence[int], now: float
-) -> list[Command]:
-    """Return the commands that make the new ones of a chunk's tasks and move the cursor."""
-    key, after = keys.feed(queue, feed), chunk.after
+def _moves(ref: FeedRef, chunk: FeedChunk, new: Sequence[int], now: float) -> list[Command]:
+    """Return the commands that create the new tasks of a chunk and move the cursor."""
+    key, after = keys.feed(ref.queue, ref.feed), chunk.after
     commands: list[Command] = []
     if chunk.batch is not None and new:
         commands += (
             chunk.batch.commands if len(new) == len(chunk.ids) else chunk.batch.commands_for(new)
         )
     if chunk.done:
-        commands += [("HSET", keys.fed(queue, feed), *flat(chunk.done))]
+        commands += [("HSET", keys.fed(ref.queue, ref.feed), *flat(chunk.done))]
     cursor: dict[str, Any] = {**after._asdict(), "updated": now}
     commands += [("HSET", key, *flat(cursor)), ("HINCRBY", key, "tasks", len(new))]
     if chunk.skipped:

@@ -1,10 +1,8 @@
-"""What the transactions of an attempt have in common: who owns it, and the fields that come and go
-with it.
-"""
+"""What transactions share: the owner of a task, the fields of an attempt, lines and room."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from blueque.connection.redis import Command
@@ -13,11 +11,10 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.lines import DEFAULT, line_of, needs_of, priority_of
 from blueque.model.states import LOST
-from blueque.protocol.events import Past
 
 Facts = Mapping[str, str | int | float] | None
 
-# How an attempt ended. What an earlier one left must not be taken for the end of this one.
+# The end of an attempt. Each new end removes these first, so that nothing of an earlier one stays.
 OUTCOME = (
     "result",
     "result_encoding",
@@ -33,7 +30,7 @@ OUTCOME = (
     "last_seen",
     "finished",
 )
-# Who runs an attempt and since when. A task that is put in line again is nobody's.
+# Where and since when an attempt runs. A task that is put in line again has none of these.
 IDENTITY = (
     "node",
     "token",
@@ -53,64 +50,52 @@ IDENTITY = (
 )
 
 
-class Owned(NamedTuple):
-    """A task that is ours to change, as `looks.ownership` saw it."""
+class AttemptFields(NamedTuple):
+    """The fields of a task that say which attempt owns it and what that attempt holds."""
 
-    status: str
-    node: str
-    pid: str
-    is_to_be_cancelled: bool
+    status: str | None
+    token: str | None
+    node: str | None
+    pid: str | None
+    finished_by: str | None
+    error_type: str | None
+    cancel: str | None
     lock: str | None
     counted: str | None
-    line: str
-    past: Past
+    priority: str | None
+    needs: str | None
+    attempt: str | None
+    events: str | None
+    started: str | None
+
+    @property
+    def line(self) -> str:
+        return line_of(self.priority, self.needs)
 
 
-def owned(
-    attempt: AttemptRef, snapshot: Sequence[str | None], *statuses: str, or_lost: bool = False
-) -> Owned:
-    """Return the task if it is in one of these states and the attempt with this token owns it.
-    Raises NotOwner.
+def require_owner(
+    attempt: AttemptRef, fields: AttemptFields, *statuses: str, or_lost: bool = False
+) -> None:
+    """Raise NotOwner unless the task has one of these statuses and the attempt owns it.
 
-    or_lost: also if it was declared lost and nobody has had it run again.
+    or_lost: accept a task, too, that was declared lost and has not run again since.
     """
-    (
-        status,
-        its_token,
-        its_node,
-        pid,
-        _,
-        error_type,
-        cancel,
-        lock,
-        counted,
-        priority,
-        needs,
-        *past,
-    ) = snapshot
     _, task, token, node = attempt
-    if status is None:
+    if fields.status is None:
         raise NotOwner(task, None, "it does not exist")
-    is_lost = or_lost and status == "failed" and error_type in LOST and token is not None
-    if status not in statuses and not is_lost:
-        raise NotOwner(task, status, f"it is {status}, not {statuses[0]}")
-    if its_token != token or (its_node != node and not is_lost):
-        raise NotOwner(task, status, f"it belongs to {its_node}")
-    return Owned(
-        status,
-        its_node or "",
-        pid or "",
-        cancel is not None,
-        lock,
-        counted,
-        line_of(priority, needs),
-        past,
+    is_lost = (
+        or_lost and fields.status == "failed" and fields.error_type in LOST and token is not None
     )
+    if fields.status not in statuses and not is_lost:
+        raise NotOwner(task, fields.status, f"it is {fields.status}, not {statuses[0]}")
+    if fields.token != token or (fields.node != node and not is_lost):
+        raise NotOwner(task, fields.status, f"it belongs to {fields.node}")
 
 
 def ending(token: str | None, finished: float | None, now: float) -> list[str | float]:
-    """Return the fields that every end of an attempt writes; by `finished_by` it knows its own
-    success.
+    """Return the fields that every end of an attempt writes.
+
+    By `finished_by` a repeated transaction recognises its own success.
     """
     by: list[str | float] = [] if token is None else ["finished_by", token]
     at: list[str | float] = [] if finished is None else ["finished", finished]
@@ -118,7 +103,7 @@ def ending(token: str | None, finished: float | None, now: float) -> list[str | 
 
 
 def stand(queue: str, line: str, task: str, is_first: bool = False) -> list[Command]:
-    """Put a task in its line, and have everybody know of the line."""
+    """Return the commands that put a task in its line and list the line."""
     return [
         ("RPUSH" if is_first else "LPUSH", keys.line(queue, line), task),
         *make_known(queue, line),
@@ -126,7 +111,7 @@ def stand(queue: str, line: str, task: str, is_first: bool = False) -> list[Comm
 
 
 def make_known(queue: str, *lines: str) -> list[Command]:
-    """Have everybody know of lines that have work: nobody needs to be told of the default one."""
+    """Return the commands that list lines which have tasks; the default line is never listed."""
     commands: list[Command] = [
         ("ZADD", keys.lines(queue), priority_of(line), line) for line in lines if line != DEFAULT
     ]
@@ -138,8 +123,8 @@ def make_known(queue: str, *lines: str) -> list[Command]:
 
 
 def let_go_of_room(queue: str, task: str, lock: str | None, counted: str | None) -> list[Command]:
-    """Give back what an attempt held besides the task itself, and wake one who may have waited for
-    it.
+    """Return the commands that give back a lock and a place, and wake a listener that may wait for
+    them.
     """
     commands: list[Command] = []
     if lock is not None:
@@ -150,7 +135,9 @@ def let_go_of_room(queue: str, task: str, lock: str | None, counted: str | None)
 
 
 def hold_room(queue: str, task: str, fields: Mapping[str, str]) -> list[Command]:
-    """Take again what an attempt that runs holds, whoever may have taken it meanwhile."""
+    """Return the commands that take lock and place of a running attempt again, even if both have
+    been given to another task meanwhile.
+    """
     commands: list[Command] = []
     if "lock" in fields:
         commands += [("SADD", keys.lock(fields["lock"]), task)]

@@ -1,14 +1,14 @@
-"""What a listener of several queues does in all of them at once: beat_all, observe_all."""
+"""The transactions of a listener of several queues: beat_all, observe_all."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from blueque.connection.redis import Command, Look, Redis
+from blueque.connection.redis import AnyLook, Command, Look, Redis
 from blueque.model import keys
-from blueque.protocol.membership import STANDING, Standing, order_of
-from blueque.protocol.transaction import Answer, Change, transact
+from blueque.protocol.membership import TASK_FIELDS, Registration, Standing, order_of
+from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
 
 class Pulse(NamedTuple):
@@ -23,18 +23,18 @@ class Pulse(NamedTuple):
 def beat_all(
     redis: Redis, pulses: Sequence[Pulse], now: float, task: str | None = None
 ) -> tuple[Standing, list[str]]:
-    """Show that the listener lives, in several queues with one beat, and see what is wanted of it.
+    """Show in several queues that the listener is alive, and read its orders and the state of its
+    task.
 
     task: as for `beat`.
-    Return how things stand, with the order that any of the registrations has, and the queues where
-    it is not registered
-    any more: there it has not beaten.
+    Return the standing, with the order that the listener obeys, and the queues in which it is no
+    longer registered: there it has not beaten.
     """
 
-    def decide(*replies: Any) -> Answer | Change:
-        known = dict(zip(pulses, replies, strict=False))
+    def decide(*replies: Any) -> Verdict[tuple[Standing, list[str]]]:
+        registered = dict(zip(pulses, map(Registration._make, replies[: len(pulses)]), strict=True))
         is_member = dict(zip(pulses, replies[len(pulses) :], strict=False))
-        ours = [pulse for pulse in pulses if known[pulse][:2] == [pulse.instance, "alive"]]
+        ours = [pulse for pulse in pulses if registered[pulse][:2] == (pulse.instance, "alive")]
         struck = [pulse for pulse in ours if not is_member[pulse]]
         commands: list[Command] = [
             *[("LRANGE", keys.reserved(queue, node), 0, -1) for queue, node, _, _ in ours],
@@ -46,31 +46,32 @@ def beat_all(
             *[("SADD", keys.listeners(queue), node) for queue, node, _, _ in struck],
             *[("ZINCRBY", keys.QUEUES, 1, queue) for queue, _, _, _ in struck],
         ]
-        order = order_of(known[pulse][2] for pulse in ours)
+        order = order_of(registered[pulse].order for pulse in ours)
         standing = Standing(order, *(replies[-1] if task is not None else ()))
         lost = [pulse.queue for pulse in pulses if pulse not in ours]
 
-        def outcome(executed: Sequence[list[str]]) -> tuple[Standing, list[str]]:
+        def result(executed: Sequence[list[str]]) -> tuple[Standing, list[str]]:
             lists = zip(ours, executed, strict=False)
             held = tuple((pulse.queue, entry) for pulse, entries in lists for entry in entries)
             return standing._replace(held=held), lost
 
-        return Change(commands, outcome) if commands else Answer((standing, lost))
+        return Change(commands, result) if commands else Answer((standing, lost))
 
+    return transact(redis, "beat_all", _beat_all_look(pulses, task), decide)
+
+
+def _beat_all_look(pulses: Sequence[Pulse], task: str | None) -> AnyLook:
     registrations = [keys.listener(pulse.queue, pulse.node) for pulse in pulses]
-    reads: list[Command] = [
-        ("HMGET", registration, "instance", "state", "order") for registration in registrations
-    ]
-    reads += [("SISMEMBER", keys.listeners(pulse.queue), pulse.node) for pulse in pulses]
+    listeners = [keys.listeners(pulse.queue) for pulse in pulses]
+    reads: list[Command] = [("HMGET", key, *Registration._fields) for key in registrations]
+    reads += [("SISMEMBER", key, pulse.node) for key, pulse in zip(listeners, pulses, strict=True)]
     if task is not None:
-        reads += [("HMGET", keys.task(task), *STANDING)]
-    look = Look([*registrations, *[keys.listeners(pulse.queue) for pulse in pulses]], reads)
-    beaten: tuple[Standing, list[str]] = transact(redis, "beat_all", look, decide)
-    return beaten
+        reads += [("HMGET", keys.task(task), *TASK_FIELDS)]
+    return Look([*registrations, *listeners], reads)
 
 
 def observe_all(redis: Redis, queues: Sequence[str]) -> list[tuple[dict[str, float], set[str]]]:
-    """Look at the beats of all listeners of several queues, in one write; see `observe`."""
+    """Read the beats of all listeners of several queues in one write; see `observe`."""
     _, *replies = redis.read(
         ("ZADD", keys.QUEUES, "XX", "INCR", 0, queues[0]),
         *[("ZRANGE", keys.nodes(queue), 0, -1, "WITHSCORES") for queue in queues],

@@ -1,5 +1,5 @@
-"""A listener comes, lives and goes: register, beat, deregister; when it is found dead: fence,
-strike, forget, claim.
+"""The life of a listener: register, beat, deregister; after its death: fence, strike, forget,
+claim.
 """
 
 from __future__ import annotations
@@ -7,18 +7,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from blueque.connection.redis import Command, Look, Redis, as_hash
+from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
 from blueque.errors import NodeTaken, NotRegistered
 from blueque.model import keys
-from blueque.protocol.transaction import Answer, Change, transact
+from blueque.model.states import FINISHED, HELD
+from blueque.protocol.fields import flat
+from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
 
 class Standing(NamedTuple):
-    """What a beat tells the listener: the order left for it, and how the task that it watches
-    stands.
+    """What a listener learns from a beat.
 
-    order: drain, or None. The others are fields of the task; all None when it watches none, or when
-        it is gone.
+    order: left for the listener; None: there is none.
+    status ... stack: fields of the task that the listener watches; all None without a task.
     held: the entries of the listener's own lists, each as (queue, task id).
     """
 
@@ -34,13 +35,26 @@ class Standing(NamedTuple):
     held: tuple[tuple[str, str], ...] = ()
 
 
-STANDING = Standing._fields[1:-1]  # what is read of the task
+TASK_FIELDS = Standing._fields[1:-1]  # the fields that a beat reads of the task
+
+
+class Registration(NamedTuple):
+    """The fields of a registration that a beat reads."""
+
+    instance: str | None
+    state: str | None
+    order: str | None
+
+
+class _Holding(NamedTuple):
+    """The fields of a task in the list of a dead listener that claim reads."""
+
+    status: str | None
+    reclaimed_node: str | None
 
 
 def order_of(orders: Iterable[str | None]) -> str | None:
-    """Return which of these a listener of several queues obeys: somebody's drain, before what it
-    has written itself.
-    """
+    """Return which of these orders a listener of several queues obeys: `drain` before any other."""
     given = [order for order in orders if order]
     return "drain" if "drain" in given else given[0] if given else None
 
@@ -54,46 +68,33 @@ def register(
     now: float,
     dead: str | None = None,
 ) -> None:
-    """Make a listener known.
+    """Register a listener.
 
-    instance: random, one for each life of a listener: a host name and a pid come back, an instance
-        does not.
-    facts: what the registration says besides, see docs/protocol.md, "Listener".
-    dead: an instance under the same node id that the caller knows to be dead; it is replaced.
+    instance: random, one for each life of a listener: a host name and a pid may come back, an
+        instance does not.
+    facts: further fields of the registration, see docs/protocol.md, "Listener".
+    dead: an instance with the same node id that the caller knows to be dead; it is replaced.
     Raises NodeTaken when another instance, not known to be dead, has the node id.
     """
     registration = keys.listener(queue, node)
 
-    def decide(reply: list[str], is_member: int) -> Answer | Change:
-        known = as_hash(reply)
-        if known.get("instance") == instance:
+    def decide(reply: list[str], is_member: int) -> Verdict[None]:
+        registered = as_hash(reply)
+        if registered.get("instance") == instance:
             return Answer(None)
-        if known and known.get("state") == "alive" and known.get("instance") != dead:
-            beat = known.get("beat", "")
-            raise NodeTaken(
-                node, queue, known.get("instance", ""), int(beat) if beat.isdecimal() else 0
-            )
-        given = [item for fact in facts.items() for item in fact]
+        if registered.get("state") == "alive" and registered.get("instance") != dead:
+            beat = registered.get("beat", "")
+            beats = int(beat) if beat.isdecimal() else 0
+            raise NodeTaken(node, queue, registered.get("instance", ""), beats)
+        fields = ("instance", instance, "state", "alive", "beat", 0, "beat_at", now, *flat(facts))
         commands: list[Command] = [
             ("DEL", registration),
-            (
-                "HSET",
-                registration,
-                "instance",
-                instance,
-                "state",
-                "alive",
-                "beat",
-                0,
-                "beat_at",
-                now,
-                *given,
-            ),
+            ("HSET", registration, *fields),
             ("ZADD", keys.nodes(queue), now, node),
         ]
-        return Change(commands + _join(queue, node, is_member))
+        return Change(commands + _join(queue, node, is_member), None)
 
-    look = Look(
+    look: Look[list[str], int] = Look(
         [registration, keys.listeners(queue)],
         [("HGETALL", registration), ("SISMEMBER", keys.listeners(queue), node)],
     )
@@ -109,62 +110,62 @@ def beat(
     now: float,
     task: str | None = None,
 ) -> Standing:
-    """Show that the listener lives, and see what is wanted of it.
+    """Show that the listener is alive, and read its order and the state of its task.
 
     beat: one more than the last time.
-    task: the id of the task that it watches, if there is one.
+    task: the id of the task that the listener watches, if there is one.
     Raises NotRegistered when the registration is gone or another's: register again before taking
     anything.
     """
     registration = keys.listener(queue, node)
 
     def decide(
-        known: list[str | None], is_member: int, snapshot: Sequence[Any] = ()
-    ) -> Answer | Change:
-        instance_and_state, order = known[:2], known[2]
-        _require(instance_and_state, instance, node, queue)
-        commands: list[Command] = [
-            # In here, so that a key of another type does not keep the beat from being written.
-            ("LRANGE", keys.reserved(queue, node), 0, -1),
-            ("HSET", registration, "beat", beat, "beat_at", now),
-            ("ZADD", keys.nodes(queue), now, node),
-        ]
-        # A 1.0.0 listener on this host that takes us for dead has struck us off; we are not.
-        commands += _join(queue, node, is_member)
-        standing = Standing(order, *snapshot)
+        reply: list[str | None], is_member: int, task_fields: Sequence[Any] = ()
+    ) -> Verdict[Standing]:
+        registered = Registration._make(reply)
+        if registered[:2] != (instance, "alive"):
+            raise NotRegistered(node, queue)
+        standing = Standing(registered.order, *task_fields)
         return Change(
-            commands,
+            [
+                # In the MULTI: a reserved list of a wrong type must not prevent the beat.
+                ("LRANGE", keys.reserved(queue, node), 0, -1),
+                ("HSET", registration, "beat", beat, "beat_at", now),
+                ("ZADD", keys.nodes(queue), now, node),
+                # A 1.0.0 listener on this host that took us for dead has struck us off.
+                *_join(queue, node, is_member),
+            ],
             lambda replies: standing._replace(held=tuple((queue, held) for held in replies[0])),
         )
 
     reads: list[Command] = [
-        ("HMGET", registration, "instance", "state", "order"),
+        ("HMGET", registration, *Registration._fields),
         ("SISMEMBER", keys.listeners(queue), node),
     ]
     if task is not None:
-        reads += [("HMGET", keys.task(task), *STANDING)]
-    look = Look([registration, keys.listeners(queue)], reads)
-    standing: Standing = transact(redis, "beat", look, decide)
-    return standing
+        reads += [("HMGET", keys.task(task), *TASK_FIELDS)]
+    look: AnyLook = Look([registration, keys.listeners(queue)], reads)
+    return transact(redis, "beat", look, decide)
 
 
 def deregister(redis: Redis, queue: str, node: str, instance: str) -> bool:
-    """Take leave. False: the listener still holds a task, or another has its node id; nothing was
-    written.
+    """Remove the registration of a listener that stops. False: nothing was written, because the
+    listener still holds a task, or another one has its node id.
     """
     registration = keys.listener(queue, node)
     reserved = keys.reserved(queue, node)
 
-    def decide(known: list[str | None], is_member: int, held: int) -> Answer | Change:
-        if held or known[0] != instance:
-            return Answer(not held and known[0] is None)
+    def decide(reply: list[str | None], is_member: int, held: int) -> Verdict[bool]:
+        (registered,) = reply
+        if held or registered != instance:
+            return Answer(not held and registered is None)
         commands: list[Command] = [
             ("DEL", registration, keys.orders(queue, node)),
             ("ZREM", keys.nodes(queue), node),
         ]
         return Change(commands + _part(queue, node, is_member), True)
 
-    look = Look(
+    look: Look[list[str | None], int, int] = Look(
         [registration, keys.listeners(queue), reserved],
         [
             ("HMGET", registration, "instance"),
@@ -172,88 +173,87 @@ def deregister(redis: Redis, queue: str, node: str, instance: str) -> bool:
             ("LLEN", reserved),
         ],
     )
-    return bool(transact(redis, "deregister", look, decide))
+    return transact(redis, "deregister", look, decide)
 
 
 def fence(redis: Redis, queue: str, node: str, instance: str, beat: str | None) -> bool:
-    """Declare a listener dead: from now on it can take nothing, and what it holds can be recovered.
+    """Declare a listener dead: it can take no more tasks, and its tasks can be recovered.
 
-    instance, beat: as the caller has seen them all the while. False: it has beaten since, or
-        another has the node id.
+    instance, beat: as the caller has seen them for the whole lease. False: the listener has beaten
+        since, or another one has the node id.
     """
     registration = keys.listener(queue, node)
 
-    def decide(known: list[str | None], is_member: int) -> Answer | Change:
-        if known[:2] == [instance, "dead"]:
+    def decide(registered: list[str | None], is_member: int) -> Verdict[bool]:
+        if registered[:2] == [instance, "dead"]:
             return Answer(True)
-        if known != [instance, "alive", beat]:
+        if registered != [instance, "alive", beat]:
             return Answer(False)
         # Not a member: a 1.0.0 listener has struck it off, and may be about to claim its newest
         # entry.
-        doubt: list[str | int] = [] if is_member else ["struck", 1]
+        struck: list[str | int] = [] if is_member else ["struck", 1]
         return Change(
-            [("HSET", registration, "state", "dead", *doubt), *_part(queue, node, is_member)], True
+            [("HSET", registration, "state", "dead", *struck), *_part(queue, node, is_member)], True
         )
 
-    look = Look(
+    look: Look[list[str | None], int] = Look(
         [registration, keys.listeners(queue)],
         [
             ("HMGET", registration, "instance", "state", "beat"),
             ("SISMEMBER", keys.listeners(queue), node),
         ],
     )
-    return bool(transact(redis, "fence", look, decide))
+    return transact(redis, "fence", look, decide)
 
 
 def strike(redis: Redis, queue: str, node: str) -> bool:
-    """Strike a dead listener of 1.0.0, which has no registration, off the listeners; what it holds
-    can then be recovered.
+    """Strike a dead listener of 1.0.0, which has no registration, off the listeners. Its tasks can
+    then be recovered.
 
-    The caller has made sure that its process is gone. False: somebody else was first, and recovers
-    it.
+    The caller has made sure that its process is gone. False: another judge was first, and recovers
+    the tasks.
     """
 
-    def decide(exists: int, is_member: int) -> Answer | Change:
+    def decide(exists: int, is_member: int) -> Verdict[bool]:
         if exists or not is_member:
             return Answer(False)
         return Change(_part(queue, node, is_member), True)
 
-    look = Look(
+    look: Look[int, int] = Look(
         [keys.listener(queue, node), keys.listeners(queue)],
         [("EXISTS", keys.listener(queue, node)), ("SISMEMBER", keys.listeners(queue), node)],
     )
-    return bool(transact(redis, "strike", look, decide))
+    return transact(redis, "strike", look, decide)
 
 
 def forget(redis: Redis, queue: str, node: str, instance: str | None) -> bool:
-    """Remove what is left of a dead listener that holds nothing any more. False: it holds
-    something, or is not dead.
+    """Remove the registration of a dead listener. False: it still holds a task, or is not dead.
 
-    instance: of its registration, which says dead; None when it has none.
+    instance: of the registration, which says dead; None when there is none.
     """
     registration = keys.listener(queue, node)
     reserved = keys.reserved(queue, node)
 
-    def decide(known: list[str | None], held: int) -> Answer | Change:
-        if held or known != [instance, instance and "dead"]:
-            return Answer(known == [None, None] and not held)
+    def decide(registered: list[str | None], held: int) -> Verdict[bool]:
+        if held or registered != [instance, instance and "dead"]:
+            return Answer(registered == [None, None] and not held)
         return Change(
             [("DEL", registration, keys.orders(queue, node)), ("ZREM", keys.nodes(queue), node)],
             True,
         )
 
-    look = Look(
+    look: Look[list[str | None], int] = Look(
         [registration, reserved], [("HMGET", registration, "instance", "state"), ("LLEN", reserved)]
     )
-    return bool(transact(redis, "forget", look, decide))
+    return transact(redis, "forget", look, decide)
 
 
 def observe(redis: Redis, queue: str) -> tuple[dict[str, float], set[str]]:
-    """Look at the beats of all listeners of a queue: ({node: a number that changes with each beat},
-    the set of listeners).
+    """Read the beats of all listeners of a queue: {node: a number that changes with each beat}, and
+    the set of listeners.
 
-    It writes as well, without changing anything: while Redis refuses to write, nobody can beat, and
-    nobody is dead for it.
+    This includes a write without effect. It fails while Redis refuses writes: then no listener can
+    beat, and no lease expires.
     """
     _, beats, members = redis.read(
         ("ZADD", keys.QUEUES, "XX", "INCR", 0, queue),
@@ -266,35 +266,38 @@ def observe(redis: Redis, queue: str) -> tuple[dict[str, float], set[str]]:
 
 
 def claim(redis: Redis, queue: str, node: str, dead: str, instance: str | None) -> str | None:
-    """Claim one task of a listener that died, as 1.0.0 does, and return its id; None when there is
-    none to claim.
+    """Claim a task of a dead listener, as 1.0.0 does. Return its id; None: there is none to claim.
 
-    The task stays in the dead listener's list and keeps its node. The dead listener is forgotten
-    with its last task. One that we have claimed and not started is returned again.
+    The task stays in the list of the dead listener and keeps its node. With the last task the dead
+    listener is struck off. A task that we have claimed and not started is returned again.
     dead: a node id. The caller has made sure that its process is gone.
-    instance: of the dead listener's registration; None for one of 1.0.0.
+    instance: of the dead listener's registration; None for a listener of 1.0.0.
     """
     reserved, registration = keys.reserved(queue, dead), keys.listener(queue, dead)
     (held,) = redis.read(("LRANGE", reserved, 0, -1))
 
     def decide(
-        is_member: int, known: list[str | None], still_held: list[str], *snapshots: list[str | None]
-    ) -> Answer | Change:
+        is_member: int,
+        registered: list[str | None],
+        still_held: list[str],
+        *replies: list[str | None],
+    ) -> Verdict[str | None]:
         entries = [
-            (task, status, by) for task, (status, by) in zip(held, snapshots, strict=True) if status
+            (task, fields)
+            for task, fields in zip(held, map(_Holding._make, replies), strict=True)
+            if fields.status
         ]
-        for task, status, by in entries:
-            if by == node and status == "reserved":
+        for task, fields in entries:
+            if fields.reclaimed_node == node and fields.status == "reserved":
                 return Answer(task)
-        if not is_member or known[0] != instance or still_held != held:
+        if not is_member or registered != [instance] or still_held != held:
             return Answer(None)
-        ended = ("complete", "failed", "cancelled")
         unclaimed = [
-            (task, status) for task, status, by in entries if not by and status not in ended
+            (task, fields.status)
+            for task, fields in entries
+            if not fields.reclaimed_node and fields.status not in FINISHED
         ]
-        claimed = next(
-            (task for task, status in unclaimed if status in ("reserved", "started")), None
-        )
+        claimed = next((task for task, status in unclaimed if status in HELD), None)
         commands: list[Command] = []
         if claimed:
             commands += [("HSET", keys.task(claimed), "reclaimed_node", node)]
@@ -304,17 +307,21 @@ def claim(redis: Redis, queue: str, node: str, dead: str, instance: str | None) 
                 commands += [("HSET", registration, "state", "dead")]
         return Change(commands, claimed) if commands else Answer(None)
 
-    look = Look(
-        [keys.listeners(queue), registration, reserved, *[keys.task(task) for task in held]],
-        [
-            ("SISMEMBER", keys.listeners(queue), dead),
-            ("HMGET", registration, "instance"),
-            ("LRANGE", reserved, 0, -1),
-            *[("HMGET", keys.task(task), "status", "reclaimed_node") for task in held],
-        ],
-    )
-    claimed: str | None = transact(redis, "claim", look, decide)
-    return claimed
+    return transact(redis, "claim", _claim_look(queue, dead, held), decide)
+
+
+def _claim_look(
+    queue: str, dead: str, held: Sequence[str]
+) -> Look[int, list[str | None], list[str], *tuple[list[str | None], ...]]:
+    reserved, registration = keys.reserved(queue, dead), keys.listener(queue, dead)
+    hashes = [keys.task(task) for task in held]
+    reads: list[Command] = [
+        ("SISMEMBER", keys.listeners(queue), dead),
+        ("HMGET", registration, "instance"),
+        ("LRANGE", reserved, 0, -1),
+        *[("HMGET", key, *_Holding._fields) for key in hashes],
+    ]
+    return Look([keys.listeners(queue), registration, reserved, *hashes], reads)
 
 
 def _join(queue: str, node: str, is_member: int) -> list[Command]:
@@ -327,8 +334,3 @@ def _part(queue: str, node: str, is_member: int) -> list[Command]:
     if not is_member:
         return []
     return [("SREM", keys.listeners(queue), node), ("ZINCRBY", keys.QUEUES, -1, queue)]
-
-
-def _require(known: Sequence[str | None], instance: str, node: str, queue: str) -> None:
-    if list(known) != [instance, "alive"]:
-        raise NotRegistered(node, queue)

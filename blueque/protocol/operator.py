@@ -1,17 +1,72 @@
-"""What a person wants: cancel, requeue, order."""
+"""What an operator asks for: cancel, requeue, ask_stack, decline_stack, order."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 from blueque.connection.redis import Command, Look, Redis
 from blueque.errors import NotCancellable, NotFailed, WrongQueue
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.lines import line_of
-from blueque.protocol.events import FIELDS, event
+from blueque.protocol.events import Event, record_event
 from blueque.protocol.fields import IDENTITY, OUTCOME, flat, let_go_of_room, record_cancelled, stand
-from blueque.protocol.transaction import Answer, Change, transact
+from blueque.protocol.transaction import Answer, Change, Verdict, transact
+from blueque.protocol.watches import fields_of
+
+# The fields that requeue removes besides those of the attempt.
+_OF_FAILURES = (
+    "failures",
+    "interruptions",
+    "last_error",
+    "last_error_type",
+    "cancel",
+    "cancelled_by",
+    "cancel_reason",
+)
+
+
+class _CancelFields(NamedTuple):
+    """The fields of a task that cancel reads."""
+
+    status: str | None
+    queue: str | None
+    node: str | None
+    token: str | None
+    cancel: str | None
+    reclaimed_node: str | None
+    priority: str | None
+    needs: str | None
+    lock: str | None
+    counted: str | None
+    attempt: str | None
+    events: str | None
+    started: str | None
+
+
+class _RequeueFields(NamedTuple):
+    """The fields of a task that requeue reads."""
+
+    status: str | None
+    queue: str | None
+    requeued: str | None
+    files: str | None
+    priority: str | None
+    needs: str | None
+    attempt: str | None
+    events: str | None
+    started: str | None
+
+
+class _StackFields(NamedTuple):
+    """The fields of a task that ask_stack reads."""
+
+    status: str | None
+    queue: str | None
+    token: str | None
+    node: str | None
+    stack: str | None
 
 
 def cancel(
@@ -23,203 +78,160 @@ def cancel(
     now: float,
     only: Collection[str] | None = None,
 ) -> str:
-    """Have a task never run, or ended: return `cancelled`, or `cancelling` when its listener has to
-    end it first.
+    """Cancel a task. Return `cancelled`, or `cancelling` when its listener has to end it first.
 
-    by, reason: who wants it, and why. only: the statuses in which it may be. Raises NotCancellable,
-        WrongQueue.
+    by, reason: who asks, and why. only: the statuses in which the task may be cancelled.
+    Raises NotCancellable, WrongQueue.
     """
 
-    def decide(snapshot: list[str | None]) -> Answer | Change:
-        status, its_queue, node, token, asked, claimant, priority, needs, lock, counted, *past = (
-            snapshot
-        )
-        if status is None:
-            raise NotCancellable(task, None, "it does not exist")
-        if its_queue != queue:
-            raise WrongQueue(task, queue)
-        if status == "cancelled":
+    def decide(reply: list[str | None]) -> Verdict[str]:
+        fields = _CancelFields._make(reply)
+        _require_cancellable(queue, task, fields, only)
+        if fields.status == "cancelled":
             return Answer("cancelled")
-        if status not in ("scheduled", "pending", "reserved", "started"):
-            raise NotCancellable(task, status, f"it is {status} already")
-        if only is not None and status not in only:
-            raise NotCancellable(task, status, f"it is {status} by now")
-        who: dict[str, str | int | float] = {
-            "cancelled_by": by,
-            **({"cancel_reason": reason} if reason else {}),
-        }
-        if status in ("reserved", "started") and token is None:
-            raise NotCancellable(
-                task, status, f"{node} has it, a listener of 1.0.0, which cannot be told"
-            )
-        if status == "reserved" and claimant is not None:
-            raise NotCancellable(
-                task, status, f"{claimant} has claimed it, as 1.0.0 does, and cannot be told"
-            )
-        if status == "started":
-            if asked is not None:
-                return Answer("cancelling")
-            return Change(
-                [
-                    ("HSET", keys.task(task), "cancel", now, *flat(who), "updated", now),
-                    ("ZADD", keys.orders(queue, node or ""), 0, 0),
-                    *event(redis, queue, task, "cancelling", by, past, now, {"reason": reason}),
-                ],
-                "cancelling",
-            )
-        places: dict[str | None, Command] = {
-            "pending": ("LREM", keys.line(queue, line_of(priority, needs)), 0, task),
-            "scheduled": ("ZREM", keys.scheduled(queue), task),
-            "reserved": ("LREM", keys.reserved(queue, node or ""), 1, task),
-        }
-        return Change(
-            [
-                places[status],
-                *let_go_of_room(queue, task, lock, counted),
+        if fields.status == "started" and fields.cancel is not None:
+            return Answer("cancelling")
+        who = {"cancelled_by": by, **({"cancel_reason": reason} if reason else {})}
+        if fields.status == "started":
+            commands: list[Command] = [
+                ("HSET", keys.task(task), "cancel", now, *flat(who), "updated", now),
+                ("ZADD", keys.orders(queue, fields.node or ""), 0, 0),
+            ]
+        else:
+            commands = [
+                _taken_out(queue, task, fields),
+                *let_go_of_room(queue, task, fields.lock, fields.counted),
                 ("HDEL", keys.task(task), *IDENTITY),
                 *record_cancelled(queue, task, None, now, who),
-                *event(redis, queue, task, "cancelled", by, past, now, {"reason": reason}),
-            ],
-            "cancelled",
+            ]
+        status = "cancelling" if fields.status == "started" else "cancelled"
+        event = Event(status, by, now, {"reason": reason})
+        return Change([*commands, *record_event(redis, queue, task, fields, event)], status)
+
+    look = fields_of(task, _CancelFields._fields)
+    return transact(redis, "cancel", look, decide)
+
+
+def _require_cancellable(
+    queue: str, task: str, fields: _CancelFields, only: Collection[str] | None
+) -> None:
+    status, node = fields.status, fields.node
+    if status is None:
+        raise NotCancellable(task, None, "it does not exist")
+    if fields.queue != queue:
+        raise WrongQueue(task, queue)
+    if status == "cancelled":
+        return
+    if status not in ("scheduled", "pending", "reserved", "started"):
+        raise NotCancellable(task, status, f"it is {status} already")
+    if only is not None and status not in only:
+        raise NotCancellable(task, status, f"it is {status} by now")
+    if status in ("reserved", "started") and fields.token is None:
+        raise NotCancellable(
+            task, status, f"{node} has it, a listener of 1.0.0, which takes no orders"
+        )
+    if status == "reserved" and fields.reclaimed_node is not None:
+        raise NotCancellable(
+            task,
+            status,
+            f"{fields.reclaimed_node} has claimed it, as 1.0.0 does, and takes no orders",
         )
 
-    look = Look(
-        [keys.task(task)],
-        [
-            (
-                "HMGET",
-                keys.task(task),
-                "status",
-                "queue",
-                "node",
-                "token",
-                "cancel",
-                "reclaimed_node",
-                "priority",
-                "needs",
-                "lock",
-                "counted",
-                *FIELDS,
-            )
-        ],
-        task,
-    )
-    return str(transact(redis, "cancel", look, decide))
+
+def _taken_out(queue: str, task: str, fields: _CancelFields) -> Command:
+    places: Mapping[str | None, Command] = {
+        "pending": ("LREM", keys.line(queue, line_of(fields.priority, fields.needs)), 0, task),
+        "scheduled": ("ZREM", keys.scheduled(queue), task),
+        "reserved": ("LREM", keys.reserved(queue, fields.node or ""), 1, task),
+    }
+    return places[fields.status]
 
 
 def requeue(redis: Redis, queue: str, task: str, mark: str, now: float, by: str = "") -> None:
-    """Put a failed or cancelled task in line again, its budgets new: a person's consent to another
-    start.
+    """Put a failed or cancelled task in line again. Its failures and interruptions count from 0.
 
-    mark: random, the same for every try of one call. by: who wants it.
+    mark: random, the same for every try of one call. by: who asks.
     Raises NotFailed, WrongQueue.
     """
+    key = keys.task(task)
 
-    def decide(snapshot: list[str | None]) -> Answer | Change:
-        status, its_queue, its_mark, files, priority, needs, *past = snapshot
-        if its_mark == mark:
+    def decide(reply: list[str | None]) -> Verdict[None]:
+        fields = _RequeueFields._make(reply)
+        if fields.requeued == mark:
             return Answer(None)
-        if status not in ("failed", "cancelled"):
-            raise NotFailed(task, status)
-        if its_queue != queue:
+        if fields.status not in ("failed", "cancelled"):
+            raise NotFailed(task, fields.status)
+        if fields.queue != queue:
             raise WrongQueue(task, queue)
-        ended = keys.failed(queue) if status == "failed" else keys.cancelled(queue)
+        ended = keys.failed(queue) if fields.status == "failed" else keys.cancelled(queue)
+        requeued = ("requeued", mark, *flat({"last_files": fields.files} if fields.files else {}))
         return Change(
             [
                 ("LREM", ended, -1, task),
-                (
-                    "HDEL",
-                    keys.task(task),
-                    *IDENTITY,
-                    *OUTCOME,
-                    "failures",
-                    "interruptions",
-                    "last_error",
-                    "last_error_type",
-                    "cancel",
-                    "cancelled_by",
-                    "cancel_reason",
-                ),
-                (
-                    "HSET",
-                    keys.task(task),
-                    "status",
-                    "pending",
-                    "queued",
-                    now,
-                    "requeued",
-                    mark,
-                    *flat({"last_files": files} if files else {}),
-                    "updated",
-                    now,
-                ),
-                *stand(queue, line_of(priority, needs), task),
+                ("HDEL", key, *IDENTITY, *OUTCOME, *_OF_FAILURES),
+                ("HSET", key, "status", "pending", "queued", now, *requeued, "updated", now),
+                *stand(queue, line_of(fields.priority, fields.needs), task),
                 ("ZADD", keys.wake(queue), 0, 0),
-                *event(redis, queue, task, "requeued", by, past, now),
-            ]
+                *record_event(redis, queue, task, fields, Event("requeued", by, now)),
+            ],
+            None,
         )
 
-    fields = ("status", "queue", "requeued", "files", "priority", "needs", *FIELDS)
-    look = Look([keys.task(task)], [("HMGET", keys.task(task), *fields)], task)
+    look = fields_of(task, _RequeueFields._fields)
     transact(redis, "requeue", look, decide)
 
 
 def ask_stack(redis: Redis, queue: str, task: str, mark: str) -> str | None:
-    """Have the listener of a running task show where it is; return the status of the task, None:
-    there is no such.
+    """Ask the listener of a running task for its stack. Return the status of the task; None: there
+    is no such task.
 
-    mark: random, the same for every try of one call. Nothing is written unless the task is started,
-        by one of ours.
+    mark: random, the same for every try of one call. Nothing is written unless a listener of ours
+        runs the task.
     """
+    key = keys.task(task)
 
-    def decide(snapshot: list[str | None]) -> Answer | Change:
-        status, its_queue, token, node, its_mark = snapshot
-        if status != "started" or its_queue != queue or token is None or its_mark == mark:
-            return Answer(status)
+    def decide(reply: list[str | None]) -> Verdict[str | None]:
+        fields = _StackFields._make(reply)
+        is_ours = fields.queue == queue and fields.token is not None
+        if fields.status != "started" or not is_ours or fields.stack == mark:
+            return Answer(fields.status)
         return Change(
-            [
-                ("HSET", keys.task(task), "stack", mark),
-                ("ZADD", keys.orders(queue, node or ""), 0, 0),
-            ],
-            status,
+            [("HSET", key, "stack", mark), ("ZADD", keys.orders(queue, fields.node or ""), 0, 0)],
+            fields.status,
         )
 
-    look = Look(
-        [keys.task(task)],
-        [("HMGET", keys.task(task), "status", "queue", "token", "node", "stack")],
-        task,
-    )
-    status: str | None = transact(redis, "ask_stack", look, decide)
-    return status
+    look = fields_of(task, _StackFields._fields)
+    return transact(redis, "ask_stack", look, decide)
 
 
 def decline_stack(redis: Redis, attempt: AttemptRef, mark: str, reason: str) -> bool:
-    """Tell the one who asked with this mark that the task cannot show where it is; False: nobody
-    waits for that now.
+    """Answer the request with this mark: the task cannot show its stack. False: the request is no
+    longer open.
     """
     _, task, token, node = attempt
 
-    def decide(snapshot: list[str | None]) -> Answer | Change:
-        if snapshot != ["started", token, node, mark]:
+    def decide(reply: list[str | None]) -> Verdict[bool]:
+        if reply != ["started", token, node, mark]:
             return Answer(False)
         return Change([("HSET", keys.task(task), "stack", f"{mark} {reason}")], True)
 
-    look = Look(
-        [keys.task(task)], [("HMGET", keys.task(task), "status", "token", "node", "stack")], task
-    )
-    return bool(transact(redis, "decline_stack", look, decide))
+    look = fields_of(task, ("status", "token", "node", "stack"))
+    return transact(redis, "decline_stack", look, decide)
 
 
 def order(redis: Redis, queue: str, node: str, what: str, by: str) -> bool:
-    """Leave an order for a listener: `drain`, `leave`, `pause` or `work`. False: there is no such
-    listener alive.
+    """Leave an order for a listener: `drain`, `leave`, `pause` or `work`. False: no such listener
+    is alive.
     """
     registration = keys.listener(queue, node)
 
-    def decide(known: list[str | None]) -> Answer | Change:
-        if known[0] != "alive":
+    def decide(reply: list[str | None]) -> Verdict[bool]:
+        state, standing_order = reply
+        if state != "alive":
             return Answer(False)
-        if known[1] == what or (what in ("pause", "work") and known[1] in ("drain", "leave")):
+        if standing_order == what or (
+            what in ("pause", "work") and standing_order in ("drain", "leave")
+        ):
             return Answer(True)
         return Change(
             [
@@ -229,5 +241,5 @@ def order(redis: Redis, queue: str, node: str, what: str, by: str) -> bool:
             True,
         )
 
-    look = Look([registration], [("HMGET", registration, "state", "order")])
-    return bool(transact(redis, "order", look, decide))
+    look: Look[list[str | None]] = Look([registration], [("HMGET", registration, "state", "order")])
+    return transact(redis, "order", look, decide)

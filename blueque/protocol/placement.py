@@ -1,72 +1,115 @@
-"""While tasks wait: set_priority, put_first, bring_forward, move; pause, resume,
-set_max_concurrency.
-
-And who may go on: free, call.
+"""The place of waiting tasks: set_priority, put_first, bring_forward, move; whole queues: pause,
+resume, set_max_concurrency; locks and lines: free, drop_line, call, wake_waiting.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
-from blueque.connection.redis import Command, Look, Redis
+from blueque.connection.redis import AnyLook, Command, Look, Redis
 from blueque.errors import NotWaiting, WrongQueue
 from blueque.model import keys
 from blueque.model.lines import DEFAULT, line_of, needs_of
-from blueque.protocol.events import FIELDS, event
+from blueque.model.states import HELD
+from blueque.protocol.events import Event, record_event
 from blueque.protocol.fields import flat, stand
-from blueque.protocol.transaction import Answer, Change, transact
+from blueque.protocol.transaction import Answer, Change, Verdict, transact
+from blueque.protocol.watches import fields_of
+
+
+class _WaitingFields(NamedTuple):
+    """The fields of a waiting task."""
+
+    status: str | None
+    queue: str | None
+    priority: str | None
+    needs: str | None
+    eta: str | None
+    created: str | None
+    attempt: str | None
+    events: str | None
+    started: str | None
+
+    @property
+    def line(self) -> str:
+        return line_of(self.priority, self.needs)
+
+
+class _Waiting(NamedTuple):
+    """A task as one of these transactions has read it.
+
+    is_in_line: whether it stands in its line. If a pending task does not, a listener of 1.0.0 may
+        have it and be about to run it: it must not be given to another.
+    first: the task that is the next of that line, for put_first.
+    """
+
+    fields: _WaitingFields
+    is_in_line: bool
+    first: str | None
+
+    def require_waiting(self, queue: str, task: str) -> None:
+        if self.fields.status not in ("pending", "scheduled"):
+            raise NotWaiting(task, self.fields.status)
+        if self.fields.queue != queue:
+            raise WrongQueue(task, queue)
+
+
+_Decide: TypeAlias = Callable[[_Waiting], Verdict[None]]
 
 
 def set_priority(
     redis: Redis, queue: str, task: str, priority: int, now: float, by: str = ""
 ) -> None:
-    """Have a waiting task take its place among those of another priority, as the last of them for
-    now.
+    """Give a waiting task another priority. It is the last of those with that priority then.
 
-    One that a listener is about to reserve stays with it. by: who wants it. Raises NotWaiting,
-    WrongQueue.
+    A task that a listener is about to reserve stays with that listener. by: who asks.
+    Raises NotWaiting, WrongQueue.
     """
+    key = keys.task(task)
 
-    def decide(snapshot: list[str | None], is_in_line: bool, first: str | None) -> Answer | Change:
-        _, before, needs, _ = _waiting(task, queue, snapshot)
-        if (before or "0") == str(priority):
+    def decide(waiting: _Waiting) -> Verdict[None]:
+        waiting.require_waiting(queue, task)
+        fields = waiting.fields
+        if (fields.priority or "0") == str(priority):
             return Answer(None)
-        given: Command = ("HDEL", keys.task(task), "priority")
-        if priority:
-            given = ("HSET", keys.task(task), "priority", priority)
-        commands: list[Command] = [given, ("HSET", keys.task(task), "updated", now)]
-        if is_in_line:
+        written: Command = ("HSET", key, "priority", priority)
+        commands: list[Command] = [
+            written if priority else ("HDEL", key, "priority"),
+            ("HSET", key, "updated", now),
+        ]
+        if waiting.is_in_line:
             commands += [
-                ("LREM", keys.line(queue, line_of(before, needs)), 0, task),
-                *stand(queue, line_of(str(priority), needs), task),
+                ("LREM", keys.line(queue, fields.line), 0, task),
+                *stand(queue, line_of(str(priority), fields.needs), task),
                 ("ZADD", keys.wake(queue), 0, 0),
             ]
-        commands += event(
-            redis, queue, task, "prioritized", by, snapshot[6:], now, {"priority": priority}
-        )
-        return Change(commands)
+        event = Event("prioritized", by, now, {"priority": priority})
+        commands += record_event(redis, queue, task, fields, event)
+        return Change(commands, None)
 
     _transact(redis, "set_priority", queue, task, decide)
 
 
 def put_first(redis: Redis, queue: str, task: str, now: float, by: str = "") -> None:
-    """Make a pending task the next of its line. by: who wants it. Raises NotWaiting, WrongQueue."""
+    """Make a pending task the next of its line. by: who asks. Raises NotWaiting, WrongQueue."""
 
-    def decide(snapshot: list[str | None], is_in_line: bool, first: str | None) -> Answer | Change:
-        status, priority, needs, _ = _waiting(task, queue, snapshot)
-        if not is_in_line:
-            raise NotWaiting(task, status)
-        if first == task:
+    def decide(waiting: _Waiting) -> Verdict[None]:
+        waiting.require_waiting(queue, task)
+        fields = waiting.fields
+        if not waiting.is_in_line:
+            raise NotWaiting(task, fields.status)
+        if waiting.first == task:
             return Answer(None)
-        line = line_of(priority, needs)
         return Change(
             [
-                ("LREM", keys.line(queue, line), 0, task),
-                *stand(queue, line, task, is_first=True),
+                ("LREM", keys.line(queue, fields.line), 0, task),
+                *stand(queue, fields.line, task, is_first=True),
                 ("HSET", keys.task(task), "updated", now),
                 ("ZADD", keys.wake(queue), 0, 0),
-                *event(redis, queue, task, "put_first", by, snapshot[6:], now),
-            ]
+                *record_event(redis, queue, task, fields, Event("put_first", by, now)),
+            ],
+            None,
         )
 
     _transact(redis, "put_first", queue, task, decide)
@@ -75,11 +118,11 @@ def put_first(redis: Redis, queue: str, task: str, now: float, by: str = "") -> 
 def bring_forward(redis: Redis, queue: str, task: str, now: float) -> None:
     """Make a scheduled task due now. Raises NotWaiting, WrongQueue."""
 
-    def decide(snapshot: list[str | None]) -> Answer | Change:
-        status, its_queue, eta = snapshot
+    def decide(reply: list[str | None]) -> Verdict[None]:
+        status, queue_of_task, eta = reply
         if status != "scheduled":
             raise NotWaiting(task, status)
-        if its_queue != queue:
+        if queue_of_task != queue:
             raise WrongQueue(task, queue)
         if _is_due(eta, now):
             return Answer(None)
@@ -87,79 +130,78 @@ def bring_forward(redis: Redis, queue: str, task: str, now: float) -> None:
             [
                 ("HSET", keys.task(task), "eta", now, "updated", now),
                 ("ZADD", keys.scheduled(queue), "XX", now, task),
-            ]
+            ],
+            None,
         )
 
-    look = Look([keys.task(task)], [("HMGET", keys.task(task), "status", "queue", "eta")], task)
+    look = fields_of(task, ("status", "queue", "eta"))
     transact(redis, "bring_forward", look, decide)
 
 
 def move(redis: Redis, queue: str, task: str, to: str, now: float, by: str = "") -> None:
-    """Have a waiting task wait in another queue instead, as the last of its line there.
+    """Move a waiting task to another queue, as the last of its line there.
 
-    by: who wants it. Raises NotWaiting, WrongQueue.
+    by: who asks. Raises NotWaiting, WrongQueue.
     """
+    key = keys.task(task)
 
-    def decide(snapshot: list[str | None], is_in_line: bool, first: str | None) -> Answer | Change:
-        if snapshot[1] == to and snapshot[0] is not None:
+    def decide(waiting: _Waiting) -> Verdict[None]:
+        fields = waiting.fields
+        if fields.queue == to and fields.status is not None:
             return Answer(None)
-        status, priority, needs, (eta, created) = _waiting(task, queue, snapshot)
-        if status == "pending" and not is_in_line:
-            raise NotWaiting(task, status)
-        line = line_of(priority, needs)
+        waiting.require_waiting(queue, task)
+        if fields.status == "pending" and not waiting.is_in_line:
+            raise NotWaiting(task, fields.status)
+        event = Event("moved", by, now, {"from": queue})
         commands: list[Command] = [
-            ("HSET", keys.task(task), "queue", to, "updated", now),
+            ("HSET", key, "queue", to, "updated", now),
             ("ZINCRBY", keys.QUEUES, 0, to),
             ("ZREM", keys.tasks(queue), task),
-            ("ZADD", keys.tasks(to), now if created is None else created, task),
-            *event(redis, to, task, "moved", by, snapshot[6:], now, {"from": queue}),
+            ("ZADD", keys.tasks(to), now if fields.created is None else fields.created, task),
+            *record_event(redis, to, task, fields, event),
             ("HINCRBY", keys.totals(queue), "moved_away", 1),
         ]
-        if status == "scheduled":
+        if fields.status == "scheduled":
             commands += [
                 ("ZREM", keys.scheduled(queue), task),
-                ("ZADD", keys.scheduled(to), now if eta is None else eta, task),
+                ("ZADD", keys.scheduled(to), now if fields.eta is None else fields.eta, task),
             ]
-            return Change(commands)
+            return Change(commands, None)
         commands += [
-            ("LREM", keys.line(queue, line), 0, task),
-            *stand(to, line, task),
+            ("LREM", keys.line(queue, fields.line), 0, task),
+            *stand(to, fields.line, task),
             ("ZADD", keys.wake(to), 0, 0),
         ]
-        return Change(commands)
+        return Change(commands, None)
 
     _transact(redis, "move", queue, task, decide)
 
 
 def pause(redis: Redis, queue: str, by: str, reason: str | None, now: float) -> bool:
-    """Have our listeners take nothing from a queue. False: it was paused already, and that stands."""
+    """Stop our listeners from taking tasks of a queue. False: the queue was paused already, and
+    stays as it was.
+    """
+    settings = keys.settings(queue)
 
-    def decide(paused: str | None) -> Answer | Change:
+    def decide(paused: str | None) -> Verdict[bool]:
         if paused is not None:
             return Answer(False)
         why = {"paused_reason": reason} if reason else None
         return Change(
             [
-                ("HSET", keys.settings(queue), "paused", now, "paused_by", by, *flat(why)),
+                ("HSET", settings, "paused", now, "paused_by", by, *flat(why)),
                 ("ZINCRBY", keys.QUEUES, 0, queue),
             ],
             True,
         )
 
-    return bool(
-        transact(
-            redis,
-            "pause",
-            Look([keys.settings(queue)], [("HGET", keys.settings(queue), "paused")]),
-            decide,
-        )
-    )
+    return transact(redis, "pause", _setting(queue, "paused"), decide)
 
 
 def resume(redis: Redis, queue: str) -> bool:
     """End a pause. False: the queue was not paused."""
 
-    def decide(paused: str | None) -> Answer | Change:
+    def decide(paused: str | None) -> Verdict[bool]:
         if paused is None:
             return Answer(False)
         return Change(
@@ -170,58 +212,51 @@ def resume(redis: Redis, queue: str) -> bool:
             True,
         )
 
-    return bool(
-        transact(
-            redis,
-            "resume",
-            Look([keys.settings(queue)], [("HGET", keys.settings(queue), "paused")]),
-            decide,
-        )
-    )
+    return transact(redis, "resume", _setting(queue, "paused"), decide)
 
 
 def set_max_concurrency(redis: Redis, queue: str, most: int | None) -> None:
-    """Set how many tasks of a queue our listeners run at a time, all together; None: as many as
-    they can.
-    """
+    """Set how many tasks of a queue all our listeners together run at a time; None: no limit."""
+    settings = keys.settings(queue)
 
-    def decide(known: str | None) -> Answer | Change:
-        if known == (None if most is None else str(most)):
+    def decide(limit: str | None) -> Verdict[None]:
+        if limit == (None if most is None else str(most)):
             return Answer(None)
-        given: list[Command] = [("HDEL", keys.settings(queue), "max_concurrency")]
+        written: list[Command] = [("HDEL", settings, "max_concurrency")]
         if most is not None:
-            given = [
-                ("HSET", keys.settings(queue), "max_concurrency", most),
+            written = [
+                ("HSET", settings, "max_concurrency", most),
                 ("ZINCRBY", keys.QUEUES, 0, queue),
             ]
-        return Change([*given, ("ZADD", keys.wake(queue), 0, 0)])
+        return Change([*written, ("ZADD", keys.wake(queue), 0, 0)], None)
 
-    look = Look([keys.settings(queue)], [("HGET", keys.settings(queue), "max_concurrency")])
-    transact(redis, "set_max_concurrency", look, decide)
+    transact(redis, "set_max_concurrency", _setting(queue, "max_concurrency"), decide)
 
 
 def free(redis: Redis, queue: str, task: str, lock: str | None = None) -> bool:
-    """Free the room that a task is said to hold, but has no attempt that could. False: it holds it.
+    """Free a lock or a place whose holder has ended. False: the task still holds it.
 
-    lock: its name; None: a place among those that the queue may run.
+    lock: the name of the lock; None: a place among the tasks that the queue may run.
     """
     key, field = (keys.counted(queue), "counted") if lock is None else (keys.lock(lock), "lock")
 
-    def decide(snapshot: list[str | None]) -> Answer | Change:
-        status, held = snapshot
-        if status in ("reserved", "started") and held == (lock or "1"):
+    def decide(reply: list[str | None]) -> Verdict[bool]:
+        status, held = reply
+        if status in HELD and held == (lock or "1"):
             return Answer(False)
         return Change([("SREM", key, task)], True)
 
-    look = Look([keys.task(task), key], [("HMGET", keys.task(task), "status", field)], task)
-    return bool(transact(redis, "free", look, decide))
+    look: Look[list[str | None]] = Look(
+        [keys.task(task), key], [("HMGET", keys.task(task), "status", field)], task
+    )
+    return transact(redis, "free", look, decide)
 
 
 def drop_line(redis: Redis, queue: str, line: str) -> bool:
-    """Forget a line in which nobody stands any more. False: somebody does."""
+    """Remove an empty line from the list of lines. False: it has tasks."""
     key, needs = keys.line(queue, line), needs_of(line)
 
-    def decide(exists: int) -> Answer | Change:
+    def decide(exists: int) -> Verdict[bool]:
         if exists or line == DEFAULT:
             return Answer(False)
         commands: list[Command] = [("ZREM", keys.lines(queue), line)]
@@ -229,74 +264,68 @@ def drop_line(redis: Redis, queue: str, line: str) -> bool:
             commands += [("SREM", keys.waiting(needs.lock), f"{line}_{queue}")]
         return Change(commands, True)
 
-    return bool(transact(redis, "drop_line", Look([key], [("EXISTS", key)]), decide))
+    look: Look[int] = Look([key], [("EXISTS", key)])
+    return transact(redis, "drop_line", look, decide)
 
 
 def call(redis: Redis, queue: str, node: str) -> None:
-    """Have one listener look for work: one that has what a task needs, which we have not."""
+    """Wake one listener that has the resources which a task needs and this listener lacks."""
     redis.read(("ZADD", keys.orders(queue, node), 0, 0))
 
 
 def wake_waiting(redis: Redis, lock: str) -> None:
-    """Wake one listener of each queue that has tasks which wait for a lock. It is free now, or may
-    be.
-    """
+    """Wake one listener of each queue that has tasks waiting for a lock which may be free now."""
     (lines,) = redis.read(("SMEMBERS", keys.waiting(lock)))
     queues = sorted({line.partition("_")[2] for line in lines})
     if queues:
         redis.read(*[("ZADD", keys.wake(queue), 0, 0) for queue in queues])
 
 
+def _setting(queue: str, name: str) -> Look[str | None]:
+    settings = keys.settings(queue)
+    return Look([settings], [("HGET", settings, name)])
+
+
 def _is_due(eta: str | None, now: float) -> bool:
     try:
         return eta is not None and float(eta) <= now
-    except ValueError:  # by another program's grace
+    except ValueError:  # malformed; written by another program
         return False
 
 
-def _transact(
-    redis: Redis,
-    name: str,
-    queue: str,
-    task: str,
-    decide: Callable[[list[str | None], bool, str | None], Answer | Change],
-) -> None:
-    """Run one of these transactions; `decide` gets the task, whether it stands in its line, and
-    which task is the next.
+def _transact(redis: Redis, name: str, queue: str, task: str, decide: _Decide) -> None:
+    """Run a transaction that needs to know the place of the task in its line.
 
-    One that does not may be with a listener of 1.0.0, which is about to run it: it must not be
-    promised to another.
+    The line is not known before the task is read, so the first look guesses the default line.
     """
-    fields = ("status", "queue", "priority", "needs", "eta", "created", *FIELDS)
     line: str | None = DEFAULT
     while line is not None:
-        key = keys.line(queue, line)
-
-        def decide_here(
-            snapshot: list[str | None],
-            place: int | None,
-            first: str | None = None,
-            line: str = line,
-        ) -> Answer | Change:
-            its_line = line_of(*snapshot[2:4])
-            if its_line != line and snapshot[:2] == ["pending", queue]:
-                return Answer(its_line)
-            return decide(snapshot, place is not None and snapshot[0] == "pending", first)
-
-        reads: list[Command] = [("HMGET", keys.task(task), *fields), ("LPOS", key, task)]
-        if name == "put_first":
-            reads.append(("LINDEX", key, -1))
-        look = Look([keys.task(task), key], reads, task)
-        line = transact(redis, name, look, decide_here)
+        line = _try_in_line(redis, name, queue, task, decide, line)
 
 
-def _waiting(
-    task: str, queue: str, snapshot: list[str | None]
-) -> tuple[str, str | None, str | None, tuple[str | None, str | None]]:
-    """Return status, priority, needs, and eta and created, of a task that waits."""
-    status, its_queue, priority, needs, eta, created, *_ = snapshot
-    if status not in ("pending", "scheduled"):
-        raise NotWaiting(task, status)
-    if its_queue != queue:
-        raise WrongQueue(task, queue)
-    return status, priority, needs, (eta, created)
+def _try_in_line(
+    redis: Redis, name: str, queue: str, task: str, decide: _Decide, line: str
+) -> str | None:
+    """Return None when it is done, else the line in which the task is."""
+    key = keys.line(queue, line)
+
+    def decide_here(
+        reply: list[str | None], place: int | None, first: str | None = None
+    ) -> Verdict[str | None]:
+        fields = _WaitingFields._make(reply)
+        if fields.line != line and fields[:2] == ("pending", queue):
+            return Answer(fields.line)
+        is_in_line = place is not None and fields.status == "pending"
+        verdict = decide(_Waiting(fields, is_in_line, first))
+        if isinstance(verdict, Answer):
+            return Answer(None)
+        return Change(verdict.commands, None)
+
+    reads: list[Command] = [
+        ("HMGET", keys.task(task), *_WaitingFields._fields),
+        ("LPOS", key, task),
+    ]
+    if name == "put_first":
+        reads.append(("LINDEX", key, -1))
+    look: AnyLook = Look([keys.task(task), key], reads, task)
+    return transact(redis, name, look, decide_here)

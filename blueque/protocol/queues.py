@@ -1,39 +1,39 @@
-"""A queue that nobody uses any more: forget_queue."""
+"""Remove an unused queue: forget_queue."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from blueque.connection.redis import Command, Look, Redis
+from blueque.connection.redis import AnyLook, Command, Look, Redis
 from blueque.model import keys
 from blueque.model.encoding import day_of
 from blueque.model.lines import needs_of
-from blueque.protocol.transaction import Answer, Change, transact
+from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
 DAY = 86400.0
 
 
 def forget_queue(redis: Redis, queue: str, now: float) -> dict[str, int]:
-    """Remove all that there is of a queue without tasks, listeners, runs and feeds.
+    """Remove everything about a queue that has no tasks, listeners, runs and feeds.
 
-    Returns how many of each there are; if there are any, it stays as it is.
+    Return how many of each it has, by kind. If it has any, nothing is removed.
     """
     runs, feeds = redis.read(
         ("ZRANGE", keys.runs(queue), 0, -1), ("ZRANGE", keys.feeds(queue), 0, -1)
     )
-    # Their records expire, their names stay until somebody takes them off.
+    # The records of runs and feeds expire; their names stay in these indexes.
     parts = [key for run in runs for key in (keys.run(queue, run), keys.staging(queue, run))]
     parts += [keys.feed(queue, feed) for feed in feeds]
 
-    def decide(*replies: Any) -> Answer | Change:
+    def decide(*replies: Any) -> Verdict[dict[str, int]]:
         *counts, runs_now, feeds_now, lines = replies[: len(reads)]
         exist = replies[len(reads) :]
-        there = dict(zip(kinds, counts, strict=True))
+        numbers = dict(zip(kinds, counts, strict=True))
         of_runs = [any(exist[place : place + 2]) for place in range(0, 2 * len(runs), 2)]
-        there["runs"] = sum(of_runs) + len({*runs_now} - {*runs})
-        there["feeds"] = sum(exist[2 * len(runs) :]) + len({*feeds_now} - {*feeds})
-        found = {kind: number for kind, number in there.items() if number}
-        return Answer(found) if found else Change(_removal(redis, queue, lines, now), {})
+        numbers["runs"] = sum(of_runs) + len({*runs_now} - {*runs})
+        numbers["feeds"] = sum(exist[2 * len(runs) :]) + len({*feeds_now} - {*feeds})
+        in_use = {kind: number for kind, number in numbers.items() if number}
+        return Answer(in_use) if in_use else Change(_removal(redis, queue, lines, now), {})
 
     kinds = {
         "tasks": ("ZCARD", keys.tasks(queue)),
@@ -50,20 +50,19 @@ def forget_queue(redis: Redis, queue: str, now: float) -> dict[str, int]:
     names = [keys.runs(queue), keys.feeds(queue), keys.lines(queue)]
     reads: list[Command] = [*kinds.values(), *[("ZRANGE", key, 0, -1) for key in names]]
     watch = [*[key for _, key in kinds.values()], *names, *parts]
-    look = Look(watch, [*reads, *[("EXISTS", key) for key in parts]])
-    return dict(transact(redis, "forget_queue", look, decide))
+    look: AnyLook = Look(watch, [*reads, *[("EXISTS", key) for key in parts]])
+    return transact(redis, "forget_queue", look, decide)
 
 
 def _removal(redis: Redis, queue: str, lines: list[str], now: float) -> list[Command]:
-    needs = {line: needs_of(line) for line in lines}
     waiting: list[Command] = [
-        ("SREM", keys.waiting(its.lock), f"{line}_{queue}")
-        for line, its in needs.items()
-        if its and its.lock is not None
+        ("SREM", keys.waiting(needs.lock), f"{line}_{queue}")
+        for line, needs in zip(lines, map(needs_of, lines), strict=True)
+        if needs is not None and needs.lock is not None
     ]
-    # Somebody's clock may be ahead.
+    # The clock of another program may be ahead.
     days = [day_of(now - DAY * age) for age in range(-1, redis.days_kept + 1)]
-    its_own = (
+    of_queue = (
         keys.lines,
         keys.settings,
         keys.counted,
@@ -76,6 +75,6 @@ def _removal(redis: Redis, queue: str, lines: list[str], now: float) -> list[Com
     return [
         *waiting,
         ("ZREM", keys.QUEUES, queue),
-        ("UNLINK", *[key(queue) for key in its_own]),
+        ("UNLINK", *[key(queue) for key in of_queue]),
         ("UNLINK", *[keys.stats(queue, day) for day in days]),
     ]

@@ -1,12 +1,12 @@
-"""What a dead listener leaves behind is taken care of: recover, lose, adopt, restore; and what
-Redis has lost: reassert.
+"""After a listener has died, or Redis has lost data: recover, lose, adopt, restore, reassert.
 
-Each handles one task, is safe to repeat, and may be done by anybody at the same time as by others.
+Each handles one task and is safe to repeat. Any number of judges may do the same at the same time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from blueque.connection.redis import Command, Look, Redis, as_hash
 from blueque.errors import NotRegistered
@@ -15,8 +15,8 @@ from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import DIGITS, count_of
 from blueque.model.lines import line_of
 from blueque.model.retry import Retry
-from blueque.model.states import LOST
-from blueque.protocol.events import FIELDS, after, count, event, past_of
+from blueque.model.states import HELD, LOST
+from blueque.protocol.events import Event, after, count, past_of, record_event
 from blueque.protocol.fields import (
     IDENTITY,
     OUTCOME,
@@ -27,7 +27,54 @@ from blueque.protocol.fields import (
     record_cancelled,
     stand,
 )
-from blueque.protocol.transaction import Answer, Change, transact
+from blueque.protocol.transaction import Answer, Change, Verdict, transact
+
+
+class Loss(NamedTuple):
+    """What is recorded of an attempt that is given up.
+
+    error: a sentence. facts: further fields, such as lost_node and last_seen.
+    """
+
+    error: str
+    facts: Facts = None
+
+
+class _RecoverFields(NamedTuple):
+    """The fields of a task that recover reads."""
+
+    status: str | None
+    node: str | None
+    queue: str | None
+    reclaimed_node: str | None
+    pid_start: str | None
+    priority: str | None
+    needs: str | None
+    lock: str | None
+    counted: str | None
+    attempt: str | None
+    events: str | None
+    started: str | None
+
+
+class _LoseFields(NamedTuple):
+    """The fields of a task that lose reads."""
+
+    status: str | None
+    token: str | None
+    node: str | None
+    pid: str | None
+    retry: str | None
+    interruptions: str | None
+    cancel: str | None
+    files: str | None
+    priority: str | None
+    needs: str | None
+    lock: str | None
+    counted: str | None
+    attempt: str | None
+    events: str | None
+    started: str | None
 
 
 def recover(
@@ -39,233 +86,167 @@ def recover(
     now: float,
     dead_claimant: str | None = None,
 ) -> str | None:
-    """See to one entry in the list of a dead listener; return what was done: released, dropped, or
-    None: it was gone.
+    """Handle one entry in the list of a dead listener. Return what was done: `released`, `dropped`,
+    or None: the entry was gone.
 
-    Work that had not started is the next in line again. A started task is left as it is, and
-    `started` is returned; so is one that a listener of 1.0.0 has claimed, and runs or is about to:
-    `claimed`.
-    instance: of its registration, which says dead; None for a listener that nobody remembers.
+    A task that had not started is the next in line again. A started task is left as it is, and
+    `started` is returned. A task that a listener of 1.0.0 has claimed is left, too: `claimed`.
+    instance: of the registration, which says dead; None for a listener without a registration.
     dead_claimant: a listener of 1.0.0 that the caller knows to be dead, so that its claim is void.
     """
-    reserved = keys.reserved(queue, node)
+    reserved, key = keys.reserved(queue, node), keys.task(task)
 
     def decide(
-        known: list[str | None], is_member: int, place: int | None, snapshot: list[str | None]
-    ) -> Answer | Change:
-        if place is None or not _is_dead(known, is_member, instance):
+        registration: list[str | None], is_member: int, place: int | None, reply: list[str | None]
+    ) -> Verdict[str | None]:
+        if place is None or not _is_as_judged(registration, is_member, instance):
             return Answer(None)
-        status, its_node, its_queue, claimant, pid_start, priority, needs, lock, counted, *past = (
-            snapshot
-        )
-        # Without pid_start it was the claimant that started it.
-        is_claimed = claimant not in (None, dead_claimant) and (
-            status == "reserved" or pid_start is None
-        )
-        if status in ("reserved", "started") and its_node == node and is_claimed:
+        fields = _RecoverFields._make(reply)
+        is_held_here = fields.status in HELD and fields.node == node
+        if is_held_here and _is_claimed(fields, dead_claimant):
             return Answer("claimed")
-        if status == "started" and its_node == node:
+        if fields.status == "started" and is_held_here:
             return Answer("started")
         drop: Command = ("LREM", reserved, 1, task)
-        is_waiting = status == "pending" or (status == "reserved" and its_node == node)
-        if not is_waiting or its_queue != queue:
+        is_waiting = fields.status == "pending" or is_held_here
+        if not is_waiting or fields.queue != queue:
             return Change([drop], "dropped")
         return Change(
             [
                 drop,
-                *let_go_of_room(queue, task, lock, counted),
-                ("HDEL", keys.task(task), *IDENTITY),
-                ("HSET", keys.task(task), "status", "pending", "queued", now, "updated", now),
-                *stand(queue, line_of(priority, needs), task, is_first=True),
+                *let_go_of_room(queue, task, fields.lock, fields.counted),
+                ("HDEL", key, *IDENTITY),
+                ("HSET", key, "status", "pending", "queued", now, "updated", now),
+                *stand(queue, line_of(fields.priority, fields.needs), task, is_first=True),
                 ("ZADD", keys.wake(queue), 0, 0),
-                *event(redis, queue, task, "recovered", node, past, now),
+                *record_event(redis, queue, task, fields, Event("recovered", node, now)),
             ],
             "released",
         )
 
-    look = Look(
-        [keys.listener(queue, node), keys.listeners(queue), reserved, keys.task(task)],
-        [
-            ("HMGET", keys.listener(queue, node), "instance", "state"),
-            ("SISMEMBER", keys.listeners(queue), node),
-            ("LPOS", reserved, task),
-            (
-                "HMGET",
-                keys.task(task),
-                "status",
-                "node",
-                "queue",
-                "reclaimed_node",
-                "pid_start",
-                "priority",
-                "needs",
-                "lock",
-                "counted",
-                *FIELDS,
-            ),
-        ],
-        task,
-    )
-    done: str | None = transact(redis, "recover", look, decide)
-    return done
+    return transact(redis, "recover", _recover_look(queue, task, node), decide)
+
+
+def _recover_look(
+    queue: str, task: str, node: str
+) -> Look[list[str | None], int, int | None, list[str | None]]:
+    registration, listeners = keys.listener(queue, node), keys.listeners(queue)
+    reserved, key = keys.reserved(queue, node), keys.task(task)
+    reads: list[Command] = [
+        ("HMGET", registration, "instance", "state"),
+        ("SISMEMBER", listeners, node),
+        ("LPOS", reserved, task),
+        ("HMGET", key, *_RecoverFields._fields),
+    ]
+    return Look([registration, listeners, reserved, key], reads, task)
+
+
+def _is_claimed(fields: _RecoverFields, dead_claimant: str | None) -> bool:
+    if fields.reclaimed_node in (None, dead_claimant):
+        return False
+    # A started task without pid_start was started by the claimant.
+    return fields.status == "reserved" or fields.pid_start is None
 
 
 def lose(
     redis: Redis,
     attempt: AttemptRef,
     instance: str | None,
-    error: str,
+    loss: Loss,
     default: Retry | None,
     now: float,
-    facts: Facts = None,
     is_ours: bool = False,
 ) -> str | None:
-    """Give up a started attempt whose process is gone and has left no word.
+    """Give up a started attempt whose process is gone and has left no exit record.
 
-    Returns what became of the task: pending when its policy allows another attempt; failed, error
-    type `lost` or, after too many, `poison`; cancelled when somebody wanted that; None: the attempt
-    had ended, or is another's by now.
-    instance: of the registration of `node`, which says dead, or alive if `is_ours`; None: nobody
-        remembers it.
+    Return the status that the task has now: pending when its policy allows another attempt; failed,
+    with error type `lost` or, after too many losses, `poison`; cancelled when that was asked for;
+    None: the attempt had ended, or is another listener's by now.
+    instance: of the registration of the node, which says dead, or alive if `is_ours`; None: there
+        is no registration.
     default: the policy of a task that has none of its own.
     """
     queue, task, token, node = attempt
     state = "alive" if is_ours else "dead"
 
     def decide(
-        known: list[str | None], is_member: int, snapshot: list[str | None]
-    ) -> Answer | Change:
-        (
-            status,
-            its_token,
-            its_node,
-            pid,
-            policy,
-            interruptions,
-            cancel,
-            files,
-            priority,
-            needs,
-            *room,
-        ) = snapshot[:12]
-        past = snapshot[12:]
-        if (status, its_token, its_node) != ("started", token, node):
+        registration: list[str | None], is_member: int, reply: list[str | None]
+    ) -> Verdict[str | None]:
+        fields = _LoseFields._make(reply)
+        is_judged = _is_as_judged(registration, is_member, instance, state)
+        if fields[:3] != ("started", token, node) or not is_judged:
             return Answer(None)
-        if not _is_dead(known, is_member, instance, state):
-            return Answer(None)
-        began = past[2]
         commands: list[Command] = [
             ("LREM", keys.reserved(queue, node), 1, task),
-            ("SREM", keys.started(queue), keys.started_member(node, pid or "", task)),
-            *let_go_of_room(queue, task, *room),
+            ("SREM", keys.started(queue), keys.started_member(node, fields.pid or "", task)),
+            *let_go_of_room(queue, task, fields.lock, fields.counted),
         ]
-        if cancel is not None:
-            commands += record_cancelled(queue, task, None, now, facts)
-            commands += event(redis, queue, task, "cancelled", node, past, now, {"began": began})
+        if fields.cancel is not None:
+            event = Event("cancelled", node, now, {"began": fields.started})
+            commands += record_cancelled(queue, task, None, now, loss.facts)
+            commands += record_event(redis, queue, task, fields, event)
             return Change(commands, "cancelled")
-        retry = Retry.of(policy, default)
-        count = count_of(interruptions)
-        if retry is not None and retry.allows_interruption(count):
-            commands += [
-                ("HDEL", keys.task(task), *IDENTITY, *OUTCOME),
-                (
-                    "HSET",
-                    keys.task(task),
-                    "status",
-                    "pending",
-                    "queued",
-                    now,
-                    "interruptions",
-                    count + 1,
-                    "last_error",
-                    error,
-                    "last_error_type",
-                    "lost",
-                    *flat({"last_files": files} if files else {}),
-                    *flat(facts),
-                    "updated",
-                    now,
-                ),
-                *stand(queue, line_of(priority, needs), task, is_first=True),
-                ("ZADD", keys.wake(queue), 0, 0),
-                *event(
-                    redis,
-                    queue,
-                    task,
-                    "lost",
-                    node,
-                    past,
-                    now,
-                    {"began": began, "error": error, "error_type": "lost"},
-                ),
-            ]
-            return Change(commands, "pending")
-        kind = "lost" if retry is None else "poison"
-        commands += [
-            ("HDEL", keys.task(task), *OUTCOME),
-            (
-                "HSET",
-                keys.task(task),
-                "status",
-                "failed",
-                "error",
-                error,
-                "error_type",
-                kind,
-                "interruptions",
-                count + 1,
-                *flat(facts),
-                "updated",
-                now,
-            ),
-            ("LPUSH", keys.failed(queue), task),
-            *event(
-                redis,
-                queue,
-                task,
-                "failed",
-                node,
-                past,
-                now,
-                {"began": began, "error": error, "error_type": kind},
-            ),
-        ]
-        return Change(commands, "failed")
+        policy = Retry.of(fields.retry, default)
+        if policy is not None and policy.allows_interruption(count_of(fields.interruptions)):
+            return Change([*commands, *_lost(redis, attempt, fields, loss, now)], "pending")
+        kind = "lost" if policy is None else "poison"
+        return Change([*commands, *_given_up(redis, attempt, fields, loss, kind, now)], "failed")
 
-    look = Look(
-        [keys.listener(queue, node), keys.listeners(queue), keys.task(task)],
-        [
-            ("HMGET", keys.listener(queue, node), "instance", "state"),
-            ("SISMEMBER", keys.listeners(queue), node),
-            (
-                "HMGET",
-                keys.task(task),
-                "status",
-                "token",
-                "node",
-                "pid",
-                "retry",
-                "interruptions",
-                "cancel",
-                "files",
-                "priority",
-                "needs",
-                "lock",
-                "counted",
-                *FIELDS,
-            ),
-        ],
-        task,
-    )
-    done: str | None = transact(redis, "lose", look, decide)
-    return done
+    return transact(redis, "lose", _lose_look(queue, task, node), decide)
+
+
+def _lose_look(queue: str, task: str, node: str) -> Look[list[str | None], int, list[str | None]]:
+    registration, listeners = keys.listener(queue, node), keys.listeners(queue)
+    reads: list[Command] = [
+        ("HMGET", registration, "instance", "state"),
+        ("SISMEMBER", listeners, node),
+        ("HMGET", keys.task(task), *_LoseFields._fields),
+    ]
+    return Look([registration, listeners, keys.task(task)], reads, task)
+
+
+def _lost(
+    redis: Redis, attempt: AttemptRef, fields: _LoseFields, loss: Loss, now: float
+) -> list[Command]:
+    """Return the commands that put the task in line for another attempt."""
+    queue, task, _, node = attempt
+    key, error = keys.task(task), loss.error
+    interrupted = ("interruptions", count_of(fields.interruptions) + 1)
+    why = ("last_error", error, "last_error_type", "lost")
+    files = flat({"last_files": fields.files} if fields.files else {})
+    lost: Command = (*interrupted, *why, *files, *flat(loss.facts))
+    event = {"began": fields.started, "error": error, "error_type": "lost"}
+    return [
+        ("HDEL", key, *IDENTITY, *OUTCOME),
+        ("HSET", key, "status", "pending", "queued", now, *lost, "updated", now),
+        *stand(queue, line_of(fields.priority, fields.needs), task, is_first=True),
+        ("ZADD", keys.wake(queue), 0, 0),
+        *record_event(redis, queue, task, fields, Event("lost", node, now, event)),
+    ]
+
+
+def _given_up(
+    redis: Redis, attempt: AttemptRef, fields: _LoseFields, loss: Loss, kind: str, now: float
+) -> list[Command]:
+    """Return the commands that fail the task. kind: the error type."""
+    queue, task, _, node = attempt
+    key, error = keys.task(task), loss.error
+    interrupted = ("interruptions", count_of(fields.interruptions) + 1)
+    failed: Command = ("error", error, "error_type", kind, *interrupted, *flat(loss.facts))
+    event = {"began": fields.started, "error": error, "error_type": kind}
+    return [
+        ("HDEL", key, *OUTCOME),
+        ("HSET", key, "status", "failed", *failed, "updated", now),
+        ("LPUSH", keys.failed(queue), task),
+        *record_event(redis, queue, task, fields, Event("failed", node, now, event)),
+    ]
 
 
 def adopt(
     redis: Redis, attempt: AttemptRef, node: str, instance: str, now: float
 ) -> dict[str, str] | None:
-    """Take over a started attempt from a listener that is dead; return the fields of the task, or
-    None: another was first.
+    """Take over a started attempt from a dead listener. Return the fields of the task; None:
+    another listener was first.
 
     attempt: as the caller has seen it, with the listener that it knows to be dead.
     node, instance: of the listener that takes over.
@@ -273,9 +254,8 @@ def adopt(
     """
     queue, task, token, old = attempt
 
-    def decide(known: list[str | None], reply: list[str]) -> Answer | Change:
-        if known != [instance, "alive"]:
-            raise NotRegistered(node, queue)
+    def decide(registration: list[str | None], reply: list[str]) -> Verdict[dict[str, str] | None]:
+        _require_registered(registration, queue, node, instance)
         fields = as_hash(reply)
         if (fields.get("status"), fields.get("token")) != ("started", token):
             return Answer(None)
@@ -283,7 +263,7 @@ def adopt(
             return Answer(fields)
         if fields.get("node") != old:
             return Answer(None)
-        pid = fields.get("pid", "")
+        pid, past = fields.get("pid", ""), past_of(fields)
         return Change(
             [
                 ("LREM", keys.reserved(queue, old), 0, task),
@@ -291,18 +271,12 @@ def adopt(
                 ("SREM", keys.started(queue), keys.started_member(old, pid, task)),
                 ("SADD", keys.started(queue), keys.started_member(node, pid, task)),
                 ("HSET", keys.task(task), "node", node, "updated", now),
-                *event(redis, queue, task, "adopted", node, past_of(fields), now),
+                *record_event(redis, queue, task, past, Event("adopted", node, now)),
             ],
-            fields | {"node": node, "updated": str(now)} | after(past_of(fields)),
+            fields | {"node": node, "updated": str(now)} | after(past),
         )
 
-    look = Look(
-        [keys.listener(queue, node), keys.task(task)],
-        [("HMGET", keys.listener(queue, node), "instance", "state"), ("HGETALL", keys.task(task))],
-        task,
-    )
-    adopted: dict[str, str] | None = transact(redis, "adopt", look, decide)
-    return adopted
+    return transact(redis, "adopt", _registration_and_task(queue, node, task), decide)
 
 
 def restore(
@@ -314,16 +288,15 @@ def restore(
     started: float,
     now: float,
 ) -> dict[str, str] | None:
-    """Take back a task that was declared lost although its process is alive; return its fields.
+    """Take back a task that was declared lost although its process is alive. Return its fields.
 
-    None: the attempt is not the newest any more, or the task has ended in another way. Raises
-        NotRegistered.
+    None: the attempt is not the newest any more, or the task has ended in another way.
+    Raises NotRegistered.
     """
     queue, task, token, node = attempt
 
-    def decide(known: list[str | None], reply: list[str]) -> Answer | Change:
-        if known != [instance, "alive"]:
-            raise NotRegistered(node, queue)
+    def decide(registration: list[str | None], reply: list[str]) -> Verdict[dict[str, str] | None]:
+        _require_registered(registration, queue, node, instance)
         fields = as_hash(reply)
         if fields.get("token") != token:
             return Answer(None)
@@ -331,14 +304,10 @@ def restore(
             return Answer(fields)
         if fields.get("status") != "failed" or fields.get("error_type") not in LOST:
             return Answer(None)
-        news: dict[str, str | int | float] = {
-            "status": "started",
-            "node": node,
-            "pid": pid,
-            **identity,
-            "started": started,
-            "updated": now,
-        }
+        written: dict[str, str | int | float] = {"status": "started", "node": node, "pid": pid}
+        written |= {**identity, "started": started, "updated": now}
+        past = past_of(fields)
+        kept = {name: text for name, text in fields.items() if name not in OUTCOME}
         return Change(
             [
                 ("LREM", keys.failed(queue), 1, task),
@@ -346,22 +315,14 @@ def restore(
                 ("SADD", keys.started(queue), keys.started_member(node, pid, task)),
                 *hold_room(queue, task, fields),
                 ("HDEL", keys.task(task), *OUTCOME),
-                ("HSET", keys.task(task), *flat(news)),
-                *event(redis, queue, task, "restored", node, past_of(fields), now),
+                ("HSET", keys.task(task), *flat(written)),
+                *record_event(redis, queue, task, past, Event("restored", node, now)),
                 *count(redis, queue, "found", now),
             ],
-            {name: text for name, text in fields.items() if name not in OUTCOME}
-            | {name: str(value) for name, value in news.items()}
-            | after(past_of(fields)),
+            kept | {name: str(value) for name, value in written.items()} | after(past),
         )
 
-    look = Look(
-        [keys.listener(queue, node), keys.task(task)],
-        [("HMGET", keys.listener(queue, node), "instance", "state"), ("HGETALL", keys.task(task))],
-        task,
-    )
-    restored: dict[str, str] | None = transact(redis, "restore", look, decide)
-    return restored
+    return transact(redis, "restore", _registration_and_task(queue, node, task), decide)
 
 
 def reassert(
@@ -373,81 +334,86 @@ def reassert(
     ours: Mapping[str, str],
     now: float,
 ) -> dict[str, str] | None:
-    """Put back a running attempt that Redis has lost, as after a failover; return the fields of the
+    """Put back a running attempt that Redis has lost, as after a failover. Return the fields of the
     task.
 
-    ours: the fields of the task as we know them, its pid and token among them.
-    None: it is not for us to put back: another attempt has begun, the task has ended, or there is
-        another one of that id.
+    ours: the fields of the task as its listener knows them, pid and token among them.
+    None: another attempt has begun, the task has ended, or it is another task with that id.
     Raises NotRegistered.
     """
-    attempt, token = int(ours.get("attempt", "0")), ours["token"]
+    reserved = keys.reserved(queue, node)
 
-    def decide(known: list[str | None], reply: list[str], place: int | None) -> Answer | Change:
-        if known != [instance, "alive"]:
-            raise NotRegistered(node, queue)
+    def decide(
+        registration: list[str | None], reply: list[str], place: int | None
+    ) -> Verdict[dict[str, str] | None]:
+        _require_registered(registration, queue, node, instance)
         fields = as_hash(reply)
-        status, its_attempt = fields.get("status"), fields.get("attempt", "0")
-        if status == "started" and fields.get("token") == token:
+        if fields.get("status") == "started" and fields.get("token") == ours["token"]:
             return Answer(fields)
-        is_older = (
-            its_attempt.isdecimal() and len(its_attempt) < DIGITS and int(its_attempt) < attempt
-        )
-        is_ours = status == "reserved" and fields.get("token") == token
-        if (
-            status is not None
-            and not is_ours
-            and not (is_older and status in ("pending", "scheduled"))
-        ):
+        if not _may_be_reasserted(fields, ours):
             return Answer(None)
-        # Deleted since, and made anew by its key: that is another task, and has a right to run.
-        if status is not None and fields.get("created") != ours.get("created"):
-            return Answer(None)
-        # How many events there have been Redis knows, if it knows the task at all.
-        told = {name: text for name, text in ours.items() if name != "events" or name not in fields}
-        news = {**told, "status": "started", "node": node, "updated": str(now)}
-        held: list[Command] = [("LPUSH", keys.reserved(queue, node), task)] if place is None else []
-        known_best = fields or ours  # what Redis went back to may have stood in another line
-        line = line_of(known_best.get("priority"), known_best.get("needs"))
-        return Change(
-            [
-                ("LREM", keys.line(queue, line), 0, task),
-                ("ZREM", keys.scheduled(queue), task),
-                *held,
-                ("SADD", keys.started(queue), keys.started_member(node, news["pid"], task)),
-                *hold_room(queue, task, ours),
-                ("HSET", keys.task(task), *flat(news)),
-                ("ZADD", keys.tasks(queue), news.get("created", now), task),
-                ("ZINCRBY", keys.QUEUES, 0, queue),
-                *event(
-                    redis,
-                    queue,
-                    task,
-                    "reasserted",
-                    node,
-                    past_of({**news, **fields, "attempt": str(attempt)}),
-                    now,
-                ),
-            ],
-            {**fields, **news, **after(past_of({**news, **fields}))},
-        )
+        # The number of events in Redis is right, if Redis knows the task at all.
+        kept = {name: text for name, text in ours.items() if name != "events" or name not in fields}
+        written = {**kept, "status": "started", "node": node, "updated": str(now)}
+        past = past_of({**written, **fields})._replace(attempt=ours.get("attempt", "0"))
+        waiting = fields or ours  # Redis may have gone back to a state in which it was in a line
+        line = line_of(waiting.get("priority"), waiting.get("needs"))
+        commands: list[Command] = [
+            ("LREM", keys.line(queue, line), 0, task),
+            ("ZREM", keys.scheduled(queue), task),
+            *([("LPUSH", reserved, task)] if place is None else []),
+            ("SADD", keys.started(queue), keys.started_member(node, written["pid"], task)),
+            *hold_room(queue, task, ours),
+            ("HSET", keys.task(task), *flat(written)),
+            ("ZADD", keys.tasks(queue), written.get("created", now), task),
+            ("ZINCRBY", keys.QUEUES, 0, queue),
+            *record_event(redis, queue, task, past, Event("reasserted", node, now)),
+        ]
+        return Change(commands, {**fields, **written, **after(past)})
 
-    look = Look(
-        [keys.listener(queue, node), keys.task(task), keys.reserved(queue, node)],
-        [
-            ("HMGET", keys.listener(queue, node), "instance", "state"),
-            ("HGETALL", keys.task(task)),
-            ("LPOS", keys.reserved(queue, node), task),
-        ],
-        task,
+    return transact(redis, "reassert", _reassert_look(queue, node, task), decide)
+
+
+def _reassert_look(
+    queue: str, node: str, task: str
+) -> Look[list[str | None], list[str], int | None]:
+    both, reserved = _registration_and_task(queue, node, task), keys.reserved(queue, node)
+    return Look([*both.watch, reserved], [*both.reads, ("LPOS", reserved, task)], task)
+
+
+def _may_be_reasserted(fields: Mapping[str, str], ours: Mapping[str, str]) -> bool:
+    """Tell whether the task in Redis is gone, or is an earlier state of our task."""
+    status = fields.get("status")
+    if status is None:
+        return True
+    number = fields.get("attempt", "0")
+    is_older = (
+        number.isdecimal() and len(number) < DIGITS and int(number) < int(ours.get("attempt", "0"))
     )
-    put_back: dict[str, str] | None = transact(redis, "reassert", look, decide)
-    return put_back
+    is_ours = status == "reserved" and fields.get("token") == ours["token"]
+    if not is_ours and not (is_older and status in ("pending", "scheduled")):
+        return False
+    # A task that was deleted and created anew with its key is another task.
+    return fields.get("created") == ours.get("created")
 
 
-def _is_dead(
-    known: list[str | None], is_member: int, instance: str | None, state: str = "dead"
+def _registration_and_task(queue: str, node: str, task: str) -> Look[list[str | None], list[str]]:
+    """Is the listener registered, and what are the fields of the task?"""
+    registration, key = keys.listener(queue, node), keys.task(task)
+    reads = [("HMGET", registration, "instance", "state"), ("HGETALL", key)]
+    return Look([registration, key], reads, task)
+
+
+def _require_registered(
+    registration: list[str | None], queue: str, node: str, instance: str
+) -> None:
+    if registration != [instance, "alive"]:
+        raise NotRegistered(node, queue)
+
+
+def _is_as_judged(
+    registration: list[str | None], is_member: int, instance: str | None, state: str = "dead"
 ) -> bool:
     if instance is None:
-        return known == [None, None] and not is_member
-    return known == [instance, state]
+        return registration == [None, None] and not is_member
+    return registration == [instance, state]

@@ -1,10 +1,12 @@
-"""What an audit has found is repaired: drop_hint, put_back, mend, realign, recount, note_line. Each
-looks again first.
+"""Repair what an audit has found: drop_hint, put_back, mend, realign, recount, note_line. Each reads
+the facts again first.
 """
 
 from __future__ import annotations
 
-from blueque.connection.redis import Command, Look, Redis
+from typing import NamedTuple
+
+from blueque.connection.redis import AnyLook, Command, Look, Redis
 from blueque.model import keys
 from blueque.model.lines import DEFAULT, line_of
 from blueque.model.states import (
@@ -21,25 +23,34 @@ from blueque.model.states import (
     may_hold,
 )
 from blueque.protocol.fields import make_known, stand
-from blueque.protocol.transaction import Answer, Change, transact
+from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
 _REMOVE: dict[str, tuple[str | int, ...]] = {
     "list": ("LREM", 1),
     "zset": ("ZREM",),
     "set": ("SREM",),
 }
-# What an outcome has besides, by the field that counts.
+# The fields of each outcome.
 _RESULT, _ERROR = ("result", "result_encoding"), ("error", "error_type", "traceback")
 
 
+class Missed(NamedTuple):
+    """The fields of a task whose entry was missing."""
+
+    status: str
+    node: str | None
+    pid: str | None
+    updated: str | None
+
+
 def drop_hint(redis: Redis, place: Place, text: str, task: str) -> bool:
-    """Remove an entry that does not agree with the hash of the task, or stands there twice. False:
-    it is right as it is.
+    """Remove an entry that does not agree with the hash of its task, or is there twice. False: the
+    entry is right.
 
     text: the entry. task: the id in it; the text itself if there is none.
     """
     dropped = _drop_hint(redis, place, text, task, DEFAULT)
-    while isinstance(dropped, str):  # now that we know in which line it may be
+    while isinstance(dropped, str):  # the line in which the task may be
         dropped = _drop_hint(redis, place, text, task, dropped)
     return dropped
 
@@ -48,27 +59,27 @@ def _drop_hint(redis: Redis, place: Place, text: str, task: str, line: str) -> b
     key, kind = place.key, TYPES[place.kind]
 
     def decide(
-        snapshot: list[str | None], found: list[int] | int = 1, in_line: int | None = None
-    ) -> Answer | Change:
-        its = Whereabouts(*snapshot)
-        if found == []:
+        reply: list[str | None], entries: list[int] | int = 1, in_line: int | None = None
+    ) -> Verdict[bool | str]:
+        fields = Whereabouts(*reply)
+        if entries == []:
             return Answer(True)
-        if place.kind == "reserved" and line_of(its.priority, its.needs) != line:
-            return Answer(line_of(its.priority, its.needs))
-        is_right = may_hold(Entry(place, text), task, its) or (
+        if place.kind == "reserved" and line_of(fields.priority, fields.needs) != line:
+            return Answer(line_of(fields.priority, fields.needs))
+        is_right = may_hold(Entry(place, text), task, fields) or (
             place.kind in ("wake", "orders") and text == MARK
         )
-        # In a listener's list a pending task is right if it has been popped; it has not while it is
-        # in line.
+        # A pending task in the list of a listener is right if it was popped. It was not while it is
+        # in its line.
         is_in_line_still = (
-            place.kind == "reserved" and its.status == "pending" and in_line is not None
+            place.kind == "reserved" and fields.status == "pending" and in_line is not None
         )
-        is_double = isinstance(found, list) and len(found) > 1
+        is_double = isinstance(entries, list) and len(entries) > 1
         if is_right and not is_in_line_still and not is_double:
             return Answer(False)
         word, *count = _REMOVE[kind]
-        # A task that is in no index any more was deleted by somebody who does not count.
-        is_gone = place.kind == "tasks" and its.status is None
+        # A task that only the index knows was deleted by 1.0.0, which counts no deletions.
+        is_gone = place.kind == "tasks" and fields.status is None
         counted: list[Command] = (
             [("HINCRBY", keys.totals(place.queue), "deleted", 1)] if is_gone else []
         )
@@ -79,77 +90,74 @@ def _drop_hint(redis: Redis, place: Place, text: str, task: str, line: str) -> b
         reads += [("LPOS", key, text, "COUNT", 2)]
     if place.kind == "reserved":
         reads += [("LPOS", keys.line(place.queue, line), task)]
-    dropped: bool | str = transact(
-        redis, "drop_hint", Look([keys.task(task), key], reads, task), decide
-    )
-    return dropped
+    look: AnyLook = Look([keys.task(task), key], reads, task)
+    return transact(redis, "drop_hint", look, decide)
 
 
-def put_back(
-    redis: Redis,
-    place: Place,
-    task: str,
-    status: str,
-    node: str | None,
-    pid: str | None,
-    updated: str | None,
-    now: float,
-) -> bool:
+def put_back(redis: Redis, place: Place, task: str, missed: Missed, now: float) -> bool:
     """Make the entry that a task must have. False: the task has changed since; nothing was written.
 
-    status, node, pid, updated: of the task, as they were when the entry was found missing.
+    missed: the task as it was when the entry was missing.
     """
-    queue, key, kind = place.queue, place.key, TYPES[place.kind]
+    key, kind = place.key, TYPES[place.kind]
 
-    def decide(snapshot: list[str | None], found: int | None = None) -> Answer | Change:
-        (its_updated, eta, created), its = snapshot[4:7], Whereabouts(*snapshot[:4], *snapshot[7:])
-        if found is not None:
+    def decide(reply: list[str | None], position: int | None = None) -> Verdict[bool]:
+        (updated, eta, created), fields = reply[4:7], Whereabouts(*reply[:4], *reply[7:])
+        if position is not None:
             return Answer(True)
-        # A lock is of no queue.
-        if its[:4] != (status, its.queue if place.kind == "lock" else queue, node, pid):
-            return Answer(False)
-        if place.kind != "tasks" and (
-            status not in STATUSES or place not in [entry.place for entry in home(task, its)]
-        ):
+        if not _is_missed(place, task, missed, fields):
             return Answer(False)
         if place.kind in ("pending", "line"):
-            # It may have been put back, and popped, since it was missed: then it has been changed.
-            if its_updated != updated:
+            # The task may have been put back, and popped, since: then `updated` has changed.
+            if updated != missed.updated:
                 return Answer(False)
+            line = line_of(fields.priority, fields.needs)
             commands: list[Command] = [
-                *stand(queue, line_of(its.priority, its.needs), task, is_first=True),
+                *stand(place.queue, line, task, is_first=True),
                 ("HSET", keys.task(task), "updated", now),
-                ("ZADD", keys.wake(queue), 0, 0),
+                ("ZADD", keys.wake(place.queue), 0, 0),
             ]
             return Change(commands, True)
         if kind == "list":
             return Change([("LPUSH", key, task)], True)
         if place.kind == "started":
-            return Change([("SADD", key, keys.started_member(node or "", pid or "", task))], True)
+            member = keys.started_member(missed.node or "", missed.pid or "", task)
+            return Change([("SADD", key, member)], True)
         if kind == "set":
             return Change([("SADD", key, task)], True)
         score = eta if place.kind == "scheduled" else created
         return Change([("ZADD", key, now if score is None else score, task)], True)
 
-    fields = (*WHEREABOUTS[:4], "updated", "eta", "created", *WHEREABOUTS[4:])
-    reads: list[Command] = [("HMGET", keys.task(task), *fields)]
+    names = (*WHEREABOUTS[:4], "updated", "eta", "created", *WHEREABOUTS[4:])
+    reads: list[Command] = [("HMGET", keys.task(task), *names)]
     if place.kind in LISTS:
         reads += [("LPOS", key, task)]
-    return bool(transact(redis, "put_back", Look([keys.task(task), key], reads, task), decide))
+    look: AnyLook = Look([keys.task(task), key], reads, task)
+    return transact(redis, "put_back", look, decide)
+
+
+def _is_missed(place: Place, task: str, missed: Missed, fields: Whereabouts) -> bool:
+    """Tell whether the task still is as it was when the entry was missing, and must have it."""
+    queue = fields.queue if place.kind == "lock" else place.queue  # a lock belongs to no queue
+    if fields[:4] != (missed.status, queue, missed.node, missed.pid):
+        return False
+    if place.kind == "tasks":
+        return True
+    return missed.status in STATUSES and place in [entry.place for entry in home(task, fields)]
 
 
 def mend(redis: Redis, task: str) -> bool:
-    """Remove from the hash of a task what cannot be: one of two outcomes, or all of what is left of
-    a deleted task.
+    """Remove from the hash of a task what cannot be: one of two outcomes, or all that is left of a
+    deleted task.
     """
-    its = keys.belongings(task)
+    belongings = keys.belongings(task)
 
-    def decide(names: list[str], snapshot: list[str | None], others: int) -> Answer | Change:
-        (status,) = snapshot
+    def decide(names: list[str], reply: list[str | None], others: int) -> Verdict[bool]:
+        (status,) = reply
         if not names and not others:
             return Answer(True)
         if "queue" not in names and "parameters" not in names:
-            return Change([("DEL", *its)], True)
+            return Change([("DEL", *belongings)], True)
         if not {"result", "error"} <= set(names):
             return Answer(True)
         if status not in FINISHED:
@@ -164,18 +172,18 @@ def mend(redis: Redis, task: str) -> bool:
     reads: list[Command] = [
         ("HKEYS", keys.task(task)),
         ("HMGET", keys.task(task), "status"),
-        ("EXISTS", *its[1:]),
+        ("EXISTS", *belongings[1:]),
     ]
-    look = Look([keys.task(task)], reads, task)
-    return bool(transact(redis, "mend", look, decide))
+    look: Look[list[str], list[str | None], int] = Look([keys.task(task)], reads, task)
+    return transact(redis, "mend", look, decide)
 
 
 def realign(redis: Redis, queue: str, node: str) -> bool:
-    """Make what is said of a listener elsewhere agree with its registration."""
+    """Make the entries of a listener in other keys agree with its registration."""
     registration = keys.listener(queue, node)
 
-    def decide(known: list[str | None], is_member: int) -> Answer | Change:
-        state, beat_at = known
+    def decide(registered: list[str | None], is_member: int) -> Verdict[bool]:
+        state, beat_at = registered
         if state is None and beat_at is None:
             return Change(
                 [("ZREM", keys.nodes(queue), node), ("DEL", keys.orders(queue, node))], True
@@ -185,33 +193,34 @@ def realign(redis: Redis, queue: str, node: str) -> bool:
             commands += [("SREM", keys.listeners(queue), node), ("ZINCRBY", keys.QUEUES, -1, queue)]
         return Change(commands, True)
 
-    look = Look(
+    look: Look[list[str | None], int] = Look(
         [registration, keys.listeners(queue)],
         [("HMGET", registration, "state", "beat_at"), ("SISMEMBER", keys.listeners(queue), node)],
     )
-    return bool(transact(redis, "realign", look, decide))
+    return transact(redis, "realign", look, decide)
 
 
 def recount(redis: Redis, queue: str) -> bool:
-    """Set the score of a queue to the number of its listeners; one that is not in the list of
-    queues enters it.
+    """Set the score of a queue to the number of its listeners, and list the queue if it is not
+    listed.
     """
 
-    def decide(members: int) -> Answer | Change:
+    def decide(members: int) -> Verdict[bool]:
         return Change([("ZADD", keys.QUEUES, members, queue)], True)
 
-    look = Look([keys.listeners(queue)], [("SCARD", keys.listeners(queue))])
-    return bool(transact(redis, "recount", look, decide))
+    look: Look[int] = Look([keys.listeners(queue)], [("SCARD", keys.listeners(queue))])
+    return transact(redis, "recount", look, decide)
 
 
 def note_line(redis: Redis, queue: str, line: str) -> bool:
-    """Have everybody know of a line in which somebody stands. False: nobody does."""
+    """List a line that has tasks. False: it has none."""
     key = keys.line(queue, line)
 
-    def decide(exists: int) -> Answer | Change:
+    def decide(exists: int) -> Verdict[bool]:
         commands = make_known(queue, line)
         if not exists or not commands:
             return Answer(False)
         return Change([*commands, ("ZADD", keys.wake(queue), 0, 0)], True)
 
-    return bool(transact(redis, "note_line", Look([key], [("EXISTS", key)]), decide))
+    look: Look[int] = Look([key], [("EXISTS", key)])
+    return transact(redis, "note_line", look, decide)

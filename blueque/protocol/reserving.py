@@ -1,11 +1,12 @@
-"""How a listener comes by a task: wait, wake, pop, reserve."""
+"""How a listener gets a task: wait, wake, pop, reserve."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from blueque.connection.redis import (
+    AnyLook,
     Command,
     Connection,
     Look,
@@ -19,17 +20,18 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import count_of
 from blueque.model.lines import DEFAULT, Needs, line_of, needs_of
-from blueque.protocol.events import after, event, past_of, waited
+from blueque.model.states import HELD
+from blueque.protocol.events import Event, Past, after, past_of, record_event, waited
 from blueque.protocol.fields import flat, stand
-from blueque.protocol.transaction import Answer, Change, transact
+from blueque.protocol.transaction import Answer, Change, Verdict, transact
 from blueque.protocol.watches import ownership, turn
 
 
 class Popped(NamedTuple):
-    """What came of a pop: the task, and how many are left in its line.
+    """The result of a pop: the task, and the number of tasks left in its line.
 
-    refusal: why nothing was taken: `paused`, or `choose`: there are several lines, or a limit;
-        look, and say which line.
+    refusal: why no task was taken: `paused`; or `choose`, because there are several lines, or a
+        limit: look, and name the line.
     """
 
     task: str | None = None
@@ -38,15 +40,18 @@ class Popped(NamedTuple):
 
 
 def pop(redis: Redis, queue: str, node: str, instance: str, line: str | None = None) -> Popped:
-    """Move the next task id of a line into the listener's own list.
+    """Move the next task id of a line into the list of the listener.
 
-    line: None when the caller has not looked which lines there are; then it is the default one if
-    that is all there is. The id is only a hint: `reserve` it next.
-    Raises NotRegistered; OutcomeUnknown when the answer was lost: look through the own list then.
+    line: None when the caller does not know which lines there are; then it is the default one if
+        there is no other. The id is only a hint: `reserve` it next.
+    Raises NotRegistered; OutcomeUnknown when the reply was lost: look through the list of the
+    listener then.
     """
 
-    def decide(known: list[str | None], settings: list[str | None], others: int) -> Answer | Change:
-        if known != [instance, "alive"]:
+    def decide(
+        registered: list[str | None], settings: list[str | None], others: int
+    ) -> Verdict[Popped]:
+        if registered != [instance, "alive"]:
             raise NotRegistered(node, queue)
         paused, max_concurrency = settings
         if paused is not None:
@@ -59,15 +64,30 @@ def pop(redis: Redis, queue: str, node: str, instance: str, line: str | None = N
             lambda replies: Popped(replies[0], replies[1]),
         )
 
-    popped: Popped = transact(redis, "pop", turn(queue, node), decide, repeatable=False)
-    return popped
+    return transact(redis, "pop", turn(queue, node), decide, repeatable=False)
 
 
 class _Room(NamedTuple):
-    """What has to be free for a task: a lock, and a place among those that the queue may run."""
+    """What has to be free for a task: its lock, and a place among those that the queue may run."""
 
     lock: str | None = None
     is_limited: bool = False
+
+
+class _Offer(NamedTuple):
+    """What the listener has set aside for the task.
+
+    is_met: whether its node has free what the task needs. resources: those of the line from which
+        the task was popped; None: not known.
+    """
+
+    is_met: bool
+    resources: tuple[tuple[str, int], ...] | None
+
+
+# The fields of the task; or what it lacks, so that it was put back; or the room to look at first;
+# or None.
+_Reserved: TypeAlias = dict[str, str] | str | _Room | None
 
 
 def reserve(
@@ -79,27 +99,28 @@ def reserve(
     line: str | None = None,
     newest: Mapping[str, int] | None = None,
 ) -> dict[str, str] | None:
-    """Make a popped task ours and return its fields; None: it was not to be had, and its hint is
-    dropped.
+    """Reserve a popped task for a new attempt and return its fields; None: the task was not
+    available, and its hint is dropped.
 
-    attempt: with a token that is random: the caller that holds it owns the attempt.
-    is_met: False when our node has not free what the task needs of it: then it is put back.
-    line: from which it was popped: what the tasks of that line need of our node is set aside for
-        it. None: not known.
-    newest: number of the newest attempt that our spool has, by `created` of the task: Redis may
-    have forgotten it. A task that a former life of this listener reserved or started is left as it
-    is: None, and its hint stays.
-    Raises NotFree when the task is back at the head of its line, for what it needs is taken.
+    A task that an earlier life of this listener has reserved or started is left as it is: None, and
+    its hint stays.
+    attempt: its token is random, and new for each attempt.
+    is_met: False when our node does not have free what the task needs: then it is put back.
+    line: from which the task was popped; what its tasks need is set aside. None: not known.
+    newest: the number of the newest attempt in our spool, by `created` of the task: Redis may have
+        forgotten it.
+    Raises NotFree when the task is back at the head of its line, because what it needs is taken.
     """
-    room = _Room()
+    resources = None if line is None else (needs_of(line) or Needs()).resources
+    offer, room = _Offer(is_met, resources), _Room()
     while True:
-        taken = _reserve(redis, attempt, instance, now, is_met, line, newest or {}, room)
-        if not isinstance(taken, _Room):
+        reserved = _reserve(redis, attempt, instance, now, offer, newest or {}, room)
+        if not isinstance(reserved, _Room):
             break
-        room = taken  # now that we know what to look at
-    if isinstance(taken, str):
-        raise NotFree(attempt.task, taken)
-    return taken
+        room = reserved  # which room the task needs is known from its fields only
+    if isinstance(reserved, str):
+        raise NotFree(attempt.task, reserved)
+    return reserved
 
 
 def _reserve(
@@ -107,101 +128,53 @@ def _reserve(
     attempt: AttemptRef,
     instance: str,
     now: float,
-    is_met: bool,
-    popped_from: str | None,
+    offer: _Offer,
     newest: Mapping[str, int],
     room: _Room,
-) -> dict[str, str] | str | _Room | None:
+) -> _Reserved:
     queue, task, token, node = attempt
-    reserved = keys.reserved(queue, node)
-    assert token is not None, "every attempt of ours has a token"
-    at_hand = None if popped_from is None else (needs_of(popped_from) or Needs()).resources
+    drop: Command = ("LREM", keys.reserved(queue, node), 1, task)
 
     def decide(
-        known: list[str | None],
+        registered: list[str | None],
         reply: list[str],
         place: int | None,
         limit: str | None,
-        holders: int,
         *counts: int,
-    ) -> Answer | Change:
-        if known != [instance, "alive"]:
+    ) -> Verdict[_Reserved]:
+        if registered != [instance, "alive"]:
             raise NotRegistered(node, queue)
         fields = as_hash(reply)
         status = fields.get("status")
         if status == "reserved" and fields.get("token") == token:
             return Answer(fields)
-        if place is None:
+        if place is None or (status in HELD and fields.get("node") == node):
             return Answer(None)
-        if status in ("reserved", "started") and fields.get("node") == node:
-            return Answer(None)
-        # A hash without a queue is the stump of a deleted task, as 1.0.0 makes them.
+        # A hash without a queue is a rest of a deleted task, as 1.0.0 leaves it.
         if status != "pending" or fields.get("queue") != queue:
-            return Change([("LREM", reserved, 1, task)], None)
+            return Change([drop], None)
         line = line_of(fields.get("priority"), fields.get("needs"))
-        named = needs_of(line)  # None: nobody can meet what makes no sense
-        needs = named or Needs()
-        if room != (needs.lock, limit is not None):
-            return Answer(_Room(needs.lock, limit is not None))
-        # It may have been put in a line where it does not belong, as by a producer of 1.0.0 that
-        # sends an id again.
-        want = (
-            None
-            if named is not None and is_met and at_hand in (None, needs.resources)
-            else "resources"
-        )
-        if needs.lock is not None and holders >= needs.limit:
-            want = "lock"
-        elif limit is not None and limit.isdecimal() and max(counts) >= int(limit[:20]):
-            want = "limit"
-        if want is not None:
-            return Change(
-                [("LREM", reserved, 1, task), *stand(queue, line, task, is_first=True)], want
-            )
+        needs = needs_of(line)
+        needed = _Room(needs.lock if needs is not None else None, limit is not None)
+        if room != needed:
+            return Answer(needed)
+        lacking = _lacking(needs, offer, limit, counts)
+        if lacking is not None:
+            return Change([drop, *stand(queue, line, task, is_first=True)], lacking)
         number = max(count_of(fields.get("attempt")), newest.get(fields.get("created", ""), 0)) + 1
-        news: dict[str, str | int | float] = {
-            "status": "reserved",
-            "node": node,
-            "token": token,
-            "attempt": number,
-            "updated": now,
-        }
-        commands: list[Command] = []
-        if needs.lock is not None:
-            news["lock"] = needs.lock
-            commands += [("SADD", keys.lock(needs.lock), task)]
-        if limit is not None:
-            news["counted"] = 1
-            commands += [("SADD", keys.counted(queue), task)]
-        commands += [
-            ("HSET", keys.task(task), *flat(news)),
-            ("HDEL", keys.task(task), "pid"),
-            *event(
-                redis,
-                queue,
-                task,
-                "reserved",
-                node,
-                (str(number), fields.get("events"), None),
-                now,
-                {
-                    "took": waited(
-                        fields.get("created"), fields.get("eta"), fields.get("queued"), now
-                    )
-                },
-            ),
-        ]
-        if "attempt" not in fields:  # perhaps made by 1.0.0, which keeps no such index
-            commands += [("ZADD", keys.tasks(queue), fields.get("created", now), task)]
+        commands, written = _reservation(redis, attempt, fields, number, room, now)
         fields.pop("pid", None)
-        return Change(
-            commands,
-            fields | {name: str(value) for name, value in news.items()} | after(past_of(fields)),
-        )
+        return Change(commands, fields | written | after(past_of(fields)))
 
-    watch = [keys.listener(queue, node), keys.task(task), reserved, keys.settings(queue)]
+    return transact(redis, "reserve", _reserve_look(attempt, room), decide, ahead=ownership(task))
+
+
+def _reserve_look(attempt: AttemptRef, room: _Room) -> AnyLook:
+    queue, task, _, node = attempt
+    registration, reserved = keys.listener(queue, node), keys.reserved(queue, node)
+    watch = [registration, keys.task(task), reserved, keys.settings(queue)]
     reads: list[Command] = [
-        ("HMGET", keys.listener(queue, node), "instance", "state"),
+        ("HMGET", registration, "instance", "state"),
         ("HGETALL", keys.task(task)),
         ("LPOS", reserved, task),
         ("HGET", keys.settings(queue), "max_concurrency"),
@@ -212,16 +185,57 @@ def _reserve(
     if room.is_limited:
         watch += [keys.counted(queue), keys.started(queue)]
         reads += [("SCARD", keys.counted(queue)), ("SCARD", keys.started(queue))]
+    return Look(watch, reads, task)
 
-    def decide_with(*replies: Any) -> Answer | Change:
-        first, rest = replies[:4], list(replies[4:])
-        holders = rest.pop(0) if room.lock is not None else 0
-        return decide(*first, holders, *rest)
 
-    taken: dict[str, str] | str | _Room | None = transact(
-        redis, "reserve", Look(watch, reads, task), decide_with, ahead=ownership(task)
-    )
-    return taken
+def _lacking(
+    needs: Needs | None, offer: _Offer, limit: str | None, counts: Sequence[int]
+) -> str | None:
+    """Return what the task lacks: `resources`, `lock` or `limit`; None: nothing.
+
+    counts: the holders of its lock, if it needs one; then the places taken, by both counts.
+    """
+    if needs is not None and needs.lock is not None and counts[0] >= needs.limit:
+        return "lock"
+    if limit is not None and limit.isdecimal() and max(counts[-2:]) >= int(limit[:20]):
+        return "limit"
+    # No node meets malformed needs. And the task may have been in a line that is not its own, as
+    # when 1.0.0 sends an id again.
+    if needs is None or not offer.is_met or offer.resources not in (None, needs.resources):
+        return "resources"
+    return None
+
+
+def _reservation(
+    redis: Redis,
+    attempt: AttemptRef,
+    fields: Mapping[str, str],
+    number: int,
+    room: _Room,
+    now: float,
+) -> tuple[list[Command], dict[str, str]]:
+    """Return the commands that reserve the task, and the fields that they write."""
+    queue, task, token, node = attempt
+    assert token is not None, "every attempt of ours has a token"
+    written: dict[str, str | int | float] = {"status": "reserved", "node": node, "token": token}
+    written |= {"attempt": number, "updated": now}
+    commands: list[Command] = []
+    if room.lock is not None:
+        written["lock"] = room.lock
+        commands += [("SADD", keys.lock(room.lock), task)]
+    if room.is_limited:
+        written["counted"] = 1
+        commands += [("SADD", keys.counted(queue), task)]
+    past = Past(str(number), fields.get("events"), None)
+    took = waited(fields.get("created"), fields.get("eta"), fields.get("queued"), now)
+    commands += [
+        ("HSET", keys.task(task), *flat(written)),
+        ("HDEL", keys.task(task), "pid"),
+        *record_event(redis, queue, task, past, Event("reserved", node, now, {"took": took})),
+    ]
+    if "attempt" not in fields:  # perhaps created by 1.0.0, which keeps no such index
+        commands += [("ZADD", keys.tasks(queue), fields.get("created", now), task)]
+    return commands, {name: str(value) for name, value in written.items()}
 
 
 def wait(
@@ -231,17 +245,18 @@ def wait(
     is_answered: Callable[[Connection], bool],
     is_idle: bool = True,
 ) -> str | None:
-    """Wait for a marker and take it; return its key, or None: none came, or the wait was given up.
+    """Wait for a marker and take it. Return its key; None: no marker came, or the wait was given
+    up.
 
     listeners: the queue and the node of each registration of this listener.
-    is_idle: wait for the wake-up markers of these queues too, not only for those of its orders.
-    is_answered: waits until the connection has an answer; False gives up, and closes the
-    connection, for what the server sends now must not be read as the answer to something else. A
-    marker may be lost with it: look for work then.
+    is_answered: waits until the connection has a reply. False gives up and closes the connection:
+        a late reply must not be taken for that to another command. A marker may be lost with it:
+        look for work then.
+    is_idle: wait for the wake-up markers of these queues too, not only for orders.
     """
     markers = [keys.wake(queue) for queue, _ in listeners] if is_idle else []
     markers += [keys.orders(queue, node) for queue, node in listeners]
-    command: Command = ("BZPOPMIN", *markers, max(seconds, 0.01))  # 0 would be for ever
+    command: Command = ("BZPOPMIN", *markers, max(seconds, 0.01))  # 0 means for ever
     connection = redis.connection()
     try:
         connection.send([command])
@@ -258,8 +273,8 @@ def wait(
 
 
 def wake(redis: Redis, queue: str) -> None:
-    """Wake up one idle listener of the queue. There is one marker at most, so this is safe at any
+    """Wake one idle listener of the queue. A queue has one marker at most, so this is safe at any
     time.
     """
-    # it has the same effect twice, so it may be repeated like a look
+    # Twice has the same effect as once, so it may be repeated like a read.
     redis.read(("ZADD", keys.wake(queue), 0, 0))

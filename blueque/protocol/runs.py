@@ -1,4 +1,4 @@
-"""Runs, which make each of their tasks once, however often they are tried.
+"""Keyed runs: each task is created once, however often the run is tried again.
 
 open_run, enqueue_run, close_run, drop_run, prune_runs.
 """
@@ -6,23 +6,47 @@ open_run, enqueue_run, close_run, drop_run, prune_runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from blueque.connection.redis import Command, Look, Redis, as_hash, pack
+from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash, pack
 from blueque.errors import RunDropped, WrongRun
 from blueque.model import keys
 from blueque.model.ids import octets_of, shards_of
 from blueque.model.run import Record, parse, require_same
 from blueque.protocol.bulk import Batch, NewTasks, pack_with
+from blueque.protocol.fields import flat
 from blueque.protocol.submit import Options
-from blueque.protocol.transaction import Answer, Change, transact
+from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
-IDENTITY = ("run", "queue", "kind", "state", "created")
+
+class RunFields(NamedTuple):
+    """The fields of the record of a run that say which run it is, and whether it is open."""
+
+    run: str | None
+    queue: str | None
+    kind: str | None
+    state: str | None
+    created: str | None
+
+    @classmethod
+    def of(cls, record: Mapping[str, str]) -> RunFields:
+        return cls._make(map(record.get, cls._fields))
+
+
+class RunTerms(NamedTuple):
+    """What is fixed when a run is opened.
+
+    kind: keyed, staged or stream. keep: see close_run, finish_run. shards: of a keyed run.
+    """
+
+    kind: str
+    keep: int
+    shards: int | None = None
 
 
 class RunBatch(Batch):
-    """New tasks of a keyed run, packed for one transaction. Each id is there once. record: of the
-    run that is meant.
+    """New tasks of a keyed run, packed for one transaction. Each id occurs once. record: of the
+    run.
     """
 
     def __init__(self, record: Record, tasks: NewTasks, now: float, options: Options) -> None:
@@ -40,14 +64,14 @@ class RunBatch(Batch):
         self.commands += self._entered()
         self.look = self._looking(pack_with(("EXISTS",), tasks.ids, keys.task("").encode()))
 
-    def look_at_each(self) -> Look:
-        """For when some of the tasks are there already, and are not in the ledger: which?"""
+    def look_at_each(self) -> AnyLook:
+        """Return the look that tells which tasks exist, for when some exist that are not in the
+        ledger.
+        """
         return self._looking(*[("EXISTS", keys.task(task.decode())) for task in self.tasks.ids])
 
     def are_listed(self, replies: Sequence[Any]) -> list[int]:
-        """Return for each task whether it is in its ledger, from what was answered behind the
-        record.
-        """
+        """Return for each task whether it is in its ledger, from the replies after the record."""
         if len(self._shards) == 1:
             return list(replies[0])
         listed = [0] * len(self._octets)
@@ -57,35 +81,38 @@ class RunBatch(Batch):
         return listed
 
     def exist(self, replies: Sequence[Any]) -> Sequence[int] | None:
-        """Return likewise for each task whether it has a hash; nothing if none has; None if some
-        have, who knows which.
+        """Return for each task whether it has a hash, from the same replies.
+
+        Empty: no task has one. None: some tasks have one, but the replies do not say which.
         """
-        found = replies[len(self._shards) :]
-        if not any(found):
+        exist = replies[len(self._shards) :]
+        if not any(exist):
             return ()
-        return found if len(found) == len(self._octets) else None
+        return exist if len(exist) == len(self._octets) else None
 
     def commands_to_make(self, new: Sequence[int], unlisted: Sequence[int]) -> list[Command]:
-        """Return the commands that make some of the tasks, and enter some in their ledgers."""
+        """Return the commands that create the `new` tasks, and enter the `unlisted` ones in their
+        ledgers.
+        """
         if len(new) == len(self._octets):
             return self.commands
         return [*(self.commands_for(new) if new else ()), *self._entered(set(unlisted))]
 
     def _entered(self, chosen: set[int] | None = None) -> list[Command]:
-        """Return the commands that enter those with these numbers, or all, in their ledgers."""
+        """Return the commands that enter the tasks with these numbers, or all, in their ledgers."""
         commands: list[Command] = []
         for shard, numbers in self._shards.items():
-            some = [
+            octets = [
                 self._octets[number] for number in numbers if chosen is None or number in chosen
             ]
-            if some:
-                commands.append(pack_with(("SADD", self._ledger(shard)), some))
+            if octets:
+                commands.append(pack_with(("SADD", self._ledger(shard)), octets))
         return [*commands, self._moved]
 
-    def _looking(self, *exist: Command) -> Look:
+    def _looking(self, *exist: Command) -> AnyLook:
         record = keys.run(self.queue, self.run)
         ledgers = [self._ledger(shard) for shard in self._shards]
-        reads: list[Command] = [("HMGET", record, *IDENTITY)]
+        reads: list[Command] = [("HMGET", record, *RunFields._fields)]
         for ledger, numbers in zip(ledgers, self._shards.values(), strict=True):
             reads.append(
                 pack_with(("SMISMEMBER", ledger), [self._octets[number] for number in numbers])
@@ -97,61 +124,43 @@ class RunBatch(Batch):
 
 
 def open_run(
-    redis: Redis,
-    queue: str,
-    run: str,
-    kind: str,
-    shards: int | None,
-    keep: int,
-    now: float,
-    created: float | None = None,
+    redis: Redis, queue: str, run: str, terms: RunTerms, now: float, created: float | None = None
 ) -> Record:
-    """Make the record of a run if there is none, note that somebody is at work on it, and return it
-    as it is.
+    """Create the record of a run if there is none, note the time, and return the record.
 
-    kind: keyed, staged or stream. shards: of a keyed run, fixed when it is made. keep: see
-        close_run, finish_run.
-    created: of the record that is meant, by whoever takes part in a run that another has opened;
-    raises RunDropped when it is gone, even if there is a new one under its name: what the old one
-    knew, the new one does not.
+    created: of the run, for a program that takes part in a run which another has opened. Raises
+        RunDropped when that run is gone, even if a new one has its name: the ledgers are gone, too.
     """
     key = keys.run(queue, run)
-    made: Record = {
-        "run": run,
-        "queue": queue,
-        "kind": kind,
-        "state": "open",
-        "keep": keep,
-        "created": now,
-    }
-    if shards is not None:
-        made["shards"] = shards
+    new: Record = {"run": run, "queue": queue, "kind": terms.kind, "state": "open"}
+    new |= {"keep": terms.keep, "created": now}
+    if terms.shards is not None:
+        new["shards"] = terms.shards
 
-    def decide(reply: Sequence[str]) -> Answer | Change:
+    def decide(reply: Sequence[str]) -> Verdict[Record]:
         if reply:
-            known = as_hash(reply)
-            require_same(known, queue, run, kind)
-            record = parse(known)
+            texts = as_hash(reply)
+            require_same(texts, queue, run, terms.kind)
+            record = parse(texts)
             if created not in (None, record.get("created")):
                 raise RunDropped(run, queue)
-            # Else whoever clears up would take one that is tried again for one that broke off long
-            # ago.
             if record.get("state") != "open":
                 return Answer(record)
+            # The new time says that the run is not abandoned.
             return Change([("ZADD", keys.runs(queue), now, run)], record)
         if created is not None:
             raise RunDropped(run, queue)
         return Change(
             [
-                ("HSET", key, *[word for field in made.items() for word in field]),
+                ("HSET", key, *flat(new)),
                 ("ZADD", keys.runs(queue), now, run),
                 ("ZINCRBY", keys.QUEUES, 0, queue),
             ],
-            made,
+            new,
         )
 
-    record: Record = transact(redis, "open_run", Look((key,), [("HGETALL", key)]), decide)
-    return record
+    look: Look[Sequence[str]] = Look((key,), [("HGETALL", key)])
+    return transact(redis, "open_run", look, decide)
 
 
 def enqueue_run(
@@ -160,38 +169,39 @@ def enqueue_run(
     follower: RunBatch | None = None,
     meanwhile: Callable[[], object] | None = None,
 ) -> list[bool]:
-    """Make the tasks of a keyed run that are not in its ledger, and tell which; none if the run is
-    committed.
+    """Create the tasks of a keyed run that are not in its ledger, and tell which; none if the run
+    is committed.
 
-    follower: the batch that comes next on this connection; its look travels with our EXEC.
-        meanwhile: see transact.
+    follower: the next batch on this connection; its look is sent with our EXEC. meanwhile: see
+        transact.
     """
     ahead = follower.look if follower is not None else None
     perhaps: set[int] = set()
-    made = _enqueue_run(redis, batch, batch.look, perhaps, ahead, meanwhile)
-    if made is None:
-        made = _enqueue_run(redis, batch, batch.look_at_each(), perhaps, ahead, meanwhile)
-    return made or []
+    created = _enqueue_run(redis, batch, batch.look, perhaps, ahead, meanwhile)
+    if created is None:
+        created = _enqueue_run(redis, batch, batch.look_at_each(), perhaps, ahead, meanwhile)
+    return created or []
 
 
 def _enqueue_run(
     redis: Redis,
     batch: RunBatch,
-    look: Look,
+    look: AnyLook,
     perhaps: set[int],
-    ahead: Look | None,
+    ahead: AnyLook | None,
     meanwhile: Callable[[], object] | None,
 ) -> list[bool] | None:
-    """Return which are made; None: some exist, and it takes a look at each to know which.
+    """Return which tasks this call created; None: some exist, and only a look at each tells which.
 
-    perhaps: the numbers of those that were in an EXEC whose answer was lost: if they are in the
-        ledger, they are ours.
+    perhaps: the numbers of tasks in an EXEC whose reply was lost: if they are in the ledger, this
+        call created them.
     """
     count = len(batch.tasks.ids)
     tried: set[int] = set()  # in the EXEC that was sent last
 
-    def decide(identity: Sequence[str | None], *replies: Any) -> Answer | Change:
-        if not is_open(identity, batch.queue, batch.run, ("keyed",), batch.created):
+    def decide(reply: list[str | None], *replies: Any) -> Verdict[list[bool] | None]:
+        fields = RunFields._make(reply)
+        if not is_open(fields, batch.queue, batch.run, ("keyed",), batch.created):
             return Answer([False] * count)
         listed, exist = batch.are_listed(replies), batch.exist(replies)
         unlisted = [number for number, is_in in enumerate(listed) if not is_in]
@@ -207,33 +217,30 @@ def _enqueue_run(
             batch.commands_to_make(new, unlisted), [number in ours for number in range(count)]
         )
 
-    def again() -> Look:
+    def again() -> AnyLook:
         perhaps.update(tried)
         return look
 
-    made: list[bool] | None = transact(
+    return transact(
         redis, "enqueue_run", look, decide, ahead=ahead, again=again, meanwhile=meanwhile
     )
-    return made
 
 
 def close_run(redis: Redis, opened: Record, rows: int, mark: str, now: float) -> Record:
-    """Declare that all of a keyed run is there, forget its ledgers, and return its record;
-    `decided_by` says whose doing.
+    """Commit a keyed run: delete its ledgers, and return its record; `decided_by` says which call
+    committed it.
 
-    opened: the record as it was when it was opened. rows: how many there were. mark: a random text,
-    the same for every try. Raises RunDropped.
+    opened: the record as it was when it was opened. rows: how many there were. mark: random, the
+        same for every try. Raises RunDropped.
     """
     queue, run, shards = opened["queue"], opened["run"], opened["shards"]
     key = keys.run(queue, run)
     ledgers = [keys.ledger(queue, run, shard) for shard in range(shards)]
 
-    def decide(reply: Sequence[str], *counts: int) -> Answer | Change:
-        known = as_hash(reply)
-        record = parse(known)
-        if not is_open(
-            [known.get(name) for name in IDENTITY], queue, run, ("keyed",), opened["created"]
-        ):
+    def decide(reply: Sequence[str], *counts: int) -> Verdict[Record]:
+        texts = as_hash(reply)
+        record = parse(texts)
+        if not is_open(RunFields.of(texts), queue, run, ("keyed",), opened["created"]):
             return Answer(record)
         decided: Record = {
             "state": "committed",
@@ -243,37 +250,33 @@ def close_run(redis: Redis, opened: Record, rows: int, mark: str, now: float) ->
             "finished": now,
         }
         return Change(
-            [
-                ("HSET", key, *[word for field in decided.items() for word in field]),
-                ("UNLINK", *ledgers),
-                ("EXPIRE", key, record["keep"]),
-            ],
+            [("HSET", key, *flat(decided)), ("UNLINK", *ledgers), ("EXPIRE", key, record["keep"])],
             record | decided,
         )
 
-    look = Look((key, *ledgers), [("HGETALL", key), *[("SCARD", ledger) for ledger in ledgers]])
-    record: Record = transact(redis, "close_run", look, decide)
-    return record
+    look: Look[Sequence[str], *tuple[int, ...]] = Look(
+        (key, *ledgers), [("HGETALL", key), *[("SCARD", ledger) for ledger in ledgers]]
+    )
+    return transact(redis, "close_run", look, decide)
 
 
 def drop_run(redis: Redis, queue: str, run: str, moved: float | None = None) -> bool:
-    """Forget a run, of which nothing is staged. False: there is no such run, or something is
-    staged. Tasks stay as they are.
+    """Remove the record of a run that has no staged chunks. Its tasks stay. False: there is no such
+    run, or it has staged chunks, or it was worked on after `moved`.
 
-    moved: when somebody was last at work on it, as far as the caller knows; False, too, if it was
-        later.
-    Raises WrongRun when it is decided, but not yet published.
+    moved: when the run was last worked on, as far as the caller knows.
+    Raises WrongRun when the run is committed, but not yet published.
     """
     key, staging = keys.run(queue, run), keys.staging(queue, run)
 
-    def decide(reply: Sequence[str], staged: int, score: str | None) -> Answer | Change:
-        known = as_hash(reply)
-        if not known or staged or (moved is not None and float(score or 0.0) > moved):
+    def decide(reply: Sequence[str], staged: int, score: str | None) -> Verdict[bool]:
+        texts = as_hash(reply)
+        if not texts or staged or (moved is not None and float(score or 0.0) > moved):
             return Answer(False)
-        require_same(known, queue, run, "keyed", "staged", "stream")
-        if known["state"] == "committing":
+        require_same(texts, queue, run, "keyed", "staged", "stream")
+        if texts["state"] == "committing":
             raise WrongRun(run, queue, "it is decided, and has to be finished")
-        ledgers = [keys.ledger(queue, run, shard) for shard in range(int(known.get("shards", 0)))]
+        ledgers = [keys.ledger(queue, run, shard) for shard in range(int(texts.get("shards", 0)))]
         return Change(
             [
                 ("DEL", key),
@@ -284,47 +287,41 @@ def drop_run(redis: Redis, queue: str, run: str, moved: float | None = None) -> 
         )
 
     index = keys.runs(queue)
-    look = Look(
+    look: Look[Sequence[str], int, str | None] = Look(
         (key, staging, index), [("HGETALL", key), ("EXISTS", staging), ("ZSCORE", index, run)]
     )
-    return bool(transact(redis, "drop_run", look, decide))
+    return transact(redis, "drop_run", look, decide)
 
 
 def prune_runs(redis: Redis, queue: str) -> int:
-    """Take some runs off the list of runs of which nothing is left, and return how many."""
-    (some,) = redis.read(("ZRANDMEMBER", keys.runs(queue), 10))
-    if not some:
+    """Remove runs that have expired from the index, of ten picked at random. Return how many."""
+    (names,) = redis.read(("ZRANDMEMBER", keys.runs(queue), 10))
+    if not names:
         return 0
-    watch = [key for name in some for key in (keys.run(queue, name), keys.staging(queue, name))]
+    watch = [key for name in names for key in (keys.run(queue, name), keys.staging(queue, name))]
 
-    def decide(*exist: int) -> Answer | Change:
+    def decide(*exist: int) -> Verdict[int]:
         gone = [
             name
-            for name, *either in zip(some, exist[::2], exist[1::2], strict=True)
+            for name, *either in zip(names, exist[::2], exist[1::2], strict=True)
             if not any(either)
         ]
         return Change([("ZREM", keys.runs(queue), *gone)], len(gone)) if gone else Answer(0)
 
-    return int(
-        transact(redis, "prune_runs", Look(watch, [("EXISTS", key) for key in watch]), decide)
-    )
+    look: Look[*tuple[int, ...]] = Look(watch, [("EXISTS", key) for key in watch])
+    return transact(redis, "prune_runs", look, decide)
 
 
 def is_open(
-    identity: Sequence[str | None],
-    queue: str,
-    run: str,
-    kinds: Sequence[str],
-    created: float | None,
+    fields: RunFields, queue: str, run: str, kinds: Sequence[str], created: float | None
 ) -> bool:
-    """Tell whether the run is open still, by the fields in IDENTITY. Raises RunDropped, WrongRun.
+    """Tell whether the run is still open. Raises RunDropped, WrongRun.
 
-    created: of the record that is meant; None: any that has this name.
+    created: of the run; None: any run with this name.
     """
-    known: Mapping[str, str | None] = dict(zip(IDENTITY, identity, strict=True))
-    if known["run"] is None:
+    if fields.run is None:
         raise RunDropped(run, queue)
-    require_same(known, queue, run, *kinds)
-    if created is not None and known["created"] != str(created):
+    require_same(fields._asdict(), queue, run, *kinds)
+    if created is not None and fields.created != str(created):
         raise RunDropped(run, queue)
-    return known["state"] == "open"
+    return fields.state == "open"

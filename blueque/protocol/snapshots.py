@@ -1,14 +1,14 @@
-"""Copies of the lists of tasks, all at one instant, for those who read many: freeze, thaw."""
+"""Snapshots: copies of the lists of tasks, all at one instant: freeze, thaw."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from blueque.connection.redis import Look, Redis
+from blueque.connection.redis import AnyLook, Look, Redis
 from blueque.model import keys
 from blueque.model.snapshot import Slice
-from blueque.protocol.transaction import Answer, Change, transact
+from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
 _LISTS: dict[str, Callable[[str], str]] = {
     "pending": keys.pending,
@@ -20,6 +20,8 @@ _HELD = ("reserved", "started")
 
 
 class _Copy(NamedTuple):
+    """One list and the key of its copy."""
+
     queue: str
     listed_as: str
     source: str
@@ -35,21 +37,16 @@ def freeze(
     keep: int,
     now: float,
 ) -> list[Slice]:
-    """Keep the ids of all tasks with these statuses as they are at this instant, and return where
-    they are.
+    """Keep the ids of all tasks with these statuses as of this instant. Return the parts.
 
     snapshot: a random name, the same for every try. keep: for how many seconds.
     """
     lined = queues if "pending" in statuses else []
     held = queues if {*_HELD} & {*statuses} else []
 
-    def decide(*found: Any) -> Change:
-        lines = dict(zip(lined, found, strict=False))
-        listed, noted = found[len(lined) :][: len(held)], found[len(lined) + len(held) :]
-        nodes = {
-            queue: sorted({*some, *more})
-            for queue, some, more in zip(held, listed, noted, strict=True)
-        }
+    def decide(*replies: Any) -> Change[list[Slice]]:
+        lines = dict(zip(lined, replies, strict=False))
+        nodes = _nodes(held, replies[len(lined) :])
         copies = [
             copy
             for queue in queues
@@ -73,11 +70,19 @@ def freeze(
             lambda replies: _parts(copies, nodes, statuses, replies[1 + 3 * len(copies) :]),
         )
 
-    parts: list[Slice] = transact(redis, "freeze", _lists(snapshot, lined, held), decide)
-    return parts
+    return transact(redis, "freeze", _lists(snapshot, lined, held), decide)
 
 
-def _lists(snapshot: str, lined: Sequence[str], held: Sequence[str]) -> Look:
+def _nodes(queues: Sequence[str], replies: Sequence[Any]) -> dict[str, list[str]]:
+    """Return the nodes of each queue: its listeners, and those that beat."""
+    listeners, beats = replies[: len(queues)], replies[len(queues) :]
+    return {
+        queue: sorted({*members, *beating})
+        for queue, members, beating in zip(queues, listeners, beats, strict=True)
+    }
+
+
+def _lists(snapshot: str, lined: Sequence[str], held: Sequence[str]) -> AnyLook:
     """Which lines and which listeners do these queues have?"""
     return Look(
         [keys.snapshot(snapshot), *map(keys.lines, lined), *map(keys.listeners, held)],
@@ -96,10 +101,11 @@ def thaw(redis: Redis, snapshot: str, copies: Sequence[str]) -> bool:
     """
     key = keys.snapshot(snapshot)
 
-    def decide(exists: int) -> Answer | Change:
+    def decide(exists: int) -> Verdict[bool]:
         return Change([("UNLINK", key, *copies)], True) if exists else Answer(False)
 
-    return bool(transact(redis, "thaw", Look([key], [("EXISTS", key)]), decide))
+    look: Look[int] = Look([key], [("EXISTS", key)])
+    return transact(redis, "thaw", look, decide)
 
 
 def _copies(
@@ -136,7 +142,7 @@ def _parts(
     statuses: Sequence[str],
     replies: Sequence[Any],
 ) -> list[Slice]:
-    """Return the parts: what was copied, by its length, and what was read in the same instant."""
+    """Return the parts: the copies with their lengths, and the tasks read at the same instant."""
     parts = [
         Slice(copy.queue, copy.listed_as, copy.key, 0, length, copy.is_scored)
         for copy, length in zip(copies, replies, strict=False)
@@ -148,10 +154,10 @@ def _parts(
         started = [member.rpartition(" ")[2] for member in members]
         is_started = {*started}
         waiting = [task for _ in nodes[queue] for task in next(lists) if task not in is_started]
-        found = {"reserved": tuple(dict.fromkeys(waiting)), "started": tuple(sorted(is_started))}
+        ids = {"reserved": tuple(dict.fromkeys(waiting)), "started": tuple(sorted(is_started))}
         parts += [
-            Slice(queue, status, "", 0, len(found[status]), ids=found[status])
+            Slice(queue, status, "", 0, len(ids[status]), ids=ids[status])
             for status in statuses
-            if found.get(status)
+            if ids.get(status)
         ]
     return parts

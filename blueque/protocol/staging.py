@@ -1,5 +1,6 @@
-"""All or nothing: tasks are staged in chunks, and one record decides. stage, commit_run, publish,
-finish_run, discard.
+"""Create tasks all or none: stage, commit_run, publish, finish_run, discard.
+
+Tasks are staged in chunks, which no listener sees. The record of the run decides which count.
 """
 
 from __future__ import annotations
@@ -13,26 +14,26 @@ from blueque.model import keys
 from blueque.model.lines import DEFAULT, line_of
 from blueque.model.run import Record, parse
 from blueque.protocol.bulk import NewTasks, hashes
-from blueque.protocol.fields import make_known
-from blueque.protocol.runs import IDENTITY, is_open
+from blueque.protocol.fields import flat, make_known
+from blueque.protocol.runs import RunFields, is_open
 from blueque.protocol.submit import Options
-from blueque.protocol.transaction import Answer, Change, transact
+from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
 KINDS = ("staged", "stream")
 
 
 class Chunk:
-    """New tasks that are to be staged together, packed, under a name that nobody else has. record:
-    of their run.
-    """
+    """New tasks that are staged together, packed, under a unique name. record: of their run."""
 
     def __init__(
         self, record: Record, name: str, tasks: NewTasks, now: float, options: Options
     ) -> None:
         queue, run = record["queue"], record["run"]
         self.queue, self.run, self.created, self.name = queue, run, record["created"], name
-        key, known = keys.staged(name), keys.run(queue, run)
-        self.look = Look((key, known), (("EXISTS", key), ("HMGET", known, *IDENTITY)))
+        key, of_run = keys.staged(name), keys.run(queue, run)
+        self.look: Look[int, list[str | None]] = Look(
+            (key, of_run), (("EXISTS", key), ("HMGET", of_run, *RunFields._fields))
+        )
         self.commands: list[Command] = [
             *hashes(queue, tasks, now, {**(options or {}), "run": run}),
             pack(("RPUSH", key, now, *_entries(tasks, options))),
@@ -41,11 +42,11 @@ class Chunk:
 
 
 class Decision(NamedTuple):
-    """What a commit has come to.
+    """The result of a commit.
 
-    record: of the run. is_late: somebody else had decided before. is_behind: the batch before is to
+    record: of the run. is_late: another call had decided before. is_behind: the batch before has to
         be finished first.
-    others: chunks that were staged besides, and can no longer be committed.
+    others: further chunks that were staged, and can no longer be committed.
     """
 
     record: Record
@@ -60,24 +61,24 @@ def stage(
     follower: Chunk | None = None,
     meanwhile: Callable[[], object] | None = None,
 ) -> bool:
-    """Put tasks into Redis where nobody sees them. False: the run is decided, and nothing was
+    """Put tasks into Redis where no listener sees them. False: the run is decided, and nothing was
     written.
 
-    follower: the chunk that comes next on this connection; its look travels with our EXEC.
-        meanwhile: see transact.
+    follower: the next chunk on this connection; its look is sent with our EXEC. meanwhile: see
+        transact.
     """
 
-    def decide(exists: int, identity: Sequence[str | None]) -> Answer | Change:
+    def decide(exists: int, reply: list[str | None]) -> Verdict[bool]:
+        fields = RunFields._make(reply)
         is_wanted = (
-            is_open(identity, chunk.queue, chunk.run, KINDS, chunk.created)
-            or identity[2] == "stream"
+            is_open(fields, chunk.queue, chunk.run, KINDS, chunk.created) or fields.kind == "stream"
         )
         if exists or not is_wanted:
             return Answer(bool(exists))
         return Change(chunk.commands, True)
 
     ahead = follower.look if follower is not None else None
-    return bool(transact(redis, "stage", chunk.look, decide, ahead=ahead, meanwhile=meanwhile))
+    return transact(redis, "stage", chunk.look, decide, ahead=ahead, meanwhile=meanwhile)
 
 
 def commit_run(
@@ -89,12 +90,11 @@ def commit_run(
     now: float,
     query: str | None = None,
 ) -> Decision:
-    """Decide that these chunks are what the run consists of, or the batch of a stream, unless that
-    is decided.
+    """Decide that these chunks are the run, or the batch of a stream, unless that is decided.
 
     opened: the record as it was when it was opened. names: in the order in which their tasks are to
-    run. batch: None if it is no stream. mark: a random text, the same for every try. query: whose
-        batches these are: of a stream all are of one.
+        run. batch: None for a run that is not a stream. mark: random, the same for every try.
+    query: the id of the query; all batches of a stream are of one query.
     Raises RunDropped when a chunk is no longer staged, or the record is gone; OldBatch; WrongRun
     for another query.
     """
@@ -102,22 +102,13 @@ def commit_run(
     key, staging = keys.run(queue, run), keys.staging(queue, run)
     others: list[str] = []
 
-    def decide(reply: Sequence[str], staged: Sequence[str]) -> Answer | Change:
-        known = as_hash(reply)
+    def decide(reply: Sequence[str], staged: Sequence[str]) -> Verdict[Decision]:
+        texts = as_hash(reply)
         kind = "staged" if batch is None else "stream"
-        is_free = is_open(
-            [known.get(name) for name in IDENTITY], queue, run, (kind,), opened["created"]
-        )
-        record = parse(known)
-        if query is not None and record.get("query", query) != query:
-            raise WrongRun(
-                run,
-                queue,
-                "its batches are of another query; one with a new checkpoint needs a new name",
-            )
+        is_free = is_open(RunFields.of(texts), queue, run, (kind,), opened["created"])
+        record = parse(texts)
         last = record.get("batch", -1)
-        if batch is not None and batch < last:
-            raise OldBatch(run, queue, batch, last)
+        _require_batch(record, query, batch, last)
         if batch == last or not is_free:
             is_ours = record.get("decided_by") == mark
             is_behind = batch is not None and batch > last
@@ -126,33 +117,40 @@ def commit_run(
         if gone:
             raise RunDropped(run, queue, len(gone))
         decided: Record = {"state": "committing", "tasks": 0, "decided_by": mark, "decided": now}
-        if batch is not None:
-            decided["batch"] = batch
-        if query is not None:
-            decided["query"] = query
-        commands: list[Command] = [
-            ("HSET", key, *[word for field in decided.items() for word in field])
-        ]
+        of_stream = {"batch": batch, "query": query}
+        decided |= {name: value for name, value in of_stream.items() if value is not None}
+        commands: list[Command] = [("HSET", key, *flat(decided))]
         if names:
             commands += [("ZREM", staging, *names), ("RPUSH", keys.manifest(queue, run), *names)]
         chosen = set(names)
         others[:] = [name for name in staged if name not in chosen]
         return Change(commands, Decision(record | decided, False, others=others))
 
-    look = Look((key, staging), [("HGETALL", key), ("ZRANGE", staging, 0, -1)])
-    decision: Decision = transact(redis, "commit_run", look, decide)
-    return decision
+    look: Look[Sequence[str], Sequence[str]] = Look(
+        (key, staging), [("HGETALL", key), ("ZRANGE", staging, 0, -1)]
+    )
+    return transact(redis, "commit_run", look, decide)
+
+
+def _require_batch(record: Record, query: str | None, batch: int | None, last: int) -> None:
+    """Refuse a batch of another query, or one before the last."""
+    run, queue = record["run"], record["queue"]
+    if query is not None and record.get("query", query) != query:
+        why = "its batches are of another query; one with a new checkpoint needs a new name"
+        raise WrongRun(run, queue, why)
+    if batch is not None and batch < last:
+        raise OldBatch(run, queue, batch, last)
 
 
 def publish(redis: Redis, queue: str, run: str, chunk: str, follower: str | None = None) -> int:
-    """Put the tasks of a chunk that is decided in line, or among the scheduled ones; return how
-    many. 0: that was done.
+    """Put the tasks of a committed chunk in line, or among the scheduled ones. Return how many; 0:
+    that was done before.
 
-    follower: the chunk that comes next on this connection; its look travels with our EXEC.
+    follower: the next chunk on this connection; its look is sent with our EXEC.
     """
     key = keys.staged(chunk)
 
-    def decide(content: Sequence[str]) -> Answer | Change:
+    def decide(content: Sequence[str]) -> Verdict[int]:
         if not content:
             return Answer(0)
         created, *entries = content
@@ -175,22 +173,21 @@ def publish(redis: Redis, queue: str, run: str, chunk: str, follower: str | None
         return Change(commands, len(tasks))
 
     ahead = _content(follower) if follower is not None else None
-    return int(transact(redis, "publish", _content(chunk), decide, ahead=ahead))
+    return transact(redis, "publish", _content(chunk), decide, ahead=ahead)
 
 
 def finish_run(redis: Redis, queue: str, run: str, now: float) -> Record | None:
-    """Declare that all of a decided run is published, and return its record; None: something is
-    not.
+    """Record that a decided run is published, and return its record; None: a chunk is not published
+    yet.
 
-    The record expires when it was kept long enough; that of a stream is open for the next batch
-    instead.
+    The record expires after its time; that of a stream is open for the next batch instead.
     """
     key, manifest = keys.run(queue, run), keys.manifest(queue, run)
 
-    def decide(reply: Sequence[str], unpublished: int) -> Answer | Change:
-        known = as_hash(reply)
-        is_open([known.get(name) for name in IDENTITY], queue, run, KINDS, None)
-        record = parse(known)
+    def decide(reply: Sequence[str], unpublished: int) -> Verdict[Record | None]:
+        texts = as_hash(reply)
+        is_open(RunFields.of(texts), queue, run, KINDS, None)
+        record = parse(texts)
         if record["state"] != "committing":
             return Answer(record)
         if unpublished:
@@ -201,16 +198,13 @@ def finish_run(redis: Redis, queue: str, run: str, now: float) -> Record | None:
             "rows": record["tasks"],
             "finished": now,
         }
-        commands: list[Command] = [
-            ("HSET", key, *[word for field in done.items() for word in field])
-        ]
+        commands: list[Command] = [("HSET", key, *flat(done))]
         if not is_stream:
             commands += [("EXPIRE", key, record["keep"])]
         return Change(commands, record | done)
 
-    look = Look((key, manifest), [("HGETALL", key), ("LLEN", manifest)])
-    finished: Record | None = transact(redis, "finish_run", look, decide)
-    return finished
+    look: Look[Sequence[str], int] = Look((key, manifest), [("HGETALL", key), ("LLEN", manifest)])
+    return transact(redis, "finish_run", look, decide)
 
 
 def discard(
@@ -221,39 +215,37 @@ def discard(
     follower: str | None = None,
     created: float | None = None,
 ) -> bool:
-    """Delete the tasks of a chunk that is staged. False: it is not, or is decided.
+    """Delete the tasks of a staged chunk. False: it is not staged, or is committed.
 
-    follower: the chunk that comes next on this connection; its look travels with our EXEC.
-    created: of the record that is meant: what is staged for a later run of this name stays.
+    follower: the next chunk on this connection; its look is sent with our EXEC.
+    created: of the run; chunks of a later run with its name stay.
     """
     staging = keys.staging(queue, run)
 
-    def decide(
-        score: str | None, content: Sequence[str], its_created: str | None
-    ) -> Answer | Change:
-        if score is None or (None not in (created, its_created) and its_created != str(created)):
+    def decide(score: str | None, content: Sequence[str], run_created: str | None) -> Verdict[bool]:
+        if score is None or (None not in (created, run_created) and run_created != str(created)):
             return Answer(False)
         tasks, _, _ = _sorted(content[1:])
         commands: list[Command] = [("UNLINK", *map(keys.task, tasks))] if tasks else []
         return Change([*commands, ("UNLINK", keys.staged(chunk)), ("ZREM", staging, chunk)], True)
 
     ahead = _membership(queue, run, follower) if follower is not None else None
-    return bool(transact(redis, "discard", _membership(queue, run, chunk), decide, ahead=ahead))
+    return transact(redis, "discard", _membership(queue, run, chunk), decide, ahead=ahead)
 
 
-def _content(chunk: str) -> Look:
+def _content(chunk: str) -> Look[Sequence[str]]:
     return Look((keys.staged(chunk),), (("LRANGE", keys.staged(chunk), 0, -1),))
 
 
-def _membership(queue: str, run: str, chunk: str) -> Look:
+def _membership(queue: str, run: str, chunk: str) -> Look[str | None, Sequence[str], str | None]:
     staging, key, record = keys.staging(queue, run), keys.staged(chunk), keys.run(queue, run)
     reads = (("ZSCORE", staging, chunk), ("LRANGE", key, 0, -1), ("HGET", record, "created"))
     return Look((staging, key, record), reads)
 
 
 def _entries(tasks: NewTasks, options: Options) -> Sequence[bytes]:
-    """Return what publish has to know of each task: its id, its line unless it is the default one,
-    and its eta.
+    """Return what publish needs of each task: its id, its line unless that is the default one, and
+    its eta.
     """
     priority, needs = (str((options or {}).get(name, "")) for name in ("priority", "needs"))
     if tasks.priorities is None and tasks.etas is None:
@@ -275,8 +267,8 @@ def _entries(tasks: NewTasks, options: Options) -> Sequence[bytes]:
 
 
 def _sorted(entries: Sequence[str]) -> tuple[Sequence[str], dict[str, Sequence[str]], list[str]]:
-    """Return all tasks of a chunk, those that are put in line by their line, and score and id of
-    those for later.
+    """Return all tasks of a chunk, the tasks that are put in line by line, and score and id of the
+    scheduled ones.
     """
     if not any(" " in entry for entry in entries):
         return entries, {DEFAULT: entries} if entries else {}, []

@@ -1,21 +1,43 @@
-"""Tasks come and go: enqueue, schedule, enqueue_due, delete."""
+"""Create, promote and delete tasks: enqueue, schedule, enqueue_due, delete."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from blueque.connection.redis import Command, Look, Redis
+from blueque.connection.redis import AnyLook, Command, Look, Redis
 from blueque.errors import NotFinished, WrongQueue
 from blueque.model import keys
 from blueque.model.encoding import CENTURY
 from blueque.model.lines import line_of
-from blueque.protocol.events import FIELDS, after, count, tell_task
+from blueque.protocol.events import Event, after, count, record_in_task
 from blueque.protocol.fields import flat, make_known, stand
-from blueque.protocol.transaction import Answer, Change, transact
+from blueque.protocol.transaction import Answer, Change, Verdict, transact
 from blueque.protocol.watches import absence, absence_of_keys
 
 Options = Mapping[str, str | int | float] | None  # further fields of a new task
+
+
+class _DueFields(NamedTuple):
+    """The fields of a task that enqueue_due reads."""
+
+    status: str | None
+    queue: str | None
+    created: str | None
+    priority: str | None
+    needs: str | None
+    attempt: str | None
+    events: str | None
+    started: str | None
+
+
+class _EndedFields(NamedTuple):
+    """The fields of a task that delete reads."""
+
+    status: str | None
+    queue: str | None
+    keep: str | None
+    enqueued_by: str | None
 
 
 def enqueue(
@@ -23,33 +45,28 @@ def enqueue(
     queue: str,
     task: str,
     parameters: str,
-    encoding: str | None,
     now: float,
     options: Options = None,
     spare: str | None = None,
 ) -> bool:
-    """Put a new task in line. True: it is there now; False: the id was there before, or its key
-    still counts.
+    """Create a task and put it in line. True: this call created it; False: the id existed before,
+    or its key is still in use.
 
-    options: such as retry, time_limit, priority and needs; with a key also keep and enqueued_by, a
-        random mark of this call.
-    spare: an id for the next call on this connection; its look travels with our EXEC.
+    options: further fields, `parameters_encoding` first if the parameters have one; then such as
+        retry, time_limit, priority and needs. With a key also keep and enqueued_by, a random mark
+        of this call.
+    spare: an id for the next call on this connection; its look is sent with our EXEC.
     """
     given = options or {}
     line = line_of(str(given.get("priority", "")), str(given.get("needs", "")))
 
-    def decide(exists: int, *others: Any) -> Answer | Change:
-        if _is_taken(exists, *others):
-            return Answer(_is_own(given, *others))
+    def decide(exists: int, *marks: Any) -> Verdict[bool]:
+        if _is_taken(exists, *marks):
+            return Answer(_is_own(given, *marks))
+        fields = new_fields(queue, parameters, now, options)
         return Change(
             [
-                (
-                    "HSET",
-                    keys.task(task),
-                    "status",
-                    "pending",
-                    *new_fields(queue, parameters, encoding, now, options),
-                ),
+                ("HSET", keys.task(task), "status", "pending", *fields),
                 ("ZINCRBY", keys.QUEUES, 0, queue),
                 *stand(queue, line, task),
                 ("ZADD", keys.tasks(queue), now, task),
@@ -58,8 +75,8 @@ def enqueue(
             True,
         )
 
-    look = absence_of_keys([task]) if "key" in given else absence(task)
-    return bool(transact(redis, "enqueue", look, decide, ahead=absence(spare) if spare else None))
+    ahead = absence(spare) if spare else None
+    return transact(redis, "enqueue", _absence(task, given), decide, ahead=ahead)
 
 
 def schedule(
@@ -67,18 +84,17 @@ def schedule(
     queue: str,
     task: str,
     parameters: str,
-    encoding: str | None,
     eta: float,
     now: float,
     options: Options = None,
 ) -> bool:
     """Create a task that joins the line at `eta`. The rest is as for enqueue."""
     given = options or {}
-    fields = new_fields(queue, parameters, encoding, now, options)
+    fields = new_fields(queue, parameters, now, options)
 
-    def decide(exists: int, *others: Any) -> Answer | Change:
-        if _is_taken(exists, *others):
-            return Answer(_is_own(given, *others))
+    def decide(exists: int, *marks: Any) -> Verdict[bool]:
+        if _is_taken(exists, *marks):
+            return Answer(_is_own(given, *marks))
         return Change(
             [
                 ("HSET", keys.task(task), "status", "scheduled", *fields, "eta", eta),
@@ -89,8 +105,7 @@ def schedule(
             True,
         )
 
-    look = absence_of_keys([task]) if "key" in given else absence(task)
-    return bool(transact(redis, "schedule", look, decide))
+    return transact(redis, "schedule", _absence(task, given), decide)
 
 
 def enqueue_due(redis: Redis, queue: str, now: float, limit: int = 100) -> list[str] | None:
@@ -101,90 +116,98 @@ def enqueue_due(redis: Redis, queue: str, now: float, limit: int = 100) -> list[
     if not due:
         return None
 
-    def decide(scores: list[str | None], *snapshots: list[str | None]) -> Answer | Change:
-        known = dict(zip(due, snapshots, strict=True))
-        # One that has been put in line, has run and is to run again later is not due any more.
-        hints = [
-            task
+    def decide(scores: list[str | None], *replies: list[str | None]) -> Verdict[list[str]]:
+        fields_of = dict(zip(due, map(_DueFields._make, replies), strict=True))
+        # The score is read again: a task may have run meanwhile, and wait for a later eta.
+        etas = {
+            task: float(score)
             for task, score in zip(due, scores, strict=True)
             if score is not None and float(score) <= now
-        ]
-        # One that is scheduled in another queue, into which it was moved, is not ours to put in
-        # line.
-        moved = [task for task in hints if known[task][:2] == ["scheduled", queue]]
-        due_at = dict(zip(due, scores, strict=True))
-        by_line: dict[str, list[str]] = {}
-        for task in moved:
-            by_line.setdefault(line_of(*known[task][3:5]), []).append(task)
-        if not hints:
+        }
+        # A task that was moved to another queue is promoted there.
+        moved = {
+            task: fields_of[task] for task in etas if fields_of[task][:2] == ("scheduled", queue)
+        }
+        if not etas:
             return Answer([])
-        commands: list[Command] = [("ZREM", keys.scheduled(queue), *hints)]
+        commands: list[Command] = [("ZREM", keys.scheduled(queue), *etas)]
         if moved:
-            commands += [("LPUSH", keys.line(queue, line), *some) for line, some in by_line.items()]
-            commands += make_known(queue, *by_line)
-            commands += [
-                (
-                    "HSET",
-                    keys.task(task),
-                    "status",
-                    "pending",
-                    "updated",
-                    now,
-                    *flat(after(known[task][5:])),
-                )
-                for task in moved
-            ]
-            commands += [("ZADD", keys.wake(queue), 0, 0)]
-        for task in moved:
-            _, _, created, _, _, attempt, *_ = known[task]
-            # perhaps made by 1.0.0, which keeps no such index
-            if attempt is None and created is not None:
-                commands += [("ZADD", keys.tasks(queue), created, task)]
-        for task in moved:
-            commands += tell_task(
-                task, "due", "", known[task][5:], now, {"eta": float(due_at[task] or 0)}
-            )
-        if moved:
-            commands += count(redis, queue, "due", now, len(moved))
-        return Change(commands, moved)
+            commands += _promote(redis, queue, moved, etas, now)
+        return Change(commands, [*moved])
 
     watch = [keys.task(task) for task in due]
-    reads: list[tuple[str, ...]] = [("ZMSCORE", keys.scheduled(queue), *due)]
-    reads += [
-        ("HMGET", key, "status", "queue", "created", "priority", "needs", *FIELDS) for key in watch
+    look: Look[list[str | None], *tuple[list[str | None], ...]] = Look(
+        watch,
+        [
+            ("ZMSCORE", keys.scheduled(queue), *due),
+            *[("HMGET", key, *_DueFields._fields) for key in watch],
+        ],
+    )
+    return transact(redis, "enqueue_due", look, decide)
+
+
+def _promote(
+    redis: Redis, queue: str, moved: Mapping[str, _DueFields], etas: Mapping[str, float], now: float
+) -> list[Command]:
+    by_line: dict[str, list[str]] = {}
+    for task, fields in moved.items():
+        by_line.setdefault(line_of(fields.priority, fields.needs), []).append(task)
+    commands: list[Command] = [
+        ("LPUSH", keys.line(queue, line), *tasks) for line, tasks in by_line.items()
     ]
-    moved: list[str] = transact(redis, "enqueue_due", Look(watch, reads), decide)
-    return moved
+    commands += make_known(queue, *by_line)
+    pending = ("status", "pending", "updated", now)
+    commands += [
+        ("HSET", keys.task(task), *pending, *flat(after(fields))) for task, fields in moved.items()
+    ]
+    commands += [("ZADD", keys.wake(queue), 0, 0)]
+    for task, fields in moved.items():
+        # Perhaps created by 1.0.0, which keeps no such index.
+        if fields.attempt is None and fields.created is not None:
+            commands += [("ZADD", keys.tasks(queue), fields.created, task)]
+    for task, fields in moved.items():
+        commands += record_in_task(task, fields, Event("due", "", now, {"eta": etas[task]}))
+    return [*commands, *count(redis, queue, "due", now, len(moved))]
 
 
 def delete(redis: Redis, queue: str, task: str) -> bool:
     """Remove a finished task for good. False: it was gone already."""
 
-    def decide(exists: int, snapshot: list[str | None]) -> Answer | Change:
-        status, its_queue, keep, mark = snapshot
+    def decide(exists: int, reply: list[str | None]) -> Verdict[bool]:
+        fields = _EndedFields._make(reply)
         if not exists:
             return Answer(False)
-        if its_queue not in (None, queue):
+        if fields.queue not in (None, queue):
             raise WrongQueue(task, queue)
-        ended = {"complete": keys.complete, "failed": keys.failed, "cancelled": keys.cancelled}
-        if status not in ended:
-            raise NotFinished(task, status)
+        lists = {"complete": keys.complete, "failed": keys.failed, "cancelled": keys.cancelled}
+        if fields.status not in lists:
+            raise NotFinished(task, fields.status)
         commands: list[Command] = [
             ("DEL", *keys.belongings(task)),
-            # From the tail, where the oldest are: what is deleted is mostly old.
-            ("LREM", ended[status](queue), -1, task),
+            # From the tail, where the oldest are: most tasks that are deleted are old.
+            ("LREM", lists[fields.status](queue), -1, task),
             ("ZREM", keys.tasks(queue), task),
             ("HINCRBY", keys.totals(queue), "deleted", 1),
+            *keep_key(task, fields.keep, fields.enqueued_by),
         ]
-        if keep is not None and keep.isdecimal() and 0 < int(keep) <= CENTURY:
-            commands += [("SET", keys.key_kept(task), mark or "", "EX", keep)]
         return Change(commands, True)
 
     key = keys.task(task)
-    look = Look(
-        [key], [("EXISTS", key), ("HMGET", key, "status", "queue", "keep", "enqueued_by")], task
+    look: Look[int, list[str | None]] = Look(
+        [key], [("EXISTS", key), ("HMGET", key, *_EndedFields._fields)], task
     )
-    return bool(transact(redis, "delete", look, decide))
+    return transact(redis, "delete", look, decide)
+
+
+def keep_key(task: str, keep: str | None, mark: str | None) -> list[Command]:
+    """Return the command that keeps the key of a deleted task in use for `keep` seconds."""
+    if keep is not None and keep.isdecimal() and 0 < int(keep) <= CENTURY:
+        return [("SET", keys.key_kept(task), mark or "", "EX", keep)]
+    return []
+
+
+def _absence(task: str, options: Mapping[str, Any]) -> AnyLook:
+    return absence_of_keys([task]) if "key" in options else absence(task)
 
 
 def _is_taken(exists: int, mark: str | None = None, kept: Sequence[str | None] = (None,)) -> bool:
@@ -194,28 +217,16 @@ def _is_taken(exists: int, mark: str | None = None, kept: Sequence[str | None] =
 def _is_own(
     options: Mapping[str, Any], mark: str | None = None, kept: Sequence[str | None] = (None,)
 ) -> bool:
-    """Tell whether an earlier try of this very call has made the task: known only of one with a
-    key.
+    """Tell whether an earlier try of this very call created the task. Only a task with a key says
+    so.
     """
     own = options.get("enqueued_by")
     return own is not None and own in (mark, kept[0])
 
 
-def new_fields(
-    queue: str, parameters: str, encoding: str | None, now: float, options: Options
-) -> list[str | float]:
-    fields: list[str | float] = [
-        "queue",
-        queue,
-        "parameters",
-        parameters,
-        "created",
-        now,
-        "updated",
-        now,
-    ]
-    if encoding is not None:
-        fields += ["parameters_encoding", encoding]
+def new_fields(queue: str, parameters: str, now: float, options: Options) -> list[str | float]:
+    fields: list[str | float] = ["queue", queue, "parameters", parameters]
+    fields += ["created", now, "updated", now]
     for name, value in (options or {}).items():
         fields += [name, value]
     return fields

@@ -1,26 +1,31 @@
-"""The one way to change Redis: look and watch in one write, decide, change in another.
+"""The executor: every change in Redis is one guarded transaction.
 
     WATCH key ...  read ...        -> decide(replies) ->        MULTI  command ...  EXEC
 
-Every `decide` recognises what an earlier EXEC of the same call has done. So when the answer to an
-EXEC is lost, the whole is run again and finds either its own success or the state from before:
+The look (WATCH and the reads) is one write, the change (MULTI ... EXEC) another. `decide` is a pure
+function: it gets the replies and returns an `Answer` or a `Change`.
+
+Every `decide` recognises what an earlier EXEC of the same call has done. So when the reply to an
+EXEC is lost, the transaction runs again and finds either its own success or the state from before:
 nothing is done twice and nothing is guessed. A write that arrives after we gave up on it is refused
-by Redis itself: by then its watched key has changed.
+by Redis itself, because its watched key has changed by then.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from blueque.connection.redis import (
     Ahead,
+    AnyLook,
     Command,
     Connection,
     Look,
     Patience,
     Redis,
+    Replies,
     exchange,
     name_refused,
     raise_refusal,
@@ -30,43 +35,49 @@ from blueque.system.backoff import jitter
 
 MAX_CONFLICTS = 100
 
-
-class Answer(NamedTuple):
-    """There is nothing to change; this is the outcome."""
-
-    value: Any
+Result = TypeVar("Result")
 
 
-class Change(NamedTuple):
-    """The commands between MULTI and EXEC, and the outcome: a value, or a function of the list of
-    their replies.
+class Answer(NamedTuple, Generic[Result]):
+    """There is nothing to change; this is the result of the transaction."""
+
+    value: Result
+
+
+class Change(NamedTuple, Generic[Result]):
+    """The commands between MULTI and EXEC, and the result of the transaction.
+
+    result: a value, or a function that makes it of the list of the replies.
     """
 
     commands: Sequence[Command]
-    outcome: Any = None
+    result: Result | Callable[[list[Any]], Result]
+
+
+Verdict: TypeAlias = Answer[Result] | Change[Result]
 
 
 def transact(
     redis: Redis,
     name: str,
-    look: Look,
-    decide: Callable[..., Answer | Change],
+    look: Look[*Replies],
+    decide: Callable[[*Replies], Verdict[Result]],
     *,
-    ahead: Look | None = None,
-    again: Callable[[], Look] | None = None,
+    ahead: AnyLook | None = None,
+    again: Callable[[], Look[*Replies]] | None = None,
     meanwhile: Callable[[], object] | None = None,
     repeatable: bool = True,
-) -> Any:
-    """Run one guarded transaction and return its outcome.
+) -> Result:
+    """Run one guarded transaction and return its result.
 
     decide: takes one argument for each of the reads; raises to refuse.
-    ahead: the look of the transaction that most likely follows on this connection; it travels with
+    ahead: the look of the transaction that most likely follows on this connection; it is sent with
         our EXEC.
-    again: gives the look to take once an answer was lost, where it takes more to recognise one's
-        own success.
-    meanwhile: is called while Redis executes, each time that it does; it must neither raise nor use
-        this connection.
-    repeatable: False when `decide` cannot recognise its own success: a lost answer then raises
+    again: returns the look to take after a lost reply, where recognising an earlier success takes
+        more reads.
+    meanwhile: called while Redis executes, once for each EXEC; must neither raise nor use this
+        connection.
+    repeatable: False when `decide` cannot recognise its own success: a lost reply then raises
         OutcomeUnknown at once.
     Raises RedisAway when nothing was written, OutcomeUnknown when that cannot be known,
     RedisRefused, Contended.
@@ -100,31 +111,24 @@ def transact(
                 raise _unknown(name, look, error) from error
             raise
         if replies is not None:
-            return verdict.outcome(replies) if callable(verdict.outcome) else verdict.outcome
+            return verdict.result(replies) if callable(verdict.result) else verdict.result
         conflicts += 1
         time.sleep(jitter(0.001 * min(conflicts, 10)))
     contended = Contended(name, conflicts)
     raise _unknown(name, look, contended) if is_unknown else contended
 
 
-def _unknown(name: str, look: Look, error: Exception) -> OutcomeUnknown:
+def _unknown(name: str, look: AnyLook, error: Exception) -> OutcomeUnknown:
     return OutcomeUnknown(f"{name}: {error}; it may or may not have been done", look.task)
 
 
 def _decide(
-    connection: Connection, look: Look, decide: Callable[..., Answer | Change]
-) -> Answer | Change:
-    verdict: Answer | Change | None
-    kept, connection.ahead = connection.ahead, None
-    if kept is not None and kept.look == look:
-        try:
-            raise_refusal(kept.replies)
-            verdict = decide(*kept.replies[1:])
-        except Exception:
-            verdict = None
-        if isinstance(verdict, Change):
-            return verdict
-        # No EXEC will tell whether an answer or a refusal from an old look still holds: look again.
+    connection: Connection, look: Look[*Replies], decide: Callable[[*Replies], Verdict[Result]]
+) -> Verdict[Result]:
+    """Look and decide. An Answer or a refusal leaves nothing watched."""
+    change = _decide_by_look_ahead(connection, look, decide)
+    if change is not None:
+        return change
     prove(connection)
     replies = exchange(connection, [("WATCH", *look.watch), *look.reads])
     try:
@@ -138,10 +142,28 @@ def _decide(
     return verdict
 
 
+def _decide_by_look_ahead(
+    connection: Connection, look: Look[*Replies], decide: Callable[[*Replies], Verdict[Result]]
+) -> Change[Result] | None:
+    """Return the change that the replies to a look ahead lead to; None: look again.
+
+    An Answer or a refusal from an old look may be out of date, and no EXEC would show it.
+    """
+    ahead, connection.ahead = connection.ahead, None
+    if ahead is None or ahead.look != look:
+        return None
+    try:
+        raise_refusal(ahead.replies)
+        verdict = decide(*ahead.replies[1:])
+    except Exception:
+        return None
+    return verdict if isinstance(verdict, Change) else None
+
+
 def _execute(
     connection: Connection,
     commands: Sequence[Command],
-    ahead: Look | None,
+    ahead: AnyLook | None,
     meanwhile: Callable[[], object] | None,
 ) -> list[Any] | None:
     """Return the replies of the commands, or None when a watched key had changed."""
@@ -150,7 +172,7 @@ def _execute(
     if ahead is not None:
         block += [("WATCH", *ahead.watch), *ahead.reads]
     replies = exchange(connection, block, meanwhile)
-    # a right that was taken away: `prove` is to find that out from now on
+    # The right to use MULTI was taken away: `prove` has to find that out from now on.
     if isinstance(replies[0], RedisRefused):
         connection.is_proven = False
     raise_refusal(replies[:end])
@@ -166,8 +188,9 @@ def _execute(
 
 
 def prove(connection: Connection) -> None:
-    """Make sure once that we may use MULTI here: if it were refused, what follows it would be done
-    unguarded.
+    """Check once for each connection that MULTI is allowed.
+
+    If Redis refused MULTI, it would execute the commands behind it unguarded.
     """
     if not connection.is_proven:
         raise_refusal(exchange(connection, [("MULTI",), ("EXEC",)]))

@@ -1,37 +1,22 @@
-"""What each transaction watches and reads, where another transaction may send it ahead."""
+"""The looks that several transactions share, or that one transaction sends ahead for the next."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from blueque.connection.redis import Look
+from blueque.connection.redis import AnyLook, Look
 from blueque.model import keys
-from blueque.protocol.events import FIELDS
-
-OWNERSHIP = (
-    "status",
-    "token",
-    "node",
-    "pid",
-    "finished_by",
-    "error_type",
-    "cancel",
-    "lock",
-    "counted",
-    "priority",
-    "needs",
-    *FIELDS,
-)
+from blueque.protocol.fields import AttemptFields
 
 
-def absence(task: str) -> Look:
+def absence(task: str) -> Look[int]:
     """For enqueue and schedule: is the id new?"""
     return Look((keys.task(task),), (("EXISTS", keys.task(task)),), task)
 
 
-def absence_of_keys(tasks: Sequence[str]) -> Look:
-    """For tasks with keys: is each new, if not, whose call made it, and does the key of a deleted
-    one still count?
+def absence_of_keys(tasks: Sequence[str]) -> AnyLook:
+    """For tasks with keys: is each id new? If not, which call created the task? Is the key of a
+    deleted task still in use?
     """
     hashes = [keys.task(task) for task in tasks]
     return Look(
@@ -45,13 +30,11 @@ def absence_of_keys(tasks: Sequence[str]) -> Look:
     )
 
 
-def turn(queue: str, node: str) -> Look:
-    """For pop: are we still the listener that registered, may it take anything, and is there more
-    than one line?
-    """
+def turn(queue: str, node: str) -> Look[list[str | None], list[str | None], int]:
+    """For pop: is the listener registered, may it take a task, and is there more than one line?"""
     key, settings, lines = keys.listener(queue, node), keys.settings(queue), keys.lines(queue)
     return Look(
-        # The lines as well: a line that has come since we looked may have the turn.
+        # The lines as well: a line that was added since the look may have the turn.
         (key, settings, lines),
         (
             ("HMGET", key, "instance", "state"),
@@ -61,7 +44,12 @@ def turn(queue: str, node: str) -> Look:
     )
 
 
-def ownership(task: str) -> Look:
-    """For start and for every end of an attempt: is it still ours?"""
+def ownership(task: str) -> Look[list[str | None]]:
+    """For start and every end of an attempt: does the attempt own the task? See AttemptFields."""
+    return fields_of(task, AttemptFields._fields)
+
+
+def fields_of(task: str, names: Sequence[str]) -> Look[list[str | None]]:
+    """For a transaction that needs some fields of a task and nothing else."""
     key = keys.task(task)
-    return Look((key,), (("HMGET", key, *OWNERSHIP),), task)
+    return Look((key,), (("HMGET", key, *names),), task)

@@ -21,6 +21,7 @@ from blueque.model import units
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.retry import Retry
 from blueque.model.task import Task
+from blueque.protocol.recover import Loss
 from blueque.queries.inspector import Inspector
 from blueque.system import process
 
@@ -327,10 +328,9 @@ class Recovery:
             self._redis,
             AttemptRef(self.queue, task.id, task.token, node),
             known.get("instance"),
-            error,
+            Loss(error, facts),
             default,
             now,
-            facts,
         )
         log.warning("lose task=%s queue=%s node=%s status=%s", task.id, self.queue, node, became)
         self._wake_waiting(task)

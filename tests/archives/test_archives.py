@@ -38,6 +38,7 @@ from blueque import ArchiveRefused, BatchTaken, Client, Inspector, InvalidInput,
 from blueque.archives import claims, durable, layout, parquet, picking, steps
 from blueque.model import keys
 from blueque.model.columns import ARCHIVE_FIELDS, DEFAULT_FIELDS
+from blueque.protocol.archiving import BatchRef
 
 ESCAPED = "queue=a%2Fb_c"
 
@@ -428,8 +429,8 @@ def test_one_that_was_taken_for_dead_and_fails_blames_nobody_else(url, cli, redi
             archives.run.write(redis, work)
             return
         (writer,) = cli.hmget(keys.archive(QUEUE), "writer")
-        protocol.claim_batch(redis, QUEUE, "b", "another", {}, {}, 9.0, over=writer)
-        protocol.leave_batch(redis, QUEUE, work.batch, "another")
+        protocol.claim_batch(redis, BatchRef(QUEUE, "b", "another"), {}, {}, 9.0, over=writer)
+        protocol.leave_batch(redis, BatchRef(QUEUE, work.batch, "another"))
         raise ArchiveRefused(
             work.staging,
             "is not there on node-7: driver and workers need the archive by the same path",
@@ -470,7 +471,7 @@ def test_one_that_was_taken_for_dead_notices_at_its_next_beat(redis, shelf, monk
 
     with claim.beating():
         claim.require()
-        protocol.claim_batch(redis, QUEUE, "b", "another", {}, {}, 9.0, over=claim.writer)
+        protocol.claim_batch(redis, BatchRef(QUEUE, "b", "another"), {}, {}, 9.0, over=claim.writer)
         with pytest.raises(BatchTaken):
             tell_for_seconds(claim, 30)
 

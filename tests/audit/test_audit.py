@@ -27,7 +27,8 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.lines import line_of, write_needs
 from blueque.protocol.bulk import NewTasks
-from blueque.protocol.runs import RunBatch
+from blueque.protocol.recover import Loss
+from blueque.protocol.runs import RunBatch, RunTerms
 from blueque.protocol.staging import Chunk
 
 Q = 'films "à la carte" \\ [1]'
@@ -53,16 +54,16 @@ class House:
         self.redis, self.cli = redis, cli
         for task in ("started", "complete", "failed", "reserved"):
             self._add(NODE, task)
-        protocol.complete(redis, AttemptRef(Q, "complete", "t-complete", NODE), "r", None, 5.0)
+        protocol.complete(redis, AttemptRef(Q, "complete", "t-complete", NODE), "r", 5.0)
         protocol.fail(redis, AttemptRef(Q, "failed", "t-failed", NODE), "e", 5.0)
-        protocol.schedule(redis, Q, "scheduled", "p", None, 100.0, 1.0)
-        protocol.enqueue(redis, Q, "cancelled", "p", None, 1.0)
+        protocol.schedule(redis, Q, "scheduled", "p", 100.0, 1.0)
+        protocol.enqueue(redis, Q, "cancelled", "p", 1.0)
         protocol.cancel(redis, Q, "cancelled", "me", None, 2.0)
         self._add(DEAD, "adrift")
         protocol.fence(redis, Q, DEAD, f"i-{DEAD}", "0")
         protocol.register(redis, Q, OTHER, f"i-{OTHER}", {}, 2.0)
         for task in ("pending", "second"):
-            protocol.enqueue(redis, Q, task, "p", None, 1.0)
+            protocol.enqueue(redis, Q, task, "p", 1.0)
         self._add_lines()
         self._add_runs()
 
@@ -71,15 +72,15 @@ class House:
         keys.
         """
         redis = self.redis
-        protocol.open_run(redis, Q, "staged", "staged", None, 60, 1.0)
+        protocol.open_run(redis, Q, "staged", RunTerms("staged", 60), 1.0)
         protocol.stage(redis, chunk("staged", "c1", "staged-1", "staged-2"))
-        stream = protocol.open_run(redis, Q, "stream", "stream", None, 60, 1.0)
+        stream = protocol.open_run(redis, Q, "stream", RunTerms("stream", 60), 1.0)
         protocol.stage(redis, chunk("stream", "c2", "decided"))
         protocol.commit_run(redis, stream, ["c2"], 1, "m", 1.0)
-        keyed = protocol.open_run(redis, Q, "keyed", "keyed", 2, 60, 1.0)
+        keyed = protocol.open_run(redis, Q, "keyed", RunTerms("keyed", 60, 2), 1.0)
         later = NewTasks([KEYED.encode()], [(b"p", False)], None, [100.0])
         protocol.enqueue_run(redis, RunBatch(keyed, later, 1.0, {}))
-        protocol.open_run(redis, Q, "idle_1", "keyed", 2, 60, 1.0)
+        protocol.open_run(redis, Q, "idle_1", RunTerms("keyed", 60, 2), 1.0)
 
     def _add_lines(self) -> None:
         """A queue with a limit, in which one task holds a lock and others wait for theirs, or have
@@ -88,22 +89,22 @@ class House:
         redis, needs = self.redis, write_needs({}, LOCK, 1)
         protocol.set_max_concurrency(redis, G, 3)
         protocol.register(redis, G, GPU, "i", {"resources": "gpu=2,memory=8"}, 2.0)
-        protocol.enqueue(redis, G, "locked", "p", None, 1.0, {"priority": -7, "needs": needs})
+        protocol.enqueue(redis, G, "locked", "p", 1.0, {"priority": -7, "needs": needs})
         protocol.pop(redis, G, GPU, "i", line_of("-7", needs))
         protocol.reserve(redis, AttemptRef(G, "locked", "t-locked", GPU), "i", 3.0)
         protocol.start(redis, AttemptRef(G, "locked", "t-locked", GPU), 99, 4.0)
         protocol.drop_line(redis, G, line_of("-7", needs))
-        protocol.enqueue(redis, G, "urgent", "p", None, 1.0, {"priority": 5})
-        protocol.enqueue(redis, G, "heavy", "p", None, 1.0, {"needs": HEAVY.partition(",")[2]})
-        protocol.enqueue(redis, BARE, "waiting", "p", None, 1.0, {"priority": 9, "needs": "gpu=3"})
-        protocol.enqueue(redis, BARE, "shut out", "p", None, 1.0, {"needs": "lock:other=1"})
+        protocol.enqueue(redis, G, "urgent", "p", 1.0, {"priority": 5})
+        protocol.enqueue(redis, G, "heavy", "p", 1.0, {"needs": HEAVY.partition(",")[2]})
+        protocol.enqueue(redis, BARE, "waiting", "p", 1.0, {"priority": 9, "needs": "gpu=3"})
+        protocol.enqueue(redis, BARE, "shut out", "p", 1.0, {"needs": "lock:other=1"})
         protocol.pause(redis, "empty", "me", "deploy", 5.0)
         self.cli.set(keys.key_kept("deleted"), 1, ex=1000)
 
     def _add(self, node: str, task: str) -> None:
         redis, instance = self.redis, f"i-{node}"
         protocol.register(redis, Q, node, instance, {}, 2.0)
-        protocol.enqueue(redis, Q, task, "p", None, 1.0)
+        protocol.enqueue(redis, Q, task, "p", 1.0)
         protocol.pop(redis, Q, node, instance)
         protocol.reserve(redis, AttemptRef(Q, task, f"t-{task}", node), instance, 3.0)
         if task != "reserved":
@@ -1166,13 +1167,13 @@ def test_an_audit_beside_busy_listeners_has_no_finding(url, redis):
             protocol.register(own, "busy", node, instance, {}, 1.0)
             while not stop.is_set():
                 task, token = uuid.uuid4().hex, uuid.uuid4().hex
-                protocol.enqueue(own, "busy", task, "p", None, 1.0)
+                protocol.enqueue(own, "busy", task, "p", 1.0)
                 popped, *_ = protocol.pop(own, "busy", node, instance)
                 if popped and protocol.reserve(
                     own, AttemptRef("busy", popped, token, node), instance, 1.0
                 ):
                     protocol.start(own, AttemptRef("busy", popped, token, node), 1, 1.0)
-                    protocol.complete(own, AttemptRef("busy", popped, token, node), "r", None, 1.0)
+                    protocol.complete(own, AttemptRef("busy", popped, token, node), "r", 1.0)
 
     threads = [threading.Thread(target=work, args=(f"h_{n}",)) for n in range(3)]
     for thread in threads:
@@ -1247,7 +1248,7 @@ def test_an_entry_that_is_right_by_now_stays(house):
 def test_a_task_that_has_ended_meanwhile_is_not_put_back_among_the_started(house):
     house.cli.srem(S, f"{NODE} 99 started")
     (found,) = audit(house.redis)
-    protocol.complete(house.redis, AttemptRef(Q, "started", "t-started", NODE), "r", None, 9.0)
+    protocol.complete(house.redis, AttemptRef(Q, "started", "t-started", NODE), "r", 9.0)
 
     assert not repair(house.redis, found, 9.5)
 
@@ -1297,7 +1298,7 @@ def test_a_house_in_ruins_is_repaired_but_for_what_a_person_decides(house):
 
 def test_a_list_that_may_be_of_two_queues_is_of_the_one_whose_task_it_holds(redis, cli):
     for queue in ("a", "a_b"):
-        protocol.enqueue(redis, queue, f"of {queue}", "p", None, 1.0)
+        protocol.enqueue(redis, queue, f"of {queue}", "p", 1.0)
     cli.lmove(keys.pending("a_b"), keys.reserved("a_b", "h_1"), "RIGHT", "LEFT")
 
     (found,) = audit(redis)
@@ -1307,7 +1308,7 @@ def test_a_list_that_may_be_of_two_queues_is_of_the_one_whose_task_it_holds(redi
 
 def test_a_list_that_may_be_of_two_queues_and_holds_no_task_is_nobodys(redis, cli):
     for queue in ("a", "a_b"):
-        protocol.enqueue(redis, queue, f"of {queue}", "p", None, 1.0)
+        protocol.enqueue(redis, queue, f"of {queue}", "p", 1.0)
     cli.lpush(keys.reserved("a_b", "h_1"), "nobody")
 
     (found,) = audit(redis)
@@ -1318,7 +1319,7 @@ def test_a_list_that_may_be_of_two_queues_and_holds_no_task_is_nobodys(redis, cl
 def test_a_listener_that_is_known_owns_its_list_whatever_the_names(redis, cli):
     for queue in ("a", "a_b"):
         protocol.register(redis, queue, "h_1", "i", {}, 1.0)
-        protocol.enqueue(redis, queue, f"of {queue}", "p", None, 1.0)
+        protocol.enqueue(redis, queue, f"of {queue}", "p", 1.0)
     protocol.pop(redis, "a_b", "h_1", "i")
     protocol.reserve(redis, AttemptRef("a_b", "of a_b", "t", "h_1"), "i", 2.0)
 
@@ -1595,7 +1596,12 @@ class Bustle:
                 )
             else:
                 protocol.lose(
-                    self.redis, AttemptRef(Q, task_id, token, node), instance, "lost", None, now
+                    self.redis,
+                    AttemptRef(Q, task_id, token, node),
+                    instance,
+                    Loss("lost"),
+                    None,
+                    now,
                 )
             if self.random.random() < 0.5 and token:
                 protocol.restore(

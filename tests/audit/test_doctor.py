@@ -19,6 +19,7 @@ from blueque import protocol
 from blueque.audit import server_check
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
+from blueque.protocol.archiving import BatchRef
 from blueque.system.embedded_redis import running_server
 
 DOCTOR = ["doctor", "--settle", "0.01"]
@@ -89,7 +90,7 @@ def damage(redis, cli):
     """Take a task from the line for a listener of which nobody knows, and put an id in line that is
     nobody's.
     """
-    protocol.enqueue(redis, "video", "t1", "{}", "json", 1.0)
+    protocol.enqueue(redis, "video", "t1", "{}", 1.0, {"parameters_encoding": "json"})
     cli.lmove(keys.pending("video"), keys.reserved("video", "host_9"), "LEFT", "LEFT")
     cli.lpush(keys.pending("video"), "nobody")
 
@@ -123,7 +124,7 @@ def test_a_server_with_a_replica_that_need_not_have_a_change_gets_a_hint(server,
 
 
 def test_when_all_is_well_it_says_so_and_ends_with_0(doctor, redis):
-    protocol.enqueue(redis, "video", "t1", "{}", "json", 1.0)
+    protocol.enqueue(redis, "video", "t1", "{}", 1.0, {"parameters_encoding": "json"})
 
     result = doctor()
 
@@ -146,12 +147,16 @@ def test_each_finding_is_a_line_with_its_repair_and_the_code_is_75(doctor, redis
 
 
 def test_a_batch_that_is_open_for_more_than_a_day_is_named_with_what_ends_it(doctor, redis, cli):
-    protocol.enqueue(redis, "a b", "t1", "1", "json", 1.0)
+    protocol.enqueue(redis, "a b", "t1", "1", 1.0, {"parameters_encoding": "json"})
     for age, count in [(80_000, 0), (90_000, 1)]:
         cli.delete(keys.archive("a b"))
         place = {"directory": "/data/archive", "archive": "a"}
         protocol.claim_batch(
-            redis, "a b", "b-1", "w", {"by": "ann@host", "pid": 7}, place, time.time() - age
+            redis,
+            BatchRef("a b", "b-1", "w"),
+            {"by": "ann@host", "pid": 7},
+            place,
+            time.time() - age,
         )
 
         result = doctor()
@@ -167,9 +172,9 @@ def test_a_batch_that_is_open_for_more_than_a_day_is_named_with_what_ends_it(doc
 
 
 def test_a_snapshot_and_an_open_batch_are_nothing_wrong(doctor, redis, client):
-    protocol.enqueue(redis, "video", "t1", "1", "json", 1.0)
+    protocol.enqueue(redis, "video", "t1", "1", 1.0, {"parameters_encoding": "json"})
     client.freeze("video", "pending")
-    protocol.claim_batch(redis, "video", "b-1", "w", {}, {}, time.time())
+    protocol.claim_batch(redis, BatchRef("video", "b-1", "w"), {}, {}, time.time())
 
     result = doctor()
 
@@ -186,7 +191,15 @@ def test_looking_changes_nothing(doctor, redis, cli, state):
 
 
 def test_a_due_task_that_nobody_can_put_in_line_is_named_with_what_would(doctor, redis):
-    protocol.schedule(redis, "video", "t1", "1", "json", time.time() - 15, time.time() - 400)
+    protocol.schedule(
+        redis,
+        "video",
+        "t1",
+        "1",
+        time.time() - 15,
+        time.time() - 400,
+        {"parameters_encoding": "json"},
+    )
 
     result = doctor()
 
@@ -213,7 +226,12 @@ def test_a_task_that_fits_no_listener_is_told_in_the_words_of_who_asked_for_it(
             redis, "video", f"gpu-1_{number}", "i1", {"resources": resources}, time.time()
         )
     protocol.enqueue(
-        redis, "video", "t1", "1", "json", time.time(), {"needs": f"gpu=5,memory={8 << 30}"}
+        redis,
+        "video",
+        "t1",
+        "1",
+        time.time(),
+        {"parameters_encoding": "json", "needs": f"gpu=5,memory={8 << 30}"},
     )
 
     shown = doctor().stdout
@@ -251,7 +269,7 @@ def test_machines_that_share_a_host_name_are_named_by_their_boots(doctor, redis)
 
 
 def test_a_warning_counts_as_such(doctor, redis, cli):
-    protocol.enqueue(redis, "video", "t1", "{}", "json", 1.0)
+    protocol.enqueue(redis, "video", "t1", "{}", 1.0, {"parameters_encoding": "json"})
     cli.zincrby(keys.QUEUES, 2, "video")
 
     result = doctor()
@@ -279,7 +297,7 @@ def test_fix_repairs_and_says_what_it_did(doctor, redis, cli, client):
 
 def test_fix_goes_on_with_what_a_repair_brings_to_light(doctor, redis, cli, client):
     protocol.register(redis, "video", "host_9", "i", {}, 1.0)
-    protocol.enqueue(redis, "video", "t1", "{}", "json", 1.0)
+    protocol.enqueue(redis, "video", "t1", "{}", 1.0, {"parameters_encoding": "json"})
     protocol.pop(redis, "video", "host_9", "i")
     protocol.reserve(redis, AttemptRef("video", "t1", "token", "host_9"), "i", 2.0)
     cli.delete(
@@ -341,7 +359,7 @@ def test_json_tells_what_was_fixed(doctor, redis, cli):
 
 
 def test_on_a_terminal_every_line_fits_and_nothing_is_left_out(on_terminal, redis, cli):
-    protocol.enqueue(redis, HOSTILE, "t" * 100, "{}", "json", 1.0)
+    protocol.enqueue(redis, HOSTILE, "t" * 100, "{}", 1.0, {"parameters_encoding": "json"})
     cli.lpush(keys.failed(HOSTILE), "t" * 100)
 
     shown = on_terminal()

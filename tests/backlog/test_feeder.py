@@ -25,6 +25,7 @@ from blueque.audit.audit import audit
 from blueque.backlog import job
 from blueque.model import keys
 from blueque.model.ids import FEED_NAMESPACE
+from blueque.protocol.feeding import FeedRef, Window
 
 FEED = keys.feed("video", "f")
 
@@ -607,7 +608,9 @@ def test_one_that_waits_for_another_feeder_has_patience_without_end(few, own_ser
     monkeypatch.setattr(job, "PACE", 0.02)
     client, stop = Client(own_server.url, patience=0), threading.Event()
     redis = client._redis
-    protocol.open_feed(redis, "video", "f", "another", "i", "x", {"node": "elsewhere_1"}, None, 1.0)
+    protocol.open_feed(
+        redis, FeedRef("video", "f", "another"), "i", "x", {"node": "elsewhere_1"}, None, 1.0
+    )
     notes, outcomes = [], []
     thread = threading.Thread(
         target=lambda: outcomes.append(
@@ -988,8 +991,10 @@ def test_a_command_of_the_feed_fails_without_room_for_it_only(redis, cli):
     """The window may be filled to its last place."""
     from blueque.protocol.feeding import Cursor, FeedChunk
 
-    protocol.open_feed(redis, "video", "f", "t", "i", "x", {}, None, 1.0)
+    protocol.open_feed(redis, FeedRef("video", "f", "t"), "i", "x", {}, None, 1.0)
     for _ in range(3):
         cli.lpush(keys.pending("video"), "x")
     chunk = FeedChunk(0, Cursor("a", "m", 1, 0, 0, 1), None)
-    assert protocol.feed(redis, "video", "f", "t", chunk, 3, [], 1.0).verdict == "fed"
+    assert (
+        protocol.feed(redis, FeedRef("video", "f", "t"), chunk, Window(3, []), 1.0).verdict == "fed"
+    )

@@ -217,7 +217,7 @@ def test_of_many_tasks_without_progress_three_are_named():
 
 
 def begin(redis, task, at):
-    protocol.enqueue(redis, "video", task, "1", None, at)
+    protocol.enqueue(redis, "video", task, "1", at)
     protocol.pop(redis, "video", NODE, "i")
     protocol.reserve(redis, AttemptRef("video", task, task, NODE), "i", at)
     protocol.start(redis, AttemptRef("video", task, task, NODE), 77, at)
@@ -229,7 +229,7 @@ def finish(redis, task, action, began, ended=None):
     if action == "failed":
         protocol.fail(redis, AttemptRef("video", task, task, NODE), "x", at)
     else:
-        protocol.complete(redis, AttemptRef("video", task, task, NODE), "x", None, at)
+        protocol.complete(redis, AttemptRef("video", task, task, NODE), "x", at)
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_what_a_running_task_has_not_printed_is_no_sign_of_life(redis, cli, entr
 
 
 def test_who_may_not_ask_for_info_sees_the_rest(server, redis, cli):
-    protocol.enqueue(redis, "video", "t1", "1", None, 1.0)
+    protocol.enqueue(redis, "video", "t1", "1", 1.0)
     cli.acl_setuser(
         "reader",
         enabled=True,
@@ -337,7 +337,7 @@ def test_check_ends_with_75_when_something_needs_attention_and_with_0_otherwise(
 def test_progress_and_what_is_left_of_it_are_shown_of_running_tasks(redis, cli, url):
     now = time.time()
     protocol.register(redis, "video", NODE, "i", {}, now)
-    protocol.enqueue(redis, "video", "t1", "1", None, now)
+    protocol.enqueue(redis, "video", "t1", "1", now)
     protocol.pop(redis, "video", NODE, "i")
     protocol.reserve(redis, AttemptRef("video", "t1", "t1", NODE), "i", now)
     protocol.start(redis, AttemptRef("video", "t1", "t1", NODE), 77, now - 7200)

@@ -97,7 +97,8 @@ def listener(redis):
 
 
 def enqueue(redis, task, queue="video", parameters="{}", encoding="json"):
-    protocol.enqueue(redis, queue, task, parameters, encoding, time.time())
+    options = {} if encoding is None else {"parameters_encoding": encoding}
+    protocol.enqueue(redis, queue, task, parameters, time.time(), options)
 
 
 def start(redis, task, node=NODE, instance="i1"):
@@ -547,7 +548,9 @@ def test_status_shows_pauses_and_limits_and_points_at_what_may_have_been_forgott
     run, redis, listener
 ):
     enqueue(redis, "t-pending")
-    protocol.enqueue(redis, "video", "t-heavy", "1", "json", time.time(), {"needs": HEAVY})
+    protocol.enqueue(
+        redis, "video", "t-heavy", "1", time.time(), {"parameters_encoding": "json", "needs": HEAVY}
+    )
     protocol.set_max_concurrency(redis, "video", 0)
     protocol.pause(redis, "video", "ada", "deploy", time.time() - 7230)
 
@@ -578,7 +581,9 @@ def test_status_shows_pauses_and_limits_and_points_at_what_may_have_been_forgott
 
 def test_ls_says_needs_in_words(run, redis):
     needs = f"{HEAVY},lock:customer%5F17=2"
-    protocol.enqueue(redis, "video", "t-heavy", "1", "json", time.time(), {"needs": needs})
+    protocol.enqueue(
+        redis, "video", "t-heavy", "1", time.time(), {"parameters_encoding": "json", "needs": needs}
+    )
 
     assert "needs gpu=2, memory=8GiB, lock customer_17 for 2\n" in run("ls").stdout
 
@@ -611,8 +616,24 @@ def test_the_command_that_status_prints_can_be_typed_whatever_the_name_of_the_qu
 
 
 def test_status_points_at_scheduled_tasks_that_nobody_puts_in_line(run, redis):
-    protocol.schedule(redis, "video", "t1", "1", "json", time.time() - 300, time.time() - 400)
-    protocol.schedule(redis, "video", "t2", "1", "json", time.time() - 90, time.time() - 400)
+    protocol.schedule(
+        redis,
+        "video",
+        "t1",
+        "1",
+        time.time() - 300,
+        time.time() - 400,
+        {"parameters_encoding": "json"},
+    )
+    protocol.schedule(
+        redis,
+        "video",
+        "t2",
+        "1",
+        time.time() - 90,
+        time.time() - 400,
+        {"parameters_encoding": "json"},
+    )
 
     shown = run("status").stdout
 
@@ -623,8 +644,24 @@ def test_status_points_at_scheduled_tasks_that_nobody_puts_in_line(run, redis):
 def test_status_points_at_a_scheduled_task_that_nobody_can_put_in_line_after_ten_seconds(
     run, redis
 ):
-    protocol.schedule(redis, "video", "t1", "1", "json", time.time() - 15, time.time() - 400)
-    protocol.schedule(redis, "audio", "t2", "1", "json", time.time() - 15, time.time() - 400)
+    protocol.schedule(
+        redis,
+        "video",
+        "t1",
+        "1",
+        time.time() - 15,
+        time.time() - 400,
+        {"parameters_encoding": "json"},
+    )
+    protocol.schedule(
+        redis,
+        "audio",
+        "t2",
+        "1",
+        time.time() - 15,
+        time.time() - 400,
+        {"parameters_encoding": "json"},
+    )
     protocol.register(redis, "audio", NODE, "i1", {"beat_every": 10}, time.time())
 
     shown = run("status").stdout
@@ -687,7 +724,9 @@ def test_ls_shows_what_is_not_finished_nor_scheduled(run, redis):
     fail(redis, "failed-1")
     start(redis, "started-1")
     enqueue(redis, "pending-1")
-    protocol.schedule(redis, "video", "scheduled-1", "1", "json", 9e9, time.time())
+    protocol.schedule(
+        redis, "video", "scheduled-1", "1", 9e9, time.time(), {"parameters_encoding": "json"}
+    )
 
     assert run("ls", "--ids").stdout.split() == ["started-1", "pending-1"]
 
@@ -695,7 +734,15 @@ def test_ls_shows_what_is_not_finished_nor_scheduled(run, redis):
 @pytest.mark.usefixtures("listener")
 def test_ls_shows_the_states_that_are_asked_for(run, redis):
     fail(redis, "failed-1", error_type="ValueError", exit_code=1)
-    protocol.schedule(redis, "video", "scheduled-1", "1", "json", time.time() + 7290, time.time())
+    protocol.schedule(
+        redis,
+        "video",
+        "scheduled-1",
+        "1",
+        time.time() + 7290,
+        time.time(),
+        {"parameters_encoding": "json"},
+    )
     enqueue(redis, "pending-1")
 
     lines = run("ls", "--state", "failed", "--state", "scheduled").stdout.splitlines()[1:]
@@ -753,7 +800,12 @@ def test_ls_notes_what_is_remarkable(run, redis, cli, fields, note):
 def test_ls_shows_what_has_its_turn_first_with_its_priority_and_needs(run, redis):
     enqueue(redis, "t-plain")
     protocol.enqueue(
-        redis, "video", "t-urgent", "1", "json", time.time(), {"priority": 5, "needs": "gpu=1"}
+        redis,
+        "video",
+        "t-urgent",
+        "1",
+        time.time(),
+        {"parameters_encoding": "json", "priority": 5, "needs": "gpu=1"},
     )
 
     first, second = run("ls").stdout.splitlines()[1:]
@@ -1116,7 +1168,13 @@ def test_everything_fits_the_terminal(on_terminal, redis, listener, queues, colu
         )
         fail(redis, "poison-with-a-long-id-of-its-own", "x" * 500, error_type="poison")
         protocol.schedule(
-            redis, "q1", "scheduled-with-a-long-id-of-its-own", "{}", "json", 1.0, 1.0
+            redis,
+            "q1",
+            "scheduled-with-a-long-id-of-its-own",
+            "{}",
+            1.0,
+            1.0,
+            {"parameters_encoding": "json"},
         )
         start(redis, "started-with-a-long-id-of-its-own")
         protocol.cancel(

@@ -139,7 +139,9 @@ def statuses(client, *tasks):
 
 def test_what_waits_is_cancelled_at_once_and_who_and_why_is_kept(run, redis, client):
     enqueue(redis, "pending-1")
-    protocol.schedule(redis, "video", "scheduled-1", "1", "json", 9e9, time.time())
+    protocol.schedule(
+        redis, "video", "scheduled-1", "1", 9e9, time.time(), {"parameters_encoding": "json"}
+    )
 
     result = run("cancel", "pend", "scheduled-1", "--by", "ada", "--reason", "bad input")
 
@@ -393,11 +395,7 @@ def test_wait_tells_that_the_task_ended_by_itself_first(begin, redis, client, st
     until(lambda: client.get_task("running-1").cancel)
     if status == "complete":
         protocol.complete(
-            redis,
-            AttemptRef("video", "running-1", "secret-running-1", NODE),
-            "out",
-            None,
-            time.time(),
+            redis, AttemptRef("video", "running-1", "secret-running-1", NODE), "out", time.time()
         )
     else:
         protocol.fail(
@@ -534,7 +532,7 @@ def test_all_of_a_queue_are_cancelled_after_a_yes_or_their_number(
 ):
     start(redis, "runs-1")
     waiting(redis, number)
-    protocol.enqueue(redis, "audio", "other", "1", "json", time.time())
+    protocol.enqueue(redis, "audio", "other", "1", time.time(), {"parameters_encoding": "json"})
 
     code, seen = answer(typed, "cancel", "-q", "video", "--state", "pending")
 
@@ -553,7 +551,9 @@ def test_all_of_a_queue_are_cancelled_after_a_yes_or_their_number(
 def test_without_a_terminal_all_of_a_queue_are_cancelled_with_yes_only(run, redis, client):
     start(redis, "runs-1")
     waiting(redis, 2)
-    protocol.schedule(redis, "video", "later", "1", "json", 9e9, time.time())
+    protocol.schedule(
+        redis, "video", "later", "1", 9e9, time.time(), {"parameters_encoding": "json"}
+    )
 
     refused = run("cancel", "--queue", "vid*")
     assert (refused.returncode, "1 of 4 tasks is running" in refused.stderr) == (6, True)

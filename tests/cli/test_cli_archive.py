@@ -20,6 +20,7 @@ from shelves import NOON, QUEUE, fill, require_exact
 
 from blueque import archives, protocol
 from blueque.model import keys
+from blueque.protocol.archiving import BatchRef
 
 PROGRAM = [sys.executable, "-m", "blueque.cli.main", "archive"]
 
@@ -207,7 +208,7 @@ def test_ctrl_c_stops_it_and_the_next_run_goes_on(environ, run, cli, redis, shel
 
     place = {"directory": str(shelf), "archive": layout.create(shelf).identity}
     protocol.claim_batch(
-        redis, QUEUE, "b-1", "w", {"by": "ann@host", "pid": os.getpid()}, place, NOON
+        redis, BatchRef(QUEUE, "b-1", "w"), {"by": "ann@host", "pid": os.getpid()}, place, NOON
     )
 
     with subprocess.Popen(
@@ -223,7 +224,7 @@ def test_ctrl_c_stops_it_and_the_next_run_goes_on(environ, run, cli, redis, shel
     )
     assert rest == "Stopped. Nothing is lost: run it again, and it goes on where it was.\n"
 
-    protocol.leave_batch(redis, QUEUE, "b-1", "w")
+    protocol.leave_batch(redis, BatchRef(QUEUE, "b-1", "w"))
     result = run(QUEUE, shelf)
     assert result.stderr == "An interrupted run was finished first.\n"
     require_exact(cli, shelf, ids)

@@ -17,6 +17,7 @@ from blueque import protocol
 from blueque.model import keys
 from blueque.model.encoding import day_of
 from blueque.protocol import queues
+from blueque.protocol.archiving import BatchRef
 
 
 @pytest.fixture(autouse=True)
@@ -119,7 +120,7 @@ def test_without_a_word_prune_goes_by_the_file(run, redis, cli, tmp_path):
 
 def test_a_queue_that_is_being_archived_is_left_alone_and_said_to_be(run, redis, cli):
     cancel(redis, "a")
-    protocol.claim_batch(redis, "video", "b1", "w", {}, {}, 1.0)
+    protocol.claim_batch(redis, BatchRef("video", "b1", "w"), {}, {}, 1.0)
 
     result = run("prune", "--keep", "0", "--yes")
 
@@ -254,7 +255,7 @@ def everything(redis, cli):
     before = set(cli.keys())
     cancel(redis, "a")
     protocol.enqueue(
-        redis, "video", "b", "in", None, time.time(), {"priority": 5, "needs": "lock:licence=2"}
+        redis, "video", "b", "in", time.time(), {"priority": 5, "needs": "lock:licence=2"}
     )
     protocol.cancel(redis, "video", "b", "ada", None, time.time())
     protocol.pause(redis, "video", "ada", "why", time.time())

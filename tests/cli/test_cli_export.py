@@ -39,8 +39,8 @@ def tasks(redis, cli):
         redis,
         AttemptRef("video", "done", "secret-done", NODE),
         '{"size": "\u00fc"}',
-        "json",
         time.time(),
+        {"result_encoding": "json"},
     )
     enqueue(redis, "waiting")
     enqueue(redis, "other", "audio")

@@ -58,7 +58,9 @@ def tasks(redis):
         redis, AttemptRef("video", "runs", "token", NODES[0]), "50 % encoding", now - 1
     )
     for n in range(3):
-        protocol.enqueue(redis, "video", f"waits-{n}", "1", "json", now - n)
+        protocol.enqueue(
+            redis, "video", f"waits-{n}", "1", now - n, {"parameters_encoding": "json"}
+        )
     return now
 
 
@@ -73,7 +75,7 @@ def test_the_note_of_what_runs_says_how_far_it_is_unless_a_column_does(ls, redis
 
 
 def start(redis, node, task, at):
-    protocol.enqueue(redis, "video", task, "1", "json", at)
+    protocol.enqueue(redis, "video", task, "1", at, {"parameters_encoding": "json"})
     protocol.pop(redis, "video", node, "i")
     protocol.reserve(redis, AttemptRef("video", task, "token", node), "i", at)
     protocol.start(redis, AttemptRef("video", task, "token", node), 77, at)
@@ -153,7 +155,7 @@ def test_a_node_that_nobody_knows_is_said_to_be_unknown(ls):
 
 def test_with_a_choice_no_more_than_ten_thousand_tasks_in_all_are_looked_at(redis):
     for n in range(5):
-        protocol.enqueue(redis, "q0", f"t{n}", "1", "json", 1000.0)
+        protocol.enqueue(redis, "q0", f"t{n}", "1", 1000.0, {"parameters_encoding": "json"})
     queues = [f"q{n}" for n in range(2501)]  # so that it is three of each
 
     listing = Inspector(redis).listing(

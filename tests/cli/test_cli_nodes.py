@@ -40,7 +40,7 @@ def now(redis):
     protocol.register(
         redis, "video", SILENT, "i", {"beat_every": 10, "lease": 60, "version": "2.1.0"}, now - 600
     )
-    protocol.enqueue(redis, "video", "t1", "1", "json", now)
+    protocol.enqueue(redis, "video", "t1", "1", now, {"parameters_encoding": "json"})
     protocol.pop(redis, "video", BUSY, "i")
     protocol.reserve(redis, AttemptRef("video", "t1", "token", BUSY), "i", now)
     protocol.start(redis, AttemptRef("video", "t1", "token", BUSY), 77, now - 3600)
@@ -123,7 +123,9 @@ def test_scheduled_tasks_are_listed_the_next_due_at_first_over_all_queues(run, r
         ("audio", "t-hour", 3610),
         ("video", "t-day", 86410),
     ):
-        protocol.schedule(redis, queue, task, "1", "json", now + due, now - 100)
+        protocol.schedule(
+            redis, queue, task, "1", now + due, now - 100, {"parameters_encoding": "json"}
+        )
     cli.hset("blueque_task_t-hour", mapping={"last_error_type": "OSError", "priority": 5})
 
     _, lines, _ = run("schedule", "ls")

@@ -32,7 +32,7 @@ def now(redis, cli):
     """
     now = Inspector(redis).now()
     protocol.register(redis, "video", NODE, "i", {"beat_every": 10}, now - 30)
-    protocol.enqueue(redis, "video", "abcd-1", "1", "json", now - 3720)
+    protocol.enqueue(redis, "video", "abcd-1", "1", now - 3720, {"parameters_encoding": "json"})
     protocol.pop(redis, "video", NODE, "i")
     protocol.reserve(redis, AttemptRef("video", "abcd-1", "token", NODE), "i", now - 3600)
     protocol.start(redis, AttemptRef("video", "abcd-1", "token", NODE), 77, now - 3600)
@@ -129,7 +129,11 @@ def test_after_a_hand_back_nothing_is_said_of_late_results(shown, redis, now):
 @pytest.mark.usefixtures("now")
 def test_of_a_task_that_has_ended_nobody_is_heard_of(shown, redis):
     protocol.complete(
-        redis, AttemptRef("video", "abcd-1", "token", NODE), "1", "json", Inspector(redis).now()
+        redis,
+        AttemptRef("video", "abcd-1", "token", NODE),
+        "1",
+        Inspector(redis).now(),
+        {"result_encoding": "json"},
     )
 
     found = shown("abcd")

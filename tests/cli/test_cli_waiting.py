@@ -44,7 +44,9 @@ def wait(redis, task, priority=0, queue="video", **resources):
     lock = resources.pop("lock", None)
     needs = write_needs(resources, lock) if resources or lock else None
     options = ({"priority": priority} if priority else {}) | ({"needs": needs} if needs else {})
-    protocol.enqueue(redis, queue, task, "1", "json", time.time(), options)
+    protocol.enqueue(
+        redis, queue, task, "1", time.time(), {"parameters_encoding": "json", **(options)}
+    )
 
 
 def take(redis, task, line, queue="video", instance="i1"):
@@ -64,7 +66,9 @@ def serve(redis, queue, node=NODE, instance="i2", **facts):
 
 def test_a_waiting_task_gets_another_priority_negative_ones_too(run, redis, client, cli):
     enqueue(redis, "pending-1")
-    protocol.schedule(redis, "video", "scheduled-1", "1", "json", 9e9, time.time())
+    protocol.schedule(
+        redis, "video", "scheduled-1", "1", 9e9, time.time(), {"parameters_encoding": "json"}
+    )
 
     result = run("priority", "pend", "scheduled-1", "-5")
 
@@ -268,7 +272,15 @@ def test_what_is_said_of_queues_is_said_of_all_that_a_pattern_matches(run, redis
 
 
 def test_the_help_of_first_says_that_it_takes_no_scheduled_task(run, redis):
-    protocol.schedule(redis, "video", "later-1", "1", "json", time.time() + 3600, time.time())
+    protocol.schedule(
+        redis,
+        "video",
+        "later-1",
+        "1",
+        time.time() + 3600,
+        time.time(),
+        {"parameters_encoding": "json"},
+    )
 
     assert run("first", "later-1").returncode == 5
     assert "scheduled" in run("first", "--help").stdout
@@ -298,7 +310,9 @@ def test_the_next_task_with_an_idle_listener_waits_for_nothing(why, redis):
 
 
 def test_a_task_that_should_have_been_taken_long_ago_is_not_promised_for_now(why, redis):
-    protocol.enqueue(redis, "video", "pending-1", "1", "json", time.time() - 60)
+    protocol.enqueue(
+        redis, "video", "pending-1", "1", time.time() - 60, {"parameters_encoding": "json"}
+    )
 
     codes, text = why("pending-1")
 
@@ -581,8 +595,24 @@ def test_a_listener_of_1_0_0_alone_cannot_take_what_has_a_priority(why, redis, c
 
 def test_what_does_not_wait_in_line_says_what_it_does_instead(why, redis, cli):
     start(redis, "running-1")
-    protocol.schedule(redis, "video", "later-1", "1", "json", time.time() + 7230, time.time())
-    protocol.schedule(redis, "video", "late-1", "1", "json", time.time() - 300, time.time())
+    protocol.schedule(
+        redis,
+        "video",
+        "later-1",
+        "1",
+        time.time() + 7230,
+        time.time(),
+        {"parameters_encoding": "json"},
+    )
+    protocol.schedule(
+        redis,
+        "video",
+        "late-1",
+        "1",
+        time.time() - 300,
+        time.time(),
+        {"parameters_encoding": "json"},
+    )
     enqueue(redis, "cancelled-1")
     protocol.cancel(redis, "video", "cancelled-1", "ada", "wrong", time.time())
     enqueue(redis, "popped-1")
@@ -648,7 +678,9 @@ def test_a_due_task_that_nobody_can_put_in_line_is_overdue_after_ten_seconds_and
         ("soon-1", "video", -12),
         ("later-1", "audio", 3600),
     ):
-        protocol.schedule(redis, queue, name, "1", "json", time.time() + eta, time.time())
+        protocol.schedule(
+            redis, queue, name, "1", time.time() + eta, time.time(), {"parameters_encoding": "json"}
+        )
 
     (codes, text), later = why("late-1"), why("later-1")
 
@@ -732,7 +764,9 @@ def old(redis):
     made for later.
     """
     now = time.time()
-    protocol.schedule(redis, "video", "old-task", "1", "json", now - 600, now - 3600)
+    protocol.schedule(
+        redis, "video", "old-task", "1", now - 600, now - 3600, {"parameters_encoding": "json"}
+    )
     protocol.enqueue_due(redis, "video", now - 600)
     return "old-task"
 
@@ -743,9 +777,13 @@ def old(redis):
     ids=lambda verb: verb[0],
 )
 def test_it_has_waited_as_long_as_before_wherever_that_is_shown(run, redis, client, old, verb):
-    protocol.enqueue(redis, "video", "young", "1", "json", time.time() - 30)
+    protocol.enqueue(
+        redis, "video", "young", "1", time.time() - 30, {"parameters_encoding": "json"}
+    )
     protocol.put_first(redis, "video", "young", time.time() - 20)
-    protocol.enqueue(redis, "other", "of-another", "1", "json", time.time() - 60)
+    protocol.enqueue(
+        redis, "other", "of-another", "1", time.time() - 60, {"parameters_encoding": "json"}
+    )
 
     assert run(*verb).returncode == 0
 
@@ -780,7 +818,7 @@ def test_it_has_waited_as_long_as_before_wherever_that_is_shown(run, redis, clie
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_its_history_tells_who_has_changed_what(run, redis, client, old, verb, event, facts):
-    protocol.enqueue(redis, "video", "young", "1", "json", time.time())
+    protocol.enqueue(redis, "video", "young", "1", time.time(), {"parameters_encoding": "json"})
     protocol.put_first(redis, "video", "young", time.time())
 
     run(*verb)
@@ -793,7 +831,9 @@ def test_its_history_tells_who_has_changed_what(run, redis, client, old, verb, e
 
 def test_a_task_that_is_requeued_before_its_time_has_waited_since_then(run, redis, client):
     now = time.time()
-    protocol.schedule(redis, "video", "soon", "1", "json", now + 3600, now - 3600)
+    protocol.schedule(
+        redis, "video", "soon", "1", now + 3600, now - 3600, {"parameters_encoding": "json"}
+    )
     protocol.cancel(redis, "video", "soon", "ann", None, now - 1800)
     protocol.requeue(redis, "video", "soon", "mark", now - 600)
 

@@ -155,7 +155,7 @@ def test_config_show_is_config(run):
 def test_colours_are_as_wanted_whichever_side_of_the_verb_says_so(
     redis, url, arguments, variables, is_coloured
 ):
-    protocol.enqueue(redis, "video", "abcd", "1", "json", time.time())
+    protocol.enqueue(redis, "video", "abcd", "1", time.time(), {"parameters_encoding": "json"})
     cleared = {"NO_COLOR": None, "FORCE_COLOR": None, "TERM": "xterm"}
 
     for line in ([*arguments, "cancel", "abcd"], ["cancel", "abcd", *arguments]):
@@ -164,7 +164,7 @@ def test_colours_are_as_wanted_whichever_side_of_the_verb_says_so(
 
 
 def test_on_a_terminal_never_takes_colours_off(redis, url):
-    protocol.enqueue(redis, "video", "abcd", "1", "json", time.time())
+    protocol.enqueue(redis, "video", "abcd", "1", time.time(), {"parameters_encoding": "json"})
 
     line = ["cancel", "abcd", "--color", "never"]
     result = CliRunner().invoke(

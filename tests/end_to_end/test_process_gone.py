@@ -42,7 +42,7 @@ def begin(redis, pid, known, is_alive=True):
     node, now = f"{process.host_name()}_{os.getpid() if is_alive else pid}", time.time()
     its = process.identity(os.getpid()) if is_alive else known
     protocol.register(redis, "video", node, "i1", {"beat_every": 10, "lease": 60, **its}, now)
-    protocol.enqueue(redis, "video", "t1", "1", "json", now)
+    protocol.enqueue(redis, "video", "t1", "1", now, {"parameters_encoding": "json"})
     protocol.pop(redis, "video", node, "i1")
     protocol.reserve(redis, AttemptRef("video", "t1", "token", node), "i1", now)
     protocol.start(redis, AttemptRef("video", "t1", "token", node), pid, now, known)
@@ -126,7 +126,13 @@ def test_a_task_that_ends_while_the_doctor_looks_is_not_named(client, redis, gon
     doctor = client.get_doctor()
 
     def end(seconds):
-        protocol.complete(redis, AttemptRef("video", "t1", "token", node), "1", "json", time.time())
+        protocol.complete(
+            redis,
+            AttemptRef("video", "t1", "token", node),
+            "1",
+            time.time(),
+            {"result_encoding": "json"},
+        )
 
     monkeypatch.setattr(time, "sleep", end)
 

@@ -110,17 +110,31 @@ def filled(redis):
         for n in range(MANY):
             take(redis, queue, f"{queue}-good-{n}", now)
             protocol.complete(
-                redis, AttemptRef(queue, f"{queue}-good-{n}", "token", NODE), "1", "json", now
+                redis,
+                AttemptRef(queue, f"{queue}-good-{n}", "token", NODE),
+                "1",
+                now,
+                {"result_encoding": "json"},
             )
             take(redis, queue, f"{queue}-bad-{n}", now)
             protocol.fail(redis, AttemptRef(queue, f"{queue}-bad-{n}", "token", NODE), "x", now)
-            protocol.schedule(redis, queue, f"{queue}-later-{n}", "1", "json", now + 3600 + n, now)
+            protocol.schedule(
+                redis,
+                queue,
+                f"{queue}-later-{n}",
+                "1",
+                now + 3600 + n,
+                now,
+                {"parameters_encoding": "json"},
+            )
         for n in range(MANY):
-            protocol.enqueue(redis, queue, f"{queue}-pend-{n}", "1", "json", now)
+            protocol.enqueue(
+                redis, queue, f"{queue}-pend-{n}", "1", now, {"parameters_encoding": "json"}
+            )
 
 
 def take(redis, queue, task, now):
-    protocol.enqueue(redis, queue, task, "1", "json", now)
+    protocol.enqueue(redis, queue, task, "1", now, {"parameters_encoding": "json"})
     protocol.pop(redis, queue, NODE, "i")
     protocol.reserve(redis, AttemptRef(queue, task, "token", NODE), "i", now)
     protocol.start(redis, AttemptRef(queue, task, "token", NODE), 77, now)

@@ -84,12 +84,14 @@ from blueque.model.retry import Retry
 from blueque.model.states import STATUSES, Place
 from blueque.model.task import FIELDS
 from blueque.model.units import Timing
-from blueque.protocol.archiving import Written
+from blueque.protocol.archiving import BatchRef, Written
 from blueque.protocol.bulk import Batch, NewTasks
-from blueque.protocol.feeding import FEEDER, Cursor, FeedChunk
+from blueque.protocol.feeding import FEEDER, Cursor, FeedChunk, FeedRef, Window
 from blueque.protocol.many_queues import Pulse
 from blueque.protocol.pruning import Ended
-from blueque.protocol.runs import RunBatch
+from blueque.protocol.recover import Loss
+from blueque.protocol.repair import Missed
+from blueque.protocol.runs import RunBatch, RunTerms
 from blueque.protocol.staging import Chunk
 from blueque.protocol.transaction import prove
 from blueque.system.embedded_redis import Server
@@ -385,11 +387,11 @@ def raw(*command: Any) -> Given:
 
 
 def enqueued(task: str, parameters: str = "p", **options: Any) -> Given:
-    return lambda redis: protocol.enqueue(redis, Q, task, parameters, None, 1.0, options)
+    return lambda redis: protocol.enqueue(redis, Q, task, parameters, 1.0, options)
 
 
 def scheduled(task: str, eta: float, **options: Any) -> Given:
-    return lambda redis: protocol.schedule(redis, Q, task, "p", None, eta, 1.0, options)
+    return lambda redis: protocol.schedule(redis, Q, task, "p", eta, 1.0, options)
 
 
 def registered(node: str = NODE, instance: str = I) -> Given:
@@ -424,7 +426,7 @@ def completed(task: str) -> Given:
     return given(
         registered(),
         started(task),
-        lambda redis: protocol.complete(redis, AttemptRef(Q, task, T, NODE), "r", None, 5.0),
+        lambda redis: protocol.complete(redis, AttemptRef(Q, task, T, NODE), "r", 5.0),
     )
 
 
@@ -532,6 +534,7 @@ NEW_JSON = {
     "ENCODING": ["parameters_encoding", "json"],
     "OPTIONS": flat(OPTIONS),
 }
+JSON_OPTIONS = {"parameters_encoding": "json", **OPTIONS}
 A_KEY = {"key": "a", "keep": 60, "enqueued_by": "m"}
 WITH_KEY = {**NEW, "KEYED": flat(A_KEY), "GIVEN": A_KEY}
 TEXTS = ["p", NEW["PARAMETERS"], "100 %s"]
@@ -821,15 +824,17 @@ ERASE = {
 
 def claim_batch(writer: str, over: str | None = None) -> Given:
     place = {"directory": "/archive", "archive": "a1"}
-    return lambda redis: protocol.claim_batch(redis, Q, "b1", writer, WHO, place, 9.25, over)
+    return lambda redis: protocol.claim_batch(
+        redis, BatchRef(Q, "b1", writer), WHO, place, 9.25, over
+    )
 
 
 def beat_batch(redis: Redis) -> None:
-    protocol.beat_batch(redis, Q, "b1", "w", 9.25)
+    protocol.beat_batch(redis, BatchRef(Q, "b1", "w"), 9.25)
 
 
 def mark_batch(state: str, **facts: str | int) -> Given:
-    return lambda redis: protocol.mark_batch(redis, Q, "b1", "w", state, facts, 9.25)
+    return lambda redis: protocol.mark_batch(redis, BatchRef(Q, "b1", "w"), state, facts, 9.25)
 
 
 ROWS = ("t1", "complete", 5.0, 1), ("t2", "cancelled", 9.25, None), ("t3", "complete", 9.25, None)
@@ -840,7 +845,7 @@ def erase(*rows: tuple[str, str, float, int | None]) -> Given:
         Written(task, status, round(updated * 1e6), attempts)
         for task, status, updated, attempts in rows
     ]
-    return lambda redis: protocol.erase(redis, Q, "b1", "w", written, 9.25)
+    return lambda redis: protocol.erase(redis, BatchRef(Q, "b1", "w"), written, 9.25)
 
 
 def prune(status: str, floor: int = 0, **seen: float) -> Given:
@@ -890,11 +895,11 @@ def cancelled_with_key(task: str) -> Given:
 
 
 def finish_batch(redis: Redis) -> None:
-    protocol.finish_batch(redis, Q, "b1", "w")
+    protocol.finish_batch(redis, BatchRef(Q, "b1", "w"))
 
 
 def leave_batch(writer: str) -> Given:
-    return lambda redis: protocol.leave_batch(redis, Q, "b1", writer)
+    return lambda redis: protocol.leave_batch(redis, BatchRef(Q, "b1", writer))
 
 
 def fenced(*held: Given) -> Given:
@@ -908,21 +913,21 @@ def lost(node: str = NODE, instance: str = I) -> Given:
         registered(node, instance),
         started("t1", node, instance),
         lambda redis: protocol.fence(redis, Q, node, instance, "0"),
-        lambda redis: protocol.lose(redis, AttemptRef(Q, "t1", T, node), instance, "e", None, 5.0),
+        lambda redis: protocol.lose(
+            redis, AttemptRef(Q, "t1", T, node), instance, Loss("e"), None, 5.0
+        ),
     )
 
 
 def enqueue(values: Values) -> Given:
-    encoding, options = ("json", OPTIONS) if values["ENCODING"] else (None, values.get("GIVEN"))
-    return lambda redis: protocol.enqueue(
-        redis, Q, "t1", values["PARAMETERS"], encoding, 9.25, options
-    )
+    options = JSON_OPTIONS if values["ENCODING"] else values.get("GIVEN")
+    return lambda redis: protocol.enqueue(redis, Q, "t1", values["PARAMETERS"], 9.25, options)
 
 
 def schedule(values: Values) -> Given:
-    encoding, options = ("json", OPTIONS) if values["ENCODING"] else (None, values.get("GIVEN"))
+    options = JSON_OPTIONS if values["ENCODING"] else values.get("GIVEN")
     return lambda redis: protocol.schedule(
-        redis, Q, "t1", values["PARAMETERS"], encoding, 100.5, 9.25, options
+        redis, Q, "t1", values["PARAMETERS"], 100.5, 9.25, options
     )
 
 
@@ -963,7 +968,7 @@ def opened_feed(
     token: str = T, dead: str | None = None, queue: str = Q, feed: str = FEED, now: float = 9.25
 ) -> Given:
     return lambda redis: protocol.open_feed(
-        redis, queue, feed, token, I, "backlog/", FACTS, dead, now
+        redis, FeedRef(queue, feed, token), I, "backlog/", FACTS, dead, now
     )
 
 
@@ -988,19 +993,21 @@ def feed(
     chunk = FeedChunk(
         rows[0], Cursor("b 2.jsonl", "7 8 c", 2, 40, 17, rows[1], 0.5), batch, skipped, done
     )
-    return lambda redis: protocol.feed(redis, Q, FEED, token, chunk, window, others, 9.25)
+    return lambda redis: protocol.feed(
+        redis, FeedRef(Q, FEED, token), chunk, Window(window, others), 9.25
+    )
 
 
 def beat_feed(redis: Redis) -> None:
-    protocol.beat_feed(redis, Q, FEED, T, 5, 9.25)
+    protocol.beat_feed(redis, FeedRef(Q, FEED, T), 5, 9.25)
 
 
 def leave_feed(redis: Redis) -> None:
-    protocol.leave_feed(redis, Q, FEED, T)
+    protocol.leave_feed(redis, FeedRef(Q, FEED, T))
 
 
 def finish_feed(done: Values | None = None) -> Given:
-    return lambda redis: protocol.finish_feed(redis, Q, FEED, T, done or {}, 9e8)
+    return lambda redis: protocol.finish_feed(redis, FeedRef(Q, FEED, T), done or {}, 9e8)
 
 
 def forget_queue(redis: Redis) -> None:
@@ -1018,12 +1025,14 @@ def opened(
     run: str = RUN,
     created: float | None = None,
 ) -> Given:
-    return lambda redis: protocol.open_run(redis, queue, run, kind, shards, 60, 9.25, created)
+    return lambda redis: protocol.open_run(
+        redis, queue, run, RunTerms(kind, 60, shards), 9.25, created
+    )
 
 
 def reopened(kind: str, shards: int | None = None) -> Given:
     """Open a run later than whoever knows the RECORD has."""
-    return lambda redis: protocol.open_run(redis, Q, RUN, kind, shards, 60, 12.5)
+    return lambda redis: protocol.open_run(redis, Q, RUN, RunTerms(kind, 60, shards), 12.5)
 
 
 def close_run(mark: str = "m") -> Given:
@@ -1093,7 +1102,7 @@ def joining(*tasks: str) -> Values:
 
 
 def enqueue_in(values: Values, options: Values) -> Given:
-    return lambda redis: protocol.enqueue(redis, Q, "t1", values["PARAMETERS"], None, 9.25, options)
+    return lambda redis: protocol.enqueue(redis, Q, "t1", values["PARAMETERS"], 9.25, options)
 
 
 def enqueue_due(redis: Redis) -> None:
@@ -1199,21 +1208,16 @@ def start(identity: Mapping[str, Any], token: str | None = T) -> Given:
 
 
 def complete(encoding: str | None = None, token: str | None = T) -> Given:
+    coded = {} if encoding is None else {"result_encoding": encoding}
+    attempt = AttemptRef(Q, "t1", token, NODE)
     return lambda redis: protocol.complete(
-        redis, AttemptRef(Q, "t1", token, NODE), "r", encoding, 9.25, {"exit_code": 0}, 9.0
+        redis, attempt, "r", 9.25, {**coded, "exit_code": 0}, 9.0
     )
 
 
 def complete_with_checkpoint(redis: Redis) -> None:
     protocol.complete(
-        redis,
-        AttemptRef(Q, "t1", T, NODE),
-        "r",
-        None,
-        9.25,
-        {"exit_code": 0},
-        9.0,
-        has_checkpoint=True,
+        redis, AttemptRef(Q, "t1", T, NODE), "r", 9.25, {"exit_code": 0}, 9.0, has_checkpoint=True
     )
 
 
@@ -1338,10 +1342,9 @@ def lose(
         redis,
         AttemptRef(Q, "t1", T, node),
         instance,
-        "e",
+        Loss("e", facts),
         default,
         9.25,
-        facts,
         is_ours=node == NODE,
     )
 
@@ -1487,7 +1490,9 @@ def put_back(
     node: str | None = None,
     pid: str | None = None,
 ) -> Given:
-    return lambda redis: protocol.put_back(redis, place, "t1", status, node, pid, updated, 9.25)
+    return lambda redis: protocol.put_back(
+        redis, place, "t1", Missed(status, node, pid, updated), 9.25
+    )
 
 
 def mend(redis: Redis) -> None:
@@ -4442,9 +4447,9 @@ def test_a_spare_id_is_watched_along_with_the_exec(redis, monitor):
     (change,), (look_ahead,) = section("enqueue").changes, blocks(chapter("Looking ahead"))
 
     first = monitor.commands_of(
-        redis, lambda: protocol.enqueue(redis, Q, "t1", "p", None, 9.25, spare="t2")
+        redis, lambda: protocol.enqueue(redis, Q, "t1", "p", 9.25, spare="t2")
     )
-    second = monitor.commands_of(redis, lambda: protocol.enqueue(redis, Q, "t2", "p", None, 9.25))
+    second = monitor.commands_of(redis, lambda: protocol.enqueue(redis, Q, "t2", "p", 9.25))
 
     values = {**NEW, "PARAMETERS": "p"}
     ahead = commands(look_ahead.splitlines(), {"SPARE": "t2"})
@@ -4697,5 +4702,5 @@ def test_a_task_enqueued_by_hand_is_as_good_as_any_other(enter, server, redis, c
     by_hand = state()
     cli.flushall()
     (task_id,) = by_hand[keys.pending("video.encode")]
-    protocol.enqueue(redis, "video.encode", task_id, "a.mov", None, 1795226965)
+    protocol.enqueue(redis, "video.encode", task_id, "a.mov", 1795226965)
     assert state() == by_hand

@@ -21,6 +21,8 @@ from blueque.cli.main import _VERBS, blueque
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.log_line import Line
+from blueque.protocol.feeding import FeedRef
+from blueque.protocol.recover import Loss
 
 pytest.importorskip("pyarrow")
 
@@ -148,9 +150,8 @@ def populated(redis, client, tmp_path):
         redis,
         AttemptRef("video", "good-0001", "token", NODE),
         '{"frames": 1500}',
-        "json",
         now,
-        used,
+        {"result_encoding": "json", **(used)},
     )
     bad = {"error_type": "ValueError", "exit_code": 3, "traceback": "...", "failures": 1, **used}
     protocol.fail(
@@ -170,12 +171,14 @@ def populated(redis, client, tmp_path):
     (beat,) = redis.read(("HGET", keys.listener("video", DEAD), "beat"))
     assert protocol.fence(redis, "video", DEAD, "i", beat)
     protocol.lose(
-        redis, AttemptRef("video", "lost-0001", "token", DEAD), "i", "lost", None, now, lost
+        redis, AttemptRef("video", "lost-0001", "token", DEAD), "i", Loss("lost", lost), None, now
     )
-    protocol.schedule(redis, "video", "late-0001", "1", "json", now - 3600, now - 7200)
+    protocol.schedule(
+        redis, "video", "late-0001", "1", now - 3600, now - 7200, {"parameters_encoding": "json"}
+    )
     for n in range(1, 4):
-        protocol.enqueue(redis, "video", f"pend-000{n}", "1", "json", now)
-    protocol.enqueue(redis, "shelf", "old-0001", "1", "json", now - 90)
+        protocol.enqueue(redis, "video", f"pend-000{n}", "1", now, {"parameters_encoding": "json"})
+    protocol.enqueue(redis, "shelf", "old-0001", "1", now - 90, {"parameters_encoding": "json"})
     protocol.register(redis, "shelf", NODE, "i", facts, now)
     limited = queue.enqueue(
         {"input": "a.mov", "n": 3},
@@ -193,7 +196,7 @@ def populated(redis, client, tmp_path):
     again = queue.enqueue("1", key="again")
     queue.cancel(again)
     protocol.open_feed(
-        redis, "video", "open", "t", "i", "/backlog", {"node": NODE}, None, now - 7200
+        redis, FeedRef("video", "open", "t"), "i", "/backlog", {"node": NODE}, None, now - 7200
     )
     queue.open_run("open", shards=4).put(["a"], [b"1"])
     done = queue.open_run("done")
@@ -223,7 +226,7 @@ def populated(redis, client, tmp_path):
 
 
 def take(redis, task, now, node=NODE, queue="video"):
-    protocol.enqueue(redis, queue, task, "1", "json", now)
+    protocol.enqueue(redis, queue, task, "1", now, {"parameters_encoding": "json"})
     protocol.pop(redis, queue, node, "i")
     protocol.reserve(redis, AttemptRef(queue, task, "token", node), "i", now)
     protocol.start(redis, AttemptRef(queue, task, "token", node), 77, now)
@@ -357,7 +360,12 @@ def events(begin, redis):
 
     def has_told():
         protocol.enqueue(
-            redis, "shelf", new := f"new-{time.monotonic_ns()}", "1", "json", time.time()
+            redis,
+            "shelf",
+            new := f"new-{time.monotonic_ns()}",
+            "1",
+            time.time(),
+            {"parameters_encoding": "json"},
         )
         protocol.cancel(redis, "shelf", new, "ada", None, time.time())
         return select.select([program.stdout], [], [], 0)[0]

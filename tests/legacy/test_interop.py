@@ -382,7 +382,11 @@ def test_it_reads_our_tasks_in_every_status(legacy, programs, client, queue, cli
                 {"boot": "b", "ns": "n"},
             )
     protocol.complete(
-        redis, AttemptRef("video", ids["complete"], "token0", node), "1", "json", time.time()
+        redis,
+        AttemptRef("video", ids["complete"], "token0", node),
+        "1",
+        time.time(),
+        {"result_encoding": "json"},
     )
     protocol.fail(
         redis,

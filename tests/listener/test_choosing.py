@@ -67,7 +67,7 @@ def end(client):
 
 
 def put(redis, task, now, queue="video", **options):
-    protocol.enqueue(redis, queue, task, "in", None, now, options)
+    protocol.enqueue(redis, queue, task, "in", now, options)
 
 
 def woken(listener):

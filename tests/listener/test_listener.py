@@ -12,6 +12,7 @@ import pytest
 from blueque import NotOwner, NotRegistered, Retry, __version__, protocol
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.units import Timing
+from blueque.protocol.recover import Loss
 from blueque.system import process
 from blueque.system.process import host_name, node_id
 
@@ -238,7 +239,12 @@ def test_who_is_not_registered_adopts_nothing(dead, listener, redis, state):
 
 def lose(redis, task):
     return protocol.lose(
-        redis, AttemptRef("video", task.id, task.token, OTHER), "i1", "lost: why", None, time.time()
+        redis,
+        AttemptRef("video", task.id, task.token, OTHER),
+        "i1",
+        Loss("lost: why"),
+        None,
+        time.time(),
     )
 
 

@@ -34,7 +34,8 @@ from blueque.model.task import Task
 from blueque.model.units import Keep, Timing
 from blueque.producer.abandoned_runs import Leftovers
 from blueque.producer.staged_run import Staging
-from blueque.protocol.archiving import Written
+from blueque.protocol.archiving import BatchRef, Written
+from blueque.protocol.recover import Loss
 from blueque.queries.inspector import Inspector
 from blueque.recovery.judge import Recovery
 from blueque.recovery.retention import Retention
@@ -256,7 +257,7 @@ def archive(world: World, redis: Redis, name: str) -> None:
         over = open_batch["writer"] or None
         open_batch = insist(
             lambda over=over: protocol.claim_batch(
-                redis, QUEUE, name, name, {}, {}, time.time(), over
+                redis, BatchRef(QUEUE, name, name), {}, {}, time.time(), over
             )
         )  # type: ignore[misc]
     try:
@@ -270,7 +271,11 @@ def carry_on(world: World, redis: Redis, name: str, open_batch: dict[str, str]) 
     ledger, batch, state = world.ledger, open_batch["batch"], open_batch["state"]
 
     def mark(state: str, **facts: str) -> None:
-        insist(lambda: protocol.mark_batch(redis, QUEUE, batch, name, state, facts, time.time()))
+        insist(
+            lambda: protocol.mark_batch(
+                redis, BatchRef(QUEUE, batch, name), state, facts, time.time()
+            )
+        )
 
     if state == "claimed":
         ledger.staged[name] = insist(lambda: listed_as_cancelled(redis))
@@ -282,9 +287,9 @@ def carry_on(world: World, redis: Redis, name: str, open_batch: dict[str, str]) 
     if state != "deleted":
         rows = ledger.published.get(batch, [])
         if rows:
-            insist(lambda: protocol.erase(redis, QUEUE, batch, name, rows, time.time()))
+            insist(lambda: protocol.erase(redis, BatchRef(QUEUE, batch, name), rows, time.time()))
         mark("deleted")
-    insist(lambda: protocol.finish_batch(redis, QUEUE, batch, name))
+    insist(lambda: protocol.finish_batch(redis, BatchRef(QUEUE, batch, name)))
 
 
 def listed_as_cancelled(redis: Redis) -> list[Written]:
@@ -409,7 +414,7 @@ def recover_entry(redis: Redis, task: Task, node: str, instance: str | None, is_
                 redis,
                 AttemptRef(QUEUE, task.id, task.token, node),
                 instance,
-                "lost",
+                Loss("lost"),
                 None,
                 time.time(),
             )
@@ -638,5 +643,10 @@ def settle(world: World, task_id: str, node: str, instance: str | None) -> None:
     done = protocol.recover(redis, QUEUE, task_id, node, instance, time.time(), claimant)
     if done == "started":
         protocol.lose(
-            redis, AttemptRef(QUEUE, task_id, task.token, node), instance, "lost", None, time.time()
+            redis,
+            AttemptRef(QUEUE, task_id, task.token, node),
+            instance,
+            Loss("lost"),
+            None,
+            time.time(),
         )

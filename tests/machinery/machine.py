@@ -38,6 +38,7 @@ from blueque.model.attempt_ref import AttemptRef
 from blueque.model.states import STATUSES
 from blueque.model.task import Task
 from blueque.producer.queue import Queue
+from blueque.protocol.recover import Loss
 
 TICK = 1 / 64  # between two operations: no two of them have the same time
 MAX_BYTES = 1000
@@ -433,16 +434,17 @@ class Machine(RuleBasedStateMachine):
 
     def give_up(self, attempt: Attempt) -> None:
         """Be a listener whose task process is gone without a word."""
-        actor, loss = attempt.actor, (attempt.actor.life.instance, "gone", None)
+        actor, instance = attempt.actor, attempt.actor.life.instance
 
         def act() -> str | None:
-            return protocol.lose(actor.redis, attempt.about, *loss, clock.now, is_ours=True)
+            about, loss = attempt.about, Loss("gone")
+            return protocol.lose(actor.redis, about, instance, loss, None, clock.now, is_ours=True)
 
-        self.both(
-            "lose own",
-            act,
-            lambda: self.model.lose(*attempt.about, *loss, {}, clock.now, is_ours=True),
-        )
+        def foretell() -> str | None:
+            about = (*attempt.about, instance, "gone", None, {})
+            return self.model.lose(*about, clock.now, is_ours=True)
+
+        self.both("lose own", act, foretell)
         actor.attempt = None
 
     def restore_attempt(self, actor: Actor, attempt: Attempt) -> None:

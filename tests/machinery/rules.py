@@ -18,6 +18,7 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import decode
 from blueque.model.task import Task
+from blueque.protocol.recover import Loss
 from blueque.queries.tasks import load
 
 QUEUES = st.sampled_from(["video", "video", "video", "audio"])
@@ -175,13 +176,13 @@ class Producers(Machine):
         if eta is None:
             got = self.both(
                 "enqueue again",
-                lambda: protocol.enqueue(self.person, queue, task, "again", None, clock.now),
+                lambda: protocol.enqueue(self.person, queue, task, "again", clock.now),
                 lambda: self.model.enqueue(task, *its, clock.now),
             )
         else:
             got = self.both(
                 "schedule again",
-                lambda: protocol.schedule(self.person, queue, task, "again", None, eta, clock.now),
+                lambda: protocol.schedule(self.person, queue, task, "again", eta, clock.now),
                 lambda: self.model.schedule(task, *its, eta, clock.now),
             )
         if got.value:
@@ -900,7 +901,9 @@ class Undertakers(Machine):
         policy = retry_of(default)
         self.both(
             "lose",
-            lambda: protocol.lose(self.redis, attempt, instance, error, policy, clock.now, facts),
+            lambda: protocol.lose(
+                self.redis, attempt, instance, Loss(error, facts), policy, clock.now
+            ),
             lambda: self.model.lose(*attempt, instance, error, whole(default), facts, clock.now),
         )
 

@@ -114,18 +114,18 @@ def _due(world: World) -> None:
     """One task that is due, and one that was deleted before."""
     join(world, "a_1")
     for task in ("t-1", "t-2"):
-        protocol.schedule(world.redis, QUEUE, task, "ok", None, 1.0, time.time())
+        protocol.schedule(world.redis, QUEUE, task, "ok", 1.0, time.time())
     world.redis.read(("DEL", keys.task("t-2")), ("ZREM", keys.tasks(QUEUE), "t-2"))
 
 
 def _in_an_hour(world: World) -> None:
     join(world, "a_1")
-    protocol.schedule(world.redis, QUEUE, "t-1", "ok", None, time.time() + 3600, time.time())
+    protocol.schedule(world.redis, QUEUE, "t-1", "ok", time.time() + 3600, time.time())
 
 
 def _due_once(world: World) -> None:
     join(world, "a_1")
-    protocol.schedule(world.redis, QUEUE, "t-1", "ok", None, 1.0, time.time())
+    protocol.schedule(world.redis, QUEUE, "t-1", "ok", 1.0, time.time())
 
 
 def _legacy_reserved(world: World) -> None:
@@ -138,7 +138,7 @@ def _legacy_reserved(world: World) -> None:
 def _due_and_bad(world: World) -> None:
     """A task that is due, and will fail, and is then to wait for an hour."""
     join(world, "a_1")
-    protocol.schedule(world.redis, QUEUE, "t-1", "bad", None, 1.0, time.time(), {"retry": LATER})
+    protocol.schedule(world.redis, QUEUE, "t-1", "bad", 1.0, time.time(), {"retry": LATER})
 
 
 def _lost_twice(world: World) -> None:
@@ -199,7 +199,7 @@ def _due_in_two_lines(world: World) -> None:
         ("t-2", {}),
         ("t-3", {"priority": 3, "needs": LOCK}),
     ):
-        protocol.schedule(world.redis, QUEUE, task, "ok", None, 1.0, time.time(), options)
+        protocol.schedule(world.redis, QUEUE, task, "ok", 1.0, time.time(), options)
 
 
 def _run_opened(world: World) -> None:

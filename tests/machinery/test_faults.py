@@ -16,6 +16,7 @@ from faults import Fault
 from blueque import Client, OutcomeUnknown, Retry, protocol
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.units import Timing
+from blueque.protocol.recover import Loss
 from blueque.system.process import node_id
 
 
@@ -130,7 +131,7 @@ def dead(*steps):
         redis = client._redis
         protocol.register(redis, Q, ALIVE, "i3", {}, 1.5)
         protocol.register(redis, Q, DEAD, "i2", {}, 1.5)
-        protocol.enqueue(redis, Q, "t1", "in", None, 5.5)
+        protocol.enqueue(redis, Q, "t1", "in", 5.5)
         for step in steps:
             step(client, None)
 
@@ -159,7 +160,7 @@ def recover(client, _):
 
 def lose(client, default=None):
     return protocol.lose(
-        client._redis, AttemptRef(Q, "t1", "token", DEAD), "i2", "gone", default, 9.5
+        client._redis, AttemptRef(Q, "t1", "token", DEAD), "i2", Loss("gone"), default, 9.5
     )
 
 
@@ -349,7 +350,7 @@ CALLS = {
     "complete what was lost": Call(
         dead(pop, reserve, start, fence, lambda client, _: lose(client)),
         lambda client, _: protocol.complete(
-            client._redis, AttemptRef(Q, "t1", "token", DEAD), "out", None, 9.7
+            client._redis, AttemptRef(Q, "t1", "token", DEAD), "out", 9.7
         ),
     ),
     "restore": Call(dead(pop, reserve, start, fence, lambda client, _: lose(client)), restore),

@@ -13,6 +13,7 @@ from blueque.connection.redis import Redis
 from blueque.errors import BluequeError
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.retry import Retry
+from blueque.protocol.recover import Loss
 
 Q, OURS, ANOTHER = "video", "host_1", "host_3"
 FIELDS = {
@@ -35,7 +36,7 @@ CALLS: dict[str, Callable[[Redis], object]] = {
         redis, AttemptRef(Q, "t1", "token", OURS), "50 %", 8.5
     ),
     "complete": lambda redis: protocol.complete(
-        redis, AttemptRef(Q, "t1", "token", OURS), "out", None, 9.5
+        redis, AttemptRef(Q, "t1", "token", OURS), "out", 9.5
     ),
     "fail": lambda redis: protocol.fail(redis, AttemptRef(Q, "t1", "token", OURS), "why", 9.5),
     "retry": lambda redis: protocol.retry(redis, AttemptRef(Q, "t1", "token", OURS), 99.5, 9.5),
@@ -57,13 +58,13 @@ CALLS: dict[str, Callable[[Redis], object]] = {
     "recover": lambda redis: protocol.recover(redis, Q, "t1", OURS, "i1", 9.5),
     "claim": lambda redis: protocol.claim(redis, Q, ANOTHER, OURS, "i1"),
     "lose": lambda redis: protocol.lose(
-        redis, AttemptRef(Q, "t1", "token", OURS), "i1", "gone", None, 9.5
+        redis, AttemptRef(Q, "t1", "token", OURS), "i1", Loss("gone"), None, 9.5
     ),
     "lose and run again": lambda redis: protocol.lose(
-        redis, AttemptRef(Q, "t1", "token", OURS), "i1", "gone", Retry(), 9.5
+        redis, AttemptRef(Q, "t1", "token", OURS), "i1", Loss("gone"), Retry(), 9.5
     ),
     "give up": lambda redis: protocol.lose(
-        redis, AttemptRef(Q, "t1", "token", OURS), "i1", "gone", None, 9.5, is_ours=True
+        redis, AttemptRef(Q, "t1", "token", OURS), "i1", Loss("gone"), None, 9.5, is_ours=True
     ),
     "adopt": lambda redis: protocol.adopt(
         redis, AttemptRef(Q, "t1", "token", OURS), ANOTHER, "i3", 9.5
@@ -99,7 +100,7 @@ def test_whoever_is_overtaken_does_what_he_would_do_if_he_had_come_later(
         cli.flushall()
         protocol.register(redis, Q, OURS, "i1", {}, now=1.5)
         protocol.register(redis, Q, ANOTHER, "i3", {}, now=1.5)
-        protocol.enqueue(redis, Q, "t1", "in", None, now=5.5)
+        protocol.enqueue(redis, Q, "t1", "in", now=5.5)
         for name in BEFORE[before]:
             CALLS[name](redis)
         return state()

@@ -120,7 +120,7 @@ def insist(action: Callable[[], T]) -> T:
 def put_in_line(world: World, *tasks: str, parameters: str = "ok", **fields: Any) -> None:
     """Enqueue some tasks in the setup; the first is the first to be taken."""
     for task in tasks:
-        protocol.enqueue(world.redis, QUEUE, task, parameters, None, time.time(), fields)
+        protocol.enqueue(world.redis, QUEUE, task, parameters, time.time(), fields)
 
 
 def take_one(world: World, node: str) -> Task:

@@ -57,11 +57,11 @@ def run_one(redis):
     def run_one(task, wait, ran, queue=Q, now=None):
         now = time.time() if now is None else now
         protocol.register(redis, queue, NODE, "i1", {"beat_every": 10}, time.time())
-        protocol.enqueue(redis, queue, task, "in", None, now - ran - wait)
+        protocol.enqueue(redis, queue, task, "in", now - ran - wait)
         protocol.pop(redis, queue, NODE, "i1")
         protocol.reserve(redis, AttemptRef(queue, task, "token", NODE), "i1", now - ran)
         protocol.start(redis, AttemptRef(queue, task, "token", NODE), 77, now - ran)
-        protocol.complete(redis, AttemptRef(queue, task, "token", NODE), "out", None, now)
+        protocol.complete(redis, AttemptRef(queue, task, "token", NODE), "out", now)
 
     return run_one
 
@@ -69,9 +69,9 @@ def run_one(redis):
 def test_the_numbers_are_those_of_the_queue(scrape, redis, run_one):
     now = time.time()
     run_one("t1", 20.5, 4000.5)
-    protocol.enqueue(redis, Q, "t2", "in", None, now - 100)
-    protocol.schedule(redis, Q, "t3", "in", None, now + 100, now)
-    protocol.schedule(redis, Q, "t4", "in", None, now - 700, now - 800)
+    protocol.enqueue(redis, Q, "t2", "in", now - 100)
+    protocol.schedule(redis, Q, "t3", "in", now + 100, now)
+    protocol.schedule(redis, Q, "t4", "in", now - 700, now - 800)
     protocol.cancel(redis, Q, "t3", "ann", None, now)
     protocol.delete(redis, Q, "t3")
 
@@ -100,7 +100,7 @@ def test_of_running_tasks_the_longest_and_the_most_silent_are_told_and_no_task_i
     now = time.time()
     for task, node, ran in (("t1", "host_1", 5000), ("t2", "host_2", 300)):
         protocol.register(redis, Q, node, "i1", {"beat_every": 10}, now)
-        protocol.enqueue(redis, Q, task, "in", None, now - ran)
+        protocol.enqueue(redis, Q, task, "in", now - ran)
         protocol.pop(redis, Q, node, "i1")
         protocol.reserve(redis, AttemptRef(Q, task, "token", node), "i1", now - ran)
         protocol.start(redis, AttemptRef(Q, task, "token", node), 77, now - ran)
@@ -162,8 +162,8 @@ def test_two_exporters_tell_the_same_but_for_how_long_they_asked(scrape, run_one
 
 def test_how_many_tasks_were_made_stays_while_they_are_moved_and_deleted(scrape, redis):
     for number in range(3):
-        protocol.enqueue(redis, Q, f"t{number}", "in", None, 1.0)
-    protocol.enqueue(redis, "audio", "a1", "in", None, 1.0)
+        protocol.enqueue(redis, Q, f"t{number}", "in", 1.0)
+    protocol.enqueue(redis, "audio", "a1", "in", 1.0)
     before = values(scrape())
 
     protocol.move(redis, Q, "t0", "audio", 2.0)

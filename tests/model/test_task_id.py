@@ -133,7 +133,7 @@ def test_a_key_that_is_not_to_be_kept_ends_with_its_task(client, queue, cli):
 @pytest.mark.parametrize("keep", ["text", "-1", "", str(10**12)])
 def test_a_keep_that_makes_no_sense_does_not_prevent_a_deletion(redis, cli, keep):
     protocol.enqueue(
-        redis, "video", "t1", "in", None, 5.5, {"key": "a", "keep": keep, "enqueued_by": "m"}
+        redis, "video", "t1", "in", 5.5, {"key": "a", "keep": keep, "enqueued_by": "m"}
     )
     protocol.cancel(redis, "video", "t1", "ann", None, 6.5)
 

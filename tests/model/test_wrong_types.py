@@ -75,7 +75,7 @@ def run(environ):
 @pytest.fixture(autouse=True)
 def _tasks(redis):
     for queue in QUEUES:
-        protocol.enqueue(redis, queue, f"t-{queue}", "{}", "json", 1.0)
+        protocol.enqueue(redis, queue, f"t-{queue}", "{}", 1.0, {"parameters_encoding": "json"})
 
 
 def spoil(cli, key, kind):

@@ -10,7 +10,7 @@ import pytest
 
 from blueque import BatchTaken, protocol
 from blueque.model import keys
-from blueque.protocol.archiving import MOST, Written
+from blueque.protocol.archiving import MOST, BatchRef, Written
 
 WRITTEN = Written("t1", "failed", 5_250_000, 2)
 FIELDS = {"status": "failed", "queue": "q", "updated": "5.25", "attempt": "2", "error": "e"}
@@ -23,7 +23,9 @@ def batch(redis, cli):
 
 
 def claim(redis, writer: str, over: str | None = None, batch: str = "b1") -> dict[str, str]:
-    return protocol.claim_batch(redis, "q", batch, writer, {"pid": 7}, {"archive": "a"}, 9.0, over)
+    return protocol.claim_batch(
+        redis, BatchRef("q", batch, writer), {"pid": 7}, {"archive": "a"}, 9.0, over
+    )
 
 
 def make(cli, task: str, **fields: Any) -> None:
@@ -33,7 +35,7 @@ def make(cli, task: str, **fields: Any) -> None:
 
 
 def erase(redis, *rows: Written, writer: str = "w", batch: str = "b1") -> int:
-    return protocol.erase(redis, "q", batch, writer, rows or [WRITTEN], 9.0)
+    return protocol.erase(redis, BatchRef("q", batch, writer), rows or [WRITTEN], 9.0)
 
 
 def test_a_queue_has_one_batch_at_a_time(redis):
@@ -59,7 +61,7 @@ def test_a_batch_is_taken_over_from_the_one_who_was_found_dead_and_from_nobody_e
     assert claim(redis, "v", over="w")["writer"] == "v"
     assert claim(redis, "u", over="w")["writer"] == "v"
     assert claim(redis, "u", over="")["writer"] == "v"
-    protocol.leave_batch(redis, "q", "b1", "v")
+    protocol.leave_batch(redis, BatchRef("q", "b1", "v"))
     assert claim(redis, "u", over="", batch="b2")["batch"] == "b1"
 
 
@@ -68,15 +70,15 @@ def test_who_has_lost_the_batch_can_change_nothing_of_it(redis, cli, state, batc
     before = state()
 
     for call in (
-        lambda: protocol.beat_batch(redis, "q", "b1", "w", 10.0),
-        lambda: protocol.finish_batch(redis, "q", "b1", "w"),
-        lambda: protocol.mark_batch(redis, "q", "b1", "w", "written", {}, 10.0),
+        lambda: protocol.beat_batch(redis, BatchRef("q", "b1", "w"), 10.0),
+        lambda: protocol.finish_batch(redis, BatchRef("q", "b1", "w")),
+        lambda: protocol.mark_batch(redis, BatchRef("q", "b1", "w"), "written", {}, 10.0),
         lambda: erase(redis),
         lambda: erase(redis, writer="v", batch="b0"),
     ):
         with pytest.raises(BatchTaken):
             call()
-    protocol.leave_batch(redis, "q", "b1", "w")
+    protocol.leave_batch(redis, BatchRef("q", "b1", "w"))
 
     assert state() == before
 
@@ -90,7 +92,7 @@ def test_a_batch_goes_forward_only(redis, cli):
         ("published", "deleted"),
         ("written", "deleted"),
     ]:
-        protocol.mark_batch(redis, "q", "b1", "w", state, {"rows": 1}, 10.0)
+        protocol.mark_batch(redis, BatchRef("q", "b1", "w"), state, {"rows": 1}, 10.0)
         assert cli.hget(keys.archive("q"), "state") == then
 
 
@@ -100,7 +102,7 @@ def test_what_is_the_same_is_gone_with_everything_that_named_it(redis, cli, stat
 
     assert {*state()} == {keys.archive("q")}
     assert cli.hget(keys.archive("q"), "deleted") == "1"
-    assert protocol.mark_batch(redis, "q", "b1", "w", "deleted", {}, 10.0) == 1
+    assert protocol.mark_batch(redis, BatchRef("q", "b1", "w"), "deleted", {}, 10.0) == 1
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 from blueque import NotCancellable, NotFailed, NotOwner, WrongQueue, protocol
 from blueque.model.attempt_ref import AttemptRef
+from blueque.protocol.recover import Loss
 
 NODE = "host_1"
 BORN = {"queue": "video", "parameters": "in", "created": "5.5"}
@@ -20,11 +21,11 @@ def listener(redis):
 
 
 def enqueue(redis):
-    protocol.enqueue(redis, "video", "t1", "in", None, now=5.5)
+    protocol.enqueue(redis, "video", "t1", "in", now=5.5)
 
 
 def schedule(redis):
-    protocol.schedule(redis, "video", "t1", "in", None, 99.5, now=5.5)
+    protocol.schedule(redis, "video", "t1", "in", 99.5, now=5.5)
 
 
 def pop(redis):
@@ -42,7 +43,7 @@ def start(redis, token="token"):
 
 
 def complete(redis):
-    protocol.complete(redis, AttemptRef("video", "t1", "token", NODE), "out", None, now=9.2)
+    protocol.complete(redis, AttemptRef("video", "t1", "token", NODE), "out", now=9.2)
 
 
 def fail(redis, token="token", **more):
@@ -58,7 +59,7 @@ def fail(redis, token="token", **more):
 
 def lose(redis):
     protocol.lose(
-        redis, AttemptRef("video", "t1", "token", NODE), "i1", "gone", None, 9.2, is_ours=True
+        redis, AttemptRef("video", "t1", "token", NODE), "i1", Loss("gone"), None, 9.2, is_ours=True
     )
 
 
@@ -229,7 +230,7 @@ def test_a_task_that_an_older_version_has_cannot_be_cancelled(redis, cli, state,
     )
     before = state()
 
-    with pytest.raises(NotCancellable, match="cannot be told"):
+    with pytest.raises(NotCancellable, match="takes no orders"):
         cancel(redis)
 
     assert state() == before
@@ -362,7 +363,7 @@ def test_requeue_makes_the_task_as_good_as_new_behind_the_others(redis, cli, sta
     cli.hset(
         "blueque_task_t1", mapping={"failures": "3", "last_error": "old", "last_error_type": "old"}
     )
-    protocol.enqueue(redis, "video", "t2", "in", None, now=6.5)
+    protocol.enqueue(redis, "video", "t2", "in", now=6.5)
     cli.delete("blueque_wake_video")
     before = state()
     kept = {} if status == "cancelled" else {"attempt": "1", "last_files": "host:/spool/t1/1"}

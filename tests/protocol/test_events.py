@@ -20,6 +20,7 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import day_of
 from blueque.model.retry import Retry
+from blueque.protocol.recover import Loss
 
 Q, NODE = "video", "host_1"
 DAY = 86400.0
@@ -49,7 +50,7 @@ def stats(cli):
 
 
 def test_the_history_of_a_task_begins_with_its_birth_and_ends_with_its_end(client, redis, at_work):
-    protocol.enqueue(redis, Q, "t1", "in", None, now=5.5)
+    protocol.enqueue(redis, Q, "t1", "in", now=5.5)
     at_work()
     protocol.retry(
         redis,
@@ -60,7 +61,7 @@ def test_the_history_of_a_task_begins_with_its_birth_and_ends_with_its_end(clien
     )
     protocol.enqueue_due(redis, Q, 31.5)
     at_work(reserved=40.0, started=41.0, token="next")
-    protocol.complete(redis, AttemptRef(Q, "t1", "next", NODE), "out", None, 61.0)
+    protocol.complete(redis, AttemptRef(Q, "t1", "next", NODE), "out", 61.0)
 
     events = client.get_history("t1").events
 
@@ -94,12 +95,12 @@ def test_the_history_of_a_task_begins_with_its_birth_and_ends_with_its_end(clien
 
 
 def test_what_a_person_does_is_told_with_who_it_was(client, redis, at_work):
-    protocol.enqueue(redis, Q, "t1", "in", None, now=5.5)
+    protocol.enqueue(redis, Q, "t1", "in", now=5.5)
     at_work()
     protocol.cancel(redis, Q, "t1", "ann", "too late", 12.0)
     protocol.confirm_cancel(redis, AttemptRef(Q, "t1", "token", NODE), 13.5)
     protocol.requeue(redis, Q, "t1", "mark", 14.0, "bob")
-    protocol.enqueue(redis, Q, "t2", "in", None, now=14.0)
+    protocol.enqueue(redis, Q, "t2", "in", now=14.0)
     protocol.set_priority(redis, Q, "t1", 7, 14.25, "ann")
     protocol.set_priority(redis, Q, "t2", 7, 14.25, "ann")
     protocol.put_first(redis, Q, "t2", 14.5, "bob")
@@ -133,7 +134,7 @@ def test_what_a_person_does_is_told_with_who_it_was(client, redis, at_work):
 def test_of_many_events_the_first_and_the_last_are_kept_and_the_gap_is_told(
     client, redis, cli, at_work
 ):
-    protocol.enqueue(redis, Q, "t1", "in", None, now=5.5)
+    protocol.enqueue(redis, Q, "t1", "in", now=5.5)
     for number in range(50):
         at_work(token=f"token{number}", reserved=10.0 + number, started=10.25 + number)
         protocol.release(redis, AttemptRef(Q, "t1", f"token{number}", NODE), 10.5 + number)
@@ -151,13 +152,12 @@ def test_of_many_events_the_first_and_the_last_are_kept_and_the_gap_is_told(
 def test_numbers_are_those_of_the_day_and_of_all_days(redis, cli, at_work):
     for number, (wait, run_) in enumerate([(4.0, 30.0), (90.0, 7200.5), (0.25, 61.0)]):
         start = TODAY + number * 100.0
-        protocol.enqueue(redis, Q, "t1", "in", None, now=start)
+        protocol.enqueue(redis, Q, "t1", "in", now=start)
         at_work(reserved=start + wait, started=start + wait)
         protocol.complete(
             redis,
             AttemptRef(Q, "t1", "token", NODE),
             "out",
-            None,
             TODAY + 50_000.0,
             finished=start + wait + run_,
         )
@@ -187,7 +187,7 @@ def test_numbers_are_those_of_the_day_and_of_all_days(redis, cli, at_work):
 
 
 def test_failures_are_counted_by_their_type(redis, cli, at_work):
-    protocol.enqueue(redis, Q, "t1", "in", None, now=5.5)
+    protocol.enqueue(redis, Q, "t1", "in", now=5.5)
     at_work(TODAY, TODAY)
     protocol.retry(
         redis,
@@ -198,10 +198,10 @@ def test_failures_are_counted_by_their_type(redis, cli, at_work):
     )
     at_work(TODAY, TODAY, "next")
     protocol.fail(redis, AttemptRef(Q, "t1", "next", NODE), "e", TODAY, {"error_type": "OSError"})
-    protocol.enqueue(redis, Q, "t2", "in", None, now=5.5)
+    protocol.enqueue(redis, Q, "t2", "in", now=5.5)
     at_work(TODAY, TODAY, "third", "t2")
     protocol.fence(redis, Q, NODE, "i1", "0")
-    protocol.lose(redis, AttemptRef(Q, "t2", "third", NODE), "i1", "gone", Retry(), TODAY)
+    protocol.lose(redis, AttemptRef(Q, "t2", "third", NODE), "i1", Loss("gone"), Retry(), TODAY)
 
     found = stats(cli)
 
@@ -210,7 +210,7 @@ def test_failures_are_counted_by_their_type(redis, cli, at_work):
 
 
 def test_a_task_that_was_scheduled_has_not_waited_before_its_time(client, redis, at_work):
-    protocol.schedule(redis, Q, "t1", "in", None, 1000.0, now=5.5)
+    protocol.schedule(redis, Q, "t1", "in", 1000.0, now=5.5)
     protocol.enqueue_due(redis, Q, 1001.0)
     at_work(reserved=1004.0, started=1004.0)
 
@@ -222,24 +222,24 @@ def test_a_task_that_was_scheduled_has_not_waited_before_its_time(client, redis,
 @pytest.mark.parametrize("field", ["created", "eta", "queued", "started"])
 @pytest.mark.parametrize("text", ["nan", "inf", "-1e308", "soon", ""])
 def test_times_of_another_program_break_nothing(redis, cli, at_work, field, text):
-    protocol.enqueue(redis, Q, "t1", "in", None, now=5.5)
+    protocol.enqueue(redis, Q, "t1", "in", now=5.5)
     if field != "started":
         cli.hset(keys.task("t1"), mapping={field: text, "attempt": "0"})
     at_work()
     if field == "started":
         cli.hset(keys.task("t1"), field, text)
 
-    protocol.complete(redis, AttemptRef(Q, "t1", "token", NODE), "out", None, 20.5)
+    protocol.complete(redis, AttemptRef(Q, "t1", "token", NODE), "out", 20.5)
 
     assert cli.hget(keys.task("t1"), "status") == "complete"
     assert cli.llen(keys.history("t1")) == 3
 
 
 def test_a_call_that_is_repeated_tells_and_counts_once(client, redis, cli, at_work):
-    protocol.enqueue(redis, Q, "t1", "in", None, now=5.5)
+    protocol.enqueue(redis, Q, "t1", "in", now=5.5)
     at_work(TODAY, TODAY)
     for _ in range(3):
-        protocol.complete(redis, AttemptRef(Q, "t1", "token", NODE), "out", None, TODAY)
+        protocol.complete(redis, AttemptRef(Q, "t1", "token", NODE), "out", TODAY)
 
     assert [event for event, _, _ in told(client)].count("complete") == 1
     assert stats(cli)["complete"] == 1
@@ -251,14 +251,14 @@ def test_an_unknown_task_has_no_history(client):
 
 
 def test_events_are_seen_as_they_happen(client, redis, cli, at_work):
-    protocol.enqueue(redis, Q, "t1", "in", None, now=5.5)
+    protocol.enqueue(redis, Q, "t1", "in", now=5.5)
     at_work()
     seen = []
     waiting = threading.Thread(target=lambda: seen.append(next(client.events(Q, "audio"))))
     waiting.start()
     until(lambda: cli.info("clients")["blocked_clients"] == 1)
 
-    protocol.complete(redis, AttemptRef(Q, "t1", "token", NODE), "out", None, 20.5)
+    protocol.complete(redis, AttemptRef(Q, "t1", "token", NODE), "out", 20.5)
     waiting.join(10)
 
     assert [(event.queue, event.task, event.event, event.at) for event in seen] == [
@@ -267,7 +267,7 @@ def test_events_are_seen_as_they_happen(client, redis, cli, at_work):
 
 
 def test_one_goes_on_behind_the_last_event_that_was_seen(client, redis, at_work):
-    protocol.enqueue(redis, Q, "t1", "in", None, now=5.5)
+    protocol.enqueue(redis, Q, "t1", "in", now=5.5)
     at_work()
     events = client.events(Q, after={Q: "0-0"})
     first = next(events)
@@ -278,19 +278,19 @@ def test_one_goes_on_behind_the_last_event_that_was_seen(client, redis, at_work)
 
 def test_nothing_is_missed_of_a_queue_that_was_silent(client, redis, at_work):
     places = client.get_event_places(Q, "audio")
-    protocol.enqueue(redis, Q, "t1", "in", None, now=5.5)
+    protocol.enqueue(redis, Q, "t1", "in", now=5.5)
     at_work()
 
     assert next(client.events(Q, "audio", after=places)).event == "reserved"
 
 
 def test_a_lost_task_that_comes_back_is_no_failure(client, redis, cli, at_work):
-    protocol.enqueue(redis, Q, "t1", "in", None, now=5.5)
+    protocol.enqueue(redis, Q, "t1", "in", now=5.5)
     at_work(TODAY, TODAY)
     protocol.fence(redis, Q, NODE, "i1", "0")
-    protocol.lose(redis, AttemptRef(Q, "t1", "token", NODE), "i1", "gone", None, TODAY + 9)
+    protocol.lose(redis, AttemptRef(Q, "t1", "token", NODE), "i1", Loss("gone"), None, TODAY + 9)
     before = client.get_statistics(Q, days=2).total  # two: this module was imported before midnight
-    protocol.complete(redis, AttemptRef(Q, "t1", "token", NODE), "out", None, TODAY + 10)
+    protocol.complete(redis, AttemptRef(Q, "t1", "token", NODE), "out", TODAY + 10)
 
     after = client.get_statistics(Q, days=2).total
 
@@ -298,10 +298,10 @@ def test_a_lost_task_that_comes_back_is_no_failure(client, redis, cli, at_work):
 
 
 def test_many_due_tasks_do_not_make_their_queue_forget(client, redis, cli, at_work):
-    protocol.enqueue(redis, Q, "t0", "in", None, now=5.5)
+    protocol.enqueue(redis, Q, "t0", "in", now=5.5)
     at_work(task="t0")
     for number in range(1, 6):
-        protocol.schedule(redis, Q, f"t{number}", "in", None, 8.0, now=5.5)
+        protocol.schedule(redis, Q, f"t{number}", "in", 8.0, now=5.5)
 
     protocol.enqueue_due(redis, Q, TODAY)
 
@@ -322,7 +322,7 @@ def test_many_due_tasks_do_not_make_their_queue_forget(client, redis, cli, at_wo
     ],
 )
 def test_only_what_looks_like_a_type_has_a_number_of_its_own(redis, cli, at_work, given, counted):
-    protocol.enqueue(redis, Q, "t1", "in", None, now=5.5)
+    protocol.enqueue(redis, Q, "t1", "in", now=5.5)
     at_work(TODAY, TODAY)
 
     protocol.fail(redis, AttemptRef(Q, "t1", "token", NODE), "e", TODAY, {"error_type": given})
@@ -331,7 +331,7 @@ def test_only_what_looks_like_a_type_has_a_number_of_its_own(redis, cli, at_work
 
 
 def test_blueque_history_tells_it_in_a_table(run, redis, at_work):
-    protocol.enqueue(redis, Q, "t1", "in", None, now=5.5)
+    protocol.enqueue(redis, Q, "t1", "in", now=5.5)
     at_work()
     protocol.fail(
         redis,
@@ -355,7 +355,7 @@ def test_blueque_history_tells_it_in_a_table(run, redis, at_work):
 
 
 def test_a_hand_back_is_called_so_and_as_json_by_its_name(redis, url, at_work):
-    protocol.enqueue(redis, Q, "t1", "in", None, now=5.5)
+    protocol.enqueue(redis, Q, "t1", "in", now=5.5)
     at_work()
     protocol.release(redis, AttemptRef(Q, "t1", "token", NODE), 12.5, reason="drain")
 
@@ -380,10 +380,10 @@ def lost(redis, at_work):
         f"lost: listener {node}, last seen 2026-11-22 12:00:00 UTC, is dead, and nobody knows how far process 77 there had "
         "come; to run it again: blueque requeue 4f1e2c80-c4b0-4d22-8b57-a35691414c3d"
     )
-    protocol.enqueue(redis, Q, "t1", "in", None, now=5.5)
+    protocol.enqueue(redis, Q, "t1", "in", now=5.5)
     at_work(reserved=10.5, started=10.5)
     protocol.fence(redis, Q, NODE, "i1", "0")
-    protocol.lose(redis, AttemptRef(Q, "t1", "token", NODE), "i1", error, None, now=70.5)
+    protocol.lose(redis, AttemptRef(Q, "t1", "token", NODE), "i1", Loss(error), None, now=70.5)
     return error
 
 
@@ -415,7 +415,7 @@ def test_on_a_terminal_what_is_too_long_for_its_column_stands_below_its_row(
 
 
 def test_blueque_history_as_json(run, redis, at_work):
-    protocol.enqueue(redis, Q, "t1", "in", None, now=5.5)
+    protocol.enqueue(redis, Q, "t1", "in", now=5.5)
     at_work()
 
     found = json.loads(run("history", "t1", "--json").stdout)

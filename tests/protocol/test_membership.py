@@ -37,7 +37,7 @@ def dead_listener(redis, *statuses, is_registered=True):
     protocol.register(redis, "video", "host_2", "i2", {}, now=1.5)
     for number, status in enumerate(statuses, 1):
         task, token = f"t{number}", f"token{number}"
-        protocol.enqueue(redis, "video", task, "in", None, now=5.5)
+        protocol.enqueue(redis, "video", task, "in", now=5.5)
         protocol.pop(redis, "video", "host_2", "i2")
         if status != "pending":
             protocol.reserve(redis, AttemptRef("video", task, token, "host_2"), "i2", now=6.5)
@@ -253,7 +253,7 @@ def test_deregister_of_a_listener_struck_off_by_a_neighbour_is_not_counted_twice
 
 def test_deregister_refuses_while_the_listener_holds_a_task_and_writes_nothing(redis, state):
     register(redis)
-    protocol.enqueue(redis, "video", "t1", "in", None, now=5.5)
+    protocol.enqueue(redis, "video", "t1", "in", now=5.5)
     protocol.pop(redis, "video", NODE, "i1")
     before = state()
 
@@ -348,7 +348,7 @@ def test_nobody_without_a_registration_can_be_fenced(redis, state):
 
 def test_a_fenced_listener_can_take_nothing_and_starts_a_new_life_by_registering(redis, cli):
     dead_listener(redis)
-    protocol.enqueue(redis, "video", "t1", "in", None, now=5.5)
+    protocol.enqueue(redis, "video", "t1", "in", now=5.5)
     cli.lpush("blueque_reserved_tasks_video_host_2", "t1")
     fence(redis)
 
@@ -397,7 +397,7 @@ def test_whoever_is_fenced_while_he_takes_a_task_has_not_taken_it(
     redis, other, overtaken, state, take
 ):
     dead_listener(redis, "pending")
-    protocol.enqueue(redis, "video", "t2", "in", None, now=5.5)
+    protocol.enqueue(redis, "video", "t2", "in", now=5.5)
     before = state()
     overtaken(lambda: fence(other))
 

@@ -8,6 +8,7 @@ import pytest
 
 from blueque import NotOwner, NotRegistered, Retry, protocol
 from blueque.model.attempt_ref import AttemptRef
+from blueque.protocol.recover import Loss
 
 NODE, DEAD = "host_1", "host_2"
 IDENTITY = {"pid_start": 5, "boot": "b", "ns": "4"}
@@ -30,7 +31,7 @@ def dead_listener(redis, status, task="t1", options=None):
 def hold(redis, status, task="t1", options=None):
     """Let the listener host_2 hold a task of this status; nobody has found it dead yet."""
     protocol.register(redis, "video", DEAD, "i2", {}, now=1.5)
-    protocol.enqueue(redis, "video", task, "in", None, 5.5, options)
+    protocol.enqueue(redis, "video", task, "in", 5.5, options)
     protocol.pop(redis, "video", DEAD, "i2")
     if status in ("reserved", "started"):
         protocol.reserve(redis, AttemptRef("video", task, "token", DEAD), "i2", now=6.5)
@@ -56,10 +57,9 @@ def recover(redis, instance="i2", now=9.5, dead_claimant=None):
     return protocol.recover(redis, "video", "t1", DEAD, instance, now, dead_claimant)
 
 
-def lose(redis, token="token", node=DEAD, instance="i2", default=None, now=9.5, **more):
-    return protocol.lose(
-        redis, AttemptRef("video", "t1", token, node), instance, "gone", default, now, **more
-    )
+def lose(redis, token="token", node=DEAD, instance="i2", default=None, now=9.5, facts=None, **more):
+    attempt, loss = AttemptRef("video", "t1", token, node), Loss("gone", facts)
+    return protocol.lose(redis, attempt, instance, loss, default, now, **more)
 
 
 def adopt(redis, token="token", old=DEAD, node=NODE, instance="i1", now=9.5):
@@ -77,7 +77,7 @@ def reassert(redis, ours, node=NODE, instance="i1", now=10.5):
 
 
 def complete(redis, node=DEAD):
-    protocol.complete(redis, AttemptRef("video", "t1", "token", node), "out", None, now=9.2)
+    protocol.complete(redis, AttemptRef("video", "t1", "token", node), "out", now=9.2)
 
 
 def requeue(redis):
@@ -100,7 +100,7 @@ def test_what_a_dead_listener_had_not_started_is_the_next_in_line_at_no_cost(
     redis, cli, state, status
 ):
     dead_listener(redis, status)
-    protocol.enqueue(redis, "video", "t2", "in", None, now=6.5)
+    protocol.enqueue(redis, "video", "t2", "in", now=6.5)
     cli.delete("blueque_wake_video")
     before = state()
 
@@ -256,7 +256,7 @@ def test_a_task_without_a_policy_that_is_lost_has_failed_and_keeps_its_token(red
 def test_a_task_with_a_policy_that_is_lost_is_the_next_in_line(redis, cli, state):
     policy = Retry(max=0).to_text()
     dead_listener(redis, "started", options={"retry": policy})
-    protocol.enqueue(redis, "video", "t2", "in", None, now=6.5)
+    protocol.enqueue(redis, "video", "t2", "in", now=6.5)
     cli.delete("blueque_wake_video")
     before = state()
 
@@ -303,9 +303,7 @@ def test_the_policy_of_the_task_counts_and_else_that_of_the_listener(redis, own,
 
 def test_a_task_that_is_lost_too_often_is_poison(redis, cli):
     statuses = []
-    protocol.enqueue(
-        redis, "video", "t1", "in", None, 5.5, {"retry": Retry(interruptions=2).to_text()}
-    )
+    protocol.enqueue(redis, "video", "t1", "in", 5.5, {"retry": Retry(interruptions=2).to_text()})
     for instance in ("i2", "i3", "i4"):
         protocol.register(redis, "video", DEAD, instance, {}, now=1.5)
         protocol.pop(redis, "video", DEAD, instance)
@@ -647,7 +645,7 @@ def ours_of(cli):
 
 def run(redis):
     """Let the listener host_1 run the task t1."""
-    protocol.enqueue(redis, "video", "t1", "in", None, now=5.5)
+    protocol.enqueue(redis, "video", "t1", "in", now=5.5)
     protocol.pop(redis, "video", NODE, "i1")
     protocol.reserve(redis, AttemptRef("video", "t1", "token", NODE), "i1", now=6.5)
 
@@ -659,10 +657,8 @@ def test_what_redis_has_lost_is_put_back_whatever_it_has_gone_back_to(redis, cli
     expected = running | {"blueque_task_t1": running["blueque_task_t1"] | {"updated": "10.5"}}
     pasts = {
         "nothing at all": lambda: None,
-        "before it was popped": lambda: protocol.enqueue(redis, "video", "t1", "in", None, now=5.5),
-        "before it was due": lambda: protocol.schedule(
-            redis, "video", "t1", "in", None, 6.0, now=5.5
-        ),
+        "before it was popped": lambda: protocol.enqueue(redis, "video", "t1", "in", now=5.5),
+        "before it was due": lambda: protocol.schedule(redis, "video", "t1", "in", 6.0, now=5.5),
         "before it was started": lambda: run(redis),
     }
     for past, go_back in pasts.items():

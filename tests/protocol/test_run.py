@@ -8,6 +8,7 @@ import pytest
 
 from blueque import NotOwner, NotRegistered, protocol
 from blueque.model.attempt_ref import AttemptRef
+from blueque.protocol.recover import Loss
 
 NODE = "host_1"
 FACTS = {
@@ -54,7 +55,7 @@ def listener(redis):
 
 
 def enqueue(redis, task="t1"):
-    protocol.enqueue(redis, "video", task, "in", None, now=5.5)
+    protocol.enqueue(redis, "video", task, "in", now=5.5)
 
 
 def pop(redis, instance="i1"):
@@ -69,8 +70,8 @@ def start(redis, token="token", node=NODE, pid=77, now=7.5, **more):
     protocol.start(redis, AttemptRef("video", "t1", token, node), pid, now, **more)
 
 
-def complete(redis, token="token", node=NODE, encoding=None, now=8.5, **more):
-    protocol.complete(redis, AttemptRef("video", "t1", token, node), "out", encoding, now, **more)
+def complete(redis, token="token", node=NODE, now=8.5, **more):
+    protocol.complete(redis, AttemptRef("video", "t1", token, node), "out", now, **more)
 
 
 def fail(redis, token="token", node=NODE, now=8.5, **more):
@@ -116,10 +117,9 @@ def bring(redis, status):
             redis,
             AttemptRef("video", "t1", "token", NODE),
             "i1",
-            "gone",
+            Loss("gone", {"lost_node": NODE}),
             None,
             8.0,
-            {"lost_node": NODE},
             is_ours=True,
         )
 
@@ -325,7 +325,7 @@ def test_start_of_a_second_process_for_the_same_attempt_is_refused_and_writes_no
 def test_complete_records_the_result_and_lets_go_of_the_task(redis, state):
     bring(redis, "started")
 
-    complete(redis, encoding="json", facts={"remark": "fine"})
+    complete(redis, facts={"result_encoding": "json", "remark": "fine"})
 
     assert state() == AROUND | {
         "blueque_task_t1": BORN

@@ -18,7 +18,7 @@ def finish(redis, task, status):
     protocol.reserve(redis, AttemptRef("video", task, "token", "host_1"), "i1", now=7.5)
     if status == "complete":
         protocol.start(redis, AttemptRef("video", task, "token", "host_1"), 77, now=8.5)
-        protocol.complete(redis, AttemptRef("video", task, "token", "host_1"), "out", None, now=9.5)
+        protocol.complete(redis, AttemptRef("video", task, "token", "host_1"), "out", now=9.5)
     elif status == "cancelled":
         protocol.cancel(redis, "video", task, "ann", None, now=9.5)
     else:
@@ -32,7 +32,7 @@ def line(cli):
 
 
 def test_enqueue_leaves_one_pending_task_and_nothing_else(redis, state):
-    protocol.enqueue(redis, "video", "t1", "{}", "json", now=5.5)
+    protocol.enqueue(redis, "video", "t1", "{}", now=5.5, options={"parameters_encoding": "json"})
 
     assert state() == {
         "blueque_task_t1": {
@@ -51,7 +51,7 @@ def test_enqueue_leaves_one_pending_task_and_nothing_else(redis, state):
 
 
 def test_a_plain_string_has_no_encoding_in_its_hash(redis, cli):
-    protocol.enqueue(redis, "video", "t1", "in", None, now=5.5)
+    protocol.enqueue(redis, "video", "t1", "in", now=5.5)
 
     assert "parameters_encoding" not in cli.hgetall("blueque_task_t1")
 
@@ -59,8 +59,16 @@ def test_a_plain_string_has_no_encoding_in_its_hash(redis, cli):
 def test_options_are_further_fields_of_a_new_task(redis, cli):
     options = {"retry": '{"max":3}', "time_limit": 90, "lead": 0.5}
 
-    protocol.enqueue(redis, "video", "t1", "in", None, now=5.5, options=options)
-    protocol.schedule(redis, "video", "t2", "in", "json", eta=9.5, now=5.5, options=options)
+    protocol.enqueue(redis, "video", "t1", "in", now=5.5, options=options)
+    protocol.schedule(
+        redis,
+        "video",
+        "t2",
+        "in",
+        eta=9.5,
+        now=5.5,
+        options={"parameters_encoding": "json", **(options)},
+    )
 
     common = {
         "queue": "video",
@@ -81,28 +89,28 @@ def test_options_are_further_fields_of_a_new_task(redis, cli):
 
 
 def test_enqueue_of_an_id_that_exists_says_so_and_changes_nothing(redis, state):
-    assert protocol.enqueue(redis, "video", "t1", "in", None, now=5.5) is True
+    assert protocol.enqueue(redis, "video", "t1", "in", now=5.5) is True
     before = state()
 
-    assert protocol.enqueue(redis, "video", "t1", "in", None, now=5.5) is False
+    assert protocol.enqueue(redis, "video", "t1", "in", now=5.5) is False
     assert state() == before
 
 
 def test_tasks_stand_in_line_in_the_order_in_which_they_came(redis, cli):
     for task in ("t1", "t2", "t3"):
-        protocol.enqueue(redis, "video", task, "in", None, now=5.5)
+        protocol.enqueue(redis, "video", task, "in", now=5.5)
 
     assert line(cli) == ["t1", "t2", "t3"]
 
 
 def test_a_task_enqueued_under_a_spare_id_is_like_any_other(redis, cli, state):
-    protocol.enqueue(redis, "video", "t1", "in", None, now=5.5)
+    protocol.enqueue(redis, "video", "t1", "in", now=5.5)
     expected = state()
     cli.flushall()
 
-    protocol.enqueue(redis, "video", "t0", "in", None, now=4.5, spare="t1")
+    protocol.enqueue(redis, "video", "t0", "in", now=4.5, spare="t1")
     assert redis.ahead.look.task == "t1"
-    protocol.enqueue(redis, "video", "t1", "in", None, now=5.5, spare="t2")
+    protocol.enqueue(redis, "video", "t1", "in", now=5.5, spare="t2")
 
     assert line(cli) == ["t0", "t1"]
     assert cli.hgetall("blueque_task_t1") == expected["blueque_task_t1"]
@@ -110,18 +118,18 @@ def test_a_task_enqueued_under_a_spare_id_is_like_any_other(redis, cli, state):
 
 
 def test_a_spare_id_that_somebody_takes_meanwhile_is_left_to_them(redis, cli, state):
-    protocol.enqueue(redis, "video", "t1", "in", None, now=5.5, spare="t2")
+    protocol.enqueue(redis, "video", "t1", "in", now=5.5, spare="t2")
     cli.hset("blueque_task_t2", "status", "theirs")
     before = state()
 
-    assert protocol.enqueue(redis, "video", "t2", "in", None, now=6.5) is False
+    assert protocol.enqueue(redis, "video", "t2", "in", now=6.5) is False
     assert state() == before
 
 
 def test_a_spare_id_left_aside_does_not_disturb_another_transaction(redis, cli):
-    protocol.enqueue(redis, "video", "t1", "in", None, now=5.5, spare="t2")
+    protocol.enqueue(redis, "video", "t1", "in", now=5.5, spare="t2")
 
-    assert protocol.schedule(redis, "video", "t3", "in", None, eta=9.5, now=6.5) is True
+    assert protocol.schedule(redis, "video", "t3", "in", eta=9.5, now=6.5) is True
     assert redis.ahead is None
     cli.set("blueque_task_t2", "changed")
     assert exchange(redis.connection(), [("MULTI",), ("PING",), ("EXEC",)])[-1] == ["PONG"], (
@@ -130,7 +138,12 @@ def test_a_spare_id_left_aside_does_not_disturb_another_transaction(redis, cli):
 
 
 def test_schedule_leaves_one_scheduled_task_and_nothing_else(redis, state):
-    assert protocol.schedule(redis, "video", "t1", "{}", "json", eta=9.5, now=5.5) is True
+    assert (
+        protocol.schedule(
+            redis, "video", "t1", "{}", eta=9.5, now=5.5, options={"parameters_encoding": "json"}
+        )
+        is True
+    )
 
     assert state() == {
         "blueque_task_t1": {
@@ -149,15 +162,15 @@ def test_schedule_leaves_one_scheduled_task_and_nothing_else(redis, state):
 
 
 def test_schedule_of_an_id_that_exists_says_so_and_changes_nothing(redis, state):
-    protocol.schedule(redis, "video", "t1", "in", None, eta=9.5, now=5.5)
+    protocol.schedule(redis, "video", "t1", "in", eta=9.5, now=5.5)
     before = state()
 
-    assert protocol.schedule(redis, "video", "t1", "in", None, eta=9.5, now=5.5) is False
+    assert protocol.schedule(redis, "video", "t1", "in", eta=9.5, now=5.5) is False
     assert state() == before
 
 
 def test_a_task_is_due_at_its_eta_and_not_before(redis, state):
-    protocol.schedule(redis, "video", "t1", "in", None, eta=9.5, now=5.5)
+    protocol.schedule(redis, "video", "t1", "in", eta=9.5, now=5.5)
     before = state()
 
     assert protocol.enqueue_due(redis, "video", now=9.499) is None
@@ -180,7 +193,7 @@ def test_a_task_is_due_at_its_eta_and_not_before(redis, state):
 
 
 def test_enqueue_due_run_again_moves_nothing_again(redis, state):
-    protocol.schedule(redis, "video", "t1", "in", None, eta=9.5, now=5.5)
+    protocol.schedule(redis, "video", "t1", "in", eta=9.5, now=5.5)
     protocol.enqueue_due(redis, "video", now=9.5)
     before = state()
 
@@ -189,9 +202,9 @@ def test_enqueue_due_run_again_moves_nothing_again(redis, state):
 
 
 def test_of_the_due_tasks_the_earliest_runs_first_and_after_those_that_wait_already(redis, cli):
-    protocol.enqueue(redis, "video", "old", "in", None, now=5.5)
+    protocol.enqueue(redis, "video", "old", "in", now=5.5)
     for task, eta in (("late", 9.5), ("early", 7.5), ("middle", 8.5), ("future", 10.5)):
-        protocol.schedule(redis, "video", task, "in", None, eta=eta, now=5.5)
+        protocol.schedule(redis, "video", task, "in", eta=eta, now=5.5)
 
     assert protocol.enqueue_due(redis, "video", now=10) == ["early", "middle", "late"]
     assert line(cli) == ["old", "early", "middle", "late"]
@@ -200,7 +213,7 @@ def test_of_the_due_tasks_the_earliest_runs_first_and_after_those_that_wait_alre
 def test_more_due_tasks_than_the_limit_take_several_calls_and_keep_their_order(redis, cli):
     tasks = [f"t{number:03}" for number in range(205)]
     for number, task in enumerate(tasks):
-        protocol.schedule(redis, "video", task, "in", None, eta=number + 0.5, now=0.0)
+        protocol.schedule(redis, "video", task, "in", eta=number + 0.5, now=0.0)
 
     counts = [len(protocol.enqueue_due(redis, "video", now=1000.0) or []) for _ in range(4)]
 
@@ -209,7 +222,7 @@ def test_more_due_tasks_than_the_limit_take_several_calls_and_keep_their_order(r
 
 
 def test_enqueue_due_of_a_deleted_task_leaves_no_stump(redis, cli, state):
-    protocol.schedule(redis, "video", "t1", "in", None, eta=9.5, now=5.5)
+    protocol.schedule(redis, "video", "t1", "in", eta=9.5, now=5.5)
     cli.delete("blueque_task_t1")
 
     assert protocol.enqueue_due(redis, "video", now=9.5) == []
@@ -219,7 +232,7 @@ def test_enqueue_due_of_a_deleted_task_leaves_no_stump(redis, cli, state):
 def test_enqueue_due_leaves_a_task_that_was_moved_to_the_queue_in_which_it_is_scheduled(
     redis, cli, state
 ):
-    protocol.schedule(redis, "video", "t1", "{}", None, eta=9.5, now=5.5)
+    protocol.schedule(redis, "video", "t1", "{}", eta=9.5, now=5.5)
     protocol.move(redis, "video", "t1", "audio", now=6.5)
     cli.zadd("blueque_scheduled_tasks_video", {"t1": 9.5})  # by whatever else writes there
 
@@ -229,7 +242,7 @@ def test_enqueue_due_leaves_a_task_that_was_moved_to_the_queue_in_which_it_is_sc
 
 
 def test_enqueue_due_drops_the_entry_of_a_task_that_is_no_longer_scheduled(redis, cli, state):
-    protocol.enqueue(redis, "video", "t1", "in", None, now=5.5)
+    protocol.enqueue(redis, "video", "t1", "in", now=5.5)
     before = state()
     cli.zadd("blueque_scheduled_tasks_video", {"t1": 9.5})
 
@@ -260,7 +273,7 @@ def test_enqueue_due_indexes_a_task_of_an_older_version_by_its_creation(redis, c
 
 @pytest.mark.parametrize("status", ["complete", "failed", "cancelled"])
 def test_delete_leaves_nothing_of_a_finished_task(redis, state, everything, status):
-    protocol.enqueue(redis, "video", "t1", "in", None, now=5.5)
+    protocol.enqueue(redis, "video", "t1", "in", now=5.5)
     finish(redis, "t1", status)
     assert "blueque_history_t1" in everything()
 
@@ -271,7 +284,7 @@ def test_delete_leaves_nothing_of_a_finished_task(redis, state, everything, stat
 
 def test_delete_takes_the_entry_nearest_the_tail_and_leaves_the_other_tasks_alone(redis, cli):
     for task in ("t1", "t2", "t3"):
-        protocol.enqueue(redis, "video", task, "in", None, now=5.5)
+        protocol.enqueue(redis, "video", task, "in", now=5.5)
         finish(redis, task, "complete")
     cli.lpush("blueque_complete_tasks_video", "t2")  # as 1.0.0 does when it completes twice
 
@@ -282,7 +295,7 @@ def test_delete_takes_the_entry_nearest_the_tail_and_leaves_the_other_tasks_alon
 
 
 def test_delete_of_a_task_that_is_gone_says_so_and_changes_nothing(redis, state):
-    protocol.enqueue(redis, "video", "t1", "in", None, now=5.5)
+    protocol.enqueue(redis, "video", "t1", "in", now=5.5)
     finish(redis, "t1", "complete")
     protocol.delete(redis, "video", "t1")
     before = state()
@@ -293,7 +306,7 @@ def test_delete_of_a_task_that_is_gone_says_so_and_changes_nothing(redis, state)
 
 @pytest.mark.parametrize("status", ["scheduled", "pending", "reserved", "started", "waiting"])
 def test_delete_refuses_a_task_that_is_not_finished_and_writes_nothing(redis, cli, state, status):
-    protocol.enqueue(redis, "video", "t1", "in", None, now=5.5)
+    protocol.enqueue(redis, "video", "t1", "in", now=5.5)
     cli.hset("blueque_task_t1", "status", status)
     before = state()
 
@@ -305,7 +318,7 @@ def test_delete_refuses_a_task_that_is_not_finished_and_writes_nothing(redis, cl
 
 
 def test_delete_refuses_a_task_of_another_queue_and_writes_nothing(redis, state):
-    protocol.enqueue(redis, "video", "t1", "in", None, now=5.5)
+    protocol.enqueue(redis, "video", "t1", "in", now=5.5)
     finish(redis, "t1", "complete")
     before = state()
 

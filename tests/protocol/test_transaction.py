@@ -89,7 +89,7 @@ def test_a_watched_key_counts_as_changed_whatever_was_done_to_it(redis, cli, com
         seen.append(fields)
         if len(seen) == 1:
             cli.execute_command(*command)
-        return Change([("SET", "b", 1)])
+        return Change([("SET", "b", 1)], None)
 
     transact(redis, "try", Look(["a"], [("HGETALL", "a")]), decide)
     assert len(seen) == 2
@@ -101,7 +101,7 @@ def test_a_key_that_changes_every_time_ends_in_contended_and_writes_nothing(redi
     def decide(a):
         looks.append(a)
         cli.incr("a")
-        return Change([("SET", "b", 1)])
+        return Change([("SET", "b", 1)], None)
 
     with pytest.raises(Contended, match="crowd") as refusal:
         transact(redis, "crowd", Look(["a"], [("GET", "a")]), decide)
@@ -128,7 +128,10 @@ def test_an_error_in_the_look_comes_out_and_watches_nothing_any_more(redis, cli,
 
     with pytest.raises(RedisRefused) as refusal:
         transact(
-            redis, "try", Look(["a"], [("LRANGE", "a", 0, -1)]), lambda a: Change([("SET", "b", 1)])
+            redis,
+            "try",
+            Look(["a"], [("LRANGE", "a", 0, -1)]),
+            lambda a: Change([("SET", "b", 1)], None),
         )
 
     assert refusal.value.code == "WRONGTYPE"
@@ -143,7 +146,10 @@ def test_a_command_that_redis_refuses_to_queue_keeps_all_the_others_from_being_d
 ):
     with pytest.raises(RedisRefused) as refusal:
         transact(
-            redis, "try", Look(["a"], [("GET", "a")]), lambda a: Change([("SET", "a", 1), wrong])
+            redis,
+            "try",
+            Look(["a"], [("GET", "a")]),
+            lambda a: Change([("SET", "a", 1), wrong], None),
         )
 
     assert refusal.value.code == "ERR", "the reason, not the EXECABORT that follows it"
@@ -163,7 +169,7 @@ def test_a_command_that_the_user_may_not_run_keeps_all_the_others_from_being_don
                 redis,
                 "try",
                 Look(["a"], [("GET", "a")]),
-                lambda a: Change([("RPUSH", "list", "x"), ("SET", "a", 1)]),
+                lambda a: Change([("RPUSH", "list", "x"), ("SET", "a", 1)], None),
             )
         assert redis.read(("ECHO", "the connection can go on")) == ["the connection can go on"]
     finally:
@@ -194,7 +200,7 @@ def test_a_key_that_changes_after_the_look_sent_ahead_is_looked_at_again(redis, 
     transact(redis, "try", ADD, add, ahead=AFTER)
     cli.set("a", "changed")
 
-    transact(redis, "next", AFTER, lambda a: Change([("SET", "b", f"after {a}")]))
+    transact(redis, "next", AFTER, lambda a: Change([("SET", "b", f"after {a}")], None))
 
     assert state() == {"list": ["x"], "a": "changed", "b": "after changed"}
 
@@ -205,7 +211,7 @@ def test_a_look_sent_ahead_is_not_taken_for_another(redis, cli):
 
     def decide(*replies):
         seen.extend(replies)
-        return Change([("SET", "b", 1)])
+        return Change([("SET", "b", 1)], None)
 
     transact(redis, "next", Look(AFTER.watch, [("EXISTS", "a"), ("GET", "a")]), decide)
     transact(redis, "next but one", AFTER, decide)

@@ -12,6 +12,7 @@ import pytest
 from blueque import NotFree, NotWaiting, WrongQueue, protocol
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.retry import Retry
+from blueque.protocol.recover import Loss
 from blueque.protocol.reserving import Popped
 
 NODE = "host_1"
@@ -47,7 +48,7 @@ def listener(redis):
 
 
 def enqueue(redis, task="t1", now=5.5, queue="video", **options):
-    protocol.enqueue(redis, queue, task, "in", None, now, options)
+    protocol.enqueue(redis, queue, task, "in", now, options)
 
 
 def pop(redis, line="0", node=NODE, instance="i1"):
@@ -119,7 +120,7 @@ def test_what_is_due_joins_the_line_of_each_task(redis, cli, state):
         ("t3", 9.0, {"priority": 5}),
         ("t4", 8.5, {"needs": "lock:licence=1"}),
     ]:
-        protocol.schedule(redis, "video", task, "in", None, eta, 5.5, options)
+        protocol.schedule(redis, "video", task, "in", eta, 5.5, options)
 
     assert protocol.enqueue_due(redis, "video", 9.5) == ["t2", "t1", "t4", "t3"]
     lines = {
@@ -358,7 +359,7 @@ def test_reserve_looks_again_at_what_has_changed_while_it_looked(
 
 
 def complete(redis):
-    protocol.complete(redis, AttemptRef("video", "t1", "token", NODE), "out", None, 8.5)
+    protocol.complete(redis, AttemptRef("video", "t1", "token", NODE), "out", 8.5)
 
 
 def fail(redis):
@@ -397,7 +398,13 @@ def cancel_and_release(redis):
 
 def lose(redis, retry=None):
     return protocol.lose(
-        redis, AttemptRef("video", "t1", "token", NODE), "i1", "gone", retry, 8.5, is_ours=True
+        redis,
+        AttemptRef("video", "t1", "token", NODE),
+        "i1",
+        Loss("gone"),
+        retry,
+        8.5,
+        is_ours=True,
     )
 
 
@@ -408,7 +415,9 @@ def lose_and_retry(redis):
 def fence_and_lose(redis):
     protocol.fence(redis, "video", NODE, "i1", "0")
     assert (
-        protocol.lose(redis, AttemptRef("video", "t1", "token", NODE), "i1", "gone", None, 8.5)
+        protocol.lose(
+            redis, AttemptRef("video", "t1", "token", NODE), "i1", Loss("gone"), None, 8.5
+        )
         == "failed"
     )
 
@@ -729,7 +738,7 @@ def test_a_task_keeps_its_needs_when_its_priority_changes(redis, cli):
 
 
 def test_a_scheduled_task_of_another_priority_joins_that_line_when_it_is_due(redis, cli):
-    protocol.schedule(redis, "video", "t1", "in", None, 8.0, 5.5)
+    protocol.schedule(redis, "video", "t1", "in", 8.0, 5.5)
 
     protocol.set_priority(redis, "video", "t1", -3, 6.5)
     assert cli.hgetall("blueque_task_t1")["priority"] == "-3" and not cli.exists(
@@ -830,7 +839,7 @@ def test_a_task_that_is_put_first_is_the_next_of_its_line(redis, cli, state, opt
 
 
 def test_a_scheduled_task_cannot_be_put_first(redis):
-    protocol.schedule(redis, "video", "t1", "in", None, 8.0, 5.5)
+    protocol.schedule(redis, "video", "t1", "in", 8.0, 5.5)
 
     with pytest.raises(NotWaiting, match="scheduled"):
         put_first(redis)
@@ -854,7 +863,7 @@ def test_a_moved_task_is_the_last_of_its_line_in_the_other_queue(redis, cli, sta
 
 
 def test_a_scheduled_task_is_scheduled_in_the_queue_that_it_is_moved_to(redis, state):
-    protocol.schedule(redis, "video", "t1", "in", None, 8.0, 5.5)
+    protocol.schedule(redis, "video", "t1", "in", 8.0, 5.5)
     before = state()
     del before["blueque_tasks_video"], before["blueque_scheduled_tasks_video"]
 

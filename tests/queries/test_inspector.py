@@ -37,7 +37,7 @@ def register(redis, queue="video", node=NODE, beat_every=10, now=None, **facts):
 
 
 def enqueue(redis, task, queue="video", now=1000.0):
-    protocol.enqueue(redis, queue, task, "{}", "json", now)
+    protocol.enqueue(redis, queue, task, "{}", now, {"parameters_encoding": "json"})
 
 
 def reserve(redis, task, queue="video", node=NODE, now=2000.0):
@@ -53,7 +53,7 @@ def start(redis, task, queue="video", node=NODE, now=3000.0):
 
 def complete(redis, task, queue="video", now=4000.0):
     start(redis, task, queue)
-    protocol.complete(redis, AttemptRef(queue, task, f"token-{task}", NODE), "out", None, now)
+    protocol.complete(redis, AttemptRef(queue, task, f"token-{task}", NODE), "out", now)
 
 
 def fail(redis, task, queue="video", now=4000.0):
@@ -88,7 +88,9 @@ def test_the_overview_counts_each_status(redis, inspector):
         complete(redis, f"complete{n}")
     for n in range(2):
         fail(redis, f"failed{n}")
-    protocol.schedule(redis, "video", "scheduled", "{}", "json", 9e9, 1000.0)
+    protocol.schedule(
+        redis, "video", "scheduled", "{}", 9e9, 1000.0, {"parameters_encoding": "json"}
+    )
     for n in range(4):
         enqueue(redis, f"pending{n}")
     for n in range(5):
@@ -148,9 +150,16 @@ def test_the_overview_counts_all_lines_and_tells_a_pause_a_limit_and_what_fits_n
 ):
     register(redis)
     enqueue(redis, "plain")
-    protocol.enqueue(redis, "video", "urgent", "{}", "json", 900.0, {"priority": 5})
     protocol.enqueue(
-        redis, "video", "heavy", "{}", "json", 1000.0, {"priority": 5, "needs": "gpu=2,lock:a=1"}
+        redis, "video", "urgent", "{}", 900.0, {"parameters_encoding": "json", "priority": 5}
+    )
+    protocol.enqueue(
+        redis,
+        "video",
+        "heavy",
+        "{}",
+        1000.0,
+        {"parameters_encoding": "json", "priority": 5, "needs": "gpu=2,lock:a=1"},
     )
     protocol.set_max_concurrency(redis, "video", 7)
     protocol.pause(redis, "video", "ada", "deploy", 3000.0)
@@ -171,13 +180,22 @@ def test_runnable_are_the_pending_tasks_that_could_start_now(redis, inspector):
     start(redis, "busy")
     start(redis, "busier")
     enqueue(redis, "plain")
-    protocol.enqueue(redis, "video", "urgent", "{}", "json", 900.0, {"priority": 5})
+    protocol.enqueue(
+        redis, "video", "urgent", "{}", 900.0, {"parameters_encoding": "json", "priority": 5}
+    )
     assert runnable() == 2
-    protocol.enqueue(redis, "video", "heavy", "{}", "json", 1000.0, {"needs": "gpu=2"})
+    protocol.enqueue(
+        redis, "video", "heavy", "{}", 1000.0, {"parameters_encoding": "json", "needs": "gpu=2"}
+    )
     assert runnable() == 2  # no listener has a GPU
     for n in range(4):
         protocol.enqueue(
-            redis, "video", f"licensed{n}", "{}", "json", 1000.0, {"needs": "lock:licence=3"}
+            redis,
+            "video",
+            f"licensed{n}",
+            "{}",
+            1000.0,
+            {"parameters_encoding": "json", "needs": "lock:licence=3"},
         )
     assert runnable() == 2 + 3
     redis.read(("SADD", keys.lock("licence"), "a", "b"))
@@ -199,7 +217,9 @@ def test_a_line_that_a_listener_of_the_queue_can_run_is_no_misfit(redis, inspect
     protocol.register(
         redis, "video", "gpu_1", "i9", {"beat_every": 10, "resources": "gpu=2"}, time.time()
     )
-    protocol.enqueue(redis, "video", "heavy", "{}", "json", 1000.0, {"needs": "gpu=2"})
+    protocol.enqueue(
+        redis, "video", "heavy", "{}", 1000.0, {"parameters_encoding": "json", "needs": "gpu=2"}
+    )
 
     assert inspector.overview().lines[0].misfits == ()
 
@@ -215,7 +235,9 @@ def test_the_age_of_the_next_in_line_is_counted_from_the_time_of_redis(redis, in
 
 def test_a_promoted_task_has_been_pending_since_it_was_due_only(redis, inspector):
     now = inspector.now()
-    protocol.schedule(redis, "video", "t1", "{}", "json", now - 90, now - 7200)
+    protocol.schedule(
+        redis, "video", "t1", "{}", now - 90, now - 7200, {"parameters_encoding": "json"}
+    )
     protocol.enqueue_due(redis, "video", now - 60)
 
     (line,) = inspector.overview().lines
@@ -247,7 +269,9 @@ def test_scheduled_tasks_are_overdue_a_minute_after_their_time_and_without_liste
     protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, time.time())
     now = inspector.now()
     for task, eta in (("t1", now - 300), ("t2", now - 70), ("t3", now - 50), ("t4", now + 50)):
-        protocol.schedule(redis, "video", task, "{}", "json", eta, now - 400)
+        protocol.schedule(
+            redis, "video", task, "{}", eta, now - 400, {"parameters_encoding": "json"}
+        )
 
     (line,) = inspector.overview().lines
     protocol.deregister(redis, "video", NODE, "i1")
@@ -426,7 +450,9 @@ def test_tasks_of_one_bulk_are_listed_in_the_order_in_which_they_will_run(redis,
 
 def test_pending_tasks_are_listed_in_the_order_of_their_turns(redis, inspector):
     def add(task, created, **options):
-        protocol.enqueue(redis, "video", task, "{}", "json", created, options)
+        protocol.enqueue(
+            redis, "video", task, "{}", created, {"parameters_encoding": "json", **(options)}
+        )
 
     for number, created in enumerate((10.0, 30.0, 50.0)):
         add(f"plain{number}", created)
@@ -449,15 +475,17 @@ def test_pending_tasks_are_listed_in_the_order_of_their_turns(redis, inspector):
 
 
 def test_a_task_in_another_line_is_found_by_the_beginning_of_its_id(redis, cli, inspector):
-    protocol.enqueue(redis, "video", "urgent-1", "{}", "json", 1.0, {"priority": 5})
+    protocol.enqueue(
+        redis, "video", "urgent-1", "{}", 1.0, {"parameters_encoding": "json", "priority": 5}
+    )
     cli.delete(keys.tasks("video"))
 
     assert inspector.find("urge") == ["urgent-1"]
 
 
 def test_scheduled_tasks_are_listed_by_when_they_are_due(redis, inspector):
-    protocol.schedule(redis, "video", "later", "{}", "json", 9e9, 1000.0)
-    protocol.schedule(redis, "audio", "sooner", "{}", "json", 8e9, 1000.0)
+    protocol.schedule(redis, "video", "later", "{}", 9e9, 1000.0, {"parameters_encoding": "json"})
+    protocol.schedule(redis, "audio", "sooner", "{}", 8e9, 1000.0, {"parameters_encoding": "json"})
 
     assert listed(inspector, "scheduled", queues=("audio", "video")) == ["sooner", "later"]
 

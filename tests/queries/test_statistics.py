@@ -23,6 +23,7 @@ from blueque.model import histogram, keys, units
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import day_of
 from blueque.model.retry import Retry
+from blueque.protocol.recover import Loss
 from blueque.queries import statistics
 
 Q, NODE = "video", "host_1"
@@ -42,12 +43,12 @@ def ended(redis):
     def ended(wait, ran, ago=0, error_type=None, queue=Q, is_last=True):
         task, end = f"{queue}-{next(count)}", NOON - ago * DAY
         protocol.register(redis, queue, NODE, "i1", {}, now=0.5)
-        protocol.enqueue(redis, queue, task, "in", None, end - ran - wait)
+        protocol.enqueue(redis, queue, task, "in", end - ran - wait)
         protocol.pop(redis, queue, NODE, "i1")
         protocol.reserve(redis, AttemptRef(queue, task, "token", NODE), "i1", end - ran)
         protocol.start(redis, AttemptRef(queue, task, "token", NODE), 77, end - ran)
         if error_type is None:
-            protocol.complete(redis, AttemptRef(queue, task, "token", NODE), "out", None, end)
+            protocol.complete(redis, AttemptRef(queue, task, "token", NODE), "out", end)
         elif is_last:
             protocol.fail(
                 redis,
@@ -135,14 +136,19 @@ def test_days_are_those_of_the_clock_of_redis_and_a_wrong_number_is_refused(clie
 
 def test_attempts_that_are_lost_are_counted_whether_another_follows_or_not(redis, cli):
     for number, retry in enumerate((None, Retry())):
-        protocol.enqueue(redis, Q, f"t{number}", "in", None, NOON)
+        protocol.enqueue(redis, Q, f"t{number}", "in", NOON)
         protocol.register(redis, Q, f"dead_{number}", "i2", {}, now=0.5)
         protocol.pop(redis, Q, f"dead_{number}", "i2")
         protocol.reserve(redis, AttemptRef(Q, f"t{number}", "token", f"dead_{number}"), "i2", NOON)
         protocol.start(redis, AttemptRef(Q, f"t{number}", "token", f"dead_{number}"), 77, NOON)
         protocol.fence(redis, Q, f"dead_{number}", "i2", "0")
         protocol.lose(
-            redis, AttemptRef(Q, f"t{number}", "token", f"dead_{number}"), "i2", "gone", retry, NOON
+            redis,
+            AttemptRef(Q, f"t{number}", "token", f"dead_{number}"),
+            "i2",
+            Loss("gone"),
+            retry,
+            NOON,
         )
 
     total = statistics.load(redis, [Q], 1, NOON)[0].total
@@ -308,7 +314,7 @@ def test_attempts_that_put_themselves_off_or_hand_themselves_back_are_no_failure
     run, redis, client, cli
 ):
     protocol.register(redis, Q, NODE, "i1", {}, now=0.5)
-    protocol.enqueue(redis, Q, "t1", "in", None, NOON)
+    protocol.enqueue(redis, Q, "t1", "in", NOON)
     for number in range(3):
         protocol.pop(redis, Q, NODE, "i1")
         protocol.reserve(redis, AttemptRef(Q, "t1", f"token{number}", NODE), "i1", NOON)
@@ -422,7 +428,7 @@ def test_of_a_task_that_does_not_tell_how_far_it_is_it_is_shown_how_long_others_
 ):
     for minutes in (3, 3, 3, 4, 5, 5, 5):
         ended(0.0, minutes * 60.0 + 30.0)
-    protocol.enqueue(redis, Q, "t1", "in", None, time.time())
+    protocol.enqueue(redis, Q, "t1", "in", time.time())
     protocol.pop(redis, Q, NODE, "i1")
     protocol.reserve(redis, AttemptRef(Q, "t1", "token", NODE), "i1", time.time())
     protocol.start(redis, AttemptRef(Q, "t1", "token", NODE), 77, time.time())

@@ -249,11 +249,11 @@ def worked(redis, cli):
     now = float(cli.time()[0])
     protocol.register(redis, Q, "gpu-1_7", "i1", {}, now)
     for task in ("done", "runs"):
-        protocol.enqueue(redis, Q, task, "in", None, now - 900)
+        protocol.enqueue(redis, Q, task, "in", now - 900)
         protocol.pop(redis, Q, "gpu-1_7", "i1")
         protocol.reserve(redis, AttemptRef(Q, task, task, "gpu-1_7"), "i1", now - 600)
         protocol.start(redis, AttemptRef(Q, task, task, "gpu-1_7"), 7, now - 600)
-    protocol.complete(redis, AttemptRef(Q, "done", "done", "gpu-1_7"), "r", None, now - 300)
+    protocol.complete(redis, AttemptRef(Q, "done", "done", "gpu-1_7"), "r", now - 300)
     return now
 
 

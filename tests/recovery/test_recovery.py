@@ -82,7 +82,7 @@ def hold(
     identity=ELSEWHERE,
 ):
     """Give the listener a task, as far as that status."""
-    protocol.enqueue(redis, "video", task, "in", None, time.time(), options)
+    protocol.enqueue(redis, "video", task, "in", time.time(), options)
     assert (
         cli.rpoplpush("blueque_pending_tasks_video", f"blueque_reserved_tasks_video_{node}") == task
     )
@@ -481,7 +481,7 @@ def test_work_that_had_not_started_is_the_next_in_line_in_its_order_at_no_cost(
     register(redis)
     for number, status in enumerate(["reserved", "popped", "reserved"]):
         hold(redis, cli, f"t{number}", status)
-    protocol.enqueue(redis, "video", "later", "in", None, time.time())
+    protocol.enqueue(redis, "video", "later", "in", time.time())
     kill(redis)
     assert judge.step() == []
     assert line(cli) == ["t0", "t1", "t2", "later"]
@@ -508,7 +508,7 @@ def test_entries_that_are_of_no_task_or_of_one_that_has_ended_are_dropped(redis,
     register(redis)
     cli.lpush(f"blueque_reserved_tasks_video_{FAR}", "nobody")
     hold(redis, cli, "ended", "started")
-    protocol.complete(redis, AttemptRef("video", "ended", "token", FAR), "out", None, time.time())
+    protocol.complete(redis, AttemptRef("video", "ended", "token", FAR), "out", time.time())
     cli.lpush(f"blueque_reserved_tasks_video_{FAR}", "ended")
     kill(redis)
     judge.step()
@@ -562,7 +562,7 @@ def lost(redis, cli, judge):
     def lost(options=None, **facts):
         register(redis, lost_after=LEASE, **facts)
         hold(redis, cli, options=options)
-        protocol.enqueue(redis, "video", "later", "in", None, time.time())
+        protocol.enqueue(redis, "video", "later", "in", time.time())
         look_until(judge, lambda: fields(cli)["status"] != "started")
         return fields(cli)
 

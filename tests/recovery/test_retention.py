@@ -9,6 +9,7 @@ import pytest
 from blueque import Client, protocol
 from blueque.model import keys
 from blueque.model.units import Keep
+from blueque.protocol.archiving import BatchRef
 from blueque.protocol.pruning import Ended
 from blueque.queries import finished as ended
 from blueque.scheduler import Scheduler
@@ -183,11 +184,11 @@ def test_without_a_word_from_anybody_what_is_old_goes_after_a_week_and_failures_
 def test_nothing_goes_while_a_batch_is_on_its_way_into_an_archive(client, redis, finish, cli):
     old = finish(ago=100)
     retention = client.get_retention({"video": {"complete": Keep(50)}})
-    protocol.claim_batch(redis, "video", "b1", "w", {}, {}, 1.0)
+    protocol.claim_batch(redis, BatchRef("video", "b1", "w"), {}, {}, 1.0)
     retention.step()
     assert left(cli) == [old]
-    protocol.mark_batch(redis, "video", "b1", "w", "deleted", {}, 2.0)
-    protocol.finish_batch(redis, "video", "b1", "w")
+    protocol.mark_batch(redis, BatchRef("video", "b1", "w"), "deleted", {}, 2.0)
+    protocol.finish_batch(redis, BatchRef("video", "b1", "w"))
     retention.step()
     assert left(cli) == []
 
@@ -196,7 +197,7 @@ def test_a_batch_that_is_opened_between_the_look_and_the_deletion_keeps_its_task
     client, finish, cli, other, overtaken
 ):
     old = finish(ago=100)
-    overtaken(lambda: protocol.claim_batch(other, "video", "b1", "w", {}, {}, 1.0))
+    overtaken(lambda: protocol.claim_batch(other, BatchRef("video", "b1", "w"), {}, {}, 1.0))
     client.get_retention({"video": {"complete": Keep(50)}}).step()
     assert left(cli) == [old]
 

@@ -23,6 +23,7 @@ import blueque.spark as bs
 from blueque import ArchiveRefused, InvalidInput, JobFailed, RedisAway, archives, protocol
 from blueque.archives import compaction, durable, layout, reading
 from blueque.model import keys
+from blueque.protocol.archiving import BatchRef
 from blueque.spark import archiving, executors
 from spark.seeds import DAY, NOON, seed
 from spark.standstill import Standstill
@@ -484,9 +485,11 @@ def test_one_that_was_taken_for_dead_is_told_so_and_blames_no_cluster(
     def overtaken(*given):
         monkeypatch.undo()
         record = cli.hgetall(keys.archive("render"))
-        protocol.claim_batch(redis, "render", "b", "another", {}, {}, 9.0, over=record["writer"])
+        protocol.claim_batch(
+            redis, BatchRef("render", "b", "another"), {}, {}, 9.0, over=record["writer"]
+        )
         durable.remove_tree(layout.open_(directory).stagings("render"))
-        protocol.leave_batch(redis, "render", record["batch"], "another")
+        protocol.leave_batch(redis, BatchRef("render", record["batch"], "another"))
         return parts(*given)
 
     monkeypatch.setattr(executors, "run", overtaken)

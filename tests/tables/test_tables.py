@@ -42,7 +42,7 @@ def read(client: Client, statuses: Any, *arguments: Any, **options: Any) -> list
 
 
 def enqueue(redis, task: str, **options: Any) -> None:
-    protocol.enqueue(redis, "q", task, f"p of {task}", None, 1.5, options)
+    protocol.enqueue(redis, "q", task, f"p of {task}", 1.5, options)
 
 
 def start(redis, task: str) -> None:
@@ -54,7 +54,7 @@ def start(redis, task: str) -> None:
 
 def complete(redis, task: str) -> None:
     start(redis, task)
-    protocol.complete(redis, AttemptRef("q", task, TOKEN, NODE), "r", None, 4.5)
+    protocol.complete(redis, AttemptRef("q", task, TOKEN, NODE), "r", 4.5)
 
 
 @pytest.fixture
@@ -106,8 +106,8 @@ def test_every_status_has_its_tasks_and_pending_ones_those_of_all_lines(client, 
         "gpu": {"needs": "gpu=1"},
     }.items():
         enqueue(redis, task, **options)
-    protocol.schedule(redis, "q", "later", "p", None, 50.0, 1.0)
-    protocol.schedule(redis, "q", "soon", "p", None, 40.0, 1.0)
+    protocol.schedule(redis, "q", "later", "p", 50.0, 1.0)
+    protocol.schedule(redis, "q", "soon", "p", 40.0, 1.0)
     enqueue(redis, "cancelled")
     protocol.cancel(redis, "q", "cancelled", "ann", None, 2.0)
 
@@ -302,7 +302,7 @@ def test_everything_of_a_snapshot_expires(client, redis, listener, cli):
     start(redis, "t1")
     complete(redis, "t2")
     enqueue(redis, "t3")
-    protocol.schedule(redis, "q", "t4", "p", None, 50.0, 1.0)
+    protocol.schedule(redis, "q", "t4", "p", 50.0, 1.0)
 
     client.freeze("q", STATUSES, keep=100)
 
