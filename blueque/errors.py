@@ -1,58 +1,46 @@
-"""Everything Blueque raises.
+"""All exceptions that Blueque raises. The remarks say what happened and what the caller can do.
 
 BluequeError
-|-- InvalidInput (ValueError)       refused before anything was written; mend the value and call
-|                                   again
-|   |-- InvalidType (TypeError)     ... it is of a type that cannot be stored
-|   |-- TooLarge                    ... it is larger than the limit
-|   |-- WrongQueue                  the task belongs to another queue
-|   |-- NotFinished                 only complete, failed and cancelled tasks can be deleted
-|   |-- NotCancellable              it has ended, or a listener of 1.0.0 has it
-|   |-- NotWaiting                  only pending and scheduled tasks can be put elsewhere
-|   |-- WrongRun                    the run is of another kind, or shares its keys with one of
-|                                   another queue
-|   |-- OldBatch                    the stream has committed a later batch; a new checkpoint needs
-|                                   a new name
-|   |-- BacklogRefused              a file of a backlog, or a row of it, cannot be fed; it names
-|                                   both
-|   |-- ConfigRefused               blueque.toml says something that cannot be meant; it names the
-|                                   line
-|   `-- NotFailed                   only failed and cancelled tasks can be put in line again
-|-- NoSuchTask (LookupError)        there is no task of that id, or not any more; nothing to wait
-|                                   for
-|-- WaitTimedOut (TimeoutError)     what was waited for has not ended yet; it goes on; wait again
-|-- NotOwner                        the attempt is no longer ours; nothing was written; stop
-|                                   working on it
-|-- FeedTaken                       another feeder has the feed; this one wrote nothing more;
-|                                   leave it to that one
-|-- NotFree                         what the task needs is taken; it is back in its line; it will
-|                                   be free again
-|-- NotRegistered                   the listener is not (or no longer) registered; register again
-|-- NodeTaken                       another listener uses this node id; choose another name
-|-- RedisAway (ConnectionError)     no answer; nothing was written; try again later
-|   `-- OutcomeUnknown              no answer after sending: it may have been written; the same
-|                                   call settles it
-|-- BatchFailed                     one batch of many tasks failed; it says which, and what is
-|                                   certain
-|-- JobFailed                       a job of Spark failed; it says what is certain, and what to do
-|-- RunDropped                      somebody dropped the run, or what was staged; nothing of it
-|                                   comes; run it again
-|-- RedisRefused                    Redis answered with an error; trying again does not help
-|-- Contended                       too many others changed the same keys at the same time; try
-|                                   again
-|-- SnapshotGone                    the snapshot has expired while it was read; take another, keep
-|                                   it longer
-|-- BatchTaken                      another archiver goes on with our batch; stop, and wait for it
-|-- ArchiveRefused                  the directory cannot be an archive, or not this one; it says
-|                                   which could
-|-- SpoolRefused                    the spool directory cannot be used; choose another
-|-- NoServer                        there is no Redis server program on this machine
-|-- NoJava                          there is no Java on this machine, which Spark needs
-|-- NotInstalled (ImportError)      a package is missing that only some of Blueque needs; pip
-|                                   install what it says
-|-- SparkEnded                      the Spark of this process has ended; another one needs another
-|                                   process
-`-- SubmitFailed                    the program that was given to spark-submit has failed
+|-- InvalidInput (ValueError)       Nothing was written. Correct the value and call again.
+|   |-- InvalidType (TypeError)     The value has a type that cannot be stored.
+|   |-- TooLarge                    The value is larger than the limit.
+|   |-- WrongQueue                  The task belongs to another queue.
+|   |-- NotFinished                 Only complete, failed and cancelled tasks can be deleted.
+|   |-- NotCancellable              The task has ended, or a listener of 1.0.0 has it.
+|   |-- NotWaiting                  Only pending and scheduled tasks can be moved.
+|   |-- WrongRun                    The run is of another kind, or its key is in use. Choose
+|                                   another name.
+|   |-- OldBatch                    The stream has committed a later batch. A new checkpoint needs
+|                                   a new name.
+|   |-- BacklogRefused              The named file, or its row, cannot be fed. Correct it.
+|   |-- ConfigRefused               The named key of blueque.toml has a mistake. Correct it.
+|   `-- NotFailed                   Only failed and cancelled tasks can be put in line again.
+|-- NoSuchTask (LookupError)        There is no task with this id. Do not wait for it.
+|-- WaitTimedOut (TimeoutError)     The task has not ended yet and goes on. Wait again.
+|-- NotOwner                        Nothing was written: another attempt owns the task. Stop work.
+|-- FeedTaken                       Another feeder has the feed. Leave it to that one.
+|-- NotFree                         The task is back in line, because what it needs is taken. Take
+|                                   another one.
+|-- NotRegistered                   The listener has no registration. Register again.
+|-- NodeTaken                       Another listener uses this node id. Choose another name.
+|-- RedisAway (ConnectionError)     Redis did not answer, and nothing was written. Try later.
+|   `-- OutcomeUnknown              Redis did not answer after the change was sent. Repeat the call:
+|                                   it recognises its own success.
+|-- BatchFailed                     One batch of many tasks failed. See `batch` and `is_unknown`.
+|-- JobFailed                       A Spark job failed. The message says what is certain.
+|-- RunDropped                      The run, or a staged part of it, was dropped. Run it again.
+|-- RedisRefused                    Redis answered with an error. Do not repeat the call unchanged.
+|-- Contended                       Others changed the same keys at each try. Try again.
+|-- SnapshotGone                    The snapshot expired while it was read. Take another and keep
+|                                   it longer.
+|-- BatchTaken                      Another archiver has taken over the batch. Stop, and wait.
+|-- ArchiveRefused                  The directory cannot be this archive. Choose another.
+|-- SpoolRefused                    The spool directory cannot be used. Choose another.
+|-- NoServer                        This machine has no Redis server program. Install one.
+|-- NoJava                          This machine has no Java, which Spark needs. Install it.
+|-- NotInstalled (ImportError)      An optional package is missing. Install what the message names.
+|-- SparkEnded                      The Spark of this process has ended. Start another process.
+`-- SubmitFailed                    The program that spark-submit ran has failed. Read its output.
 """
 
 from __future__ import annotations
@@ -62,15 +50,14 @@ from typing import Any
 
 
 class BluequeError(Exception):
-    """Anything that Blueque raises."""
+    """The base of all exceptions that Blueque raises."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Python would call the class with the sentence alone, in the process that gets the error
-        # from another.
-        return _as_it_was, (type(self), self.args), vars(self)
+        # To unpickle, Python would call the class with the message alone.
+        return _rebuild, (type(self), self.args), vars(self)
 
 
-def _as_it_was(kind: type[BluequeError], args: tuple[object, ...]) -> BluequeError:
+def _rebuild(kind: type[BluequeError], args: tuple[object, ...]) -> BluequeError:
     error = kind.__new__(kind, *args)
     error.args = args  # an OSError takes them in its __init__ only
     return error
@@ -94,7 +81,7 @@ class TooLarge(InvalidInput):
 
 
 class WrongQueue(InvalidInput):
-    """The task belongs to another queue than the one that was asked. Nothing was written."""
+    """The task belongs to another queue. Nothing was written."""
 
     def __init__(self, task_id: str, queue: str) -> None:
         super().__init__(f"task {task_id} is not in queue {queue!r}")
@@ -130,7 +117,7 @@ class NotFailed(InvalidInput):
 
 
 class NotWaiting(InvalidInput):
-    """The task does not wait, so it has no place to be put elsewhere from. Nothing was written."""
+    """The task is not waiting, so its place cannot be changed. Nothing was written."""
 
     def __init__(self, task_id: str, status: str | None) -> None:
         where = "being taken by a listener" if status == "pending" else status or "unknown"
@@ -139,7 +126,7 @@ class NotWaiting(InvalidInput):
 
 
 class WrongRun(InvalidInput):
-    """The record of the run is of something else. Nothing was written."""
+    """The run has another kind, or another run has its key. Nothing was written."""
 
     def __init__(self, run: str, queue: str, why: str) -> None:
         super().__init__(f"run {run!r} of queue {queue!r}: {why}")
@@ -149,7 +136,7 @@ class WrongRun(InvalidInput):
 class OldBatch(InvalidInput):
     """The stream has committed a later batch than this one. Nothing was written.
 
-    last: the batch that it has committed last.
+    last: the number of its last committed batch.
     """
 
     def __init__(self, run: str, queue: str, batch: int, last: int) -> None:
@@ -161,40 +148,40 @@ class OldBatch(InvalidInput):
 
 
 class NoSuchTask(BluequeError, LookupError):
-    """There is no task of that id.
+    """There is no task with this id.
 
-    status: what it was when it was last seen, if it was deleted while somebody waited for it; None:
-        it was not seen.
+    status: the last one that was seen, if the task was deleted during the wait; None: the task was
+        never seen.
     """
 
     def __init__(self, task_id: str, status: str | None = None) -> None:
         what = (
             "does not exist"
             if status is None
-            else f"was deleted while it was waited for; before, it was {status}"
+            else f"was deleted during the wait; its last status was {status}"
         )
         super().__init__(f"task {task_id} {what}")
         self.task_id, self.status = task_id, status
 
 
 class WaitTimedOut(BluequeError, TimeoutError):
-    """What was waited for has not ended in that time. It goes on.
+    """The tasks have not ended within the timeout. They go on.
 
-    timeout: in seconds. statuses: of those that have not ended, as last seen, by their ids.
+    timeout: in seconds. statuses: of the tasks that have not ended, as last seen, by id.
     """
 
     def __init__(self, timeout: float, statuses: Mapping[str, str | None]) -> None:
-        one, *others = statuses
-        which = f"task {one} has" if not others else f"{len(statuses)} tasks have"
-        now = "" if others else f"; it is {statuses[one] or 'not known'}"
+        first, *others = statuses
+        which = f"task {first} has" if not others else f"{len(statuses)} tasks have"
+        now = "" if others else f"; it is {statuses[first] or 'not known'}"
         super().__init__(f"{which} not ended within {timeout:g} s{now}")
         self.timeout, self.statuses = timeout, dict(statuses)
 
 
 class NotFree(BluequeError):
-    """What the task needs is taken by others. It is back at the head of its line.
+    """The task cannot run now, because what it needs is taken. It is back at the head of its line.
 
-    want: lock, limit (of how many its queue may run) or resources.
+    want: lock, limit (of how many tasks its queue may run) or resources.
     """
 
     def __init__(self, task_id: str, want: str) -> None:
@@ -214,11 +201,10 @@ class ConfigRefused(InvalidInput):
 
 
 class BacklogRefused(InvalidInput):
-    """A file of a backlog cannot be fed: it cannot be read, it has changed, or a row of it can be
-    no task.
+    """A file of a backlog cannot be fed: it cannot be read, it has changed, or one of its rows
+    cannot be a task.
 
-    file: its name in the backlog. row: which of its rows, or lines, counted from 1; None: it is
-        about the whole file.
+    file: its name in the backlog. row: the row or line, counted from 1; None: the whole file.
     """
 
     def __init__(self, file: str, row: int | None, reason: str, unit: str = "row") -> None:
@@ -227,9 +213,9 @@ class BacklogRefused(InvalidInput):
 
 
 class FeedTaken(BluequeError):
-    """Somebody else feeds, or the feed is no more. Nothing more was written by this feeder.
+    """Another feeder has the feed, or the feed is gone. This feeder has written nothing since.
 
-    node: who feeds now; None: nobody.
+    node: of the feeder; None: there is none.
     """
 
     def __init__(self, feed: str, queue: str, node: str | None, was_ours: bool = True) -> None:
@@ -238,14 +224,14 @@ class FeedTaken(BluequeError):
             if node and was_ours
             else f"is fed by {node}"
             if node
-            else "is no more: somebody has forgotten it, or Redis has lost it; nothing was written since"
+            else "is gone: it was removed, or Redis has lost it; this feeder has written nothing since"
         )
         super().__init__(f"feed {feed!r} of queue {queue!r} {why}")
         self.feed, self.queue, self.node = feed, queue, node
 
 
 class NotOwner(BluequeError):
-    """The attempt that asks is not (or no longer) the one that owns the task. Nothing was written."""
+    """The attempt does not own the task, or not any more. Nothing was written."""
 
     def __init__(self, task_id: str, status: str | None, why: str) -> None:
         super().__init__(f"task {task_id} is not ours to change: {why}")
@@ -265,7 +251,7 @@ class NotRegistered(BluequeError):
 class NodeTaken(BluequeError):
     """Another instance is registered under the same node id. Nothing was written.
 
-    instance, beat: what that registration says; one whose beat stands still is dead.
+    instance, beat: of that registration. A listener whose beat does not change is dead.
     """
 
     def __init__(self, node: str, queue: str, instance: str, beat: int) -> None:
@@ -278,9 +264,9 @@ class RedisAway(BluequeError, ConnectionError):
 
 
 class OutcomeUnknown(RedisAway):
-    """The connection was lost after the change had been sent: it may or may not have been made.
+    """The connection was lost after the change was sent. Redis may or may not have made it.
 
-    task_id: the task concerned, if there is one; `Client.get_task` tells, once Redis is back.
+    task_id: of the task, if the change is about one; `Client.get_task` tells, once Redis is back.
     """
 
     def __init__(self, message: str, task_id: str | None = None) -> None:
@@ -289,15 +275,14 @@ class OutcomeUnknown(RedisAway):
 
 
 class BatchFailed(BluequeError):
-    """One batch of many tasks could not be put into Redis. Why not is its `__cause__`: RedisAway,
-    RedisRefused, Contended.
+    """One batch of many tasks could not be put into Redis. Its `__cause__` is RedisAway,
+    RedisRefused or Contended.
 
-    batch, position: the number of the batch, and the place of its first task in what was given;
-        both from 0.
-    done: how many tasks before it are in Redis for certain. ids: those of the batch.
-    is_unknown: it may be in Redis, as a whole; `Client.get_task` of any of its ids tells, once
-    Redis is back. If this is False, nothing of it is there. With keys, the same call again settles
-    it.
+    batch, position: the number of the batch, and the place of its first task in the input; both
+        from 0.
+    done: how many tasks before the batch are in Redis for certain. ids: of the tasks of the batch.
+    is_unknown: the whole batch may be in Redis; `Client.get_task` of any of its ids tells, once
+        Redis is back. False: none of it is there. With keys, the same call again settles it.
     """
 
     def __init__(
@@ -312,13 +297,12 @@ class BatchFailed(BluequeError):
 
 
 class JobFailed(BluequeError):
-    """A job of Spark that enqueues, archives or compacts has failed.
+    """A Spark job that enqueues, archives or compacts has failed.
 
-    Its `__cause__` is the error of ours that stopped it, such as TooLarge, or else what Spark said,
-    at length.
-    queue: None: it was for several. run: under which the same can be tried again; None: it has
-        none.
-    reason: one sentence of what Spark said.
+    Its `__cause__` is the error of Blueque that stopped it, such as TooLarge, or else the error of
+    Spark.
+    queue: None: several queues. run: the name with which to try again; None: the job has none.
+    reason: one sentence of the error.
     """
 
     def __init__(self, queue: str | None, run: str | None, reason: str, fate: str) -> None:
@@ -329,35 +313,31 @@ class JobFailed(BluequeError):
 
 
 class RunDropped(BluequeError):
-    """The run has no record any more, or chunks that were staged for it are gone. Nothing was
-    written.
+    """The record of the run is gone, or some of its staged chunks are. Nothing was written.
 
-    chunks: how many are gone; 0: the record is.
+    chunks: how many chunks are gone; 0: the record is gone.
     """
 
     def __init__(self, run: str, queue: str, chunks: int = 0) -> None:
         what = (
             "it has no record: it was dropped, or never opened"
             if not chunks
-            else (
-                f"{chunks} of the chunks that were staged for it are gone: somebody discarded them"
-            )
+            else (f"{chunks} of its staged chunks are gone: another program has discarded them")
         )
         super().__init__(f"run {run!r} of queue {queue!r}: {what}; run the whole again")
         self.run, self.queue, self.chunks = run, queue, chunks
 
 
-CLUSTER = {"CROSSSLOT", "MOVED", "ASK"}  # codes that only a node of a cluster answers with
+CLUSTER = {"CROSSSLOT", "MOVED", "ASK"}  # only a node of a cluster answers with these codes
 
 
 class RedisRefused(BluequeError):
     """Redis answered with an error.
 
-    code: the first word of its answer, as OOM, NOAUTH, NOPERM, READONLY, WRONGTYPE. Of a
-        transaction that was discarded it is the first word of the reason, if Redis gave one:
-        NOPERM, not EXECABORT.
-    command: the refused command and its first argument, which mostly is a key; "" when that is not
-        known.
+    code: the first word of the answer, such as OOM, NOAUTH, NOPERM, READONLY or WRONGTYPE. For a
+        discarded transaction it is the first word of the reason, if Redis gave one: NOPERM, not
+        EXECABORT.
+    command: the refused command and its first argument, which usually is a key; "": not known.
     """
 
     def __init__(self, answer: str) -> None:
@@ -382,7 +362,7 @@ class Contended(BluequeError):
 
 
 class SnapshotGone(BluequeError):
-    """What a snapshot held has expired, or was removed, before it was read to the end."""
+    """The snapshot has expired, or was removed, before it was read to the end."""
 
     def __init__(self, key: str) -> None:
         super().__init__(
@@ -392,7 +372,7 @@ class SnapshotGone(BluequeError):
 
 
 class BatchTaken(BluequeError):
-    """The batch of this archiver was taken over by another, or is finished. Nothing was written."""
+    """Another archiver has taken over the batch, or it is finished. Nothing was written."""
 
     def __init__(self, queue: str, batch: str) -> None:
         super().__init__(f"batch {batch} of queue {queue!r} is another archiver's now")
@@ -430,12 +410,12 @@ class NoJava(BluequeError):
 
 
 class NotInstalled(BluequeError, ImportError):
-    """A package that only a part of Blueque needs is not installed, or is too old.
+    """An optional package is not installed, or is too old.
 
-    what: the part of Blueque that needs it. package: what it needs. extra: the extra of blueque
-        that brings it.
-    oldest, installed: of a package that is too old, the oldest version that will do, and the
-        version found; else empty.
+    what: the part of Blueque that needs it. package: its name. extra: the extra of blueque that
+        installs it.
+    oldest, installed: for a package that is too old, the oldest version that works, and the
+        installed one; else empty.
     """
 
     def __init__(
@@ -452,10 +432,10 @@ class NotInstalled(BluequeError, ImportError):
 
 
 class SparkEnded(BluequeError):
-    """The Java process of this process's Spark session has ended. Spark starts no second one in the
-    same process.
+    """The Java process of the Spark session has ended. Spark cannot start a second one in the same
+    process.
 
-    pid: of the Java process. ending: how that ended, in words.
+    pid: of the Java process. ending: how it ended, in words.
     """
 
     def __init__(self, pid: int, ending: str) -> None:
@@ -466,10 +446,10 @@ class SparkEnded(BluequeError):
 
 
 class SubmitFailed(BluequeError):
-    """The program that was given to spark-submit has failed.
+    """The program that spark-submit ran has failed.
 
-    code: its exit code, or minus the signal that ended spark-submit. said: the last lines that it
-        has printed.
+    code: its exit code, or minus the signal that ended spark-submit. said: its last lines of
+        output.
     """
 
     def __init__(self, code: int, said: str) -> None:

@@ -523,7 +523,15 @@ def test_a_checkup_does_not_loosen_the_guard_of_a_look_that_travelled_ahead(serv
 
 
 def test_a_key_of_a_wrong_type_hides_no_other_check(client, redis, cli):
-    protocol.schedule(redis, "video", "t1", "1", "json", time.time() - 15, time.time() - 400)
+    protocol.schedule(
+        redis,
+        "video",
+        "t1",
+        "1",
+        time.time() - 15,
+        time.time() - 400,
+        {"parameters_encoding": "json"},
+    )
     cli.set(keys.complete("video"), "of another program")
 
     checks = client.get_doctor().check()

@@ -154,7 +154,7 @@ def test_what_is_deleted_meanwhile_is_code_3(begin, queue, cli):
 
     _, said = waiting.communicate(timeout=20)
 
-    assert waiting.returncode == 3 and "was deleted while it was waited for" in said
+    assert waiting.returncode == 3 and "was deleted during the wait" in said
 
 
 @pytest.mark.parametrize("verb", ["wait", "run"])

@@ -165,7 +165,7 @@ def test_a_task_that_is_deleted_meanwhile_is_an_error(client, queue, cli, aside)
     cli.delete(f"blueque_task_{task_id}")
 
     with pytest.raises(
-        NoSuchTask, match="was deleted while it was waited for; before, it was pending"
+        NoSuchTask, match="was deleted during the wait; its last status was pending"
     ):
         waited.result(5)
 
@@ -209,7 +209,7 @@ def test_a_task_that_a_listener_had_and_that_does_not_come_back_is_an_error(
 
     cli.flushall()
 
-    with pytest.raises(NoSuchTask, match="before, it was started"):
+    with pytest.raises(NoSuchTask, match="last status was started"):
         waited.result(5)
 
 
