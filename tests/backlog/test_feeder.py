@@ -440,7 +440,7 @@ def test_a_frozen_feeder_is_replaced_and_thawed_it_writes_nothing(
     before = cli.hgetall(FEED)
     program.send(signal.SIGCONT)
     assert program.wait() == 1
-    assert "FeedTaken" in program.log and "is no more" in program.log
+    assert "FeedTaken" in program.log and "is gone" in program.log
     assert (cli.llen(keys.pending("video")), cli.hgetall(FEED)) == (0, before)
 
 
