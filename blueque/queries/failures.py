@@ -1,7 +1,6 @@
-"""Failures: the failed tasks of queues, put together by what they failed with, and the newest of
-each kind.
+"""The failed tasks of queues, grouped by error type, and the newest of each group.
 
-Bounded: of each queue so many failed tasks, the newest, are looked at. What is older is counted by
+Bounded: of each queue a number of the newest failed tasks is read. Older failures are counted by
     day, see statistics.py.
 """
 
@@ -17,22 +16,23 @@ from blueque.queries.statistics import load
 if TYPE_CHECKING:
     from blueque.connection.redis import Redis
 
-MAX_FAILED = 1000  # of a queue's newest that are looked at
-MAX_FAILED_IN_ALL = 10_000  # the same of all queues, but LEAST_FAILED of each
+MAX_FAILED = 1000  # newest failed tasks of a queue that are read
+MAX_FAILED_IN_ALL = 10_000  # in all queues together, but LEAST_FAILED of each
 LEAST_FAILED = 50
-WORDS = 200  # characters of an error that are told
+WORDS = 200  # characters of an error that are shown
 
 _FIELDS = ("status", "queue", "error_type", "finished", "updated")
-UNKNOWN = "-"  # what 1.0.0 fails has no type
+UNKNOWN = "-"  # the type of a task that 1.0.0 has failed
 
 
 class Kind(NamedTuple):
     """The failures of one queue with one error type.
 
-    attempts: how many attempts failed so within the days, whether another followed or not, as far
-    as it was counted: not by listeners of 1.0.0. failed: how many tasks are failed with it now, of
-    those looked at. newest: the id of the one that failed last, `at` in Unix seconds, and its
-        `error`; None: there is none.
+    attempts: how many attempts failed so within the days, with those that were retried; listeners
+        of 1.0.0 do not count them.
+    failed: how many of the tasks that were read are failed with it now.
+    newest: the id of the last of them, `at`: when it failed, in Unix seconds, and its `error`;
+        None: there is none.
     """
 
     queue: str
@@ -45,8 +45,8 @@ class Kind(NamedTuple):
 
 
 class Failures(NamedTuple):
-    """kinds: by queue, those that happened most first. looked_at: of each queue that has more
-    failed tasks, how many.
+    """kinds: by queue, the most frequent first. looked_at: of each queue with more failed tasks,
+    how many were read.
     """
 
     kinds: list[Kind]
@@ -55,7 +55,7 @@ class Failures(NamedTuple):
 
 
 def failures(redis: Redis, queues: Sequence[str], days: int) -> Failures:
-    """Return what failed in these queues within so many days, and what is failed now: five round
+    """Return what failed in these queues within `days` days, and what is failed now: five round
     trips, or more for many days of many queues, see `statistics.load`.
     """
     if not queues:
@@ -101,18 +101,18 @@ def failures(redis: Redis, queues: Sequence[str], days: int) -> Failures:
 
 
 def _with_errors(redis: Redis, kinds: Sequence[Kind]) -> list[Kind]:
-    """Add what the newest of each says: of the others it is not needed, and may be long."""
+    """Add the error of the newest task of each kind. Errors may be long; the others are not needed."""
     named = [kind.newest for kind in kinds if kind.newest is not None]
     errors = (
         redis.read(*[("HGET", keys.task(task_id), "error") for task_id in named]) if named else []
     )
-    told = {task_id: _told(text) for task_id, text in zip(named, errors, strict=True) if text}
+    told = {task_id: _shortened(text) for task_id, text in zip(named, errors, strict=True) if text}
     return [kind._replace(error=told.get(kind.newest or "")) for kind in kinds]
 
 
-def _told(text: str) -> str:
-    """Return an error, of a long one the beginning and the last line: there a program says what was
-    wrong.
+def _shortened(text: str) -> str:
+    """Return an error; of a long error the beginning and the last line, where a program says what
+    was wrong.
     """
     if len(text) <= WORDS:
         return text
@@ -123,5 +123,5 @@ def _told(text: str) -> str:
 def _seconds(text: str | None) -> float | None:
     try:
         return float(text) if text else None
-    except ValueError:  # by another program's grace
+    except ValueError:  # malformed; written by another program
         return None

@@ -1,4 +1,4 @@
-"""The looks of those who delete finished tasks: how many there are, and which are the oldest."""
+"""Finished tasks for retention: how many there are, and which are the oldest."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from blueque.queries import listing
 
 
 class Stock(NamedTuple):
-    """What there is of lists of finished tasks.
+    """The lengths and ends of lists of finished tasks.
 
-    now: by the clock of Redis. lengths, oldest: by place; None: the list is empty.
-    archiving: the queues that have a batch on its way into an archive.
+    now: by the clock of Redis. lengths, oldest: by list; None: the list is empty.
+    archiving: the queues that have an open archive batch.
     """
 
     now: float
@@ -26,7 +26,7 @@ class Stock(NamedTuple):
 
 
 def stock(redis: Redis, places: Sequence[Place]) -> Stock:
-    """Look at the lengths of these lists and at their ends: one round trip."""
+    """Read the lengths of these lists and their ends: one round trip."""
     queues = list(dict.fromkeys(place.queue for place in places))
     time, *replies = redis.read(
         ("TIME",),
@@ -45,10 +45,10 @@ def stock(redis: Redis, places: Sequence[Place]) -> Stock:
 def oldest(
     redis: Redis, places: Mapping[Place, int], count: int
 ) -> dict[Place, list[Ended | None]]:
-    """Return so many of the ends of these lists, oldest first: two round trips.
+    """Return `count` tasks at the end of each list, oldest first: two round trips.
 
-    places: how many at the end of each list are to be passed over. None: a task that has not ended
-        like that.
+    places: how many tasks at the end of each list to skip. None stands for a task that has not
+        ended in the status of the list.
     """
     reads = [
         ("LRANGE", place.key, -passed - count, -passed - 1) for place, passed in places.items()
@@ -60,7 +60,7 @@ def oldest(
 
 
 def seen(redis: Redis, place: Place, tasks: Sequence[str]) -> list[Ended | None]:
-    """Return when each of these tasks of one list ended; None: it has not ended like that."""
+    """Return when each of these tasks of one list ended. None: it has not ended in that status."""
     return _seen(redis, [(place, task) for task in tasks])
 
 

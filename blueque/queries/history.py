@@ -1,6 +1,4 @@
-"""The history of tasks as it stands in Redis: what has happened to one, and what happens in a
-queue.
-"""
+"""The history of a task, and the events of queues."""
 
 from __future__ import annotations
 
@@ -11,20 +9,20 @@ from typing import Any, NamedTuple
 from blueque.connection.redis import Command, Redis, as_hash
 from blueque.model import keys
 
-LONGEST = 5.0  # seconds that Redis is asked to wait for an event at a time
-AT_ONCE = 1000  # events that are read at a time
-LATEST = 10  # events that are looked at for the end of the last attempt
-_WAITING = ("prioritized", "moved")  # what happens to a scheduled task
+LONGEST = 5.0  # seconds that one read waits for an event
+AT_ONCE = 1000  # events in one read
+LATEST = 10  # events that are searched for the end of the last attempt
+_WAITING = ("prioritized", "moved")  # the events of a task that waits
 
 
 class Event(NamedTuple):
-    """Something that has happened to a task. Which events there are: docs/protocol.md, "Events".
+    """Something that has happened to a task. docs/protocol.md, "Events", lists the events.
 
     event: its name, as `reserved`. at: when, in Unix seconds. attempt: 0 before the first.
-    by: the listener or the person that did it; None: that is not known.
-    facts: what else is known of it, by name, as `took` in seconds or `error`.
-    queue, place: in whose stream it stands, and where, so that one can go on behind it; None: it
-        was read from its task.
+    by: the listener or the person that did it; None: unknown.
+    facts: more facts by name, as `took` in seconds or `error`.
+    queue, place: the stream that has it, and its place there, to go on reading behind it; None: it
+        was read from the history of its task.
     """
 
     task: str
@@ -38,11 +36,11 @@ class Event(NamedTuple):
 
 
 class History(NamedTuple):
-    """The events of a task, the oldest first, and how many are left out between the first of them
-    and the last.
+    """The events of a task, the oldest first, and how many are missing between the first and the
+    last.
 
-    The first is `enqueued`: it is not an event in Redis, but what `created` says.
-    early: how many of the events come before the gap, if there is one.
+    The first is `enqueued`: it is not an event in Redis, but made from `created`.
+    early: how many of the events are before the gap, if there is one.
     """
 
     events: list[Event]
@@ -51,7 +49,7 @@ class History(NamedTuple):
 
 
 def load(redis: Redis, task: str) -> History | None:
-    """Return what has happened to a task; None: there is no such task. One round trip."""
+    """Return the history of a task. None: there is no such task. One round trip."""
     first, last, (status, created, count) = redis.read(
         ("LRANGE", keys.history(task), 0, -1),
         ("LRANGE", keys.recent(task), 0, -1),
@@ -70,12 +68,12 @@ def load(redis: Redis, task: str) -> History | None:
 
 
 def ask_latest(task: str) -> list[Command]:
-    """Return the commands that tell the latest events of a task; see `take_wish`."""
+    """Return the commands that read the latest events of a task; `take_wish` takes the replies."""
     return [("LRANGE", key, -LATEST, -1) for key in (keys.history(task), keys.recent(task))]
 
 
 def take_wish(task: str, replies: Sequence[Sequence[str]]) -> str | None:
-    """Return why its last attempt asked to run again later; None: it did not."""
+    """Return why the last attempt asked to run again later. None: it did not."""
     events = [
         event for texts in replies for event in _events(task, texts) if event.event not in _WAITING
     ]
@@ -97,10 +95,9 @@ def last_places(redis: Redis, queues: Sequence[str]) -> dict[str, str]:
 
 
 def follow(redis: Redis, places: Mapping[str, str], seconds: float = LONGEST) -> Iterator[Event]:
-    """Wait for what comes behind these places, and yield it; nothing, if nothing has come.
+    """Wait for events behind these places, and yield them; nothing if none has come.
 
-    places: how far each queue has been read. seconds: how long to wait, less than what an answer
-        may take.
+    places: how far each queue has been read. seconds: how long to wait, less than a reply may take.
     """
     of = {keys.events(queue): queue for queue in places}
     wait = ("BLOCK", max(int(seconds * 1000), 1)) if seconds > 0 else ()
@@ -110,7 +107,7 @@ def follow(redis: Redis, places: Mapping[str, str], seconds: float = LONGEST) ->
 
 
 def parse(queue: str, entries: Iterable[Any]) -> Iterator[Event]:
-    """Yield what these entries of the stream of a queue tell."""
+    """Yield the events of these entries of the stream of a queue."""
     for place, words in entries:
         fields = as_hash(words)
         for event in _events(fields.get("task", ""), [fields.get("told", "")]):
@@ -144,6 +141,6 @@ def _events(task: str, texts: Sequence[str]) -> list[Event]:
                 )
             )
         except (ValueError, OverflowError, KeyError, TypeError, AttributeError):
-            # another program's
+            # written by another program
             continue
     return events

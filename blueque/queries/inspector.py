@@ -1,7 +1,7 @@
-"""Inspector: every look at Redis that changes nothing. No KEYS, no SCAN; without a bound are only
-sets of listeners and of started tasks, a listener's own list, and `failed`.
+"""The reads of one Redis, for programs and for people.
 
-The looks at many things at once are in survey.py and overview.py.
+No KEYS and no SCAN. Only sets of listeners and of started tasks, the list of one listener and
+`failed` are read without a bound. Reads of many things at once are in listing.py and overview.py.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from blueque.model import keys
 from blueque.model.lines import Needs, parse_needs
 from blueque.model.states import HELD, WHEREABOUTS, Entry, Place, Whereabouts, may_hold
 from blueque.model.task import Task
-from blueque.queries import line_order, overview, statistics, task_log, why_facts
-from blueque.queries import listing as survey
+from blueque.queries import line_order, listing, overview, statistics, task_log, why_facts
 from blueque.queries.statistics import Statistics, Usual, ask_usual, is_quiet, take_usual
 from blueque.queries.tasks import load
 from blueque.queries.waiting_lines import Pause, pause_of
@@ -32,19 +31,18 @@ if TYPE_CHECKING:
 
 REGISTRATIONS_AT_ONCE = 500
 TASKS_AT_ONCE = 1000
-LISTENERS_AT_ONCE = 50  # that are asked what they have
+LISTENERS_AT_ONCE = 50  # whose resources are read
 STARTED_AT_ONCE = 100  # entries that are compared with the hashes of their tasks
 PROCESS = ("status", "queue", "node", "token", "pid", "pid_start", "boot", "ns")
-# what is told of one; the files may be large
+# the fields of a checkpoint for people; the files may be large
 CHECKPOINT = ("attempt", "at", "value", "files_left", "created")
 
 
 class Signs(NamedTuple):
-    """The time, and when a listener has last beaten, and its task last printed something; in Unix
-    seconds.
+    """The current time, when a listener last beat, and when its task last printed, in Unix seconds.
 
-    checkpoint: as `Inspector.checkpoint` gives it, but for the packed directory.
-    usual: how long tasks of its queue mostly run, if it runs and does not tell how far it is.
+    checkpoint: as `Inspector.checkpoint` returns it, without the packed directory.
+    usual: how long tasks of the queue usually run, for a running task without progress.
     """
 
     now: float
@@ -55,7 +53,7 @@ class Signs(NamedTuple):
 
 
 class Inspector:
-    """Looks at one Redis."""
+    """Reads one Redis and changes nothing."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
@@ -64,22 +62,21 @@ class Inspector:
         return load(self._redis, task_id)
 
     def checkpoint(self, task_id: str) -> dict[str, str]:
-        """Return where the next attempt goes on, by the names in docs/protocol/recovery.md,
-        "Checkpoints".
+        """Return the checkpoint from which the next attempt goes on, by the names in
+        docs/protocol/recovery.md, "Checkpoints".
         """
         (reply,) = self._redis.read(("HGETALL", keys.checkpoint(task_id)))
         return as_hash(reply)
 
     def now(self) -> float:
-        """Return the time of Redis, from which ages are counted."""
+        """Return the time of the Redis server. Ages are measured against it."""
         (time,) = self._redis.read(("TIME",))
-        return survey.to_seconds(time)
+        return listing.to_seconds(time)
 
     def signs(self, task: Task, clock: float | None = None) -> Signs:
-        """Return the time, and when a task that a listener has, and this listener, were last heard
-        of.
+        """Return the time, and when a task and its listener last showed a sign of life.
 
-        clock: of the caller, for the days of which is told what is usual; None: nothing of that.
+        clock: the caller's time, needed for `usual`; None: without `usual`.
         """
         looks: list[Command] = [("TIME",), ("HMGET", keys.checkpoint(task.id), *CHECKPOINT)]
         if task.status in HELD and task.queue and task.node:
@@ -92,9 +89,9 @@ class Inspector:
             name: text for name, text in zip(CHECKPOINT, noted, strict=True) if text is not None
         }
         if checkpoint.get("created", task.fields.get("created")) != task.fields.get("created"):
-            checkpoint = {}  # of a task of that id which 1.0.0 has deleted
+            checkpoint = {}  # of an earlier task with this id, which 1.0.0 has deleted
         return Signs(
-            survey.to_seconds(time),
+            listing.to_seconds(time),
             None if beat is None else float(beat),
             task_log.printed_at(printed or (), task.attempt),
             take_usual(days) if days else None,
@@ -107,7 +104,7 @@ class Inspector:
         return sorted(names)
 
     def pending(self, queue: str) -> int:
-        """Return how many tasks are in line, in all its lines together."""
+        """Return how many tasks are in line, in all lines of the queue together."""
         length, others = self._redis.read(
             ("LLEN", keys.pending(queue)), ("ZRANGE", keys.lines(queue), 0, -1)
         )
@@ -123,27 +120,27 @@ class Inspector:
         )
 
     def has_work(self, queue: str) -> bool:
-        """Tell whether there is a task in line, or may be one in another line than the default one."""
+        """Tell whether a task is in the default line, or may be in another line."""
         return bool(self._redis.read(("EXISTS", keys.pending(queue), keys.lines(queue)))[0])
 
     def room(self, queue: str) -> Room:
-        """Return how many tasks of the queue may run, and do."""
+        """Return how many tasks of the queue may run, and how many run."""
         return line_order.room(self._redis, queue)
 
     def paused(self, queue: str) -> Pause | None:
-        """Return since when a queue is paused, by whom and why; None: it is not."""
+        """Return since when a queue is paused, by whom and why. None: it is not paused."""
         (found,) = self._redis.read(
             ("HMGET", keys.settings(queue), "paused", "paused_by", "paused_reason")
         )
         return pause_of(*found)
 
     def heads(self, queue: str) -> Iterator[Head]:
-        """Yield the lines of the queue that have work, in the order in which they should be tried."""
+        """Yield the lines of the queue that have work, in the order in which to try them."""
         return line_order.heads(self._redis, queue)
 
     def holders(self, queue: str, lock: str | None) -> list[Task]:
-        """Return those who hold a lock, or, without one, count as running in the queue; see
-        `tasks`.
+        """Return the tasks that hold a lock, or, without a lock, that count as running in the
+        queue; see `tasks`.
         """
         (ids,) = self._redis.read(
             ("SMEMBERS", keys.counted(queue) if lock is None else keys.lock(lock))
@@ -151,7 +148,7 @@ class Inspector:
         return self.tasks(sorted(ids))
 
     def started(self, queues: Sequence[str]) -> list[Task]:
-        """Return the started tasks of these queues, with what is known of their processes."""
+        """Return the started tasks of these queues, with the facts about their processes."""
         members = (
             self._redis.read(*[("SMEMBERS", keys.started(queue)) for queue in queues])
             if queues
@@ -172,8 +169,8 @@ class Inspector:
         return [task for task in found if task.status == "started"]
 
     def started_by_nobody(self, queue: str) -> dict[str, str]:
-        """Return the started tasks that no hash backs, of a hundred of them: the entry of each, and
-        the id in it.
+        """Return entries of started tasks that no hash backs, of the first hundred: the entry and
+        the task id in it.
         """
         place = Place("started", queue)
         (members,) = self._redis.read(("SRANDMEMBER", place.key, STARTED_AT_ONCE))
@@ -191,10 +188,10 @@ class Inspector:
         }
 
     def others_with_resources(self, queue: str, asker: str) -> dict[str, dict[str, int]]:
-        """Return what the nodes of other listeners have in all, in random order, of fifty listeners
-        of the queue.
+        """Return the total resources of other listeners of the queue, in random order, of fifty
+        listeners.
 
-        Left out are those that do not live or have an order, and those that share the resources of
+        Leaves out listeners that are dead or have an order, and those that share the resources of
         the asker.
         """
         (nodes,) = self._redis.read(("SRANDMEMBER", keys.listeners(queue), LISTENERS_AT_ONCE))
@@ -209,7 +206,7 @@ class Inspector:
         }
 
     def idle(self, queue: str, nodes: Sequence[str]) -> list[str]:
-        """Return those of a queue's listeners that have no task of this queue now: one round trip."""
+        """Return which of these listeners of a queue hold no task of the queue: one round trip."""
         held = (
             self._redis.read(*[("LLEN", keys.reserved(queue, node)) for node in nodes])
             if nodes
@@ -218,7 +215,7 @@ class Inspector:
         return [node for node, count in zip(nodes, held, strict=True) if not count]
 
     def with_work(self, queues: Sequence[str]) -> set[str]:
-        """Return which of the queues have tasks in line and are not paused: one round trip for all."""
+        """Return which queues have tasks in line and are not paused: one round trip."""
         looks = [
             look
             for queue in queues
@@ -237,13 +234,13 @@ class Inspector:
         }
 
     def has_any_work(self, queues: Sequence[str]) -> bool:
-        """Tell whether any of the queues has, or may have, a task in line: one command for all."""
+        """Tell whether any of the queues has, or may have, a task in line: one command."""
         return bool(
             self._redis.read(("EXISTS", *map(keys.pending, queues), *map(keys.lines, queues)))[0]
         )
 
     def markers(self, queue: str, node: str) -> tuple[bool, bool]:
-        """Tell whether there is the wake-up marker of a queue, and that of orders for one of its
+        """Tell whether the wake-up marker of a queue is set, and the marker of orders of one of its
         listeners.
         """
         work, orders = self._redis.read(
@@ -252,8 +249,8 @@ class Inspector:
         return bool(work), bool(orders)
 
     def due(self, queues: Sequence[str], now: float) -> list[str]:
-        """Return which of the queues have a scheduled task whose eta has come: one command if
-        nothing is scheduled.
+        """Return which queues have a scheduled task that is due: one command if nothing is
+        scheduled.
         """
         if not self._redis.read(("EXISTS", *map(keys.scheduled, queues)))[0]:
             return []
@@ -266,12 +263,12 @@ class Inspector:
         return [queue for queue, found in zip(queues, replies, strict=True) if found]
 
     def listeners(self, queue: str) -> list[str]:
-        """Return the node ids of the queue's listeners, 1.0.0's among them, sorted."""
+        """Return the node ids of the queue's listeners, sorted, with those of 1.0.0."""
         (nodes,) = self._redis.read(("SMEMBERS", keys.listeners(queue)))
         return sorted(nodes)
 
     def registration(self, queue: str, node: str) -> dict[str, str]:
-        """Return what a listener said when it registered; empty for one of 1.0.0."""
+        """Return the registration of a listener; empty for a listener of 1.0.0."""
         (reply,) = self._redis.read(("HGETALL", keys.listener(queue, node)))
         return as_hash(reply)
 
@@ -289,7 +286,7 @@ class Inspector:
         return found
 
     def nodes_of_started(self, queues: Sequence[str]) -> list[set[str]]:
-        """Return the nodes that the started tasks of each queue name: one round trip for all."""
+        """Return the nodes that the started tasks of each queue name: one round trip."""
         replies = self._redis.read(*[("SMEMBERS", keys.started(queue)) for queue in queues])
         return [
             {member.rsplit(" ", 2)[0] for member in members if member.count(" ") >= 2}
@@ -302,14 +299,16 @@ class Inspector:
         return list(held)
 
     def held(self, listeners: Sequence[tuple[str, str]]) -> list[list[str]]:
-        """Return the same for several listeners, given by queue and node: one round trip."""
+        """Return the ids of the tasks that each of these listeners holds, newest first: one round
+        trip.
+        """
         return self._redis.read(
             *[("LRANGE", keys.reserved(queue, node), 0, -1) for queue, node in listeners]
         )
 
     def failed(self, queue: str) -> list[Task]:
-        """Return all failed tasks of a queue with the fields in `survey.SHOWN`, those that failed
-        first at first.
+        """Return all failed tasks of a queue with the fields in `listing.SHOWN`, in the order in
+        which they failed.
 
         One round trip for each thousand.
         """
@@ -318,18 +317,14 @@ class Inspector:
         return [task for task in self.tasks(ids) if task.status == "failed"]
 
     def tasks(self, ids: Sequence[str]) -> list[Task]:
-        """Return snapshots of these tasks, in this order, with the fields in `survey.SHOWN`; see
-        `failed`.
-        """
+        """Return snapshots of these tasks in this order, with the fields in `listing.SHOWN`."""
         found: list[Task] = []
         for first in range(0, len(ids), TASKS_AT_ONCE):
-            found += survey.shown(self._redis, ids[first : first + TASKS_AT_ONCE]).values()
+            found += listing.shown(self._redis, ids[first : first + TASKS_AT_ONCE]).values()
         return found
 
     def archiving(self, queues: Sequence[str]) -> list[dict[str, str]]:
-        """Return the records of the batches that are on their way into an archive, empty for a
-        queue that has none.
-        """
+        """Return the record of the open archive batch of each queue; empty for a queue without one."""
         return [
             as_hash(reply)
             for reply in self._redis.read(*[("HGETALL", keys.archive(queue)) for queue in queues])
@@ -337,10 +332,10 @@ class Inspector:
 
     def nodes(self) -> list[Node]:
         """Return the listeners of all queues, by queue and name: three round trips."""
-        return survey.all_nodes(self._redis)
+        return listing.all_nodes(self._redis)
 
     def server_version(self) -> str | None:
-        """Return the version of the server; None when this user may not ask."""
+        """Return the version of the server. None: this user has no right to ask."""
         try:
             (text,) = self._redis.read(("INFO", "server"))
         except RedisRefused:
@@ -349,10 +344,10 @@ class Inspector:
         return facts.get("redis_version")
 
     def overview(self) -> Overview:
-        """Return the state of everything: five round trips at most, whatever the number of queues
-        and tasks.
+        """Return the state of everything: at most five round trips for any number of queues and
+        tasks.
 
-        Of the lines of a queue the 10,000 of the highest priority are counted.
+        Of each queue the 10,000 lines of the highest priority are counted.
         """
         return overview.overview(self._redis)
 
@@ -364,45 +359,45 @@ class Inspector:
         choice: Choice | None = None,
     ) -> Listing:
         """Return at most `limit` tasks of these queues and statuses, in the order of
-        `survey.STATUSES`: three round trips.
+        `listing.STATUSES`: three round trips.
 
-        Within a status: the longest in it first, of pending ones the next to have their turn, of
-        scheduled ones the next due, of finished ones the newest. Of each queue it looks at 100
-        lines besides the default one.
-        choice: leaves some out, or sorts them otherwise; 10,000 tasks in all are looked at for it,
-            or `limit` of each list.
+        Order within a status: pending tasks by turn, scheduled tasks by eta, finished tasks newest
+        first, others longest in the status first. Of each queue 100 lines besides the default line
+        are read.
+        choice: a filter and another order. With it 10,000 tasks in all are read, or `limit` of each
+            list.
         """
-        return survey.listing(self._redis, queues, statuses, limit, choice)
+        return listing.listing(self._redis, queues, statuses, limit, choice)
 
     def inquire(self, task_id: str) -> Inquiry:
-        """Return everything that bears on why a task does not run: six round trips at most, each of
-        them bounded.
+        """Return everything that bears on why a task does not run: at most six round trips, each
+        bounded.
         """
         return why_facts.inquire(self._redis, task_id)
 
     def statistics(self, queues: Sequence[str], days: int) -> list[Statistics]:
-        """Return the numbers of these queues; see `Client.get_statistics`. A round trip, and one
-        for each 500 days.
+        """Return the numbers of these queues, as `Client.get_statistics` does: one round trip, and
+        one for each 500 days.
         """
         return statistics.load(self._redis, queues, days)
 
     def failures(self, queues: Sequence[str], days: int) -> Failures:
-        """Return what failed in these queues, put together by error type; see failures.py."""
+        """Return what failed in these queues, grouped by error type; see failures.py."""
         # here: what a listener imports, each of its forks copies
         from blueque.queries import failures
 
         return failures.failures(self._redis, queues, days)
 
     def find(self, prefix: str) -> list[str]:
-        """Return the ids that begin so, sorted, 20 at most; a whole id stands for itself.
+        """Return the ids that start with a prefix, sorted, 20 at most. A whole id is found, too.
 
-        A prefix of less than 4 characters is only taken for a whole id. Looks through the newest
-        10,000 tasks of each queue, 1,000 at each end of its lists and the next 100 of 100 lines:
-        two round trips for 20 queues.
+        A prefix of less than 4 characters only matches a whole id. Searches the newest 10,000 tasks
+        of each queue, 1,000 at each end of its lists, and the next 100 of 100 lines: two round
+        trips for 20 queues.
         """
-        return survey.find(self._redis, prefix)
+        return listing.find(self._redis, prefix)
 
 
 def _pool(registration: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what the listeners that share resources have in common."""
+    """Return what listeners that share resources have in common."""
     return tuple(registration.get(name, "") for name in ("boot", "ns", "spool", "resources"))

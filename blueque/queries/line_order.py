@@ -1,4 +1,4 @@
-"""The line-up: which lines of a queue have work, and in which order they should be tried."""
+"""Which lines of a queue have work, and in which order to try them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from blueque.model.lines import DEFAULT, Needs, needs_of, priority_of
 if TYPE_CHECKING:
     from blueque.connection.redis import Redis
 
-AT_ONCE = 100  # lines that are looked at in one go
+AT_ONCE = 100  # lines that are read at a time
 
 
 class Head(NamedTuple):
-    """A line, and who is first in it.
+    """A line and its next task.
 
-    length: 0 when nobody stands in it any more, and its name should be dropped.
-    needs: of each of its tasks; None when its name makes no sense.
-    holders: how many hold the lock that its tasks need.
+    length: 0 when the line is empty and its name should be dropped.
+    needs: what each of its tasks needs; None when the name of the line makes no sense.
+    holders: how many tasks hold the lock that its tasks need.
     """
 
     line: str
@@ -38,11 +38,11 @@ class Head(NamedTuple):
 
 
 class Room(NamedTuple):
-    """How many of a queue's tasks may run, and do."""
+    """How many tasks of a queue may run, and how many run."""
 
     limit: int | None
-    counted: int  # by us, since there is a limit
-    started: int  # all that run
+    counted: int  # tasks in the set of counted tasks
+    started: int  # tasks in the set of started tasks
 
     @property
     def taken(self) -> int:
@@ -64,12 +64,11 @@ def room(redis: Redis, queue: str) -> Room:
 
 
 def heads(redis: Redis, queue: str) -> Iterator[Head]:
-    """Yield the lines that somebody stands in, and those that are to be dropped: highest priority
-    first.
+    """Yield the lines that have tasks, and the empty lines to drop: highest priority first.
 
-    Among lines of one priority that is first whose first task was made first. Beyond a hundred of
-    them it holds for each hundred; where these begin is left to chance, so that none is always
-    last. Two or three round trips for a hundred.
+    Lines of one priority are in the order in which their next tasks were made. If there are more
+    than a hundred, that holds within each hundred, and the first hundred begins at random so that
+    no line is always last. Two or three round trips for a hundred lines.
     """
     first, count, pending = redis.read(
         ("ZRANGE", keys.lines(queue), 0, AT_ONCE - 1, "REV"),
@@ -111,8 +110,8 @@ def heads(redis: Redis, queue: str) -> Iterator[Head]:
 
 
 def _equals(redis: Redis, queue: str, score: float, others: Sequence[str]) -> Iterator[Head]:
-    """Yield the lines of one priority, a hundred at a time from anywhere among them; `others` go
-    with the first hundred.
+    """Yield the lines of one priority, a hundred at a time from a random start; `others` go with
+    the first hundred.
     """
     (left,) = redis.read(("ZCOUNT", keys.lines(queue), score, score))
     at = random.randrange(left) if left > AT_ONCE else 0
@@ -132,7 +131,7 @@ def _equals(redis: Redis, queue: str, score: float, others: Sequence[str]) -> It
             break
         left -= len(names)
         for head in _sorted(redis, queue, [*others, *names]):
-            # Whoever asks has dropped an empty one: those behind it have moved up.
+            # The caller has dropped an empty line: the lines behind it have moved up.
             at += head.length > 0 and head.line not in others
             yield head
         at, others = at if names else 0, ()
@@ -161,7 +160,7 @@ def _sorted(redis: Redis, queue: str, names: Sequence[str]) -> Iterator[Head]:
         yield from [head for head, task in equals if task is None]
         waiting = [(head, task) for head, task in equals if task is not None]
         if len(waiting) > 1:
-            # From the hash: one that 1.0.0 made is not in the index before it has run.
+            # From the hash: a task that 1.0.0 made is not in the index before it has run.
             created = redis.read(*[("HGET", keys.task(task), "created") for _, task in waiting])
             ages = {head.line: _age(text) for (head, _), text in zip(waiting, created, strict=True)}
             waiting.sort(key=lambda one: ages[one[0].line])
@@ -169,8 +168,8 @@ def _sorted(redis: Redis, queue: str, names: Sequence[str]) -> Iterator[Head]:
 
 
 def _age(created: str | None) -> float:
-    """Return when a task was made; of one that does not tell, or is gone: before all others, so
-    that it is seen to.
+    """Return when a task was made. A task that is gone, or has no such time, comes before all
+    others.
     """
     try:
         return float(created or 0)

@@ -1,6 +1,4 @@
-"""Nodes: the listeners of all queues as they look from afar, by what Redis knows of them, and how
-they are called.
-"""
+"""The listeners of all queues, as Redis shows them, and the names by which a person may call them."""
 
 from __future__ import annotations
 
@@ -16,26 +14,26 @@ from blueque.system import process
 if TYPE_CHECKING:
     from blueque.connection.redis import Command, Redis
 
-MAX_MEMBERS = 1000  # read of a set, or of one end of a sorted set
-BEATS_TO_BE_LATE = 2  # after so many that have not come
-MAX_HELD = 100  # read of a listener's own list, which mostly holds one
+MAX_MEMBERS = 1000  # members of a set, or of one end of a sorted set, that are read
+BEATS_TO_BE_LATE = 2  # missing beats after which a listener is late
+MAX_HELD = 100  # entries of a listener's list that are read; it mostly has one
 
 LOOKS_AT_LINES = ("up", "unattended")  # states of a listener that takes tasks, from any line
 
-# of a listener with such an order
+# the state of a listener with such an order
 _STATES = {"drain": "draining", "leave": "draining", "pause": "paused"}
 
-# of a host, in the id of a listener whose own id another had
+# the end of a host's name in the id of a listener whose id was taken
 _RANDOM_PART = re.compile("-[0-9a-f]{6}$")
 
 
 class Node(NamedTuple):
-    """A listener of one queue, and what Redis knows of it.
+    """A listener of one queue, as Redis shows it.
 
-    state: up; draining, it takes nothing new, and leaves; paused, it takes nothing until somebody
-    says so; silent, its beat has stood still for its lease; unattended, used as a library: nobody
-    beats for it; 1.0.0, which tells nothing; dead; gone, it has left a task behind and is not
-    registered.
+    state: up; draining: it takes nothing new, and leaves; paused: it takes nothing until it is
+        ordered to; silent: its beat has stood still for its lease; unattended: used as a library,
+        without beats; 1.0.0: it has no registration; dead; gone: it has left a task behind and is
+        not registered.
     """
 
     id: str
@@ -43,29 +41,29 @@ class Node(NamedTuple):
     state: str
     seen: float | None  # seconds since its last beat
     held: tuple[str, ...]  # ids of the tasks in its own list
-    order: str | None = None  # what somebody has told it, and who that was
+    order: str | None = None  # its order, and who gave it
     order_by: str | None = None
-    boot: str | None = None  # of its machine
-    resources: str | None = None  # what its node has, as text of `lines.write_needs`
-    ns: str | None = None  # in which its process numbers are
-    spool: str | None = None  # where the files of its attempts lie
+    boot: str | None = None  # the boot id of its machine
+    resources: str | None = None  # of its node, as text of `lines.write_needs`
+    ns: str | None = None  # its pid namespace
+    spool: str | None = None  # the directory of its attempts' files
     version: str | None = None  # of Blueque
     pid_start: str | None = None  # when its process started, in clock ticks since boot
-    is_late: bool = False  # it should have beaten again meanwhile
+    is_late: bool = False  # its next beat is overdue
 
     @property
     def pool(self) -> tuple[str, str, str]:
-        """What the listeners that share the resources of a node have in common."""
+        """What listeners that share the resources of a node have in common."""
         return self.boot or self.host, self.ns or "", self.spool or ""
 
     @property
     def host(self) -> str:
-        """Its id without the number of the process."""
+        """The id without the number of the process."""
         return self.id.rpartition("_")[0] or self.id
 
 
 class Members(NamedTuple):
-    """What Redis answers to `ask_members`."""
+    """The replies to `ask_members`."""
 
     listeners: Sequence[str]
     beats: Sequence[str]  # node, score, node, score ...
@@ -73,8 +71,8 @@ class Members(NamedTuple):
 
 
 def ask_members(queue: str) -> list[Command]:
-    """Return the commands that tell which listeners a queue has."""
-    # SRANDMEMBER returns the whole of a set that is no larger than asked for.
+    """Return the commands that read the listeners of a queue."""
+    # SRANDMEMBER returns all members of a set that is not larger than the count.
     return [
         ("SRANDMEMBER", keys.listeners(queue), MAX_MEMBERS),
         ("ZREVRANGE", keys.nodes(queue), 0, MAX_MEMBERS - 1, "WITHSCORES"),
@@ -83,14 +81,14 @@ def ask_members(queue: str) -> list[Command]:
 
 
 def read_nodes(redis: Redis, members: Mapping[str, Members], now: float) -> list[Node]:
-    """Return the listeners that are registered, beat, or run something, by queue and name."""
+    """Return the listeners that are registered, beat, or hold a task, by queue and name."""
     return read_nodes_and(redis, members, now, [])[0]
 
 
 def read_nodes_and(
     redis: Redis, members: Mapping[str, Members], now: float, more: Sequence[Command]
 ) -> tuple[list[Node], list[Any]]:
-    """Return the same, and the replies to other questions, in one round trip."""
+    """Return the same, and the replies to more commands, in one round trip."""
     beats = {
         queue: dict(zip(one.beats[::2], one.beats[1::2], strict=True))
         for queue, one in members.items()
@@ -144,14 +142,12 @@ def read_nodes_and(
 
 
 def puts_in_line(nodes: Iterable[Node]) -> bool:
-    """Tell whether one of the listeners of a queue puts its scheduled tasks in line when they are
-    due.
-    """
+    """Tell whether a listener of a queue puts its scheduled tasks in line when they are due."""
     return any(node.state == "up" for node in nodes)
 
 
 def started_ids(started: Iterable[str]) -> list[str]:
-    """Return the tasks that the members of a started set name."""
+    """Return the tasks that the members of a set of started tasks name."""
     return [task_id for _, _, task_id in _parse(started)]
 
 
@@ -163,10 +159,9 @@ def read_groups(redis: Redis, groups: Iterable[Sequence[Command]]) -> list[list[
 
 
 def find_named(nodes: Sequence[Node], name: str) -> list[Node]:
-    """Return the listeners that a person means by a node id or the name of a host, each with its
-    domain or without.
+    """Return the listeners that a person means by a node id or a host, with or without the domain.
 
-    Raises InvalidInput when that may be several hosts.
+    Raises InvalidInput when the name fits several hosts.
     """
     for found in ([node for node in nodes if node.id == name], _of_host(nodes, name)):
         if found:
@@ -179,8 +174,8 @@ def find_named(nodes: Sequence[Node], name: str) -> list[Node]:
 
 
 def names_of(node_id: str) -> set[str]:
-    """Return how a person may call a listener: by its id or its host, each with its domain or
-    without.
+    """Return the names of a listener for people: its id and its host, each with and without the
+    domain.
     """
     host, _, pid = node_id.rpartition("_")
     host = _RANDOM_PART.sub("", host or node_id)
@@ -189,19 +184,19 @@ def names_of(node_id: str) -> set[str]:
 
 
 def shared_hosts(nodes: Iterable[Node]) -> dict[str, list[str]]:
-    """Return the host names under which listeners beat on more than one machine, and the boot ids
-    of these.
+    """Return the host names under which listeners beat on more than one machine, with the boot ids
+    of these machines.
     """
     boots: dict[str, set[str]] = {}
     for node in nodes:
-        # One that does not beat may be from before its machine has started again.
+        # A listener without beats may be from before its machine was restarted.
         if node.boot and node.state in ("up", "draining", "paused") and not node.is_late:
             boots.setdefault(_RANDOM_PART.sub("", node.host), set()).add(node.boot)
     return {host: sorted(found) for host, found in sorted(boots.items()) if len(found) > 1}
 
 
 def is_process_gone(node: Node) -> bool:
-    """Tell whether we see on this host that the process of a listener has ended."""
+    """Tell whether the process of a listener has ended on this host."""
     known = {"boot": node.boot or "", "ns": node.ns or "", "pid_start": node.pid_start or ""}
     pid = node.id.rpartition("_")[2]
     return pid.isdecimal() and len(pid) < 10 and process.is_gone(int(pid), known)
@@ -214,9 +209,9 @@ def _short_names(node: Node) -> tuple[str, str]:
 
 
 def _of_host(nodes: Sequence[Node], host: str) -> list[Node]:
-    """Return the listeners of a host, also those that had to take a name with a random part.
+    """Return the listeners of a host, with those that had to take a name with a random part.
 
-    Another host may have such a name by itself: then its boot is another.
+    Another host may have such a name, too: then its boot id is another.
     """
     own = [node for node in nodes if node.host == host]
     boots = {node.boot for node in own}
@@ -243,9 +238,7 @@ def _state(
 
 
 def _seconds(text: str | None, otherwise: float) -> float:
-    """Return a time that a registration tells; one that tells none, or nonsense, is judged by the
-    default.
-    """
+    """Return a time of a registration; the default if it is missing or malformed."""
     try:
         return float(text) if text else otherwise
     except ValueError:
@@ -253,7 +246,7 @@ def _seconds(text: str | None, otherwise: float) -> float:
 
 
 def _parse(members: Iterable[str]) -> list[tuple[str, int, str]]:
-    """Parse the members of a started set, leaving out what another program has put there."""
+    """Parse the members of a set of started tasks, without those that another program has written."""
     parsed = []
     for member in members:
         try:

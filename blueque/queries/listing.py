@@ -1,8 +1,7 @@
-"""Surveys: looks at many queues, listeners and tasks at once, in few round trips, each of them
-bounded.
+"""Lists of tasks from many queues in few round trips, each bounded.
 
-A list entry is only a hint: what is told of a task is what its hash says. The tasks have the fields
-in SHOWN and no others, for parameters, results and tracebacks may be large.
+A list entry is only a hint: the hash of the task is the truth. The tasks have the fields in SHOWN
+and no others, because parameters, results and tracebacks may be large.
 """
 
 from __future__ import annotations
@@ -77,11 +76,10 @@ DAY = 86400.0
 
 
 class Choice(NamedTuple):
-    """Which of the tasks that are looked at somebody wants, and in which order; both are told the
-    time.
+    """Which tasks are wanted, and in which order. Both functions take a task and the time.
 
-    rank: what it is sorted by, the largest first if is_reversed; those of rank None come last. No
-    rank: as `Inspector.listing` says.
+    rank: the sort key, the largest first if is_reversed; tasks of rank None come last. Without a
+        rank the order is that of `Inspector.listing`.
     """
 
     wants: Callable[[Task, float], bool]
@@ -92,8 +90,7 @@ class Choice(NamedTuple):
 class Listing(NamedTuple):
     """Some tasks at one instant.
 
-    more: how many there are besides, None: nobody knows, for of each list only `looked_at` were
-        looked at.
+    more: how many more there are. None: unknown, because only `looked_at` of each list were read.
     """
 
     now: float
@@ -207,7 +204,7 @@ def find(redis: Redis, prefix: str) -> list[str]:
 
 
 def entered(task: Task) -> float | None:
-    """Return when the task got the status that it has, or, of a scheduled one, when it is due."""
+    """Return when the task got its status; for a scheduled task, when it is due."""
     if task.status == "scheduled":
         return task.eta
     if task.status == "started":
@@ -218,7 +215,7 @@ def entered(task: Task) -> float | None:
 
 
 def to_seconds(time: Sequence[str]) -> float:
-    """Return Unix seconds from the reply of TIME."""
+    """Return Unix seconds, given the reply to TIME."""
     return int(time[0]) + int(time[1]) / 1e6
 
 
@@ -227,9 +224,7 @@ def _ask_lengths(names: Names) -> list[Command]:
 
 
 def _ask_lists(queue: str, statuses: Collection[str], count: int) -> list[Command]:
-    """Return the commands that tell the first of these lists, each with one that tells how long it
-    is.
-    """
+    """Return the commands that read the start of these lists, each with a command for its length."""
     commands: dict[str, list[Command]] = {
         "scheduled": [
             ("ZRANGE", keys.scheduled(queue), 0, count - 1),
@@ -249,8 +244,7 @@ def _ask_lists(queue: str, statuses: Collection[str], count: int) -> list[Comman
 
 
 def _ask_ids(queue: str) -> list[Command]:
-    # The index first; then the lists, for what 1.0.0 has made is not in the index before we touch
-    # it.
+    # The index first; then the lists: a task that 1.0.0 made is not in the index until we touch it.
     return [
         ("ZREVRANGE", keys.tasks(queue), 0, MAX_IDS - 1),
         ("LRANGE", keys.pending(queue), -MAX_ENDS, -1),
@@ -269,12 +263,12 @@ def shown(redis: Redis, ids: Iterable[str]) -> dict[str, Task]:
 
 
 def ask_shown(ids: Iterable[str]) -> list[Command]:
-    """Return the commands that tell the same; `take_shown` understands the replies."""
+    """Return the commands that read the fields in SHOWN; `take_shown` takes the replies."""
     return [("HMGET", keys.task(task_id), *SHOWN) for task_id in ids]
 
 
 def take_shown(ids: Iterable[str], replies: Iterable[Sequence[str | None]]) -> dict[str, Task]:
-    """Return snapshots of tasks, by their ids, each given once."""
+    """Return snapshots of tasks, each once, by their ids."""
     return {
         task_id: Task(
             task_id,
@@ -285,15 +279,16 @@ def take_shown(ids: Iterable[str], replies: Iterable[Sequence[str | None]]) -> d
 
 
 def in_order(tasks: Iterable[Task], turns: Iterable[Task] = ()) -> list[Task]:
-    """Sort tasks by status, and within one as `Inspector.listing` says; turns: the pending ones,
-    the next at first.
+    """Sort tasks by status, and within a status as `Inspector.listing` does.
+
+    turns: the pending tasks, the next first.
     """
     ranks = {task.id: rank for rank, task in enumerate(turns)}
 
     def key(task: Task) -> tuple[int, float]:
-        if task.status == "pending":  # one that is in no line has been taken from it
+        if task.status == "pending":  # a task in no line has been popped
             return STATUSES.index("pending"), ranks.get(task.id, -1)
-        # the same for a whole bulk: the sort keeps the order of the list
+        # equal for a whole bulk: the sort keeps the order of the list
         time = entered(task) or 0.0
         return STATUSES.index(task.status or ""), -time if task.status in FINISHED else time
 

@@ -1,7 +1,6 @@
-"""Overview: the state of everything at one instant, in five round trips whatever the number of
-queues and tasks.
+"""The state of everything at one instant, in five round trips for any number of queues and tasks.
 
-Nothing is read without a bound, and a list entry is only a hint, as in survey.py.
+Every read is bounded, and a list entry is only a hint, as in listing.py.
 """
 
 from __future__ import annotations
@@ -54,34 +53,36 @@ if TYPE_CHECKING:
     from blueque.model.task import Task
     from blueque.queries.statistics import Durations
 
-MAX_FEEDS = 100  # of those of a queue that are open
-MAX_FAILED = 100  # of a queue's newest that are looked at
-MAX_FAILED_IN_ALL = 2000  # the same of all queues, but LEAST_FAILED of each
+MAX_FEEDS = 100  # open feeds of a queue that are read
+MAX_FAILED = 100  # newest failed tasks of a queue that are read
+MAX_FAILED_IN_ALL = 2000  # in all queues together, but LEAST_FAILED of each
 LEAST_FAILED = 10
-MAX_TALKING = 20  # tasks, those that run longest, that are asked when they last printed
+MAX_TALKING = 20  # tasks that run longest, whose last line is read
 HOUR = 3600.0
-MAX_RUNNING_QUEUES = 20  # of those whose tasks run longest: what is usual there
-MANY = 5  # failures within an hour from which on their share is looked at
-SHARE = 5  # more than one of so many that ended is too much
+MAX_RUNNING_QUEUES = 20  # queues whose tasks run longest, whose usual run time is read
+MANY = 5  # fewer failures within an hour are not too many
+SHARE = 5  # more than one failure of so many ended tasks is too many
 
 _OF_FAILED = ("status", "queue", "error_type", "finished", "updated")
 
 
 class Line(NamedTuple):
-    """A queue at one instant: its number of tasks in each status.
+    """A queue at one instant: how many tasks it has in each status.
 
-    overdue: how many scheduled tasks should have been put in line by now, the first of them
-        `overdue_for` seconds ago;
-    is_minded: whether a listener of the queue could have done so, and not only a scheduler.
-    lost, poison: ids of failed tasks with that error type, a day old at most, among the `looked_at`
-        newest.
-    pause: if it is paused. max_concurrency: how many of its tasks may run, None: any number;
-        running: how many count.
-    runnable: how many of the pending could start now, had they listeners: see `waiting.runnable`.
-    misfits: the lines of which no listener of the queue could ever run a task, though it has some.
+    overdue: how many scheduled tasks should be in line by now; the first of them was due
+        `overdue_for` seconds ago.
+    is_minded: whether a listener of the queue could have put them in line, not only a scheduler.
+    lost, poison: ids of failed tasks with that error type, of the `looked_at` newest and at most a
+        day old.
+    pause: None if it is not paused. max_concurrency: how many of its tasks may run; None: any
+        number.
+    running: how many count as running.
+    runnable: how many pending tasks could start now if there were listeners; see
+        `waiting_lines.runnable`.
+    misfits: the lines whose tasks no listener of the queue can ever run, if it has listeners.
     first: the id of the task that has been pending for `oldest` seconds.
-    failing: how many tasks have failed within the last hour, if there are many and they are too
-        large a share; else 0.
+    failing: how many tasks failed within the last hour, if there are many and their share is too
+        large; else 0.
     """
 
     queue: str
@@ -92,7 +93,7 @@ class Line(NamedTuple):
     complete: int
     failed: int
     cancelled: int
-    oldest: float | None  # how long one that is next in its line has been pending, at most
+    oldest: float | None  # the longest time that the next task of a line has been pending
     listeners: int
     overdue: int = 0
     overdue_for: float | None = None
@@ -113,15 +114,12 @@ class Overview(NamedTuple):
     """Everything at one instant: queues and nodes by name, running tasks longest first, the records
     of open feeds.
 
-    server: what it tells of itself, as INFO does, and `save` as CONFIG does; None: this user may
-        not ask for INFO.
-    printed: when the tasks that have run longest have printed something, in Unix seconds, by their
-        ids.
-    usual: how long tasks mostly run, by queue; tails: what 19 of 20 do not exceed: of the queues
-        whose tasks run longest.
+    server: the fields of INFO, and `save` of CONFIG. None: this user has no right to ask for INFO.
+    printed: when the tasks that have run longest last printed, in Unix seconds, by task id.
+    usual: how long tasks usually run, by queue; tails: what 19 of 20 do not exceed. Both only of
+        the queues whose tasks run longest.
     ahead: by how many seconds at least the clock of a listener is ahead of that of Redis, by its
-    id: of those of which that shows, for a beat that comes from the future has come with a clock
-        that is ahead, and one that is behind is only late.
+        id. A beat from the future shows it; a clock that is behind cannot be told from a late beat.
     """
 
     now: float
@@ -137,7 +135,7 @@ class Overview(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What Redis knows of a queue, in the order in which `_ask_counts` asks for it."""
+    """The numbers of a queue, in the order in which `_ask_counts` asks for them."""
 
     members: Members
     started_count: int = 0
@@ -146,19 +144,19 @@ class _Known(NamedTuple):
     complete: int = 0
     failed: int = 0
     cancelled: int = 0
-    head: Sequence[str] = ()  # of the line: its last ids, the next one at the end
+    head: Sequence[str] = ()  # the last ids of the default line, the next task at the end
     next_due: Sequence[str] = ()  # task, eta
     late: int = 0
     overdue: int = 0
     newest_failed: Sequence[str] = ()
-    names: Sequence[str] = ()  # of its lines besides the default one
+    names: Sequence[str] = ()  # of its lines besides the default line
     settings: Sequence[str | None] = ()
     counted: int = 0
     open_feeds: Sequence[str] = ()
 
 
 class _Failed(NamedTuple):
-    """The newest failed tasks of a queue that are a day old at most."""
+    """The newest failed tasks of a queue, at most a day old."""
 
     lost: tuple[str, ...]
     poison: tuple[str, ...]
@@ -169,7 +167,7 @@ def overview(redis: Redis) -> Overview:
     """See Inspector.overview."""
     now, queues, server = _begin(redis)
     asked = [ask_members(queue) + _ask_counts(queue, now, len(queues)) for queue in queues]
-    # The time comes last, so that no beat among them has come later.
+    # The time is read last, so that it is later than every beat.
     *replies, (time,) = read_groups(redis, [*asked, [("TIME",)]])
     known = {
         queue: _Known(Members(*reply[:3]), *reply[3:])
@@ -216,13 +214,13 @@ def overview(redis: Redis) -> Overview:
 
 
 def _ahead(members: Iterable[Members], now: float) -> dict[str, float]:
-    """Return which listeners have beaten in the future, and how far in it."""
+    """Return which listeners have a beat in the future, and by how much."""
     beats = [beat for one in members for beat in zip(one.beats[::2], one.beats[1::2], strict=True)]
     return {node: float(at) - now for node, at in beats if float(at) > now}
 
 
 def _begin(redis: Redis) -> tuple[float, list[str], Mapping[str, str] | None]:
-    """Return the time, the names of the queues, and what the server tells of itself."""
+    """Return the time, the names of the queues, and what the server says about itself."""
     time, names, info, saves = redis.answers(
         ("TIME",), ("ZRANGE", keys.QUEUES, 0, -1), ("INFO",), ("CONFIG", "GET", "save")
     )
@@ -298,20 +296,18 @@ def _failed(queue: str, snapshots: Mapping[str, Sequence[str | None]], now: floa
 
 
 def _ask_good(queue: str, failures: int) -> Command:
-    """Return the command that tells which task is the last of so many complete ones that the
-    failures are too many.
-    """
+    """Return the command that reads the complete task that limits how many failures are too many."""
     return ("LINDEX", keys.complete(queue), (SHARE - 1) * failures - 1)
 
 
 def _last(
     redis: Redis, last_good: Mapping[str, str | None], running: Sequence[Task], now: float
 ) -> tuple[set[str], dict[str, float], dict[str, Durations]]:
-    """Return in which queues too many fail, when tasks have last printed something, and how long
-    others ran: one round trip.
+    """Return in which queues too many tasks fail, when tasks last printed, and how long others ran:
+    one round trip.
 
-    last_good: by queue, the complete task that must have ended within the hour, or they are too
-        many; None: none is there.
+    last_good: by queue, the complete task that must have ended within the hour, or the failures are
+        too many; None: there is none.
     running: tasks, those that run longest first.
     """
     queues = list(dict.fromkeys(task.queue for task in running if task.queue is not None))[
@@ -401,7 +397,7 @@ def _oldest(
     """Return since when the oldest of the next NEXT tasks of each line has been pending, and its
     id.
     """
-    # Not only the very next one: a younger task may have been put first.
+    # Not only the next task: a younger one may have been put first.
     firsts = [
         tasks[task_id]
         for task_id in (*known.head, *_firsts(waits))
@@ -414,5 +410,5 @@ def _oldest(
 def _seconds(text: str | None) -> float:
     try:
         return float(text or 0.0)
-    except ValueError:  # by another program's grace
+    except ValueError:  # malformed; written by another program
         return 0.0

@@ -1,9 +1,9 @@
-"""Lookout: sees at once when a queue gets work or a scheduled task, without asking all the time.
+"""Sees at once when a queue gets work or a scheduled task, without polling.
 
-It reads over a connection of its own that has CLIENT TRACKING on: Redis itself says which of the
-keys it read has changed since. So an idle Redis is left in peace, and a 1.0.0 producer, which wakes
-nobody, is noticed in milliseconds. Where there is no tracking (TLS through redis-py, a proxy, an
-ACL without +client|tracking) it has to be asked again each second.
+It reads over its own connection with CLIENT TRACKING: Redis says which of the keys that it read
+have changed. An idle Redis gets no commands, and a task of a 1.0.0 producer, which sends no
+wake-up, is seen in milliseconds. Without tracking (TLS through redis-py, a proxy, an ACL without
++client|tracking) the caller has to refresh each second.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from blueque.connection.tracking import Tracking
 from blueque.errors import RedisRefused
 from blueque.model import keys
 
-BATCH = 500  # queues that are looked at in one write
+BATCH = 500  # queues that are read in one write
 
 
 class View(NamedTuple):
-    """What is known of one queue.
+    """The state of one queue.
 
-    is_pending: somebody stands in line, or may: another line than the default one is listed.
+    is_pending: there is a task in line, or may be: another line than the default line is listed.
     next_eta: of its next scheduled task, in Unix seconds.
-    refusal: what Redis said instead, when a key is of the wrong type or not ours to read.
+    refusal: the answer of Redis instead, for a key of a wrong type or without the right to read it.
     """
 
     is_pending: bool = False
@@ -33,8 +33,8 @@ class View(NamedTuple):
 
 
 class Lookout:
-    """Watches all queues of one Redis. `views` is what it saw last; `fileno()` is readable when
-    there is news.
+    """Watches all queues of one Redis. `views` is their last state; `fileno()` is readable when it
+    may have changed.
 
     listeners: how many each queue has, as `blueque_queues` counts them.
     """
@@ -53,19 +53,17 @@ class Lookout:
         return self._tracking.fileno()
 
     def has_news(self) -> bool:
-        """Tell whether there is news that came along with something else, so that `fileno()` will
-        not show it.
+        """Tell whether a change has arrived with another reply, so that `fileno()` does not show
+        it.
         """
         return self._tracking.has_news()
 
     def look_again_at(self, queue: str) -> None:
-        """Have the next refresh look at this queue."""
+        """Make the next refresh read this queue."""
         self._stale.add(queue)
 
     def refresh(self, whole: bool = False) -> set[str]:
-        """Look at what has changed, or at everything; return the queues that were looked at. Raises
-        RedisAway.
-        """
+        """Read what has changed, or everything; return the queues that were read. Raises RedisAway."""
         try:
             return self._refresh(whole)
         except BaseException:
@@ -97,7 +95,7 @@ class Lookout:
         return stale
 
     def _read(self, connection: Connection, queues: list[str]) -> None:
-        """Look at some queues: at all in one command first, for mostly there is nothing in any."""
+        """Read some queues. First one command for all: usually there is nothing in any of them."""
         every = [key for queue in queues for key in _watched(queue)]
         (anything,) = exchange(connection, [("EXISTS", *every)])
         if anything == 0:
@@ -123,18 +121,18 @@ class Lookout:
 
 
 def batches(items: list[str], size: int) -> Iterator[list[str]]:
-    """Yield the items, so many at a time."""
+    """Yield the items in pieces of this size."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
 
 
 def _watched(queue: str) -> tuple[str, ...]:
-    """Return the keys that tell whether there is, or will be, something to do in a queue."""
+    """Return the keys that tell whether a queue has, or will have, something to do."""
     return keys.pending(queue), keys.lines(queue), keys.scheduled(queue)
 
 
 def _scores(reply: list[Any]) -> dict[str, float]:
-    """Return the members of a range and their scores: RESP2 answers [member, score, ...], RESP3
+    """Return the members of a range with their scores. RESP2 answers [member, score, ...], RESP3
     [[member, score], ...].
     """
     pairs = (

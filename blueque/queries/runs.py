@@ -1,4 +1,4 @@
-"""Read the records of runs from Redis, with what is staged for them and not yet published."""
+"""The records of runs, with what is staged for them and not yet published."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from blueque.model.run import Record, parse
 
 
 def load(redis: Redis, queue: str, run: str) -> Record | None:
-    """Return what is known of one run, with how many chunks are `staged` and `unpublished`; None:
-    nothing is.
+    """Return the record of a run, with the number of chunks that are `staged` and `unpublished`.
+    None: there is no such run.
 
-    moved: when it was last opened, or put into.
+    moved: when it was last opened, or got tasks.
     """
     found = _load(redis, queue, [run])
     return found[0] if found else None
 
 
 def load_all(redis: Redis, queue: str) -> list[Record]:
-    """Return what is known of all runs of a queue, the oldest first."""
+    """Return the records of all runs of a queue, the oldest first."""
     (names,) = redis.read(("ZRANGE", keys.runs(queue), 0, -1))
     return _load(redis, queue, names) if names else []
 
 
 def count_ledgers(redis: Redis, queue: str, run: str, shards: int) -> int:
-    """Return how many tasks the ledgers of a keyed run know."""
+    """Return how many tasks the ledgers of a keyed run contain."""
     return sum(redis.read(*[("SCARD", keys.ledger(queue, run, shard)) for shard in range(shards)]))
 
 
 def staged_chunks(redis: Redis, queue: str, run: str) -> dict[str, float]:
-    """Return the chunks that are staged for a run and undecided, and when each was staged."""
+    """Return the chunks that are staged for a run and not committed, and when each was staged."""
     (reply,) = redis.read(("ZRANGE", keys.staging(queue, run), 0, -1, "WITHSCORES"))
     return {name: float(score) for name, score in zip(reply[::2], reply[1::2], strict=True)}
 
 
 def unpublished_chunks(redis: Redis, queue: str, run: str) -> list[str]:
-    """Return the chunks of a run that are decided, and not yet published, in order."""
+    """Return the chunks of a run that are committed and not yet published, in order."""
     (names,) = redis.read(("LRANGE", keys.manifest(queue, run), 0, -1))
     return list(names)
 
@@ -58,7 +58,7 @@ def _load(redis: Redis, queue: str, names: list[str]) -> list[Record]:
         names, replies[::4], replies[1::4], replies[2::4], replies[3::4], strict=True
     ):
         record = parse(as_hash(fields))
-        if not record and staged:  # it has expired
+        if not record and staged:  # the record has expired
             record = {"run": name, "queue": queue, "state": "committed"}
         if record.get("queue") == queue:
             records.append(

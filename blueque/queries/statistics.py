@@ -1,11 +1,10 @@
-"""Statistics: how many tasks of a queue waited, ran and failed on which days, and for how long, as
-Redis has counted it.
+"""How many tasks of a queue waited, ran and failed on which days, and for how long.
 
-The numbers are those that the transitions left: docs/protocol.md, "Events". Counts, means and
-standard deviations are exact; quantiles are estimates, for only buckets are kept: each is right to
-the width of its bucket, a second up to a minute, a minute up to an hour, an hour up to a day. Mean
-and deviation bound them further: tasks that all run for 7 ms fill the bucket of the first second,
-    and yet their quantiles are 7 ms.
+The numbers are those that the transitions counted: docs/protocol.md, "Events". Counts, means and
+standard deviations are exact. Quantiles are estimates, because only buckets are kept: each is right
+to the width of its bucket, a second up to a minute, a minute up to an hour, an hour up to a day.
+Mean and deviation bound them further: tasks that all run for 7 ms are all in the bucket of the
+first second, and still their quantiles are 7 ms.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ Name = TypeVar("Name")
 Amount = TypeVar("Amount", int, float)
 
 DAY = 86400
-MOST_DAYS = 3660  # that can be asked for
-USUAL_DAYS = 7  # of which is told what is usual
-LEAST = 5  # runs that are needed for it
+MOST_DAYS = 3660  # the most days that a caller may ask for
+USUAL_DAYS = 7  # days that count for what is usual
+LEAST = 5  # runs that are needed for that
 # the share of runs that are no longer than what is long, and as many
 TAIL, LEAST_OF_TAIL = 0.95, 20
-AT_ONCE = 500  # hashes that are read in one round trip
+AT_ONCE = 500  # hashes in one round trip
 
-_BEYOND = 1e100  # no sum of ours comes so far; those of another program might
+_BEYOND = 1e100  # larger than any sum of ours; another program may have written one
 
 _NUMBERS = {name: number for number, name in enumerate(histogram.NAMES)}
 
@@ -43,9 +42,9 @@ _NUMBERS = {name: number for number, name in enumerate(histogram.NAMES)}
 class Durations(NamedTuple):
     """How long something took.
 
-    counted: how often. mean, deviation: in seconds, the standard deviation; None: it did not
-    happen, or, of `totals`, the squares are not kept. buckets: how often by number of bucket, see
-    histogram.py.
+    counted: how often it happened. mean, deviation: in seconds, the standard deviation; None: it
+        did not happen, or, in `totals`, the squares are not kept.
+    buckets: how often it happened, by number of bucket; see histogram.py.
     """
 
     counted: int
@@ -54,8 +53,8 @@ class Durations(NamedTuple):
     buckets: Mapping[int, int]
 
     def quantile(self, share: float) -> float | None:
-        """Return the duration that this share did not exceed, in seconds, estimated from the
-        buckets; None: no count.
+        """Return an estimate, in seconds, of the duration that this share did not exceed. None: it
+        did not happen.
 
         It is within what the mean and the deviation allow, and never more than `longest`.
         """
@@ -63,7 +62,7 @@ class Durations(NamedTuple):
 
     @property
     def longest(self) -> float | None:
-        """What the longest did not exceed, in seconds: the end of its bucket, or less by the mean
+        """A bound of the longest duration, in seconds: the end of its bucket, or less by the mean
         and the deviation.
         """
         if not self.buckets:
@@ -72,8 +71,8 @@ class Durations(NamedTuple):
         return max(min(histogram.end(last), self._most(1.0)), histogram.start(last))
 
     def _most(self, share: float) -> float:
-        """Return what the quantile can be at most, by Cantelli's inequality, or by Markov's without
-        a deviation.
+        """Return an upper bound of the quantile, by Cantelli's inequality, or by Markov's without a
+        deviation.
         """
         if self.mean is None:
             return math.inf
@@ -84,19 +83,18 @@ class Durations(NamedTuple):
         return self.mean + self.deviation * math.sqrt(1 / rest - 1)
 
     def _least(self, share: float) -> float:
-        """Return what the quantile can be at least."""
+        """Return a lower bound of the quantile."""
         if self.mean is None or self.deviation is None:
             return 0.0
         return self.mean - self.deviation * math.sqrt(1 / max(share, 1 / self.counted) - 1)
 
 
 class Numbers(NamedTuple):
-    """What was counted in a queue. events: how often each happened, as in docs/protocol.md,
-    "Events".
+    """The counts of a queue. events: how often each happened, as in docs/protocol.md, "Events".
 
-    errors: failed attempts by error type, whether another followed or not. seconds, squares: sums
-        of what each event took.
-    buckets: how often each event took how long, by number of bucket.
+    errors: failed attempts by error type, with those that were retried. seconds, squares: sums of
+        the durations of each event.
+    buckets: the durations of each event, by number of bucket.
     """
 
     events: Mapping[str, int] = {}
@@ -111,7 +109,7 @@ class Numbers(NamedTuple):
 
     @property
     def failed(self) -> int:
-        """How many failed for good, without those that had been declared lost and have come back."""
+        """How many tasks failed for good, without those that were declared lost and came back."""
         return max(self.events.get("failed", 0) - self.events.get("found", 0), 0)
 
     @property
@@ -120,19 +118,19 @@ class Numbers(NamedTuple):
 
     @property
     def retried(self) -> int:
-        """How many attempts failed, and another followed."""
+        """How many attempts failed and were followed by another."""
         return self.events.get("retried", 0)
 
     @property
     def lost(self) -> int:
-        """How many attempts ended because nobody was left who could: those that are tried again,
-        and those that are not.
+        """How many attempts ended because their listener or their node was gone, with and without a
+        retry.
         """
         return sum(self.errors.get(kind, 0) for kind in LOST)
 
     @property
     def failed_share(self) -> float | None:
-        """The part of what ended well or badly that ended badly; None: nothing has."""
+        """The share of failed tasks among those that completed or failed. None: there are none."""
         ended = self.complete + self.failed
         return self.failed / ended if ended else None
 
@@ -149,8 +147,8 @@ class Numbers(NamedTuple):
         return self.durations("complete")
 
     def durations(self, event: str) -> Durations:
-        """Return how long that took which ended with such an event: `reserved`, `complete`,
-        `failed`, `cancelled`.
+        """Return the durations recorded for this event: `reserved`, `complete`, `failed`,
+        `cancelled`.
         """
         buckets = self.buckets.get(event, {})
         count = sum(buckets.values())
@@ -162,7 +160,7 @@ class Numbers(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """The numbers of a queue: `days` by day in UTC, as 2026-11-22, the oldest first, those included
+    """The numbers of a queue: `days` by day in UTC, as 2026-11-22, the oldest first, with the days
     that have none.
     """
 
@@ -183,8 +181,8 @@ class Usual(NamedTuple):
 def load(
     redis: Redis, queues: Sequence[str], days: int, now: float | None = None
 ) -> list[Statistics]:
-    """Return the numbers of these queues for so many days, the last of which is today: in UTC, by
-    the clock of Redis.
+    """Return the numbers of these queues for the last `days` days, today included: in UTC, by the
+    clock of Redis.
 
     One round trip for the time, if it is not given, and one for each 500 days of a queue.
     """
@@ -205,17 +203,19 @@ def load(
 
 
 def is_quiet(task: Task) -> bool:
-    """Tell whether a task runs and does not tell how far it is."""
+    """Tell whether a task runs and reports no progress."""
     return task.status == "started" and read_progress(task.fields.get("progress", "")).share is None
 
 
 def ask_usual(queue: str, now: float) -> list[Command]:
-    """Return the commands that tell how long tasks of a queue ran of late; see `take_ran`."""
+    """Return the commands that read how long tasks of a queue ran lately; `take_ran` takes the
+    replies.
+    """
     return [("HGETALL", keys.stats(queue, day_of(now - ago * DAY))) for ago in range(USUAL_DAYS)]
 
 
 def take_usual(replies: Iterable[Sequence[str]]) -> Usual | None:
-    """Return how long the middle half of them ran; None: too few have."""
+    """Return how long the middle half of them ran. None: too few have run."""
     return usual(take_ran(replies))
 
 
@@ -225,7 +225,7 @@ def take_ran(replies: Iterable[Sequence[str]]) -> Durations:
 
 
 def usual(ran: Durations) -> Usual | None:
-    """Return how long the middle half ran; None: too few have."""
+    """Return how long the middle half ran. None: too few have run."""
     low, high = ran.quantile(0.25), ran.quantile(0.75)
     return (
         Usual(low, high) if ran.counted >= LEAST and low is not None and high is not None else None
@@ -233,12 +233,12 @@ def usual(ran: Durations) -> Usual | None:
 
 
 def tail(ran: Durations) -> float | None:
-    """Return what 19 of 20 did not exceed; None: too few have run."""
+    """Return the duration that 19 of 20 did not exceed. None: too few have run."""
     return ran.quantile(TAIL) if ran.counted >= LEAST_OF_TAIL else None
 
 
 def read_numbers(fields: Mapping[str, str]) -> Numbers:
-    """Return what a hash of numbers says, but for what another program has put there."""
+    """Return the numbers of a hash, without fields that another program has written."""
     events: dict[str, int] = {}
     errors: dict[str, int] = {}
     seconds: dict[str, float] = {}
@@ -262,9 +262,9 @@ def read_numbers(fields: Mapping[str, str]) -> Numbers:
     return Numbers(events, errors, seconds, squares, buckets)
 
 
-def total(some: Iterable[Numbers]) -> Numbers:
-    """Return the sum of the numbers, of several days or several queues."""
-    parts = [*some]
+def total(numbers: Iterable[Numbers]) -> Numbers:
+    """Return the sum of the numbers of several days or queues."""
+    parts = [*numbers]
     events = {event for part in parts for event in part.buckets}
     return Numbers(
         _sums(part.events for part in parts),

@@ -1,7 +1,7 @@
-"""Watcher: sees tasks end, whoever ends them, without asking all the time.
+"""Sees tasks end without polling.
 
-Redis says when the hash of one has changed, see `tracking`; of a task that runs this is about once
-a second, so only its status is read then. Where there is no tracking all are looked at each second.
+Redis says when the hash of a task has changed, see `tracking`. A running task changes about once a
+second, so only its status is read then. Without tracking all tasks are read each second.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from blueque.system.outage import Outage
 
 STATUSES_AT_ONCE = 1000
 TASKS_AT_ONCE = 100  # with their results
-PACE = 1.0  # seconds between two looks where there is no tracking
-COMES_BACK = 20.0  # seconds, two beats: a listener puts back what a Redis has lost
-PROOF = 10.0  # seconds of silence after which the connection has to prove itself
+PACE = 1.0  # seconds between two reads without tracking
+COMES_BACK = 20.0  # seconds, two beats: a listener restores a task that Redis has lost
+PROOF = 10.0  # seconds of silence after which the connection is tested
 
 
 class Watcher:
-    """Watches tasks until they have ended. `statuses` is what it saw last of those that have not.
+    """Watches tasks until they have ended. `statuses` has the last status of those that have not.
 
-    wait: what the tasks that it yields wait with.
+    wait: the function that `Task.wait` of the yielded tasks calls.
     """
 
     def __init__(
@@ -39,13 +39,13 @@ class Watcher:
     ) -> None:
         self.statuses: dict[str, str | None] = dict.fromkeys(ids)
         self.has_looked = False
-        # those that a listener had, and until when they may come back
+        # tasks that a listener had, and until when it may restore them
         self._missing: dict[str, float] = {}
         self._tracking, self._wait = Tracking(connect), wait
         self._by_key = {keys.task(task_id): task_id for task_id in self.statuses}
 
     def look(self) -> Iterator[Task]:
-        """Yield those that have ended since the last look. Raises RedisAway, NoSuchTask."""
+        """Yield the tasks that have ended since the last call. Raises RedisAway, NoSuchTask."""
         try:
             yield from self._look()
         except BaseException:
@@ -53,7 +53,9 @@ class Watcher:
             raise
 
     def rest(self, seconds: float) -> None:
-        """Wait for news, so long at most; it may be over earlier without any. Raises RedisAway."""
+        """Wait for a change, at most for so long; it may return earlier without one. Raises
+        RedisAway.
+        """
         if self._missing:
             seconds = min(seconds, PACE)
         if not self._tracking.is_tracking:
@@ -68,7 +70,7 @@ class Watcher:
         ):
             return
         try:
-            # what is cut off without a word stays silent for ever
+            # a connection that was cut off silently stays silent for ever
             raise_refusal(exchange(connection, [("PING",)]))
         except BaseException:
             self.close()
@@ -106,7 +108,7 @@ class Watcher:
         self.has_looked = True
 
     def _note(self, task_id: str, status: str | None) -> bool:
-        """Take note of a status, and tell whether it is one of an end."""
+        """Note a status, and tell whether the task has ended."""
         if status is None:
             if self._may_come_back(task_id):
                 return False
@@ -116,8 +118,8 @@ class Watcher:
         return status in FINISHED
 
     def _may_come_back(self, task_id: str) -> bool:
-        """Tell whether a listener may have the task, and put it back: Redis may have lost it, as in
-        a failover.
+        """Tell whether a listener may have the task and restore it: Redis may have lost it, as in a
+        failover.
         """
         if self.statuses[task_id] not in HELD:
             return False
@@ -128,17 +130,16 @@ class Watcher:
         raise_refusal(replies)
         for task_id, reply in zip(ids, replies, strict=True):
             task = Task(task_id, reply if isinstance(reply, dict) else as_hash(reply), self._wait)
-            if self._note(task_id, task.status):  # else somebody has put it in line again
+            if self._note(task_id, task.status):  # else it was put in line again
                 del self.statuses[task_id]
                 yield task
 
 
 def ends(watcher: Watcher, patience: float, timeout: float | None) -> Iterator[Task]:
-    """Yield each of the tasks as it ends, and wait for the others meanwhile, whatever happens to
-    Redis.
+    """Yield each task as it ends, and go on when Redis is away.
 
-    patience: for so long, in seconds, the first look is tried again when Redis does not answer;
-        after that, for ever.
+    patience: for how many seconds the first look is tried again when Redis does not answer. Later
+        looks are tried again for ever.
     Raises NoSuchTask, only after two beats if a listener had the task; WaitTimedOut; RedisAway
     before the first look only.
     """

@@ -1,5 +1,5 @@
-"""The log of a task as it stands in Redis: the first lines of its last attempt, and the last ones
-of all.
+"""The log of a task in Redis: the first lines of its last attempt, and the last lines of all
+attempts.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from blueque.connection.redis import Command, Redis, as_hash
 from blueque.model import keys
 from blueque.model.log_line import OURS
 
-AT_ONCE = 1000  # entries that are read of a log at a time
+AT_ONCE = 1000  # entries of a log in one read
 
 
 class LogLine(NamedTuple):
     """A line that a task has printed.
 
-    number: 1 is the first of the attempt, in both streams together. at: when its listener read it,
-        in Unix seconds.
-    stream: stdout, stderr, or blueque: then it is a line of ours, of how the attempt has ended, or
-        of where the task was.
+    number: 1 is the first of the attempt, counting both streams. at: when its listener read it, in
+        Unix seconds.
+    stream: stdout, stderr, or blueque, for a line of Blueque about the end or the place of an
+        attempt.
     """
 
     task: str
@@ -32,15 +32,15 @@ class LogLine(NamedTuple):
 
 
 class Place(NamedTuple):
-    """How far somebody has read the log of a task: the id of the last entry."""
+    """How far the log of a task has been read: the id of the last entry."""
 
     task: str
     entry: str = "0-0"
 
 
 def load(redis: Redis, task: str) -> tuple[list[LogLine], Place]:
-    """Return the lines that Redis has, in order, and the place behind them. Numbers tell where some
-    are missing.
+    """Return the lines that Redis has, in order, and the place behind them. A gap in the numbers
+    shows missing lines.
     """
     head, last = redis.read(
         ("XRANGE", keys.log_head(task), "-", "+"), ("XRANGE", keys.log(task), "-", "+")
@@ -52,8 +52,8 @@ def load(redis: Redis, task: str) -> tuple[list[LogLine], Place]:
 
 
 class News(NamedTuple):
-    """What has come behind some places of logs, the places behind that, and of each task as of just
-    before: its status, and how far it was, in its own words.
+    """The lines behind some places of logs, the places behind them, and for each task its status
+    and its progress text just before.
     """
 
     lines: list[LogLine]
@@ -63,7 +63,7 @@ class News(NamedTuple):
 
 
 def follow(redis: Redis, places: Sequence[Place]) -> News:
-    """Return what has come since; one round trip."""
+    """Return the lines that have come since; one round trip."""
     replies = redis.read(
         *[
             command
@@ -87,14 +87,14 @@ def follow(redis: Redis, places: Sequence[Place]) -> News:
 
 
 def ask_printed(task: str) -> Command:
-    """Return the command that tells when a task has printed something last; see `printed_at`."""
+    """Return the command that reads when a task last printed; `printed_at` takes the reply."""
     return ("XREVRANGE", keys.log(task), "+", "-", "COUNT", 1)
 
 
 def printed_at(entries: Sequence[Any], attempt: int | None) -> float | None:
-    """Return when this attempt has printed something last, in Unix seconds; None: it has not.
+    """Return when this attempt last printed, in Unix seconds. None: it has not printed.
 
-    Lines of ours do not count. Each of them says when the task had printed something before it.
+    Lines of Blueque do not count, but each of them says when the task last printed before it.
     """
     if not entries:
         return None
@@ -125,6 +125,6 @@ def _lines(task: str, entries: Sequence[Any]) -> list[LogLine]:
                     fields["text"],
                 )
             )
-        except (KeyError, ValueError):  # another program's
+        except (KeyError, ValueError):  # written by another program
             continue
     return lines

@@ -10,10 +10,9 @@ from blueque.model.task import Task
 
 
 def load(redis: Redis, task_id: str, wait: Callable[..., Task] | None = None) -> Task:
-    """Return a snapshot of the task. An unknown id gives one whose attributes are all None, as in
-    1.0.0.
+    """Return a snapshot of a task. For an unknown id all attributes are None, as in 1.0.0.
 
-    wait: what waits for it, if it shall know.
+    wait: the function that `Task.wait` of the snapshot calls.
     """
     (reply,) = redis.read(("HGETALL", keys.task(task_id)))
     return Task(task_id, as_hash(reply), wait)

@@ -1,4 +1,4 @@
-"""What ran when, on which node: put together from the events of queues, and from what runs now."""
+"""Which attempts ran when and on which node, from the events of queues and from what runs now."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from blueque.model.task import Task
     from blueque.queries.history import Event
 
-MOST_EVENTS = 10_000  # of a queue; it has few more
+MOST_EVENTS = 10_000  # events of a queue that are read; its stream has few more
 MOST_RUNNING = 1000
 QUEUES_AT_ONCE = 4
-# What ends a run, and what it is called then.
+# The events that end a run, and its outcome.
 ENDS = {
     "complete": "complete",
     "failed": "failed",
@@ -33,9 +33,9 @@ _BEGINS = ("started", "restored", "reasserted")
 class Run(NamedTuple):
     """One attempt while its process ran.
 
-    node: the listener that watched over it last. began, ended: in Unix seconds; ended is None as
-        long as it runs.
-    outcome: complete, failed, cancelled, released, lost; None: it runs.
+    node: the last listener that watched it. began, ended: in Unix seconds; ended is None while it
+        runs.
+    outcome: complete, failed, cancelled, released, lost; None while it runs.
     """
 
     task: str
@@ -48,11 +48,11 @@ class Run(NamedTuple):
 
 
 class Timeline(NamedTuple):
-    """The runs that overlap a stretch of time, the earliest first.
+    """The runs that overlap a time span, the earliest first.
 
-    since, until: of that stretch, by the clock of Redis. cut: the queues of which events at its
-        beginning are gone.
-    has_more: more tasks run now than are in it.
+    since, until: the span, by the clock of Redis. cut: the queues whose events at its beginning are
+        gone.
+    has_more: more tasks run now than it contains.
     """
 
     since: float
@@ -63,8 +63,8 @@ class Timeline(NamedTuple):
 
 
 def load(redis: Redis, queues: Sequence[str], seconds: float) -> Timeline:
-    """Return what ran in the last so many seconds: one round trip for 4 queues, and three for what
-    runs now.
+    """Return what ran in the last `seconds` seconds: one round trip for 4 queues, and three for
+    what runs now.
     """
     (time,) = redis.read(("TIME",))
     until = listing.to_seconds(time)
@@ -94,7 +94,7 @@ def load(redis: Redis, queues: Sequence[str], seconds: float) -> Timeline:
 
 
 def over(events: Iterable[Event], since: float) -> list[Run]:
-    """Return the runs that these events, the oldest first, tell the end of."""
+    """Return the runs that ended with these events, which are in order."""
     begun: dict[tuple[str, int], tuple[str, float]] = {}
     found = []
     for event in events:
@@ -106,7 +106,7 @@ def over(events: Iterable[Event], since: float) -> list[Run]:
             begun[its] = event.by or "", began
         elif event.event in ENDS:
             began = _began(event, since) if began is None else began
-            if began is not None:  # else it ended before it had started
+            if began is not None:  # else it ended before it started
                 is_lost = event.facts.get("error_type") in LOST
                 outcome = "lost" if is_lost else ENDS[event.event]
                 found.append(Run(*its, event.queue or "", node, began, event.at, outcome))
@@ -115,14 +115,14 @@ def over(events: Iterable[Event], since: float) -> list[Run]:
 
 
 def _began(event: Event, since: float) -> float | None:
-    """Return when a run began that has ended with this event, if its begin is not known otherwise."""
+    """Return when a run began that ended with this event, if its begin is not known otherwise."""
     took, began = event.facts.get("took"), event.facts.get("began")
     if isinstance(took, (int, float)):
         return event.at - took
     try:
         if began is not None:
             return float(began)
-    except (TypeError, ValueError):  # another program's
+    except (TypeError, ValueError):  # written by another program
         pass
     return since if event.event in ("lost", "released") else None
 

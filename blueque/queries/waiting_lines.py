@@ -1,5 +1,5 @@
-"""What waits in all the lines of many queues: how much it is, what comes next, and what fits none
-of their listeners.
+"""What waits in the lines of many queues: how many tasks, which are next, and which fit no
+listener.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from blueque.connection.redis import Command
     from blueque.model.task import Task
 
-MAX_LINES = 10_000  # of a queue that are counted: those of the highest priority
-MAX_HEADS = 100  # of these whose first tasks are looked at
-NEXT = 3  # first tasks of a line that are looked at
+MAX_LINES = 10_000  # lines of a queue that are counted, those of the highest priority
+MAX_HEADS = 100  # lines of a queue whose first tasks are read
+NEXT = 3  # first tasks of a line that are read
 
-Names = Mapping[str, Sequence[str]]  # of lines besides the default one, by queue
+Names = Mapping[str, Sequence[str]]  # of the lines besides the default line, by queue
 
 
 class Pause(NamedTuple):
-    """Since when a queue is paused, None if nobody knows; by whom and why."""
+    """Since when a queue is paused (None: unknown), by whom and why."""
 
     since: float | None
     by: str | None = None
@@ -44,7 +44,7 @@ class Misfit(NamedTuple):
 
 
 class Waits(NamedTuple):
-    """A line in which tasks wait: how many, and the ids of the next NEXT of them."""
+    """A line in which tasks wait: how many, and the ids of the next NEXT tasks."""
 
     line: str
     length: int
@@ -56,24 +56,24 @@ class Waits(NamedTuple):
 
 
 def pause_of(paused: str | None, by: str | None, reason: str | None) -> Pause | None:
-    """Return the pause that the settings of a queue tell of."""
+    """Return the pause that the settings of a queue describe."""
     if paused is None:
         return None
     try:
         return Pause(float(paused), by, reason)
-    except ValueError:  # by another program's grace
+    except ValueError:  # malformed; written by another program
         return Pause(None, by, reason)
 
 
 def ask_names(queue: str, most: int = MAX_LINES) -> Command:
-    """Return the command that tells which lines a queue has besides the default one, the highest
-    priority first.
+    """Return the command that reads the names of a queue's lines besides the default line, the
+    highest priority first.
     """
     return ("ZRANGE", keys.lines(queue), 0, most - 1, "REV")
 
 
 def ask_lengths(names: Names) -> list[Command]:
-    """Return the commands that tell what waits in these lines."""
+    """Return the commands that read what waits in these lines; `take_lengths` takes the replies."""
     return [
         command
         for queue, some in names.items()
@@ -86,7 +86,7 @@ def ask_lengths(names: Names) -> list[Command]:
 
 
 def take_lengths(names: Names, replies: Iterable[Any]) -> dict[str, list[Waits]]:
-    """Return the lines in which somebody waits, by queue, from the replies to `ask_lengths`."""
+    """Return the lines in which tasks wait, by queue."""
     given = iter(replies)
     found: dict[str, list[Waits]] = {}
     for queue, some in names.items():
@@ -96,9 +96,7 @@ def take_lengths(names: Names, replies: Iterable[Any]) -> dict[str, list[Waits]]
 
 
 def misfits(lines: Iterable[Waits], nodes: Sequence[Node]) -> tuple[Misfit, ...]:
-    """Return the lines whose tasks none of the listeners of the queue could ever run, if there are
-    any listeners.
-    """
+    """Return the lines whose tasks no listener of the queue can ever run, if there are listeners."""
     able = [node for node in nodes if node.state in LOOKS_AT_LINES]
     has = {node.resources or "" for node in able}
     totals = [dict((parse_needs(text) or Needs()).resources) for text in has]
@@ -113,8 +111,8 @@ def misfits(lines: Iterable[Waits], nodes: Sequence[Node]) -> tuple[Misfit, ...]
 
 
 def lacking(needs: Needs, nodes: Sequence[Mapping[str, int]]) -> str | None:
-    """Return the name of a resource that keeps tasks from ever running on any of these nodes; None:
-    one has enough.
+    """Return the name of a resource that keeps tasks from ever running on any of these nodes. None:
+    a node has enough.
     """
     if not needs.resources or any(
         all(has.get(name, 0) >= amount for name, amount in needs.resources) for has in nodes
@@ -123,14 +121,15 @@ def lacking(needs: Needs, nodes: Sequence[Mapping[str, int]]) -> str | None:
     short = [
         name for name, amount in needs.resources if all(has.get(name, 0) < amount for has in nodes)
     ]
-    return next(iter(short), needs.resources[0][0])  # each may be somewhere, and not together
+    return next(iter(short), needs.resources[0][0])  # each is on some node, but not all on one
 
 
 def waiting_since(task: Task) -> float | None:
-    """Return since when a pending task has been in line. Another priority, place or queue does not
-    change that.
+    """Return since when a pending task has been in line. A change of priority, place or queue does
+    not change that.
 
-    It did not wait for an `eta` that is later than its last change: it was put in line before.
+    A task whose `eta` is later than its last change did not wait for that eta: it was put in line
+    before.
     """
     came = [task.created, task.queued]
     if task.eta is not None and (task.updated is None or task.eta <= task.updated):
@@ -139,7 +138,7 @@ def waiting_since(task: Task) -> float | None:
 
 
 def lock_of(line: str) -> str | None:
-    """Return the name of the lock that the tasks of a line need; None if they need none."""
+    """Return the name of the lock that the tasks of a line need. None: they need none."""
     needs = needs_of(line)
     return needs.lock if needs is not None else None
 
@@ -147,8 +146,8 @@ def lock_of(line: str) -> str | None:
 def runnable(lines: Iterable[Waits], unfit: Iterable[Misfit], held: Mapping[str, int]) -> int:
     """Return how many tasks in these lines could start now, as far as their needs go.
 
-    unfit: the lines whose tasks fit none of the listeners. held: how many tasks hold each lock that
-        the lines name.
+    unfit: the lines whose tasks fit no listener. held: how many tasks hold each lock that the lines
+        name.
     """
     left_out = {misfit.line for misfit in unfit}
     count, behind_locks, places = 0, dict[str, int](), dict[str, int]()
@@ -167,10 +166,10 @@ def runnable(lines: Iterable[Waits], unfit: Iterable[Misfit], held: Mapping[str,
 
 
 def in_turn(lines: Mapping[tuple[str, str], Sequence[Task]]) -> list[Task]:
-    """Return the tasks in the order in which they have their turn, if all of them can run.
+    """Return the tasks in the order of their turns, if all of them can run.
 
-    lines: the tasks of each queue and line, the next at first.
-    Of different queues, that is first which has been waiting for longer.
+    lines: the tasks of each queue and line, the next first. Between queues, the task that has
+        waited longer comes first.
     """
     queues: dict[str, list[Task]] = {}
     for priority in sorted({priority_of(line) for _, line in lines}, reverse=True):
@@ -187,7 +186,9 @@ def in_turn(lines: Mapping[tuple[str, str], Sequence[Task]]) -> list[Task]:
 
 
 def ask_ids(names: Names, most: int) -> list[Command]:
-    """Return the commands that tell the next tasks of these lines, so many of each; see `take_ids`."""
+    """Return the commands that read the next tasks of these lines, `most` of each; `take_ids` takes
+    the replies.
+    """
     return [
         ("LRANGE", keys.line(queue, name), -most, -1)
         for queue, some in names.items()
@@ -196,11 +197,11 @@ def ask_ids(names: Names, most: int) -> list[Command]:
 
 
 def take_ids(names: Names, replies: Iterable[list[str]]) -> dict[tuple[str, str], list[str]]:
-    """Return the ids of the next tasks by queue and line, the next at first."""
+    """Return the ids of the next tasks by queue and line, the next first."""
     given = iter(replies)
     return {(queue, name): next(given)[::-1] for queue, some in names.items() for name in some}
 
 
 def with_default(names: Names) -> dict[str, list[str]]:
-    """Return the same names, and that of the default line of each queue."""
+    """Return the same names with the default line of each queue."""
     return {queue: [DEFAULT, *some] for queue, some in names.items()}

@@ -1,4 +1,4 @@
-"""The inquiry: everything that bears on why one task does not run, in six round trips. `why` makes
+"""Everything that bears on why one task does not run, in six round trips. `why_text` makes
 sentences of it.
 """
 
@@ -20,25 +20,28 @@ from blueque.queries.waiting_lines import Pause, pause_of
 if TYPE_CHECKING:
     from blueque.connection.redis import Command, Redis
 
-FARTHEST = 10_000  # from the front of its line a task is looked for
-MAX_LINES = 1000  # of the highest priority that are counted
-MAX_HOLDERS = 100  # of a lock, or of the places of a queue, that are looked at
-MAX_QUEUES = 1000  # whose listeners may share a node: those with the most of them
+FARTHEST = 10_000  # places from the front of its line that are searched for the task
+MAX_LINES = 1000  # lines that are counted, those of the highest priority
+MAX_HOLDERS = 100  # tasks that hold a lock, or count as running in the queue
+MAX_QUEUES = 1000  # queues whose listeners are read, those with the most listeners
 
 
 class Inquiry(NamedTuple):
     """A task and its circumstances at one instant.
 
-    line: in which it waits, or would. needs: what it needs; None: nobody understands it.
-    before: how many are ahead of it in its line; None: it is not there, or further back than
-        FARTHEST.
-    length: of its line. higher, beside: how many wait in lines of higher priority, and in others of
-    the same; not those that wait for a lock. nodes: the listeners of its queue. others: those of
-    other queues that share a node with these.
-    holders: who holds its lock, counted: who counts as running in its queue, by id.
-    tasks: those that are held and these, by id, with the fields in `survey.SHOWN`.
-    staged: the state of its run, if the task is staged for that and nobody sees it yet; else None.
-    usual: how long tasks of its queue mostly run, if it runs and does not tell how far it is.
+    line: the line in which it waits, or would wait. needs: what it needs; None: its needs make no
+        sense.
+    before: how many tasks are ahead of it in its line; None: it is not there, or not among the
+        first FARTHEST.
+    length: of its line. higher, beside: how many tasks wait in lines of higher priority, and in
+        other lines of the same priority; without lines that wait for a lock.
+    nodes: the listeners of its queue. others: listeners of other queues that share a node with
+        these.
+    holders: the tasks that hold its lock; counted: those that count as running in its queue.
+    tasks: the tasks that these listeners hold, the holders and the counted, by id, with the fields
+        in `listing.SHOWN`.
+    staged: the state of its run, if the task is staged and not visible yet; else None.
+    usual: how long tasks of its queue usually run, if it runs without progress.
     wish: why its last attempt asked to run again later, if it is scheduled for that.
     """
 
@@ -130,8 +133,8 @@ def _members(redis: Redis, queues: Sequence[str]) -> dict[str, Members]:
 
 
 def _sharing(every: Sequence[Node], queue: str) -> tuple[list[Node], list[Node]]:
-    """Return the listeners of the queue, and those of others that share the resources, or the
-    process, of one of them.
+    """Return the listeners of the queue, and those of other queues that share resources or a
+    process with them.
     """
     own = [node for node in every if node.queue == queue]
     ids, pools = {node.id for node in own}, {node.pool for node in own}
@@ -141,7 +144,7 @@ def _sharing(every: Sequence[Node], queue: str) -> tuple[list[Node], list[Node]]
 
 
 def _ask_place(queue: str, line: str, task: str) -> list[Command]:
-    # From the front, which is the tail; the answer counts from the head all the same.
+    # From the front, which is the tail; but the reply counts from the head.
     key = keys.line(queue, line)
     return [("LPOS", key, task, "RANK", -1, "MAXLEN", FARTHEST), ("LLEN", key)]
 
@@ -165,13 +168,13 @@ def _settings(replies: Sequence[Any]) -> tuple[Pause | None, Room]:
 
 
 def _compared(line: str, names: Sequence[str]) -> list[str]:
-    """Return the other lines that have their turn before this one, or beside it."""
+    """Return the other lines that come before this line, or have the same priority."""
     return [name for name in names if name != line and priority_of(name) >= priority_of(line)]
 
 
 def _ask_lengths(queue: str, names: Sequence[str]) -> list[Command]:
-    """Return the commands that tell how many wait in each line, and how many hold the lock that
-    they need.
+    """Return the commands that read how many tasks wait in each line, and how many hold the lock
+    that they need.
     """
     locks = [(needs_of(name) or Needs()).lock or "" for name in names]
     return [
@@ -184,7 +187,9 @@ def _ask_lengths(queue: str, names: Sequence[str]) -> list[Command]:
 def _count_others(
     line: str, names: Sequence[str], lengths: Sequence[int], pending: int
 ) -> tuple[int, int]:
-    """Return how many wait in lines of higher priority, and in others of the same."""
+    """Return how many tasks wait in lines of higher priority, and in other lines of the same
+    priority.
+    """
     counts = [(DEFAULT, pending)] if line != DEFAULT else []
     for name, length, holders in zip(names, lengths[::2], lengths[1::2], strict=True):
         needs = needs_of(name) or Needs()
