@@ -6,7 +6,7 @@ Bounded: of each queue a number of the newest failed tasks is read. Older failur
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from blueque.model import keys
@@ -60,44 +60,42 @@ def failures(redis: Redis, queues: Sequence[str], days: int) -> Failures:
     """
     if not queues:
         return Failures([], 0, [])
-    found = {
-        (its.queue, kind): Kind(its.queue, kind, count)
-        for its in load(redis, queues, days)
-        for kind, count in its.total.errors.items()
+    counted = load(redis, queues, days)
+    kinds = {
+        (numbers.queue, error_type): Kind(numbers.queue, error_type, count)
+        for numbers in counted
+        for error_type, count in numbers.total.errors.items()
     }
     most = max(min(MAX_FAILED, MAX_FAILED_IN_ALL // len(queues)), LEAST_FAILED)
-    lists = read_groups(
-        redis,
-        [
-            [("LRANGE", keys.failed(queue), 0, most - 1), ("LLEN", keys.failed(queue))]
-            for queue in queues
-        ],
-    )
-    looked = [
-        (queue, task_id) for queue, (ids, _) in zip(queues, lists, strict=True) for task_id in ids
+    groups = [
+        [("LRANGE", keys.failed(queue), 0, most - 1), ("LLEN", keys.failed(queue))]
+        for queue in queues
     ]
-    hashes = (
-        redis.read(*[("HMGET", keys.task(task_id), *_FIELDS) for _, task_id in looked])
-        if looked
-        else []
-    )
-    for (queue, task_id), (status, its_queue, error_type, finished, updated) in zip(
-        looked, hashes, strict=True
-    ):
-        if (status, its_queue) == ("failed", queue):  # an entry is only a hint
-            place = queue, error_type or UNKNOWN
-            known = found.get(place) or Kind(*place, 0)
-            if known.newest is None:
-                known = known._replace(newest=task_id, at=_seconds(finished or updated))
-            found[place] = known._replace(failed=known.failed + 1)
-    kinds = sorted(
-        found.values(),
+    lists = dict(zip(queues, read_groups(redis, groups), strict=True))
+    _add_failed(redis, kinds, {queue: ids for queue, (ids, _) in lists.items()})
+    ordered = sorted(
+        kinds.values(),
         key=lambda kind: (kind.queue, -max(kind.attempts, kind.failed), kind.error_type),
     )
-    has_more = [
-        queue for queue, (ids, length) in zip(queues, lists, strict=True) if length > len(ids)
-    ]
-    return Failures(_with_errors(redis, kinds), most, has_more)
+    has_more = [queue for queue, (ids, length) in lists.items() if length > len(ids)]
+    return Failures(_with_errors(redis, ordered), most, has_more)
+
+
+def _add_failed(
+    redis: Redis, kinds: dict[tuple[str, str], Kind], lists: Mapping[str, Sequence[str]]
+) -> None:
+    """Count the failed tasks of each kind, and note the newest."""
+    entries = [(queue, task_id) for queue, ids in lists.items() for task_id in ids]
+    reads = [("HMGET", keys.task(task_id), *_FIELDS) for _, task_id in entries]
+    hashes = redis.read(*reads) if reads else []
+    for (queue, task_id), fields in zip(entries, hashes, strict=True):
+        status, queue_of_task, error_type, finished, updated = fields
+        if (status, queue_of_task) == ("failed", queue):  # an entry is only a hint
+            place = queue, error_type or UNKNOWN
+            kind = kinds.get(place) or Kind(*place, 0)
+            if kind.newest is None:
+                kind = kind._replace(newest=task_id, at=_seconds(finished or updated))
+            kinds[place] = kind._replace(failed=kind.failed + 1)
 
 
 def _with_errors(redis: Redis, kinds: Sequence[Kind]) -> list[Kind]:
@@ -106,8 +104,8 @@ def _with_errors(redis: Redis, kinds: Sequence[Kind]) -> list[Kind]:
     errors = (
         redis.read(*[("HGET", keys.task(task_id), "error") for task_id in named]) if named else []
     )
-    told = {task_id: _shortened(text) for task_id, text in zip(named, errors, strict=True) if text}
-    return [kind._replace(error=told.get(kind.newest or "")) for kind in kinds]
+    texts = {task_id: _shortened(text) for task_id, text in zip(named, errors, strict=True) if text}
+    return [kind._replace(error=texts.get(kind.newest or "")) for kind in kinds]
 
 
 def _shortened(text: str) -> str:

@@ -81,31 +81,16 @@ def heads(redis: Redis, queue: str) -> Iterator[Head]:
         return
     highest: float | str = "+inf"
     while True:
-        (top,) = redis.read(
-            (
-                "ZRANGE",
-                keys.lines(queue),
-                highest,
-                "-inf",
-                "BYSCORE",
-                "REV",
-                "LIMIT",
-                0,
-                1,
-                "WITHSCORES",
-            )
-        )
+        range_of = (highest, "-inf", "BYSCORE", "REV", "LIMIT", 0, 1, "WITHSCORES")
+        (top,) = redis.read(("ZRANGE", keys.lines(queue), *range_of))
         if others and (not top or float(top[1]) < 0):
             yield from _sorted(redis, queue, others)
             others = []
         if not top:
             return
         score = float(top[1])
-        if score == 0:
-            yield from _equals(redis, queue, score, others)
-            others = []
-        else:
-            yield from _equals(redis, queue, score, [])
+        yield from _equals(redis, queue, score, others if score == 0 else [])
+        others = [] if score == 0 else others
         highest = f"({score:g}"
 
 
@@ -116,17 +101,8 @@ def _equals(redis: Redis, queue: str, score: float, others: Sequence[str]) -> It
     (left,) = redis.read(("ZCOUNT", keys.lines(queue), score, score))
     at = random.randrange(left) if left > AT_ONCE else 0
     while left > 0:
-        among = (
-            "ZRANGE",
-            keys.lines(queue),
-            score,
-            score,
-            "BYSCORE",
-            "LIMIT",
-            at,
-            min(AT_ONCE, left),
-        )
-        (names,) = redis.read(among)
+        range_of = (score, score, "BYSCORE", "LIMIT", at, min(AT_ONCE, left))
+        (names,) = redis.read(("ZRANGE", keys.lines(queue), *range_of))
         if not names and not at:
             break
         left -= len(names)
@@ -150,20 +126,20 @@ def _sorted(redis: Redis, queue: str, names: Sequence[str]) -> Iterator[Head]:
             [("SCARD", keys.lock(need.lock))] if need is not None and need.lock is not None else []
         )
     replies: Iterator[Any] = iter(redis.read(*questions))
-    found = []
+    read = []
     for name, need in zip(names, needs, strict=True):
         length, task = next(replies), next(replies)
         holders = next(replies) if need is not None and need.lock is not None else 0
-        found.append((Head(name, length, need, holders), task))
+        read.append((Head(name, length, need, holders), task))
     for priority in sorted({priority_of(name) for name in names}, reverse=True):
-        equals = [(head, task) for head, task in found if priority_of(head.line) == priority]
+        equals = [(head, task) for head, task in read if priority_of(head.line) == priority]
         yield from [head for head, task in equals if task is None]
         waiting = [(head, task) for head, task in equals if task is not None]
         if len(waiting) > 1:
             # From the hash: a task that 1.0.0 made is not in the index before it has run.
             created = redis.read(*[("HGET", keys.task(task), "created") for _, task in waiting])
             ages = {head.line: _age(text) for (head, _), text in zip(waiting, created, strict=True)}
-            waiting.sort(key=lambda one: ages[one[0].line])
+            waiting.sort(key=lambda entry: ages[entry[0].line])
         yield from [head for head, _ in waiting]
 
 

@@ -25,6 +25,20 @@ _STATES = {"drain": "draining", "leave": "draining", "pause": "paused"}
 
 # the end of a host's name in the id of a listener whose id was taken
 _RANDOM_PART = re.compile("-[0-9a-f]{6}$")
+# The fields of a registration, in the order of the fields of Node.
+_REGISTRATION = (
+    "state",
+    "beat_every",
+    "lease",
+    "order",
+    "order_by",
+    "boot",
+    "resources",
+    "ns",
+    "spool",
+    "version",
+    "pid_start",
+)
 
 
 class Node(NamedTuple):
@@ -90,55 +104,36 @@ def read_nodes_and(
 ) -> tuple[list[Node], list[Any]]:
     """Return the same, and the replies to more commands, in one round trip."""
     beats = {
-        queue: dict(zip(one.beats[::2], one.beats[1::2], strict=True))
-        for queue, one in members.items()
+        queue: dict(zip(seen.beats[::2], seen.beats[1::2], strict=True))
+        for queue, seen in members.items()
     }
     pairs = sorted(
         (queue, node)
-        for queue, one in members.items()
+        for queue, seen in members.items()
         for node in {
-            *one.listeners,
+            *seen.listeners,
             *beats[queue],
-            *(running[0] for running in _parse(one.started)),
+            *(running[0] for running in _parse(seen.started)),
         }
     )
-    others, *replies = read_groups(
-        redis,
+    groups = [
         [
-            more,
-            *[
-                [
-                    ("LRANGE", keys.reserved(queue, node), 0, MAX_HELD - 1),
-                    (
-                        "HMGET",
-                        keys.listener(queue, node),
-                        "state",
-                        "beat_every",
-                        "lease",
-                        "order",
-                        "order_by",
-                        "boot",
-                        "resources",
-                        "ns",
-                        "spool",
-                        "version",
-                        "pid_start",
-                    ),
-                ]
-                for queue, node in pairs
-            ],
-        ],
-    )
-    found = []
-    for (queue, node), (held, known) in zip(pairs, replies, strict=True):
-        state, beat_every, lease, order, order_by, *facts = known
+            ("LRANGE", keys.reserved(queue, node), 0, MAX_HELD - 1),
+            ("HMGET", keys.listener(queue, node), *_REGISTRATION),
+        ]
+        for queue, node in pairs
+    ]
+    others, *replies = read_groups(redis, [more, *groups])
+    nodes = []
+    for (queue, node), (held, registration) in zip(pairs, replies, strict=True):
+        state, beat_every, lease, order, order_by, *facts = registration
         seen = max(now - float(beats[queue][node]), 0.0) if node in beats[queue] else None
         state = state or ("1.0.0" if node in members[queue].listeners else "gone")
         state = _state(state, beat_every, lease, order, seen)
         is_late = seen is not None and seen > BEATS_TO_BE_LATE * _seconds(beat_every, units.BEAT)
-        one = Node(node, queue, state, seen, tuple(held), order, order_by, *facts)
-        found.append(one._replace(is_late=is_late))
-    return found, others
+        listener = Node(node, queue, state, seen, tuple(held), order, order_by, *facts)
+        nodes.append(listener._replace(is_late=is_late))
+    return nodes, others
 
 
 def puts_in_line(nodes: Iterable[Node]) -> bool:

@@ -6,7 +6,7 @@ and no others, because parameters, results and tracebacks may be large.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -65,13 +65,14 @@ SHOWN = (
     "queued",
 )
 
+_LISTS = {"failed": keys.failed, "cancelled": keys.cancelled, "complete": keys.complete}
 MIN_PREFIX = 4
 MAX_FOUND = 20
-MAX_IDS = 10_000  # read of a queue's index
-MAX_ENDS = 1000  # read of a set, or of one end of a list
+MAX_IDS = 10_000  # ids of a queue's index that are read
+MAX_ENDS = 1000  # ids at one end of a list that are read
 QUEUES_AT_ONCE = 20  # searched in one round trip: their ids are all in memory
 LATE = 10.0  # seconds within which a scheduler puts a scheduled task in line
-OVERDUE = 60.0  # the same, of the listeners of its queue
+OVERDUE = 60.0  # seconds within which a listener of the queue does so
 DAY = 86400.0
 
 
@@ -111,7 +112,7 @@ def listing(
     depth = limit + 1
     if choice is not None:
         depth = max(depth, MAX_IDS // max(len(queues) * len(statuses), 1))
-    asked = [
+    groups = [
         [
             *ask_members(queue),
             ask_names(queue, MAX_HEADS),
@@ -120,35 +121,47 @@ def listing(
         ]
         for queue in queues
     ]
-    (time,), *replies = read_groups(redis, [[("TIME",)], *asked])
-    now = to_seconds(time)
-    known = {queue: Members(*reply[:3]) for queue, reply in zip(queues, replies, strict=True)}
-    names = with_default({queue: reply[3] for queue, reply in zip(queues, replies, strict=True)})
-    ids = [some for reply in replies for some in reply[5::2]]
+    (time,), *replies = read_groups(redis, [[("TIME",)], *groups])
+    now, of_queues = to_seconds(time), dict(zip(queues, replies, strict=True))
+    ids = [page for reply in replies for page in reply[5::2]]
     sizes = [size for reply in replies for size in reply[6::2]]
     sizes += [reply[4] for reply in replies if "started" in statuses]
     waiting: dict[tuple[str, str], list[str]] = {}
     if not {"started", "reserved", "pending"}.isdisjoint(statuses):
-        # A pending task may be in a listener's own list: the listener died between pop and reserve.
-        more = [*ask_ids(names, depth), *_ask_lengths(names)] if "pending" in statuses else []
-        nodes, found = read_nodes_and(redis, known, now, more)
-        if "pending" in statuses:
-            lines, lengths = found[: len(found) // 2], found[len(found) // 2 :]
-            waiting, sizes = take_ids(names, lines), sizes + lengths
-        ids += [node.held for node in nodes]
-        ids += [started_ids(one.started) for one in known.values()]
+        held, waiting, lengths = _unfinished(redis, of_queues, now, statuses, depth)
+        ids, sizes = ids + held, sizes + lengths
     tasks = shown(redis, chain.from_iterable([*ids, *waiting.values()]))
-    turns = in_turn({line: [tasks[task_id] for task_id in some] for line, some in waiting.items()})
-    its = in_order(
-        [task for task in tasks.values() if task.status in statuses and task.queue in known], turns
-    )
-    reserved = sum(task.status == "reserved" for task in its)
-    if choice is None:
-        return Listing(
-            now, its[:limit], len(its) > limit, max(sum(sizes) + reserved - min(len(its), limit), 0)
-        )
-    looked_at = depth if any(size > depth for size in sizes) else None
-    return _chosen(choice, its, limit, now, looked_at)
+    turns = in_turn({line: [tasks[task] for task in page] for line, page in waiting.items()})
+    wanted = (task for task in tasks.values() if task.status in statuses)
+    listed = in_order([task for task in wanted if task.queue in of_queues], turns)
+    if choice is not None:
+        looked_at = depth if any(size > depth for size in sizes) else None
+        return _chosen(choice, listed, limit, now, looked_at)
+    reserved = sum(task.status == "reserved" for task in listed)
+    more = max(sum(sizes) + reserved - min(len(listed), limit), 0)
+    return Listing(now, listed[:limit], len(listed) > limit, more)
+
+
+def _unfinished(
+    redis: Redis,
+    replies: Mapping[str, Sequence[Any]],
+    now: float,
+    statuses: Collection[str],
+    depth: int,
+) -> tuple[list[Sequence[str]], dict[tuple[str, str], list[str]], list[int]]:
+    """Return the ids of held and started tasks, the ids of pending tasks by line, and the lengths of
+    the lines.
+    """
+    members = {queue: Members(*reply[:3]) for queue, reply in replies.items()}
+    names = with_default({queue: reply[3] for queue, reply in replies.items()})
+    is_pending = "pending" in statuses
+    # A pending task may be in a listener's own list: the listener died between pop and reserve.
+    more = [*ask_ids(names, depth), *_ask_lengths(names)] if is_pending else []
+    nodes, found = read_nodes_and(redis, members, now, more)
+    lines, lengths = found[: len(found) // 2], found[len(found) // 2 :]
+    held: list[Sequence[str]] = [node.held for node in nodes]
+    held += [started_ids(seen.started) for seen in members.values()]
+    return held, take_ids(names, lines) if is_pending else {}, lengths
 
 
 def _chosen(
@@ -158,9 +171,9 @@ def _chosen(
     wanted = [task for task in tasks if choice.wants(task, now)]
     if rank is not None:
         ranks = {task.id: rank(task, now) for task in wanted}
-        known = [task for task in wanted if ranks[task.id] is not None]
-        known.sort(key=lambda task: ranks[task.id], reverse=choice.is_reversed)
-        wanted = known + [task for task in wanted if ranks[task.id] is None]
+        ranked = [task for task in wanted if ranks[task.id] is not None]
+        ranked.sort(key=lambda task: ranks[task.id], reverse=choice.is_reversed)
+        wanted = ranked + [task for task in wanted if ranks[task.id] is None]
     rest = max(len(wanted) - limit, 0)
     return Listing(now, wanted[:limit], rest > 0, rest if looked_at is None else None, looked_at)
 
@@ -179,28 +192,31 @@ def find(redis: Redis, prefix: str) -> list[str]:
     exists, names = redis.read(("EXISTS", keys.task(prefix)), ("ZRANGE", keys.QUEUES, 0, -1))
     if exists or len(prefix) < MIN_PREFIX:
         return [prefix] if exists else []
-    found: set[str] = set()
+    ids: set[str] = set()
     for first in range(0, len(names), QUEUES_AT_ONCE):
-        some = names[first : first + QUEUES_AT_ONCE]
-        asked = [
-            [*ask_members(queue), ask_names(queue, MAX_HEADS), *_ask_ids(queue)] for queue in some
-        ]
-        replies = read_groups(redis, asked)
-        known = {queue: Members(*reply[:3]) for queue, reply in zip(some, replies, strict=True)}
-        lines = {queue: reply[3] for queue, reply in zip(some, replies, strict=True)}
-        nodes, next_ids = read_nodes_and(redis, known, 0.0, ask_ids(lines, MAX_HEADS))
-        held = (node.held for node in nodes)
-        started = (started_ids(one.started) for one in known.values())
-        ids = chain(
-            *held, *started, *next_ids, *chain.from_iterable(reply[4:] for reply in replies)
-        )
-        found.update(task_id for task_id in ids if task_id.startswith(prefix))
+        ids |= _ids_starting(redis, prefix, names[first : first + QUEUES_AT_ONCE])
     # The index and the lists may still name what 1.0.0 has deleted.
-    some_found = sorted(found)[: 10 * MAX_FOUND]
-    exist = redis.read(*[("EXISTS", keys.task(task_id)) for task_id in some_found])
-    return [task_id for task_id, is_there in zip(some_found, exist, strict=True) if is_there][
-        :MAX_FOUND
+    candidates = sorted(ids)[: 10 * MAX_FOUND]
+    replies = redis.read(*[("EXISTS", keys.task(task_id)) for task_id in candidates])
+    existing = [task_id for task_id, exists in zip(candidates, replies, strict=True) if exists]
+    return existing[:MAX_FOUND]
+
+
+def _ids_starting(redis: Redis, prefix: str, queues: Sequence[str]) -> set[str]:
+    groups = [
+        [*ask_members(queue), ask_names(queue, MAX_HEADS), *_ask_ids(queue)] for queue in queues
     ]
+    replies = dict(zip(queues, read_groups(redis, groups), strict=True))
+    members = {queue: Members(*reply[:3]) for queue, reply in replies.items()}
+    names = {queue: reply[3] for queue, reply in replies.items()}
+    nodes, next_ids = read_nodes_and(redis, members, 0.0, ask_ids(names, MAX_HEADS))
+    pages = chain(
+        (node.held for node in nodes),
+        (started_ids(seen.started) for seen in members.values()),
+        next_ids,
+        chain.from_iterable(reply[4:] for reply in replies.values()),
+    )
+    return {task_id for page in pages for task_id in page if task_id.startswith(prefix)}
 
 
 def entered(task: Task) -> float | None:
@@ -220,27 +236,19 @@ def to_seconds(time: Sequence[str]) -> float:
 
 
 def _ask_lengths(names: Names) -> list[Command]:
-    return [("LLEN", keys.line(queue, name)) for queue, some in names.items() for name in some]
+    return [("LLEN", keys.line(queue, name)) for queue, lines in names.items() for name in lines]
 
 
 def _ask_lists(queue: str, statuses: Collection[str], count: int) -> list[Command]:
     """Return the commands that read the start of these lists, each with a command for its length."""
-    commands: dict[str, list[Command]] = {
-        "scheduled": [
-            ("ZRANGE", keys.scheduled(queue), 0, count - 1),
-            ("ZCARD", keys.scheduled(queue)),
-        ],
-        "failed": [("LRANGE", keys.failed(queue), 0, count - 1), ("LLEN", keys.failed(queue))],
-        "cancelled": [
-            ("LRANGE", keys.cancelled(queue), 0, count - 1),
-            ("LLEN", keys.cancelled(queue)),
-        ],
-        "complete": [
-            ("LRANGE", keys.complete(queue), 0, count - 1),
-            ("LLEN", keys.complete(queue)),
-        ],
-    }
-    return [command for status, some in commands.items() if status in statuses for command in some]
+    commands: list[Command] = []
+    if "scheduled" in statuses:
+        key = keys.scheduled(queue)
+        commands += [("ZRANGE", key, 0, count - 1), ("ZCARD", key)]
+    for status, list_of in _LISTS.items():
+        if status in statuses:
+            commands += [("LRANGE", list_of(queue), 0, count - 1), ("LLEN", list_of(queue))]
+    return commands
 
 
 def _ask_ids(queue: str) -> list[Command]:

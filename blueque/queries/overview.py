@@ -134,7 +134,7 @@ class Overview(NamedTuple):
     ahead: Mapping[str, float] = {}
 
 
-class _Known(NamedTuple):
+class _Counts(NamedTuple):
     """The numbers of a queue, in the order in which `_ask_counts` asks for them."""
 
     members: Members
@@ -166,56 +166,63 @@ class _Failed(NamedTuple):
 def overview(redis: Redis) -> Overview:
     """See Inspector.overview."""
     now, queues, server = _begin(redis)
-    asked = [ask_members(queue) + _ask_counts(queue, now, len(queues)) for queue in queues]
+    groups = [ask_members(queue) + _ask_counts(queue, now, len(queues)) for queue in queues]
     # The time is read last, so that it is later than every beat.
-    *replies, (time,) = read_groups(redis, [*asked, [("TIME",)]])
-    known = {
-        queue: _Known(Members(*reply[:3]), *reply[3:])
+    *replies, (time,) = read_groups(redis, [*groups, [("TIME",)]])
+    counts = {
+        queue: _Counts(Members(*reply[:3]), *reply[3:])
         for queue, reply in zip(queues, replies, strict=True)
     }
-    nodes, waits, records, failed = _of_queues(redis, known, now)
+    nodes, waits, records, failed = _of_queues(redis, counts, now)
+    started = sorted(
+        {task for seen in counts.values() for task in started_ids(seen.members.started)}
+    )
+    heads = chain(*(seen.head for seen in counts.values()), *map(_firsts, waits.values()))
+    ids = dict.fromkeys(chain(*(node.held for node in nodes), heads, started))
+    tasks, last_good, held = _details(redis, ids, waits, failed)
+    running = in_order([tasks[task] for task in started if tasks[task].status == "started"])
+    failing, printed, ran = _last(redis, last_good, running, now)
     own: dict[str, list[Node]] = {queue: [] for queue in queues}
     for node in nodes:
         own[node.queue].append(node)
-    started = sorted(
-        {task_id for one in known.values() for task_id in started_ids(one.members.started)}
-    )
-    heads = chain(
-        *(one.head for one in known.values()), *(_firsts(some) for some in waits.values())
-    )
-    ids = dict.fromkeys(chain(*(node.held for node in nodes), heads, started))
-    suspects = [queue for queue, one in failed.items() if one.within_hour >= MANY]
-    good = [_ask_good(queue, failed[queue].within_hour) for queue in suspects]
-    locks = sorted(
-        {lock for some in waits.values() for line in some if (lock := lock_of(line.line))}
-    )
-    holders: list[Command] = [("SCARD", keys.lock(lock)) for lock in locks]
-    found = redis.read(*good, *holders, *ask_shown(ids)) if ids or good else []
-    last_good: dict[str, str | None] = dict(zip(suspects, found, strict=False))
-    held = dict(zip(locks, found[len(good) :], strict=False))
-    tasks = take_shown(ids, found[len(good) + len(locks) :])
-    running = in_order(
-        [tasks[task_id] for task_id in started if tasks[task_id].status == "started"]
-    )
-    failing, printed, ran = _last(redis, last_good, running, now)
-    lines = [
-        _line(known[queue], queue, waits[queue], own[queue], failed[queue], tasks, now)
-        for queue in queues
-    ]
-    lines = [line._replace(runnable=_runnable(line, waits[line.queue], held)) for line in lines]
-    lines = [
-        line._replace(failing=failed[line.queue].within_hour if line.queue in failing else 0)
-        for line in lines
-    ]
-    middles = {queue: its for queue, one in ran.items() if (its := usual(one)) is not None}
-    tails = {queue: most for queue, one in ran.items() if (most := tail(one)) is not None}
-    ahead = _ahead([one.members for one in known.values()], to_seconds(time))
+    lines = []
+    for queue in queues:
+        line = _line(counts[queue], queue, waits[queue], own[queue], failed[queue], tasks, now)
+        failures = failed[queue].within_hour if queue in failing else 0
+        able = _runnable(line, waits[queue], held)
+        lines.append(line._replace(runnable=able, failing=failures))
+    middles = {queue: middle for queue in ran if (middle := usual(ran[queue])) is not None}
+    tails = {queue: most for queue in ran if (most := tail(ran[queue])) is not None}
+    ahead = _ahead([seen.members for seen in counts.values()], to_seconds(time))
     return Overview(now, lines, running, nodes, records, server, printed, middles, tails, ahead)
+
+
+def _details(
+    redis: Redis,
+    ids: Iterable[str],
+    waits: Mapping[str, Sequence[Waits]],
+    failed: Mapping[str, _Failed],
+) -> tuple[dict[str, Task], dict[str, str | None], dict[str, int]]:
+    """Return these tasks, for each queue with many failures the complete task that limits them, and
+    how many tasks hold each lock: one round trip.
+    """
+    suspects = [queue for queue, newest in failed.items() if newest.within_hour >= MANY]
+    good = [_ask_good(queue, failed[queue].within_hour) for queue in suspects]
+    lines = [line.line for waiting in waits.values() for line in waiting]
+    locks = sorted({lock for line in lines if (lock := lock_of(line))})
+    holders: list[Command] = [("SCARD", keys.lock(lock)) for lock in locks]
+    commands = [*good, *holders, *ask_shown(ids)]
+    replies = redis.read(*commands) if commands else []
+    tasks = take_shown(ids, replies[len(good) + len(locks) :])
+    held = dict(zip(locks, replies[len(good) :], strict=False))
+    return tasks, dict(zip(suspects, replies, strict=False)), held
 
 
 def _ahead(members: Iterable[Members], now: float) -> dict[str, float]:
     """Return which listeners have a beat in the future, and by how much."""
-    beats = [beat for one in members for beat in zip(one.beats[::2], one.beats[1::2], strict=True)]
+    beats = [
+        beat for seen in members for beat in zip(seen.beats[::2], seen.beats[1::2], strict=True)
+    ]
     return {node: float(at) - now for node, at in beats if float(at) > now}
 
 
@@ -234,26 +241,26 @@ def _begin(redis: Redis) -> tuple[float, list[str], Mapping[str, str] | None]:
 
 
 def _of_queues(
-    redis: Redis, known: Mapping[str, _Known], now: float
+    redis: Redis, counts: Mapping[str, _Counts], now: float
 ) -> tuple[list[Node], dict[str, list[Waits]], list[dict[str, str]], dict[str, _Failed]]:
-    """Return the listeners, the lines, the feeds and the newest failures of all queues: one round
+    """Return the listeners, the lines, the feeds and the newest failures of all queues: seen round
     trip.
     """
-    names = {queue: one.names for queue, one in known.items()}
+    names = {queue: seen.names for queue, seen in counts.items()}
     lengths = ask_lengths(names)
-    open_feeds = feeds.ask({queue: one.open_feeds for queue, one in known.items()})
+    open_feeds = feeds.ask({queue: seen.open_feeds for queue, seen in counts.items()})
     newest: list[Command] = [
         ("HMGET", keys.task(task_id), *_OF_FAILED)
-        for one in known.values()
-        for task_id in one.newest_failed
+        for seen in counts.values()
+        for task_id in seen.newest_failed
     ]
-    members = {queue: one.members for queue, one in known.items()}
+    members = {queue: seen.members for queue, seen in counts.items()}
     nodes, others = read_nodes_and(redis, members, now, [*lengths, *open_feeds, *newest])
     waits = take_lengths(names, others[: len(lengths)])
     snapshots = iter(others[len(lengths) + len(open_feeds) :])
     failed = {
-        queue: _failed(queue, {task_id: next(snapshots) for task_id in one.newest_failed}, now)
-        for queue, one in known.items()
+        queue: _failed(queue, {task_id: next(snapshots) for task_id in seen.newest_failed}, now)
+        for queue, seen in counts.items()
     }
     return nodes, waits, feeds.take(others[len(lengths) : len(lengths) + len(open_feeds)]), failed
 
@@ -314,24 +321,24 @@ def _last(
         :MAX_RUNNING_QUEUES
     ]
     running = running[:MAX_TALKING]
-    there = {queue: task_id for queue, task_id in last_good.items() if task_id is not None}
+    good_ids = {queue: task_id for queue, task_id in last_good.items() if task_id is not None}
     asked: list[Command] = [
-        ("HMGET", keys.task(task_id), "finished", "updated") for task_id in there.values()
+        ("HMGET", keys.task(task_id), "finished", "updated") for task_id in good_ids.values()
     ]
     asked += [ask_printed(task.id) for task in running]
     asked += [command for queue in queues for command in ask_usual(queue, now)]
     replies = redis.read(*asked) if asked else []
-    ended = zip(there, replies, strict=False)
+    ended = zip(good_ids, replies, strict=False)
     good = {
         queue for queue, (finished, updated) in ended if now - _seconds(finished or updated) <= HOUR
     }
-    entries = zip(running, replies[len(there) :], strict=False)
+    entries = zip(running, replies[len(good_ids) :], strict=False)
     printed = {
         task.id: at
-        for task, found in entries
-        if (at := printed_at(found, task.attempt)) is not None
+        for task, lines in entries
+        if (at := printed_at(lines, task.attempt)) is not None
     }
-    days = iter(replies[len(there) + len(running) :])
+    days = iter(replies[len(good_ids) + len(running) :])
     ran = {queue: take_ran([next(days) for _ in range(USUAL_DAYS)]) for queue in queues}
     return last_good.keys() - good, printed, ran
 
@@ -341,7 +348,7 @@ def _firsts(lines: Sequence[Waits]) -> list[str]:
 
 
 def _line(
-    known: _Known,
+    counts: _Counts,
     queue: str,
     waits: Sequence[Waits],
     nodes: Sequence[Node],
@@ -350,49 +357,49 @@ def _line(
     now: float,
 ) -> Line:
     running = sum(
-        tasks[task_id].status == "started" for task_id in started_ids(known.members.started)
+        tasks[task_id].status == "started" for task_id in started_ids(counts.members.started)
     )
     held = {task_id for node in nodes for task_id in node.held}
-    since, first = _oldest(known, waits, tasks)
-    *pause, limit = known.settings
+    since, first = _oldest(counts, waits, tasks)
+    *pause, limit = counts.settings
     is_minded = puts_in_line(nodes)
-    overdue = known.overdue if is_minded else known.late
+    overdue = counts.overdue if is_minded else counts.late
     return Line(
         queue,
-        scheduled=known.scheduled,
-        pending=known.pending + sum(line.length for line in waits),
+        scheduled=counts.scheduled,
+        pending=counts.pending + sum(line.length for line in waits),
         reserved=sum(tasks[task_id].status == "reserved" for task_id in held),
-        started=running + max(known.started_count - len(known.members.started), 0),
-        complete=known.complete,
-        failed=known.failed,
-        cancelled=known.cancelled,
+        started=running + max(counts.started_count - len(counts.members.started), 0),
+        complete=counts.complete,
+        failed=counts.failed,
+        cancelled=counts.cancelled,
         oldest=None if since is None else max(now - since, 0.0),
-        listeners=len(known.members.listeners),
+        listeners=len(counts.members.listeners),
         overdue=overdue,
-        overdue_for=now - float(known.next_due[1]) if overdue and known.next_due else None,
+        overdue_for=now - float(counts.next_due[1]) if overdue and counts.next_due else None,
         is_minded=is_minded,
         lost=failed.lost,
         poison=failed.poison,
         pause=pause_of(*pause),
         max_concurrency=int(limit) if limit is not None and limit.isdecimal() else None,
-        running=max(known.counted, known.started_count),
+        running=max(counts.counted, counts.started_count),
         misfits=misfits(waits, nodes),
         first=first,
-        looked_at=len(known.newest_failed),
+        looked_at=len(counts.newest_failed),
     )
 
 
 def _runnable(line: Line, waits: Sequence[Waits], held: Mapping[str, int]) -> int:
     if line.pause is not None:
         return 0
-    in_lines = sum(some.length for some in waits)
+    in_lines = sum(line.length for line in waits)
     able = line.pending - in_lines + runnable(waits, line.misfits, held)
     room = able if line.max_concurrency is None else line.max_concurrency - line.running
     return max(min(able, room), 0)
 
 
 def _oldest(
-    known: _Known, waits: Sequence[Waits], tasks: Mapping[str, Task]
+    counts: _Counts, waits: Sequence[Waits], tasks: Mapping[str, Task]
 ) -> tuple[float | None, str | None]:
     """Return since when the oldest of the next NEXT tasks of each line has been pending, and its
     id.
@@ -400,11 +407,11 @@ def _oldest(
     # Not only the next task: a younger one may have been put first.
     firsts = [
         tasks[task_id]
-        for task_id in (*known.head, *_firsts(waits))
+        for task_id in (*counts.head, *_firsts(waits))
         if tasks[task_id].status == "pending"
     ]
-    found = [(since, task.id) for task in firsts if (since := entered(task)) is not None]
-    return min(found, default=(None, None))
+    ages = [(since, task.id) for task in firsts if (since := entered(task)) is not None]
+    return min(ages, default=(None, None))
 
 
 def _seconds(text: str | None) -> float:

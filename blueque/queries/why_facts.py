@@ -70,46 +70,29 @@ def inquire(redis: Redis, task_id: str) -> Inquiry:
     task = load(redis, task_id)
     queue, line = task.queue or "", line_of(task.fields.get("priority"), task.fields.get("needs"))
     needs = needs_of(line)
-    lock = needs.lock if needs is not None else None
-    (time, queues), members, place, lines, settings, held, (indexed, state), latest = read_groups(
-        redis,
-        [
-            [("TIME",), ("ZRANGE", keys.QUEUES, 0, MAX_QUEUES - 1, "REV")],
-            ask_members(queue),
-            _ask_place(queue, line, task.id),
-            _ask_lines(queue),
-            _ask_settings(queue),
-            [("SRANDMEMBER", keys.counted(queue), MAX_HOLDERS)]
-            + ([("SRANDMEMBER", keys.lock(lock), MAX_HOLDERS)] if lock is not None else []),
-            [
-                ("ZSCORE", keys.tasks(queue), task.id),
-                ("HGET", keys.run(queue, task.run or ""), "state"),
-            ],
-            history.ask_latest(task.id) if task.status == "scheduled" else [],
-        ],
-    )
-    now = listing.to_seconds(time)
-    known = {
-        queue: Members(*members),
-        **_members(redis, [name for name in queues if name != queue]),
+    first = _read_queue(redis, task, line, needs.lock if needs is not None else None)
+    now = listing.to_seconds(first.time)
+    members = {
+        queue: Members(*first.members),
+        **_members(redis, [name for name in first.queues if name != queue]),
     }
-    compared = _compared(line, lines[0])
+    compared = _compared(line, first.lines[0])
     asked, days = _ask_lengths(queue, compared), ask_usual(queue, now) if is_quiet(task) else []
-    every, replies = read_nodes_and(redis, known, now, [*asked, *days])
-    lengths = replies[: len(asked)]
+    every, replies = read_nodes_and(redis, members, now, [*asked, *days])
     nodes, others = _sharing(every, queue)
-    pause, room = _settings(settings)
-    counted, holders = held[0], held[1] if lock is not None else []
-    index, length = place
-    higher, beside = _count_others(line, compared, lengths, lines[1])
-    ids = [*(one for node in (*nodes, *others) for one in node.held), *holders, *counted]
+    pause, room = _settings(first.settings)
+    counted, holders = first.held[0], [task for held in first.held[1:] for task in held]
+    higher, beside = _count_others(line, compared, replies[: len(asked)], first.lines[1])
+    ids = [*(held for node in (*nodes, *others) for held in node.held), *holders, *counted]
+    indexed, state = first.run
+    is_staged = task.run is not None and indexed is None and task.attempt is None
     return Inquiry(
         task,
         now,
         line,
         needs,
-        None if index is None else length - 1 - index,
-        length,
+        first.before,
+        first.place[1],
         higher,
         beside,
         pause,
@@ -119,12 +102,50 @@ def inquire(redis: Redis, task_id: str) -> Inquiry:
         holders,
         counted,
         listing.shown(redis, ids) if ids else {},
-        (state or "unknown")
-        if task.run is not None and indexed is None and task.attempt is None
-        else None,
+        (state or "unknown") if is_staged else None,
         take_usual(replies[len(asked) :]) if days else None,
-        history.take_wish(task.id, latest),
+        history.take_wish(task.id, first.latest),
     )
+
+
+class _First(NamedTuple):
+    """The replies to the first questions, in groups."""
+
+    time: Sequence[str]
+    queues: Sequence[str]
+    members: Sequence[Any]
+    place: Sequence[Any]
+    lines: Sequence[Any]
+    settings: Sequence[Any]
+    held: Sequence[Sequence[str]]
+    run: Sequence[str | None]
+    latest: Sequence[Any]
+
+    @property
+    def before(self) -> int | None:
+        index, length = self.place
+        return None if index is None else length - 1 - index
+
+
+def _read_queue(redis: Redis, task: Task, line: str, lock: str | None) -> _First:
+    """Read what is known of a task's queue, its line, its lock and its run: one round trip."""
+    queue = task.queue or ""
+    holders = [keys.counted(queue), *([keys.lock(lock)] if lock is not None else [])]
+    groups: list[Sequence[Command]] = [
+        [("TIME",), ("ZRANGE", keys.QUEUES, 0, MAX_QUEUES - 1, "REV")],
+        ask_members(queue),
+        _ask_place(queue, line, task.id),
+        _ask_lines(queue),
+        _ask_settings(queue),
+        [("SRANDMEMBER", key, MAX_HOLDERS) for key in holders],
+        [
+            ("ZSCORE", keys.tasks(queue), task.id),
+            ("HGET", keys.run(queue, task.run or ""), "state"),
+        ],
+        history.ask_latest(task.id) if task.status == "scheduled" else [],
+    ]
+    (time, queues), *rest = read_groups(redis, groups)
+    return _First(time, queues, *rest)
 
 
 def _members(redis: Redis, queues: Sequence[str]) -> dict[str, Members]:
