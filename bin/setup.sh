@@ -2,6 +2,7 @@
 # shellcheck shell=sh
 
 set -eu
+unset PYTHONDONTWRITEBYTECODE  # else each of thousands of processes compiles its modules anew
 root=$(CDPATH='' cd -- "$(dirname -- "$(readlink -f -- "$0")")/.." && pwd)
 program=bin/$(basename -- "$0")
 venv=$root/.venv
