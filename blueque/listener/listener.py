@@ -147,15 +147,7 @@ class Listener:
             their own.
         Source: docs/protocol.md, "register".
         """
-        facts: dict[str, str | int | float] = (
-            {"beat_every": 0}
-            if timing is None
-            else {"beat_every": timing.beat, "lease": timing.lease, "lost_after": timing.lost_after}
-        )
-        facts |= {"pid": os.getpid(), "version": __version__, **process.identity(os.getpid())}
-        facts |= {} if spool is None else {"spool": spool}
-        facts |= {} if retry is None else {"retry": retry.to_text()}
-        facts |= {} if self.pool is None else {"resources": write_needs(self.pool.totals)}
+        facts = self._facts(timing, spool, retry)
         instance = os.urandom(16).hex()
         # The name that we had: a task of ours may be under it. One under which another has left
         # something is not for us: who registers under it lives, and nobody would see to what the
@@ -182,6 +174,20 @@ class Listener:
         self._beat = 0
         self._is_unsure = True
         log.info("register queue=%s node=%s", self.queue, self.node)
+
+    def _facts(
+        self, timing: Timing | None, spool: str | None, retry: Retry | None
+    ) -> dict[str, str | int | float]:
+        facts: dict[str, str | int | float] = (
+            {"beat_every": 0}
+            if timing is None
+            else {"beat_every": timing.beat, "lease": timing.lease, "lost_after": timing.lost_after}
+        )
+        facts |= {"pid": os.getpid(), "version": __version__, **process.identity(os.getpid())}
+        facts |= {} if spool is None else {"spool": spool}
+        facts |= {} if retry is None else {"retry": retry.to_text()}
+        facts |= {} if self.pool is None else {"resources": write_needs(self.pool.totals)}
+        return facts
 
     def beat(self, task_id: str | None = None) -> Standing:
         """Show that we live, and see what is wanted of us and how the task that we watch stands.

@@ -128,9 +128,10 @@ class Adoption:
         is_same = str(process.start_ticks(pid)) == task.fields.get("pid_start")
         is_child = is_same and process.parent(pid) == os.getpid()
         limits = of(task.fields, self._defaults.of(task.queue).limits)
-        instance = self._listeners.of(task.queue).instance
         processor = self._client.get_processor(task)
-        return AttemptWatch(processor, attempt, pid, limits, is_child, instance, tree)
+        watch = AttemptWatch(processor, attempt, pid, limits, is_child, tree)
+        watch.instance = self._listeners.of(task.queue).instance
+        return watch
 
     def put_back(self, unwatched: Sequence[tuple[str, str]]) -> None:
         """Put tasks of our own lists that Redis has as pending back in their lines."""

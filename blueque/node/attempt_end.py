@@ -101,6 +101,27 @@ class AttemptEnd:
         ):
             return None
         is_ours = record is None
+        record = self._complete(watch, record, ending, measured)
+        if is_ours or watch.reason is not None:
+            try:
+                watch.attempt.write_exit(record)
+            except OSError as error:
+                log.error("cannot write the exit record: %s", error)
+        error_type = record.get("error_type")
+        if watch.reason is None and record["status"] == "failed" and error_type in BY_LISTENER:
+            watch.reason = error_type  # Redis has lost that it was told so once
+        return record
+
+    def _complete(
+        self,
+        watch: AttemptWatch,
+        record: outcome_record.Record | None,
+        ending: process.Ending | None,
+        measured: dict[str, Any],
+    ) -> outcome_record.Record:
+        """Return the record with what we know: how the process ended, what it took, why we have
+        ended it.
+        """
         if record is None and ending is not None:
             is_out_of_memory = process.out_of_memory_kills() > self._duties.oom_kills
             record = outcome_record.record_of_ending(ending, is_out_of_memory)
@@ -119,14 +140,6 @@ class AttemptEnd:
             record |= {"error_type": watch.reason, "error": f"{watch.error}: {record['error']}"}
             record.pop("retry_after", None)
             record.pop("handed_back", None)
-        if is_ours or watch.reason is not None:
-            try:
-                watch.attempt.write_exit(record)
-            except OSError as error:
-                log.error("cannot write the exit record: %s", error)
-        error_type = record.get("error_type")
-        if watch.reason is None and record["status"] == "failed" and error_type in BY_LISTENER:
-            watch.reason = error_type  # Redis has lost that it was told so once
         return record
 
     def _read_exit(self, watch: AttemptWatch) -> outcome_record.Record | None:

@@ -35,7 +35,6 @@ class AttemptWatch:
 
     processor: records what Redis should know of it.
     limits: what it is held to.
-    instance: of the listener's registration when it began to watch.
     is_child: whether the process is our own child, and its end ours to see.
     tree: its processes, as they were seen before.
     """
@@ -47,10 +46,8 @@ class AttemptWatch:
         pid: int,
         limits: Limits,
         is_child: bool,
-        instance: str | None = None,
         tree: Tree | None = None,
     ) -> None:
-        self.instance = instance
         self.processor, self.attempt, self.pid, self.is_child = processor, attempt, pid, is_child
         task = processor.task
         self._start = (
@@ -65,6 +62,8 @@ class AttemptWatch:
         # why we have ended it: an error_type, or cancelled, stopped, fenced
         self.reason: str | None = None
         self.error = ""  # the same in a sentence
+        # of the registration of our listener when we began to watch
+        self.instance: str | None = None
         # the listener that had it before us: lost_node, last_seen
         self.lost_with: dict[str, str] = {}
         self._limits = limits

@@ -224,6 +224,11 @@ def _carry_directory(
             pass
         else:
             return
+    _take_from_redis(task, attempt, kept, limit)
+
+
+def _take_from_redis(task: Task, attempt: Attempt, kept: Mapping[str, str], limit: int) -> None:
+    """Have the directory of an attempt be the one that Redis has, or log why that cannot be."""
     if "files" in kept:
         try:
             left_out = checkpoint.unpack(binascii.a2b_base64(kept["files"]), attempt.path, limit)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 from blueque.client import Client
 from blueque.listener.group import ListenerGroup
 from blueque.listener.resources import Pool
-from blueque.model.selection import Select
 from blueque.node.control import Orders, Pause
 from blueque.node.options import Defaults
 from blueque.spool.spool import Spool
@@ -61,19 +60,13 @@ class NodeContext(NamedTuple):
     def of(
         cls,
         client: Client,
-        queues: Sequence[str],
+        listeners: ListenerGroup,
         spool: Spool,
         defaults: Defaults,
-        select: Select | None = None,
         pool: Pool | None = None,
         master: Master | None = None,
     ) -> NodeContext:
-        """Make the context of a slot for these queues.
-
-        select: from which of several queues it reserves, see selection.py.
-        """
-        client = client.with_patience(0)
-        listeners = client.get_listener_group(queues, select)
+        """Make the context of a slot. client: without patience, as that of `listeners`."""
         for listener in listeners:
             listener.pool, listener.newest_attempts = pool, spool.newest
         orders = (

@@ -62,7 +62,9 @@ class ForkingRunner:
 
         spool = Spool(self._spool or units.spool(), limit)
         defaults = Defaults(units.timing(), Limits(grace=self._grace))
-        context = NodeContext.of(self._client, self._queues, spool, defaults, self._select)
+        client = self._client.with_patience(0)
+        listeners = client.get_listener_group(self._queues, self._select)
+        context = NodeContext.of(client, listeners, spool, defaults)
         Slot(context, Work(life, is_warm=False)).run()
 
     def _get_callback(self) -> Any:

@@ -109,7 +109,9 @@ class Launcher:
             os.close(taken.handshake)
         # What is forked now inherits neither the handshake nor the descriptor of the watch.
         self._processes.fork_ahead()
-        return AttemptWatch(processor, attempt, taken.pid, limits, True, instance)
+        watch = AttemptWatch(processor, attempt, taken.pid, limits, is_child=True)
+        watch.instance = instance
+        return watch
 
     def _kill(self, pid: int) -> None:
         """End a task process that will not begin: an import may go on for ever, and it holds

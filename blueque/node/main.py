@@ -225,8 +225,8 @@ def run_slot(choices: Choices, master: context.Master) -> int:
         until_empty=choices.until_empty,
     )
     select = selector(choices.select, choices.weights)
-    defaults, pool = choices.defaults(), _pool(choices)
-    shared = NodeContext.of(client, choices.queues, spool, defaults, select, pool, master)
+    listeners = client.get_listener_group(choices.queues, select)
+    shared = NodeContext.of(client, listeners, spool, choices.defaults(), _pool(choices), master)
     listener = Slot(shared, work)
     try:
         is_drained = listener.run()

@@ -155,17 +155,8 @@ class Slot:
                 or self._duties.has_unwatched()
             ):
                 return None
-            want = self._spool.want_of_room()
-            if want is not None and not self._room.is_on:
-                want = self._make_room()
             try:
-                if self._room.note(want, "taking nothing new"):
-                    self._listeners.decline()
-                    self._rest(TRY_AGAIN)
-                    may_take = True
-                    continue
-                if self._orders.is_paused and not self._until_empty:
-                    self._sit_out()
+                if self._is_prevented():
                     may_take = True
                     continue
                 if may_take and not self._orders.is_paused:
@@ -188,6 +179,21 @@ class Slot:
                 may_take = True
         return None
 
+    def _is_prevented(self) -> bool:
+        """Tell whether we may take nothing, for want of room or for a pause; wait if that is so."""
+        want = self._spool.want_of_room()
+        if want is not None and not self._room.is_on:
+            want = self._make_room()
+        if self._room.note(want, "taking nothing new"):
+            self._listeners.decline()  # others may have the wake-up calls that came to us
+            self._rest(TRY_AGAIN)
+            return True
+        if self._orders.is_paused and not self._until_empty:
+            self._listeners.decline()
+            self._waiting.wait_for_order()
+            return True
+        return False
+
     def _is_empty(self) -> bool:
         """Tell whether nothing waits in a line of our queues, or should by now."""
         inspector, queues = self._client.get_inspector(), self._listeners.queues
@@ -198,13 +204,6 @@ class Slot:
         self.has_emptied = True
         self._orders.now = max(self._orders.now, Order.DRAIN)
         self._listeners.decline()
-
-    def _sit_out(self) -> None:
-        """Paused: let others have the wake-up calls that came to us, and wait for an order or the
-        next duty.
-        """
-        self._listeners.decline()
-        self._waiting.wait_for_order()
 
     def _rest(self, seconds: float) -> None:
         """Wait before the next try for a task; not when an order has come, perhaps while we waited

@@ -34,7 +34,8 @@ class Listening:
 
     def __init__(self, client: Client, directory: str) -> None:
         spool = Spool(directory, 1000)
-        context = NodeContext.of(client, ["work"], spool, Defaults(Timing(beat=BEAT)))
+        group = client.get_listener_group(["work"])
+        context = NodeContext.of(client, group, spool, Defaults(Timing(beat=BEAT)))
         self.orders, self.group = context.orders, context.listeners
         self.duties = Duties(context)
         self.waiting = Waiting(context, self.duties)
@@ -43,7 +44,6 @@ class Listening:
         self._client = client
 
     def close(self) -> None:
-        self._context.client.close()
         self.orders.pause.close()
 
     @property
