@@ -30,7 +30,7 @@ BEATS_AT_ONCE = 50  # queues in one transaction: a listener that comes to one di
 
 
 class ListenerGroup:
-    """The Listeners of several queues, of which `select` says from which to take; see selection.py."""
+    """The Listeners of several queues; `select` says from which queue to take, see selection.py."""
 
     def __init__(self, redis: Redis, queues: Sequence[str], select: Select | None = None) -> None:
         if not queues:
@@ -39,8 +39,8 @@ class ListenerGroup:
         self._redis, self._select = redis, require_select(select) or Ordered()
         self._inspector = Inspector(redis)
         self._listeners = {queue: Listener(redis, queue) for queue in self.queues}
-        self._gone: set[str] = set()  # queues of which we have taken leave
-        # what Redis refuses of which queue, named once in the log
+        self._gone: set[str] = set()  # queues from which we have deregistered
+        # (action, queue) that Redis refuses, logged once each
         self._refused: set[tuple[str, str]] = set()
 
     def __iter__(self) -> Iterator[Listener]:
@@ -62,7 +62,7 @@ class ListenerGroup:
 
     @property
     def has_order(self) -> bool:
-        """Whether somebody has left an order for us in any of the queues: beat, to see which."""
+        """Whether there is an order for us in any of the queues: beat, to see which."""
         return any(listener.has_order for listener in self)
 
     def listen(self, callback: Callable[[Task], object] | None = None) -> Task:
@@ -170,7 +170,7 @@ class ListenerGroup:
     def announce(
         self, what: Literal["drain", "leave", "pause", "work"], by: str = "a signal"
     ) -> None:
-        """Let everybody see what we do; see `Listener.announce`."""
+        """Show in all registrations what we do; see `Listener.announce`."""
         for listener in self:
             listener.announce(what, by)
 
@@ -225,9 +225,7 @@ class ListenerGroup:
 
     @contextlib.contextmanager
     def _skipping(self, queue: str, action: str = "take from") -> Iterator[None]:
-        """Let one queue, of which a key is not what it should be, keep us from none of the others;
-        name it once.
-        """
+        """Skip a queue that has a key of a wrong type, and log it once: the other queues go on."""
         try:
             yield
         except RedisRefused as error:
@@ -306,22 +304,24 @@ class ListenerGroup:
         return standing._replace(order=order, held=held), lost
 
     def _beat_one_by_one(self, task_id: str | None) -> Standing:
-        """Beat in each queue by itself: a key of one is not what it should be, and the others must
-        not die of it.
+        """Beat in each queue by itself: a key of one has a wrong type, and in the others we must
+        not be taken for dead.
         """
         refusal: Exception | None = None
         standing = Standing()
         for listener in self:
             try:
-                its = listener.beat(task_id)
+                beaten = listener.beat(task_id)
             except NotRegistered as error:
                 self.lost(error)
                 refusal = error
             except RedisRefused as error:
                 refusal = refusal or error
             else:
-                held = (*standing.held, *its.held)
-                standing = its._replace(order=order_of((standing.order, its.order)), held=held)
+                held = (*standing.held, *beaten.held)
+                standing = beaten._replace(
+                    order=order_of((standing.order, beaten.order)), held=held
+                )
         if refusal is not None:
             raise refusal
         return standing

@@ -20,9 +20,9 @@ from blueque.errors import (
     RedisAway,
     RedisRefused,
 )
-from blueque.listener.peer_wakeup import MOST_WANTED, Forwarding, Resources
+from blueque.listener.peer_wakeup import MOST_WANTED, PeerWakeup, Resources
 from blueque.listener.resources import Claim, Pool
-from blueque.listener.stale_holders import Freeing
+from blueque.listener.stale_holders import StaleHolders
 from blueque.model import keys, units
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.lines import DEFAULT, Needs, needs_of, parse_needs, write_needs
@@ -57,13 +57,16 @@ class Listener:
         self._beat = 0
         self._is_unsure = True  # our own list may hold an id that we never reserved
         self._has_marker = False
-        self.has_order = False  # somebody has left an order for us: beat, to see which
+        self.has_order = False  # there is an order for us: beat, to see which
         self.pool: Pool | None = None  # what our node has for tasks that need some of it
         self.claim: Claim | None = None  # what is set aside for the task that `take` has returned
         # Takes a task id; returns the number of the newest attempt in our spool, by `created` of
         # the task.
         self.newest_attempts: Callable[[str], Mapping[str, int]] = lambda task_id: {}
-        self._freeing, self._forwarding = Freeing(redis, queue), Forwarding(redis, queue)
+        self._stale_holders, self._peer_wakeup = (
+            StaleHolders(redis, queue),
+            PeerWakeup(redis, queue),
+        )
         self._tokens: dict[str, str] = {}  # of reservations whose outcome we do not know yet
 
     @property
@@ -142,7 +145,7 @@ class Listener:
     ) -> None:
         """Make this listener known.
 
-        timing: by which others may judge it; None when nobody beats for it.
+        timing: by which others may judge it; None: it does not beat.
         spool: where the files of its attempts lie. retry: the policy of tasks that have none of
             their own.
         Source: docs/protocol.md, "register".
@@ -224,8 +227,8 @@ class Listener:
         return task
 
     def _take_next(self, line: str | None) -> tuple[Task | None, Popped]:
-        """Pop until a task is reserved, nobody is left, or one has to wait for others; return it,
-        and the last pop.
+        """Pop until a task is reserved, the line is empty, or a task has to wait for others; return
+        the task, and the last pop.
         """
         misplaced = 0
         while True:
@@ -249,7 +252,7 @@ class Listener:
         inspector, had_marker = Inspector(self._redis), self._has_marker
         room = inspector.room(self.queue)
         if room.is_full:
-            self._freeing.look(None, room)
+            self._stale_holders.look(None, room)
             return None
         elsewhere: list[Resources] = []  # what another node may have, and ours has not, or not now
         task, popped = None, Popped()
@@ -261,12 +264,12 @@ class Listener:
             elif needs is None:  # by another program's grace; the doctor names it
                 continue
             elif head.is_locked:
-                self._freeing.look(needs.lock)
+                self._stale_holders.look(needs.lock)
             else:
                 task, popped = self._take_from(head.line, needs)
                 if task is not None:
                     break
-                # so it is for all lines; whoever ends that wakes one of us
+                # so it is for all lines; the end of that wakes one of us
                 if popped.refusal in ("limit", "paused"):
                     return None
                 if popped.refusal == "resources" and needs.resources not in ((), *elsewhere):
@@ -276,7 +279,7 @@ class Listener:
                 lambda: self._pass_marker_on(popped.left > 0 or any(head.length for head in heads))
             )
         if elsewhere and had_marker:
-            self._do_for_others(lambda: self._forwarding.call(elsewhere[:MOST_WANTED], self.node))
+            self._do_for_others(lambda: self._peer_wakeup.call(elsewhere[:MOST_WANTED], self.node))
         return task
 
     def _take_from(self, line: str, needs: Needs) -> tuple[Task | None, Popped]:
@@ -329,7 +332,7 @@ class Listener:
         self.take_marker(
             protocol.wait(self._redis, [(self.queue, self.node)], seconds, is_answered)
         )
-        # A 1.0.0 producer wakes nobody, so look for ourselves as well; and an order may have been
+        # A 1.0.0 producer wakes no listener, so look for ourselves as well; and an order may have been
         # to do that.
         return self._has_marker or self.has_order or Inspector(self._redis).has_work(self.queue)
 
@@ -341,7 +344,7 @@ class Listener:
     def announce(
         self, what: Literal["drain", "leave", "pause", "work"], by: str = "a signal"
     ) -> None:
-        """Let everybody see that we take nothing new, and leave (leave: without asking our task to
+        """Show in our registration that we take nothing new, and leave (leave: without asking our task to
         stop) or stay (pause), or that we take tasks again (work).
 
         by: what has caused it.
@@ -536,7 +539,9 @@ class Listener:
         # Keep its token until that is known: with another it would be taken for one of a former
         # life.
         self._tokens[task.id] = task.token or ""
-        with contextlib.suppress(NotOwner):  # we were found dead: somebody else has put it in line
+        with contextlib.suppress(
+            NotOwner
+        ):  # we were found dead: another listener has put it in line
             self.release(task, "needs_taken")
         del self._tokens[task.id]
         log.info(

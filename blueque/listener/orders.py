@@ -66,7 +66,7 @@ class Listeners:
         who = by if by is not None else process.user_at_host()
         done = Told([], [])
         for node in self.find(name):
-            # One that nobody beats for does not look for orders.
+            # A listener that does not beat does not look for orders.
             is_told = node.state != "unattended" and protocol.order(
                 self._redis, node.queue, node.id, what, who
             )

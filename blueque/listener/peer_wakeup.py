@@ -1,5 +1,5 @@
-"""Forwarding: calls listeners of other nodes for work that needs what ours has not, or has not free
-now.
+"""PeerWakeup: wakes listeners of other nodes for work that needs resources which our node does not
+have, or has not free now.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PAUSE = 1.0  # seconds before we call again for the same
 MOST_NOTES = 1000  # of needs that we have called for
 
 
-class Forwarding:
+class PeerWakeup:
     """The calls of one listener."""
 
     def __init__(self, redis: Redis, queue: str) -> None:

@@ -102,8 +102,8 @@ class Processor:
         return status
 
     def progress(self, text: str) -> None:
-        """Record how far the task is, in its own words, of which one line of 200 characters is
-        kept. Raises NotOwner.
+        """Record the progress of the task as a text; one line of 200 characters is kept. Raises
+        NotOwner.
 
         Source: docs/protocol.md, "progress".
         """
@@ -111,8 +111,8 @@ class Processor:
         protocol.progress(self._redis, self._attempt, line, now)
 
     def decline_stack(self, mark: str, reason: str) -> bool:
-        """Tell the one who asked with this mark why the task cannot show where it is; False: nobody
-        waits for that now.
+        """Answer the request with this mark: why the task cannot show its stack. False: the request
+        is gone.
 
         Source: docs/protocol/operator.md, "decline_stack".
         """
@@ -139,7 +139,7 @@ class Processor:
         )
 
     def confirm_cancel(self, record: Mapping[str, Any]) -> None:
-        """Record that the attempt was ended because somebody wanted it cancelled.
+        """Record that the attempt was ended because its task was cancelled.
 
         Raises NotOwner. Source: docs/protocol.md, "confirm_cancel".
         """
@@ -218,7 +218,7 @@ class Processor:
         failures by then.
         """
         failures = self.task.failures or 0
-        # the handler itself wants to run again; that is no failure
+        # the handler itself wants to run again; that does not count as a failure
         if record.get("retry_after") is not None:
             return time.time() + require_number(record["retry_after"], "retry_after"), failures
         policy = Retry.of(self.task.fields.get("retry"), default)

@@ -158,7 +158,7 @@ class Pool:
                 self._declared.append(self._open(f"_total_{name}"))
                 while (other := _agree(self._declared[-1], total)) != total:
                     if time.monotonic() > deadline:
-                        if other is None:  # somebody was stopped just while saying it
+                        if other is None:  # its writer was stopped in the middle
                             break
                         raise SpoolRefused(
                             f"--resource {name}={amount_text(total)}, but this node was said to have {name}="
@@ -201,7 +201,7 @@ class Pool:
         return all(amount <= self.totals.get(name, 0) for name, amount in wanted.items())
 
     def free(self) -> dict[str, int]:
-        """Return how much of each resource nobody has. Raises OSError."""
+        """Return how much of each resource is free. Raises OSError."""
         found = {}
         for name, total in self.totals.items():
             descriptor = self._open(name)
@@ -301,7 +301,7 @@ def _take(descriptor: int, total: int, amount: int) -> list[Range] | None:
             return None
         if all(_lock(descriptor, start, end) for start, end in wanted):
             return wanted
-        _unlock(descriptor)  # somebody was faster, by a hair: look again
+        _unlock(descriptor)  # another process was faster: look again
 
 
 def _choose(free: list[Range], amount: int) -> list[Range] | None:

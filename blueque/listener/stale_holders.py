@@ -1,5 +1,5 @@
-"""Freeing: finds places that nobody holds any more, of a lock or of those that a queue may run, and
-frees them.
+"""StaleHolders: frees a lock, or a place among the running tasks of a queue, that is held by a task
+without an attempt.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LOOK_AT_HOLDERS = 10.0  # seconds between two looks at who holds a lock
 MOST_NOTES = 1000  # of locks whose holders have been looked at
 
 
-class Freeing:
+class StaleHolders:
     """What one listener does when it finds a lock taken, or a queue full: now and then, it looks
     whether that is so.
     """
@@ -34,7 +34,7 @@ class Freeing:
     def look(self, lock: str | None, room: Room | None = None) -> None:
         """Free what those hold who have no attempt that could.
 
-        lock: its name, or None: the places of the queue, of which `room` says who has them all.
+        lock: its name, or None: the places of the queue; then `room` says who has them.
         Source: docs/protocol/placement.md, "free"; docs/protocol/audit.md, "drop_hint".
         """
         if time.monotonic() < self._not_before.get(lock, 0.0):

@@ -35,8 +35,8 @@ class Candidate(NamedTuple):
 
     task: as it is now, or, if it has been given up or run again, as it was reserved for this
         attempt.
-    kind: orphan, its listener is dead, or it is in our own list; unstarted, Redis has lost that we
-    started it; lost, it was given up in error; superseded, it has a newer attempt or was ended.
+    kind: orphan: its listener is dead, or it is in our own list. unstarted: Redis has lost that we
+        started it. lost: it was given up in error. superseded: it has a newer attempt or was ended.
     """
 
     task: Task
@@ -63,7 +63,7 @@ class Adoption:
         """
         found = self.of_our_lists()
         for task in orphans:
-            if self._listeners.has(task.queue):  # else of another program's making
+            if self._listeners.has(task.queue):  # otherwise another program has made it
                 found += self._orphan(task, self._spool.find(task.id, task.token))
         if time.monotonic() >= self._next_look_at_spool:
             self._next_look_at_spool = time.monotonic() + LOOK_AT_SPOOL
@@ -160,8 +160,8 @@ class Adoption:
         return []
 
     def _removed(self, task: Task) -> Attempt | None:
-        """Return the attempt of ours if its process and its files are gone: nothing can tell how it
-        ended.
+        """Return the attempt of ours if its process and its files are gone: how it ended cannot be
+        known.
         """
         path = (task.files or "").partition(":")[2]
         is_here = process.shares_pids(task.fields)
@@ -197,7 +197,7 @@ class Adoption:
                 task_id, fields = attempt.read_task()
             except (OSError, ValueError):
                 continue
-            # Should that pid be another's by now, the process is gone for certain.
+            # If the pid belongs to another process by now, the process of the attempt is gone.
             identity = (
                 {name: str(value) for name, value in process.identity(pid).items()}
                 if is_running

@@ -109,7 +109,7 @@ class AttemptEnd:
                 log.error("cannot write the exit record: %s", error)
         error_type = record.get("error_type")
         if watch.reason is None and record["status"] == "failed" and error_type in BY_LISTENER:
-            watch.reason = error_type  # Redis has lost that it was told so once
+            watch.reason = error_type  # Redis has lost that this was reported once
         return record
 
     def _complete(
@@ -143,8 +143,8 @@ class AttemptEnd:
         return record
 
     def _read_exit(self, watch: AttemptWatch) -> outcome_record.Record | None:
-        """Return the exit record; while it cannot be read, as when no more files may be open, try
-        again for a while.
+        """Return the exit record. If it cannot be read, as when no more files may be open, try again
+        for a while.
         """
         deadline = time.monotonic() + UNREADABLE
         while True:
@@ -154,14 +154,14 @@ class AttemptEnd:
                 watch.attempt.log_failure("exit record")
                 if time.monotonic() >= deadline:
                     return None
-            except Exception:  # it is not ours: the task has written it
+            except Exception:  # the task has written it
                 watch.attempt.log_failure("exit record")
                 return None
             self._waiting.wait(TRY_AGAIN)
 
     def _noted_end(self, watch: AttemptWatch) -> process.Reaped | None:
-        """Return how an adopted process ended, once its reaper has written it down; None when
-        nobody has.
+        """Return how an adopted process ended, once the process that reaped it has written it down; None:
+        that is missing.
         """
         deadline = time.monotonic() + NOTED
         while (noted := watch.attempt.read_ending()) is None and time.monotonic() < deadline:
@@ -198,9 +198,7 @@ class AttemptEnd:
             processor.report(record, default, has_checkpoint)
 
     def _put_back(self, watch: AttemptWatch) -> bool:
-        """Have Redis know the attempt again, if it has forgotten it, so that its end can be
-        reported.
-        """
+        """Put the attempt back into Redis, if Redis has lost it, so that its end can be reported."""
         listener = self._listeners.of(watch.task.queue)
         fields = self._client.get_task(watch.task.id).fields
         if not has_been_forgotten(watch, listener.instance, fields):
@@ -214,8 +212,8 @@ class AttemptEnd:
         return task is not None
 
     def _give_up(self, watch: AttemptWatch, default: Retry | None) -> None:
-        """Let go of an attempt whose process is gone without a word: nobody knows how far it had
-        come.
+        """Give up an attempt whose process is gone and has left no exit record: how far it had come is
+        not known.
         """
         processor = watch.processor
         if not watch.attempt.has_begun():
@@ -230,7 +228,7 @@ class AttemptEnd:
         )
         task = watch.task
         if processor.lose(error, listener.instance or "", default, lost_with) is None:
-            # It is another's, or has ended; or we had been taken for dead ourselves.
+            # It belongs to another listener, or has ended; or we had been taken for dead ourselves.
             standing = self._duties.beat(task.id)
             if standing is None or (standing.status, standing.token, standing.node) == (
                 "started",
@@ -288,7 +286,7 @@ def _is_to_go_on(watch: AttemptWatch, record: outcome_record.Record, default: Re
 
 
 def _measured(reaped: process.Reaped, measured: dict[str, Any]) -> dict[str, Any]:
-    """Return what an attempt took: as seen while it ran, and as the kernel tells at its end."""
+    """Return what an attempt has used: as measured while it ran, and as the kernel reports at its end."""
     return {
         **measured,
         "cpu_seconds": round(max(reaped.cpu_seconds, measured.get("cpu_seconds", 0.0)), 3),

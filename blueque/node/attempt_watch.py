@@ -23,9 +23,9 @@ from blueque.task_process import stack_dump
 
 log = logging.getLogger("blueque")
 
-SAMPLE = 10.0  # seconds between two looks at memory; short tasks are never looked at
+SAMPLE = 10.0  # seconds between two measurements of memory; short tasks are never measured
 SAMPLE_LIMITED = 1.0  # the same under a memory limit
-STALL_STEPS = 10  # looks at the progress within a stall limit
+STALL_STEPS = 10  # checks of the progress within a stall limit
 MEMORY_WARNING = 0.9  # part of the memory limit at which the warning comes
 NEVER = float("inf")
 
@@ -50,21 +50,16 @@ class AttemptWatch:
     ) -> None:
         self.processor, self.attempt, self.pid, self.is_child = processor, attempt, pid, is_child
         task = processor.task
-        self._start = (
-            process.start_ticks(pid) if is_child else count_of(task.fields.get("pid_start"))
-        )
+        known_start = count_of(task.fields.get("pid_start"))
+        self._start = process.start_ticks(pid) if is_child else known_start
         self.pidfd = _open(pid, task, is_child)  # None: the process is gone
-        # Of another boot or container: its pid, its session and its group are those of strangers
-        # here.
-        self._is_elsewhere = (
-            not is_child and bool(task.fields.get("boot")) and not process.shares_pids(task.fields)
-        )
+        self._is_elsewhere = not is_child and _is_elsewhere(task)
         # why we have ended it: an error_type, or cancelled, stopped, fenced
         self.reason: str | None = None
         self.error = ""  # the same in a sentence
         # of the registration of our listener when we began to watch
         self.instance: str | None = None
-        # the listener that had it before us: lost_node, last_seen
+        # the listener that had the attempt before us: lost_node, last_seen
         self.lost_with: dict[str, str] = {}
         self._limits = limits
         began = attempt.began_at()
@@ -72,17 +67,16 @@ class AttemptWatch:
         self._tree = tree
         # At once when it is adopted: what it leaves will not come to us, and is known only if it
         # was seen before.
-        self._sample_at = (
-            self._began + (SAMPLE if limits.memory is None else SAMPLE_LIMITED) if is_child else 0.0
-        )
-        self.bars: object = None  # another as soon as one moves of the bars that it draws
+        self._sample_every = SAMPLE if limits.memory is None else SAMPLE_LIMITED
+        self._sample_at = self._began + self._sample_every if is_child else 0.0
+        self.bars: object = None  # changes when a progress bar that the task draws moves
         self._progress: object = None
         self._progressed_at = time.monotonic()
-        self._stall_at = (
-            NEVER if limits.stall is None else self._progressed_at + limits.stall / STALL_STEPS
-        )
+        self._stall_at = self._progressed_at + (limits.stall or NEVER) / STALL_STEPS
         self._warned: set[str] = set()
-        self._stack = task.fields.get("stack")  # answered by the listener that had it before us
+        self._stack = task.fields.get(
+            "stack"
+        )  # answered by the listener that had the attempt before us
         self._asked_for: dict[str, None] = {}  # why it should come to an end by itself, in order
         self._kill_at = NEVER
         self.next_step = self._next_step()  # when to call `step`, on the monotonic clock
@@ -152,10 +146,10 @@ class AttemptWatch:
             log.warning("task=%s stays asked to stop: %s", self.task.id, error.strerror)
 
     def show_stack(self, mark: str | None) -> str | None:
-        """Have the task show where it is, if somebody has asked since the last time; return why it
+        """Have the task show its stack, if that was asked for since the last time; return why it
         cannot.
 
-        mark: of who asked last; behind it, when he has been told that it cannot, the reason.
+        mark: of the last request; behind it the reason, if it was declined.
         """
         if mark is None or mark == self._stack or self.pidfd is None or self._is_elsewhere:
             return None
@@ -196,12 +190,12 @@ class AttemptWatch:
         return self._stopping.step(time.monotonic(), strays or ())
 
     def hurry(self) -> None:
-        """Do not wait any longer for what the process has left running: kill it."""
+        """Kill what the process has left running."""
         if self._stopping is not None:
             self._stopping.hurry(time.monotonic())
 
     def measured(self) -> dict[str, Any]:
-        """Return what the attempt took, as far as it is known: memory_peak, cpu_seconds, leaked."""
+        """Return what the attempt has used, as far as it is known: memory_peak, cpu_seconds, leaked."""
         found: dict[str, Any] = {}
         if self._tree is not None:
             found = {
@@ -229,7 +223,7 @@ class AttemptWatch:
     def _sample(self, now: float) -> None:
         usage = self._get_tree().look()
         limit = self._limits.memory
-        self._sample_at = now + (SAMPLE if limit is None else SAMPLE_LIMITED)
+        self._sample_at = now + self._sample_every
         if limit is None or self.reason is not None:
             return
         if usage.memory <= limit * MEMORY_WARNING:
@@ -274,12 +268,12 @@ class AttemptWatch:
             self._stall_at = NEVER
 
     def _signs(self) -> object:
-        """Return something that is another as soon as the task tells progress."""
+        """Return something that changes when the task reports progress."""
         return self.attempt.told(), self.attempt.wrote_progress()
 
     def _warn(self, limit: str) -> None:
-        """Tell the task, and it alone, that a limit is near: SIGUSR1, if somebody wants such
-        warnings.
+        """Warn the process of the task, not its children, that a limit is near: SIGUSR1, if the
+        limits ask for warnings.
         """
         if limit in self._warned or self._limits.lead <= 0:
             return
@@ -293,9 +287,16 @@ class AttemptWatch:
                 pass
 
 
+def _is_elsewhere(task: Task) -> bool:
+    """Tell whether an attempt runs under another boot or in another container: then its pid, its
+    session and its group mean other processes here.
+    """
+    return bool(task.fields.get("boot")) and not process.shares_pids(task.fields)
+
+
 def tree_of(task: Task, pid: int) -> Tree | None:
-    """Return the processes of an attempt that somebody else has started, as they are; None: gone,
-    or elsewhere.
+    """Return the processes of an attempt that another listener has started; None: they are gone, or
+    elsewhere.
     """
     if pid < 2 or not process.shares_pids(task.fields) or not process.is_alive(pid, task.fields):
         return None

@@ -1,5 +1,5 @@
-"""Checkpoints: how they come from the files of an attempt to Redis, and to the files of the next
-attempt.
+"""CheckpointSync: copies checkpoints from the files of an attempt to Redis, and to the files of the
+next attempt.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from blueque.system import hosts
 log = logging.getLogger("blueque")
 
 PACE = 1.0  # seconds between two looks
-SHARE = 10  # a look that took long is followed by a rest so many times as long
+SHARE = 10  # after a look that took long comes a rest so many times as long
 TRIES = 5  # to read value and directory while neither changes
-# what may be better in a while
+# errors that may pass
 _WAIT_FOR = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 
 
 class CheckpointSync:
-    """Tells Redis of the checkpoint of one attempt.
+    """Copies the checkpoint of one attempt to Redis.
 
     limit: bytes that a value may take, and a directory when it is packed.
     """
@@ -41,13 +41,13 @@ class CheckpointSync:
         self._marks: object = None
         self._has_looked = False
         # parts of which Redis may have something; None: not looked at yet
-        self._known: frozenset[str] | None = None
-        self._is_all_told = False
-        self._said: set[str] = set()
+        self._sent: frozenset[str] | None = None
+        self._is_all_sent = False
+        self._logged: set[str] = set()
         self._next_look = 0.0
 
     def step(self, processor: Processor) -> None:
-        """Tell what has changed. Raises what Redis does, NotOwner, OSError."""
+        """Send what has changed. Raises what Redis does, NotOwner, OSError."""
         if time.monotonic() >= self._next_look:
             began = time.monotonic()
             self._tell(processor, is_over=False)
@@ -55,17 +55,17 @@ class CheckpointSync:
             self._next_look = began + max(PACE / 2, SHARE * (now - began))
 
     def finish(self, processor: Processor) -> None:
-        """Tell all of it, once, at the end of the attempt. Raises what Redis does, NotOwner."""
-        if self._is_all_told:
+        """Send all of it, once, at the end of the attempt. Raises what Redis does, NotOwner."""
+        if self._is_all_sent:
             return
         try:
             self._tell(processor, is_over=True)
         except RedisRefused as error:
             if error.code != "WRONGTYPE":
                 raise
-            # somebody else's key: the end has to be told
+            # the key belongs to another program; the end must be reported all the same
             log.error("checkpoint task=%s: %s", processor.task.id, error)
-        self._is_all_told = True
+        self._is_all_sent = True
 
     def _tell(self, processor: Processor, is_over: bool) -> None:
         look = self._look(processor.task, is_over)
@@ -80,8 +80,8 @@ class CheckpointSync:
     def _look(
         self, task: Task, is_over: bool
     ) -> tuple[dict[str, str | None], Mark | None, object] | None:
-        """Return what is to be told, and what it is known by; None: value and directory could not
-        be read together.
+        """Return what to send, and the marks by which a change is seen; None: value and directory
+        could not be read together.
         """
         for _ in range(TRIES):
             found = checkpoint.entries(self._path) or []
@@ -97,7 +97,7 @@ class CheckpointSync:
             # read.
             if _names(checkpoint.entries(self._path) or []) == _names(found):
                 return parts, mark, marks
-        self._say(
+        self._log_once(
             "pace",
             "checkpoint task=%s: its directory changes faster than it can be read; the one before counts",
             task.id,
@@ -108,12 +108,12 @@ class CheckpointSync:
         if self._has_looked and not is_over and mark == self._mark:
             return {}
         if mark is None:
-            return {"value": None} if "value" in self._get_known() else {}
+            return {"value": None} if "value" in self._get_sent() else {}
         value = checkpoint.read(self._path, self._limit) if mark[1] <= self._limit else None
         if value is None:
-            self._say(
+            self._log_once(
                 "value",
-                "checkpoint task=%s: %s/%s is no JSON, or takes more than %s bytes; the one before counts",
+                "checkpoint task=%s: %s/%s is not JSON, or takes more than %s bytes; the one before counts",
                 task.id,
                 self._path,
                 checkpoint.VALUE,
@@ -123,13 +123,13 @@ class CheckpointSync:
         return {"value": value}
 
     def _files(self, task: Task, found: list[Entry]) -> dict[str, str | None] | None:
-        """Return what is to be told of the directory; None: it cannot be read."""
+        """Return what to send of the directory; None: it cannot be read."""
         if not found:
-            return {"files": None, "files_left": None} if "files" in self._get_known() else {}
+            return {"files": None, "files_left": None} if "files" in self._get_sent() else {}
         try:
             packed = checkpoint.pack(self._path, found, self._limit)
         except TooMuch:
-            self._say(
+            self._log_once(
                 "files",
                 "checkpoint task=%s: %s/%s takes more than %s bytes when it is packed, and stays on this host",
                 task.id,
@@ -142,7 +142,7 @@ class CheckpointSync:
                 "files_left": f"{hosts.host_name()}:{self._path}/{checkpoint.DIRECTORY}",
             }
         except OSError as error:
-            self._say(
+            self._log_once(
                 "disk",
                 "checkpoint task=%s: its directory cannot be read: %s; the one before counts",
                 task.id,
@@ -151,30 +151,30 @@ class CheckpointSync:
             return None
         return {"files": binascii.b2a_base64(packed, newline=False).decode(), "files_left": None}
 
-    def _get_known(self) -> frozenset[str]:
-        if self._known is None:
-            self._known = checkpoint.known(self._path)
-        return self._known
+    def _get_sent(self) -> frozenset[str]:
+        if self._sent is None:
+            self._sent = checkpoint.known(self._path)
+        return self._sent
 
-    def _note(self, told: set[str]) -> None:
-        """Note what Redis may have from now on, for us and for a listener that comes after us."""
-        known = self._get_known() | {"value" if name == "value" else "files" for name in told}
-        if known != self._known:
-            self._known = known
+    def _note(self, sent: set[str]) -> None:
+        """Note what Redis may have from now on, for us and for the next listener."""
+        all_sent = self._get_sent() | {"value" if name == "value" else "files" for name in sent}
+        if all_sent != self._sent:
+            self._sent = all_sent
             try:
-                checkpoint.note_known(self._path, known)
+                checkpoint.note_known(self._path, all_sent)
             except OSError:  # a full disk: we know it ourselves
                 pass
 
-    def _say(self, kind: str, message: str, *values: object) -> None:
-        """Say it once."""
-        if kind not in self._said:
-            self._said.add(kind)
+    def _log_once(self, kind: str, message: str, *values: object) -> None:
+        """Log it once."""
+        if kind not in self._logged:
+            self._logged.add(kind)
             log.warning(message, *values)
 
 
 def _names(found: list[Entry]) -> list[tuple[str, int]]:
-    return [(name, its.st_ino) for name, its in found]
+    return [(name, stat.st_ino) for name, stat in found]
 
 
 def carry(spool: Spool, task: Task, attempt: Attempt, kept: Mapping[str, str], limit: int) -> None:

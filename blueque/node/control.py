@@ -18,7 +18,7 @@ _CAUSES = (None, "a signal", "an order")  # of a pause
 
 
 class Order(enum.IntEnum):
-    """What a listener has been told. It only ever grows."""
+    """What a listener has been ordered. It only ever grows."""
 
     WORK = 0
     DRAIN = 1  # take nothing new; leave when the task has ended
@@ -33,7 +33,7 @@ class Pause:
     """Whether the listeners of one master take nothing new.
 
     The master and all that it forks share the value, so that a listener which could not hear for a
-    while, or is forked later, finds the last word. Two signals that wait at the same time may be
+    while, or is forked later, finds the last value. Two signals that wait at the same time may be
     delivered in any order.
     descriptor: of the value of a former program of the master; see `reload.Handover`.
     """
@@ -78,8 +78,8 @@ class Orders:
         self.pause = pause or Pause()
         self._lifeline = lifeline
         self.on_child_end: Callable[[], object] = lambda: None  # called when a child has ended
-        # The others are words of our master; a program of the user's own may have its own use for
-        # them.
+        # The others come from a master only; a program of the user's own may use them for something
+        # else.
         own = (signal.SIGINT,) if lifeline is None else OF_MASTER
         self._numbers = [signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD, *own]
         self._signals: signals.Signals | None = None
@@ -100,7 +100,7 @@ class Orders:
                 self.descriptors = (self._signals.fileno(), self._lifeline)
             else:
                 self._listen_to_signals_only()
-            signals.unblock(self._numbers)  # our master has held them back until somebody listens
+            signals.unblock(self._numbers)  # our master has held them back until we listen
 
     def close(self) -> None:
         """Put back what was done with signals before."""
@@ -109,7 +109,9 @@ class Orders:
                 signals.show_no_stacks_on(signal.SIGUSR1)
             self._signals.restore()
             self.descriptors = ()
-            if self._lifeline is not None:  # nothing that our master may still say shall end us now
+            if (
+                self._lifeline is not None
+            ):  # no signal that our master may still send shall end us now
                 signals.ignore(OF_MASTER)
 
     def after_fork_in_child(self) -> None:
@@ -123,7 +125,7 @@ class Orders:
             signals.discard([*OF_MASTER, signal.SIGHUP])
 
     def obey(self, ready: Collection[int]) -> None:
-        """Obey what has made some of our descriptors ready."""
+        """Obey the signals, or the end of the master, that made descriptors of ours ready."""
         if self._lifeline in ready:
             if self.now is Order.WORK:
                 log.warning("the master is gone; leaving after the task")
@@ -141,7 +143,7 @@ class Orders:
         self.descriptors = () if self._signals is None else (self._signals.fileno(),)
 
     def _obey(self, number: int) -> None:
-        if number == signals.PAUSE:  # it has cut short what we waited for
+        if number == signals.PAUSE:  # it has ended the wait
             return
         if number == signal.SIGUSR1:
             log.warning("SIGUSR1: the stacks of listener pid=%d are above", os.getpid())
@@ -157,7 +159,7 @@ class Orders:
         if number in (signal.SIGQUIT, signals.OUT_OF_TIME):
             self.now = Order.STOP
         elif self._lifeline is not None:
-            # our master has SIGQUIT for more; a second SIGTERM is somebody else's
+            # our master sends SIGQUIT for more; a second SIGTERM comes from another program
             self.now = max(self.now, Order.DRAIN)
         elif not self._echoes.is_one(number):
             self.now = Order.DRAIN if self.now is Order.WORK else Order.STOP

@@ -20,8 +20,8 @@ log = logging.getLogger("blueque")
 
 PAUSE: Final = "pause"  # an order to take nothing
 WORK: Final = "work"  # an order to take tasks again
-TOGETHER = 0.2  # of the time between two beats: so early a duty may be done
-BEATS_TO_A_LOOK = 6  # at what is old enough to go: it is in no hurry
+TOGETHER = 0.2  # of the time between two beats: a duty may be done so much earlier
+BEATS_TO_A_LOOK = 6  # between two looks at what is old enough to be deleted
 NEVER = float("inf")
 AFTER_TROUBLE = 1.0  # seconds until it is tried again
 
@@ -109,7 +109,7 @@ class Duties:
         self._held = ()  # a beat from before says nothing of what is held now
 
     def take_orphans(self) -> list[Task]:
-        """Return the tasks of this host that were last seen to be watched by nobody."""
+        """Return the tasks of this host that no listener watched when we looked last."""
         orphans, self.orphans = self.orphans, []
         return orphans
 
@@ -125,9 +125,9 @@ class Duties:
         return unwatched
 
     def _unwatched(self) -> list[tuple[str, str]]:
-        # Idle, one that is unsure looks through its list by itself, and knows the tokens that it
-        # has used. Busy, it does not come to that, perhaps for days. No call that it gave up on can
-        # arrive any more: it has beaten since.
+        # An idle listener that is unsure looks through its list by itself, and knows the tokens
+        # that it has used. A busy one may not do so for days. No call that it gave up on can arrive
+        # any more: it has beaten since.
         return [
             (queue, task)
             for queue, task in self._held
@@ -136,7 +136,7 @@ class Duties:
         ]
 
     def look_after_others(self) -> None:
-        """See which other listeners have died, and to what they left."""
+        """See which other listeners have died, and do what their tasks need."""
         try:
             self.orphans = self._recovery.step()
         except (RedisAway, RedisRefused, Contended) as error:
@@ -190,7 +190,7 @@ class Duties:
                     self._known_pause = PAUSE
 
     def _announce(self) -> None:
-        """Say once that we take nothing new: who looks at us should not wait for us."""
+        """Show once in our registrations that we take nothing new."""
         self._is_leaving_known = True
         for listener in self._listeners:
             if listener.pool is not None:
@@ -201,7 +201,7 @@ class Duties:
             log.debug("cannot announce that we leave: %s", error)
 
     def _announce_pause(self) -> None:
-        """Let everybody see whether we take anything; tried again at the next look if Redis is
+        """Show in our registrations whether we are paused. Tried again at the next duty if Redis is
         away.
         """
         by = self._orders.pause.by
@@ -214,10 +214,10 @@ class Duties:
             log.debug("cannot announce that we pause or go on: %s", error)
 
     def _obey_pause(self, order: str) -> None:
-        """Obey an order to take nothing or to take tasks again, with all listeners of our master."""
+        """Pause or resume, with all listeners of our master."""
         is_wanted = order == PAUSE
         self._known_pause = order
-        # else another listener of our master was faster
+        # otherwise another listener of our master was faster
         if self._orders.is_paused is not is_wanted:
             self._orders.pause.by = "an order" if is_wanted else None
             log.warning(
@@ -228,7 +228,7 @@ class Duties:
             )
 
     def _promote(self) -> None:
-        """Put due tasks of our own queues in line, a hundred at most of each: there may be a
+        """Put due tasks of our own queues in line, at most a hundred of each queue: there may be a
         million, and we have other duties.
         """
         self._next_promotion = time.monotonic() + self._defaults.timing.beat
@@ -237,8 +237,7 @@ class Duties:
                 if self._client.get_queue(queue).enqueue_due_batch():
                     self._next_promotion = 0.0  # there may be more
         except (RedisAway, RedisRefused, Contended) as error:
-            # Said by whoever is hindered by it; a scheduler may do it, and other queues are no
-            # worse for it.
+            # A scheduler may do it, and other duties log the outage.
             log.debug("enqueue_due queues=%s: %s", ",".join(self._listeners.queues), error)
 
     def _delete_old(self) -> None:

@@ -1,4 +1,4 @@
-"""What a listener holds its tasks to, where they say nothing themselves, and how it is judged."""
+"""Defaults: the limits of tasks that set none themselves, and the timing of the listener."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from blueque.model.units import LOG_LIMIT, RETENTION, Keep, Timing
 
 
 class Defaults(NamedTuple):
-    """The choices of whoever started the listener."""
+    """How the listener was configured."""
 
     timing: Timing = Timing()
     limits: Limits = Limits()
     retry: Retry | None = None
     retention: Mapping[str, Keep] = RETENTION  # how long a finished task stays, by its status
     log_limit: int = LOG_LIMIT  # bytes of each file that a task prints to
-    # those for whose tasks something else was chosen
+    # queues whose tasks have other settings
     queues: Mapping[str, Defaults] = MappingProxyType({})
 
     def of(self, queue: str | None) -> Defaults:
-        """Return the choices for the tasks of one queue."""
+        """Return the settings for the tasks of one queue."""
         return self.queues.get(queue or "", self)

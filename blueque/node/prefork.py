@@ -52,7 +52,7 @@ class Work(NamedTuple):
 
 
 class TaskProcess(NamedTuple):
-    """A process that waits for a task at its handshake, of which `handshake` is our end.
+    """A process that waits for a task. handshake: our end of it.
 
     identity: as `process.identity` tells. prepared: the queue whose handler it has imported, if it
         has.

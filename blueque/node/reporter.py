@@ -1,5 +1,5 @@
-"""Reporter: tells Redis about once a second what a running task says: its progress, what it
-prints, its checkpoint.
+"""Reporter: sends to Redis about once a second what a running task reports: progress, output,
+checkpoint.
 
 Only the last matters to how its end is recorded; what Redis does not take of the others stays in
 the spool.
@@ -27,27 +27,27 @@ log = logging.getLogger("blueque")
 PACE = 1.0  # seconds between two looks
 AFTER_TROUBLE = 5.0
 AT_ONCE = 500  # lines in a transaction
-AT_ONCE_AGAIN = 0.5  # seconds: what fails so soon was a connection that nobody had used
+AT_ONCE_AGAIN = 0.5  # seconds: a failure so soon was a connection that had been idle for long
 
 # As tqdm and those who draw like it: `encoding:  45%|####5     | 45/100 [00:10<00:12,  4.51it/s]`;
 # without a total `45rows [00:10, 4.5rows/s]`.
 _NUMBER = r"[\d.]+[kMGTPE]?"
-# Each is looked for where it can only begin, for a row may hold thousands of spaces, and whoever
-# looks must beat.
+# Each pattern is anchored where it can begin: a row may hold thousands of spaces, and the listener
+# must beat in time.
 _SHARE = re.compile(r"(?:^|(?<= ))\d+%\|")
 _OF_ALL = re.compile(rf"\| *({_NUMBER})/({_NUMBER}) \[")
 _COUNT = re.compile(rf"(?:^|: +)({_NUMBER}) ?([A-Za-z]*) \[\d\d[\d:]*, ")
 
 
 class Reporter:
-    """Tells of one attempt.
+    """Reports one attempt.
 
     client: with a connection of its own: that of the listener may be waiting for something.
     """
 
     def __init__(self, client: Client, attempt: Attempt, log_limit: int = LOG_LIMIT) -> None:
         self._client, self._attempt, self._log_limit = client, attempt, log_limit
-        self._said: set[str] = set()  # what has gone wrong, as the log has it
+        self._logged: set[str] = set()  # what has gone wrong, as the log has it
         self._tail: Tail | None = None
         self._told: Told | None = None  # of progress, as of the last look: by the handler,
         self._wrote: float | None = None  # by a program,
@@ -61,26 +61,26 @@ class Reporter:
         self.next_step = time.monotonic() + PACE  # a short task costs nothing more
 
     def step(self, task: Task) -> object:
-        """Do what is due: look, and tell what is new. Return something that is another as soon as
-        one of its bars moves.
+        """Read and send what is new, if that is due. Return something that changes when a progress
+        bar moves.
         """
         if time.monotonic() >= self.next_step:
-            is_told = self._look_and_tell(task, is_over=False)
-            self.next_step = time.monotonic() + (PACE if is_told else AFTER_TROUBLE)
+            is_sent = self._read_and_send(task, is_over=False)
+            self.next_step = time.monotonic() + (PACE if is_sent else AFTER_TROUBLE)
         return self._signs
 
     def finish(self, task: Task, last_words: str = "") -> None:
-        """Tell the rest of an attempt that has ended, if Redis takes it now; else call again.
+        """Send the rest of an attempt that has ended, if Redis takes it now; if not, call again.
 
-        last_words: a line of ours, behind what it has printed.
+        last_words: a line of ours, after what the task has printed.
         """
         self._last_words, began = last_words, time.monotonic()
-        if not self._look_and_tell(task, is_over=True) and time.monotonic() - began < AT_ONCE_AGAIN:
-            self._look_and_tell(task, is_over=True)
+        if not self._read_and_send(task, is_over=True) and time.monotonic() - began < AT_ONCE_AGAIN:
+            self._read_and_send(task, is_over=True)
 
     def hand_over(self, processor: Processor) -> None:
-        """Tell where the next attempt is to go on. Raises RedisAway and the like: its end may not
-        be recorded before.
+        """Send the checkpoint for the next attempt. Raises RedisAway and the like: the end of this
+        one may not be recorded before.
 
         processor: of a connection that waits for as long as it takes.
         """
@@ -102,13 +102,13 @@ class Reporter:
             self._processor = self._client.get_processor(task)
         return self._processor
 
-    def _look_and_tell(self, task: Task, is_over: bool) -> bool:
+    def _read_and_send(self, task: Task, is_over: bool) -> bool:
         """Return whether Redis has it all."""
-        is_told = True
+        is_sent = True
         actions: dict[str, Callable[[], None]] = {
-            "output": lambda: self._look(is_over),
-            "lines": lambda: self._tell_lines(task, is_over),
-            "progress": lambda: self._tell_progress(task),
+            "output": lambda: self._read(is_over),
+            "lines": lambda: self._send_lines(task, is_over),
+            "progress": lambda: self._send_progress(task),
         }
         if not is_over:
             actions["checkpoint"] = lambda: self._get_checkpoint().step(self._get_processor(task))
@@ -116,18 +116,18 @@ class Reporter:
             try:
                 action()
             except (BluequeError, OSError) as error:  # of the disk, too: its end matters more
-                is_told = False
-                if str(error) not in self._said:  # once in an attempt, which may take days
-                    self._said.add(str(error))
+                is_sent = False
+                if str(error) not in self._logged:  # once in an attempt, which may take days
+                    self._logged.add(str(error))
                     log.info("log task=%s: %s", task.id, error)
                 if isinstance(error, RedisAway):
                     break
             except Exception:  # the task may have left anything there
                 self._attempt.log_failure(kind)
-                is_told = False
-        return is_told
+                is_sent = False
+        return is_sent
 
-    def _look(self, is_over: bool) -> None:
+    def _read(self, is_over: bool) -> None:
         told, wrote = self._attempt.told(), self._attempt.wrote_progress()
         if told is not None and told != self._told:
             self._progress = str(told)
@@ -142,17 +142,17 @@ class Reporter:
         self._tail.look(time.time(), is_over)
         if is_over and self._last_words:
             self._tail.say(time.time(), self._last_words)
-        self._look_at_bars(self._tail)
+        self._read_bars(self._tail)
 
-    def _look_at_bars(self, tail: Tail) -> None:
+    def _read_bars(self, tail: Tail) -> None:
         drawn = [*filter(None, map(progress_of, tail.drawn()))]
         ended = [*filter(None, map(progress_of, tail.ended()))]
         self._ended += len(ended)
         self._signs = (*drawn, self._ended)
-        # which stays as long as there is no other
+        # the last bar counts until there is another
         self._bar = next(iter([*drawn, *reversed(ended)]), self._bar)
 
-    def _tell_lines(self, task: Task, is_over: bool) -> None:
+    def _send_lines(self, task: Task, is_over: bool) -> None:
         if self._tail is None:
             return
         lines = self._tail.news()
@@ -163,7 +163,7 @@ class Reporter:
         if is_over and not lines and self._tail.has_read:
             self._get_processor(task).log([], is_over=True)
 
-    def _tell_progress(self, task: Task) -> None:
+    def _send_progress(self, task: Task) -> None:
         progress = self._progress or self._bar
         if progress and progress != self._published:
             self._get_processor(task).progress(progress)
@@ -171,7 +171,7 @@ class Reporter:
 
 
 def progress_of(bar: str) -> str:
-    """Return what a bar that a task draws says of its progress; empty if it is none."""
+    """Return the progress that a progress bar shows; empty: the text is not a bar."""
     row = bar.lstrip()
     if (share := _SHARE.search(row)) is not None and (
         numbers := _OF_ALL.search(row, share.end())

@@ -67,7 +67,7 @@ class Slot:
     def run(self) -> bool:
         """Work until told to leave; return whether that was an order left for us in Redis.
 
-        Raises RedisRefused at the start when there is no hope of ever working, SpoolRefused.
+        Raises RedisRefused at the start for what Redis will not change by itself, SpoolRefused.
         """
         self._spool.open()
         if self._pool is not None:
@@ -195,7 +195,7 @@ class Slot:
         return False
 
     def _is_empty(self) -> bool:
-        """Tell whether nothing waits in a line of our queues, or should by now."""
+        """Tell whether our queues have no task that waits or is due."""
         inspector, queues = self._client.get_inspector(), self._listeners.queues
         return not inspector.has_any_work(queues) and not inspector.due(queues, time.time())
 
@@ -206,17 +206,15 @@ class Slot:
         self._listeners.decline()
 
     def _rest(self, seconds: float) -> None:
-        """Wait before the next try for a task; not when an order has come, perhaps while we waited
-        for an answer.
-        """
+        """Wait before the next try for a task, unless an order has come."""
         if self._orders.now is Order.WORK:
             self._waiting.wait(seconds)
 
     def _make_room(self) -> str | None:
-        """Remove the files of all attempts that Redis knows the end of; return what is still
-        wanting, or None.
+        """Remove the files of all attempts whose end Redis knows; return what is still wanting, or
+        None.
 
-        Of those that the next attempt may go on from only if there is no other way.
+        Files that the next attempt may go on from are removed only if nothing else helps.
         """
         want: str | None = None
         for but_wanted in (True, False):
@@ -256,14 +254,12 @@ class Slot:
             self._master.show(state)
 
     def _end_run(self) -> None:
-        """Let go of the process of our task, and of those that had to wait for it to be reaped."""
+        """Let go of the process of our task, and reap those that ended after it."""
         self._processes.running = None
         self._processes.reap()
 
     def _check_begun(self, watch: AttemptWatch) -> None:
-        """See that we do not fork for nothing again and again, should task processes die before
-        they begin.
-        """
+        """Slow down if task processes die before they begin, one after the other."""
         if watch.attempt.has_begun():
             self._died_before_start = 0
             return
@@ -279,8 +275,8 @@ class Slot:
             self._wake_for_resources(task)
 
     def _wake_for_resources(self, task: Task) -> None:
-        """Wake listeners of all queues of our node, if what the task had may be what their next one
-        waits for.
+        """Wake listeners of all queues of our node, if their next task may wait for the resources that
+        this task had.
         """
         needs = parse_needs(task.fields.get("needs", ""))
         if needs is not None and needs.resources:
@@ -295,7 +291,7 @@ class Slot:
         self._processes.dismiss_unneeded()
 
     def _become_task_process(self, handshake: int, prepared: str | None) -> int:
-        """Leave behind what is the listener's, and be a task process."""
+        """Close what belongs to the listener, and be a task process."""
         self._client.close()  # our copy of the socket; the listener's connection stays
         self._supervisor.after_fork_in_child()
         self._orders.after_fork_in_child()

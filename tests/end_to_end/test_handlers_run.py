@@ -226,7 +226,7 @@ def test_a_mistake_in_the_file_is_told_before_what_is_missing_on_the_command_lin
 
     assert (code, log.partition(": ")[2]) == (
         78,
-        "blueque.toml, line 2: listener.slotz: there is no such key; did you mean slots?\n",
+        "blueque.toml: listener.slotz: unknown key; did you mean slots?\n",
     )
 
 

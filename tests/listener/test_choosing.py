@@ -617,7 +617,7 @@ def test_a_started_task_that_no_hash_backs_takes_no_place_for_long(
     assert listener.take() is None
     assert cli.scard("blueque_started_tasks_video") == 2, "not before some time has passed"
     monkeypatch.setattr(stale_holders, "LOOK_AT_HOLDERS", 0.0)
-    listener._freeing._not_before.clear()
+    listener._stale_holders._not_before.clear()
     assert listener.take() is None
     assert cli.smembers("blueque_started_tasks_video") == {f"old_1 5 {runs}"}
     assert woken(listener) and listener.take().id == waits

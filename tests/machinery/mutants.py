@@ -1081,14 +1081,14 @@ IN_THE_MODEL = [
     Mutant(
         "nobody frees what nobody holds",
         "listener.stale_holders",
-        "Freeing._free",
+        "StaleHolders._free",
         'if task.status not in ("reserved", "started")',
         "if False",
     ),
     Mutant(
         "a listener is called that cannot help",
         "listener.peer_wakeup",
-        "Forwarding.call",
+        "PeerWakeup.call",
         "if meets(has, needs)",
         "if True",
     ),
