@@ -1,4 +1,4 @@
-"""feed: a backlog that is larger than Redis goes into a queue, a window of it at a time."""
+"""The public `feed`: feeds a backlog that is larger than Redis into a queue."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ MAX_WINDOW = 10_000_000
 
 
 class FeedOutcome(NamedTuple):
-    """What came of a feed.
+    """The result of a call of `feed`.
 
     is_finished: the whole backlog is in the queue, or was. rows: how many are done since the feed
-    began, bad and blank ones included. fed: how many rows this call has made tasks of, those
-    included whose key had one; skipped: how many bad ones it has left out. seconds: that it took.
+        began, bad and blank rows included.
+    fed: how many rows this call has made tasks of, with rows that share a task by their key.
+    skipped: how many bad rows it has left out. seconds: how long it took.
     """
 
     feed: str
@@ -53,41 +54,40 @@ def feed(
     stop: threading.Event | None = None,
     **options: Unpack[Common],
 ) -> FeedOutcome:
-    """Make a task of each row of a backlog, once and in order, and never have more than `window`
-    tasks wait for it.
+    """Make a task of each row of a backlog, once and in order, with at most `window` tasks waiting.
 
-    source: a directory, a file, a pattern, or a list of them: Parquet (needs blueque[arrow]), or
-        JSON lines, also .gz. Files are fed in the order of their names: their places in the
-        directory, or in that of the pattern, or the last part of a path to a file. They must appear
-        whole, and may be removed once they are fed. What comes behind the rows that are fed may be
-        repaired in JSON lines; a Parquet file counts as a whole.
-    name: of the feed. Started again with it, after whatever end, a feed goes on where it was; a
-        second one at a time waits.
-    params: the columns that make the dict of parameters, all if left out; or one name: the value of
+    source: a directory, a file, a pattern, or a list of them: Parquet (needs blueque[arrow]) or
+        JSON lines, also .gz. Files are fed in the order of their names: their path in the
+        directory, or in that of the pattern, or the last part of a path to a file. A file must
+        appear whole, and may be removed once it is fed. Behind the rows that are fed, JSON lines
+        may be repaired; a Parquet file counts as a whole.
+    name: of the feed. A feed that is started again under its name goes on where it was, after any
+        end. A second feeder of that name waits.
+    params: the columns that make the dict of parameters; all if left out; one name: the value of
         that column alone.
-    key: the column of which the id of the task is made: no second one is made as long as the first
-        is in Redis.
-    skip_bad: leave out rows that can be no task; else the first one ends the feed, until it is
+    key: the column from which the id of the task is made: as long as the first task of a key is in
+        Redis, no second one is made.
+    skip_bad: leave out rows that cannot be a task; else the first one ends the feed until it is
         repaired.
     follow: wait for more files, whose names must sort after the others. wait: for another feeder of
         that name to end.
-    stop: set it from anywhere to have it return between two chunks. progress: called often, with a
-        FeedProgress.
+    stop: set it from another thread to make the call return between two chunks. progress: called
+        often, with a FeedProgress.
     options: as for `Queue.enqueue`: priority, resources, lock, retry and limits, for all tasks.
-    Once it has begun, it waits while Redis is away, and says so. Raises BacklogRefused, which names
-    file and row; FeedTaken; RedisRefused; RedisAway when Redis does not answer at the start, for as
-    long as the client has patience.
+        Once it has begun, it waits while Redis is away, and logs it.
+    Raises BacklogRefused, which names file and row; FeedTaken; RedisRefused; RedisAway when Redis
+    does not answer at the start, for as long as the client has patience.
     Source: docs/protocol/feeds.md, "Feeds".
     """
     if url is not None and client is not None:
         raise InvalidInput("give an address or a client, not both")
     for option in options.keys() - Common.__annotations__.keys():
-        known = ", ".join(Common.__annotations__)
+        allowed = ", ".join(Common.__annotations__)
         raise TypeError(
-            f"feed() got an unexpected keyword argument {option!r}; for tasks there are {known}"
+            f"feed() got an unexpected keyword argument {option!r}; for tasks there are {allowed}"
         )
     given = client or Client(url)
-    own = given.with_patience(0)  # so that `stop` is heeded while Redis is away
+    own = given.with_patience(0)  # so that `stop` works while Redis is away
     job = Job(
         queue,
         require_feed_name(name),

@@ -1,5 +1,5 @@
-"""Who archives a queue: one at a time. A dead one is succeeded by whoever comes next, a living one
-is waited for.
+"""The claim on the archive of a queue: one archiver at a time. A dead archiver is replaced by the
+next, a living one is waited for.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from blueque.system import process
 from blueque.system.lease import Lease
 
 BEAT = 5.0  # seconds between two signs of life
-LEASE = 60.0  # seconds without one: it is dead
-POLL = 0.5  # seconds between two looks at a living one
+LEASE = 60.0  # seconds without a sign of life: it is dead
+POLL = 0.5  # seconds between two checks of a living archiver
 
 log = logging.getLogger("blueque")
 
@@ -30,30 +30,30 @@ Record = Mapping[str, str]
 
 
 class Claim:
-    """A batch that is ours to carry on, until somebody takes us for dead."""
+    """A batch that is ours, until another archiver takes us for dead."""
 
     def __init__(self, redis: Redis, record: Record, is_old: bool) -> None:
         self._redis = redis
-        self.is_old = is_old  # another one has begun it
+        self.is_old = is_old  # another archiver has begun it
         self.queue, self.batch, self.writer = record["queue"], record["batch"], record["writer"]
         self.ref = BatchRef(self.queue, self.batch, self.writer)
         self.state = record["state"]
-        # whose files count: of whom has written them
+        # the writer of the files that count
         self.staging = record.get("staging", self.writer)
         self.rows, self.deleted = int(record.get("rows", 0)), int(record.get("deleted", 0))
         self._is_lost = False
 
     def require(self) -> None:
-        """Raise BatchTaken if it was found not to be ours any more."""
+        """Raise BatchTaken if a beat has found that the batch is not ours any more."""
         if self._is_lost:
             raise BatchTaken(self.queue, self.batch)
 
     def make_sure(self) -> None:
-        """Ask Redis whether it is ours. Raises BatchTaken."""
+        """Ask Redis whether the batch is ours. Raises BatchTaken."""
         protocol.beat_batch(self._redis, self.ref, time.time())
 
     def mark(self, state: str, **facts: str | int) -> None:
-        """Record that it has come so far. Raises BatchTaken."""
+        """Record the state of the batch. Raises BatchTaken."""
         self.deleted = protocol.mark_batch(self._redis, self.ref, state, facts, time.time())
         self.state = state
         log.info("archive queue=%s batch=%s: %s", self.queue, self.batch, state)
@@ -62,9 +62,7 @@ class Claim:
         protocol.finish_batch(self._redis, self.ref)
 
     def leave(self) -> None:
-        """Have the next one who comes go on with it at once; if Redis is away, he has to find out
-        that we are gone.
-        """
+        """Let the next archiver go on at once. If Redis is away, it waits for the lease to end."""
         try:
             protocol.leave_batch(self._redis, self.ref)
         except BluequeError as error:
@@ -72,7 +70,7 @@ class Claim:
 
     @contextmanager
     def beating(self) -> Iterator[None]:
-        """Show that we live, from a thread of its own."""
+        """Beat from another thread while the block runs."""
         is_over = threading.Event()
         thread = threading.Thread(
             target=self._beat, args=(is_over,), name="blueque-archive-beat", daemon=True
@@ -93,17 +91,16 @@ class Claim:
                     self._is_lost = True
                     return
                 except BluequeError as error:
-                    # if Redis is away, whoever judges us cannot reach it, either
+                    # if Redis is away, other archivers cannot reach it either
                     log.warning("archive queue=%s batch=%s: %s", self.queue, self.batch, error)
         finally:
             self._redis.close()  # this thread's connection
 
 
 def take(redis: Redis, directory: Directory, queue: str, wait: Callable[[Record], object]) -> Claim:
-    """Return the open batch of the queue, or a new one; as long as another archiver is at work on
-    it, wait.
+    """Return the open batch of the queue, or a new one. While another archiver works on it, wait.
 
-    wait: is called with the record of the other one, twice a second; it may raise to give up.
+    wait: is called twice a second with the record of the other archiver; it may raise to give up.
     Raises ArchiveRefused when the open batch belongs to another directory.
     """
     writer, over = os.urandom(8).hex(), None

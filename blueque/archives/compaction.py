@@ -1,10 +1,10 @@
-"""Many small files of a day become few large ones; killed at any point, it loses and doubles
-nothing.
+"""Merges many small files of a day into few large ones. Killed at any point, it neither loses nor
+doubles rows.
 
-A compaction is decided by the rename of its record, `_compact/[id].json`: `add`, the file it has
-made, and `remove`, those that this one stands for. Whoever comes next applies it to the end.
-Readers who know of the record, as `reading` does, see each row once at every moment; others may see
-rows twice for as long as it takes to remove the old files.
+A compaction is decided by the rename of its record, `_compact/[id].json`: `add`, the new file, and
+`remove`, the files that it replaces. The next compaction applies it to the end. Readers that know
+the record, as `reading` does, see each row once at every moment; others may see rows twice until
+the old files are removed.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from blueque.tables import arrow
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MIN_FILES = 8  # of a day, before it is worth the trouble
-TARGET = 128 * 2**20  # bytes of a file
+MIN_FILES = 8  # files of a day, from which on they are merged
+TARGET = 128 * 2**20  # bytes of a merged file
 
 _RECORD, _LOCK = ".json", "lock"
 
@@ -36,7 +36,7 @@ Merge = Callable[[Directory, Sequence[Sequence[File]]], Iterable[str]]
 
 
 class Compacted(NamedTuple):
-    """What a compaction has made of what: numbers of files, and of the rows in them."""
+    """The result of a compaction: numbers of files, and of rows in them."""
 
     before: int
     after: int
@@ -44,8 +44,8 @@ class Compacted(NamedTuple):
 
 
 class Pending(NamedTuple):
-    """A compaction that is decided. made: where its file was written. add: where it is to be.
-    remove: what it stands for.
+    """A compaction that is decided. made: where its file was written. add: where it belongs.
+    remove: the files that it replaces.
     """
 
     record: str
@@ -65,11 +65,11 @@ def compact(
     """Merge the small files of each queue and day, where there are `min_files` or more, into files
     of about `target` bytes.
 
-    One at a time does this to an archive; a second one waits. Files of a batch that is not finished
-    are left alone.
-    engine: what does as `merge` for each of some groups of files, in their order; else this process
+    Only one process at a time compacts an archive; a second one waits. Files of a batch that is not
+    finished are left alone.
+    engine: merges groups of files, as `merge` does for each, in their order; else this process
         does.
-    tell: is called with how many files are merged, and of how many.
+    tell: is called with the number of files that are merged, and of all files to merge.
     Raises ArchiveRefused, NotInstalled.
     """
     place = layout.open_(directory)
@@ -107,12 +107,12 @@ def pending(directory: Directory) -> list[Pending]:
 
 
 def plan(directory: Directory, min_files: int, target: int) -> list[list[File]]:
-    """Return which files are to become one, group by group."""
+    """Return the groups of files to merge."""
     days: dict[tuple[str, str | None], list[File]] = {}
     for file in directory.files():
         days.setdefault((file.queue, file.day), []).append(file)
-    # After the files: a batch that begins only now has none among them, and one that is finished
-    # can be touched.
+    # After the files: a batch that begins only now has no files among them, and those of a finished
+    # batch may be merged.
     groups = []
     for (queue, _), files in days.items():
         open_batches = tuple(directory.open_batches(queue))
@@ -125,8 +125,8 @@ def plan(directory: Directory, min_files: int, target: int) -> list[list[File]]:
 
 
 def merge(directory: Directory, group: Sequence[File]) -> str:
-    """Write the rows of these files into one that nobody sees, and return its path."""
-    from pyarrow import parquet as pq  # here: pyarrow is imported when it is needed, see arrow.py
+    """Write the rows of these files into one file that readers do not see, and return its path."""
+    from pyarrow import parquet as pq  # here: pyarrow is imported only when needed, see arrow.py
 
     path = os.path.join(directory.compactions, f"{uuid.uuid4().hex}{layout.SUFFIX}")
     schema = arrow.schema(FILE_FIELDS)
@@ -145,7 +145,7 @@ def _merge_all(directory: Directory, groups: Sequence[Sequence[File]]) -> Iterat
 
 
 def as_written(table: pa.Table, schema: pa.Schema, file: File) -> pa.Table:
-    """Return a table in the schema that our files have: another engine may have written it a little
+    """Return a table in the schema of our files. Another engine may have written it a little
     differently.
     """
     pa = arrow.pyarrow()
@@ -164,7 +164,7 @@ def as_written(table: pa.Table, schema: pa.Schema, file: File) -> pa.Table:
 
 
 def commit(directory: Directory, group: Sequence[File], made: str) -> Pending:
-    """Decide that a file stands for those of a group from now on."""
+    """Decide that a file replaces those of a group from now on."""
     name = os.path.splitext(os.path.basename(made))[0]
     first = group[0]
     add = first._replace(
@@ -189,17 +189,13 @@ def commit(directory: Directory, group: Sequence[File], made: str) -> Pending:
 
 
 def _apply(directory: Directory, one: Pending) -> None:
-    """Bring the new file in, then remove the old ones. It may have been done before, up to any
-    point.
-    """
+    """Move the new file in, then remove the old files. Some of it may have been done before."""
     _count(directory)
     if not os.path.exists(one.add.path):
         durable.move(one.made, one.add.path)
         durable.sync(os.path.dirname(one.add.path))
     if not os.path.exists(one.add.path):
-        raise ArchiveRefused(
-            one.record, "says of a file that is there no more: was something removed by hand?"
-        )
+        raise ArchiveRefused(one.record, "names a file that is gone: was it removed by hand?")
     durable.remove(one.remove)
     durable.remove([one.record])
 
@@ -218,7 +214,7 @@ def _count(directory: Directory) -> None:
 
 
 def _clear(directory: Directory) -> None:
-    """Remove what a compaction has left that was never decided."""
+    """Remove the files of compactions that were never decided."""
     durable.remove(
         os.path.join(directory.compactions, name)
         for name in layout.names(directory.compactions)
@@ -241,7 +237,7 @@ def _bins(files: Sequence[tuple[File, int]], target: int) -> Iterator[list[File]
 
 @contextmanager
 def _alone(directory: Directory) -> Iterator[Any]:
-    """Hold a lock of the kernel, which ends with the process that has it."""
+    """Hold a lock of the kernel, which ends with the process."""
     with open(os.path.join(directory.compactions, _LOCK), "a", encoding="ascii") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield file

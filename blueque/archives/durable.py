@@ -1,6 +1,4 @@
-"""Files that are to outlive a power cut: what is named here is on the disk before anybody is told
-of it.
-"""
+"""Files that survive a power cut: each function returns when its change is on the disk."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from blueque.errors import ArchiveRefused
 
 
 def sync(path: str) -> None:
-    """Have the content of a file, or the names in a directory, on the disk."""
+    """Write the content of a file, or the names in a directory, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -37,8 +35,8 @@ def make_folder(path: str) -> None:
 
 
 def move(source: str, target: str) -> bool:
-    """Rename a file within the file system; False: it was moved before. Its folders have to be
-    synced then.
+    """Rename a file within the file system. False: it was moved before. The caller then syncs the
+    folders.
     """
     try:
         os.rename(source, target)
@@ -48,7 +46,7 @@ def move(source: str, target: str) -> bool:
 
 
 def remove(paths: Iterable[str]) -> None:
-    """Remove files, those too that are gone already, and have their folders know it."""
+    """Remove files durably; files that are gone already are fine."""
     folders = set()
     for path in paths:
         try:
@@ -61,8 +59,8 @@ def remove(paths: Iterable[str]) -> None:
 
 
 def remove_tree(path: str) -> None:
-    """Remove a directory and all in it; somebody else may be doing the same."""
-    import shutil  # here: what a listener imports, each of its forks copies
+    """Remove a directory and everything in it. Another process may be doing the same."""
+    import shutil  # here, because each fork of a listener copies what it has imported
 
     shutil.rmtree(path, ignore_errors=True)
     if os.path.isdir(os.path.dirname(path)):
@@ -70,7 +68,7 @@ def remove_tree(path: str) -> None:
 
 
 def write_json(path: str, value: Any, temporary: str) -> None:
-    """Write a file that is there whole or not at all; `temporary` lies in the same file system."""
+    """Write a file as a whole or not at all. `temporary` is in the same file system."""
     with open(temporary, "w", encoding="utf-8") as file:
         json.dump(value, file)
         file.flush()
@@ -80,7 +78,7 @@ def write_json(path: str, value: Any, temporary: str) -> None:
 
 
 def read_json(path: str) -> Any:
-    """Return what the file holds; None: there is none."""
+    """Return the content of the file. None: there is no file."""
     try:
         with open(path, encoding="utf-8") as file:
             return json.load(file)

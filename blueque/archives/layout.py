@@ -1,12 +1,10 @@
-"""Where things lie in an archive: what readers see, by queue and day, and what they do not, for its
-name begins with _.
+"""The directories of an archive: published files by queue and day, and hidden ones, whose names
+begin with _.
 
-    queue=video.encode/day=2026-11-21/[batch]-[name].parquet      published
-    _staging/queue=video.encode/[batch]-[writer]/day=.../[name].parquet     being written by that
-    writer
-    _compact/[id].json, [id].parquet                              a compaction, decided once the
-    first is there
-    _archive.json                                                 which archive this is
+    queue=video.encode/day=2026-11-21/[batch]-[name].parquet              published
+    _staging/queue=video.encode/[batch]-[writer]/day=.../[name].parquet   written by that writer
+    _compact/[id].json, [id].parquet       a compaction, decided once the first exists
+    _archive.json                          the identity of the archive
 """
 
 from __future__ import annotations
@@ -25,15 +23,15 @@ NO_DAY = "__HIVE_DEFAULT_PARTITION__"  # as Hive and Spark write it
 SUFFIX = ".parquet"
 
 _MARK, _STAGING, _COMPACT = "_archive.json", "_staging", "_compact"
-# What Hive, and so Spark, does not leave as it is in the name of a partition.
+# The characters that Hive, and so Spark, escapes in the name of a partition.
 _ESCAPED = {chr(code) for code in range(1, 32)} | {*"\"#%'*/:=?\\{[]^\x7f"}
-# of a URL, also without slashes behind it: dbfs:/x
+# the scheme of a URL, also without slashes behind it: dbfs:/x
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _MAX_NAME = 255  # bytes, on every common file system
 
 
 class File(NamedTuple):
-    """A published file. day: as 2026-11-21; None: its tasks tell no time."""
+    """A published file. day: as 2026-11-21; None: its tasks have no time."""
 
     path: str
     queue: str
@@ -54,7 +52,9 @@ def partition(name: str, value: str | None) -> str:
 
 
 def parse_partition(folder: str, name: str) -> tuple[str | None] | None:
-    """Return the value in the name of a folder, in a tuple; None: it is of no such partition."""
+    """Return the value in the name of a folder, in a tuple. None: it is not the folder of such a
+    partition.
+    """
     label, sign, text = folder.partition("=")
     if label != name or not sign:
         return None
@@ -62,10 +62,10 @@ def parse_partition(folder: str, name: str) -> tuple[str | None] | None:
 
 
 class Directory:
-    """One archive on a file system on which a rename is atomic.
+    """One archive, on a file system where a rename is atomic.
 
-    root: its absolute path. identity: what tells it from another one of the same path, on another
-        machine perhaps.
+    root: its absolute path. identity: tells it from an archive of the same path, as on another
+        machine.
     """
 
     def __init__(self, root: str, identity: str) -> None:
@@ -79,8 +79,8 @@ class Directory:
         return os.path.join(self.root, _STAGING, partition("queue", queue))
 
     def open_batches(self, queue: str) -> list[str]:
-        """Return the beginnings of the names of files that somebody may still want to find under
-        that name.
+        """Return the beginnings of names of files that a writer may still need to find under these
+        names.
         """
         return [name.rpartition("-")[0] + "-" for name in names(self.stagings(queue))]
 
@@ -92,7 +92,7 @@ class Directory:
         return os.path.join(self.root, partition("queue", queue), partition("day", day))
 
     def files(self, queue: str | None = None) -> Iterator[File]:
-        """Yield the files that are there for all to see, sorted; those of all queues, or of one."""
+        """Yield the published files, sorted, of one queue or of all."""
         for folder in [partition("queue", queue)] if queue is not None else names(self.root):
             of = parse_partition(folder, "queue")
             for inner in (
@@ -116,7 +116,7 @@ class Directory:
 
 
 def staged(staging: str) -> Iterator[tuple[str, str | None]]:
-    """Yield path and day of the files that a writer has left there."""
+    """Yield path and day of the files that a writer has staged."""
     for folder in names(staging):
         day = parse_partition(folder, "day")
         for name in names(os.path.join(staging, folder)) if day is not None else ():
@@ -125,10 +125,10 @@ def staged(staging: str) -> Iterator[tuple[str, str | None]]:
 
 
 def create(path: str | os.PathLike[str]) -> Directory:
-    """Return the archive in this directory, which is made if need be. Raises ArchiveRefused."""
+    """Return the archive in this directory, and make it if needed. Raises ArchiveRefused."""
     root = _absolute(path)
     if os.path.exists(root) and not os.path.isdir(root):
-        raise ArchiveRefused(root, "is no directory")
+        raise ArchiveRefused(root, "is not a directory")
     durable.make_folder(root)
     mark = os.path.join(root, _MARK)
     try:
@@ -138,7 +138,7 @@ def create(path: str | os.PathLike[str]) -> Directory:
                 temporary, {"archive": uuid.uuid4().hex, "version": 1}, temporary + "~"
             )
             try:
-                # unlike a rename, it leaves alone what another has made meanwhile
+                # unlike a rename, it does not replace a file that another process has made
                 os.link(temporary, mark)
                 os.unlink(temporary)
             except FileExistsError:
@@ -152,14 +152,14 @@ def create(path: str | os.PathLike[str]) -> Directory:
 
 
 def open_(path: str | os.PathLike[str]) -> Directory:
-    """Return the archive that is in this directory. Raises ArchiveRefused."""
+    """Return the archive in this directory. Raises ArchiveRefused."""
     root = _absolute(path)
     try:
         found = durable.read_json(os.path.join(root, _MARK))
     except (OSError, ValueError) as error:
         raise ArchiveRefused(root, f"cannot be read: {error}") from error
     if not isinstance(found, dict) or not isinstance(found.get("archive"), str):
-        raise ArchiveRefused(root, f"is no archive: it has no {_MARK}")
+        raise ArchiveRefused(root, f"is not an archive: it has no {_MARK}")
     return Directory(root, found["archive"])
 
 
@@ -176,7 +176,7 @@ def _absolute(path: str | os.PathLike[str]) -> str:
 
 
 def names(folder: str) -> list[str]:
-    """Return what is in a folder, sorted; nothing if there is none."""
+    """Return the names in a folder, sorted; nothing if there is no such folder."""
     try:
         return sorted(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError):

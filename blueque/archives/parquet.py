@@ -1,4 +1,4 @@
-"""Writes and reads the files of an archive with pyarrow, never holding more than some megabytes."""
+"""Writes and reads the files of an archive with pyarrow, with at most some megabytes in memory."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 CODEC = "zstd"
-ROWS = 65_536  # of a row group, at most
-GROUP_BYTES = 16 * 2**20  # of a row group before it is packed, about
-OPEN_DAYS = 8  # files that are written at a time
+ROWS = 65_536  # the most rows of a row group
+GROUP_BYTES = 16 * 2**20  # bytes of a row group before compression, about
+OPEN_DAYS = 8  # the most files that are open at a time
 
 
 class Files:
-    """The files of one writer in a folder: one for each day, or several if its rows come in
-    disorder.
+    """The files of one writer in a folder: one for each day, or several if its rows are not in
+    order.
     """
 
     def __init__(self, folder: str, prefix: str = "") -> None:
         self._folder, self._prefix = folder, prefix
-        self._open: dict[str | None, _Open] = {}  # the one written last at the end
+        self._open: dict[str | None, _Open] = {}  # the last written at the end
         self._count = 0
         self.rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows, see `picking.pick`."""
+        """Add rows; see `picking.pick`."""
         for day, rows in picking.by_day(batch):
             file = self._open.pop(day, None) or self._new(day)
             self._open[day] = file
@@ -42,7 +42,7 @@ class Files:
                 self._open.pop(next(iter(self._open))).close()
 
     def close(self) -> None:
-        """Have everything in the files."""
+        """Write everything to the files."""
         while self._open:
             self._open.popitem()[1].close()
 
@@ -55,7 +55,7 @@ class Files:
 
 class _Open:
     def __init__(self, path: str) -> None:
-        from pyarrow import parquet  # here: pyarrow is imported when it is needed, see arrow.py
+        from pyarrow import parquet  # here: pyarrow is imported only when needed, see arrow.py
 
         self._writer = parquet.ParquetWriter(
             path, arrow.schema(picking.FILE_FIELDS), compression=CODEC
@@ -83,7 +83,7 @@ class _Open:
 
 
 def sync_staged(staging: str) -> int:
-    """Have all that was staged on the disk, and return how many rows it is."""
+    """Write all staged files to the disk, and return how many rows they have."""
     from pyarrow import parquet
 
     rows, folders = 0, {staging}
@@ -97,8 +97,8 @@ def sync_staged(staging: str) -> int:
 
 
 def written(files: Iterable[File]) -> Iterator[list[Written]]:
-    """Yield what the files say of their tasks that tells whether these have changed since, some at
-    a time, in order.
+    """Yield, in pieces and in order, the fields of tasks in the files that tell whether a task has
+    changed since.
     """
     from pyarrow import parquet
 
@@ -114,7 +114,7 @@ def written(files: Iterable[File]) -> Iterator[list[Written]]:
 
 
 def count_rows(files: Iterable[File]) -> int:
-    """Return how many rows the files have, by what stands at their ends."""
+    """Return how many rows the files have, as their footers say."""
     from pyarrow import parquet
 
     return sum(parquet.read_metadata(file.path).num_rows for file in files)

@@ -1,4 +1,4 @@
-"""Which of the tasks that were read go into the archive, and into which day."""
+"""Picks the tasks that go into the archive, and the day of each."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from blueque.tables import arrow
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# What a file holds. The queue is in the name of its folder, and listed_as was the status, or it is
-# not in the archive.
+# The columns of a file. The queue is in the name of its folder; listed_as is equal to the status, or
+# the task is not archived.
 FILE_FIELDS = tuple(name for name in ARCHIVE_FIELDS if name not in ("queue", LISTED_AS))
 
 
 def pick(batch: pa.RecordBatch, queue: str, before: float | None, seen: set[str]) -> pa.RecordBatch:
-    """Return those rows of a batch with ARCHIVE_FIELDS that are to be archived, with FILE_FIELDS.
+    """Return the rows of a batch with ARCHIVE_FIELDS that are to be archived, with FILE_FIELDS.
 
-    They have the status by whose list they were found, and have ended before that time, if there is
-    one, by `finished` or else `updated`. seen: the ids of this run; a list may hold one twice, and
-    it is added to.
+    Their status is that of the list which had them. With `before` they have ended before that time,
+    by `finished` or else `updated`.
+    seen: the ids of this run, to which it adds: a list may contain an id twice.
     """
     compute = arrow.pyarrow().compute
     is_ours = compute.and_(
@@ -33,7 +33,7 @@ def pick(batch: pa.RecordBatch, queue: str, before: float | None, seen: set[str]
         is_ours = compute.and_(
             is_ours, compute.less(compute.coalesce(batch["finished"], batch["updated"]), limit)
         )
-    chosen = batch.filter(is_ours).select(FILE_FIELDS)  # what is null here is not chosen
+    chosen = batch.filter(is_ours).select(FILE_FIELDS)  # null is not chosen
     ids = chosen["task_id"].to_pylist()
     if len({*ids}) == len(ids) and seen.isdisjoint(ids):
         seen.update(ids)
@@ -46,7 +46,7 @@ def pick(batch: pa.RecordBatch, queue: str, before: float | None, seen: set[str]
 
 
 def by_day(batch: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:
-    """Yield the days, in UTC, and the rows of each: when the task ended, else when it changed last,
+    """Yield each day, in UTC, and its rows: the day when the task ended, else when it last changed,
     or was made.
     """
     pa = arrow.pyarrow()

@@ -1,6 +1,4 @@
-"""Reads an archive: every row that is published, each once, also while somebody archives or
-compacts.
-"""
+"""Reads an archive: every published row once, even during archiving or compaction."""
 
 from __future__ import annotations
 
@@ -33,12 +31,13 @@ def read(
     fields: tuple[str, ...] | list[str] | None = None,
     latest: bool = True,
 ) -> pa.Table:
-    """Return the tasks in an archive as one table of Arrow, in memory as a whole.
+    """Return the tasks in an archive as one Arrow table in memory.
 
-    queue, days: only those of that queue, and of the days from the first to the last of the two.
-    fields: names of columns: those of `FIELDS`, all if left out.
-    latest: only the newest state of each task that was archived more than once, as one that was put
-        in line again is.
+    queue, days: only the tasks of that queue, and of the days from the first to the last of the
+        two.
+    fields: names of columns in `FIELDS`; all if left out.
+    latest: only the newest state of each task that was archived more than once, because it was put
+        in line again.
     Raises ArchiveRefused, InvalidInput, NotInstalled.
     """
     wanted = _require_fields(fields)
@@ -47,14 +46,14 @@ def read(
         files = [file for file in view(place, queue) if days is None or is_within(file.day, *days)]
         try:
             table = _table(files, wanted, latest)
-        except FileNotFoundError:  # compacted since
+        except FileNotFoundError:  # compacted meanwhile
             continue
         return _latest(table).select(wanted) if latest else table.select(wanted)
     raise Contended("read", _TRIES)
 
 
 def view(directory: Directory, queue: str | None = None) -> list[File]:
-    """Return the files that together hold every published row once, now."""
+    """Return files that together have every published row once, now."""
     for _ in range(_TRIES):
         before = compaction.generation(directory)
         decided = compaction.pending(directory)
@@ -89,7 +88,7 @@ def is_within(day: str | None, first: date | str, last: date | str) -> bool:
 
 
 def _table(files: list[File], wanted: list[str], latest: bool) -> pa.Table:
-    from pyarrow import parquet  # here: pyarrow is imported when it is needed, see arrow.py
+    from pyarrow import parquet  # here: pyarrow is imported only when needed, see arrow.py
 
     pa = arrow.pyarrow()
     needed = [*wanted, *(name for name in ("task_id", "updated") if latest and name not in wanted)]
@@ -120,7 +119,7 @@ def _table(files: list[File], wanted: list[str], latest: bool) -> pa.Table:
 
 
 def _latest(table: pa.Table) -> pa.Table:
-    """Return the row that was changed last of each task."""
+    """Return the newest row of each task."""
     pa = arrow.pyarrow()
     if pa.compute.count_distinct(table["task_id"]).as_py() == table.num_rows:
         return table

@@ -1,5 +1,5 @@
-"""The archive of a queue: its finished tasks go to Parquet files by day, then out of Redis, batch
-by batch.
+"""Archives a queue: moves its finished tasks to Parquet files by day, and deletes them from Redis,
+in batches.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from blueque.model.units import parse_duration
 from blueque.tables import reader
 
 BATCH = 250_000  # tasks
-KEEP = 3600  # seconds that a snapshot is held; a newer one is taken in time
+KEEP = 3600  # seconds that a snapshot is kept; a new one is taken in time
 
 log = logging.getLogger("blueque")
 
 
 class Progress(NamedTuple):
-    """How far the archive of a queue is.
+    """The progress of archiving a queue.
 
-    stage: wait, write, publish or delete. done, total: tasks of this batch; of `wait` it is the
-        record of the other one.
+    stage: wait, write, publish or delete. done, total: tasks of this batch.
+    other: at stage `wait` the record of the other archiver.
     """
 
     stage: str
@@ -56,11 +56,12 @@ class Work(NamedTuple):
     """What an engine has to write: the tasks of these slices that `picking.pick` picks, into files
     below `staging`.
 
-    A file lies in the folder of its day and has picking.FILE_FIELDS:
+    A file is in the folder of its day and has picking.FILE_FIELDS:
     `[staging]/day=2026-11-21/[name].parquet`.
-    before: only what has ended before, in Unix seconds; None: all. total: how many ids the slices
-        hold.
-    tell: takes how many are written so far, and raises BatchTaken when another has taken over.
+    before: only tasks that ended before that time, in Unix seconds; None: all. total: how many ids
+        the slices have.
+    tell: takes how many are written so far, and raises BatchTaken when another archiver has taken
+        over.
     """
 
     queue: str
@@ -73,10 +74,10 @@ class Work(NamedTuple):
 
 
 class Archived(NamedTuple):
-    """What has come of an archive run.
+    """The result of an archive run.
 
-    written: tasks now in the archive. deleted: of these, gone from Redis by it; the others were
-        changed, or deleted, since.
+    written: tasks in the archive. deleted: how many of them it has deleted from Redis; the others
+        were changed or deleted meanwhile.
     resumed: batches that another run had left unfinished.
     """
 
@@ -90,7 +91,7 @@ class Archived(NamedTuple):
 
     @property
     def kept(self) -> int:
-        """How many are not gone by it: each is in Redis as what it has become, or was gone before."""
+        """How many tasks it has not deleted: changed meanwhile, or already gone."""
         return self.written - self.deleted
 
 
@@ -111,16 +112,15 @@ def archive(
     engine: Engine | None = None,
     tell: Tell = lambda progress: None,
 ) -> Archived:
-    """Move the finished tasks of a queue into Parquet files by queue and day, and delete from Redis
-    what is there then.
+    """Move the finished tasks of a queue into Parquet files by queue and day, and delete them from
+    Redis.
 
-    directory: an archive, made if need be; several queues share one. older_than: seconds since
+    directory: an archive, made if needed; several queues may share it. older_than: seconds since
         their end, or as "7d".
-    limit: how many tasks at most; batch: how many at a time. engine: what writes the files; else
-        pyarrow does.
-    tell: is called with a Progress, often.
-    A run that was killed is continued by the next one, wherever it was; one that is at work is
-    waited for.
+    limit: the most tasks; batch: how many at a time. engine: what writes the files; pyarrow if left
+        out.
+    tell: called often, with a Progress. A run that was killed is continued by the next one from
+        where it was; a run at work is waited for.
     Raises ArchiveRefused, NotInstalled, RedisAway. Source: docs/protocol/archive.md, "claim_batch".
     """
     if client is not None and url is not None:
@@ -130,11 +130,11 @@ def archive(
     seconds = None if age is None else require_number(age, "older_than")
     most = None if limit is None else require_whole(limit, "limit", 1, 2**62)
     size = require_whole(batch, "batch", 1, 10_000_000)
-    reader.schema()  # is pyarrow there, before anything is begun?
+    reader.schema()  # raises before anything has begun if pyarrow is missing
     own = Client(url) if client is None else client
     name, place = require_queue_name(queue), layout.create(directory)
     try:
-        # The clock of Redis, one for all: a wrong one here would take what was just finished.
+        # The clock of Redis: a wrong clock here would take tasks that have just finished.
         before = None if seconds is None else own.get_inspector().now() - seconds
         return _Run(own, name, place, names, before, size, engine or write, tell).run(most)
     except OSError as error:
@@ -149,7 +149,7 @@ def archive(
 
 
 def write(redis: Redis, work: Work) -> None:
-    """Write the files with pyarrow: the engine for one process."""
+    """Write the files with pyarrow in this process."""
     files, seen = parquet.Files(work.staging), set[str]()
     for piece in work.pieces:
         for batch in reader.read(redis, piece, ARCHIVE_FIELDS):
@@ -180,7 +180,7 @@ class _Run:
         self._engine = engine
         self._tell = tell
         self._snapshot: Snapshot | None = None
-        self._position = 0  # in the snapshot, up to which it is archived
+        self._position = 0  # in the snapshot, behind the last archived entry
         self._batches: list[str] = []
         self._resumed: list[str] = []
         self._written = self._deleted = 0
@@ -211,14 +211,16 @@ class _Run:
     def _carry(self, claim: Claim, size: int) -> None:
         try:
             self._carry_on(claim, size)
-        except BatchTaken as error:  # we were taken for dead; that one goes on, and we wait for it
+        except (
+            BatchTaken
+        ) as error:  # we were taken for dead; the other archiver goes on, and we wait for it
             log.warning("archive queue=%s: %s", self._queue, error)
         except BaseException:
             claim.leave()
             raise
 
     def _carry_on(self, claim: Claim, size: int) -> None:
-        """Take a batch from wherever it is to its end."""
+        """Bring a batch from its state to its end."""
         if claim.is_old:
             self._resumed.append(claim.batch)
         if claim.state == "claimed":
@@ -254,8 +256,8 @@ class _Run:
             )
             steps.write_down(self._directory, claim)
         except Exception:
-            with suppress(RedisAway, RedisRefused):  # then the first error says more
-                claim.make_sure()  # or has another one removed what we have written?
+            with suppress(RedisAway, RedisRefused):  # the first error says more
+                claim.make_sure()  # another archiver may have removed what we have written
             raise
         self._position += size
 
@@ -263,11 +265,11 @@ class _Run:
         return any(self._client.get_inspector().archiving([self._queue]))
 
     def _is_more(self) -> bool:
-        """Tell whether there are tasks that we have not come to."""
+        """Tell whether the snapshot has more tasks."""
         return self._position < self._frozen().rows
 
     def _frozen(self) -> Snapshot:
-        """Return a snapshot that will be there for a while."""
+        """Return a snapshot that will last for a while."""
         if self._snapshot is not None and time.time() - self._snapshot.taken > KEEP / 2:
             self._thaw()
         if self._snapshot is None:

@@ -1,7 +1,7 @@
-"""The way of a batch: written, published, deleted. Each step can be done again from its beginning,
-by anybody.
+"""The steps of a batch: written, published, deleted. Any archiver can repeat a step from its
+beginning.
 
-Files are on the disk before the record says so, and a task is deleted only if it is what a
+Files are on the disk before the record says so, and a task is deleted only if it still is what a
 published file says.
 """
 
@@ -21,13 +21,11 @@ from blueque.errors import ArchiveRefused
 from blueque.model import keys
 from blueque.protocol.archiving import MOST
 
-Tell = Callable[[int], object]  # how many tasks so far
+Tell = Callable[[int], object]  # is called with the number of tasks so far
 
 
 def prepare(directory: Directory, claim: Claim) -> str:
-    """Return the folder for the files of a batch that nobody has written; what others have begun is
-    removed.
-    """
+    """Return the folder for the files of a new batch, and remove what others have begun."""
     folder = directory.stagings(claim.queue)
     ours = directory.staging(claim.queue, claim.batch, claim.writer)
     durable.make_folder(folder)
@@ -38,7 +36,7 @@ def prepare(directory: Directory, claim: Claim) -> str:
 
 
 def write_down(directory: Directory, claim: Claim) -> None:
-    """Record that the files in our staging folder are all there are to be."""
+    """Record that all files of the batch are in our staging folder."""
     claim.rows = parquet.sync_staged(directory.staging(claim.queue, claim.batch, claim.writer))
     durable.sync(directory.stagings(claim.queue))
     claim.mark("written" if claim.rows else "deleted", staging=claim.writer, rows=claim.rows)
@@ -62,7 +60,7 @@ def publish(directory: Directory, claim: Claim) -> None:
 
 
 def delete(redis: Redis, directory: Directory, claim: Claim, tell: Tell) -> None:
-    """Delete from Redis what is in the published files, as far as it is still the same."""
+    """Delete from Redis the tasks in the published files that have not changed."""
     _require_all(directory, claim)
     rows = chain.from_iterable(parquet.written(directory.published(claim.queue, claim.batch)))
     done, some = 0, list(islice(rows, MOST))
@@ -83,10 +81,10 @@ def finish(directory: Directory, claim: Claim) -> None:
 
 
 def _require_all(directory: Directory, claim: Claim) -> None:
-    """Raise ArchiveRefused if files are missing: then somebody has removed them."""
+    """Raise ArchiveRefused if files are missing because somebody removed them."""
     rows = parquet.count_rows(directory.published(claim.queue, claim.batch))
     if rows != claim.rows:
-        claim.make_sure()  # or is it that another has gone on, and compacted them?
+        claim.make_sure()  # another archiver may have gone on, and compacted them
         raise ArchiveRefused(
             directory.root,
             f"batch {claim.batch} of queue {claim.queue!r} has {rows} rows in its files, and {claim.rows} were written: put "

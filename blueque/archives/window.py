@@ -1,6 +1,4 @@
-"""What of a snapshot goes into the next batch: from the oldest on, and no more than has ended
-before some time.
-"""
+"""Which part of a snapshot goes into the next batch: the oldest tasks, up to a time of their end."""
 
 from __future__ import annotations
 
@@ -8,20 +6,20 @@ from blueque.connection.redis import Redis
 from blueque.model.snapshot import Slice, Snapshot
 from blueque.tables import reader
 
-_PROBE = 8  # entries in a row of which one will be a task with a time
+_PROBE = 8  # consecutive entries, among which a task with a time is expected
 
 
 def ended_before(redis: Redis, snapshot: Snapshot, before: float) -> Snapshot:
-    """Return the part of a snapshot that has ended before that time, if its lists are in the order
-    of their ends.
+    """Return the part of a snapshot that ended before that time, if its lists are in the order of
+    their ends.
 
-    They are, but for the clocks of the hosts; so whoever reads it looks at each task again.
+    They are, but for differences between the clocks of hosts; so the reader checks each task again.
     """
     return snapshot._replace(parts=tuple(_cut(redis, part, before) for part in snapshot.parts))
 
 
 def window(snapshot: Snapshot, position: int, size: int) -> list[Slice]:
-    """Return so many ids of a snapshot from there on, counted over all its parts."""
+    """Return `size` ids of a snapshot from a position on, counted over all its parts."""
     found = []
     for part in snapshot.parts:
         rows = part.last - part.first

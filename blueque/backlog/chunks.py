@@ -1,5 +1,5 @@
-"""The chunks of a backlog, in order, from wherever a feed has come to: each is what one transaction
-makes tasks of.
+"""The chunks of a backlog in order, from where a feed has come to. One transaction makes tasks of a
+chunk.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from blueque.protocol.feeding import Cursor, FeedChunk
 from blueque.protocol.submit import Options
 from blueque.text.format import count
 
-MAX_BYTES = 4 << 20  # of parameters in a chunk: Redis does nothing else meanwhile
-COUNTED = 1000  # files whose rows are counted beforehand, for the progress
+MAX_BYTES = 4 << 20  # bytes of parameters in a chunk: Redis serves nothing else meanwhile
+COUNTED = 1000  # the most files whose rows are counted beforehand, for the progress
 
 
 class Aim(NamedTuple):
-    """What the tasks are to be. instance: of the record of the feed."""
+    """What all tasks of a feed have in common. instance: of the record of the feed."""
 
     queue: str
     feed: str
@@ -51,7 +51,7 @@ class FeedChunks:
         done: Mapping[str, str],
     ) -> None:
         self.done = dict(done)
-        # files that are done, and whose marks no chunk has taken along
+        # files that are done, but whose marks are in no chunk yet
         self.news: dict[str, str] = {}
         self.ahead: deque[BacklogFile] = deque()  # the files that are not done
         self._backlog = backlog
@@ -59,43 +59,43 @@ class FeedChunks:
         self._aim = aim
         self._size = size
         self._cursor = start
-        self._rows: Rows | None = None  # of the first file ahead
-        self._mark = ""  # of that file
+        self._rows: Rows | None = None  # the rows of the first file ahead
+        self._mark = ""  # the mark of that file
         self._refusal: BacklogRefused | None = None
         self._bad: list[BacklogRefused] = []
-        self._behind = self._all = 0  # bytes of files that are done, and of all
+        self._behind = self._all = 0  # bytes of the files that are done, and of all files
         self._checked: set[str] = set()
 
     def look(self) -> None:
-        """Look which files there are. Raises BacklogRefused when what is fed, or half of it, is not
-        what it was.
+        """Read which files there are. Raises BacklogRefused when a file that is fed, or half fed,
+        has changed.
         """
         last = self._cursor.file
         files = self._backlog.files({*self.done, last} - {""})
-        if last and last not in self.done and last not in {one.name for one in files}:
+        if last and last not in self.done and last not in {file.name for file in files}:
             raise BacklogRefused(
                 last, None, f"it is gone, and only {self._cursor.row:,} of its rows are fed"
             )
-        for one in files:
-            if one.name in self.done:
-                if one.name not in self._checked or one.name == last:
-                    self._require_same(one, self.done[one.name])
-            elif one.name == last:
-                self._cursor = self._cursor._replace(mark=self._require_same_rows(one))
-            elif last and one.order < last.split("/"):
+        for file in files:
+            if file.name in self.done:
+                if file.name not in self._checked or file.name == last:
+                    self._require_same(file, self.done[file.name])
+            elif file.name == last:
+                self._cursor = self._cursor._replace(mark=self._require_same_rows(file))
+            elif last and file.order < last.split("/"):
                 raise BacklogRefused(
-                    one.name,
+                    file.name,
                     None,
                     f"it comes too late: files are fed in order, and {last} had its turn",
                 )
-        self.ahead = deque(one for one in files if one.name not in self.done)
+        self.ahead = deque(file for file in files if file.name not in self.done)
         self._behind = sum(map(size_of, self.done.values()))
         self._all = self._behind + sum(map(_size, self.ahead))
 
     def next(self) -> FeedChunk | None:
-        """Return the next chunk; None: everything is fed that was there at the last look.
+        """Return the next chunk. None: all files of the last look are fed.
 
-        Raises BacklogRefused for what cannot be fed, when all before it is in chunks.
+        Raises BacklogRefused for a row that cannot be fed, once all rows before it are in chunks.
         """
         if self._refusal is not None:
             raise self._refusal
@@ -124,7 +124,7 @@ class FeedChunks:
         return bad
 
     def count_rows(self) -> int | None:
-        """Return how many rows the backlog has in all; None: that is not known beforehand."""
+        """Return how many rows the whole backlog has. None: that is not known beforehand."""
         if len(self.ahead) > COUNTED or not all(one.is_parquet for one in self.ahead):
             return None
         in_current = self._cursor.row if self._cursor.file not in self.done else 0
@@ -139,8 +139,8 @@ class FeedChunks:
         rows, file = self._rows, self.ahead[0]
         try:
             is_over = not rows.take(portion, self._size, MAX_BYTES)
-        finally:  # a bad row, too, comes after good ones
-            if rows.row:  # else nothing of the file is fed, and it may still be changed
+        finally:  # a bad row may come after good rows
+            if rows.row:  # else no row of the file is fed, and it may still be changed
                 done = before + portion.rows
                 self._cursor = Cursor(file.name, self._mark, rows.row, rows.offset, rows.crc, done)
         if is_over:
@@ -152,7 +152,7 @@ class FeedChunks:
             self._behind += size_of(self._mark)
 
     def _open(self) -> bool:
-        """Open the file whose turn it is; False: there is none."""
+        """Open the next file. False: there is none."""
         if not self.ahead:
             return False
         last, file = self._cursor, self.ahead[0]
@@ -164,7 +164,7 @@ class FeedChunks:
         return True
 
     def _share(self) -> float:
-        """Return which part of the backlog is in chunks, 0 to 1, by the bytes of its files."""
+        """Return the share of the backlog that is in chunks, 0 to 1, by the bytes of its files."""
         part = self._rows.share * size_of(self._mark) if self._rows is not None else 0.0
         return min((self._behind + part) / max(self._all, 1), 1.0)
 
@@ -197,8 +197,8 @@ class FeedChunks:
         self._checked.add(file.name)
 
     def _require_same_rows(self, file: BacklogFile) -> str:
-        """Return the mark of a file that was begun: the one that is known, or, if it changed behind
-        its rows that are fed, that of now.
+        """Return the mark of a file that is half fed: the known mark, or a new one if the file has
+        only changed behind its fed rows.
         """
         last = self._cursor
         mark = mark_of(file, last.mark)

@@ -1,6 +1,4 @@
-"""The files of a backlog: which there are, in which order, and what tells one from another of the
-same name.
-"""
+"""The files of a backlog: which there are, in which order, and how to recognise one that was fed."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 PARQUET = (".parquet", ".pq")
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 _ENDS = (*PARQUET, *JSON_LINES, *(f"{end}.gz" for end in JSON_LINES))
-_SAMPLE = 1 << 16  # bytes of each end of a file that its mark is made of
+_SAMPLE = 1 << 16  # bytes at each end of a file from which its mark is made
 _WILDCARD = re.compile(r"[*?[]")
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
@@ -28,8 +26,8 @@ _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 class BacklogFile(NamedTuple):
     """One file.
 
-    name: by which it is known in the record of the feed. path: where it is.
-    constants: what the directories above it say of all its rows, as `day=2026-11-21` does.
+    name: its name in the record of the feed. path: where it is.
+    constants: columns that its directories give to all its rows, as `day=2026-11-21` does.
     """
 
     name: str
@@ -42,19 +40,19 @@ class BacklogFile(NamedTuple):
 
     @property
     def order(self) -> list[str]:
-        """What files are sorted by: their names, directory by directory."""
+        """The sort key: the name, directory by directory."""
         return self.name.split("/")
 
 
 class Backlog:
-    """Files to be fed: a directory and all below it, one file, a pattern as `backlog/*.parquet`, or
-    several of these.
+    """The files to feed: a directory and everything below it, one file, a pattern as
+    `backlog/*.parquet`, or several of these.
 
-    A file is known by its place in the directory that was given, or in the last directory of a
-    pattern before its wildcards; one that was given itself, by its last name. So `backlog`,
-    `backlog/*.jsonl` and what a shell makes of that are the same, however many files there are, and
-    wherever the directory is mounted. In a directory, names that begin with `_` or `.` are left
-    out, as are those that end like neither Parquet nor JSON lines.
+    The name of a file is its path below the directory that was given, or below the last directory
+    of a pattern before its wildcards; a file that was given itself goes by its last name. So
+    `backlog`, `backlog/*.jsonl` and what a shell makes of that are the same, with any number of
+    files, and wherever the directory is mounted. In a directory, names that begin with `_` or `.`
+    are left out, and names that end neither like Parquet nor like JSON lines.
     """
 
     def __init__(self, source: Source) -> None:
@@ -65,17 +63,18 @@ class Backlog:
             )
         self._paths = [os.fsdecode(path) for path in given]
         if not self._paths:
-            raise InvalidInput("a backlog of no paths")
+            raise InvalidInput("a backlog needs at least one path")
 
     def __str__(self) -> str:
         more = f" and {len(self._paths) - 1} more" if len(self._paths) > 1 else ""
         return f"{self._paths[0]}{more}"
 
     def files(self, known: Collection[str] = ()) -> list[BacklogFile]:
-        """Return the files that there are now, sorted.
+        """Return the files that exist now, sorted.
 
-        known: names of files that may be gone. Raises BacklogRefused when a path is none; or two
-        files have one name, or one has two.
+        known: names of files that may be gone.
+        Raises BacklogRefused when a path does not exist, when two files have the same name, or when
+        a file is given twice.
         """
         found: dict[str, BacklogFile] = {}
         names: dict[str, str] = {}  # by the paths
@@ -92,16 +91,15 @@ class Backlog:
         return sorted(found.values(), key=lambda one: one.order)
 
     def is_there(self) -> bool:
-        """Tell whether there is anything at all."""
+        """Tell whether there is any file."""
         return any(os.path.exists(path) or glob.glob(path, recursive=True) for path in self._paths)
 
 
 def mark_of(file: BacklogFile, known: str | None = None) -> str:
-    """Return what tells the file from another of that name: its size, its time, and a digest of
+    """Return what tells a file from another of the same name: its size, its time, and a digest of
     both its ends.
 
-    known: an earlier mark, which is returned if it is still that file, be it copied or touched
-        meanwhile.
+    known: an earlier mark, which is returned if it is the same file, even copied or touched.
     Raises BacklogRefused when it cannot be read.
     """
     try:
@@ -120,7 +118,7 @@ def mark_of(file: BacklogFile, known: str | None = None) -> str:
 
 
 def size_of(mark: str) -> int:
-    """Return the bytes of the file that has this mark."""
+    """Return the size in bytes of the file with this mark."""
     return int(mark.partition(" ")[0])
 
 
@@ -143,9 +141,7 @@ def _expand(path: str, known: Collection[str]) -> Iterable[BacklogFile]:
 
 
 def _is_known(path: str, known: Collection[str]) -> bool:
-    """Tell whether a path at which nothing is stands for files that are known, so that they are
-    only gone.
-    """
+    """Tell whether a path without a file stands for known files, which are only gone."""
     if os.path.basename(path) in known:
         return True
     if not _WILDCARD.search(path) or not os.path.isdir(_base(path)):
@@ -155,7 +151,7 @@ def _is_known(path: str, known: Collection[str]) -> bool:
 
 
 def _base(pattern: str) -> str:
-    """Return the directory in which a pattern begins to be one."""
+    """Return the directory before the first wildcard of a pattern."""
     return os.path.dirname(_WILDCARD.split(pattern, maxsplit=1)[0]) or os.curdir
 
 

@@ -1,5 +1,5 @@
-"""Feeding: the work of one feeder, from the claim on its feed to the last row. `feeder` has what
-users call.
+"""The work of one feeder, from its claim on the feed to the last row. Users call `feed` in
+feeder.py.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from blueque.queries.inspector import Inspector
 from blueque.system.backoff import pause
 
 CHUNK = 1000  # rows in a transaction, if the window has room for two of them
-SHORTEST, LONGEST = 0.01, 1.0  # seconds between two looks whether there is room
-FRESH = 1.0  # seconds after which a chunk gets another time of creation
-PACE = 1.0  # seconds between two looks at who else feeds, and at the lines
-FOLLOW_PACE = 2.0  # seconds between two looks for new files
+SHORTEST, LONGEST = 0.01, 1.0  # seconds between two checks whether there is room
+FRESH = 1.0  # seconds after which the tasks of a chunk get a new time of creation
+PACE = 1.0  # seconds between two reads of the record, and of the lines
+FOLLOW_PACE = 2.0  # seconds between two searches for new files
 
 log = logging.getLogger("blueque")
 
@@ -40,11 +40,11 @@ T = TypeVar("T")
 
 
 class Job(NamedTuple):
-    """What a feeder is to do. stop: ends it between two chunks. does_wait: for another feeder of
-    that name to end.
+    """What a feeder has to do.
 
-    patience: for how many seconds Redis may be away before it has answered first; afterwards it may
-        be away for any time.
+    stop: ends it between two chunks. does_wait: for another feeder of that name to end.
+    patience: for how many seconds Redis may be away before its first answer; later it may be away
+        for any time.
     """
 
     queue: str
@@ -60,9 +60,7 @@ class Job(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """A chunk that is ready to be fed. bad: the rows that it leaves out. made: when, by
-    time.time().
-    """
+    """A chunk that can be fed. bad: the rows that it leaves out. made: when, by time.time()."""
 
     chunk: FeedChunk
     bad: list[BacklogRefused]
@@ -70,12 +68,13 @@ class Ready(NamedTuple):
 
 
 class Stopped(Exception):
-    """Somebody has set `stop` while we were waiting."""
+    """`stop` was set while the feeder was waiting."""
 
 
 class Feeding:
-    """One feeder at work. rows: how many are done, as far as it knows. fed: how many of them it has
-    made tasks of.
+    """One feeder at work.
+
+    rows: how many rows are done, as far as it knows. fed: how many of them it has made tasks of.
     """
 
     def __init__(self, redis: Redis, job: Job, timing: Timing, tell: Tell | None = None) -> None:
@@ -85,15 +84,15 @@ class Feeding:
         self._owner = FeedOwner(redis, job.queue, job.feed, str(job.backlog), timing)
         self._inspector = Inspector(redis)
         self._chunks: FeedChunks | None = None
-        self._ready: deque[Ready] = deque()  # what is fed next; one more than Redis works on
-        self._failure: BaseException | None = None  # to be raised when that is fed
+        self._ready: deque[Ready] = deque()  # the next chunks, the first of which Redis works on
+        self._failure: BaseException | None = None  # raised when those chunks are fed
         self._lines: list[str] = []
         self._lines_due = 0.0
-        self._gives_up = math.inf  # when, by time.monotonic(), should Redis be away
+        self._gives_up = math.inf  # when to give up if Redis is away, by time.monotonic()
 
     @property
     def has_begun(self) -> bool:
-        """Whether the feed was ours, so that `rows` says something."""
+        """Whether the feed was ours, so that `rows` is known."""
         return self._chunks is not None
 
     @property
@@ -102,9 +101,9 @@ class Feeding:
         return self._teller.skipped
 
     def run(self) -> bool:
-        """Feed until the end, or until `stop`, and tell whether it is the end.
+        """Feed until the end, or until `stop`. Tell whether it is the end.
 
-        Raises BacklogRefused, FeedTaken, RedisRefused; RedisAway only if it has not answered yet.
+        Raises BacklogRefused, FeedTaken, RedisRefused; RedisAway only before the first answer.
         """
         is_ours, self._gives_up = True, time.monotonic() + self._job.patience
         try:
@@ -118,7 +117,7 @@ class Feeding:
             is_ours = False
             raise
         except KeyboardInterrupt:
-            # who interrupts what is stopping does not wait for Redis either
+            # a second interruption does not wait for Redis
             is_ours = not self._job.stop.is_set()
             raise
         finally:
@@ -127,37 +126,35 @@ class Feeding:
             if is_ours:
                 self._leave()
 
-    # Whose feed it is
+    # The claim
 
     def _claim(self) -> dict[str, str]:
-        """Return the record once it is ours."""
+        """Wait until the feed is ours, and return its record."""
         if not feeds.load(self._redis, self._job.queue, self._job.feed):
-            self._job.backlog.files()  # a path that is mistyped is to leave no record behind
-        told, record = None, self._owner.claim()
+            self._job.backlog.files()  # a mistyped path leaves no record behind
+        named, record = None, self._owner.claim()
         self._gives_up = math.inf
         while record.get("token") != self._owner.token:
             if not self._job.does_wait:
                 raise FeedTaken(self._job.feed, self._job.queue, record.get("node"), was_ours=False)
-            if told != record.get("token"):
-                told = record.get("token")
+            if named != record.get("token"):
+                named = record.get("token")
                 self._teller.remark(f"{record.get('node')} feeds already: waiting for it to end")
             self._sleep(PACE)
             record = self._owner.claim()
         return record
 
     def _leave(self) -> None:
-        """Let the next feeder begin at once; if that cannot be done, it will see by itself that we
-        are gone.
-        """
+        """Let the next feeder begin at once. If Redis is away, it waits for the lease to end."""
         try:
             self._owner.leave()
         except RedisAway as error:
             log.info("leave_feed feed=%s queue=%s: %s", self._job.feed, self._job.queue, error)
 
-    # What is fed
+    # Feeding
 
     def _begin(self, record: dict[str, str]) -> None:
-        """Go to where the record says that the feed has come."""
+        """Go to where the record says that the feed has come to."""
         job, start = self._job, cursor(record)
         done = self._patiently(lambda: feeds.marks(self._redis, job.queue, job.feed))
         aim = Aim(job.queue, job.feed, record["instance"], job.options)
@@ -170,13 +167,11 @@ class Feeding:
         self._failure = None
         try:
             self._look(may_be_gone=record.get("state") == "finished")
-        finally:  # who is refused here, too, is to know how far it is
+        finally:  # report even when this fails
             self._teller.report(self.rows)
 
     def _look(self, may_be_gone: bool = False) -> None:
-        """Look which files there are. may_be_gone: everything is fed, so that nothing has to be
-        there.
-        """
+        """Read which files there are. may_be_gone: everything is fed, so the files need not exist."""
         assert self._chunks is not None
         try:
             self._chunks.look()
@@ -187,7 +182,7 @@ class Feeding:
             self._teller.total = self._chunks.count_rows()
 
     def _step(self) -> bool:
-        """Feed a chunk, or wait for what is needed to do so; False: everything is fed."""
+        """Feed a chunk, or wait until one can be fed. False: everything is fed."""
         if self._job.stop.is_set():
             raise Stopped
         self._make_ready(1)
@@ -208,9 +203,9 @@ class Feeding:
             )
         elif fed.verdict == "full":
             self._wait_for_room(fed.waiting, len(chunk.ids))
-        else:  # Redis has lost the last of what it knew, and that with it
+        else:  # Redis has lost its last changes, this record among them
             self._teller.remark(
-                "Redis has gone back in time: feeding again from where its record stands"
+                "Redis has lost its last changes: feeding again from where its record stands"
             )
             self._begin(
                 self._patiently(lambda: feeds.load(self._redis, self._job.queue, self._job.feed))
@@ -218,11 +213,11 @@ class Feeding:
         return True
 
     def _feed(self) -> Fed:
-        """Feed the first chunk that is ready, and meanwhile make another."""
+        """Feed the first chunk that is ready, and make another one meanwhile."""
         assert self._chunks is not None
         self._make_ready(2)
         now = time.time()
-        if now - self._ready[0].made > FRESH:  # it had to wait, and its tasks are made now
+        if now - self._ready[0].made > FRESH:  # it had to wait, and its tasks are made only now
             self._ready[0] = self._ready[0]._replace(
                 chunk=self._chunks.renew(self._ready[0].chunk), made=now
             )
@@ -238,13 +233,15 @@ class Feeding:
         )
 
     def _make_ready(self, count: int) -> None:
-        """Have so many chunks ready. What goes wrong is told when those before it are fed."""
+        """Make chunks until so many are ready. A failure is raised after the chunks before it are
+        fed.
+        """
         assert self._chunks is not None
         while len(self._ready) < count and self._failure is None:
             try:
                 chunk = self._chunks.next()
             except BaseException as error:
-                # a Ctrl-C, too: what Redis works on is to be counted first
+                # a Ctrl-C, too: first count the chunk that Redis works on
                 self._failure = error
                 return
             if chunk is None:
@@ -252,9 +249,7 @@ class Feeding:
             self._ready.append(Ready(chunk, self._chunks.take_bad(), time.time()))
 
     def _look_for_more(self) -> bool:
-        """Look whether files have come, and wait for them if they are to be followed; False: it is
-        the end.
-        """
+        """Look for new files, and wait for them if the job follows. False: it is the end."""
         assert self._chunks is not None
         self._look(may_be_gone=True)
         self._make_ready(1)
@@ -279,8 +274,8 @@ class Feeding:
     # Waiting
 
     def _wait_for_room(self, waiting: int, needed: int) -> None:
-        """Wait until the chunk may fit; no longer between two looks than the line seems to need,
-        and a second at most.
+        """Wait until the chunk may fit. Between two checks wait as long as the line seems to need,
+        at most a second.
         """
         seconds = SHORTEST
         while waiting + needed > self._job.window:
@@ -295,8 +290,8 @@ class Feeding:
             self._teller.report(self.rows, waiting=waiting)
 
     def _patiently(self, action: Callable[[], T]) -> T:
-        """Do something, as often as it takes while Redis is away. Raises Stopped; RedisAway if it
-        has not answered yet.
+        """Try an action until Redis answers. Raises Stopped; RedisAway only before the first
+        answer.
         """
         failures = 0
         while True:
@@ -323,12 +318,12 @@ class Feeding:
             raise Stopped
 
     def _other_lines(self) -> list[str]:
-        """Return the lines besides the default one whose tasks count as waiting: ours, and those
-        that there are.
+        """Return the lines besides the default line whose tasks count as waiting: our line, and all
+        that are listed.
         """
         if time.monotonic() >= self._lines_due:
             options = self._job.options or {}
-            ours = line_of(str(options.get("priority", "")), str(options.get("needs", "")))
-            self._lines = sorted({*feeds.lines(self._redis, self._job.queue), ours} - {"0"})
+            own_line = line_of(str(options.get("priority", "")), str(options.get("needs", "")))
+            self._lines = sorted({*feeds.lines(self._redis, self._job.queue), own_line} - {"0"})
             self._lines_due = time.monotonic() + PACE
         return self._lines

@@ -1,4 +1,6 @@
-"""A file of JSON lines: each line is a row. A line that is taken whole is handed on as it stands."""
+"""A file of JSON lines: each line is a row. A line that becomes parameters as a whole is passed on
+unchanged.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,13 @@ from blueque.errors import BacklogRefused, InvalidInput, TooLarge
 from blueque.model.encoding import quick_encoder
 from blueque.text.json_errors import as_json
 
-_LINES, _BYTES = 1000, 1 << 20  # that are read at a time
-_LONGEST = 64 << 20  # bytes of a line; a file that is no text may be one line
+_LINES, _BYTES = 1000, 1 << 20  # lines and bytes in one read
+_LONGEST = 64 << 20  # bytes of a line; a binary file may be one line
 
 
 class JsonRows(Rows):
-    """The lines of one file, compressed with gzip or not. Without an offset those before are read,
-    and counted in `crc`.
+    """The lines of one file, gzip or plain. Without an offset the lines before `row` are read
+    again, to compute `crc`.
     """
 
     unit = "line"
@@ -34,12 +36,12 @@ class JsonRows(Rows):
         self._decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
         self._is_whole = shape.params is None and shape.key is None and not file.constants
         try:
-            self._packed: IO[bytes] | None = None  # the file, if it is compressed
+            self._packed: IO[bytes] | None = None  # the compressed file, if it is compressed
             self._size = os.path.getsize(file.path)
             self._stream = self._open()
         except OSError as error:
             raise self._unreadable(error) from error
-        self._checksum = self.crc  # of what was read; `crc` is of what was taken
+        self._checksum = self.crc  # of the lines that were read; `crc` is of those that were taken
         if row and not self.offset:
             self._skip(row)
 
@@ -54,7 +56,7 @@ class JsonRows(Rows):
         return place / max(self._size, 1)
 
     def _open(self) -> IO[bytes]:
-        """Open the file where the next row begins, if that is known; else at its beginning."""
+        """Open the file at the next row, if its offset is known; else at the beginning."""
         opened = open(self.file.path, "rb", _BYTES)  # noqa: SIM115  # closed in `close`
         if not self.file.path.lower().endswith(".gz"):
             opened.seek(self.offset)
@@ -105,8 +107,8 @@ class JsonRows(Rows):
         return Block(parameters, keys if self.shape.key else None, left_out, known, checksums)
 
     def _line(self) -> tuple[bytes, int]:
-        """Return the next line, or the beginning of one that is too long, and how many bytes it
-        takes; 0: there is none.
+        """Return the next line, or the beginning of a line that is too long, and how many bytes it
+        takes; 0 at the end.
         """
         try:
             line = self._stream.readline(_LONGEST)
@@ -129,13 +131,13 @@ class JsonRows(Rows):
         try:
             value = self._decode(line.decode())
         except (ValueError, RecursionError) as error:
-            as_json(line)  # it says why in words
+            as_json(line)  # it raises an error with the reason
             raise InvalidInput(f"not valid JSON: {error}") from error
         if self._is_whole:
             if isinstance(value, str) or len(line) > self.shape.max_bytes:
                 return self._encode(value), b""
             if b"\\u" in line:
-                self._encode(value)  # it refuses half a character
+                self._encode(value)  # it refuses half of a surrogate pair
             return (line, True), b""
         if not isinstance(value, dict):
             raise InvalidInput(f"an object with columns is needed, not {type(value).__name__}")
@@ -154,4 +156,4 @@ class JsonRows(Rows):
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number that JSON knows")
+    raise ValueError(f"{name} is not a JSON number")

@@ -1,6 +1,4 @@
-"""A Parquet file, read a piece at a time: from columns to the text of parameters, with little work
-for each row.
-"""
+"""A Parquet file, read in pieces: from columns to the text of parameters, with little work per row."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from blueque.tables.arrow import pyarrow
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_ROWS, _BYTES = 4096, 4 << 20  # that are decoded at a time
+_ROWS, _BYTES = 4096, 4 << 20  # rows and bytes that are decoded at a time
 _BUFFER = 1 << 20  # bytes of a column that are read ahead
 
 ToJson = Callable[[Any], Any]
@@ -32,11 +30,11 @@ class ParquetRows(Rows):
     ) -> None:
         super().__init__(file, shape, row, 0)
         self._pa = pyarrow()
-        # here, for it takes 100 ms; pyarrow() has told if it is missing
+        # here, because it takes 100 ms; pyarrow() raises if it is missing
         import pyarrow.parquet as parquet
 
         try:
-            # Buffered, and not before it is needed: else a whole row group is held.
+            # Buffered, and not read ahead: else a whole row group is in memory.
             self._opened = parquet.ParquetFile(file.path, buffer_size=_BUFFER, pre_buffer=False)
         except (OSError, self._pa.ArrowException) as error:
             raise self._unreadable(error) from error
@@ -51,7 +49,7 @@ class ParquetRows(Rows):
         return self.row / max(self._opened.metadata.num_rows, 1)
 
     def _require_columns(self) -> dict[str, ToJson]:
-        """Return the columns to read, and what makes their values such that JSON has them."""
+        """Return the columns to read, and the functions that make their values fit for JSON."""
         schema, shape, constants = self._opened.schema_arrow, self.shape, self.file.constants
         there = [name for name in schema.names if name not in constants]
         if not there or len(set(there)) < len(there):
@@ -82,7 +80,7 @@ class ParquetRows(Rows):
         return columns
 
     def _from_row(self, row: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows from this one on, some at a time."""
+        """Yield the rows from this one on, in batches."""
         metadata, group = self._opened.metadata, 0
         while group < metadata.num_row_groups and row >= metadata.row_group(group).num_rows:
             row -= metadata.row_group(group).num_rows
@@ -113,12 +111,12 @@ class ParquetRows(Rows):
         try:
             return self._block_of(batch)
         except (InvalidInput, ValueError, OverflowError):
-            # some row is bad: which, shows one by one
+            # a row is bad: find it one by one
             return self._block_one_by_one(batch)
 
     def _block_of(self, batch: pa.RecordBatch) -> Block:
-        """Return the rows, made column by column. Raises InvalidInput and ValueError if there is a
-        bad one.
+        """Return the rows, made column by column. Raises InvalidInput and ValueError if a row is
+        bad.
         """
         shape = self.shape
         keys = None
@@ -159,14 +157,14 @@ class ParquetRows(Rows):
         return Block(parameters, keys if self.shape.key is not None else None, left_out)
 
     def _values(self, batch: pa.RecordBatch, name: str) -> list[Any]:
-        """Return the values of a column as JSON has them."""
+        """Return the values of a column, fit for JSON."""
         if name in self.file.constants:
             return [self.file.constants[name]] * len(batch)
         values, convert = _coarse(self._pa, batch.column(name)).to_pylist(), self._columns[name]
         return values if convert is _same else [convert(value) for value in values]
 
     def _texts(self, batch: pa.RecordBatch, name: str) -> Sequence[object]:
-        """Return the JSON of each value of a column, or what has that as its str."""
+        """Return the JSON of each value of a column, or an object whose str is the JSON."""
         if name in self.file.constants:
             return [_to_json(self.file.constants[name])] * len(batch)
         array, types = batch.column(name), self._pa.types
@@ -192,9 +190,9 @@ class ParquetRows(Rows):
 
 
 def count_rows(file: BacklogFile) -> int:
-    """Return how many rows the file has; 0 when it cannot be read, which is told when it is fed."""
+    """Return how many rows the file has; 0 when it cannot be read: feeding it raises the error."""
     pa = pyarrow()
-    import pyarrow.parquet as parquet  # here, as above
+    import pyarrow.parquet as parquet  # here, because it takes 100 ms
 
     try:
         rows: int = parquet.read_metadata(file.path).num_rows
@@ -211,8 +209,9 @@ def _same(value: Any) -> Any:
 
 
 def _converter(pa: Any, kind: pa.DataType) -> ToJson | None:
-    """Return what makes a value of this type one that JSON has: of times ISO 8601, of decimals
-    text; None: nothing can.
+    """Return a function that makes a value of this type fit for JSON: times become ISO 8601,
+    decimals text.
+    None: there is none.
     """
     types = pa.types
     if any(test(kind) for test in (types.is_timestamp, types.is_date, types.is_time)):
@@ -253,11 +252,11 @@ def _converter(pa: Any, kind: pa.DataType) -> ToJson | None:
 
 
 def _of_each(convert: ToJson) -> ToJson:
-    return _if_any(lambda value: [convert(one) for one in value])
+    return _if_any(lambda value: [convert(item) for item in value])
 
 
 def _of_each_pair(convert: ToJson) -> ToJson:
-    return _if_any(lambda value: {name: convert(one) for name, one in value})
+    return _if_any(lambda value: {name: convert(item) for name, item in value})
 
 
 def _if_any(convert: ToJson) -> ToJson:
@@ -265,7 +264,7 @@ def _if_any(convert: ToJson) -> ToJson:
 
 
 def _coarse(pa: Any, array: pa.Array) -> pa.Array:
-    """Return the array with times of nanoseconds cut to microseconds, for Python has none finer."""
+    """Return the array with times in nanoseconds cut to microseconds: Python has none finer."""
     if pa.types.is_timestamp(array.type) and array.type.unit == "ns":
         return array.cast(pa.timestamp("us", array.type.tz), safe=False)
     if pa.types.is_time(array.type) and array.type.unit == "ns":

@@ -1,4 +1,4 @@
-"""How far a feed is, told to whoever wants to know."""
+"""The progress of a feed, for a callback and the log."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ log = logging.getLogger("blueque")
 class FeedProgress(NamedTuple):
     """How far a feed is.
 
-    rows: done since its beginning. total: of the whole backlog; None: not known. is_exact: or an
-        estimate.
-    share: which part of the backlog's bytes is done, 0 to 1. waiting: tasks in line; None: not seen
-        yet.
-    skipped: bad rows that this feeder has left out. file: the one that is being fed. note:
-        something happened.
+    rows: done since its beginning. total: rows of the whole backlog; None: unknown. is_exact: else
+        total is an estimate.
+    share: the share of the backlog's bytes that is done, 0 to 1. waiting: tasks in line; None: not
+        known yet.
+    skipped: bad rows that this feeder has left out. file: the file that is being fed. note: a
+        message about an event.
     """
 
     rows: int = 0
@@ -34,8 +34,8 @@ Tell = Callable[[FeedProgress], object]
 
 
 class Teller:
-    """Tells how far one feed is. total: rows in all, if that is known; skipped: bad rows that were
-    left out.
+    """Reports the progress of one feed. total: all rows, if known; skipped: bad rows that were left
+    out.
     """
 
     def __init__(self, feed: str, queue: str, tell: Tell | None) -> None:
@@ -46,11 +46,11 @@ class Teller:
 
     @property
     def has_listener(self) -> bool:
-        """Whether anybody is told."""
+        """Whether there is a callback."""
         return self._tell is not None
 
     def report(self, rows: int, **news: Any) -> None:
-        """Tell that so many rows are done, and what else is new: fields of FeedProgress."""
+        """Report how many rows are done. news: other fields of FeedProgress that have changed."""
         share = news.get("share", self._progress.share)
         total = self.total if self.total is not None else round(rows / share) if share else None
         self._progress = self._progress._replace(
@@ -60,15 +60,15 @@ class Teller:
             self._tell(self._progress)
 
     def remark(self, note: str) -> None:
-        """Tell that something has happened."""
-        # else a terminal would have it twice
+        """Report an event."""
+        # else a terminal would show it twice
         level = logging.INFO if self.has_listener else logging.WARNING
         log.log(level, "feed feed=%s queue=%s: %s", self._feed, self._queue, note)
         if self._tell is not None:
             self._tell(self._progress._replace(note=note))
 
     def leave_out(self, bad: Iterable[Exception]) -> None:
-        """Tell which rows were left out."""
+        """Report the rows that were left out."""
         for why in bad:
             self.skipped += 1
             self.remark(f"left out: {why}")

@@ -1,4 +1,4 @@
-"""The rows of a file of a backlog, as parameters of tasks: what is wanted of them, and how they are
+"""The rows of a backlog file as parameters of tasks: which columns are used, and how rows are
 handed out.
 """
 
@@ -12,18 +12,18 @@ from blueque.backlog.files import BacklogFile
 from blueque.errors import BacklogRefused, InvalidInput, InvalidType
 from blueque.model.ids import require_key
 
-_NAMED = 20  # columns that there are, when one is missing
+_NAMED = 20  # columns that are named when one is missing
 
 Encoded = tuple[bytes, bool]  # parameters in UTF-8, and whether they are JSON
 
 
 class Shape(NamedTuple):
-    """What becomes of a row.
+    """How a row becomes a task.
 
     params: the columns that make the dict of parameters; one name: the value of that column alone;
         None: all columns.
-    key: the column that is the key; None: rows have none. max_bytes: of parameters.
-    skip_bad: leave out rows that can be no task; else they end the feed.
+    key: the column that is the key; None: rows have none. max_bytes: the most bytes of parameters.
+    skip_bad: leave out rows that cannot be a task; else the first one ends the feed.
     """
 
     params: tuple[str, ...] | str | None = None
@@ -33,12 +33,12 @@ class Shape(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Some rows in a row, as their file gives them.
+    """Consecutive rows as their file gives them.
 
-    parameters, keys: of each; of those that are left out, anything. sizes: the bytes that each
-        takes in the file, if known.
-    left_out: by their place, rows that become no task, and why; None: they are blank.
-    checksums: of the file as far as the end of each, if that is known.
+    parameters, keys: of each row; undefined for rows that are left out. sizes: the bytes of each
+        row in the file, if known.
+    left_out: rows that become no task, by their place, and why; None: they are blank.
+    checksums: of the file up to the end of each row, if known.
     """
 
     parameters: Sequence[Encoded] = ()
@@ -51,9 +51,10 @@ class Block(NamedTuple):
 class Portion:
     """Rows on their way into one transaction.
 
-    parameters, keys: of those that become tasks. places: which they are among all rows here. bad:
-        those that are left out.
-    rows: how many rows they are in all, blank ones included. size: bytes of parameters.
+    parameters, keys: of the rows that become tasks. places: their places among all rows of the
+        portion.
+    bad: the rows that are left out.
+    rows: how many rows in all, with blank ones. size: bytes of parameters.
     """
 
     def __init__(self) -> None:
@@ -65,7 +66,7 @@ class Portion:
 
 
 class Rows(ABC):
-    """The rows of one file from some row on. row, offset, crc: where the next one is, as in
+    """The rows of one file from a row on. row, offset, crc: where the next row is, as in
     protocol.feeding.Cursor.
     """
 
@@ -78,12 +79,12 @@ class Rows(ABC):
         self._block, self._at = Block(), 0
 
     def take(self, portion: Portion, count: int, room: int) -> bool:
-        """Add rows, until the portion has so many, or that many bytes of parameters; False: the
+        """Add rows until the portion has `count` rows, or `room` bytes of parameters. False: the
         file has no more.
 
-        Blank ones that follow are added in any case, so that the end of the file is seen with its
+        Blank rows that follow are added in any case, so that the end of the file is seen with its
         last row.
-        Raises BacklogRefused for a bad row; those before it are added by then.
+        Raises BacklogRefused for a bad row, after the rows before it were added.
         """
         while self._fill():
             is_full = portion.rows >= count or portion.size >= room
@@ -99,19 +100,19 @@ class Rows(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
 
     @property
     @abstractmethod
     def share(self) -> float:
-        """Which part of the file is behind us, 0 to 1, roughly."""
+        """The share of the file that is done, 0 to 1, roughly."""
 
     @abstractmethod
     def _read(self) -> Block | None:
-        """Return the next rows; None: there are no more."""
+        """Return the next rows. None: there are no more."""
 
     def _fill(self) -> bool:
-        """Have a row at hand; False: there are no more."""
+        """Read rows if there are none left. False: the file has no more."""
         while self._at == len(self._block.parameters):
             block = self._read()
             if block is None:
@@ -127,7 +128,7 @@ class Rows(ABC):
         size = sum([len(text) for text, _ in some])
         if portion.size + size > room:
             taken = 0
-            while portion.size < room:  # one at least; the last may go beyond
+            while portion.size < room:  # at least one row; the last may exceed the room
                 portion.size += len(some[taken][0])
                 taken += 1
             some, size = some[:taken], 0
@@ -156,12 +157,12 @@ class Rows(ABC):
         portion.rows += count
 
     def _refusal(self, place: int, reason: object) -> BacklogRefused:
-        """Return the refusal of a row of the block that is being read; place: in it."""
+        """Return the refusal of a row. place: in the block that is being read."""
         return BacklogRefused(self.file.name, self.row + place + 1, str(reason), self.unit)
 
 
 def chosen(row: Mapping[str, Any], shape: Shape) -> Any:
-    """Return what of a row is the parameters. Raises InvalidInput when it has no such column."""
+    """Return the parameters of a row. Raises InvalidInput when it lacks a column."""
     if shape.params is None:
         return row
     if isinstance(shape.params, str):
@@ -171,8 +172,8 @@ def chosen(row: Mapping[str, Any], shape: Shape) -> Any:
 
 def column(row: Mapping[str, Any], name: str) -> Any:
     if name not in row:
-        some = ", ".join(map(str, [*row][:_NAMED])) + (", ..." if len(row) > _NAMED else "")
-        raise InvalidInput(f"there is no {name!r} in it{f'; there are {some}' if row else ''}")
+        columns = ", ".join(map(str, [*row][:_NAMED])) + (", ..." if len(row) > _NAMED else "")
+        raise InvalidInput(f"there is no {name!r} in it{f'; there are {columns}' if row else ''}")
     return row[name]
 
 

@@ -1,7 +1,7 @@
-"""From the texts in Redis to columns of Apache Arrow, with little work for each row.
+"""Makes columns of Apache Arrow from the texts in Redis, with little work per row.
 
-pyarrow is imported when first needed: it takes 200 ms and 60 MB, and who only enqueues and runs
-    tasks never needs it.
+pyarrow is imported when first needed: it takes 200 ms and 60 MB, and programs that only enqueue and
+run tasks never need it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Texts = Sequence[str | None]
 
 
 class Made(NamedTuple):
-    """A column, and the numbers of the rows whose text it does not hold as it was."""
+    """A column, and the numbers of the rows whose text it could not hold unchanged."""
 
     array: pa.Array
     odd: Sequence[int] = ()
@@ -30,7 +30,7 @@ class Made(NamedTuple):
 
 @functools.cache
 def pyarrow() -> ModuleType:
-    """Return pyarrow. Raises NotInstalled."""
+    """Return the module pyarrow. Raises NotInstalled."""
     try:
         import pyarrow
         import pyarrow.compute
@@ -57,13 +57,13 @@ def schema(fields: Sequence[str]) -> pa.Schema:
 
 
 def column(kind: str, texts: Texts) -> Made:
-    """Return the texts as a column of this kind; what makes no number, or none that it can hold, is
+    """Return the texts as a column of this kind. A malformed number, or one out of range, becomes
     null.
     """
     pa = pyarrow()
     try:
         strings = pa.array(texts, pa.string())
-    except UnicodeError:  # another program's: we write UTF-8 only
+    except UnicodeError:  # written by another program: we write UTF-8 only
         return _column_of_odd(kind, texts)
     if kind == "string":
         return Made(strings)
@@ -78,7 +78,7 @@ def column(kind: str, texts: Texts) -> Made:
 
 
 def _times(seconds: pa.Array) -> pa.Array:
-    """Return Unix seconds as times. Raises ArrowInvalid if one of them is none."""
+    """Return Unix seconds as times. Raises ArrowInvalid if one is not a time."""
     pa = pyarrow()
     numbers = seconds.cast(pa.float64())
     extremes = pa.compute.min_max(numbers).as_py()
@@ -92,7 +92,7 @@ def _times(seconds: pa.Array) -> pa.Array:
 
 
 def _column_of_odd(kind: str, texts: Texts) -> Made:
-    """Return the same one by one, for there is something odd among them."""
+    """Return the same, made one by one: some texts are malformed."""
     make = _MAKERS[kind]
     values = [None if text is None else make(text) for text in texts]
     is_text = kind == "string"

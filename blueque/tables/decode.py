@@ -1,6 +1,4 @@
-"""What a table of tasks is to hold: the commands that ask for it, and the record batch that their
-answers make.
-"""
+"""Decodes tasks into a table: the commands that read them, and the record batch of their replies."""
 
 from __future__ import annotations
 
@@ -21,18 +19,18 @@ if TYPE_CHECKING:
 
 Cells = Sequence[str | None]
 
-MOST_PLANS = 1000  # of hashes with other fields, or in another order
+MOST_PLANS = 1000  # plans for hashes with other fields, or in another order
 
-# Read in any case: a task has both, and without them there is none.
+# Always read: a task has both, and without them the hash is not a task.
 _PROOF = ("status", "queue")
 _TASK = keys.task("").encode()
 
 
 class Shape:
-    """A table with some columns, of tasks that were listed by one status.
+    """A table with some columns, of tasks from the list of one status.
 
-    keeps_missing: an entry whose task is gone, or is none, becomes a row of its id only; else it is
-        left out.
+    keeps_missing: an entry whose task is gone, or is malformed, becomes a row with an id only; else
+        it is left out.
     """
 
     def __init__(self, fields: Sequence[str], listed_as: str, keeps_missing: bool) -> None:
@@ -52,7 +50,7 @@ class Shape:
         """Return the commands that read these tasks, in Redis' wire format."""
         encoded = [task.encode("utf-8", "surrogateescape") for task in ids]
         sizes = {*map(len, encoded)}
-        if len(sizes) == 1:  # as mostly: UUIDs
+        if len(sizes) == 1:  # the usual case: UUIDs
             begin = self._before + b"$%d\r\n%b" % (len(_TASK) + sizes.pop(), _TASK)
             end = b"\r\n" + self._after
             return begin + (end + begin).join(encoded) + end
@@ -65,8 +63,8 @@ class Shape:
         )
 
     def batch(self, ids: Sequence[str], replies: Sequence[Any]) -> pa.RecordBatch:
-        """Return the tasks with these ids, of which Redis has answered so."""
-        if {*map(type, replies)} != {list}:  # a key of another type: as if there were none
+        """Return the tasks with these ids, given the replies of Redis."""
+        if {*map(type, replies)} != {list}:  # a key of a wrong type counts as missing
             nothing: list[None] = [] if self._others is not None else [None] * len(self._fields)
             replies = [reply if type(reply) is list else [*nothing] for reply in replies]
         others: Sequence[str | None] = ()
@@ -104,8 +102,8 @@ class Shape:
 
 
 class _Plan(NamedTuple):
-    """Where in an answer, with a None at its end, the columns are, and what makes the JSON of the
-    rest.
+    """Where in a reply, with a None at its end, each column is, and how to make the JSON of the
+    other fields.
     """
 
     columns: Callable[[Sequence[Any]], tuple[str | None, ...]]
@@ -113,9 +111,9 @@ class _Plan(NamedTuple):
 
 
 class _Others:
-    """Takes hashes apart: the fields that have a column, and a JSON object of all others.
+    """Splits hashes into the fields that have a column, and a JSON object of all others.
 
-    Most hashes have the same fields in the same order, so where to find them is worked out once.
+    Most hashes have the same fields in the same order, so the plan for them is made once.
     """
 
     def __init__(self, fields: Sequence[str]) -> None:
@@ -129,7 +127,7 @@ class _Others:
         for reply in replies:
             names = tuple(reply[::2])
             plan = self._plans.get(names) or self._plan(names)
-            reply.append(None)  # what a field that is not there reads
+            reply.append(None)  # the value of a missing field
             rows.append(plan.columns(reply))
             others.append(plan.rest(reply))
         return rows, others
@@ -155,5 +153,5 @@ class _Rest:
 
 
 def _with(other: str | None, field: str, text: str | None) -> str:
-    """Return the JSON with one more field in it."""
+    """Return the JSON with one more field."""
     return json.dumps({**json.loads(other or "{}"), field: text}, separators=(",", ":"))

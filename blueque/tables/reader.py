@@ -1,6 +1,6 @@
-"""Tasks as tables: reads the hashes of a slice of a snapshot into record batches of Apache Arrow.
+"""Reads the hashes of a slice of a snapshot into record batches of Apache Arrow.
 
-One round trip for each batch, and the next is on its way while the columns of this one are made.
+One round trip for each batch. The next batch is on its way while the columns of this one are made.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 Missing = Literal["drop", "null"]
 
-FIRST_ROWS, LEAST_ROWS, MOST_ROWS = 100, 16, 2000  # of a batch
-BYTES = 8 * 2**20  # about what a batch takes at most
+FIRST_ROWS, LEAST_ROWS, MOST_ROWS = 100, 16, 2000  # rows of a batch
+BYTES = 8 * 2**20  # bytes of a batch, about
 
 
 def schema(fields: Sequence[str] | None = None) -> pa.Schema:
@@ -32,11 +32,13 @@ def schema(fields: Sequence[str] | None = None) -> pa.Schema:
 def read(
     redis: Redis, piece: Slice, fields: Sequence[str] | None = None, missing: Missing = "drop"
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the tasks of a slice, oldest first, as record batches of at most 2000 rows: of fewer when tasks are large.
+    """Yield the tasks of a slice, oldest first, as record batches of at most 2000 rows, fewer when
+    tasks are large.
 
     fields: names of columns, see columns.COLUMNS; fewer are faster.
-    missing: what becomes of an entry whose task is gone, or is none: no row, or one with no more than its id ("null").
-    What is no number is null where a number belongs. Bytes that are not UTF-8 are written as \\xff.
+    missing: what becomes of an entry whose task is gone or malformed: no row, or a row with its id
+        only ("null").
+    A malformed number becomes null. Bytes that are not UTF-8 are written as \\xff.
     Raises SnapshotGone when the snapshot has expired, NotInstalled without pyarrow, RedisAway.
     """
     if missing not in ("drop", "null"):
@@ -46,18 +48,16 @@ def read(
 
 
 class _Reader:
-    """Reads one slice, on a connection of its own: whoever takes the batches may use the first one
-    in between.
-    """
+    """Reads one slice on its own connection: the caller may use the other one between two batches."""
 
     def __init__(self, redis: Redis, piece: Slice, shape: Shape) -> None:
         self._redis, self._piece, self._shape = redis.another(), piece, shape
         self._connection: Connection | None = None
-        self._request, self._count = b"", 0  # what was asked last, and how many answers are to come
+        self._request, self._count = b"", 0  # the last request, and how many replies are to come
         self._is_sent = False
         self._known: list[str] = [] if piece.key else [*piece.ids[piece.first : piece.last]]
-        self._place = piece.first  # up to which the ids are known, or asked for
-        self._asked = 0  # how many ids are asked for
+        self._place = piece.first  # behind the ids that are known or requested
+        self._asked = 0  # how many ids are requested
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         rows = FIRST_ROWS
@@ -84,7 +84,7 @@ class _Reader:
         return ids
 
     def _ask(self, ids: Sequence[str]) -> None:
-        """Ask for the tasks with these ids, and for more ids if few are known."""
+        """Request the tasks with these ids, and more ids if few are left."""
         piece, begin = self._piece, self._place
         places: list[Command] = []
         if piece.key and begin < piece.last and len(self._known) < MOST_ROWS:
@@ -110,7 +110,7 @@ class _Reader:
         self._is_sent = True
 
     def _answer(self) -> list[Any]:
-        """Return what was answered of the tasks; ids that were asked for are known now."""
+        """Return the replies about the tasks, and take in the ids that were requested."""
         replies = self._receive()
         if self._asked:
             found = replies.pop()

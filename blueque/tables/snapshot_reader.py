@@ -1,4 +1,4 @@
-"""Reads what a snapshot holds: ids, and whole tasks."""
+"""Reads the ids of a snapshot, and its tasks."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from blueque.model.snapshot import Slice, Snapshot
 from blueque.model.task import Task
 
 FEWEST, MOST = 4, 1000  # tasks in one round trip
-ROOM = 4 * 2**20  # characters of them
+ROOM = 4 * 2**20  # characters of their fields
 
 
 def ids(redis: Redis, snapshot: Snapshot, count: int) -> Iterator[tuple[Slice, list[str]]]:
-    """Yield the ids of a snapshot, oldest first, so many at a time, each with the part that they
-    are from.
+    """Yield the ids of a snapshot, oldest first, `count` at a time, each time with their part of
+    the snapshot.
 
     Raises SnapshotGone when it has expired.
     """
@@ -35,8 +35,8 @@ def ids(redis: Redis, snapshot: Snapshot, count: int) -> Iterator[tuple[Slice, l
 
 
 def tasks(redis: Redis, snapshot: Snapshot) -> Iterator[Task]:
-    """Yield the tasks of a snapshot that are still there, as they are when they are read; a few MiB
-    at a time.
+    """Yield the tasks of a snapshot that still exist, as they are when they are read; a few MiB at
+    a time.
     """
     count = FEWEST
     for _, some in ids(redis, snapshot, MOST):

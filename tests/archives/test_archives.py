@@ -525,7 +525,7 @@ def test_what_makes_no_sense_is_refused_and_makes_no_directory(url, shelf, optio
 @pytest.mark.parametrize(
     ("place", "words"),
     [
-        ("file", "is no directory"),
+        ("file", "is not a directory"),
         ("s3://bucket/a", "s3: is not supported"),
         ("s3a://bucket/a", "s3a:"),
         ("dbfs:/x", "dbfs:"),
@@ -541,7 +541,7 @@ def test_a_place_that_cannot_be_an_archive_is_refused(url, tmp_path, monkeypatch
     with pytest.raises((ArchiveRefused, ValueError), match=words):
         archives.archive(QUEUE, place, url=url)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
-    with pytest.raises(ArchiveRefused, match="no archive"):
+    with pytest.raises(ArchiveRefused, match="not an archive"):
         archives.read(tmp_path)
 
 

@@ -259,7 +259,7 @@ def test_a_backlog_that_redis_takes_half_of_back_is_fed_again_from_there(feed, t
         feed(tmp_path, window=100, progress=look)
 
     assert "restored" in kept
-    assert any("gone back in time" in (note or "") for note in notes)
+    assert any("lost its last changes" in (note or "") for note in notes)
     assert numbers(cli) == list(range(10))
 
 
