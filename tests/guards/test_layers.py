@@ -10,9 +10,10 @@ import ast
 import functools
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import NamedTuple, TypeGuard
+from typing import TypeGuard
 
 import pytest
 
@@ -179,10 +180,14 @@ PROCESS_CALLS = {
 }
 
 
-class Module(NamedTuple):
+@dataclass(frozen=True)
+class Module:
     name: str  # dotted, without the package
     path: Path
-    tree: ast.Module
+
+    @functools.cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.path.read_text())
 
 
 @functools.cache
@@ -193,7 +198,7 @@ def modules() -> dict[str, Module]:
         if parts[0] in EXEMPT:
             continue
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        found[name] = Module(name, path, ast.parse(path.read_text()))
+        found[name] = Module(name, path)
     return found
 
 
