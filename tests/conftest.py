@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import process_state
@@ -11,9 +15,11 @@ import pytest
 import redis as redis_py
 from faults import FaultProxy
 from oracle import EVENTS
+from running import BLUEQUE, Programs
 
 from blueque import Client
 from blueque.connection.redis import Redis
+from blueque.producer.queue import Queue
 from blueque.protocol import transaction
 from blueque.system import hosts
 from blueque.system.embedded_redis import Server, running_server
@@ -182,6 +188,92 @@ def cli(url: str) -> Iterator[redis_py.Redis]:
         url, decode_responses=True, encoding_errors="surrogateescape"
     ) as client:
         yield client
+
+
+@pytest.fixture
+def queue(client: Client) -> Queue:
+    return client.get_queue("video")
+
+
+@pytest.fixture
+def programs(request: pytest.FixtureRequest, url: str, tmp_path: Path) -> Iterator[Programs]:
+    """Programs that a test starts. Its module may have WORK, the text of work.py, and ENVIRON, what
+    is different in the environment of all of them.
+    """
+    module = request.module
+    with Programs(url, tmp_path, getattr(module, "ENVIRON", None)) as programs:
+        if hasattr(module, "WORK"):
+            programs.write(module.WORK)
+        yield programs
+
+
+@pytest.fixture(scope="session")
+def _installed() -> None:
+    from legacy import install  # here: hardly any test needs it
+
+    install()
+
+
+@pytest.fixture
+def legacy(_installed: None, url: str, programs: Programs) -> Any:
+    """Programs of 1.0.0."""
+    from legacy import Legacy  # here: see above
+
+    return Legacy(url, programs)
+
+
+@pytest.fixture
+def environ(url: str) -> dict[str, str]:
+    """The environment of `blueque`, on a terminal of 80 columns without colours."""
+    users = ("BLUEQUE_", "REDIS_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(users)}
+    return kept | {
+        "BLUEQUE_REDIS_URL": url,
+        "TZ": "UTC",
+        "PYTHONIOENCODING": "utf-8",
+        "COLUMNS": "80",
+        "NO_COLOR": "1",
+    }
+
+
+@pytest.fixture
+def run(request: pytest.FixtureRequest, environ: dict[str, str]) -> Callable[..., SimpleNamespace]:
+    """Run `blueque` without a terminal, in a fork, or in this process if the module has
+    IN_PROCESS.
+    """
+    if getattr(request.module, "IN_PROCESS", False):
+        from in_process import run as start  # here: both import all verbs
+    else:
+        from forked import run as start
+
+    def run(*arguments: str, stdin: str = "", **more: str) -> SimpleNamespace:
+        return start(arguments, environ | more, stdin)
+
+    return run
+
+
+@pytest.fixture
+def begin(environ: dict[str, str]) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start `blueque` without a terminal, and end it with the test."""
+    begun = []
+
+    def begin(*arguments: str) -> subprocess.Popen[str]:
+        begun.append(
+            subprocess.Popen(
+                [*BLUEQUE, *arguments],
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+        return begun[-1]
+
+    yield begin
+    for program in begun:
+        program.kill()
+        program.communicate()
 
 
 @pytest.fixture

@@ -35,6 +35,7 @@ PATIENCE = 15.0  # seconds after which something awaited will never come
 TEST_PATHS = [str(Path(__file__).parent / part) for part in ("", "machinery", "legacy")]
 # where the package lies: programs here run in another directory
 ROOT = Path(__file__).parent.parent
+BLUEQUE = [sys.executable, "-m", "blueque.cli.main"]
 MARK = "RUN_BY_TEST"  # an environment variable by which a test's processes are known
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 import pytest
-from legacy import WORK, Legacy, install
+from legacy import WORK, Legacy
 from running import Programs
 
 from blueque import BluequeError, Client, Processor, Retry, Task, protocol
@@ -1627,11 +1627,6 @@ def test_whatever_is_done_as_it_should_be_leaves_no_finding(client, redis, seed)
 
 
 # Beside 1.0.0
-
-
-@pytest.fixture(scope="session")
-def _installed():
-    install()
 
 
 @pytest.fixture

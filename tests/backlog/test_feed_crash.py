@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 from explore import explore
-from running import Programs, until
+from running import until
 from stepper import Actor, Bounds, Fault, Stepper, without_pauses
 
 from blueque import FeedTaken, protocol
@@ -49,12 +49,6 @@ NAIVE = """
         done += len(some)
         cursor.set("cursor", done)
 """
-
-
-@pytest.fixture
-def programs(url, tmp_path):
-    with Programs(url, tmp_path) as programs:
-        yield programs
 
 
 @pytest.fixture

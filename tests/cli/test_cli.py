@@ -71,16 +71,6 @@ def environ(url):
 
 
 @pytest.fixture
-def run(environ):
-    """Run the program without a terminal."""
-
-    def run(*arguments, stdin="", **more):
-        return forked.run(arguments, environ | more, stdin)
-
-    return run
-
-
-@pytest.fixture
 def on_terminal(environ):
     """Run the program on a terminal of so many columns and return the lines that it shows."""
 

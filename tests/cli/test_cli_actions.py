@@ -8,18 +8,16 @@ import json
 import os
 import pty
 import re
-import select
 import signal
 import subprocess
 import sys
 import time
 
-import forked
 import pytest
 from click.testing import CliRunner
 from faults import Fault
 from running import Programs, until
-from test_cli import NODE, PROGRAM, enqueue, fail, start
+from test_cli import NODE, enqueue, fail, start
 
 from blueque import protocol
 from blueque.cli import consent
@@ -31,93 +29,6 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 
 UUID = "7c1f0a92-6a0e-4c15-9d9b-4a51f1c3a2d0"
-
-
-@pytest.fixture
-def environ(url):
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("BLUEQUE_", "REDIS_"))
-    }
-    return kept | {
-        "BLUEQUE_REDIS_URL": url,
-        "TZ": "UTC",
-        "PYTHONIOENCODING": "utf-8",
-        "COLUMNS": "80",
-        "NO_COLOR": "1",
-    }
-
-
-@pytest.fixture
-def run(environ):
-    """Run the program without a terminal."""
-
-    def run(*arguments, stdin="", **more):
-        return forked.run(arguments, environ | more, stdin)
-
-    return run
-
-
-@pytest.fixture
-def begin(environ):
-    """Start the program without a terminal, and end it with the test."""
-    begun = []
-
-    def begin(*arguments):
-        begun.append(
-            subprocess.Popen(
-                [*PROGRAM, *arguments],
-                env=environ,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        )
-        return begun[-1]
-
-    yield begin
-    for program in begun:
-        program.kill()
-        program.communicate()
-
-
-@pytest.fixture
-def answer(environ):
-    """Run the program on a wide terminal, type an answer once it asks, and return (exit code, what
-    was seen).
-    """
-
-    def answer(typed, *arguments, **streams):
-        ours, theirs = pty.openpty()
-        all_streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs} | streams
-        program = subprocess.Popen(
-            [*PROGRAM, *arguments], env=environ | {"COLUMNS": "200"}, **all_streams
-        )
-        os.close(theirs)
-        seen = b""
-        try:
-            while piece := _read(ours):
-                seen += piece
-                if typed and seen.endswith((b"[y/N] ", b" to say yes] ")):
-                    os.write(ours, typed)
-                    typed = b""
-            return program.wait(30), seen.decode().replace("\r\n", "\n")
-        finally:
-            os.close(ours)
-            program.kill()
-            program.wait()
-
-    return answer
-
-
-def _read(terminal):
-    assert select.select([terminal], [], [], 30)[0], "it waits for something that is not asked here"
-    try:
-        return os.read(terminal, 65536)
-    except OSError:  # the other end is closed
-        return b""
 
 
 @pytest.fixture(autouse=True)

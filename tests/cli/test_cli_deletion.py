@@ -9,15 +9,15 @@ import re
 import time
 
 import pytest
-from in_process import run  # noqa: F401  # a fixture
 from test_cli import NODE, enqueue, fail
-from test_cli_actions import answer, environ  # noqa: F401  # the fixtures
 
 from blueque import protocol
 from blueque.model import keys
 from blueque.model.encoding import day_of
 from blueque.protocol import queues
 from blueque.protocol.archiving import BatchRef
+
+IN_PROCESS = True  # see the fixture `run`
 
 
 @pytest.fixture(autouse=True)

@@ -11,14 +11,14 @@ import subprocess
 import time
 
 import pytest
-from in_process import run  # noqa: F401  # a fixture
 from test_cli import NODE, PROGRAM, enqueue, fail, start
-from test_cli_actions import answer, environ  # noqa: F401  # the fixtures
 
 from blueque import protocol
 from blueque.cli.verbs.export import CSV_COLUMNS
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
+
+IN_PROCESS = True  # see the fixture `run`
 
 
 @pytest.fixture(autouse=True)

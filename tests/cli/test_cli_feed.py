@@ -22,7 +22,7 @@ import forked
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from running import ECHO, Program, Programs, clean_environment, until
+from running import ECHO, Program, clean_environment, until
 
 from blueque.backlog.progress import FeedProgress
 from blueque.cli.verbs import feed as cli_feed
@@ -38,11 +38,10 @@ def write(path, rows):
 
 
 @pytest.fixture
-def programs(url, tmp_path):
-    with Programs(url, tmp_path) as programs:
-        (tmp_path / "backlog").mkdir()
-        write(tmp_path / "backlog" / "a.jsonl", range(1500))
-        yield programs
+def programs(programs):
+    (programs.directory / "backlog").mkdir()
+    write(programs.directory / "backlog" / "a.jsonl", range(1500))
+    return programs
 
 
 @pytest.fixture

@@ -5,17 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from test_cli_actions import answer, environ, run  # noqa: F401  # fixtures
 
 from blueque import protocol
 from blueque.model import keys
 
 Q = "video"
-
-
-@pytest.fixture
-def queue(client):
-    return client.get_queue(Q)
 
 
 def decide(client, name, names, batch=None):

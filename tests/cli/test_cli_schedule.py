@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 
 import pytest
-from in_process import run  # noqa: F401  # fixture
-from test_cli_actions import environ  # noqa: F401  # fixture
 
 from blueque import protocol
 from blueque.errors import NotWaiting, WrongQueue
 from blueque.model import keys
+
+IN_PROCESS = True  # see the fixture `run`
 
 
 def schedule(redis, task, ahead):

@@ -7,7 +7,6 @@ import signal
 
 import pytest
 from running import Programs, patched, until
-from test_cli_actions import begin, environ, run  # noqa: F401  # fixtures
 
 WORK = """
     import sys, time
@@ -35,11 +34,6 @@ def work(url, tmp_path, monkeypatch):
     with Programs(url, tmp_path, patched({"node.reporter.PACE": 0.05})) as programs:
         programs.write(WORK)
         yield programs
-
-
-@pytest.fixture
-def queue(client):
-    return client.get_queue("video")
 
 
 def end(cli, task_id, **fields):

@@ -11,7 +11,6 @@ import time
 
 import pytest
 from test_cli import NODE, enqueue, start
-from test_cli_actions import environ, run  # noqa: F401  # the fixtures
 
 from blueque import protocol
 from blueque.model import keys

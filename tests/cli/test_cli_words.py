@@ -9,14 +9,14 @@ import time
 
 import pytest
 from click.testing import CliRunner
-from in_process import run  # noqa: F401  # fixture
 from test_cli import NODE, enqueue, fail, start
-from test_cli_actions import environ  # noqa: F401  # fixture
 
 from blueque import __version__, protocol
 from blueque.cli.main import _SYNONYMS, _VERBS, blueque
 from blueque.cli.options import Invocation
 from blueque.cli.verbs import help as words
+
+IN_PROCESS = True  # see the fixture `run`
 
 
 @pytest.mark.parametrize("word", [*words.STATES, *words.LISTENERS, *words.WORDS])

@@ -16,7 +16,6 @@ import time
 import pytest
 from running import until
 from test_cli import NODE, PROGRAM, enqueue, start, unused_url
-from test_cli_actions import begin, environ, run  # noqa: F401  # fixtures
 
 from blueque import protocol
 

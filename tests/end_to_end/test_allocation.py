@@ -10,8 +10,7 @@ import subprocess
 import sys
 import time
 
-import pytest
-from running import Programs, clean_environment, outcome, until
+from running import clean_environment, outcome, until
 
 WORK = """
     import time
@@ -28,18 +27,6 @@ WORK = """
             time.sleep(0.005)
         return "done"
 """
-
-
-@pytest.fixture
-def programs(url, tmp_path):
-    with Programs(url, tmp_path) as programs:
-        programs.write(WORK)
-        yield programs
-
-
-@pytest.fixture
-def queue(programs):
-    return programs.client.get_queue("work")
 
 
 def start(programs, handler, *options, slots=1, on_term="drain", **more):

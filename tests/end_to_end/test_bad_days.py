@@ -70,13 +70,6 @@ WORK = """
 
 
 @pytest.fixture
-def programs(url, tmp_path):
-    with Programs(url, tmp_path) as programs:
-        programs.write(WORK)
-        yield programs
-
-
-@pytest.fixture
 def frail(own_server, tmp_path):
     """Programs with a Redis of their own, which the test may end or stop."""
     with Programs(own_server.url, tmp_path) as programs:

@@ -32,7 +32,7 @@ SOON = 5.0  # seconds; the listeners here beat every ten, so no beat has helped
 
 # A listener would hear of orders after a second only, and look again after two whether it can start
 # a task; and one that has not lived for a second would be replaced after another.
-QUICK = patched(
+ENVIRON = patched(
     {"node.supervisor.QUIET": 0.1, "node.launcher.TRY_AGAIN": 0.4, "node.master._YOUNG": 0.1}
 )
 
@@ -42,17 +42,10 @@ def shared(tmp_path_factory):
     """A listener that tests share which do not harm it."""
     with (
         running_server() as server,
-        Programs(server.url, tmp_path_factory.mktemp("cancel"), QUICK) as programs,
+        Programs(server.url, tmp_path_factory.mktemp("cancel"), ENVIRON) as programs,
     ):
         programs.write(WORK)
         programs.listener("work:run", slots=3, grace="0.5s")
-        yield programs
-
-
-@pytest.fixture
-def programs(url, tmp_path):
-    with Programs(url, tmp_path, QUICK) as programs:
-        programs.write(WORK)
         yield programs
 
 
@@ -284,7 +277,7 @@ def test_an_adopted_task_can_be_cancelled(programs):
 def test_the_wish_survives_a_restart_of_redis_before_the_listener_has_heard_of_it(
     own_server, tmp_path
 ):
-    with Programs(own_server.url, tmp_path, QUICK) as programs:
+    with Programs(own_server.url, tmp_path, ENVIRON) as programs:
         programs.write(WORK)
         listener = programs.listener("work:run")
         task = begin(programs)
@@ -300,7 +293,7 @@ def test_the_wish_survives_a_restart_of_redis_before_the_listener_has_heard_of_i
 
 
 def test_a_running_task_can_be_cancelled_after_a_restart_of_redis(own_server, tmp_path):
-    with Programs(own_server.url, tmp_path, QUICK) as programs:
+    with Programs(own_server.url, tmp_path, ENVIRON) as programs:
         programs.write(WORK)
         programs.listener("work:run")
         task = begin(programs)

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import click
 import forked
+import handlers
 import pytest
-from handlers import WORK, begin, ended, is_sound, ledger
-from running import Programs, clean_environment, until
+from handlers import begin, ended, is_sound, ledger
+from running import clean_environment, until
 
 from blueque import Client, Config, ConfigRefused, Retry
 from blueque.cli import listener, scheduler
@@ -23,15 +24,10 @@ from blueque.model import keys
 from blueque.model.limits import Limits
 from blueque.task_process import main
 
+WORK = handlers.WORK
+
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
 (EXAMPLE,) = re.findall(r"^```toml\n(.*?)^```$", DOCUMENT, flags=re.M | re.S)
-
-
-@pytest.fixture
-def programs(url, tmp_path):
-    with Programs(url, tmp_path) as programs:
-        programs.write(WORK)
-        yield programs
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import signal
 
 import pytest
 from handlers import pid_of
-from running import Programs, outcome, state_of, until
+from running import outcome, state_of, until
 
 from blueque.system.hosts import host_name
 
@@ -32,18 +32,6 @@ WORK = """
         kinds = [signal.getsignal(number) == signal.SIG_DFL for number in numbers]
         return [*kinds, faulthandler.unregister(signal.SIGUSR1)]
 """
-
-
-@pytest.fixture
-def programs(url, tmp_path):
-    with Programs(url, tmp_path) as programs:
-        programs.write(WORK)
-        yield programs
-
-
-@pytest.fixture
-def queue(programs):
-    return programs.client.get_queue("work")
 
 
 def begin(programs, queue):

@@ -83,18 +83,6 @@ WORK = """
 QUICK = ("--beat", "0.2s", "--lease", "0.6s")
 
 
-@pytest.fixture
-def programs(url, tmp_path):
-    with Programs(url, tmp_path) as programs:
-        programs.write(WORK)
-        yield programs
-
-
-@pytest.fixture
-def queue(programs):
-    return programs.client.get_queue("work")
-
-
 @pytest.fixture(scope="module")
 def house(tmp_path_factory):
     """A listener that outlives its tasks, in a place that some tests here share."""

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from handlers import ended
-from running import Programs, children_of, clean_environment, until
+from running import children_of, clean_environment, until
 
 WORK = """
     import os, time
@@ -40,11 +40,10 @@ FILE = """
 
 
 @pytest.fixture
-def programs(url, tmp_path):
-    with Programs(url, tmp_path) as programs:
-        for name in ("first.py", "second.py", "third.py"):
-            programs.write(WORK, name)
-        yield programs
+def programs(programs):
+    for name in ("first.py", "second.py", "third.py"):
+        programs.write(WORK, name)
+    return programs
 
 
 def command(programs, *arguments):

@@ -9,9 +9,9 @@ import signal
 import subprocess
 import sys
 
+import handlers
 import pytest
 from handlers import (
-    WORK,
     beat_of,
     begin,
     ended,
@@ -23,25 +23,14 @@ from handlers import (
     pid_of,
     running,
 )
-from running import Programs, children_of, is_there, patched, until
+from running import children_of, is_there, patched, until
 
 from blueque import Retry, protocol
 
+WORK = handlers.WORK
+
 QUICK = ("--beat", "0.2s", "--lease", "0.6s", "--lost-after", "30s")
-
-
-@pytest.fixture
-def programs(url, tmp_path):
-    with Programs(
-        url, tmp_path, patched({"node.master._LOOK_AT_HELD": 0.1, "node.master._YOUNG": 0.1})
-    ) as programs:
-        programs.write(WORK)
-        yield programs
-
-
-@pytest.fixture
-def queue(programs):
-    return programs.client.get_queue("work")
+ENVIRON = patched({"node.master._LOOK_AT_HELD": 0.1, "node.master._YOUNG": 0.1})
 
 
 def of_listeners(state):

@@ -8,7 +8,6 @@ import re
 import sys
 
 import pytest
-from running import Programs
 
 from blueque.cli.listener import command as listener
 from blueque.cli.scheduler import command as scheduler
@@ -29,12 +28,6 @@ JOURNAL = """
     except ValueError:
         log.exception("broken")
 """
-
-
-@pytest.fixture
-def programs(url, tmp_path):
-    with Programs(url, tmp_path) as programs:
-        yield programs
 
 
 def written(programs, offset, form="text"):

@@ -8,23 +8,19 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 
+import handlers
 import pytest
 import redis as redis_py
-from handlers import WORK, beat_of, begin, ended, is_sound, ledger, let_go, running
-from running import Programs, is_there, until
+from handlers import beat_of, begin, ended, is_sound, ledger, let_go, running
+from running import is_there, until
 
 from blueque import Retry
 from blueque.model import keys
 
+WORK = handlers.WORK
+
 QUICK = ("--beat", "0.2s", "--lease", "1.5s")
 Rewind = Callable[..., None]
-
-
-@pytest.fixture
-def programs(url, tmp_path):
-    with Programs(url, tmp_path) as programs:
-        programs.write(WORK)
-        yield programs
 
 
 @pytest.fixture

@@ -63,13 +63,6 @@ def systemd(names):
     opened.close()
 
 
-@pytest.fixture
-def programs(url, tmp_path):
-    with Programs(url, tmp_path) as programs:
-        programs.write(WORK)
-        yield programs
-
-
 def test_who_was_not_asked_says_nothing_and_leaves_the_environment_as_it_was():
     environ = {"HOME": "/"}
     notifier = Notifier(environ)

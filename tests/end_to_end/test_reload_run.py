@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from handlers import pid_of
-from running import ROOT, Listener, Programs, outcome, state_of, until
+from running import ROOT, Listener, outcome, state_of, until
 
 from blueque import Client
 from blueque.system.process import start_ticks
@@ -35,18 +35,6 @@ HOLD = """
         while HOLD.exists():
             time.sleep(0.005)
 """
-
-
-@pytest.fixture
-def programs(url, tmp_path):
-    with Programs(url, tmp_path) as programs:
-        programs.write(WORK)
-        yield programs
-
-
-@pytest.fixture
-def queue(programs):
-    return programs.client.get_queue("work")
 
 
 def begin(programs, queue):

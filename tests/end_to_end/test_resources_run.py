@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from handlers import ended, has_moved, pid_of
-from running import Programs, is_there, until
+from running import is_there, until
 
 from blueque.listener.resources import Pool
 
@@ -39,11 +39,9 @@ GPU = {"gpu": 1}
 
 
 @pytest.fixture
-def programs(url, tmp_path):
-    (tmp_path / "running").mkdir()
-    with Programs(url, tmp_path) as programs:
-        programs.write(WORK)
-        yield programs
+def programs(programs):
+    (programs.directory / "running").mkdir()
+    return programs
 
 
 @pytest.fixture

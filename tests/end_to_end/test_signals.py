@@ -62,18 +62,6 @@ OF_LISTENERS = (
 )
 
 
-@pytest.fixture
-def programs(url, tmp_path):
-    with Programs(url, tmp_path) as programs:
-        programs.write(WORK)
-        yield programs
-
-
-@pytest.fixture
-def queue(programs):
-    return programs.client.get_queue("work")
-
-
 def begin(programs, queue, how=""):
     """Put a task in line and return its id when it is certainly running."""
     task_id = queue.enqueue(how)

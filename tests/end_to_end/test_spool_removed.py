@@ -7,22 +7,18 @@ from __future__ import annotations
 import shutil
 import stat
 
+import handlers
 import pytest
-from handlers import WORK, begin, ended, is_sound, let_go
-from running import Programs, until
+from handlers import begin, ended, is_sound, let_go
+from running import until
 
 from blueque.errors import SpoolRefused
 from blueque.listener.resources import Pool
 from blueque.spool.spool import Spool
 
+WORK = handlers.WORK
+
 QUICK = ("--beat", "0.2s", "--lease", "0.6s")
-
-
-@pytest.fixture
-def programs(url, tmp_path):
-    with Programs(url, tmp_path) as programs:
-        programs.write(WORK)
-        yield programs
 
 
 @pytest.fixture

@@ -40,11 +40,6 @@ def programs(url, tmp_path):
         yield programs
 
 
-@pytest.fixture
-def queue(client):
-    return client.get_queue("video")
-
-
 def produce(programs: Programs, *arguments: str) -> list[str]:
     """Run the foreign producer to its end and return what it prints."""
     producer = programs.start([node(), str(CLIENTS / "producer.js"), *arguments])

@@ -12,24 +12,20 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import handlers
 import pytest
 from faults import Fault
-from handlers import ELSEWHERE, WORK, begin, ended, is_sound, ledger, let_go, owner
-from running import ROOT, Programs, is_there, state_of, until
+from handlers import ELSEWHERE, begin, ended, is_sound, ledger, let_go, owner
+from running import ROOT, is_there, state_of, until
 
 from blueque import Client, OutcomeUnknown, Retry
 from blueque.spool import outcome_record
 from blueque.system import process
 from blueque.system.embedded_redis import running_server
 
+WORK = handlers.WORK
+
 QUICK = ("--beat", "0.2s", "--lease", "1.5s")
-
-
-@pytest.fixture
-def programs(url, tmp_path):
-    with Programs(url, tmp_path) as programs:
-        programs.write(WORK)
-        yield programs
 
 
 class Network:

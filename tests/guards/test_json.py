@@ -12,9 +12,7 @@ from pathlib import Path
 
 import click
 import pytest
-from in_process import run  # noqa: F401  # fixture
 from running import until
-from test_cli_actions import begin, environ  # noqa: F401  # fixtures
 
 from blueque import Retry, protocol
 from blueque.cli.main import _VERBS, blueque
@@ -23,6 +21,8 @@ from blueque.model.attempt_ref import AttemptRef
 from blueque.model.log_line import Line
 from blueque.protocol.feeding import FeedRef
 from blueque.protocol.recover import Loss
+
+IN_PROCESS = True  # see the fixture `run`
 
 pytest.importorskip("pyarrow")
 

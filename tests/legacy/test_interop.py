@@ -10,13 +10,16 @@ import sys
 import time
 from pathlib import Path
 
+import legacy
 import pytest
-from legacy import WORK, Legacy, install, ledger, release
-from running import ROOT, Programs, state_of, until
+from legacy import ledger, release
+from running import ROOT, state_of, until
 
 from blueque import Client, NotCancellable, NotOwner, Retry, protocol
 from blueque.model.attempt_ref import AttemptRef
 from blueque.system.process import fork, host_name, node_id, wait_for
+
+WORK = legacy.WORK
 
 UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 FORMS = {  # of what 1.0.0 writes
@@ -49,28 +52,6 @@ for each in argv:
     say({name: getattr(task, name) for name in (
         "id", "status", "queue", "parameters", "result", "error", "node", "pid", "created", "updated")})
 """
-
-
-@pytest.fixture(scope="session")
-def _installed():
-    install()
-
-
-@pytest.fixture
-def programs(url, tmp_path):
-    with Programs(url, tmp_path) as programs:
-        programs.write(WORK)
-        yield programs
-
-
-@pytest.fixture
-def legacy(_installed, url, programs):
-    return Legacy(url, programs)
-
-
-@pytest.fixture
-def queue(client):
-    return client.get_queue("video")
 
 
 def registered(cli, number):

@@ -7,9 +7,10 @@ from __future__ import annotations
 import os
 import time
 
+import legacy
 import pytest
-from legacy import WORK, Legacy, install, ledger
-from running import Programs, until
+from legacy import ledger
+from running import until
 
 from blueque import protocol
 from blueque.errors import RedisAway
@@ -19,10 +20,7 @@ from blueque.model.units import Timing
 from blueque.protocol import transaction
 from blueque.queries import line_order
 
-
-@pytest.fixture
-def queue(client):
-    return client.get_queue("video")
+WORK = legacy.WORK
 
 
 @pytest.fixture
@@ -779,23 +777,6 @@ def test_the_name_of_a_line_that_was_left_empty_goes_when_somebody_looks(redis, 
 
 
 # Beside 1.0.0
-
-
-@pytest.fixture(scope="session")
-def _installed():
-    install()
-
-
-@pytest.fixture
-def programs(url, tmp_path):
-    with Programs(url, tmp_path) as programs:
-        programs.write(WORK)
-        yield programs
-
-
-@pytest.fixture
-def legacy(_installed, url, programs):
-    return Legacy(url, programs)
 
 
 RUN = "ForkingRunner(client, argv[0], getattr(work, argv[1])).run()"

@@ -21,11 +21,6 @@ ELSEWHERE = {"pid_start": 5, "boot": "another-boot", "ns": "4026531836"}
 
 
 @pytest.fixture
-def queue(client):
-    return client.get_queue("video")
-
-
-@pytest.fixture
 def listener(client):
     """One that is registered, as the listener program registers."""
     listener = client.get_listener("video")

@@ -18,11 +18,6 @@ class CodecError(ValueError):
 
 
 @pytest.fixture
-def queue(client):
-    return client.get_queue("video")
-
-
-@pytest.fixture
 def listener(client):
     return client.get_listener("video")
 

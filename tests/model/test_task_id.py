@@ -23,11 +23,6 @@ FAR = 4e9
 
 
 @pytest.fixture
-def queue(client):
-    return client.get_queue("video")
-
-
-@pytest.fixture
 def patient(proxy):
     """A queue behind the proxy, whose calls try again."""
     client = Client(proxy.url, patience=5)

@@ -78,11 +78,6 @@ def cases(table):
     return [pytest.param(*case, id=name) for name, case in table.items()]
 
 
-@pytest.fixture
-def queue(client):
-    return client.get_queue("video")
-
-
 def reserved(client):
     """Return the processor of a task that has started."""
     client.get_queue("video").enqueue("in")

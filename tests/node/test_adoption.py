@@ -8,11 +8,11 @@ import signal
 import subprocess
 import time
 
+import handlers
 import pytest
 from faults import Fault
 from handlers import (
     ELSEWHERE,
-    WORK,
     beat_of,
     begin,
     ended,
@@ -26,7 +26,7 @@ from handlers import (
     pid_of,
     running,
 )
-from running import Programs, children_of, is_there, patched, state_of, until
+from running import children_of, is_there, patched, state_of, until
 
 from blueque import Retry, Task, protocol
 from blueque.model.limits import Limits
@@ -36,15 +36,11 @@ from blueque.spool.attempt import Attempt
 from blueque.spool.spool import Spool
 from blueque.system import process
 
+WORK = handlers.WORK
+
 QUICK = ("--beat", "0.2s", "--lease", "0.6s", "--lost-after", "30s")
-
-
-@pytest.fixture
-def programs(url, tmp_path):
-    # A master would let a second pass before it replaces a listener that has not lived for as long.
-    with Programs(url, tmp_path, patched({"node.master._YOUNG": 0.1})) as programs:
-        programs.write(WORK)
-        yield programs
+# A master would let a second pass before it replaces a listener that has not lived for as long.
+ENVIRON = patched({"node.master._YOUNG": 0.1})
 
 
 def kill(*pids):

@@ -20,7 +20,7 @@ import zlib
 
 import pytest
 from handlers import has_moved, is_sound, ledger, let_go, pid_of, running
-from running import ROOT, Programs, is_there, outcome, until
+from running import ROOT, is_there, outcome, until
 from test_guarantees import Network
 
 from blueque import Retry, Task
@@ -68,13 +68,6 @@ WORK = """
 QUICK = ("--beat", "0.2s", "--lease", "0.6s", "--lost-after", "0.9s")
 AT_ONCE = Retry(max=1, backoff=0, jitter=0)
 NINE = [{"number": 9}, {"state": "9"}]
-
-
-@pytest.fixture
-def programs(url, tmp_path):
-    with Programs(url, tmp_path) as programs:
-        programs.write(WORK)
-        yield programs
 
 
 @pytest.fixture

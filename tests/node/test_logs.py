@@ -11,11 +11,9 @@ import sys
 import time
 
 import forked
-import in_process as in_process_
 import pytest
 from click.testing import CliRunner
 from running import Programs, outcome, patched, until
-from test_cli_actions import answer, begin, environ, run  # noqa: F401  # fixtures
 
 from blueque import protocol
 from blueque.cli.main import blueque
@@ -86,7 +84,15 @@ def _quick(environ):
     environ.update(QUICK)
 
 
-in_process = in_process_.run
+@pytest.fixture
+def in_process(environ):
+    """Run `blueque` in this process."""
+    import in_process as program
+
+    def run(*arguments):
+        return program.run(arguments, environ)
+
+    return run
 
 
 @pytest.fixture

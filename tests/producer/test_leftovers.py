@@ -14,11 +14,6 @@ DAY = 86400.0
 
 
 @pytest.fixture
-def queue(client):
-    return client.get_queue(Q)
-
-
-@pytest.fixture
 def leftovers(client):
     return client.get_leftovers()
 

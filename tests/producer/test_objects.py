@@ -73,11 +73,6 @@ WAYS = {  # to put a task in, each with keyword options
 
 
 @pytest.fixture
-def queue(client):
-    return client.get_queue("video")
-
-
-@pytest.fixture
 def listener(client):
     return client.get_listener("video")
 

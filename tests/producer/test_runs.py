@@ -53,11 +53,6 @@ def theirs(url):
     client.close()
 
 
-@pytest.fixture
-def queue(client):
-    return client.get_queue(Q)
-
-
 def line(cli, name="0"):
     """Return the ids in a line of the queue, the one that runs next first."""
     return cli.lrange(keys.line(Q, name), 0, -1)[::-1]

@@ -39,11 +39,6 @@ Q = "video"
 
 
 @pytest.fixture
-def queue(client):
-    return client.get_queue(Q)
-
-
-@pytest.fixture
 def theirs(url) -> Iterator[Any]:
     """The same queue for somebody else."""
     client = Client(url, patience=5)

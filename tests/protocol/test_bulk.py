@@ -47,11 +47,6 @@ def parameters(cli, name="0"):
 
 
 @pytest.fixture
-def queue(client):
-    return client.get_queue("video")
-
-
-@pytest.fixture
 def away(proxy):
     """A queue behind the proxy, whose calls try once only."""
     client = Client(proxy.url, patience=0)

@@ -10,7 +10,7 @@ import time
 
 import pytest
 from handlers import WORK, begin, ended, is_sound
-from running import Programs, until
+from running import until
 
 from blueque import Retry, protocol
 from blueque.model import keys
@@ -32,10 +32,9 @@ TALK = """
 
 
 @pytest.fixture
-def programs(url, tmp_path):
-    with Programs(url, tmp_path) as programs:
-        programs.write(WORK + TALK)
-        yield programs
+def programs(programs):
+    programs.write(WORK + TALK)
+    return programs
 
 
 def every_ending(programs):

@@ -11,7 +11,6 @@ import time
 import pytest
 from click.testing import CliRunner
 from running import until
-from test_cli_actions import environ, run  # noqa: F401  # fixtures
 
 from blueque import protocol
 from blueque.cli.main import blueque

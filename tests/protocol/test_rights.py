@@ -11,14 +11,14 @@ from pathlib import Path
 import forked
 import pytest
 import redis as redis_py
-from running import Programs, outcome, patched, until
+from running import outcome, patched, until
 
 from blueque import Client, RedisRefused, Retry
 from blueque.cli.exits import explain
 from blueque.protocol import permissions
 from blueque.system.embedded_redis import Server
 
-HANDLER = """
+WORK = """
     import time
 
     def work(task):
@@ -43,13 +43,6 @@ def user(cli):
 
     yield user
     cli.execute_command("ACL", "DELUSER", "modest", "keeper")
-
-
-@pytest.fixture
-def programs(url, tmp_path):
-    with Programs(url, tmp_path) as programs:
-        programs.write(HANDLER)
-        yield programs
 
 
 @pytest.fixture(autouse=True)

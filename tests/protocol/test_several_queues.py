@@ -6,21 +6,17 @@ import os
 import signal
 import time
 
+import handlers
 import pytest
-from handlers import WORK, begin, ended, has_moved, is_sound, ledger, let_go, pid_of, running
-from running import Programs, children_of, is_there, until
+from handlers import begin, ended, has_moved, is_sound, ledger, let_go, pid_of, running
+from running import children_of, is_there, until
 
 from blueque import protocol
 from blueque.system.process import host_name
 
+WORK = handlers.WORK
+
 QUICK = ("--beat", "0.2s", "--lease", "0.6s", "--lost-after", "30s")
-
-
-@pytest.fixture
-def programs(url, tmp_path):
-    with Programs(url, tmp_path) as programs:
-        programs.write(WORK)
-        yield programs
 
 
 def order_of(programs, count):

@@ -7,7 +7,6 @@ from __future__ import annotations
 import time
 
 import pytest
-from faults import FaultProxy
 
 from blueque import Client, protocol
 from blueque.model import keys
@@ -21,13 +20,6 @@ NODE = "gpu-1.example.com_4021"
 @pytest.fixture
 def inspector(redis):
     return Inspector(redis)
-
-
-@pytest.fixture
-def proxy(url):
-    proxy = FaultProxy(url)
-    yield proxy
-    proxy.close()
 
 
 def register(redis, queue="video", node=NODE, beat_every=10, now=None, **facts):

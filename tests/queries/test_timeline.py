@@ -8,7 +8,6 @@ import json
 import operator
 
 import pytest
-from test_cli_actions import environ, run  # noqa: F401  # fixtures
 
 from blueque import protocol
 from blueque.cli.verbs.timeline import _BY, _narrowed, draw

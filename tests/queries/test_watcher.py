@@ -30,11 +30,6 @@ from blueque.queries import task_ends
 
 
 @pytest.fixture
-def queue(client):
-    return client.get_queue("video")
-
-
-@pytest.fixture
 def aside():
     """Call something in another thread; its future is returned."""
     with ThreadPoolExecutor(4) as threads:

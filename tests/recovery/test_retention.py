@@ -16,11 +16,6 @@ from blueque.scheduler import Scheduler
 
 
 @pytest.fixture
-def queue(client):
-    return client.get_queue("video")
-
-
-@pytest.fixture
 def finish(client, redis, cli):
     """Let a task of a queue end in some way, so many seconds ago, and return its id."""
     listener = client.get_listener("video")

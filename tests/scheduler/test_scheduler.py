@@ -13,38 +13,19 @@ import threading
 import time
 from urllib.parse import urlsplit
 
+import legacy
 import pytest
 import redis as redis_py
-from legacy import WORK, Legacy, install, ledger
-from running import Programs, patched, until
+from legacy import ledger
+from running import patched, until
 
 from blueque import Client
 from blueque.scheduler import LOOK_AT_ALL, Scheduler
 from blueque.system.process import wait_readable
 
+WORK = legacy.WORK
+
 PROMPT = 1.0  # seconds; ten times what is promised, for a machine with much to do
-
-
-@pytest.fixture(scope="session")
-def _installed():
-    install()
-
-
-@pytest.fixture
-def programs(url, tmp_path):
-    with Programs(url, tmp_path) as programs:
-        programs.write(WORK)
-        yield programs
-
-
-@pytest.fixture
-def legacy(_installed, url, programs):
-    return Legacy(url, programs)
-
-
-@pytest.fixture
-def queue(client):
-    return client.get_queue("video")
 
 
 @pytest.fixture

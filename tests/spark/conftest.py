@@ -5,17 +5,19 @@ and faster.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import process_state
 import pytest
 from running import TEST_PATHS
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    import redis as redis_py
+    from pyspark.sql import DataFrame, SparkSession
 
+ROWS = 4000  # of `df`, in two partitions: two chunks each, and four of the naive way
 HERE = Path(__file__).parent
 # What makes Spark start in half the time. Good for a minute, and slow for an hour. Its classes are
 # not verified again.
@@ -89,3 +91,25 @@ def active(request: pytest.FixtureRequest) -> None:
         from blueque.spark.sessions import activate  # here: see above
 
         activate(request.getfixturevalue("spark"))
+
+
+@pytest.fixture
+def df(spark: SparkSession) -> DataFrame:
+    from pyspark.sql import functions as F  # here: see above
+
+    return spark.range(0, ROWS, 1, 2).select(
+        F.format_string("scene-%05d", "id").alias("scene"), F.col("id").alias("frame")
+    )
+
+
+@pytest.fixture
+def mishap(
+    spark: SparkSession, cli: redis_py.Redis, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Any]:
+    """Return what plans a mishap; bs.enqueue writes with it from here on."""
+    from blueque.spark import enqueueing  # here: see above
+    from spark import mishaps
+
+    spark.dataSource.register(mishaps.MishapSource)
+    monkeypatch.setattr(enqueueing, "FORMAT", "mishap")
+    return lambda *given, **named: mishaps.plan(cli, *given, **named)

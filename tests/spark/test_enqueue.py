@@ -22,32 +22,16 @@ from running import TEST_PATHS, until
 import blueque.spark as bs
 from blueque import InvalidInput, InvalidType, JobFailed, RedisAway, Retry, TooLarge, WrongRun
 from blueque.model import keys
-from blueque.spark import enqueueing, frames, gateway, sink
+from blueque.spark import frames, gateway, sink
 from blueque.spark.layout import lay_out, read
 from blueque.spark.sessions import activate
 from blueque.system import process
 from blueque.task_process.running_task import RunningTask
 from spark import mishaps
-from spark.conftest import FAST
+from spark.conftest import FAST, ROWS
 from spark.exact import forget_tasks, is_exact, pending
 
-ROWS = 4000  # in two partitions: two chunks each, and four of the naive way
 Q = "render"
-
-
-@pytest.fixture
-def df(spark):
-    return spark.range(0, ROWS, 1, 2).select(
-        F.format_string("scene-%05d", "id").alias("scene"), F.col("id").alias("frame")
-    )
-
-
-@pytest.fixture
-def mishap(spark, cli, monkeypatch):
-    """Return what plans a mishap; bs.enqueue writes with it from here on."""
-    spark.dataSource.register(mishaps.MishapSource)
-    monkeypatch.setattr(enqueueing, "FORMAT", "mishap")
-    return lambda *given, **named: mishaps.plan(cli, *given, **named)
 
 
 @pytest.fixture

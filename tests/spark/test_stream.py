@@ -13,9 +13,7 @@ import blueque.spark as bs
 from blueque.model import keys
 from spark import mishaps
 from spark.exact import is_exact, leftovers, pending
-from spark.test_enqueue import Q, mishap  # the fixture
-
-__all__ = ["mishap"]
+from spark.test_enqueue import Q
 
 ROWS = 1500  # of a file, which is a batch
 

@@ -15,10 +15,9 @@ from blueque import JobFailed, RedisAway
 from blueque.model import keys
 from blueque.spark import enqueueing
 from spark import mishaps
+from spark.conftest import ROWS
 from spark.exact import is_exact, pending
-from spark.test_enqueue import ROWS, Q, df, mishap  # the fixtures
-
-__all__ = ["df", "mishap"]
+from spark.test_enqueue import Q
 
 
 @pytest.fixture

@@ -9,22 +9,18 @@ import signal
 import socket
 import sys
 
+import handlers
 import pytest
-from handlers import WORK, begin, ended, has_moved, is_sound, ledger, let_go, owner, pid_of
-from running import Programs, is_there, until
+from handlers import begin, ended, has_moved, is_sound, ledger, let_go, owner, pid_of
+from running import is_there, until
 from test_recovery import ended_process, hold, register, register_legacy
 
 from blueque.errors import InvalidInput
 from blueque.system import hosts, process
 
+WORK = handlers.WORK
+
 QUICK = ("--beat", "0.2s", "--lease", "0.6s", "--lost-after", "30s")
-
-
-@pytest.fixture
-def programs(url, tmp_path):
-    with Programs(url, tmp_path) as programs:
-        programs.write(WORK)
-        yield programs
 
 
 @pytest.fixture
@@ -250,7 +246,7 @@ def test_a_task_process_knows_the_host_by_the_name_of_its_listener(programs):
             {hosts.VARIABLE: ""},
             '[listener]\nhost = "a/b"\n',
             78,
-            "line 2: listener.host: 'a/b' is not a host name",
+            "listener.host: 'a/b' is not a host name",
         ),
     ],
 )

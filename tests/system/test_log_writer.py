@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 from handlers import beat_of
-from running import PATIENCE, Programs, outcome, until
+from running import PATIENCE, outcome, until
 
 from blueque.system.process import host_name
 
@@ -87,12 +87,6 @@ def opened(kind: str) -> Iterator[Log]:
     finally:
         os.close(log.ours)
         os.close(log.theirs)
-
-
-@pytest.fixture
-def programs(url, tmp_path):
-    with Programs(url, tmp_path) as programs:
-        yield programs
 
 
 NOT_OURS = "os.open = lambda *_: (_ for _ in ()).throw(PermissionError())"

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from running import ROOT, Programs, clean_environment, outcome
+from running import ROOT, clean_environment, outcome
 
 from blueque import current_task
 from blueque.spool import progress_file
@@ -30,12 +30,6 @@ def nobody(monkeypatch):
     monkeypatch.setattr(running_task, "_current", None)
     for name in ("BLUEQUE_TASK_ID", "BLUEQUE_TASK_DIR"):
         monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture
-def programs(url, tmp_path):
-    with Programs(url, tmp_path) as programs:
-        yield programs
 
 
 def told(task, directory):

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from running import Programs, outcome, patched, until
-from test_cli_actions import begin, environ, run  # noqa: F401  # fixtures
 
 from blueque.cli import log_files
 from blueque.cli.verbs import stack as cli_stack

@@ -8,7 +8,7 @@ import functools
 import signal
 
 import pytest
-from running import Programs, outcome
+from running import outcome
 
 from blueque import Client, ForkingRunner, InvalidInput
 from blueque.task_process import handlers
@@ -125,12 +125,6 @@ def test_what_cannot_be_a_handler_is_told_why(handler, reason):
 def test_a_runner_refuses_what_cannot_be_a_handler(handler, reason):
     with pytest.raises(InvalidInput, match=r"^task_callback .* (is|takes|cannot be) "):
         ForkingRunner(Client(), "work", handler)
-
-
-@pytest.fixture
-def programs(url, tmp_path):
-    with Programs(url, tmp_path) as programs:
-        yield programs
 
 
 def test_a_listener_takes_a_new_module_with_an_unfit_handler_neither_at_its_start_nor_later(

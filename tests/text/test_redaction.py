@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from in_process import run  # noqa: F401  # fixture
-from test_cli_actions import environ  # noqa: F401  # fixture
 
 from blueque.text.redaction import HIDDEN, hider, reveal
+
+IN_PROCESS = True  # see the fixture `run`
 
 SECRET = (
     "password",
