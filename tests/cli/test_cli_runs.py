@@ -135,7 +135,7 @@ def test_gc_says_that_a_decided_chunk_was_deleted(run, queue, client, cli):
 
     result = run("gc")
     assert result.returncode == 75
-    assert "1 of the chunks that were staged for it are gone" in result.stderr
+    assert "1 of its staged chunks are gone" in result.stderr
 
 
 # enqueue --run
