@@ -1,6 +1,4 @@
-"""Recoveries: one judge for several queues. It looks at all of them at once, as often as any of
-them needs it.
-"""
+"""Recoveries: the judges of several queues, which look at all queues at once."""
 
 from __future__ import annotations
 
@@ -27,22 +25,22 @@ class Recoveries:
     def __init__(self, redis: Redis, queues: Sequence[str]) -> None:
         self._redis, self._inspector = redis, Inspector(redis)
         self._judges = {queue: Recovery(redis, queue) for queue in queues}
-        # queues that Redis would not show us, and that we have named
+        # Queues whose keys Redis refused to read, and that were logged.
         self._refused: set[str] = set()
-        self._is_at_once = True  # whether all can be looked at together
+        self._is_at_once = True  # whether one look reads all queues
 
     def own(self, queue: str, node: str) -> None:
-        """Know the listener on whose behalf we judge: its own registration is not judged."""
+        """Name the listener that judges: its own registration is not judged."""
         self._judges[queue].own_node = node
 
     @property
     def rest(self) -> float:
-        """For how many seconds there is nothing to do after a look."""
+        """Seconds until the next look."""
         return min(judge.rest for judge in self._judges.values())
 
     def step(self) -> list[Task]:
-        """Do what `Recovery.step` does, for all queues: three round trips while nothing happens,
-        mostly one.
+        """Do what `Recovery.step` does, for all queues. While nothing happens that takes one round
+        trip, or up to three.
         """
         if len(self._judges) == 1:
             (judge,) = self._judges.values()
@@ -62,21 +60,19 @@ class Recoveries:
         observed = protocol.observe_all(self._redis, list(self._judges))
         now = time.monotonic()
         for judge, (beats, members) in zip(judges, observed, strict=True):
-            judge.take_notice(beats, members, now)
+            judge.note_beats(beats, members, now)
         late = [judge for judge in judges if judge.looks_at_started(now)]
-        found = self._inspector.nodes_of_started([judge.queue for judge in late]) if late else []
-        for judge, nodes in zip(late, found, strict=True):
-            judge.take_notice_of_started(nodes, now)
+        started = self._inspector.nodes_of_started([judge.queue for judge in late]) if late else []
+        for judge, nodes in zip(late, started, strict=True):
+            judge.note_started(nodes, now)
         unread = [listener for judge in judges for listener in judge.unread()]
         registrations = dict(zip(unread, self._inspector.registrations(unread), strict=True))
         for judge in judges:
-            judge.take_registrations(registrations)
+            judge.note_registrations(registrations)
         return [task for judge in judges for task in judge.judge(now)]
 
     def _look_one_by_one(self) -> list[Task]:
-        """Look at each queue by itself: a key of one is not what it should be, and the others are
-        not to blame.
-        """
+        """Look at each queue by itself, because a key of one queue has a wrong type."""
         orphans: list[Task] = []
         self._is_at_once = True
         for queue, judge in self._judges.items():

@@ -1,4 +1,4 @@
-"""Purge: deletes every task of a queue that was in some states at one instant, and still is."""
+"""Purge: delete the tasks of a snapshot that still have the status of their part."""
 
 from __future__ import annotations
 
@@ -14,28 +14,25 @@ from blueque.tables import snapshot_reader
 
 log = logging.getLogger("blueque")
 
-AT_ONCE = 50  # WATCH gets slow with the square of their number
+AT_ONCE = 50  # tasks; the time of WATCH grows with the square of the keys
 
 
 def purge(redis: Redis, snapshot: Snapshot) -> Iterator[int]:
-    """Delete those tasks of a snapshot that still wait, or have ended, as they had then; yield how
-    many are gone so far.
+    """Delete the tasks of a snapshot that still wait, or have ended, as they had then. Yield how
+    many are deleted so far.
 
     Raises SnapshotGone.
     """
     done = 0
-    for piece, some in snapshot_reader.ids(redis, snapshot, AT_ONCE):
-        done += _purge(redis, piece, some)
+    for piece, tasks in snapshot_reader.ids(redis, snapshot, AT_ONCE):
+        done += _purge(redis, piece, tasks)
         yield done
     log.info("purge tasks=%d", done)
 
 
-def _purge(redis: Redis, piece: Slice, some: Sequence[str]) -> int:
+def _purge(redis: Redis, piece: Slice, tasks: Sequence[str]) -> int:
     if piece.listed_as not in FINISHED:
-        return protocol.purge(redis, piece.queue, some)
-    seen = [
-        one
-        for one in finished.seen(redis, Place(piece.listed_as, piece.queue), some)
-        if one is not None
-    ]
-    return protocol.prune(redis, piece.queue, piece.listed_as, seen) if seen else 0
+        return protocol.purge(redis, piece.queue, tasks)
+    seen = finished.seen(redis, Place(piece.listed_as, piece.queue), tasks)
+    ended = [task for task in seen if task is not None]
+    return protocol.prune(redis, piece.queue, piece.listed_as, ended) if ended else 0

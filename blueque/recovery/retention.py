@@ -1,6 +1,4 @@
-"""Retention: deletes finished tasks that have been kept long enough, or of which there are too
-many, some at a time.
-"""
+"""Retention: delete finished tasks that are older, or more, than their queue keeps."""
 
 from __future__ import annotations
 
@@ -19,56 +17,56 @@ from blueque.queries import finished as ended
 
 log = logging.getLogger("blueque")
 
-AT_ONCE = 100  # of one list: WATCH gets slow with the square of their number
+AT_ONCE = 100  # tasks of one list; the time of WATCH grows with the square of the keys
 COUNTED_AT_ONCE = 1000  # tasks that `count` looks at in one round trip
-LISTS_AT_ONCE = 300  # that one step looks at; of more, others have their turn next time
-REFUSED_PAUSE = 60.0  # seconds for which a queue that Redis refuses to serve is left alone
-SHARE = 0.2  # of our time at most, where there is a lot to delete
-SAY_EVERY = 60.0  # seconds between two lines of the log about the same list
+LISTS_AT_ONCE = 300  # lists that one step looks at; the next step goes on with the others
+REFUSED_PAUSE = 60.0  # seconds before a queue is tried again after Redis refused a command
+SHARE = 0.2  # the largest part of the time that deleting may take
+LOG_EVERY = 60.0  # seconds between two lines of the log about the same list
 
 
 class Retention:
     """Deletes the finished tasks of some queues.
 
     rules: how long tasks stay, by queue and by status.
-    rest: for how many seconds to leave Redis alone after a step that has left some.
+    rest: seconds to wait before the next step if there is more to delete.
     """
 
     def __init__(self, redis: Redis, rules: Mapping[str, Mapping[str, Keep]]) -> None:
         self._redis = redis
         self._rules: dict[Place, Keep] = {}
-        # How many at the end of a list are not to be deleted, and the last of them.
+        # How many tasks at the end of a list stay, and the last of them.
         self._passed: dict[Place, tuple[int, str | None]] = {}
-        # the oldest id, and when the first that stays has ended
+        # The oldest id of a list, and the end of the first task that stays.
         self._quiet: dict[Place, tuple[str, float]] = {}
-        self._left_alone: dict[str, float] = {}  # queue -> until when, on the monotonic clock
+        self._left_alone: dict[str, float] = {}  # by queue: the monotonic time until then
         self._next = 0  # the list with which the next step begins
         self.rest = 0.0
-        self._unsaid: Counter[Place] = Counter()  # how many of these nobody has read of
-        self._say_at: dict[Place, float] = {}
-        self.deleted: Counter[Place] = Counter()  # how many, of each list
+        self._unlogged: Counter[Place] = Counter()  # deleted tasks
+        self._log_at: dict[Place, float] = {}
+        self.deleted: Counter[Place] = Counter()  # tasks, by list
         self.serve(rules)
 
     def serve(self, rules: Mapping[str, Mapping[str, Keep]]) -> None:
-        """Go by these rules from the next step on."""
-        every = {
+        """Use these rules from the next step on."""
+        self._rules = {
             Place(status, queue): keep
-            for queue, its in rules.items()
-            for status, keep in its.items()
+            for queue, by_status in rules.items()
+            for status, keep in by_status.items()
+            if keep != Keep()
         }
-        self._rules = {place: keep for place, keep in every.items() if keep != Keep()}
-        self._passed = {
-            place: known for place, known in self._passed.items() if place in self._rules
-        }
-        self._quiet = {place: known for place, known in self._quiet.items() if place in self._rules}
+        for noted in (self._passed, self._quiet):
+            for place in [*noted]:
+                if place not in self._rules:
+                    del noted[place]
 
     @property
     def is_asked_for(self) -> bool:
         return bool(self._rules)
 
     def step(self) -> bool:
-        """Delete what is to go, oldest first; return whether there may be more. One round trip
-        while there is nothing.
+        """Delete tasks, oldest first. Return whether there may be more. It takes one round trip
+        when there is nothing to delete.
         """
         began = time.monotonic()
         is_more = self._step(self._turn())
@@ -76,32 +74,30 @@ class Retention:
         return is_more
 
     def delete_all(self) -> None:
-        """Delete all that is to go, one list after the other, without a rest."""
+        """Delete everything that the rules do not keep, list by list, without a rest."""
         for place in self._rules:
             while self._step([place]):
                 pass
 
     def count(self) -> Counter[Place]:
-        """Return how many tasks are to go, of each list that has some; look at each of them, and
-        change nothing.
-        """
-        found: Counter[Place] = Counter()
+        """Return how many tasks `delete_all` would delete, by list. Nothing is changed."""
+        numbers: Counter[Place] = Counter()
         for place, keep in self._rules.items():
             stock = ended.stock(self._redis, [place])
             passed = 0
             while place.queue not in stock.archiving:
-                (some,) = ended.oldest(self._redis, {place: passed}, COUNTED_AT_ONCE).values()
-                going = sum(1 for _ in _going(keep, stock.now, stock.lengths[place] - passed, some))
-                found[place] += going
-                passed += len(some)
-                if len(some) < COUNTED_AT_ONCE or going + sum(one is None for one in some) < len(
-                    some
-                ):
+                (tasks,) = ended.oldest(self._redis, {place: passed}, COUNTED_AT_ONCE).values()
+                length = stock.lengths[place] - passed
+                going = sum(1 for _ in _going(keep, stock.now, length, tasks))
+                numbers[place] += going
+                passed += len(tasks)
+                is_all_going = going + tasks.count(None) == len(tasks)
+                if len(tasks) < COUNTED_AT_ONCE or not is_all_going:
                     break
-        return +found
+        return +numbers
 
     def _turn(self) -> list[Place]:
-        """Return the lists that a step is about."""
+        """Return the lists that this step looks at."""
         now = time.monotonic()
         places = [place for place in self._rules if now >= self._left_alone.get(place.queue, 0.0)]
         first = self._next if self._next < len(places) else 0
@@ -112,7 +108,7 @@ class Retention:
         if not places:
             return False
         try:
-            # One clock for all: a wrong one here would delete everything.
+            # The clock of Redis: a wrong clock of this host would delete everything.
             stock = ended.stock(self._redis, places)
             busy = [
                 place
@@ -128,9 +124,7 @@ class Retention:
         return any(left)
 
     def _apart(self, places: Sequence[Place], error: RedisRefused) -> bool:
-        """Serve queues one by one: what is wrong with one is not to keep the others from being
-        served.
-        """
+        """Do the step queue by queue, so that a queue with a key of a wrong type stops no other."""
         queues = list(dict.fromkeys(place.queue for place in places))
         if len(queues) > 1:
             left = [
@@ -148,15 +142,13 @@ class Retention:
         stays = [] if keep.age is None else [keep.age]
         if keep.newest is not None and length > keep.newest:
             stays.append(keep.spared)
-        known, ended = self._quiet.get(place, ("", 0.0))
+        noted, ended = self._quiet.get(place, ("", 0.0))
         return bool(stays) and (
-            known != oldest or ended + min(stays) < stock.now or min(stays) == 0.0
+            noted != oldest or ended + min(stays) < stock.now or min(stays) == 0.0
         )
 
     def _passed_now(self, place: Place, stock: ended.Stock) -> int:
-        """Return how many to pass over: none once somebody has taken some of them away, else others
-        would be.
-        """
+        """Return how many tasks to pass over; 0 once another program has removed some of them."""
         passed, last = self._passed.get(place, (0, None))
         return passed if last == stock.oldest[place] else 0
 
@@ -165,64 +157,62 @@ class Retention:
         floors = dict(_going(keep, stock.now, stock.lengths[place] - passed, oldest))
         going, deleted = list(floors), self._prune(place, floors)
         self.deleted[place] += deleted
-        # no task that has ended so; the doctor sees to it
-        passed += sum(one is None for one in oldest)
-        following = next((one for one in oldest if one is not None and one not in going), None)
-        self._say(place, deleted, is_all=following is not None)
+        # An entry without such a task stays; the doctor removes it.
+        passed += sum(task is None for task in oldest)
+        following = next((task for task in oldest if task is not None and task not in going), None)
+        self._log(place, deleted, is_all=following is not None)
         if following is None and oldest and len(going) == deleted:
             self._passed[place] = passed, stock.oldest[place]
             return True
         if following is not None and not going:
             self._quiet[place] = (stock.oldest[place] or "", following.at)
-        # Somebody may have seen to them by the next time. Who has found others deleting leaves it
-        # to them.
+        # Another program is deleting, too: leave it to that one, and start anew next time.
         self._passed.pop(place, None)
         return False
 
     def _prune(self, place: Place, floors: Mapping[Ended, int]) -> int:
-        """Delete tasks, the oldest first, each as long as the list does not become too short;
-        return how many.
-        """
+        """Delete tasks, oldest first, unless the list becomes too short. Return how many."""
         deleted = 0
         for floor in dict.fromkeys(floors.values()):
-            some = [one for one, its in floors.items() if its == floor]
-            gone = protocol.prune(self._redis, place.queue, place.kind, some, floor)
+            tasks = [task for task, least in floors.items() if least == floor]
+            gone = protocol.prune(self._redis, place.queue, place.kind, tasks, floor)
             deleted += gone
-            if gone < len(some):  # what is counted may now be another
+            if gone < len(tasks):  # the list has changed
                 break
         return deleted
 
-    def _say(self, place: Place, deleted: int, is_all: bool) -> None:
-        """Log what was deleted: at once, then now and then, and when it is all."""
-        self._unsaid[place] += deleted
-        if self._unsaid[place] and (is_all or time.monotonic() >= self._say_at.get(place, 0.0)):
+    def _log(self, place: Place, deleted: int, is_all: bool) -> None:
+        """Log what was deleted: at once, then once a minute, and at the end."""
+        self._unlogged[place] += deleted
+        if self._unlogged[place] and (is_all or time.monotonic() >= self._log_at.get(place, 0.0)):
             log.info(
                 "prune queue=%s status=%s tasks=%d: kept as long as they are to be",
                 place.queue,
                 place.kind,
-                self._unsaid.pop(place),
+                self._unlogged.pop(place),
             )
-            self._say_at[place] = time.monotonic() + SAY_EVERY
+            self._log_at[place] = time.monotonic() + LOG_EVERY
 
 
 def _going(
     keep: Keep, now: float, length: int, oldest: Iterable[Ended | None]
 ) -> Iterator[tuple[Ended, int]]:
-    """Yield those that are to go, of the end of a list of this length, each with how short the list
-    may become by it.
+    """Yield the tasks to delete, each with the length below which the list must not fall.
+
+    length: of the list. oldest: the tasks at its end.
     """
-    for place, one in enumerate(oldest):
-        if length - place <= keep.least:
+    for number, task in enumerate(oldest):
+        if length - number <= keep.least:
             return
-        if one is None:
+        if task is None:
             continue
-        if keep.age is not None and one.at < now - keep.age:
-            yield one, keep.least
+        if keep.age is not None and task.at < now - keep.age:
+            yield task, keep.least
         elif (
             keep.newest is not None
-            and length - place > keep.newest
-            and (not keep.spared or one.at < now - keep.spared)
+            and length - number > keep.newest
+            and (not keep.spared or task.at < now - keep.spared)
         ):
-            yield one, keep.newest
-        else:  # and those that come next have ended later
+            yield task, keep.newest
+        else:  # the next tasks have ended later
             return
