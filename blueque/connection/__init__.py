@@ -1,4 +1,4 @@
-"""The way to Redis: addresses, our own socket connection, redis-py, and cached keys.
+"""Connections to Redis: addresses, plain sockets, redis-py, failover, tracking.
 
 May import: system/ and what is below it. Begin with redis.py.
 """

@@ -1,4 +1,4 @@
-"""Where Redis is: what a URL says, and how it is shown without its password."""
+"""The address of Redis: parse a URL, and show it without its password."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REPLY_TIMEOUT = 10.0
 
 
 class Address:
-    """Where Redis is: `redis://[user[:password]@]host[:port][/db]` or
+    """The address of Redis: `redis://[user[:password]@]host[:port][/db]` or
     `unix://[user[:password]@]/path[?db=n]`.
     """
 
@@ -21,7 +21,7 @@ class Address:
         try:
             parts = urlsplit(url)
             port = parts.port
-        except ValueError:  # its message may quote the password
+        except ValueError:  # its message may contain the password
             raise InvalidInput(
                 f"{hide_password(url)!r} is not a Redis address: host or port cannot be read"
             ) from None
@@ -68,7 +68,7 @@ class Address:
 
 
 def hide_password(url: str) -> str:
-    """Return the address with its password replaced, fit to be shown."""
+    """Return the address with its password replaced."""
     url = re.sub(r"([?&]password=)[^&]*", r"\1***", url)
     scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
     credentials, at, place = rest.rpartition("@")

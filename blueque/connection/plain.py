@@ -1,6 +1,6 @@
 """A plain socket to Redis and the hiredis parser.
 
-It spares a listener, which forks all day, the memory of redis-py, and every program its import.
+It saves each listener the memory of redis-py, and each program the time of its import.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from blueque.connection.redis import Ahead, Command, Connection, exchange, pack_
 from blueque.errors import RedisAway, RedisRefused
 
 _INCOMPLETE = object()
-# no errors and no news: a PushNotification is a list of another type
+# neither errors nor push messages: a PushNotification is a list of another type
 _PLAIN = frozenset({str, list})
-_PIECE = 8192  # the parser moves all that it still has each time it gives a reply
+_PIECE = 8192  # the parser moves all its remaining bytes with each reply
 
 
 class SocketConnection:
@@ -29,7 +29,7 @@ class SocketConnection:
         self.is_proven = False
         self.has_answer: Callable[[Connection], bool] | None = None
         self._pushed: list[Any] = []
-        self._data, self._place = b"", 0  # what has come, and how much of it the parser has
+        self._data, self._place = b"", 0  # received bytes, and how many of them the parser has
         self._reader = hiredis.Reader(
             replyError=RedisRefused,
             encoding="utf-8",
@@ -38,7 +38,7 @@ class SocketConnection:
         )
         try:
             self._socket = address.connect()
-        except (OSError, UnicodeError) as error:  # UnicodeError: a host name that cannot be one
+        except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
             raise RedisAway(f"no Redis at {address.shown}: {_reason(error)}") from error
         greeting = address.greeting()
         if greeting:
@@ -58,7 +58,7 @@ class SocketConnection:
         replies: list[Any] = []
         while len(replies) < count:
             reply = self._next()
-            if type(reply) in _PLAIN:  # as thousands of QUEUED, and what many HMGETs tell
+            if type(reply) in _PLAIN:  # such as thousands of QUEUED, or the replies to many HMGETs
                 replies.append(reply)
             elif reply is _INCOMPLETE:
                 self._feed()
@@ -93,7 +93,7 @@ class SocketConnection:
         named: set[str] = set()
         for kind, *what in pushed:
             if kind == "invalidate":
-                if what[0] is None:  # FLUSHALL and the like
+                if what[0] is None:  # after FLUSHALL, for example
                     return None
                 named.update(what[0])
         return named
@@ -118,9 +118,7 @@ class SocketConnection:
         return bool(self._data or self._reader.has_data())
 
     def _feed(self) -> None:
-        """Give the parser more, in pieces: it gets slow with the square of what it is given at
-        once.
-        """
+        """Give the parser more bytes, in pieces: its time grows with the square of their size."""
         data, place = self._data or self._receive_some(), self._place
         size = min(_PIECE, len(data) - place)
         self._reader.feed(data, place, size)

@@ -1,8 +1,7 @@
-"""Connections to Redis: one for each thread, none inherited over a fork, nothing ever sent twice by
-itself.
+"""Connections to Redis: one for each thread, none inherited over a fork.
 
-There are two kinds behind the same methods: `socket_connection` for a plain `redis://` or `unix://`
-address, and `client_connection` for everything else, which is redis-py's.
+Nothing that changes Redis is repeated silently. There are two kinds of connection with the same
+methods: `plain` for a `redis://` or `unix://` address, and `redis_py` for everything else.
 """
 
 from __future__ import annotations
@@ -22,15 +21,14 @@ from blueque.system.backoff import pause
 
 log = logging.getLogger("blueque")
 
-# Its words; or bytes, which are a whole command in Redis' wire format already.
+# The words of a command; or bytes, a whole command in Redis' wire format.
 Command = Sequence[str | int | float | bytes]
 
-# Redis answers with an error, but what it means is "not now": as good as away.
+# Redis answers with one of these errors while it cannot serve: treated as away.
 AWAY = {"LOADING", "MASTERDOWN", "UNBLOCKED", "TRYAGAIN", "CLUSTERDOWN"}
 
-# The answers of a server that was a primary until a failover. Its address may lead to the new
-# primary by now, but this connection does not. None of them comes with a change: Redis discards the
-# MULTI that one of them stands in.
+# Errors of a server that was a primary until a failover. A new connection to its address may reach
+# the new primary. Nothing was changed: Redis discards a MULTI that contains such an error.
 DEMOTED = {"READONLY", "MASTERDOWN", "UNBLOCKED"}
 
 
@@ -59,14 +57,14 @@ class Ahead(NamedTuple):
 
 
 class Connection(Protocol):
-    """What the rest of Blueque knows of a connection. Error replies are values; a broken connection
-    raises RedisAway.
+    """The interface of a connection. Error replies are values; a broken connection raises
+    RedisAway.
     """
 
     ahead: Ahead | None
-    # waits for an answer in the owner's way; False gives up
+    # Waits for a reply in place of a blocking read; False gives up.
     has_answer: Callable[[Connection], bool] | None
-    is_proven: bool  # it has been seen to take a MULTI
+    is_proven: bool  # MULTI has worked on it
 
     @property
     def is_closed(self) -> bool: ...
@@ -81,17 +79,13 @@ class Connection(Protocol):
         """Wait until something can be received; False when nothing came."""
 
     def track(self) -> bool:
-        """Ask Redis to tell which of the keys that this connection reads change afterwards; False
-        when it won't.
-        """
+        """Ask Redis to report changes of the keys that this connection reads. False: Redis refuses."""
 
     def has_invalidated(self) -> bool:
-        """Tell whether such news has arrived already, so that waiting for it would be in vain."""
+        """Tell whether such a report has been received already, so that there is no need to wait."""
 
     def take_invalidated(self) -> set[str] | None:
-        """Return those keys, each once until it is read again; None when all have to be taken for
-        changed.
-        """
+        """Return the changed keys, each once until it is read again; None: any key may have changed."""
 
     def fileno(self) -> int: ...
 
@@ -99,15 +93,14 @@ class Connection(Protocol):
 
 
 class Redis:
-    """The connections of one Client: one for each thread, made when first needed, left behind after
-    a fork.
+    """The connections of one Client: one for each thread, opened when first needed, not inherited
+    over a fork.
 
-    patience: how long, in seconds, a call tries again when Redis does not answer.
-    days_kept: how many days the statistics of a day are kept.
-    has_answer: if set, waits for each answer in place of a blocking read, and may give up by
-        returning False.
-    wrong_types: if set, a look at a key of a wrong type finds it empty and notes it there, in place
-        of a refusal.
+    patience: for how many seconds a call tries again when Redis does not answer.
+    days_kept: for how many days statistics are kept.
+    has_answer: if set, waits for each reply in place of a blocking read, and may return False to
+        give up.
+    wrong_types: if set, a read of a key of a wrong type gets an empty reply, and notes the key here.
     """
 
     def __init__(self, connect: Callable[[], Connection], patience: float) -> None:
@@ -119,7 +112,7 @@ class Redis:
         self.wrong_types: WrongTypes | None = None
 
     def connection(self) -> Connection:
-        """Return this thread's connection, made now if need be."""
+        """Return this thread's connection; open it if needed."""
         kept: Connection | None = getattr(self._local, "connection", None)
         if kept is not None:
             if self._local.pid == os.getpid() and not kept.is_closed:
@@ -132,7 +125,7 @@ class Redis:
 
     @property
     def ahead(self) -> Ahead | None:
-        """What this thread's connection already watches for a task to come, if it has one."""
+        """The look that was sent ahead on this thread's connection, if there is one."""
         kept: Connection | None = getattr(self._local, "connection", None)
         return (
             kept.ahead
@@ -141,9 +134,7 @@ class Redis:
         )
 
     def another(self) -> Redis:
-        """Return the same once more, with connections of its own: for one who has to wait for an
-        answer in between.
-        """
+        """Return a copy with connections of its own, for use while a reply is awaited on this one."""
         other = Redis(self._connect, self.patience)
         other.has_answer = self.has_answer
         other.days_kept = self.days_kept
@@ -151,7 +142,7 @@ class Redis:
         return other
 
     def lenient(self) -> Redis:
-        """Return another whose looks take a key of a wrong type for empty."""
+        """Return a copy that reads a key of a wrong type as empty."""
         other = self.another()
         other.wrong_types = WrongTypes() if self.wrong_types is None else self.wrong_types
         return other
@@ -163,15 +154,15 @@ class Redis:
             kept.close()
 
     def read(self, *commands: Command) -> list[Any]:
-        """Send commands in one write and return their replies. They only look, so it is tried again
-        if need be.
+        """Send commands that only read, in one write, and return their replies. It tries again
+        within the patience.
         """
         replies = self.answers(*commands)
         raise_refusal(replies)
         return replies
 
     def answers(self, *commands: Command) -> list[Any]:
-        """Do the same, but return a refusal as a value: for looks that not everybody may have."""
+        """Do the same, but return a refusal as a value: for reads that an ACL may forbid."""
         patience = Patience(self.patience)
         while True:
             try:
@@ -189,7 +180,7 @@ class Redis:
     def _without_wrong_types(
         self, commands: Sequence[Command], replies: Sequence[Any]
     ) -> list[Any]:
-        """Return the replies as they are without the keys of a wrong type, and note these."""
+        """Return the replies with empty ones for keys of a wrong type, and note those keys."""
         taken = list(replies)
         for place, (command, reply) in enumerate(zip(commands, replies, strict=True)):
             if isinstance(reply, list) and tuple(command) == ("EXEC",):
@@ -198,14 +189,14 @@ class Redis:
                 )
             elif isinstance(reply, RedisRefused) and reply.code == "WRONGTYPE" and is_look(command):
                 taken[place] = empty(command)
-                if self.wrong_types is not None and str(command[1]) not in self.wrong_types.found:
+                if self.wrong_types is not None and str(command[1]) not in self.wrong_types.kinds:
                     (kind,) = exchange(self.connection(), [("TYPE", command[1])])
-                    self.wrong_types.found[str(command[1])] = str(kind)
+                    self.wrong_types.kinds[str(command[1])] = str(kind)
         return taken
 
 
 class Patience:
-    """How long one call goes on trying: a deadline, and pauses that grow."""
+    """The tries of one call: until a deadline, with growing pauses."""
 
     def __init__(self, seconds: float) -> None:
         self._deadline = time.monotonic() + seconds
@@ -213,8 +204,8 @@ class Patience:
         self._has_reconnected = False
 
     def may_reconnect(self, error: RedisAway | RedisRefused) -> bool:
-        """Tell whether to try once more on a new connection, however little patience there is:
-        after a failover.
+        """Tell whether to try once more on a new connection, even after the deadline: after a
+        failover.
         """
         refusal = error if isinstance(error, RedisRefused) else error.__cause__
         if (
@@ -228,11 +219,11 @@ class Patience:
         return True
 
     def pause_or_raise(self, error: RedisAway | RedisRefused) -> None:
-        """Wait before the next try, or raise `error` when it would come too late or is a refusal."""
+        """Wait before the next try. Raise `error` if it is a refusal, or the deadline comes first."""
         if isinstance(error, RedisRefused):
             raise error
-        # No pause after the first failure: a kept connection may have been dead for hours, which
-        # says nothing of the server.
+        # No pause after the first failure: the connection may have been dead for hours while the
+        # server works.
         seconds = pause(self._failures - 1) if self._failures else 0.0
         if time.monotonic() + seconds >= self._deadline:
             raise error
@@ -248,14 +239,14 @@ def exchange(
 ) -> list[Any]:
     """Send the commands in one write and return their replies, in order.
 
-    meanwhile: is called while Redis works on them; it must not use this connection.
+    meanwhile: called while Redis works on them; it must not use this connection.
     """
     try:
         connection.send(commands)
         if meanwhile is not None:
             meanwhile()
         replies = connection.receive(len(commands))
-    except BaseException:  # a Ctrl-C, too: its reply must not be taken for another's
+    except BaseException:  # Ctrl-C, too: a late reply must not be taken for another's
         connection.close()
         raise
     name_refused(commands, replies)
@@ -263,7 +254,7 @@ def exchange(
 
 
 def name_refused(commands: Sequence[Command], replies: Sequence[Any]) -> None:
-    """Note at each error among the replies which command it answers."""
+    """Set the command of each error among the replies."""
     for command, reply in zip(commands, replies, strict=False):
         if isinstance(reply, RedisRefused):
             words = (
@@ -300,7 +291,7 @@ def pack(command: Command) -> bytes:
 
 
 def pack_all(commands: Iterable[Command]) -> bytes:
-    """Return the commands, one after the other, in Redis' wire format."""
+    """Return several commands in Redis' wire format."""
     return b"".join([pack(command) for command in commands])
 
 
@@ -310,9 +301,9 @@ def as_hash(reply: Sequence[str]) -> dict[str, str]:
 
 
 def unless_away(reply: Any, connection: Connection) -> Any:
-    """Return the reply, unless the connection is as good as lost: then close it and raise.
+    """Return the reply. For an error that makes the connection useless, close it and raise.
 
-    Raises RedisAway when Redis cannot serve now, RedisRefused when it serves as a replica.
+    Raises RedisAway when Redis cannot serve now, RedisRefused when the server is a replica.
     """
     if isinstance(reply, RedisRefused):
         if reply.code in AWAY or "max number of clients" in reply.answer:

@@ -1,4 +1,4 @@
-"""A connection of redis-py: for TLS, for a ready client, for options that we know nothing of."""
+"""A connection of redis-py: for TLS, for a ready client, and for options of redis-py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from blueque.errors import InvalidInput, RedisAway, RedisRefused
 if TYPE_CHECKING:
     import redis as redis_py
 
-# The codes that redis-py leaves in front of an answer.
+# The error codes that redis-py does not remove from a reply.
 _CODES = AWAY | {
     "ASK",
     "BUSY",
@@ -43,13 +43,15 @@ class ClientConnection:
 
         self.ahead: Ahead | None = None
         self.is_proven = False
-        self.has_answer: Callable[[Connection], bool] | None = None  # redis-py reads as it does
+        self.has_answer: Callable[[Connection], bool] | None = (
+            None  # not used: redis-py reads by itself
+        )
         self._errors = redis.exceptions
         pool = client.connection_pool
         settings = dict(pool.connection_kwargs)
         for name in list(settings):
-            # Its notices of maintenance hold on to the pool and look up names; a silent retry may
-            # enqueue twice.
+            # Maintenance notices keep the pool alive and look up names; a silent retry may enqueue
+            # twice.
             if name.startswith(("maint", "orig_", "retry")):
                 del settings[name]
         settings.update(
@@ -58,12 +60,12 @@ class ClientConnection:
             encoding_errors="surrogateescape",
             socket_timeout=REPLY_TIMEOUT,
             health_check_interval=0,
-            protocol=2,  # whatever the client speaks, replies look alike to us
+            protocol=2,  # so that replies have the same form for every client
         )
         settings.setdefault("socket_connect_timeout", CONNECT_TIMEOUT)
         try:
             self._raw = pool.connection_class(**settings)
-        except TypeError as error:  # an option that it does not know
+        except TypeError as error:  # an option that redis-py does not have
             raise InvalidInput(f"redis-py: {error}") from error
         self._call(self._raw.connect)
 
@@ -78,10 +80,10 @@ class ClientConnection:
         try:
             reply = self._call(self._raw.read_response)
         except RedisRefused as error:
-            if self.is_closed:  # redis-py hangs up at some refusals; no other reply follows
+            if self.is_closed:  # redis-py disconnects at some errors; no other reply follows
                 raise
             return error
-        if isinstance(reply, list):  # EXEC: errors stand between the replies
+        if isinstance(reply, list):  # EXEC: errors are among the replies
             return [
                 self._refused(part) if isinstance(part, self._errors.RedisError) else part
                 for part in reply
@@ -92,7 +94,7 @@ class ClientConnection:
         return bool(self._call(lambda: self._raw.can_read(max(seconds, 0))))
 
     def track(self) -> bool:
-        return False  # redis-py keeps such messages to itself
+        return False  # redis-py does not pass such messages on
 
     def has_invalidated(self) -> bool:
         return False
@@ -123,7 +125,7 @@ class ClientConnection:
             raise self._refused(error) from error
 
     def _refused(self, error: Exception) -> RedisRefused:
-        # redis-py cuts the code off the answers for which it has a class of its own.
+        # redis-py removes the code from errors that have a class of their own.
         codes = {
             "NoPermissionError": "NOPERM",
             "AuthenticationError": "NOAUTH",

@@ -1,6 +1,4 @@
-"""Tracking: a connection with CLIENT TRACKING on, over which Redis itself says which of the keys
-read have changed since.
-"""
+"""Tracking: a connection with CLIENT TRACKING, on which Redis reports changes of keys that were read."""
 
 from __future__ import annotations
 
@@ -10,10 +8,10 @@ from blueque.connection.redis import Connection
 
 
 class Tracking:
-    """The connection, made when it is first needed, and again when it was lost: then whatever was
-    known may be old.
+    """The connection, opened when it is first needed, and again after it was lost: then any key may
+    have changed.
 
-    is_tracking: whether Redis says so. It cannot be had through redis-py, as for TLS, nor where an
+    is_tracking: whether Redis reports changes. It does not through redis-py, as for TLS, or if an
         ACL forbids it.
     """
 
@@ -35,14 +33,14 @@ class Tracking:
         return self._connection, True
 
     def fileno(self) -> int | None:
-        """Return what is readable when there is news; None: it never is."""
+        """Return a descriptor that is readable when Redis has reported a change; None: there is none."""
         return (
             self._connection.fileno() if self._connection is not None and self.is_tracking else None
         )
 
     def has_news(self) -> bool:
-        """Tell whether there is news that came along with something else, so that `fileno()` will
-        not show it.
+        """Tell whether a report was received together with a reply. Then `fileno()` does not become
+        readable for it.
         """
         return self._connection is not None and self._connection.has_invalidated()
 

@@ -1,5 +1,5 @@
-"""The columns of a table of tasks: name, kind, and the field of the hash that it holds. Nothing
-here needs pyarrow.
+"""The columns of a table of tasks: name, kind, and field of the hash. This module does not need
+pyarrow.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Column(NamedTuple):
 
     kind: string, int (32 bits), long (64 bits) or timestamp (microseconds, UTC; Unix seconds in
         Redis).
-    field: of the task hash; empty: it is not a field of its own.
+    field: of the task hash; empty: the column is not one field.
     """
 
     name: str
@@ -45,14 +45,14 @@ _DEFAULT = [
     *_columns("timestamp", "created", "updated", "started", "finished", "eta"),
     Column(LISTED_AS, "string"),
 ]
-# A JSON object of the fields that are no column above: an archive holds all of a task.
+# A JSON object of all other fields: an archive holds the whole task.
 COLUMNS = {column.name: column for column in [*_DEFAULT, Column(OTHER, "string")]}
 DEFAULT_FIELDS = tuple(column.name for column in _DEFAULT)
 ARCHIVE_FIELDS = tuple(COLUMNS)
 
 
 def require_fields(fields: Sequence[str] | None) -> tuple[str, ...]:
-    """Return names of columns, each once; None: the default ones. Raises InvalidInput, InvalidType."""
+    """Return names of columns, each once; for None the default ones. Raises InvalidInput, InvalidType."""
     if fields is None:
         return DEFAULT_FIELDS
     if isinstance(fields, str) or not all(isinstance(name, str) for name in fields):
@@ -71,7 +71,7 @@ def require_fields(fields: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def to_microseconds(text: str) -> int | None:
-    """Return Unix seconds as microseconds; None: they are none, or in no year of the calendar."""
+    """Return Unix seconds as microseconds; None: malformed, or not in the years 1 to 9999."""
     try:
         seconds = float(text)
     except ValueError:
@@ -84,7 +84,7 @@ def to_microseconds(text: str) -> int | None:
 
 
 def to_whole(text: str, bits: int = 32) -> int | None:
-    """Return a whole number; None: it is none, or takes more bits."""
+    """Return a whole number; None: malformed, or too large for so many bits."""
     try:
         number = int(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""How values become text in Redis and come back, and which values and names are refused."""
+"""Encode values as text for Redis, decode them, and check values and names."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from blueque.errors import InvalidInput, InvalidType, TooLarge
 
 MAX_NAME = 200  # bytes, of a queue or a run
 LAST_SECOND = 253402300799.0  # of the year 9999
-CENTURY = 36525 * 86400.0  # seconds; nothing that is meant takes longer
+CENTURY = 36525 * 86400.0  # seconds; the longest duration that is accepted
 DIGITS = 19  # a count has fewer; Python converts no more than 4300
-FLUSH = object()  # in place of parameters: no more for now, put in line what there is
+FLUSH = object()  # in place of parameters: enqueue the tasks so far, for there are no more for now
 
-_FLAT = frozenset({str, int, float, bool, type(None)})  # what holds nothing else
+_FLAT = frozenset({str, int, float, bool, type(None)})  # types without inner values
 
 
 class Encoded:
-    """Parameters that are text of UTF-8 already: a str, or a value in JSON."""
+    """Parameters that are encoded in UTF-8 already. is_json: whether the text is JSON."""
 
     __slots__ = ("is_json", "text")
 
@@ -32,8 +32,7 @@ class Encoded:
 def encode(value: Any, what: str, limit: int) -> tuple[str, str | None]:
     """Return (text, encoding): a string as it is and None, anything else as JSON and "json".
 
-    what: how a refusal names the value.
-    limit: in bytes.
+    what: names the value in an error. limit: in bytes.
     Raises InvalidType, InvalidInput or TooLarge.
     """
     if isinstance(value, str):
@@ -53,8 +52,8 @@ def encode(value: Any, what: str, limit: int) -> tuple[str, str | None]:
 
 
 def encode_json(value: Any, what: str, limit: int) -> str:
-    """Return the value as JSON, a string too. Raises what `encode` does, and refuses keys that
-    would come back as text.
+    """Return the value as JSON, a string too. Raises what `encode` raises; also InvalidInput for
+    keys that JSON would turn into text.
     """
     text = _to_json(value, what)
     size = len(text) if text.isascii() else len(_to_utf8(text, what))
@@ -68,8 +67,7 @@ def quick_encoder(what: str, limit: int) -> Callable[[Any], tuple[bytes, bool]]:
     """Return a function for many values in a row: (text in UTF-8, whether it is JSON), as `encode`
     and `require_text_keys`.
 
-    It refuses what they refuse, and gives the text that they give, in a third of the time. Not for
-    several threads.
+    It has the same results and errors, in a third of the time. Not for several threads.
     """
     to_json = _quick_json()
 
@@ -81,7 +79,7 @@ def quick_encoder(what: str, limit: int) -> Callable[[Any], tuple[bytes, bool]]:
                 packed, is_json = "".join(to_json(value, 0)).encode(), True
             else:
                 return whole(value)
-        except Exception:  # it is refused; `encode` says why
+        except Exception:  # `encode` raises the right error
             return whole(value)
         return (packed, is_json) if len(packed) <= limit else whole(value)
 
@@ -95,17 +93,17 @@ def quick_encoder(what: str, limit: int) -> Callable[[Any], tuple[bytes, bool]]:
 
 
 def decode(text: str | None, encoding: str | None) -> Any:
-    """Return the value that `encode` was given."""
+    """Return the value that was encoded."""
     if text is None or encoding != "json":
         return text
     try:
         return json.loads(text)
-    except (ValueError, RecursionError):  # marked as JSON by somebody else: better seen than hidden
+    except (ValueError, RecursionError):  # another program has marked it as JSON: show the text
         return text
 
 
 def day_of(now: float) -> str:
-    """Return the day, in UTC, whose numbers an event at that time belongs to."""
+    """Return the UTC day of a time, as in the keys of the statistics."""
     return time.strftime("%Y-%m-%d", time.gmtime(now))
 
 
@@ -118,8 +116,8 @@ def require_text_keys(value: Any, what: str) -> None:
 
 
 def printable(value: object, limit: int) -> str:
-    """Return a text that Redis can hold, of `limit` bytes at most: what a failure leaves must never
-    be refused itself.
+    """Return a text of at most `limit` bytes that Redis accepts. Never raises, so that any failure
+    can be recorded.
     """
     try:
         text = str(value)
@@ -129,29 +127,27 @@ def printable(value: object, limit: int) -> str:
 
 
 def count_of(text: str | None) -> int:
-    """Return a count as Redis or a file has it; 0 for what is none: another program may write any
-    text there.
-    """
+    """Return a count that was read as text; 0 for malformed text of another program."""
     return int(text) if text is not None and text.isdecimal() and len(text) < DIGITS else 0
 
 
 def require_queue_name(name: object) -> str:
-    """Return the name if a queue may have it."""
+    """Return a valid name of a queue. Raises InvalidType, InvalidInput."""
     return _require_name(name, "queue")
 
 
 def require_run_name(name: object) -> str:
-    """Return the name if a run may have it."""
+    """Return a valid name of a run. Raises InvalidType, InvalidInput."""
     return _require_name(name, "run")
 
 
 def require_feed_name(name: object) -> str:
-    """Return the name if a feed may have it."""
+    """Return a valid name of a feed. Raises InvalidType, InvalidInput."""
     return _require_name(name, "feed")
 
 
 def require_number(value: object, what: str, lowest: float = 0, highest: float = CENTURY) -> float:
-    """Return the number if it lies between these two, or is one of them."""
+    """Return a number from `lowest` to `highest`. Raises InvalidType, InvalidInput."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidType(f"{what} is a number, not {type(value).__name__}")
     if not lowest <= value <= highest:  # NaN is neither
@@ -160,7 +156,7 @@ def require_number(value: object, what: str, lowest: float = 0, highest: float =
 
 
 def require_whole(value: object, what: str, lowest: int, highest: int) -> int:
-    """Return the number if it is whole and lies between these two, or is one of them."""
+    """Return a whole number from `lowest` to `highest`. Raises InvalidType, InvalidInput."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidType(f"{what} is a whole number, not {type(value).__name__}")
     if not lowest <= value <= highest:
@@ -169,7 +165,7 @@ def require_whole(value: object, what: str, lowest: int, highest: int) -> int:
 
 
 def require_time(eta: object) -> float:
-    """Return Unix seconds: of those, or of a datetime with a time zone, before the year 10000."""
+    """Return Unix seconds of a number, or of a datetime with a time zone, before the year 10000."""
     if isinstance(eta, datetime):
         if eta.tzinfo is None:
             raise InvalidInput(
@@ -214,8 +210,8 @@ def _require_text_keys(value: Any, what: str) -> None:
 
 
 def _is_plain(value: Any) -> bool:
-    """Tell whether a value is made of what JSON knows, under keys that are text. No subclasses:
-    `encode` looks at those.
+    """Tell whether a value consists of JSON types with text keys. Subclasses do not count: `encode`
+    checks them.
     """
     kind = type(value)
     if kind is dict:
@@ -230,12 +226,12 @@ def _is_plain(value: Any) -> bool:
 
 
 def _quick_json() -> Callable[[Any, int], Iterable[str]]:
-    """Return what json.dumps makes anew for each value, with the arguments of `_to_json`, and then
-    calls.
+    """Return the encoder that json.dumps would make anew for each value, with the arguments of
+    `_to_json`.
     """
     plain = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     make = getattr(json_encoder, "c_make_encoder", None)
-    # No look for values that hold themselves: _is_plain has come to the end of this one.
+    # No check for values that contain themselves: _is_plain has ended for this one.
     if make is None:  # a Python without the C part
         return lambda value, _: (plain.encode(value),)
     quick: Callable[[Any, int], Iterable[str]] = make(

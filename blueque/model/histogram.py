@@ -1,7 +1,7 @@
 """Qless's buckets for durations: seconds up to a minute, minutes up to an hour, hours up to a day,
 then days.
 
-Histograms with the same buckets add up, whoever counted: of queues, of days, of halves of a run.
+Histograms with the same buckets can be added: of several queues, days, or parts of a run.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-LAST_DAY = 366  # and whatever lasts longer
+LAST_DAY = 366  # this bucket holds all longer durations, too
 NAMES = tuple(
     f"{unit}{count}"
     for unit, first, end in (("s", 0, 60), ("m", 1, 60), ("h", 1, 24), ("d", 1, LAST_DAY + 1))
     for count in range(first, end)
 )
-# From a unit on: its first bucket, and how many seconds each of its buckets takes.
+# For each unit: the number of its first bucket, and the width of its buckets in seconds.
 _UNITS = ((86400, NAMES.index("d1")), (3600, NAMES.index("h1")), (60, NAMES.index("m1")), (1, 0))
 
 
 def bucket(seconds: float) -> int:
     """Return the number of the bucket that a duration falls into; its name is NAMES[number].
 
-    seconds: less than 0 counts as 0: clocks of two machines differ.
+    seconds: less than 0 counts as 0, because the clocks of two machines may differ.
     """
     last = len(NAMES) - 1
     if seconds >= LAST_DAY * 86400:
@@ -42,8 +42,8 @@ def start(number: int) -> float:
 
 
 def end(number: int) -> float:
-    """Return where a bucket ends, in seconds; this duration itself falls into the next. The last
-    one has no end.
+    """Return the end of a bucket, in seconds; this duration itself is in the next bucket. The last
+    bucket has no end.
     """
     return start(number + 1) if number < len(NAMES) - 1 else math.inf
 

@@ -1,4 +1,4 @@
-"""The ids of tasks: random ones, and those that a key stands for."""
+"""The ids of tasks: random ones, and those made from a key."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _TOO_LARGE = 10**MAX_KEY_BYTES  # as a key
 # uuid.uuid5(uuid.NAMESPACE_DNS, "key.blueque"); docs/protocol.md has it, too, and it must never
 # change.
 NAMESPACE = uuid.UUID("17761b3b-95be-5b30-861e-66b389d901b0")
-# The same of "run.blueque", for keys that count in one run only.
+# The same for "run.blueque": keys in a run.
 RUN_NAMESPACE = uuid.UUID("cb5ee5aa-14bd-52e7-936b-33c48a935f63")
-# The same of "feed.blueque", for the rows of a backlog.
+# The same for "feed.blueque": rows of a backlog.
 FEED_NAMESPACE = uuid.UUID("9626c163-b9f2-5216-a484-ebdd48d4297e")
 
 _WIDTH = 36
@@ -32,9 +32,9 @@ _VARIANT = bytes(byte & 0x3F | 0x80 for byte in range(256))
 
 
 class TaskId(str):
-    """The id of a task: a str that also knows whether the call which returned it has made the task.
+    """The id of a task: a str that also says whether the call which returned it created the task.
 
-    is_new: False when the task was there before, under the same key.
+    is_new: False when the task existed before, with the same key.
     """
 
     __slots__ = ("is_new",)
@@ -48,22 +48,18 @@ class TaskId(str):
 
 
 def random_ids(count: int) -> list[bytes]:
-    """Return version 4 UUIDs as ASCII: as good as uuid.uuid4, and ten times as fast when there are
-    many.
-    """
+    """Return version 4 UUIDs as ASCII, ten times as fast as uuid.uuid4 when there are many."""
     return _texts(os.urandom(16 * count), _VERSION_4)
 
 
 def ids_of_run_keys(queue: str, run: str, keys: Sequence[bytes]) -> list[bytes]:
-    """Return the ids of the tasks that these keys stand for in a run, as ASCII: `id_of_run_key` for
-    many.
-    """
+    """Return the ids of tasks of a run, made from their keys, as ASCII: `id_of_run_key` for many."""
     return _ids_in(RUN_NAMESPACE, queue, run, keys)
 
 
 def ids_of_feed(queue: str, scope: str, texts: Sequence[bytes]) -> list[bytes]:
-    """Return the ids of the tasks that a feed makes, as ASCII, of their keys or of the numbers of
-    their rows.
+    """Return the ids of the tasks of a feed, made from their keys or the numbers of their rows, as
+    ASCII.
 
     scope: the name of the feed for keys, the instance of its record for numbers.
     """
@@ -71,9 +67,7 @@ def ids_of_feed(queue: str, scope: str, texts: Sequence[bytes]) -> list[bytes]:
 
 
 def id_of_run_key(queue: str, run: str, key: str) -> str:
-    """Return the id of the task that this key stands for in this run of this queue: a version 5
-    UUID of the three.
-    """
+    """Return the id of a task of a run: a version 5 UUID of queue, run and key."""
     return ids_of_run_keys(queue, run, [key.encode()])[0].decode()
 
 
@@ -84,7 +78,7 @@ def octets_of(ids: Sequence[bytes]) -> list[bytes]:
 
 
 def id_of_key(queue: str, key: str) -> str:
-    """Return the id of the task that this key stands for in this queue: a version 5 UUID of both."""
+    """Return the id of a task with a key: a version 5 UUID of queue and key."""
     # As uuid.uuid5(NAMESPACE, ...), in a quarter of the time.
     octets = bytearray(
         hashlib.sha1(NAMESPACE.bytes + f"{queue}\0{key}".encode(), usedforsecurity=False).digest()[
@@ -98,12 +92,12 @@ def id_of_key(queue: str, key: str) -> str:
 
 
 def shard_of(task: str | bytes, shards: int) -> int:
-    """Return the shard of a run to which a task belongs, by its id."""
+    """Return the number of the shard of a run to which a task belongs."""
     return int(task[:4], 16) % shards
 
 
 def shards_of(ids: Sequence[bytes], shards: int) -> list[int]:
-    """Return the same for many."""
+    """Return the same for many tasks."""
     digits = b"".join([task[:4] for task in ids])
     return [
         number % shards for number in struct.unpack(f">{len(ids)}H", bytes.fromhex(digits.decode()))
@@ -114,9 +108,9 @@ def _ids_in(namespace: uuid.UUID, queue: str, scope: str, texts: Sequence[bytes]
     begun = hashlib.sha1(namespace.bytes + f"{queue}\0{scope}\0".encode(), usedforsecurity=False)
     digests = []
     for text in texts:
-        one = begun.copy()
-        one.update(text)
-        digests.append(one.digest()[:16])
+        sha1 = begun.copy()
+        sha1.update(text)
+        digests.append(sha1.digest()[:16])
     return _texts(b"".join(digests), _VERSION_5)
 
 
@@ -127,17 +121,17 @@ def _texts(octets: bytes, version: bytes) -> list[bytes]:
     made[8::16] = made[8::16].translate(_VARIANT)
     digits = made.hex().encode()
     text = bytearray(b"-") * (_WIDTH * (len(made) // 16))
-    for number, place in enumerate(_DIGITS):  # the n-th digit of all of them at once
+    for number, place in enumerate(_DIGITS):  # the n-th digit of all ids at once
         text[place::_WIDTH] = digits[number::32]
     whole = bytes(text)
     return [whole[start : start + _WIDTH] for start in range(0, len(whole), _WIDTH)]
 
 
 def key_fields(key: str | None, keep: float | str) -> dict[str, str | int | float]:
-    """Return the fields of a task that is to have a key: `enqueued_by` is random; none if it has no
-    key.
+    """Return the fields of a task that has to do with its key; `enqueued_by` is random. Without a
+    key: none.
     """
-    if key is None and keep is DEFAULT_KEEP:  # as mostly
+    if key is None and keep is DEFAULT_KEEP:  # the usual case
         return {}
     kept = require_keep(keep)
     return (
@@ -148,17 +142,15 @@ def key_fields(key: str | None, keep: float | str) -> dict[str, str | int | floa
 
 
 def require_keep(keep: object) -> int:
-    """Return whole seconds: for how long a key counts when its task was deleted."""
+    """Return whole seconds: how long a key stays in use after its task is deleted."""
     seconds = parse_duration(keep) if isinstance(keep, str) else keep
     return math.ceil(require_number(seconds, "keep"))
 
 
 def require_key(key: object, what: str = "a key") -> str:
-    """Return the key as text if a task may have it: 1 to 1000 bytes of UTF-8; a whole number stands
-    for its digits.
-    """
+    """Return a valid key as text: 1 to 1000 bytes of UTF-8. A whole number stands for its digits."""
     if isinstance(key, int) and not isinstance(key, bool) and abs(key) < _TOO_LARGE:
-        key = f"{int(key)}"  # of a subclass, too, that may print otherwise
+        key = f"{int(key)}"  # the digits, even of a subclass that prints otherwise
     if not isinstance(key, str):
         raise InvalidType(
             f"{what} must be text or a whole number, and this is of type {type(key).__name__}"

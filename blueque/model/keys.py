@@ -1,4 +1,4 @@
-"""Every key that Blueque uses in Redis: name, type, content. Nothing else spells the prefix.
+"""Every key that Blueque uses in Redis: name, type, content. No other module spells key names.
 
 docs/protocol/keys.md says who writes each of them.
 """
@@ -35,9 +35,9 @@ def recent(task_id: str) -> str:  # list: the last of its events, if there were 
 
 
 def belongings(task_id: str) -> tuple[str, ...]:
-    """Return every key that is of one task alone: they go with it, whoever deletes it.
+    """Return every key that belongs to one task alone and is deleted with it.
 
-    Not what outlasts it: the record of its key, see `key_kept`, and its entries in what is of the
+    Not among them: `key_kept`, which outlasts the task, and the entries of the task in keys of the
         queue.
     """
     return (
@@ -50,7 +50,7 @@ def belongings(task_id: str) -> tuple[str, ...]:
     )
 
 
-# hash: where the next attempt goes on, as the last one has said
+# hash: where the next attempt goes on, as saved by the last one
 def checkpoint(task_id: str) -> str:
     return f"blueque_checkpoint_{task_id}"
 
@@ -59,12 +59,12 @@ def events(queue: str) -> str:  # stream: the last events of all its tasks
     return f"blueque_events_{queue}"
 
 
-# hash that expires: how many of each event on a day, how long it took
+# hash that expires: numbers and durations of each event on a day
 def stats(queue: str, day: str) -> str:
     return f"blueque_stats_{day}_{queue}"
 
 
-def totals(queue: str) -> str:  # hash: the same since ever
+def totals(queue: str) -> str:  # hash: the same since the queue exists
     return f"blueque_totals_{queue}"
 
 
@@ -100,7 +100,7 @@ def waiting(lock_name: str) -> str:  # set: `[line]_[queue]` of each line whose 
     return f"blueque_waiting_{lock_name}"
 
 
-def key_kept(task_id: str) -> str:  # string that expires: a deleted task's key still counts
+def key_kept(task_id: str) -> str:  # string that expires: the key of a deleted task is still in use
     return f"blueque_key_{task_id}"
 
 
@@ -153,16 +153,16 @@ def nodes(queue: str) -> str:  # zset: node ids, scored by the time of their las
     return f"blueque_nodes_{queue}"
 
 
-def wake(queue: str) -> str:  # zset: at most the member "0": work waits, one may wake up
+def wake(queue: str) -> str:  # zset: at most the member "0": wakes one idle listener
     return f"blueque_wake_{queue}"
 
 
-# zset: at most the member "0": somebody has left it an order
+# zset: at most the member "0": wakes the listener to read an order
 def orders(queue: str, node: str) -> str:
     return f"blueque_orders_{queue}_{node}"
 
 
-# hash: the record of a run: how many tasks made once, or a stream
+# hash: the record of a run or a stream
 def run(queue: str, name: str) -> str:
     return f"blueque_run_{name}_{queue}"
 
@@ -171,7 +171,7 @@ def runs(queue: str) -> str:  # zset: names of the runs, scored by when they wer
     return f"blueque_runs_{queue}"
 
 
-# set: ids of the tasks of a keyed run, 16 bytes each; its fence
+# set: ids of the tasks of a keyed run, 16 bytes each
 def ledger(queue: str, run_name: str, shard: int) -> str:
     return f"blueque_ledger_{shard}_{run_name}_{queue}"
 
@@ -185,14 +185,14 @@ def staged(chunk: str) -> str:  # list: when it was staged, then a task each: id
     return f"blueque_staged_{chunk}"
 
 
-# list: names of the chunks that are to be published, in order
+# list: names of the chunks to publish, in order
 def manifest(queue: str, run_name: str) -> str:
     return f"blueque_manifest_{run_name}_{queue}"
 
 
 def parse_run(key: str) -> tuple[str, str] | None:
-    """Return run, ledger, staging or manifest, and `[run]_[queue]`, which both may hold a `_`;
-    None: it is of no run.
+    """Return run, ledger, staging or manifest, and `[run]_[queue]`, which both may hold a `_`; None:
+    not a key of a run.
     """
     kind, _, rest = key.removeprefix(PREFIX).partition("_")
     if kind == "ledger":
@@ -204,11 +204,11 @@ def parse_run(key: str) -> tuple[str, str] | None:
     )
 
 
-def feed(queue: str, name: str) -> str:  # hash: the record of a feed: how far it is, and who feeds
+def feed(queue: str, name: str) -> str:  # hash: the record of a feed: its cursor and its feeder
     return f"blueque_feed_{name}_{queue}"
 
 
-# hash: the files that it has done with, and what each was
+# hash: the files that are done, and their marks
 def fed(queue: str, feed_name: str) -> str:
     return f"blueque_fed_{feed_name}_{queue}"
 
@@ -230,8 +230,9 @@ def parse_started_member(member: str) -> tuple[str, int, str]:
 
 
 def parse_line(key: str) -> tuple[str, str] | None:
-    """Return the queue and the name of the line whose key this is, a line besides pending; None: it
-    is of none.
+    """Return the queue and the name of a line from its key; None: not the key of a line.
+
+    The default line is not among them: its key is `pending`.
     """
     name, is_there, queue = key.removeprefix("blueque_line_").partition("_")
     return (queue, name) if key.startswith("blueque_line_") and name and is_there else None

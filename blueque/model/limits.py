@@ -1,4 +1,4 @@
-"""The limits of a task: what it may take, and how it is ended when it takes more."""
+"""The limits of a task, and how it is ended when it exceeds one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RANGES: dict[str, tuple[float, float] | tuple[int, int]] = {
 
 
 class Limits(NamedTuple):
-    """What an attempt is held to. None: without limit."""
+    """The limits of an attempt. None: no limit."""
 
     time: float | None = None  # seconds since its start
     stall: float | None = None  # seconds without progress
@@ -38,10 +38,10 @@ def fields(
     grace: float | str | None = None,
     lead: float | str | None = None,
 ) -> dict[str, int | float]:
-    """Return the fields of a task for what is given, in seconds and bytes.
+    """Return the limits that are given as fields of a task, in seconds and bytes.
 
-    A duration may be text as 90, 30s, 2h or 1d12h, a size as 65536, 64KiB or 8GiB. Raises
-    InvalidInput.
+    A duration may be text such as 90, 30s, 2h or 1d12h, a size such as 65536, 64KiB or 8GiB.
+    Raises InvalidInput.
     """
     given = (time_limit, stall_limit, memory_limit, grace, lead)
     return {
@@ -52,10 +52,8 @@ def fields(
 
 
 def of(task_fields: Mapping[str, str], default: Limits) -> Limits:
-    """Return the limits of a task: each as its hash has it, or the default where that says nothing
-    or makes no sense.
-    """
-    if task_fields.keys().isdisjoint(_RANGES):  # as with most tasks
+    """Return the limits of a task from its hash; the default where a field is missing or malformed."""
+    if task_fields.keys().isdisjoint(_RANGES):  # the usual case
         return default
     return Limits(
         *(

@@ -1,4 +1,4 @@
-"""Lines: where a task waits for its turn, by its priority and by what it needs. Text in, text out.
+"""Lines: a task waits in the line of its priority and its needs.
 
 A task of priority 0 without needs waits in the list that 1.0.0 knows. Each other combination has a
 list of its own, named `[priority]` or `[priority],[needs]`: `5`, `0,gpu=1`,
@@ -28,8 +28,8 @@ _LOCK = "lock:"
 class Needs(NamedTuple):
     """What a task needs in order to run.
 
-    resources: how much of what its node must have free. lock: name of a lock, None: none.
-    limit: how many tasks may hold that lock at a time.
+    resources: names and amounts that its node must have free. lock: its name; None: no lock.
+    limit: how many tasks may hold the lock at a time.
     """
 
     resources: tuple[tuple[str, int], ...] = ()
@@ -43,18 +43,18 @@ def line_of(priority: str | None, needs: str | None) -> str:
 
 
 def priority_of(line: str) -> int:
-    """Return the priority of a line, by its name; 0 for a name that is none."""
+    """Return the priority of a line, by its name; 0 for a malformed name."""
     text = line.partition(",")[0]
     return int(text) if re.fullmatch(r"-?[0-9]{1,3}", text) else 0
 
 
 def needs_of(line: str) -> Needs | None:
-    """Return what the tasks of a line need, by its name; None: the name makes no sense."""
+    """Return what the tasks of a line need, by its name; None: the name is malformed."""
     return parse_needs(line.partition(",")[2])
 
 
 def write_needs(resources: Mapping[str, int], lock: str | None = None, limit: int = 1) -> str:
-    """Return needs as a text, the same for the same needs; empty: there are none."""
+    """Return needs as text; equal needs give equal text, no needs the empty one."""
     words = [f"{name}={amount}" for name, amount in sorted(resources.items()) if amount]
     if lock is not None:
         words.append(f"{_LOCK}{quote(lock, safe='').replace('_', '%5F')}={limit}")
@@ -62,7 +62,7 @@ def write_needs(resources: Mapping[str, int], lock: str | None = None, limit: in
 
 
 def parse_needs(text: str) -> Needs | None:
-    """Return the needs that the text says; None: it makes no sense, and nobody can meet them."""
+    """Return the needs in a text; None: it is malformed, and no node can meet them."""
     resources: list[tuple[str, int]] = []
     lock, limit = None, 1
     for word in text.split(",") if text else []:
@@ -79,7 +79,7 @@ def parse_needs(text: str) -> Needs | None:
 
 
 def require_priority(priority: object) -> int:
-    """Return the priority, -100 to 100; higher is first."""
+    """Return a valid priority, -100 to 100; higher is first."""
     if isinstance(priority, bool) or not isinstance(priority, int):
         raise InvalidType(f"a priority is a whole number, not {type(priority).__name__}")
     if not LOWEST <= priority <= HIGHEST:
@@ -109,7 +109,7 @@ def require_resource_name(name: object) -> str:
 
 
 def require_lock(lock: object) -> tuple[str, int]:
-    """Return the name of a lock and how many may hold it: given as "name", or as ("name", 3)."""
+    """Return the name of a lock and how many tasks may hold it, from "name" or ("name", 3)."""
     name, limit = lock if isinstance(lock, tuple) and len(lock) == 2 else (lock, 1)
     if not isinstance(name, str) or isinstance(limit, bool) or not isinstance(limit, int):
         raise InvalidType(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-LINES = 1000  # the last ones of an attempt, which are kept
+LINES = 1000  # how many of the last lines of an attempt are kept
 OURS = "blueque"  # the stream of a line that the task has not printed
 
 
 class Line(NamedTuple):
     """A line that a task has printed.
 
-    number: 1 is the first of the attempt, in both streams together. at: when it was read, in Unix
-        seconds; 0: by nobody yet.
-    is_head: it is one of the first, which are kept.
+    number: 1 is the first of the attempt, in both streams together. at: when a listener read it, in
+        Unix seconds; 0: not yet.
+    is_head: it is one of the first lines, which are kept.
     """
 
     number: int

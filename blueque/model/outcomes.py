@@ -1,23 +1,20 @@
-"""What a handler may raise to say what its end means: Fail, RetryLater, HandBack.
+"""Exceptions that a handler raises to choose its outcome: Fail, RetryLater, HandBack.
 
-They are not BluequeErrors. Those are what Blueque says to a program; these are what a program says
-to Blueque. A handler that catches the errors of its own calls of Blueque, with `except
-BluequeError`, must not catch its verdicts with them.
+They are not BluequeErrors: a handler that catches the errors of its own calls with `except
+BluequeError` must not catch its own outcome with them.
 """
 
 from __future__ import annotations
 
 from blueque.model.encoding import require_number
 
-# What Redis calls the type of such an error: names in Redis outlive those of our modules. See
+# The name of these classes in Redis, which must not change with our modules. See
 # `retry.class_name`.
 _MODULE = "blueque.model.outcomes"
 
 
 class Fail(Exception):
-    """The task has failed, and to run it again would not help: it is not retried, whatever its
-    policy says.
-    """
+    """The task has failed for good: it is not retried, whatever its policy says."""
 
     error_type_module = _MODULE
 
@@ -25,8 +22,7 @@ class Fail(Exception):
 class RetryLater(Exception):
     """The task cannot be done yet: run it again after so many seconds.
 
-    That is no failure and is not counted as one. No policy is needed either: to raise it is the
-    handler's consent.
+    That does not count as a failure, and the task needs no retry policy.
     """
 
     error_type_module = _MODULE
@@ -42,11 +38,11 @@ class RetryLater(Exception):
 
 
 class HandBack(Exception):
-    """The task was asked to stop, and gives itself back: it is the next in line again, at no cost,
-    with its checkpoint.
+    """The task was asked to stop and hands itself back: it is the next in line again, with its
+    checkpoint.
 
-    That is no failure and no interruption, and no policy is needed. If nobody had asked it to stop,
-    as `task.should_stop` says, it is a failure like any other.
+    That does not count as a failure or an interruption, and the task needs no retry policy. Without
+    a request to stop (`task.should_stop`) it is a failure like any other.
     """
 
     error_type_module = _MODULE

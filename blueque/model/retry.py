@@ -1,4 +1,4 @@
-"""Retry: whether a task that failed, or was interrupted, runs again, and after how long."""
+"""Retry: whether and when a task runs again that failed or was interrupted."""
 
 from __future__ import annotations
 
@@ -26,21 +26,20 @@ _DEFAULTS = {
 
 
 class Retry:
-    """A policy: what makes a task retry-safe. Without one, nothing is ever started twice unless a
-    person asks for it.
+    """A policy that makes a task retry-safe. A task without one is started again only if a person
+    asks for it.
 
-    max: how many failed attempts are followed by another; 3 makes four attempts in all.
-    backoff, factor: seconds before the second attempt, and by how much each later wait is longer; a
-        day at most.
+    max: how many failures are retried; 3 makes four attempts in all.
+    backoff, factor: seconds before the second attempt, and the factor by which each later wait is
+        longer; a day at most.
     jitter: the part by which a wait is longer or shorter at random, so that tasks that fail
-        together come back apart.
-    on: only after these: exception classes, or their names (`"ValueError"`,
-        `"requests.exceptions.Timeout"`; a name without a module fits every class of that name),
-        subclasses included; or another error_type, as `"signal"`.
-    exit_codes: only after these, 0 to 255. With `on` and `exit_codes`, either will do; with
-        neither, every failure.
-    interruptions: how many attempts may be lost with their node before the task is taken for what
-        kills it.
+        together do not run again together.
+    on: retry only after these: exception classes, or their names (`"ValueError"`,
+        `"requests.exceptions.Timeout"`; a name without a module means every class with that name),
+        subclasses included; or another error_type, such as `"signal"`.
+    exit_codes: retry only after these, 0 to 255. With `on` and `exit_codes`, either is enough; with
+        neither, every failure is retried.
+    interruptions: how many attempts may be lost with their node before the task fails as `poison`.
     """
 
     __slots__ = tuple(_DEFAULTS)
@@ -68,10 +67,10 @@ class Retry:
             "backoff": require_number(backoff, "backoff", 0, DAY),
             "factor": require_number(factor, "factor", 1, 1000),
             "jitter": require_number(jitter, "jitter", 0, 1),
-            "on": _sorted(_name(one) for one in _several(on, "on")),
+            "on": _sorted(_name(kind) for kind in _several(on, "on")),
             "exit_codes": _sorted(
-                require_whole(one, "an exit code", 0, 255)
-                for one in _several(exit_codes, "exit_codes")
+                require_whole(code, "an exit code", 0, 255)
+                for code in _several(exit_codes, "exit_codes")
             ),
             "interruptions": require_whole(interruptions, "interruptions", 0, MOST),
         }
@@ -80,7 +79,7 @@ class Retry:
 
     @staticmethod
     def from_text(text: str) -> Retry:
-        """Return the policy that a person has written: `3`, or `{"max": 3, "backoff": 60}`. Raises
+        """Return the policy of a text of the user: `3`, or `{"max": 3, "backoff": 60}`. Raises
         InvalidInput.
         """
         try:
@@ -99,9 +98,7 @@ class Retry:
 
     @staticmethod
     def parse(text: str | None) -> Retry | None:
-        """Return the policy that a field in Redis holds; None if there is none that we understand
-        to the last word.
-        """
+        """Return the policy in a field in Redis; None: there is none, or not all of it is valid."""
         if text is None:
             return None
         try:
@@ -111,19 +108,19 @@ class Retry:
 
     @staticmethod
     def of(text: str | None, default: Retry | None) -> Retry | None:
-        """Return the policy of a task whose field `retry` holds this: the default only if there is
-        no such field.
+        """Return the policy of a task. text: its field `retry`; the default applies only without
+        such a field.
         """
         return default if text is None else Retry.parse(text)
 
     def to_text(self) -> str:
-        """Return the policy as it is written into Redis."""
-        return json.dumps(self._said(), separators=(",", ":"))
+        """Return the policy as text for Redis."""
+        return json.dumps(self._given(), separators=(",", ":"))
 
     def allows(self, failures: int, record: Mapping[str, Any]) -> bool:
-        """Tell whether an attempt that failed may be followed by another.
+        """Tell whether the task runs again after this failure.
 
-        failures: how many failed attempts of the task have been followed by another already.
+        failures: how many earlier failures were retried.
         record: its exit record, see `spool.Attempt.write_exit`.
         """
         if failures >= self.max or record.get("retry") == "never":
@@ -133,7 +130,7 @@ class Retry:
         classes = record.get("error_types")
         names = [record.get("error_type"), *(classes if isinstance(classes, list) else [])]
         code = record.get("exit_code")
-        # sys.exit(-1) is 255 to everybody else.
+        # The exit code of sys.exit(-1) is 255.
         return any(name in self.on for name in names) or (
             isinstance(code, int) and code & 255 in self.exit_codes
         )
@@ -144,14 +141,12 @@ class Retry:
             seconds = min(self.backoff * self.factor**failures, DAY)
         except OverflowError:
             seconds = DAY if self.backoff else 0.0
-        # Not the random module: see pauses.py.
+        # Not the random module: see backoff.py.
         part = int.from_bytes(os.urandom(4), "big") / 0xFFFFFFFF
         return seconds * (1 + self.jitter * (2 * part - 1))
 
     def allows_interruption(self, interruptions: int) -> bool:
-        """Tell whether an attempt that was lost may be followed by another, `interruptions` of the
-        task having been.
-        """
+        """Tell whether the task runs again after it was lost, with so many earlier interruptions."""
         return interruptions < self.interruptions
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -167,7 +162,7 @@ class Retry:
         return hash(self._values())
 
     def __repr__(self) -> str:
-        return f"Retry({', '.join(f'{name}={value!r}' for name, value in self._said().items())})"
+        return f"Retry({', '.join(f'{name}={value!r}' for name, value in self._given().items())})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Retry, self._values()  # copy and pickle would set attributes
@@ -175,8 +170,8 @@ class Retry:
     def _values(self) -> tuple[Any, ...]:
         return tuple(getattr(self, name) for name in _DEFAULTS)
 
-    def _said(self) -> dict[str, Any]:
-        """Return `max` and whatever else is not as it is by default."""
+    def _given(self) -> dict[str, Any]:
+        """Return `max` and the values that differ from the defaults."""
         values = dict(zip(_DEFAULTS, self._values(), strict=True))
         return {
             name: value
@@ -186,31 +181,29 @@ class Retry:
 
 
 def class_name(kind: type) -> str:
-    """Return how a class is called where errors are recorded: with its module, unless it is built
-    in.
-    """
+    """Return the name of a class in recorded errors: with its module, unless it is built in."""
     module = vars(kind).get("error_type_module", kind.__module__)
     return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
 
 
 def class_names(kind: type, most: int = 20) -> list[str]:
-    """Return the names of an exception class and of those it inherits from, the nearest first, with
-    module and without.
+    """Return the names of an exception class and its base classes, the nearest first, with and
+    without module.
     """
     names: list[str] = []
-    for one in kind.__mro__:
-        if one not in (BaseException, object):
-            names += [class_name(one), one.__qualname__]
+    for base in kind.__mro__:
+        if base not in (BaseException, object):
+            names += [class_name(base), base.__qualname__]
     return list(dict.fromkeys(names))[:most]
 
 
 def _sorted(values: Iterable[Any]) -> tuple[Any, ...]:
-    """Return each value once, so that policies that say the same are equal."""
+    """Return each value once, sorted, so that equal policies compare equal."""
     return tuple(sorted(set(values)))
 
 
 def _several(values: object, what: str) -> Iterable[Any]:
-    """Return what has several values; text would be taken for several letters."""
+    """Return an iterable of values. A str is refused: it would be an iterable of letters."""
     if not isinstance(values, list | tuple | set | frozenset):
         shown = values.__name__ if isinstance(values, type) else type(values).__name__
         raise InvalidType(f"{what} is a list or tuple, not {shown}")

@@ -1,10 +1,10 @@
-"""Selection: in which order a listener of several queues tries those that have work.
+"""Selection: the order in which a listener of several queues tries them.
 
-A selector is any callable that takes the queues of the listener, a list in the order in which they
-were named, and those of them that had work a moment ago, a set, in no order, and returns the queues
-to be tried, any iterable, the first one first. A task may be gone by the time that it is asked for;
-then the next one is tried. When nothing comes of any of them, the listener waits for all its
-queues, not for one. Queues with work that a selector leaves out are tried last.
+A selector is any callable `select(queues, with_work)`. queues: a list of all queues, in the order in
+which they were named. with_work: the set of those that had work a moment ago. It returns an
+iterable of the queues to try, in order. If a queue has no task any more, the next one is tried.
+Queues with work that the selector leaves out are tried last. If no queue has a task, the listener
+waits for all of them.
 """
 
 from __future__ import annotations
@@ -20,16 +20,14 @@ Select = Callable[[Sequence[str], Collection[str]], Iterable[str]]
 
 
 class Ordered:
-    """The first queue as long as it has work, then the second, and so on: the later ones may wait
-    for ever.
-    """
+    """Take from the first queue that has work. Later queues may wait for ever."""
 
     def __call__(self, queues: Sequence[str], ready: Collection[str]) -> Iterator[str]:
         return (queue for queue in queues if queue in ready)
 
 
 class RoundRobin:
-    """The queues in turn, a task of each, beginning after the one that gave the last task."""
+    """Take one task from each queue in turn, starting after the queue of the last task."""
 
     def __init__(self) -> None:
         self._last: str | None = None
@@ -39,16 +37,16 @@ class RoundRobin:
         first = queues.index(before) + 1 if before in queues else 0
         for queue in (*queues[first:], *queues[:first]):
             if queue in ready:
-                self._last = queue  # if we are not asked again, it has given a task
+                self._last = queue  # without another draw, this queue has given a task
                 yield queue
         self._last = before
 
 
 class ReducedLottery:
-    """A draw among all queues, each with a chance in proportion to its weight. One that is empty
-    leaves the pool, and it is
-    drawn again, until one has work: so each gets its share while it has work, and none waits for
-        ever.
+    """Draw a queue at random, with a chance in proportion to its weight.
+
+    An empty queue is left out and another one is drawn. So each queue with work gets its share, and
+    none waits for ever.
 
     weights: above 0, by queue; 1 for a queue that is not mentioned.
     random: returns a number from 0 up to, not including, 1.
@@ -76,18 +74,18 @@ class ReducedLottery:
             ticket -= weight
             if ticket < 0:
                 return queue
-        return pool[-1]  # what floats have lost
+        return pool[-1]  # rounding may leave a rest
 
 
 def selector(name: str, weights: Mapping[str, float]) -> Select:
-    """Return the selector of that name, one of NAMES; weights: for a lottery."""
+    """Return the selector with this name, one of NAMES. weights: for the lottery."""
     if name == "lottery":
         return ReducedLottery(weights)
     return RoundRobin() if name == "round-robin" else Ordered()
 
 
 def require_select(select: object) -> Select | None:
-    """Return a selector, or None, if it is one or the other."""
+    """Return the value if it is a selector or None. Raises InvalidType."""
     if select is not None and (not callable(select) or isinstance(select, type)):
         given = f"the class {select.__name__}" if isinstance(select, type) else repr(select)
         raise InvalidType(
@@ -97,7 +95,7 @@ def require_select(select: object) -> Select | None:
 
 
 def require_weight(weight: object) -> float:
-    """Return the weight of a queue in a lottery, if it is one."""
+    """Return a valid weight of a queue in a lottery. Raises InvalidType, InvalidInput."""
     if isinstance(weight, bool) or not isinstance(weight, int | float):
         raise InvalidType(f"a weight is a number, not {type(weight).__name__}")
     if not 0 < weight <= 1e9:  # NaN is neither
@@ -106,5 +104,5 @@ def require_weight(weight: object) -> float:
 
 
 def _random() -> float:
-    # Not the random module: see pauses.py.
+    # Not the random module: see backoff.py.
     return int.from_bytes(os.urandom(7)) / 2**56

@@ -1,6 +1,4 @@
-"""What a snapshot holds: the ids of tasks at one instant, cut into slices that anybody can read,
-anywhere.
-"""
+"""Snapshots: the ids of tasks at one instant, in slices that any process can read."""
 
 from __future__ import annotations
 
@@ -34,10 +32,9 @@ class Slice(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """The ids of the tasks of some queues that had some statuses, all at one instant. It can be
-    pickled.
+    """The ids of the tasks of some queues with some statuses, all at one instant. It can be pickled.
 
-    name: random. taken: when, by the clock of who took it. keep: how many seconds Redis holds it.
+    name: random. taken: when, by the clock of the client. keep: how many seconds Redis holds it.
     parts: one slice for each list, set or sorted set.
     """
 
@@ -48,12 +45,12 @@ class Snapshot(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """How many ids it holds."""
+        """How many ids the snapshot holds."""
         return sum(part.last - part.first for part in self.parts)
 
     def slices(self, size: int | None = None, count: int | None = None) -> list[Slice]:
-        """Return the slices that make it up, in order: of at most `size` ids each (50,000), or
-        about `count` of them.
+        """Return the snapshot cut into slices, in order: of at most `size` ids each (50,000), or
+        about `count` slices.
         """
         if size is None:
             size = SLICE if count is None else max(1, math.ceil(self.rows / max(count, 1)))

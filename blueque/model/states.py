@@ -1,6 +1,4 @@
-"""Where the id of a task has to be, and where it may not be, by what its hash says. Nothing here
-talks to Redis.
-"""
+"""The places where the id of a task must be, or must not be, according to its hash."""
 
 from __future__ import annotations
 
@@ -13,13 +11,13 @@ from blueque.model.lines import DEFAULT, line_of
 WAITING = ("pending", "scheduled")
 FINISHED = ("complete", "failed", "cancelled")
 HELD = ("reserved", "started")
-# What a failed task is called when nobody knows how its attempt ended: should the attempt turn up
-# after all, it counts.
+# The error types of a task whose attempt ended in an unknown way. If the attempt still reports its
+# end, that counts.
 LOST = ("lost", "poison")
 STATUSES = ("scheduled", "pending", *HELD, *FINISHED)
-# The places that are lists; of the others none holds a thing twice.
+# The places that are lists. Only a list can hold an entry twice.
 LISTS = ("pending", "line", "reserved", "staged", *FINISHED)
-ROOM = ("lock", "counted")  # what an attempt holds besides its task
+ROOM = ("lock", "counted")  # what an attempt may hold besides its task
 TYPES = {
     "scheduled": "zset",
     "tasks": "zset",
@@ -69,8 +67,8 @@ class Place(NamedTuple):
 
     kind: pending, line, scheduled, reserved, started, complete, failed, cancelled, tasks (the
     index), wake, orders, counted, lock, waiting or staged.
-    node: of a listener's own. line: the name of a line besides `pending`.
-    lock, waiting and staged are of no queue; their `line` is the name of the lock, or of the chunk.
+    node: of the listener, for its own places. line: the name of a line, for `line`.
+    lock, waiting and staged belong to no queue; `line` is the name of the lock, or of the chunk.
     """
 
     kind: str
@@ -99,7 +97,7 @@ class Place(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What stands in a place: a task id; among the started tasks `[node] [pid] [task]`, in a chunk
+    """An entry of a place. text: a task id; in `started` `[node] [pid] [task]`, in a chunk
     `[task] [line] [eta]`.
     """
 
@@ -108,12 +106,12 @@ class Entry(NamedTuple):
 
     @property
     def is_staged(self) -> bool:
-        """Tell whether the task waits out of sight for its run to be decided, or published."""
+        """Tell whether the task is staged: its run is not committed, or not published yet."""
         return self.place.kind == "staged"
 
 
 class Whereabouts(NamedTuple):
-    """What of the hash of a task says where it has to be, by its fields of these names."""
+    """The fields of a task that say in which places its id must be."""
 
     status: str | None = None
     queue: str | None = None
@@ -128,35 +126,34 @@ class Whereabouts(NamedTuple):
 WHEREABOUTS = Whereabouts._fields
 
 
-def home(task: str, its: Whereabouts) -> list[Entry]:
-    """Return every entry that a task with a status that there is must have, but for the one in the
-    index.
-    """
-    status, queue, node = its.status or "", its.queue or "", its.node or ""
-    line = line_of(its.priority, its.needs)
+def home(task: str, fields: Whereabouts) -> list[Entry]:
+    """Return every entry that a task with a valid status must have, except that in the index."""
+    status, queue, node = fields.status or "", fields.queue or "", fields.node or ""
+    line = line_of(fields.priority, fields.needs)
     if status == "pending" and line != DEFAULT:
         return [Entry(Place("line", queue, line=line), task)]
     if status not in HELD:
         return [Entry(Place(status, queue), task)]
-    found = [Entry(Place("reserved", queue, node), task)]
+    entries = [Entry(Place("reserved", queue, node), task)]
     if status == "started":
-        found += [Entry(Place("started", queue), keys.started_member(node, its.pid or "", task))]
-    if its.lock is not None:
-        found += [Entry(Place("lock", "", line=its.lock), task)]
-    if its.counted is not None:
-        found += [Entry(Place("counted", queue), task)]
-    return found
+        entries += [
+            Entry(Place("started", queue), keys.started_member(node, fields.pid or "", task))
+        ]
+    if fields.lock is not None:
+        entries += [Entry(Place("lock", "", line=fields.lock), task)]
+    if fields.counted is not None:
+        entries += [Entry(Place("counted", queue), task)]
+    return entries
 
 
-def may_hold(entry: Entry, task: str, its: Whereabouts) -> bool:
+def may_hold(entry: Entry, task: str, fields: Whereabouts) -> bool:
     """Tell whether the entry agrees with the hash of the task.
 
-    That of a pending task in the list of a listener does: it has been popped, and is about to be
-    reserved.
+    A pending task may be in the list of a listener: it was popped, and is about to be reserved.
     """
     place = entry.place
-    if its.status is None or (its.queue != place.queue and place.kind != "lock"):
+    if fields.status is None or (fields.queue != place.queue and place.kind != "lock"):
         return False
-    if place.kind == "tasks" or (place.kind == "reserved" and its.status == "pending"):
+    if place.kind == "tasks" or (place.kind == "reserved" and fields.status == "pending"):
         return True
-    return its.status in STATUSES and entry in home(task, its)
+    return fields.status in STATUSES and entry in home(task, fields)

@@ -1,4 +1,4 @@
-"""A task as it stands in Redis: the fields of its hash, and a read-only snapshot of them."""
+"""A task in Redis: the fields of its hash, and a read-only snapshot of them."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ FIELDS: dict[str, Callable[[str], Any]] = {
 
 
 class Task:
-    """What Redis knew of one task at one instant. Fetch another to see it later; an attribute not
-    set reads None.
+    """The state of one task at one instant. Fetch another to see a later state. An attribute without
+    a value is None.
     """
 
     __slots__ = ("_fields", "_wait", "id")
@@ -90,7 +90,7 @@ class Task:
         self._wait = wait
 
     def __getstate__(self) -> object:
-        # As a copy, or in another process, it is without the client that has fetched it.
+        # A copy, or a task in another process, has no client to wait with.
         state: Any = object.__getstate__(self)  # a pair, for it has slots
         return state[0], {**state[1], "_wait": None}
 
@@ -103,10 +103,10 @@ class Task:
         return dict(self._fields)
 
     def wait(self, timeout: float | None = None) -> Task:
-        """Block until it has ended and return what it is then; this object stays what it is.
+        """Block until the task has ended and return it; this object does not change.
 
-        timeout: in seconds. It has to come from `Client.get_task`, or from waiting. Raises as
-            `Client.wait`.
+        Only for a task from `Client.get_task` or `Client.wait`. timeout: in seconds. Raises as
+        `Client.wait`.
         """
         if self._wait is None:
             raise InvalidInput(f"task {self.id} does not know its client: client.wait({self.id!r})")
@@ -130,7 +130,7 @@ class Task:
 
     @property
     def retry(self) -> Retry | None:
-        """Its own retry policy; None: it has none, or one that cannot be understood."""
+        """Its own retry policy; None: it has none, or a malformed one."""
         return self._get("retry")
 
     @property
@@ -145,7 +145,7 @@ class Task:
 
     @property
     def run(self) -> str | None:
-        """The run that made it."""
+        """The run that created it."""
         return self._get("run")
 
     @property
@@ -155,17 +155,17 @@ class Task:
 
     @property
     def stall_limit(self) -> float | None:
-        """How long it may go without telling progress."""
+        """How long it may run without progress."""
         return self._get("stall_limit")
 
     @property
     def grace(self) -> float | None:
-        """How long it has between SIGTERM and SIGKILL when it is ended."""
+        """Seconds between SIGTERM and SIGKILL when it is ended."""
         return self._get("grace")
 
     @property
     def lead(self) -> float | None:
-        """How long before a limit strikes it is warned."""
+        """Seconds from the warning signal to a limit."""
         return self._get("lead")
 
     @property
@@ -214,12 +214,12 @@ class Task:
 
     @property
     def leaked(self) -> int | None:
-        """How many of its processes outlived it, and were ended."""
+        """How many of its processes were still there after its end, and were killed."""
         return self._get("leaked")
 
     @property
     def lost_node(self) -> str | None:
-        """The listener that it was lost with."""
+        """The listener with which it was lost."""
         return self._get("lost_node")
 
     @property
@@ -239,7 +239,7 @@ class Task:
 
     @property
     def files(self) -> str | None:
-        """Where the files of its last attempt lie, `[host]:[directory]`."""
+        """The directory of its last attempt, `[host]:[directory]`."""
         return self._get("files")
 
     @property
@@ -249,7 +249,7 @@ class Task:
 
     @property
     def failures(self) -> int | None:
-        """How many of its attempts failed and were followed by another."""
+        """How many of its attempts failed and were retried."""
         return self._get("failures")
 
     @property
@@ -268,14 +268,12 @@ class Task:
 
     @property
     def last_files(self) -> str | None:
-        """Where those of an attempt lie that was lost or run again: it may have left a result there
-        since.
-        """
+        """The directory of an earlier attempt that was lost or retried. It may hold a late result."""
         return self._get("last_files")
 
     @property
     def token(self) -> str | None:
-        """The random mark of its last attempt: who presents it owns that attempt."""
+        """The random mark of its last attempt. The listener that has it owns the attempt."""
         return self._get("token")
 
     @property
@@ -285,12 +283,12 @@ class Task:
 
     @property
     def requeued(self) -> str | None:
-        """A random mark of the last time that a person had it run again."""
+        """A random mark of its last `requeue`."""
         return self._get("requeued")
 
     @property
     def cancel(self) -> float | None:
-        """When somebody wanted it cancelled, while it ran."""
+        """When its cancellation was requested while it ran."""
         return self._get("cancel")
 
     @property
@@ -303,7 +301,7 @@ class Task:
 
     @property
     def progress(self) -> Any:  # a str or None; a RunningTask has a method in its place
-        """How far it is, in its own words, as 450/1500 frames."""
+        """Its progress in its own words, such as 450/1500 frames."""
         return self._get("progress")
 
     @property
@@ -337,5 +335,5 @@ class Task:
             return None
         try:
             return FIELDS[name](text)
-        except ValueError:  # another program's text where a number belongs
+        except ValueError:  # malformed; written by another program
             return None

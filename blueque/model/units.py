@@ -37,11 +37,11 @@ _SIZES = {
 
 
 class Timing(NamedTuple):
-    """How a listener shows that it lives, and when others may take it for dead, in seconds.
+    """The times, in seconds, by which listeners show that they are alive and judge others.
 
-    beat: between two beats. lease: a listener whose beat stands still for so long can take nothing
-    more, and what it had not started is put in line again. lost_after: what it had started is then
-    lost.
+    beat: between two beats. lease: a listener whose beat does not change for so long can take no
+    more tasks, and its reserved tasks are put in line again. lost_after: after so long its started
+    tasks are lost.
     """
 
     beat: float = BEAT
@@ -50,12 +50,12 @@ class Timing(NamedTuple):
 
 
 class Keep(NamedTuple):
-    """How long the finished tasks of one status stay: as long as neither says that one is to go.
-    None: it says nothing.
+    """How long the finished tasks of one status stay.
 
-    age: seconds since its end. newest: how many of a queue, the newest first. least: so many,
-        however old they are.
-    spared: for so many seconds since its end one stays, however many newer ones there are.
+    age: a task is deleted so many seconds after its end; None: by age none is.
+    newest: only so many of a queue stay, the newest; None: any number.
+    least: so many stay, however old they are.
+    spared: a task stays for so many seconds after its end, however many newer ones there are.
     """
 
     age: float | None = None
@@ -65,8 +65,8 @@ class Keep(NamedTuple):
 
 
 class HandlerName(NamedTuple):
-    """Names what runs the tasks of a queue: `run`, a Python callable, or `exec`, a program and its
-    arguments.
+    """What runs the tasks of a queue: `run`, the name of a Python callable, or `exec`, a program and
+    its arguments.
     """
 
     run: str | None = None
@@ -77,9 +77,8 @@ class HandlerName(NamedTuple):
 
 
 DAY = 86400.0
-SPARED = DAY  # what a night has made is there in the morning
-# What holds where nobody says anything: room comes back by itself, and failures are there to be
-# looked at.
+SPARED = DAY  # tasks that ended at night are still there in the morning
+# The defaults: complete tasks are deleted in time, failed ones stay longer to be looked at.
 RETENTION: Mapping[str, Keep] = MappingProxyType(
     {
         "complete": Keep(7 * DAY, 50_000, spared=SPARED),
@@ -94,7 +93,7 @@ def timing(
     lease: float | None = None,
     lost_after: float | None = None,
     environ: Mapping[str, str] = os.environ,
-    otherwise: Timing = Timing(),  # noqa: B008  # it does not change
+    otherwise: Timing = Timing(),  # noqa: B008  # a constant
 ) -> Timing:
     """Return the times as given, or else from BLUEQUE_BEAT, BLUEQUE_LEASE, BLUEQUE_LOST_AFTER, or
     `otherwise`.
@@ -134,9 +133,7 @@ _listeners_url: str | None = None  # in a task process, and nowhere else
 
 
 def connect_as_listener(url: str | None) -> None:
-    """Have this process, a task's, connect where its listener does, unless told otherwise. It is
-    kept in memory only.
-    """
+    """Make the Redis of the listener the default of this task process. It is kept in memory only."""
     global _listeners_url
     _listeners_url = url
 
@@ -144,7 +141,7 @@ def connect_as_listener(url: str | None) -> None:
 def redis_url(
     environ: Mapping[str, str] = os.environ, otherwise: tuple[str, str] | None = None
 ) -> tuple[str, str]:
-    """Return (address, where it came from): in a task that of its listener, if tasks get it.
+    """Return (address, where it came from): in a task that of its listener, if tasks are given it.
 
     Else BLUEQUE_REDIS_URL, else REDIS_URL, else `otherwise`, else the default.
     """
@@ -165,8 +162,8 @@ def max_bytes(environ: Mapping[str, str] = os.environ, otherwise: int | None = N
 
 
 def spool(environ: Mapping[str, str] = os.environ, otherwise: str | None = None) -> str:
-    """Return the directory for the files of attempts: BLUEQUE_SPOOL, else `otherwise`, else a place
-    fit for the user.
+    """Return the directory for the files of attempts: BLUEQUE_SPOOL, else `otherwise`, else the
+    default of the user.
     """
     if environ.get("BLUEQUE_SPOOL"):
         return environ["BLUEQUE_SPOOL"]
@@ -188,15 +185,15 @@ def spool_limit(environ: Mapping[str, str] = os.environ, otherwise: float | None
 
 
 def log_limit(environ: Mapping[str, str] = os.environ, otherwise: int | None = None) -> int:
-    """Return how many bytes of a file that a task prints to stay: BLUEQUE_LOG_LIMIT, else
+    """Return how many bytes of each output file of a task are kept: BLUEQUE_LOG_LIMIT, else
     `otherwise`, else 1 GiB.
     """
     return _named("BLUEQUE_LOG_LIMIT", parse_log_limit, environ) or otherwise or LOG_LIMIT
 
 
 def statistics_keep(environ: Mapping[str, str] = os.environ, otherwise: int | None = None) -> int:
-    """Return for how many days the numbers of a day are kept: BLUEQUE_STATISTICS_KEEP, else
-    `otherwise`, else 90.
+    """Return for how many days statistics are kept: BLUEQUE_STATISTICS_KEEP, else `otherwise`, else
+    90.
     """
     return _named("BLUEQUE_STATISTICS_KEEP", parse_days, environ) or otherwise or STATISTICS_KEEP
 
@@ -245,12 +242,12 @@ def parse_days(text: str) -> int:
     try:
         seconds = parse_duration(text)
     except InvalidInput:
-        seconds = 0.0  # which is no number of days either
+        seconds = 0.0  # not a number of days either
     return whole_days(seconds, text)
 
 
 def whole_days(seconds: float, text: object) -> int:
-    """Return so many seconds as days. text: how that was written."""
+    """Return seconds as whole days. text: the original, for the error."""
     days = seconds / DAY
     if not days.is_integer() or not 1 <= days <= MOST_STATISTICS:
         raise InvalidInput(
@@ -260,9 +257,7 @@ def whole_days(seconds: float, text: object) -> int:
 
 
 def parse_program(text: str) -> list[str]:
-    """Return a program and its arguments: words as in a shell, with its quotes, but nothing is
-    expanded.
-    """
+    """Return a program and its arguments, split and unquoted as in a shell, without expansion."""
     try:
         words = shlex.split(text)
     except ValueError as error:

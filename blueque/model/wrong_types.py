@@ -1,5 +1,5 @@
-"""Keys of a wrong type, which another program has written: looks for people take them for empty and
-name them.
+"""Keys of a wrong type, written by another program. Verbs that only look take them as empty and
+report them.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-# The looks, by what Redis answers when their key is not there.
+# Commands that only read, with the reply of Redis for a missing key.
 _NOTHING = {"GET", "HGET", "LINDEX", "LPOS", "ZRANK", "ZSCORE"}
 _ZERO = {"HEXISTS", "HLEN", "LLEN", "SCARD", "SISMEMBER", "XLEN", "ZCARD", "ZCOUNT"}
 _NONE_OF_EACH = {"HMGET", "ZMSCORE"}
@@ -30,29 +30,29 @@ _LOOKS = {*_NOTHING, *_ZERO, *_NONE_OF_EACH, *_EMPTY_LIST, "SSCAN", "ZSCAN"}
 
 
 class WrongTypes:
-    """The keys of a wrong type that looks have met, with the type that each has."""
+    """The keys of a wrong type that were read, with their types."""
 
     def __init__(self) -> None:
-        self.found: dict[str, str] = {}
+        self.kinds: dict[str, str] = {}
 
     def __bool__(self) -> bool:
-        return bool(self.found)
+        return bool(self.kinds)
 
     def sentences(self) -> list[str]:
-        """Return a line for each key, for a person."""
+        """Return a line for the user about each key."""
         return [
             f"{key} is a {kind}, which Blueque does not keep there: it was taken for empty. See: blueque doctor"
-            for key, kind in sorted(self.found.items())
+            for key, kind in sorted(self.kinds.items())
         ]
 
 
 def is_look(command: object) -> bool:
-    """Tell whether it is known what Redis answers to the command when its key is not there."""
+    """Tell whether the command only reads, and `empty` has its reply for a missing key."""
     return isinstance(command, Sequence) and not isinstance(command, bytes) and command[0] in _LOOKS
 
 
 def empty(command: Sequence[Any]) -> Any:
-    """Return what Redis answers to such a look when its key is not there."""
+    """Return the reply of Redis to such a command for a missing key."""
     name = command[0]
     if name in _EMPTY_LIST:
         return []

@@ -3,14 +3,12 @@
 May import: spool/ and what is below it. Begin with transaction.py, the executor, then submit.py and
     reserving.py.
 
-submit.py has what producers and schedulers do, bulk.py the same for many tasks at once, runs.py and
-staging.py so that it is done once or as a whole, feeding.py for a backlog larger than Redis,
-membership.py the life of a listener, many_queues.py that of one of several queues, reserving.py how
-a listener takes a task, attempts.py the life of an attempt, logs_and_checkpoints.py what it prints
-and saves, placement.py where a waiting task stands, recover.py what is done for dead listeners,
-operator.py what a person orders, repair.py what an audit mends, pruning.py deletes what has been
-kept long enough, snapshots.py is for reading many tasks at one instant, archiving.py for moving
-them into an archive.
+Producers and schedulers: submit.py; bulk.py for many tasks at once; runs.py for keyed runs,
+    staging.py for staged runs; feeding.py for a backlog larger than Redis.
+Listeners: membership.py, many_queues.py, reserving.py, attempts.py, logs_and_checkpoints.py.
+Waiting tasks: placement.py. Dead listeners: recover.py. Operators: operator.py. Audits: repair.py.
+Deletion: pruning.py, queues.py. Snapshots and archives: snapshots.py, archiving.py.
+Shared: transaction.py, watches.py (looks), fields.py, events.py; permissions.py checks the ACL.
 """
 
 from blueque.protocol.archiving import (

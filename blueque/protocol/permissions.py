@@ -1,8 +1,7 @@
-"""What a listener and a scheduler may do in Redis, tried when they start, so that a missing right
-is seen by a person.
+"""Check the rights of a listener or a scheduler in Redis when it starts.
 
-The commands stand behind a MULTI that never gets its EXEC: Redis says of each whether this user may
-run it, and runs none.
+The commands follow a MULTI without an EXEC: Redis says for each whether the user may run it, and
+runs none.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from blueque.errors import CLUSTER, RedisRefused
 from blueque.model import keys
 from blueque.protocol.transaction import prove
 
-# Each with what Redis wants to see behind the key before it looks at the rights.
+# For each command the words after the key: Redis checks their number before the rights.
 _OF_A_KEY: dict[str, tuple[str | int, ...]] = {
     "BZPOPMIN": (1,),
     "COPY": (keys.QUEUES,),
@@ -65,10 +64,9 @@ SCHEDULER = LISTENER - {"BZPOPMIN", "RPOPLPUSH"}
 
 
 def require_rights(redis: Redis, commands: frozenset[str], queues: Iterable[str]) -> None:
-    """Raise RedisRefused if this user may not run one of these commands, or if this is a node of a
-    cluster.
+    """Raise RedisRefused if this user may not run one of the commands, or if Redis is a cluster.
 
-    queues: whose keys the user has to reach.
+    queues: the user must have access to their keys.
     """
     tried: list[Command] = [
         (name, keys.QUEUES, *_OF_A_KEY[name]) for name in sorted(commands & _OF_A_KEY.keys())
@@ -81,13 +79,13 @@ def require_rights(redis: Redis, commands: frozenset[str], queues: Iterable[str]
     connection = redis.connection()
     try:
         prove(connection)  # MULTI and EXEC
-        # again: without it, all that follows would be done
+        # Once more, for the commands below: without it, Redis would run them.
         raise_refusal(exchange(connection, [("MULTI",)]))
         refusals = [
             reply for reply in exchange(connection, tried) if isinstance(reply, RedisRefused)
         ]
     finally:
-        connection.close()  # without an EXEC, so nothing of it is done
+        connection.close()  # without an EXEC: Redis discards the commands
     for refusal in refusals:
         if refusal.code in CLUSTER:
             raise refusal

@@ -205,4 +205,4 @@ def test_what_is_taken_for_empty_is_what_redis_answers_when_there_is_nothing(
         [answer, "PONG"],
         "PONG",
     ]
-    assert list(redis.wrong_types.found) == ["a"]
+    assert list(redis.wrong_types.kinds) == ["a"]

@@ -78,7 +78,7 @@ def doctor(invocation: Invocation, fix: bool, settle: float, as_json: bool) -> i
     if fix:
         report = _repair(the_doctor, report, settle, fixed)
     for finding in report.findings:
-        invocation.wrong_types.found.pop(finding.key, None)  # said once
+        invocation.wrong_types.kinds.pop(finding.key, None)  # said once
     levels = [*(check.level for check in checks), *(_level(finding) for finding in report.findings)]
     if as_json:
         _print_json(invocation, checks, report, fixed)
