@@ -186,7 +186,7 @@ def test_a_network_cut_that_is_shorter_than_lost_after_costs_nothing(programs, n
     programs.url = direct
     judge = programs.listener("work:run", *QUICK, spool="two", before=ELSEWHERE, is_awaited=False)
     network.cut()
-    judge.says("its beat stood still")  # it can take nothing more, and its task runs on
+    judge.says("its beat did not change")  # it can take nothing more, and its task runs on
     assert programs.client.get_task(task_id).status == "started"
     network.mend()
     let_go(programs)
