@@ -117,7 +117,7 @@ class Orders:
     def after_fork_in_child(self) -> None:
         """Let go of what is the listener's."""
         if self._signals is not None:
-            self._signals.forget()
+            self._signals.after_fork_in_child()
         self.pause.close()
         if self._lifeline is not None:
             os.close(self._lifeline)

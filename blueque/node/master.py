@@ -143,7 +143,7 @@ class Master:
                 self._obey(number)
             if self._order is not None and self._is_leaving:
                 return self._status
-            self._bury()
+            self._reap()
             self._hear_requests()
         return self._status
 
@@ -172,7 +172,7 @@ class Master:
             len(self._born),
         )
         self._tell(self._born, signal.SIGUSR2)
-        self._bury()  # of some, the program before us has got the SIGCHLD
+        self._reap()  # of some, the program before us has got the SIGCHLD
 
     def _hold_slots(self) -> None:
         """Count the slots of the listeners that a former master has left behind."""
@@ -254,7 +254,7 @@ class Master:
             log.warning("cannot fork: %s", error.strerror)
 
     def _do_chore(self) -> int:
-        self._signals.forget()
+        self._signals.after_fork_in_child()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         for descriptor in (self._lifeline, self._lifeline_end, self._requests, self._requests_end):
@@ -281,7 +281,7 @@ class Master:
 
     def _become_slot(self, master: int, adopts_only: bool, place: int) -> int:
         os.setpgid(0, 0)  # the terminal's Ctrl-C is for the master, who passes it on
-        self._signals.forget()
+        self._signals.after_fork_in_child()
         signals.show_no_stacks_on(signal.SIGUSR1)  # its own, as soon as it listens
         # of the kernel, for one that is stopped when its master dies
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -401,7 +401,7 @@ class Master:
                     )
                 )
 
-    def _bury(self) -> None:
+    def _reap(self) -> None:
         """Reap children that have ended, and see to replacements."""
         ended: list[tuple[int, float, int]] = []
         is_checked = False
@@ -454,4 +454,4 @@ class Master:
 
     def _tell(self, pids: Iterable[int], number: int) -> None:
         for pid in pids:
-            os.kill(pid, number)  # a child that has ended is still ours until `_bury`
+            os.kill(pid, number)  # a child that has ended is still ours until `_reap`

@@ -50,7 +50,7 @@ class Signals:
         os.close(self._read)
         os.close(self._write)
 
-    def forget(self) -> None:
+    def after_fork_in_child(self) -> None:
         """In a forked child: let go of the parent's descriptors. The handlers are the child's to
         set.
         """

@@ -36,7 +36,7 @@ class Orders(NamedTuple):
     is_for_programs: bool
     spool: str
     slot: int
-    gate: int
+    handshake: int
     prepared: str | None
     paths: list[str]
 
@@ -70,19 +70,19 @@ class Job(NamedTuple):
 def run(
     job: Job,
     spool: Spool,
-    gate: int,
+    handshake: int,
     prepared: str | None,
     is_outdated: Callable[[], bool] = lambda: False,
 ) -> int:
     """Live as a task process for the job; see `task_process.main`."""
     units.connect_as_listener(job.redis_url)
-    return task_process.main(job.work_of, spool, gate, prepared, is_outdated)
+    return task_process.main(job.work_of, spool, handshake, prepared, is_outdated)
 
 
-def become(job: Job, spool: Spool, gate: int, prepared: str | None) -> NoReturn:
+def become(job: Job, spool: Spool, handshake: int, prepared: str | None) -> NoReturn:
     """In a forked child: exec a fresh interpreter with the same job. Raises OSError."""
-    orders = Orders(*job, spool.root, spool.slot, gate, prepared, sys.path)
-    os.set_inheritable(gate, True)
+    orders = Orders(*job, spool.root, spool.slot, handshake, prepared, sys.path)
+    os.set_inheritable(handshake, True)
     # The name of the handler is for people who read a list of processes.
     shown = {
         name.run or "--exec" for queue, name in job.handlers.items() if prepared in (None, queue)
@@ -107,12 +107,12 @@ def main() -> int:
     """
     version = _version_of_file()
     orders = Orders(*json.loads(process.read_from_memory(int(os.environ.pop(ORDERS)))))
-    os.set_inheritable(orders.gate, False)
+    os.set_inheritable(orders.handshake, False)
     sys.path[:] = orders.paths
     handlers = {queue: HandlerName(*name) for queue, name in orders.handlers.items()}
     job = Job(handlers, orders.max_bytes, orders.redis_url, orders.is_for_programs)
     spool = Spool(orders.spool, orders.max_bytes, orders.slot)
-    return run(job, spool, orders.gate, orders.prepared, lambda: _version_of_file() != version)
+    return run(job, spool, orders.handshake, orders.prepared, lambda: _version_of_file() != version)
 
 
 def _version_of_file() -> tuple[int, int] | None:

@@ -70,7 +70,7 @@ def _send(handshake: int, message: bytes, descriptors: Sequence[int] = ()) -> No
         end.detach()
 
 
-class Waiting:
+class Handshake:
     """The end of the task process. Made before a line of the user's has run, which may replace what
     it needs.
     """

@@ -22,7 +22,7 @@ from blueque.spool.spool import Spool
 from blueque.system import log_format, process, signals
 from blueque.task_process import running_task
 from blueque.task_process.handlers import Work
-from blueque.task_process.handshake import Assignment, Waiting
+from blueque.task_process.handshake import Assignment, Handshake
 from blueque.task_process.redirect import Output
 from blueque.task_process.running_task import RunningTask
 
@@ -39,13 +39,13 @@ SIGNALS = (
 def main(
     work_of: Callable[[str], Work],
     spool: Spool,
-    gate: int,
+    handshake: int,
     prepared: str | None = None,
     is_outdated: Callable[[], bool] = lambda: False,
 ) -> int:
     """Wait for a task, run it, write the exit record; return the exit status.
 
-    work_of: returns how to run the tasks of a queue. gate: a descriptor, see handshake.py.
+    work_of: returns how to run the tasks of a queue. handshake: a descriptor, see handshake.py.
     prepared: the queue whose handler to import before there is a task.
     is_outdated: called when there is a task; True: leave the task to another process.
     """
@@ -60,7 +60,7 @@ def main(
     # SIGUSR1 warns of a limit; its default action would end the task
     signal.signal(signal.SIGUSR1, lambda *_: None)
     signals.unblock(SIGNALS)
-    waiting, output, blank = Waiting(gate), Output(), spool.make_blank()
+    listener, output, blank = Handshake(handshake), Output(), spool.make_blank()
     if blank is not None or is_warm:
         output.keep(blank)
     if prepared is not None and (prepare := work_of(prepared).prepare) is not None:
@@ -68,7 +68,7 @@ def main(
         if os.getpid() != pid:  # a child that the import forked has returned here
             return 0
     _rehearse(spool)
-    assignment = waiting.assignment()
+    assignment = listener.assignment()
     if assignment is None or is_outdated():
         return _leave(is_warm)
     # kept for the exit record, in case the task uses up all descriptors
@@ -76,7 +76,7 @@ def main(
     attempt = spool.attempt_at(assignment.path)
     spool.remove_blank(pid)
     task = _get_ready(attempt, assignment, output, spool.max_bytes)
-    if not waiting.may_begin():
+    if not listener.may_begin():
         return _leave(is_warm)
     return _run(work_of, task, attempt, spare, assignment.time_limit)
 
@@ -92,7 +92,9 @@ def _prepare(prepare: Callable[[], object], output: Output) -> None:
     """Import the handler ahead of time. If that fails, the task does it again and fails with the
     reason.
     """
-    process.die_with_parent(True)  # an import that never returns does not see the gate close
+    process.die_with_parent(
+        True
+    )  # an import that never returns does not see that the handshake is closed
     try:
         prepare()
     except BaseException:  # a module may call sys.exit when it is imported
