@@ -1,4 +1,4 @@
-"""Leftovers: runs that somebody has begun, and nobody has ended."""
+"""Runs that a producer has begun and not ended: finds and ends them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from blueque.model.run import Record
 from blueque.producer.staged_run import discard, finish
 from blueque.queries.runs import load, load_all, staged_chunks
 
-STALLED = 60.0  # seconds after which what is decided should have been put in line
+STALLED = 60.0  # seconds after which a committed run should be in line
 
 log = logging.getLogger("blueque")
 
@@ -22,12 +22,11 @@ log = logging.getLogger("blueque")
 class Leftover(NamedTuple):
     """What is left of a run.
 
-    way: how it is ended. `finish`: it is decided, and has to be published; `drop`: nobody has
-    decided it; `discard`: chunks are left that were not chosen, when it was committed, or by any
-    batch if it is a stream.
-    record: of the run, as `Client.get_run` gives it. chunks: what is staged, and would be
-        discarded.
-    age: seconds since somebody has last shown up there.
+    way: how to end it. `finish`: it is committed and has to be published; `drop`: it was never
+        committed; `discard`: chunks are left that no commit has chosen.
+    record: of the run, as `Client.get_run` returns it. chunks: the staged chunks that ending it
+        would delete.
+    age: seconds since a producer last worked on it.
     """
 
     way: str
@@ -51,11 +50,11 @@ class Leftovers:
         self._redis = redis
 
     def find(self, queues: Iterable[str], older_than: float) -> list[Leftover]:
-        """Return what is left of runs in these queues, and has not moved for so many seconds; what
-        is decided, for 60.
+        """Return what is left of runs in these queues and has not moved for so many seconds; for a
+        committed run 60 seconds.
 
-        A run whose rows were all there before moves only when it is opened: give those at work the
-        time that they need.
+        A run that was staged as a whole moves only when it is opened: allow producers the time that
+        they need.
         """
         now = time.time()
         found = [
@@ -66,7 +65,7 @@ class Leftovers:
         return [leftover for leftover in found if leftover is not None]
 
     def end(self, leftover: Leftover) -> bool:
-        """End it in its way. False: somebody has worked on it meanwhile."""
+        """End it in its way. False: a producer has worked on it meanwhile."""
         queue, run = leftover.queue, leftover.run
         if leftover.way == "finish":
             finish(self._redis, queue, run)
@@ -77,18 +76,18 @@ class Leftovers:
             return discarded == len(leftover.chunks)
         try:
             return self.drop(queue, run, is_staged_too=False, moved=leftover.record["moved"])
-        except WrongRun:  # it has been decided
+        except WrongRun:  # it has been committed
             return False
 
     def drop(
         self, queue: str, run: str, is_staged_too: bool = True, moved: float | None = None
     ) -> bool:
-        """Forget a run, whatever it says, with all that is staged for it; tasks that are in line
-        stay. False: none is there.
+        """Forget a run in any state, with everything that is staged for it; tasks in line stay.
+        False: there is no such run.
 
         is_staged_too: False leaves the run alone when something is staged for it. moved: see
             `protocol.drop_run`.
-        Raises WrongRun when it is decided and not finished. Source: docs/protocol/bulk.md,
+        Raises WrongRun when it is committed and not finished. Source: docs/protocol/bulk.md,
         "drop_run".
         """
         is_dropped = protocol.drop_run(self._redis, queue, run, moved)
@@ -105,8 +104,8 @@ class Leftovers:
         if record["staged"]:
             chunks = staged_chunks(self._redis, record["queue"], record["run"])
         if state == "committing":
-            # What it has not chosen nobody can commit any more; of a stream it may be the next
-            # batch.
+            # A chunk that the commit has not chosen cannot be committed any more; in a stream it may
+            # belong to the next batch.
             leftover = Leftover(
                 "finish",
                 record,
@@ -114,7 +113,7 @@ class Leftovers:
                 now - record.get("decided", 0.0),
             )
         elif is_stream or state != "open":
-            # Each by itself: what was staged lately may be of the next batch.
+            # Judge each chunk: those staged lately may belong to the next batch.
             old = {name: since for name, since in chunks.items() if now - since >= older_than}
             if not old:
                 return None

@@ -1,7 +1,7 @@
-"""Many tasks from any iterable, batch by batch. Never more than two are held: one that Redis works
-on, one in the making.
+"""Puts many tasks from any iterable into Redis, batch by batch.
 
-Of a run there are three: the look for the second travels with the first.
+At most two batches are in memory: one that Redis works on, and one in the making. In a run there
+are three, because the look for the next batch travels with the one before.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from blueque.protocol import (
 from blueque.protocol.bulk import MAX_KEYED, Batch, NewTasks
 from blueque.protocol.runs import RunBatch, RunTerms
 
-MAX_BYTES = 4 * 2**20  # of parameters in a batch: Redis does nothing else meanwhile
+MAX_BYTES = 4 * 2**20  # bytes of parameters in a batch: Redis serves nothing else meanwhile
 
 _END = object()
 
@@ -48,13 +48,13 @@ Column = Iterable[Any] | Callable[[Any], Any] | str
 
 
 class Plan(NamedTuple):
-    """What is to become of the parameters.
+    """How parameters become tasks.
 
-    options: the fields that all the tasks have. size: how many make a batch.
+    options: the fields that all tasks have. size: how many tasks make a batch.
     keys, priorities, etas: what each task has of its own: an iterable of the same length, a
-    function of the parameters, or the name of a field of parameters that are dicts.
-    keep: for how many seconds a key counts when its task was deleted, or a run is known when it was
-        closed.
+        function of the parameters, or the name of a field of parameters that are dicts.
+    keep: for how many seconds a key counts after its task was deleted, or a run is kept after it
+        was closed.
     run: the name of the run in which the keys count.
     """
 
@@ -87,7 +87,7 @@ class Made(NamedTuple):
 class _Part(NamedTuple):
     """A batch that is ready to be sent.
 
-    number, position: of the batch, and of its first task. tasks: the id for each of the parameters.
+    number: of the batch. position: of its first task. tasks: the id for each of the parameters.
     """
 
     number: int
@@ -104,8 +104,10 @@ class Batches:
     """
 
     def __init__(self, redis: Redis, plan: Plan, iterable: Iterable[Any]) -> None:
-        if isinstance(iterable, str | bytes | Mapping):  # of which the keys would be the parameters
-            raise InvalidType(f"an iterable of parameters is needed, not {type(iterable).__name__}")
+        if isinstance(
+            iterable, str | bytes | Mapping
+        ):  # its characters or keys would be the parameters
+            raise InvalidType(f"not an iterable of parameters: {type(iterable).__name__}")
         self._redis, self._plan = redis, plan
         self._rows = iter(iterable)
         self._encode = quick_encoder("the parameters", plan.max_bytes)
@@ -152,16 +154,14 @@ class Batches:
         self, part: _Part, follower: _Part | None, meanwhile: Callable[[], object] | None
     ) -> Made:
         if self._own is None and not part.is_last:
-            # What is iterated over may well use this thread's connection, while we wait for an
-            # answer.
+            # The iterable may use this thread's connection while we wait for a reply.
             self._own = self._redis.another()
         try:
             are_new = self._put(
                 self._own or self._redis, part, follower, None if part.is_last else meanwhile
             )
         except (RedisAway, RedisRefused, Contended) as error:
-            # A key of the wrong type is noticed when the other commands of the MULTI have been
-            # done, or will be.
+            # Redis notices a key of a wrong type when other commands of the MULTI have been run.
             is_unknown = (
                 isinstance(error, OutcomeUnknown) or getattr(error, "code", "") == "WRONGTYPE"
             )
@@ -201,7 +201,7 @@ class Batches:
         return put(redis, part.batch, spare, meanwhile)
 
     def _make(self) -> tuple[_Part | None, bool]:
-        """Return the next batch, and whether it is the last; None where there was only a FLUSH, or
+        """Return the next batch, and whether it is the last. None: there was only a FLUSH, or
         nothing more.
         """
         first = self._position
@@ -240,16 +240,14 @@ class Batches:
         ).once()
         if plan.run is not None:
             return RunBatch(self._run, new, now, plan.options)
-        # A mark for each batch: a key that comes again in a later one must not look like our own
+        # A mark for each batch: a key that comes again in a later batch must not look like our own
         # success.
         return Batch(
             plan.queue, new._replace(keep=plan.keep, mark=os.urandom(8).hex()), now, plan.options
         )
 
     def _pull(self, first: int) -> tuple[list[Any], list[tuple[bytes, bool]], bool]:
-        """Return as many parameters as make a batch, as they are and encoded, and whether they are
-        the last.
-        """
+        """Return the parameters of a batch, as they are and encoded, and whether they are the last."""
         rows: list[Any] = []
         parameters: list[tuple[bytes, bool]] = []
         room = MAX_BYTES
@@ -300,8 +298,9 @@ class _Column:
             )
 
     def take(self, rows: Sequence[Any], first: int, is_last: bool) -> list[Any] | None:
-        """Return the values for the next parameters, of which the first has that position; None:
-        there is no such column.
+        """Return the values for the next parameters; None: there is no such column.
+
+        first: the position of the first of them.
         """
         if self._values is None and self._field is None and self._function is None:
             return None
@@ -334,7 +333,7 @@ class _Column:
 
 
 def _spread(part: _Part, are_new: Sequence[bool]) -> list[bool]:
-    """Return whether each of the parameters has made its task; a key that comes again in its batch
+    """Return whether each of the parameters has made its task. A key that comes again in its batch
     has not.
     """
     new = {task for task, is_new in zip(part.batch.tasks.ids, are_new, strict=True) if is_new}

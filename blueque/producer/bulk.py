@@ -1,4 +1,4 @@
-"""What a queue does with many tasks at once: enqueue_many, enqueue_iter, schedule_many."""
+"""The methods of a Queue that make many tasks: enqueue_many, enqueue_iter, schedule_many, runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Options = dict[str, str | int | float]
 
 
 class Count(int):
-    """How many tasks are in Redis by a call: a number, which knows how many of them are `new`."""
+    """How many tasks a call has put into Redis: a number, with the number of `new` tasks."""
 
     new: int
 
@@ -40,7 +40,7 @@ class Count(int):
 
 
 class Common(TypedDict, total=False):
-    """What may be said of all tasks of a run, as for `Queue.enqueue`."""
+    """The options of all tasks of a run, as for `Queue.enqueue`."""
 
     priority: int
     resources: Mapping[str, int | str] | None
@@ -54,8 +54,8 @@ class Common(TypedDict, total=False):
 
 
 class Choices(Common, total=False):
-    """What may be said of many tasks: `keys` and `priorities` of each, the rest as for
-    `Queue.enqueue`, of all.
+    """The options of many tasks: `keys` and `priorities` for each, the rest for all, as for
+    `Queue.enqueue`.
     """
 
     keys: Column | None
@@ -70,27 +70,27 @@ class ManyTasks:
     name: str
     _redis: Redis
     _max_bytes: int
-    _options: Callable[..., Options]  # of what `Queue.enqueue` takes besides, see there
+    _options: Callable[..., Options]  # the options of `Queue.enqueue` as fields
 
     def enqueue_many(
         self, iterable: Iterable[Any], *, batch: int = 1000, **options: Unpack[Choices]
     ) -> Count:
-        """Put a task in line for each of the parameters, in their order, and return how many; all
-        are in Redis then.
+        """Put a task in line for each of the parameters, in order, and return how many. All are in
+        Redis then.
 
-        iterable: is read as it goes, never held whole; each of its parameters is as for `enqueue`.
-        batch: how many go to Redis at a time; with keys, 200 at most. Each batch comes into Redis
+        iterable: is read as it goes, and never held as a whole. Each element is as the parameters
+            of `enqueue`.
+        batch: how many go to Redis at a time; with keys 200 at most. Each batch is stored as a
             whole or not at all.
-        keys, priorities: for each task its own, as an iterable of the same length, a function of
-        the parameters, or the name of a field of parameters that are dicts. With keys, `.new` of
-        the count says how many were not there before.
-        run: a name; the keys count in the run of this name only, and then also when their tasks
-        were deleted, until `keep` ("90d") after the call has come to its end. Until then call it
-        again after whatever has failed: see docs/protocol/bulk.md, "Runs". Batches are as large as
-        without keys then. The other options are those of `enqueue`, for all tasks.
-        Raises InvalidInput, which names the position of what is wrong, BatchFailed, and what the
-        iterable raises; the batches before are in Redis then, and a note of the error says how many
-        tasks these are.
+        keys, priorities: for each task, as an iterable of the same length, a function of the
+            parameters, or the name of a field of parameters that are dicts. With keys, `.new` of
+            the count says how many tasks did not exist before.
+        run: a name. The keys then count in the run of that name only, even when their tasks were
+            deleted, until `keep` ("90d") after the call has ended. After any failure call it again
+            until then: see docs/protocol/bulk.md, "Runs". Batches are as large as without keys
+            then. The other options are those of `enqueue`, for all tasks.
+        Raises InvalidInput, which names the position; BatchFailed; and what the iterable raises.
+        The batches before are in Redis then, and a note of the error says how many tasks they have.
         Source: docs/protocol/bulk.md, "enqueue_many".
         """
         return _count(self._batches(iterable, batch, None, **options))
@@ -98,8 +98,8 @@ class ManyTasks:
     def enqueue_iter(
         self, iterable: Iterable[Any], *, batch: int = 1000, **options: Unpack[Choices]
     ) -> Iterator[list[TaskId]]:
-        """Do as `enqueue_many`, and yield the ids of each batch once it is in Redis; nothing is
-        done before you ask.
+        """Do as `enqueue_many`, and yield the ids of each batch once it is in Redis. It starts with
+        the first `next`.
         """
         return (made.task_ids() for made in self._batches(iterable, batch, None, **options))
 
@@ -115,9 +115,9 @@ class ManyTasks:
         """Make a task for each of the parameters that joins the line at its time, and return how
         many.
 
-        eta: for all; or etas: for each its own, in one of the ways for keys. A time already past
-        enqueues at once. The rest is as for `enqueue_many`. Source: docs/protocol/bulk.md,
-        "schedule_many".
+        eta: for all tasks; or etas: for each, in one of the ways of keys. A time already past
+            enqueues at once. The rest is as for `enqueue_many`.
+        Source: docs/protocol/bulk.md, "schedule_many".
         """
         return _count(self._batches(iterable, batch, _one_of(eta, etas), **options))
 
@@ -130,8 +130,8 @@ class ManyTasks:
         batch: int = 1000,
         **options: Unpack[Choices],
     ) -> Iterator[list[TaskId]]:
-        """Do as `schedule_many`, and yield the ids of each batch once it is in Redis; nothing is
-        done before you ask.
+        """Do as `schedule_many`, and yield the ids of each batch once it is in Redis. It starts
+        with the first `next`.
         """
         return (
             made.task_ids()
@@ -141,14 +141,13 @@ class ManyTasks:
     def open_run(
         self, name: str, shards: int = 1, keep: float | str = RUN_KEEP, **options: Unpack[Common]
     ) -> KeyedRun:
-        """Open a run in which each key makes one task, or open it once more, and return it.
+        """Open a run in which each key makes one task, or open it again, and return it.
 
-        name: 1 to 200 bytes of text. shards: 1 to 1024, into how many parts its tasks fall, so that
-        so many processes can put at once; fixed when it is opened first. keep: how long it is known
-        after it was closed, in seconds or as "90d"; a replay changes nothing so long. options:
-        those of `enqueue`, for all tasks.
-        Raises WrongRun when there is another run under that name. Source: docs/protocol/bulk.md,
-        "open_run".
+        name: 1 to 200 bytes of text. shards: 1 to 1024, the parts of its tasks: so many processes
+            can put at the same time; fixed by the first call.
+        keep: how long the run is kept after it was closed, in seconds or as "90d"; until then a
+            replay changes nothing. options: those of `enqueue`, for all tasks.
+        Raises WrongRun when another run has that name. Source: docs/protocol/bulk.md, "open_run".
         """
         count = require_whole(shards, "shards", 1, MAX_SHARDS)
         record = protocol.open_run(
@@ -167,15 +166,13 @@ class ManyTasks:
         stream: bool = False,
         **options: Unpack[Common],
     ) -> Staging:
-        """Open a run of which the tasks come all at once or not at all, or open it once more, and
-        return it.
+        """Open a run whose tasks come all at once or not at all, or open it again, and return it.
 
-        name: as for `open_run`; a random one if left out. keep: how long it is known after it was
+        name: as for `open_run`; random if left out. keep: how long the run is kept after it was
             committed.
-        stream: it has batches, of which each comes all at once, and once; a stream needs a name,
+        stream: it has batches, each of which comes all at once, and once. A stream needs a name,
             and is kept for ever.
-        Raises WrongRun when there is another run under that name. Source: docs/protocol/bulk.md,
-        "open_run".
+        Raises WrongRun when another run has that name. Source: docs/protocol/bulk.md, "open_run".
         """
         if stream and name is None:
             raise InvalidInput("a stream needs a name, the same for all of its batches")
@@ -189,9 +186,9 @@ class ManyTasks:
     def join_run(self, record: Mapping[str, Any], **options: Unpack[Common]) -> KeyedRun:
         """Return a run that another process has opened, to put some of its rows.
 
-        record: what its `KeyedRun.record` says. options: as for `open_run`.
-        Raises RunDropped when that run is gone, even if there is a new one under its name; WrongRun
-        if it has no keys, or is of another queue.
+        record: the `KeyedRun.record` of that process. options: as for `open_run`.
+        Raises RunDropped when that run is gone, even if a new run has its name; WrongRun if it has
+        no keys, or belongs to another queue.
         Source: docs/protocol/bulk.md, "open_run".
         """
         return KeyedRun(
@@ -204,8 +201,8 @@ class ManyTasks:
         """Return a run that `open_staging` has opened in another process, to stage some of its
         rows.
 
-        record, options: as for `join_run`. owner: the `staging.owner_of` the process without which
-        nothing of what is staged here will be committed; empty: no single process decides that.
+        record, options: as for `join_run`. owner: the `staging.owner_of` the process that alone can
+            commit what is staged here; empty: any process can.
         """
         joined = self._join(record, "staged", "stream")
         return Staging(self._redis, joined, self._max_bytes, self.fields_of(**options), owner)
@@ -219,8 +216,8 @@ class ManyTasks:
         retry: Retry | int | None = None,
         **its_limits: Any,
     ) -> Options:
-        """Return the fields of a task that is given these options of `enqueue`, with what the
-        configuration adds.
+        """Return the fields of a task with these options of `enqueue`, and with those of the
+        configuration.
         """
         return self._options(retry, limits.fields(**its_limits), priority, resources, lock)
 

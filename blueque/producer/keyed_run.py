@@ -1,5 +1,5 @@
-"""Runs with keys: each key makes one task, however often the run is tried, by however many
-processes at once.
+"""Runs with keys: each key makes one task, however often and by however many processes the run is
+tried.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ log = logging.getLogger("blueque")
 
 
 class RunOutcome(NamedTuple):
-    """What came of a run: how many rows it had, how many tasks are there by it; whether all that
-    was done before.
+    """The result of a run: how many rows and tasks it has, and whether it had been closed or
+    committed before.
     """
 
     run: str
@@ -40,12 +40,11 @@ class KeyedRun:
     """A run of a queue in which each key makes one task, once, as long as the record of the run is
     kept.
 
-    What is put is visible, and may run, at once. Put all of it again after whatever has failed, in
-    any order and from any
-    number of processes: nothing doubles, not even what has run and was deleted meanwhile. Then
-        close it.
+    Tasks are visible, and may run, at once. After any failure put all rows again, in any order and
+    from any number of processes: no task is made twice, even if it has run and was deleted. Then
+    close the run.
 
-    record: as it was when the run was opened: for `Queue.join_run`, in other processes.
+    record: as it was when the run was opened, for `Queue.join_run` in other processes.
     """
 
     def __init__(
@@ -70,13 +69,13 @@ class KeyedRun:
         priorities: Sequence[int] | None = None,
         ids: Sequence[bytes] | None = None,
     ) -> int:
-        """Make the tasks of which the keys are new to the run, and return how many; of a committed
-        run none is.
+        """Make the tasks whose keys are new to the run, and return how many; none in a run that is
+        closed.
 
         keys, parameters, are_json, etas, priorities, ids: see Rows; 1000 rows at most, of any
-        shards, all or none. After an answer that was lost, the count may have tasks that another
-        process has made just then; the outcome of the run is exact. Raises InvalidInput, which
-        names the position; RunDropped; what `Queue.enqueue` raises.
+            shards, all or none. After a lost answer the count may include tasks that another
+            process has just made; the outcome of the run is exact.
+        Raises InvalidInput, which names the position; RunDropped; what `Queue.enqueue` raises.
         Source: docs/protocol/bulk.md, "enqueue_run".
         """
         batch = self._pack(Rows(parameters, keys, are_json, etas, priorities, ids))
@@ -88,7 +87,7 @@ class KeyedRun:
 
         chunks: is read two chunks ahead, unless it is slow.
         """
-        own = self._redis.another()  # what is iterated over may use this thread's connection
+        own = self._redis.another()  # the iterable may use this thread's connection
         try:
             packed = (self._pack(rows) for rows in chunks)
             yield from relay(
@@ -98,27 +97,25 @@ class KeyedRun:
             own.close()
 
     def ids_of(self, keys: Sequence[str | int]) -> list[bytes]:
-        """Return the ids of the tasks that these keys stand for in this run, in ASCII. Raises
-        InvalidInput.
-        """
+        """Return the ids of the tasks of these keys in this run, in ASCII. Raises InvalidInput."""
         return ids_of_run_keys(self.queue, self.name, Rows((), keys).packed_keys())
 
     def shard_of(self, task_id: str | bytes) -> int:
-        """Return the shard of a task: chunks of different shards never get into each other's way."""
+        """Return the shard of a task. Chunks of different shards never contend."""
         return shard_of(task_id, self.shards)
 
     def count(self) -> int:
-        """Return how many tasks the run has made so far; 0 once it is committed: then its record
-        tells.
+        """Return how many tasks the run has made so far; 0 once it is closed: then its record has
+        the number.
         """
         return count_ledgers(self._redis, self.queue, self.name, self.shards)
 
     def close(self, rows: int) -> RunOutcome:
-        """Declare that all of the run is there: whoever puts or closes it from now on changes
-        nothing.
+        """Declare the run complete: whatever is put from now on changes nothing.
 
-        rows: how many there were, for the record. Whoever calls this twice gets what was recorded
-            first. Raises RunDropped.
+        rows: how many rows there were, for the record. A second call returns what the first has
+            recorded.
+        Raises RunDropped.
         Source: docs/protocol/bulk.md, "close_run".
         """
         mark = os.urandom(8).hex()

@@ -48,8 +48,7 @@ class Queue(ManyTasks):
     ) -> None:
         self.name = name
         self._retry = require_retry(config.retry if retry is None else retry)
-        # A task has a limit or says nothing: that there is none is between the file and the
-        # listeners.
+        # A task has a limit or no field: "no limit" concerns the file and the listeners only.
         self._limits = {name: limit for name, limit in config.limits.items() if limit is not None}
         self._resources = config.resources or {}
         self._redis = redis
@@ -77,25 +76,24 @@ class Queue(ManyTasks):
         """Put a new task in line and return its id, a str that also knows whether the task
         `is_new`.
 
-        parameters: a str is stored untouched; anything else as JSON, and comes back as that.
+        parameters: a str is stored untouched; anything else as JSON, and comes back as it was.
         key: the same key in the same queue is the same task, and makes no second one while the
             first is in Redis. A whole number is the same key as its digits.
-        keep: how long the key counts when its task was deleted; seconds, or text as "1d".
+        keep: how long the key counts after its task was deleted; seconds, or text as "1d".
         priority: -100 to 100; higher is first, and of equal ones the older.
-        resources: what its node must have free, as {"gpu": 1, "memory": "8GiB"}: it is set aside
-            for the task.
+        resources: what its node must have free, as {"gpu": 1, "memory": "8GiB"}; it is reserved for
+            the task.
         lock: of the tasks with a lock of that name one runs at a time, in all queues; ("licence",
             3): three.
         retry: its policy, or a number of retries; else that of this Queue object, else that of the
-            listener; False: none, whatever they say.
-        time_limit, stall_limit: how long it may run, and go without progress; seconds, or text as
-            "2h".
-        memory_limit: how much its processes may take together; bytes, or text as "8GiB".
-        grace, lead: how long it has between SIGTERM and SIGKILL, and how long before a limit
-            strikes it is warned.
+            listener; False: none in any case.
+        time_limit, stall_limit: how long it may run, and how long without progress; seconds, or
+            text as "2h".
+        memory_limit: how much its processes may use together; bytes, or text as "8GiB".
+        grace, lead: the time between SIGTERM and SIGKILL, and the time before a limit at which the
+            task is warned.
         Raises InvalidInput before anything is written; RedisAway when nothing was written;
-        OutcomeUnknown, with `task_id`, when the answer was lost and Redis did not come back to
-        tell.
+        OutcomeUnknown, with `task_id`, when the answer was lost and Redis did not come back to say.
         Source: docs/protocol.md, "enqueue".
         """
         its_limits = limits.fields(
@@ -131,8 +129,9 @@ class Queue(ManyTasks):
     ) -> TaskId:
         """Create a task that joins the line at `eta` and return its id.
 
-        eta: Unix seconds, or a datetime with a time zone. A time already past enqueues at once.
-        The rest is as for `enqueue`. Source: docs/protocol.md, "schedule".
+        eta: Unix seconds, or a datetime with a time zone. A time already past enqueues at once. The
+            rest is as for `enqueue`.
+        Source: docs/protocol.md, "schedule".
         """
         its_limits = limits.fields(
             time_limit=time_limit,
@@ -159,7 +158,7 @@ class Queue(ManyTasks):
         return TaskId(task_id, is_new or key is None)
 
     def enqueue_due_tasks(self) -> list[str]:
-        """Put every task whose eta has come in line, earliest first, and return their ids.
+        """Put every due task in line, earliest first, and return their ids.
 
         Source: docs/protocol.md, "enqueue_due".
         """
@@ -170,17 +169,20 @@ class Queue(ManyTasks):
         return moved
 
     def enqueue_due_batch(self, now: float | None = None) -> list[str] | None:
-        """Do so with a hundred of them at most, so that it never takes long; None: nothing was due."""
+        """Put at most a hundred due tasks in line, so that it never takes long. None: nothing was
+        due.
+        """
         moved = protocol.enqueue_due(self._redis, self.name, time.time() if now is None else now)
         for task_id in moved or ():
             log.info("enqueue_due task=%s queue=%s", task_id, self.name)
         return moved
 
     def delete_task(self, task: Task) -> None:
-        """Remove a complete, failed or cancelled task for good. One that is gone already is fine.
+        """Remove a complete, failed or cancelled task for good. A task that is gone already is
+        fine.
 
-        Raises WrongQueue or NotFinished, by the snapshot as in 1.0.0 and again by what Redis knows
-        now.
+        Raises WrongQueue or NotFinished, by the snapshot as in 1.0.0 and again by the current
+        state.
         Source: docs/protocol.md, "delete".
         """
         if task.queue != self.name:
@@ -198,13 +200,12 @@ class Queue(ManyTasks):
         *,
         only: Collection[str] | None = None,
     ) -> str:
-        """Have a task not run, or end it: return `cancelled`, or `cancelling` while its listener
-        has yet to end it.
+        """Cancel a task: return `cancelled`, or `cancelling` while its listener has yet to end it.
 
-        by, reason: who wants it (else this user and host), and why; both stay with the task.
-        only: the statuses in which it may be: with ["scheduled", "pending"] one that has started
-        meanwhile runs on. A running task gets SIGTERM and, after its grace, SIGKILL. If it ends by
-        itself first, that stands.
+        by, reason: who cancels (this user and host if left out), and why; both stay with the task.
+        only: the statuses in which it may be: with ["scheduled", "pending"] a task that has started
+            meanwhile runs on. A running task gets SIGTERM and, after its grace, SIGKILL. If it ends
+            by itself first, that outcome counts.
         Raises NotCancellable when it has ended, is in another status, or a listener of 1.0.0 has
         it; WrongQueue.
         Source: docs/protocol.md, "cancel".
@@ -215,10 +216,9 @@ class Queue(ManyTasks):
         return status
 
     def set_priority(self, task_id: str, priority: int, by: str | None = None) -> None:
-        """Have a waiting task take its place among those of this priority, as the last of them for
-        now.
+        """Give a waiting task another priority; it becomes the last of that priority.
 
-        by: who wants it, for its history; else this user and host.
+        by: who changes it, for its history; this user and host if left out.
         Raises NotWaiting, WrongQueue. Source: docs/protocol/operator.md, "set_priority".
         """
         who = by if by is not None else process.user_at_host()
@@ -230,46 +230,42 @@ class Queue(ManyTasks):
         )
 
     def put_first(self, task_id: str, by: str | None = None) -> None:
-        """Make a pending task the next of those of its priority. Raises NotWaiting, WrongQueue.
+        """Make a pending task the next of its priority.
 
-        A scheduled task, which `set_priority` and `move` take, has no place in line yet:
-        NotWaiting.
-
+        A scheduled task has no place in line yet: NotWaiting.
         by: as for `set_priority`.
-        Source: docs/protocol/operator.md, "put_first".
+        Raises NotWaiting, WrongQueue. Source: docs/protocol/operator.md, "put_first".
         """
         who = by if by is not None else process.user_at_host()
         protocol.put_first(self._redis, self.name, task_id, time.time(), who)
         log.info("put_first task=%s queue=%s by=%s", task_id, self.name, who)
 
     def bring_forward(self, task_id: str) -> None:
-        """Put a scheduled task in line now, with all others of the queue that are due. Raises
-        NotWaiting, WrongQueue.
+        """Put a scheduled task in line now, with all other due tasks of the queue.
 
-        Source: docs/protocol/operator.md, "bring_forward".
+        Raises NotWaiting, WrongQueue. Source: docs/protocol/operator.md, "bring_forward".
         """
         protocol.bring_forward(self._redis, self.name, task_id, time.time())
         log.info("bring_forward task=%s queue=%s", task_id, self.name)
         self.enqueue_due_tasks()
 
     def move(self, task_id: str, to: str, by: str | None = None) -> None:
-        """Have a waiting task wait in another queue instead, as the last of its line. Raises
-        NotWaiting, WrongQueue.
+        """Move a waiting task to another queue, as the last of its line.
 
         by: as for `set_priority`.
-        Source: docs/protocol/operator.md, "move".
+        Raises NotWaiting, WrongQueue. Source: docs/protocol/operator.md, "move".
         """
         who = by if by is not None else process.user_at_host()
         protocol.move(self._redis, self.name, task_id, require_queue_name(to), time.time(), who)
         log.info("move task=%s queue=%s to=%s by=%s", task_id, self.name, to, who)
 
     def pause(self, by: str | None = None, reason: str | None = None) -> bool:
-        """Have listeners take nothing from this queue; what runs, runs on. False: it was paused
-        already.
+        """Stop listeners from taking tasks of this queue; running tasks run on. False: it was
+        paused already.
 
-        by, reason: who wants it (else this user and host), and why. Listeners of 1.0.0 know of no
-        pause. A queue may be paused before there is anything of it; `blueque status` shows it from
-        its first task or listener on.
+        by, reason: who pauses it (this user and host if left out), and why. Listeners of 1.0.0 do
+            not know pauses. A queue may be paused before it has tasks; `blueque status` shows it
+            from its first task or listener on.
         Source: docs/protocol/operator.md, "pause".
         """
         who = by if by is not None else process.user_at_host()
@@ -278,16 +274,16 @@ class Queue(ManyTasks):
         return is_new
 
     def resume(self) -> bool:
-        """End a pause. False: there was none. Source: docs/protocol/operator.md, "resume"."""
+        """End a pause. False: it was not paused. Source: docs/protocol/operator.md, "resume"."""
         was_paused = protocol.resume(self._redis, self.name)
         log.info("resume queue=%s", self.name)
         return was_paused
 
     def set_max_concurrency(self, most: int | None) -> None:
-        """Set how many tasks of this queue may run at a time, on all nodes together; None: as many
+        """Set how many tasks of this queue may run at a time, on all nodes together. None: as many
         as there are listeners.
 
-        Listeners of 1.0.0 know of no limit, and what runs already, runs on.
+        Listeners of 1.0.0 do not know this limit. What runs already runs on.
         Source: docs/protocol/operator.md, "set_max_concurrency".
         """
         number = None if most is None else require_whole(most, "max_concurrency", 0, 1_000_000)
@@ -295,23 +291,22 @@ class Queue(ManyTasks):
         log.info("set_max_concurrency queue=%s most=%s", self.name, number)
 
     def ask_stack(self, task_id: str, mark: str) -> str | None:
-        """Have the listener of a running task show in its log where the task is; return the status
-        of the task.
+        """Order the listener of a running task to show in its log where the task is; return the
+        status of the task.
 
-        mark: random; it stands in the line of the log that begins the answer. A status other than
-            started: nobody was asked.
+        mark: a random text in the line of the log that begins the answer. If the status is not
+            started, no listener was asked.
         Source: docs/protocol/operator.md, "ask_stack".
         """
         return protocol.ask_stack(self._redis, self.name, task_id, mark)
 
     def requeue(self, task_id: str, by: str | None = None) -> None:
-        """Put a failed or cancelled task in line again, as if it had never run: your consent to
-        another start.
+        """Put a failed or cancelled task in line again, as if it had never run. This is your
+        consent to another start.
 
-        by: who wants it (else this user and host).
-        Its last attempt, should it still be running somewhere, can no longer report. Raises
-        NotFailed, WrongQueue.
-        Source: docs/protocol/operator.md, "requeue".
+        by: who requeues it (this user and host if left out). If its last attempt is still running
+            somewhere, it can no longer report.
+        Raises NotFailed, WrongQueue. Source: docs/protocol/operator.md, "requeue".
         """
         who = by if by is not None else process.user_at_host()
         protocol.requeue(self._redis, self.name, task_id, os.urandom(16).hex(), time.time(), who)
@@ -323,14 +318,14 @@ class Queue(ManyTasks):
         older_than: float | None = None,
         limit: int | None = None,
     ) -> list[str]:
-        """Requeue failed tasks, those that failed first at first, and return their ids; see
+        """Requeue failed tasks in the order in which they failed, and return their ids; see
         `failed_tasks`.
         """
         requeued: list[str] = []
         for task in self.failed_tasks(error_type, older_than, limit):
             try:
                 self.requeue(task.id)
-            except (NotFailed, WrongQueue):  # somebody else was faster, or it is of another program
+            except (NotFailed, WrongQueue):  # another call was faster, or its hash is odd
                 continue
             requeued.append(task.id)
         return requeued
@@ -341,10 +336,11 @@ class Queue(ManyTasks):
         older_than: float | None = None,
         limit: int | None = None,
     ) -> list[Task]:
-        """Return failed tasks, those that failed first at first, with the fields in `survey.SHOWN`.
+        """Return failed tasks in the order in which they failed, with the fields in
+        `listing.SHOWN`.
 
-        error_type: only these, as lost or ValueError. older_than: only those that failed so many
-            seconds ago or more.
+        error_type: only this type, as lost or ValueError. older_than: only tasks that failed at
+            least so many seconds ago.
         limit: at most so many.
         """
         found = Inspector(self._redis).failed(self.name)
@@ -356,8 +352,7 @@ class Queue(ManyTasks):
         return found[:limit]
 
     def wake_listener(self) -> None:
-        """Wake an idle listener, for work that a 1.0.0 producer has put in line, which wakes
-        nobody.
+        """Wake an idle listener, for a task of a 1.0.0 producer, which sends no wake-up.
 
         Source: docs/protocol.md, "wake".
         """
@@ -370,7 +365,7 @@ class Queue(ManyTasks):
             self._redis, self.name, task_id, text, time.time(), {**coded, **options}, spare
         )
         log.info("enqueue task=%s queue=%s", task_id, self.name)
-        # without a key it is there by an earlier try of this call
+        # without a key an earlier try of this call has made it
         return TaskId(task_id, is_new or key is None)
 
     def _options(
@@ -384,7 +379,7 @@ class Queue(ManyTasks):
         policy = self._retry if retry is None else require_retry(retry)
         options: Options = {**self._limits, **its_limits}
         if policy is not None:
-            # null: not even if the listener would
+            # null: no retries, even if the listener has a policy
             options["retry"] = policy.to_text() if policy else "null"
         if require_priority(priority):
             options["priority"] = priority
@@ -395,7 +390,7 @@ class Queue(ManyTasks):
         return {**options, "needs": needs} if needs else options
 
     def _encode(self, parameters: Any) -> tuple[str, dict[str, str]]:
-        """Return the text of the parameters, and the field that says how they are encoded."""
+        """Return the text of the parameters, and the field that names their encoding."""
         text, encoding = encode(parameters, "parameters", self._max_bytes)
         if encoding is None:
             return text, {}
@@ -403,16 +398,16 @@ class Queue(ManyTasks):
         return text, {"parameters_encoding": encoding}
 
     def _ids(self) -> tuple[str, str]:
-        """Return the id for this call and one for the next on this connection."""
+        """Return the id for this call and one for the next call on this connection."""
         ahead = self._redis.ahead
-        # The look may be another call's and of a task that exists; then enqueue looks for itself.
+        # The look may belong to another call, and its task exist; then enqueue looks again.
         watched = ahead.look.task if ahead is not None and ahead.replies[1:] == [0] else None
         return watched or str(uuid.uuid4()), str(uuid.uuid4())
 
 
 def require_retry(retry: object) -> Retry | Literal[False] | None:
-    """Return the policy; that of a number is so many retries. None says nothing, False that there
-    is to be none.
+    """Return the policy; for a number a policy of so many retries. None: no policy; False: no
+    retries.
     """
     if retry is None or retry is False or isinstance(retry, Retry):
         return retry

@@ -1,4 +1,4 @@
-"""Rows: what many tasks differ in, column by column, as whoever reads files or data frames has it."""
+"""A batch of up to 1,000 new tasks in columnar form, and a pipeline that sends batches."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from blueque.model.ids import MAX_KEY_BYTES, require_key
 from blueque.model.lines import require_priority
 from blueque.protocol.bulk import NewTasks
 
-MAX_ROWS = 1000  # in one transaction: Redis does nothing else meanwhile
-SLOW = 0.05  # seconds to make a chunk; whoever takes longer needs no head start
+MAX_ROWS = 1000  # rows in one transaction: Redis serves nothing else meanwhile
+SLOW = 0.05  # seconds to make a batch; a slower iterable is not read ahead
 
-_WIDTH = 36  # of an id
+_WIDTH = 36  # bytes of an id
 
 Packed = TypeVar("Packed")
 Made = TypeVar("Made")
 
 
 class Rows(NamedTuple):
-    """Some tasks to be made, 1000 at most. Each column has as many values as there are parameters,
-    or is left out.
+    """A batch of up to 1,000 new tasks in columnar form. Each column has a value for each of the
+    parameters, or is left out.
 
-    parameters: in UTF-8; are_json: all of them are JSON, or none. keys: 1 to 1000 bytes of text
-    each, or whole numbers. ids: what the run says of the keys, if it is known already. etas: Unix
+    parameters: in UTF-8. are_json: all of them are JSON, or none. keys: 1 to 1000 bytes of text
+        each, or whole numbers. ids: the ids of the keys, if they are known already. etas: Unix
         seconds, None: at once.
     priorities: -100 to 100.
     """
@@ -41,7 +41,7 @@ class Rows(NamedTuple):
     ids: Sequence[bytes] | None = None
 
     def require(self, max_bytes: int) -> None:
-        """Refuse what no task may have; the error names the position of what is wrong."""
+        """Check all values. The error names the position of a wrong one."""
         count = len(self.parameters)
         if not 0 < count <= MAX_ROWS:
             raise InvalidInput(f"1 to {MAX_ROWS} rows are taken at a time, not {count}")
@@ -84,7 +84,7 @@ class Rows(NamedTuple):
         return packed
 
     def as_tasks(self, ids: Sequence[bytes], keys: Sequence[bytes] | None, now: float) -> NewTasks:
-        """Return the tasks. One whose eta is past is put in line, as by `Queue.schedule`."""
+        """Return the tasks. A task whose eta is past is put in line, as by `Queue.schedule`."""
         etas = None
         if self.etas is not None:
             due = [float(eta) if eta is not None and eta >= now else None for eta in self.etas]
@@ -98,17 +98,17 @@ def relay(
     send: Callable[[Packed, Packed | None, Callable[[], object] | None], Made],
     looks_ahead: bool = True,
 ) -> Iterator[Made]:
-    """Send one after the other and yield what comes of each; the next one is packed while Redis
+    """Send batch after batch and yield the result of each. The next batch is packed while Redis
     works.
 
-    packed: None: there is nothing for now. What goes wrong there is told when all that came before
-        is in Redis.
-    send: takes what to send, what comes after it if that is known, and what to call meanwhile.
-    looks_ahead: what comes after it is to be known, so that its look can travel along: one more is
-        held.
+    packed: the batches; None: there is nothing yet. An error of this iterator is raised when all
+        batches before it are in Redis.
+    send: takes the batch, the next batch if it is known, and what to call meanwhile.
+    looks_ahead: know the next batch before a batch is sent, so that its look can travel along: one
+        more is in memory.
     """
     ready: deque[Packed] = deque()
-    ends: list[BaseException] = []  # a Ctrl-C, too
+    ends: list[BaseException] = []  # an error or a Ctrl-C that ended the iterator
     seconds = 0.0
 
     def fetch() -> None:
@@ -117,23 +117,23 @@ def relay(
             return
         began = time.monotonic()
         try:
-            one = next(packed)
+            batch = next(packed)
         except BaseException as error:
             ends.append(error)
             return
         seconds = time.monotonic() - began
-        if one is not None:
-            ready.append(one)
+        if batch is not None:
+            ready.append(batch)
 
     while ready or not ends:
         if not ready:
             fetch()
             continue
-        one = ready.popleft()
-        is_quick = seconds < SLOW  # else what is ready would have to wait for long
+        batch = ready.popleft()
+        is_quick = seconds < SLOW  # else the batch that is ready would wait for long
         if looks_ahead and is_quick and not ready:
             fetch()
-        yield send(one, ready[0] if ready else None, fetch if is_quick else None)
+        yield send(batch, ready[0] if ready else None, fetch if is_quick else None)
     if not isinstance(ends[0], StopIteration):
         raise ends[0]
 

@@ -1,4 +1,4 @@
-"""Staging: tasks that come all at once, or not at all; and streams, of which each batch does."""
+"""Runs whose tasks come all at once or not at all, and streams, where each batch does."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ log = logging.getLogger("blueque")
 
 
 class Staging:
-    """A run of which the tasks are staged, unseen, by any number of processes, until one of them
+    """A run whose tasks are staged, invisible, by any number of processes, until one of them
     commits them all.
 
-    is_committed: it was decided when this object was made, or by its `commit`; there is nothing to
-    stage. A stream has batches, of which each is decided for itself; it is never committed as a
-    whole.
-    record: as it was when the run was opened: for `Queue.join_staging`, in other processes.
+    is_committed: it was committed before this object was made, or by its `commit`; nothing can be
+        staged any more. The batches of a stream are committed one by one; a stream is never
+        committed as a whole.
+    record: as it was when the run was opened, for `Queue.join_staging` in other processes.
     """
 
     def __init__(
@@ -62,12 +62,11 @@ class Staging:
         etas: Sequence[float | None] | None = None,
         priorities: Sequence[int] | None = None,
     ) -> str:
-        """Put tasks into Redis where nobody sees them, and return the name of this chunk: `commit`
-        wants it.
+        """Put tasks into Redis, invisible, and return the name of this chunk, which `commit` takes.
 
-        parameters, are_json, etas, priorities: see Rows; 1000 rows at most. If the run is decided,
-        nothing is written; the name is as good as any then. Raises InvalidInput, which names the
-        position; RunDropped.
+        parameters, are_json, etas, priorities: see Rows; 1000 rows at most. If the run is
+            committed, nothing is written, and the name has no use.
+        Raises InvalidInput, which names the position; RunDropped.
         Source: docs/protocol/bulk.md, "stage".
         """
         chunk = self._pack(Rows(parameters, None, are_json, etas, priorities))
@@ -79,7 +78,7 @@ class Staging:
 
         chunks: is read two chunks ahead, unless it is slow.
         """
-        own = self._redis.another()  # what is iterated over may use this thread's connection
+        own = self._redis.another()  # the iterable may use this thread's connection
         try:
             yield from relay(map(self._pack, chunks), lambda *given: self._send(own, *given))
         finally:
@@ -88,15 +87,15 @@ class Staging:
     def commit(
         self, names: Sequence[str], batch: int | None = None, query: str | None = None
     ) -> RunOutcome:
-        """Have these chunks be the run, or this batch of the stream, in their order, and put their
+        """Make these chunks the run, or this batch of the stream, in their order, and put their
         tasks in line.
 
-        If it was decided before, by whomever, that is finished instead, and ours are discarded:
-        is_replay. Should this call be interrupted, then a commit with the same name (and batch), or
-        any other of a stream, finishes it.
-        batch: of a stream: greater than that of the one before; the same again is a replay.
-        query: of a stream: a text that tells who counts these batches; another one under the same
-            name is refused.
+        If the run was committed before, that commit is finished instead, and these chunks are
+        discarded: is_replay. If this call is interrupted, the next commit with the same name (and
+        batch), or any other of a stream, finishes it.
+        batch: of a stream: greater than the batch before; the same again is a replay.
+        query: of a stream: a text that names the program that numbers the batches; another one
+            under the same name is refused.
         Raises RunDropped when a chunk is no longer staged, or the run was dropped; OldBatch when a
         later batch is committed; WrongRun for another query. Nothing is done then.
         Source: docs/protocol/bulk.md, "commit_run".
@@ -125,7 +124,7 @@ class Staging:
         return outcome
 
     def discard(self, names: Sequence[str] | None = None) -> int:
-        """Delete the tasks of these chunks, or of all that are staged, if they are not decided;
+        """Delete the tasks of these chunks, or of all staged chunks, unless they are committed;
         return how many chunks.
 
         Source: docs/protocol/bulk.md, "discard".
@@ -134,9 +133,7 @@ class Staging:
         return discard(self._redis, self.queue, self.name, some, self.record["created"])
 
     def discard_of_dead(self) -> int:
-        """Delete what was staged for owners that have died on this host; return how many chunks
-        that were.
-        """
+        """Delete what was staged for processes that have died on this host; return how many chunks."""
         return self.discard(
             [
                 name
@@ -187,19 +184,17 @@ def owner_of(pid: int) -> str:
 
 
 def _is_of_dead(name: str) -> bool:
-    """Tell whether the owner of a chunk is known to be dead; of a process of another host that
-    cannot be known.
-    """
+    """Tell whether the process of a chunk has died on this host."""
     pid, *identity = name.split(".")[1:] or [""]
     known = dict(zip(("pid_start", "ns", "boot"), identity, strict=False))
     return pid.isdecimal() and process.shares_pids(known) and not process.is_alive(int(pid), known)
 
 
 def finish(redis: Redis, queue: str, run: str) -> Record:
-    """Publish what is left of a run that is decided, or of a batch; return the record. Any number
-    may do so at once.
+    """Publish the rest of a committed run or batch, and return the record. Several processes may do
+    so at once.
 
-    Raises RunDropped when somebody has deleted chunks that are to be published.
+    Raises RunDropped when chunks that should be published were deleted.
     """
     record, before, is_stuck = None, None, False
     while record is None:
@@ -220,8 +215,7 @@ def finish(redis: Redis, queue: str, run: str) -> Record:
 def discard(
     redis: Redis, queue: str, run: str, names: Sequence[str], created: float | None = None
 ) -> int:
-    """Delete what is staged in these chunks, unless it is decided; return how many chunks that
-    were.
+    """Delete what is staged in these chunks, unless it is committed; return how many chunks.
 
     created: of the record that is meant, see `protocol.discard`.
     """

@@ -505,7 +505,7 @@ def test_one_that_was_taken_for_dead_is_told_so_and_blames_no_cluster(
 def test_what_cannot_be_meant_is_refused(spark, url, directory, tmp_path):
     with pytest.raises(InvalidInput, match="there is no status 'pending' here"):
         bs.archive(spark, "render", directory, statuses="pending", url=url)
-    with pytest.raises(ArchiveRefused, match="is no archive"):
+    with pytest.raises(ArchiveRefused, match="is not an archive"):
         bs.read_archive(spark, tmp_path)
     with pytest.raises(ArchiveRefused, match="s3: is not supported"):
         bs.archive(spark, "render", "s3://bucket/archive", url=url)
