@@ -428,7 +428,7 @@ def test_delete_task_refuses_the_wrong_queue_and_the_unfinished_as_a_value_error
     pending = client.get_task(queue.enqueue("in"))
     done = started(client, listener)
     done.complete("out")
-    finished = client.gettask(done._task.id)
+    finished = client.get_task(done.task.id)
     pending = client.get_task(queue.enqueue("in"))
     before = state()
 

@@ -258,7 +258,7 @@ def test_discarding_before_the_decision_leaves_nothing_and_a_commit_is_refused(q
     names = stage(staging, 3)
     assert staging.discard(names[:2]) == 2
 
-    with pytest.raises(RunDropped, match="2 of the chunks") as raised:
+    with pytest.raises(RunDropped, match="2 of its staged chunks") as raised:
         staging.commit(names)
     assert raised.value.chunks == 2
     assert line(cli) == []
@@ -340,7 +340,7 @@ def test_a_decided_chunk_that_somebody_has_deleted_is_told_and_not_waited_for(qu
     protocol.commit_run(client._redis, client.get_run(Q, "s"), names, None, "m", 1.0)
     cli.delete(keys.staged(names[1]))
 
-    with pytest.raises(RunDropped, match="1 of the chunks"):
+    with pytest.raises(RunDropped, match="1 of its staged chunks"):
         staging.commit(names)
     assert numbers(cli) == list(range(10))
 
