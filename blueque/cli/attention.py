@@ -1,7 +1,6 @@
-"""What needs attention, in sentences: an overview in, concerns out. Nothing here talks to Redis.
+"""Say in sentences what needs attention: an overview in, concerns out. Nothing here talks to Redis.
 
-Each rule is one that is false on a good day; docs/monitoring.md, "What needs attention", lists
-them.
+docs/monitoring.md, "What needs attention", lists the rules.
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ if TYPE_CHECKING:
     from blueque.queries.listeners import Node
     from blueque.queries.overview import Line, Overview
 
-LONG_PAUSE = 3600.0  # seconds after which a pause may have been forgotten
-NO_PROGRESS = 3600.0  # seconds after which a task that told its progress may hang
-PART = 10  # unless this part of the time until then was longer
-TIMES, LATER = 2, 300.0  # what 19 of 20 did not exceed, so often, and so many seconds more
-MOST = 3  # of one kind that get a line each
+LONG_PAUSE = 3600.0  # seconds after which a pause may be forgotten
+NO_PROGRESS = 3600.0  # seconds after which a task that has reported progress may hang
+PART = 10  # and a tenth of the time that it had run until its last report
+TIMES, LATER = 2, 300.0  # a long run: twice the time of 19 of 20 tasks, and five minutes
+MOST = 3  # concerns of one kind that get a line each
 _SERVING = {"up", "unattended", "1.0.0"}
 
 
 class Concern(NamedTuple):
-    """One thing that somebody should look at.
+    """One thing that needs attention.
 
-    about: a queue by its name, or Redis, or listeners. code: the same for the same kind. command:
-        what tells more or helps.
+    about: the name of a queue, or Redis, or listeners. code: the kind. command: what tells more or
+        helps.
     """
 
     about: str
@@ -44,33 +43,33 @@ class Concern(NamedTuple):
     command: str | None = None
 
 
-def concerns(its: Overview) -> Iterator[Concern]:
-    """Yield what needs attention: what concerns everything first, then by queue."""
-    for check in server_check.concerns(its.server or {}):
+def concerns(overview: Overview) -> Iterator[Concern]:
+    """Yield what needs attention: first in general, then by queue."""
+    for check in server_check.concerns(overview.server or {}):
         yield Concern("Redis", check.name, check.sentence.rstrip("."), "blueque doctor")
-    yield from _versions(its.nodes)
-    yield from _clocks(its.ahead)
-    nodes: dict[str, list[Node]] = {line.queue: [] for line in its.lines}
-    for node in its.nodes:
+    yield from _versions(overview.nodes)
+    yield from _clocks(overview.ahead)
+    nodes: dict[str, list[Node]] = {line.queue: [] for line in overview.lines}
+    for node in overview.nodes:
         nodes[node.queue].append(node)
     standing: dict[str, list[Task]] = {}
-    for task in its.running:
-        if stands_still(task, its.now):
+    for task in overview.running:
+        if stands_still(task, overview.now):
             standing.setdefault(task.queue or "", []).append(task)
     open_feeds: dict[str, list[dict[str, str]]] = {}
-    for record in its.feeds:
+    for record in overview.feeds:
         open_feeds.setdefault(record["queue"], []).append(record)
-    for line in its.lines:
-        yield from _of_queue(line, nodes[line.queue], its.now)
-        yield from _of_tasks(line.queue, standing.get(line.queue, ()), its.now)
-        if line.queue in its.tails:
-            running = [task for task in its.running if task.queue == line.queue]
-            yield from _of_long(line.queue, running, its.tails[line.queue], its.now)
-        yield from _of_feeds(open_feeds.get(line.queue, ()), its.now)
+    for line in overview.lines:
+        yield from _of_queue(line, nodes[line.queue], overview.now)
+        yield from _of_tasks(line.queue, standing.get(line.queue, ()), overview.now)
+        if line.queue in overview.tails:
+            running = [task for task in overview.running if task.queue == line.queue]
+            yield from _of_long(line.queue, running, overview.tails[line.queue], overview.now)
+        yield from _of_feeds(open_feeds.get(line.queue, ()), overview.now)
 
 
 def stands_still(task: Task, now: float) -> bool:
-    """Tell whether a running task that told its progress has told none for long."""
+    """Tell whether a running task that has reported progress has not done so for long."""
     if task.status != "started" or task.progress_at is None:
         return False
     until_then = task.progress_at - (task.started or task.progress_at)
@@ -78,7 +77,7 @@ def stands_still(task: Task, now: float) -> bool:
 
 
 def pause_words(line: Line, now: float) -> str:
-    """Return for how long, by whom and why: for 3 h 12 m by ada: deploy."""
+    """Return since when, by whom and why: for 3 h 12 m by ada: deploy."""
     if line.pause is None:
         return "-"
     since = (
@@ -86,7 +85,7 @@ def pause_words(line: Line, now: float) -> str:
         if line.pause.since is None
         else f"for {printing.span(max(now - line.pause.since, 0.0))} "
     )
-    return f"{since}by {line.pause.by or 'somebody'}{f': {line.pause.reason}' if line.pause.reason else ''}"
+    return f"{since}by {line.pause.by or 'unknown'}{f': {line.pause.reason}' if line.pause.reason else ''}"
 
 
 def _versions(nodes: Sequence[Node]) -> Iterator[Concern]:
@@ -99,7 +98,7 @@ def _versions(nodes: Sequence[Node]) -> Iterator[Concern]:
 
 
 def _clocks(ahead: Mapping[str, float]) -> Iterator[Concern]:
-    """Yield the hosts whose clocks are ahead of that of Redis."""
+    """Yield the hosts whose clocks are ahead of the clock of Redis."""
     hosts: dict[str, float] = {}
     for node, seconds in ahead.items():
         host = printing.short_node(node).rpartition("_")[0]
@@ -109,7 +108,7 @@ def _clocks(ahead: Mapping[str, float]) -> Iterator[Concern]:
     }
     for host, seconds in list(wrong.items())[:MOST]:
         sentence = (
-            f"the clock of {host} is ahead of that of Redis, by {printing.span(seconds)} or more"
+            f"the clock of {host} is at least {printing.span(seconds)} ahead of the clock of Redis"
         )
         yield Concern("listeners", "clock", sentence, f"blueque node show {shlex.quote(host)}")
     if len(wrong) > MOST:
@@ -138,9 +137,11 @@ def _of_queue(line: Line, nodes: Sequence[Node], now: float) -> Iterator[Concern
             if line.overdue == 1
             else (f"are overdue by up to {printing.span(line.overdue_for)}")
         )
-        who = "nobody puts" if line.is_minded else "no listener serves it, and no scheduler has put"
         what = "it" if line.overdue == 1 else "them"
-        sentence = f"{count(line.overdue, 'task')} {late}; {who} {what} in line"
+        why = f"no scheduler has put {what} in line"
+        if not line.is_minded:
+            why = f"no listener serves the queue, and {why}"
+        sentence = f"{count(line.overdue, 'task')} {late}: {why}"
         yield Concern(line.queue, "overdue", sentence, "blueque-scheduler")
 
 
@@ -170,7 +171,9 @@ def _of_waiting(line: Line, states: Mapping[str, Sequence[Node]], now: float) ->
         yield Concern(line.queue, "paused", sentence, hints.of_queue("resume", line.queue))
     if line.max_concurrency == 0 and line.pending:
         command = hints.of_queue("limit", line.queue, "none")
-        yield Concern(line.queue, "limit", f"{line.pending} pending, and 0 may run", command)
+        yield Concern(
+            line.queue, "limit", f"{line.pending} pending, and the limit of the queue is 0", command
+        )
     for misfit in line.misfits[:MOST]:
         need = "needs" if misfit.tasks == 1 else "need"
         what = f"{count(misfit.tasks, 'pending task')} {need} {hints.words_of(misfit.needs)}, which no listener has"
@@ -191,7 +194,9 @@ def _of_failures(line: Line) -> Iterator[Concern]:
         command = (
             f"blueque show {printing.short_id(line.poison[0])}" if len(line.poison) == 1 else failed
         )
-        sentence = f"{_count_of(line.poison, line)} poison in the last day, lost too often to be tried again"
+        sentence = (
+            f"{_count_of(line.poison, line)} poison in the last day: lost too often to run again"
+        )
         yield Concern(line.queue, "poison", sentence, command)
     if line.failing:
         many = f"{line.failing} tasks{' or more' if line.looked_at == line.failing < line.failed else ''}"
@@ -203,7 +208,9 @@ def _of_tasks(queue: str, tasks: Sequence[Task], now: float) -> Iterator[Concern
     """Yield the running tasks without progress."""
     for task in tasks[:MOST]:
         since = now - (task.progress_at or now)
-        sentence = f"{printing.short_id(task.id)} has told no progress for {printing.span(since)}"
+        sentence = (
+            f"{printing.short_id(task.id)} has reported no progress for {printing.span(since)}"
+        )
         yield Concern(queue, "no_progress", sentence, f"blueque logs {printing.short_id(task.id)}")
     if len(tasks) > MOST:
         command = f"blueque ls --queue {shlex.quote(queue)} --state started"
@@ -216,7 +223,7 @@ def _of_tasks(queue: str, tasks: Sequence[Task], now: float) -> Iterator[Concern
 
 
 def _of_long(queue: str, tasks: Sequence[Task], tail: float, now: float) -> Iterator[Concern]:
-    """Yield the tasks that run much longer than most of their queue have."""
+    """Yield the tasks that have run much longer than most tasks of their queue."""
     long = [
         task
         for task in tasks
@@ -224,30 +231,34 @@ def _of_long(queue: str, tasks: Sequence[Task], tail: float, now: float) -> Iter
     ]
     for task in long[:MOST]:
         name, ran = printing.short_id(task.id), printing.span(now - (task.started or now))
-        sentence = f"{name} has run for {ran}; 19 of 20 here took {roughly(tail)} at most"
+        sentence = (
+            f"{name} has run for {ran}; 19 of 20 tasks of this queue took at most {roughly(tail)}"
+        )
         yield Concern(queue, "long_run", sentence, f"blueque show {name}")
     if len(long) > MOST:
         command = f"blueque ls --queue {shlex.quote(queue)} --state started"
         yield Concern(
             queue,
             "long_run",
-            f"{len(long) - MOST} more run more than twice as long as is usual",
+            f"{len(long) - MOST} more have run more than twice as long as usual",
             command,
         )
 
 
 def _of_feeds(records: Sequence[Mapping[str, str]], now: float) -> Iterator[Concern]:
-    """Yield the feeds of a queue that stand still and might have been forgotten."""
+    """Yield the feeds of a queue that have stopped and may be forgotten."""
     for record in records:
         state, since = state_of(record, now)
-        stands = f"feed {record['feed']} has stood still for {printing.span(None if since is None else now - since)}"
+        stands = f"feed {record['feed']} has not moved for {printing.span(None if since is None else now - since)}"
         command = hints.of_queue("feeds", record["queue"])
         if state == "silent":
-            sentence = f"{stands}, {printing.short_node(record.get('node', '?'))} is silent"
+            sentence = f"{stands}: {printing.short_node(record.get('node', '?'))} is silent"
             yield Concern(record["queue"], "feed_silent", sentence, command)
-        has_begun = record.get("rows", "0") != "0"  # else a mistyped path, mostly
+        has_begun = record.get("rows", "0") != "0"  # else it is mostly a mistyped path
         if state == "stopped" and has_begun and since is not None and now - since > LONG_PAUSE:
-            yield Concern(record["queue"], "feed_stopped", f"{stands}, nobody feeds", command)
+            yield Concern(
+                record["queue"], "feed_stopped", f"{stands}: no program feeds it", command
+            )
 
 
 def _of_silence(nodes: Sequence[Node]) -> str:

@@ -1,6 +1,4 @@
-"""What `blueque show` tells of a task: facts for people, each with a label, and the same for
-programs.
-"""
+"""The facts of a task that `blueque show` prints: labelled text for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -58,17 +56,16 @@ _LIMITS = {
     "grace": "grace",
     "lead": "lead",
 }
-_LARGE = 1 << 20  # an amount of this, or more, is one of bytes
-_KEPT = "An earlier attempt counts no more; a late result of it stays there."
-_PRINTED = "What the attempt before has printed lies there."
-_BESIDE = 40  # columns for a label, and for what stands behind a cut value
+_LARGE = 1 << 20  # amounts from here on are bytes
+_KEPT = "An earlier attempt no longer counts; its late result would stay there."
+_PRINTED = "The output of the earlier attempt is there."
+_BESIDE = 40  # columns for a label and for the text behind a cut value
 
 
 def facts(task: Task, signs: Signs, is_utc: bool, hide: Hide) -> list[tuple[str, str]]:
-    """Return label and text of everything that is known of the task, but for its token: who
-    presents that owns it.
+    """Return labels and texts of everything about the task but its token, which gives control.
 
-    hide: what is done to its parameters before.
+    hide: removes secrets from the parameters.
     """
     now = signs.now
     told = {
@@ -117,9 +114,7 @@ def facts(task: Task, signs: Signs, is_utc: bool, hide: Hide) -> list[tuple[str,
 
 
 def contents(task: Task, hide: Hide) -> dict[str, Any]:
-    """Return what `facts` tells and what a list of tasks leaves out, for JSON: values under the
-    names of their fields.
-    """
+    """Return, as JSON, the fields that `blueque show` adds to those of a list."""
     found: dict[str, Any] = {name: task.fields.get(name) for name in ("error", "traceback")}
     found |= {"parameters": hide(value_of(task, "parameters")), "result": value_of(task, "result")}
     found |= {name: _number(task, name) for name in _NUMBERS if name in task.fields}
@@ -134,17 +129,17 @@ def contents(task: Task, hide: Hide) -> dict[str, Any]:
 
 
 def value_of(task: Task, name: str) -> Any:
-    """Return parameters or result as they were given; as text what JSON could not say again."""
+    """Return parameters or result as they were given; as text if JSON cannot hold them."""
     try:
         value = getattr(task, name)
         json.dumps(value, allow_nan=False)
-    except (ValueError, RecursionError):  # NaN or a bottomless pit, made by another program
+    except (ValueError, RecursionError):  # NaN, or nested too deeply, written by another program
         return task.fields.get(name)
     return value
 
 
 def _number(task: Task, name: str) -> int | float | str:
-    """Return a number, or the text that another program has put in its place."""
+    """Return a number, or the text if it is malformed; written by another program."""
     number: int | float | None = getattr(task, name)
     return number if number is not None and math.isfinite(number) else task.fields[name]
 
@@ -170,9 +165,7 @@ def _time(task: Task, name: str, now: float, is_utc: bool) -> str | None:
 
 
 def _waited(task: Task) -> float | None:
-    """Return how long it had been in line when it began; None of an attempt that is not the first,
-    or when nobody knows.
-    """
+    """Return how long it had been in line when it began; None if unknown or not the first attempt."""
     came = max((at for at in (task.created, task.eta) if at is not None), default=None)
     is_first = (task.attempt or 1) == 1 and task.requeued is None
     return (
@@ -190,7 +183,7 @@ def _where(task: Task) -> str | None:
 
 
 def _signs(task: Task, signs: Signs) -> str | None:
-    """Return when who has to do with it was last heard of."""
+    """Return the times of the last beat, progress and output."""
     is_gone = task.status == "started" and process.is_gone(task.pid or 0, task.fields)
     told = {
         "listener": signs.beat,
@@ -205,14 +198,15 @@ def _needs(task: Task) -> str | None:
     text = task.fields.get("needs")
     needs = parse_needs(text) if text else None
     if text is None or needs is None:
-        return text and f"{text}  (not understood: nobody takes it)"
+        return text and f"{text}  (malformed: no listener takes it)"
     words = [
         f"{name} {printing.size(amount) if amount >= _LARGE else amount}"
         for name, amount in needs.resources
     ]
     if needs.lock is not None:
         words.append(
-            f"lock {needs.lock}" + (f", which {needs.limit} may hold" if needs.limit > 1 else "")
+            f"lock {needs.lock}"
+            + (f", which {needs.limit} tasks may hold" if needs.limit > 1 else "")
         )
     return ", ".join(words)
 
@@ -233,7 +227,7 @@ def _progress(task: Task, signs: Signs) -> str | None:
 
 
 def checkpoint_item(signs: Signs) -> dict[str, Any] | None:
-    """Return where the next attempt is to go on, for JSON."""
+    """Return the checkpoint of the next attempt, for JSON."""
     its = signs.checkpoint
     if not its:
         return None
@@ -247,7 +241,7 @@ def checkpoint_item(signs: Signs) -> dict[str, Any] | None:
 
 
 def _checkpoint(task: Task, signs: Signs) -> str | None:
-    """Return where the next attempt is to go on, and since when that is known."""
+    """Return the checkpoint of the next attempt and its age."""
     its, at = signs.checkpoint, _seconds(signs.checkpoint.get("at"))
     if not its:
         return None
@@ -261,19 +255,19 @@ def _checkpoint(task: Task, signs: Signs) -> str | None:
     value = printing.within(value, max(printing.terminal_width() - _BESIDE, _BESIDE))
     number = its.get("attempt")
     whose = f", of attempt {number}" if number != str(task.attempt) else ""
-    where = f"\nits directory stays at {its['files_left']}" if "files_left" in its else ""
+    where = f"\nits directory is kept at {its['files_left']}" if "files_left" in its else ""
     return f"{value}, {ago(None if at is None else signs.now - at)}{whose}{where}"
 
 
 def _seconds(text: str | None) -> float | None:
     try:
         return float(text) if text else None
-    except ValueError:  # by another program's grace
+    except ValueError:  # malformed; written by another program
         return None
 
 
 def _json(text: str | None) -> Any:
-    """Return a value; as text what is no JSON, or could not be said again."""
+    """Return the value; as text if it is not JSON, or JSON cannot hold it."""
     try:
         value = None if text is None else json.loads(text)
         json.dumps(value, allow_nan=False)
@@ -283,12 +277,12 @@ def _json(text: str | None) -> Any:
 
 
 def _usual(signs: Signs) -> str | None:
-    """Return how long such a task mostly runs, if it does not tell how far it is."""
+    """Return how long such a task usually runs, for a task that reports no progress."""
     words = usual_of(signs.usual)
     return (
         None
         if words is None
-        else f"{words.removeprefix('usual ')}: half of those that completed in this queue of late"
+        else f"{words.removeprefix('usual ')}: the range of half of the recent tasks of this queue"
     )
 
 
@@ -298,7 +292,7 @@ def _cancel(task: Task, now: float) -> str | None:
     asked = "" if task.cancel is None else f"asked for {printing.span(now - task.cancel)} ago, "
     reason = f": {task.cancel_reason}" if task.cancel_reason else ""
     too_late = " (it ended by itself first)" if task.status in ("complete", "failed") else ""
-    return f"{asked}by {task.cancelled_by or 'somebody'}{too_late}{reason}"
+    return f"{asked}by {task.cancelled_by or 'unknown'}{too_late}{reason}"
 
 
 def _lost(task: Task, now: float, is_utc: bool) -> str | None:
@@ -317,9 +311,9 @@ def _retry(task: Task) -> str | None:
         return f"{used} interruptions so far\n{_waits(policy)}{_only(policy)}"
     if text is not None:
         return (
-            "never, whatever its listener would do"
+            "never, even if its listener has a policy"
             if text == "null"
-            else f"{text}  (not understood: never)"
+            else f"{text}  (malformed: never)"
         )
     if task.failures or task.interruptions:
         used = f"{printing.count(task.failures or 0, 'failure')}, {printing.count(task.interruptions or 0, 'interruption')}"
@@ -329,9 +323,7 @@ def _retry(task: Task) -> str | None:
 
 def _waits(policy: Retry) -> str:
     longer = "" if policy.factor == 1 else f", each time {policy.factor:g} times as long"
-    return (
-        f"waits {printing.span(policy.backoff)}{longer}" if policy.backoff else "waits for nothing"
-    )
+    return f"waits {printing.span(policy.backoff)}{longer}" if policy.backoff else "without a pause"
 
 
 def _only(policy: Retry) -> str:
@@ -340,7 +332,7 @@ def _only(policy: Retry) -> str:
 
 
 def _last_error(task: Task) -> str | None:
-    """Return why the attempt before ended."""
+    """Return why the attempt before it ended."""
     error, kind = task.last_error, task.last_error_type
     if error is None or kind is None:
         return error or kind
@@ -370,17 +362,15 @@ def _used(task: Task) -> str | None:
             if task.memory_peak is None
             else f"memory {printing.size(task.memory_peak)} at most",
             None if task.cpu_seconds is None else f"CPU {printing.span(task.cpu_seconds)}",
-            None
-            if task.leaked is None
-            else f"processes that outlived it and were ended: {task.leaked}",
+            None if task.leaked is None else f"left-over processes that were ended: {task.leaked}",
         )
     )
     return ", ".join(part for part in used if part) or None
 
 
 def _earlier(task: Task) -> dict[str, str]:
-    """Tell of an earlier attempt that may still report, though nobody waits for it."""
-    told = {} if task.requeued is None else {"requeued": "A person had it put in line again."}
+    """Return where the files of an earlier attempt are, which may still report."""
+    told = {} if task.requeued is None else {"requeued": "A person put it in line again."}
     if task.last_files is not None:
         may_report = task.requeued is not None or task.last_error_type in LOST
         told["last_files"] = f"{task.last_files}\n{_KEPT if may_report else _PRINTED}"

@@ -1,8 +1,7 @@
-"""Text for people and JSON for programs. Whatever came from Redis is made harmless on its way to a
-terminal.
+"""Print text for people and JSON for programs. Text from Redis is made harmless for terminals.
 
-On a terminal a table fits its width: names are cut, ids shortened. In a pipe or a file every value
-    is printed whole.
+On a terminal, tables fit its width: names are cut and ids shortened. In a pipe or a file, every
+value is printed whole.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from blueque.text.format import count as count
 from blueque.text.format import size as size
 from blueque.text.format import span as span
 
-# Escaped in JSON besides what JSON itself demands: C1 controls, marks that turn the direction of
-# text, lone surrogates.
+# Escaped in JSON besides what JSON requires: C1 controls, marks that change the direction of text,
+# lone surrogates.
 _UNSEEN = re.compile(
     "[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]"
 )
@@ -45,7 +44,7 @@ _COLOURS = {
     "dead": "red",
     "gone": "red",
 }
-# A command that a sentence ends with, or names before it goes on: `To see why: blueque why ID`.
+# A command at the end of a sentence or in it: `To see why: blueque why ID`.
 _COMMAND = re.compile(r"(?<=: )blueque[ -](?:(?![.,;)] ).)*")
 _GLUE = "\0"  # for the spaces of a command; `clean` leaves none in a text
 _NARROWEST = 8
@@ -56,12 +55,12 @@ class Column(NamedTuple):
     """A column of a table."""
 
     title: str
-    is_number: bool = False  # stands at the right
+    is_number: bool = False  # aligned right
     can_shrink: bool = False
 
 
 def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of a table, its titles first; on a terminal none is wider than that."""
+    """Return the lines of a table, titles first; none is wider than the terminal."""
     cells = [[clean(cell) for cell in row] for row in rows]
     widths = [
         max([width(column.title), *(width(row[n]) for row in cells)])
@@ -74,22 +73,20 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> list[str]
 
 
 def talk(line: str) -> None:
-    """Print a remark: it goes to standard error, so that it is never taken for data."""
+    """Print a remark to standard error, so that it is not taken for data."""
     text = clean(line)
     click.echo("\n".join(wrapped(text)) if sys.stderr.isatty() else text, err=True)
 
 
 def print_wrapped(text: str, before: str = "") -> None:
-    """Print a sentence, on a terminal broken between words; further lines begin below the first,
-    behind `before`.
-    """
+    """Print a sentence behind `before`, on a terminal wrapped and indented."""
     if is_terminal():
         text = f"\n{' ' * width(before)}".join(wrapped(text, terminal_width() - width(before)))
     click.echo(f"{before}{text}")
 
 
 def print_json(kind: str, **content: Any) -> None:
-    """Print the one object that a command with --json prints."""
+    """Print the JSON object of a command with --json."""
     text = json.dumps(
         {"blueque": 2, "kind": kind, **content}, ensure_ascii=False, allow_nan=False, indent=2
     )
@@ -97,20 +94,18 @@ def print_json(kind: str, **content: Any) -> None:
 
 
 def print_json_line(kind: str, **content: Any) -> None:
-    """Print one of many objects, each in a line of its own."""
+    """Print one of many JSON objects, on a line of its own."""
     click.echo(json_line({"blueque": 2, "kind": kind, **content}))
 
 
 def json_line(content: Mapping[str, Any]) -> str:
-    """Return an object as JSON in one line."""
+    """Return an object as one line of JSON."""
     text = json.dumps(content, ensure_ascii=False, allow_nan=False)
     return _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def times(**moments: float | None) -> dict[str, str | float | None]:
-    """Return each time twice, for JSON: as ISO 8601 in UTC under its name, and in Unix seconds as
-    `<name>_seconds`.
-    """
+    """Return each time twice for JSON: `<name>` as ISO 8601 in UTC, `<name>_seconds` as Unix time."""
     pairs: dict[str, str | float | None] = {}
     for name, seconds in moments.items():
         moment = _moment(seconds)
@@ -124,8 +119,8 @@ def times(**moments: float | None) -> dict[str, str | float | None]:
 
 
 def due(eta: float, now: float) -> str:
-    """Return when something is due, as people say it."""
-    return f"due in {span(eta - now)}" if eta > now else f"due since {span(now - eta)}"
+    """Return when something is due: due in 5 m, due 3 s ago."""
+    return f"due in {span(eta - now)}" if eta > now else f"due {span(now - eta)} ago"
 
 
 def stamp(seconds: float | None, is_utc: bool) -> str:
@@ -135,20 +130,18 @@ def stamp(seconds: float | None, is_utc: bool) -> str:
         return "-"
     try:
         shown = moment if is_utc else moment.astimezone()
-    except (ValueError, OverflowError, OSError):  # at either end of the calendar
+    except (ValueError, OverflowError, OSError):  # outside the calendar
         shown = moment
     return shown.strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
 def short_id(task_id: str) -> str:
-    """Return the first eight characters of a UUID on a terminal; any other id, and in a pipe, the
-    whole.
-    """
+    """Return the first eight characters of a UUID on a terminal; else the whole id."""
     return task_id[:8] if is_terminal() and _UUID.fullmatch(task_id) else task_id
 
 
 def short_ids(text: str) -> str:
-    """Return the text with the UUIDs in it as `short_id` has them."""
+    """Shorten the UUIDs in a text as `short_id` does."""
     return _UUID.sub(lambda match: short_id(match[0]), text)
 
 
@@ -159,9 +152,9 @@ def short_node(node: str) -> str:
 
 
 def within(text: str, columns: int | None = None) -> str:
-    """Return the text, cut when there is a terminal that has fewer columns.
+    """Cut the text to the width of the terminal, if there is one.
 
-    columns: to be used of the terminal; all of them when left out.
+    columns: how many to use; None: all.
     """
     if not is_terminal():
         return text
@@ -169,9 +162,7 @@ def within(text: str, columns: int | None = None) -> str:
 
 
 def lines(text: str, columns: int) -> list[str]:
-    """Return the text in lines of so many columns at most, broken between words; a path stays
-    whole, however long it is.
-    """
+    """Wrap the text between words; a path stays whole, however long it is."""
     found = [""]
     for place, word in enumerate(text.split(" ")):
         if place:
@@ -186,10 +177,9 @@ def lines(text: str, columns: int) -> list[str]:
 
 
 def wrapped(text: str, columns: int | None = None) -> list[str]:
-    """Return a sentence in lines of so many columns at most; a command in it stays whole, to be
-    copied.
+    """Wrap a sentence; a command in it stays whole, to be copied.
 
-    columns: those of the terminal when left out.
+    columns: None: those of the terminal.
     """
     glued = _COMMAND.sub(lambda match: match[0].replace(" ", _GLUE), text)
     return [
@@ -199,7 +189,7 @@ def wrapped(text: str, columns: int | None = None) -> list[str]:
 
 
 def pieces(text: str, columns: int) -> list[str]:
-    """Return the text in pieces of so many columns at most; one empty piece for an empty text."""
+    """Cut the text into pieces of at most `columns`; an empty text is one empty piece."""
     found, used = [""], 0
     for character in text:
         used += _columns(character)
@@ -211,9 +201,7 @@ def pieces(text: str, columns: int) -> list[str]:
 
 
 def width(text: str) -> int:
-    """Return the number of columns that the text takes: two for a wide character, none for a
-    combining one.
-    """
+    """Return the columns of a text: two for a wide character, none for a combining one."""
     if text.isascii():
         return len(text)
     return sum(_columns(character) for character in text)
@@ -224,7 +212,7 @@ def is_terminal() -> bool:
 
 
 def terminal_width() -> int:
-    """Return the columns of the terminal that standard output is, or else standard error."""
+    """Return the columns of the terminal on standard output, or else on standard error."""
     try:
         otherwise = os.get_terminal_size(sys.stderr.fileno())
     except (OSError, ValueError, AttributeError):
@@ -233,11 +221,10 @@ def terminal_width() -> int:
 
 
 def paint(text: str, word: str, **style: Any) -> str:
-    """Return the text in the colour of a state unless NO_COLOR forbids it; click.echo takes it off
-    for a pipe.
+    """Return the text in the colour of a state, unless NO_COLOR is set; click.echo removes it in a
+    pipe.
 
-    Who asks for colours, or for none, by --color or FORCE_COLOR, gets what was asked for: see
-    options.color_option.
+    --color and FORCE_COLOR overrule that: see options.color_option.
     """
     context = click.get_current_context(silent=True)
     wanted = context.color if context is not None else None
@@ -268,7 +255,7 @@ def _paint_state(column: Column, cell: str) -> str:
 
 
 def _shrink(columns: Sequence[Column], widths: list[int]) -> None:
-    """Take from the widest that can shrink until the line fits, or nothing can shrink any more."""
+    """Shrink the widest columns until the line fits or none can shrink further."""
     shrinking = [n for n, column in enumerate(columns) if column.can_shrink]
     while sum(widths) + 2 * (len(widths) - 1) > terminal_width() and shrinking:
         widest = max(shrinking, key=lambda n: widths[n])
@@ -278,9 +265,7 @@ def _shrink(columns: Sequence[Column], widths: list[int]) -> None:
 
 
 def _is_path(word: str) -> bool:
-    """Tell whether it is a path, maybe on another host, or an address; in quotes and before a
-    comma, too.
-    """
+    """Tell whether a word is a path, also on another host, or an address."""
     name = word.strip(" \"'(),.:;")
     return "/" in name and len(name) <= _LONGEST_PATH and not {'"', "'"} & set(name)
 
@@ -315,5 +300,5 @@ def _moment(seconds: float | None) -> datetime | None:
     try:
         return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError, OSError):
-        # what another program has put where a time belongs
+        # malformed; written by another program
         return None

@@ -1,4 +1,4 @@
-"""The columns that a list of tasks may have: what stands in each, and how it is sorted."""
+"""The columns of a list of tasks: their text and their order."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ Rank = Callable[[Task, float], Any]
 
 
 class TaskColumn(NamedTuple):
-    """One column. cell and rank are told the time, cell whether it is to be in UTC; rank is what is
-    sorted by.
-    """
+    """One column. cell: returns the text. rank: returns the value to sort by."""
 
     column: Column
     cell: Callable[[Task, float, bool], str]
@@ -32,13 +30,13 @@ def _text(value: object) -> str:
 
 
 def in_state(task: Task, now: float) -> float | None:
-    """Return for how long it has its status; None of one that is scheduled, or when nobody knows."""
+    """Return how long it has had its status; None if scheduled or unknown."""
     since = entered(task)
     return None if since is None or task.status == "scheduled" else now - since
 
 
 def run_time(task: Task, now: float) -> float | None:
-    """Return how long its last attempt ran, or has been running."""
+    """Return how long its last attempt has run."""
     if task.started is None:
         return None
     if task.status == "started":
@@ -51,14 +49,12 @@ def run_time(task: Task, now: float) -> float | None:
 
 
 def note(task: Task, now: float) -> str:
-    """Return what is remarkable about the task, the most important first."""
+    """Return remarks about the task, the most important first."""
     return ", ".join([*_of_its_turn(task, now), *_of_its_end(task)])
 
 
 def chosen(names: Sequence[str]) -> list[TaskColumn]:
-    """Return the columns of these names; how far a task is stands in NOTE if it has no column of
-    its own.
-    """
+    """Return the columns of these names. NOTE has the progress if no column has it."""
     return [
         _NOTE_ALONE if name == "note" and "progress" not in names else COLUMNS[name]
         for name in names
@@ -71,7 +67,7 @@ def _note_alone(task: Task, now: float) -> str:
 
 
 def error(task: Task) -> str:
-    """Return why it failed, in few words: the type of the error, and the signal or the exit code."""
+    """Return why it failed, briefly: the type of the error, and the signal or the exit code."""
     reason = task.signal or (task.exit_code is not None and f"exit {task.exit_code}")
     return ", ".join(str(part) for part in (task.error_type, reason) if part)
 

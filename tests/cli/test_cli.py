@@ -548,7 +548,7 @@ def test_status_shows_pauses_and_limits_and_points_at_what_may_have_been_forgott
 
     assert "! video: paused for 2 h by ada: deploy, and 2 pending" in lines
     assert "  blueque resume video" in lines
-    assert "! video: 2 pending, and 0 may run" in lines
+    assert "! video: 2 pending, and the limit of the queue is 0" in lines
     assert "! video: 1 pending task needs gpu=2, memory=8GiB, which no listener has" in lines
     assert "  blueque why t-heavy" in lines
     assert [line.split() for line in lines if "MAY RUN" in line] == [
@@ -627,7 +627,7 @@ def test_status_points_at_scheduled_tasks_that_nobody_puts_in_line(run, redis):
 
     shown = run("status").stdout
 
-    late = r"^! video: 2 tasks are overdue by up to 5 m.*; no listener serves it, and no scheduler has put them in line\n"
+    late = r"^! video: 2 tasks are overdue by up to 5 m.*: no listener serves the queue, and no scheduler has put them in line\n"
     assert re.search(late + "  blueque-scheduler$", shown, re.MULTILINE)
 
 
@@ -834,7 +834,7 @@ def test_ls_of_a_queue_that_is_not_there_ends_with_code_3(run, redis):
 def test_ls_that_finds_nothing_prints_nothing_on_stdout(run):
     result = run("ls")
 
-    assert (result.returncode, result.stdout, result.stderr) == (0, "", "no such tasks\n")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "no tasks\n")
 
 
 def test_ls_stops_at_the_limit_and_says_so_on_stderr_only(run, redis):
@@ -929,9 +929,9 @@ def test_show_tells_fields_of_other_programs(run, redis, cli):
             {"retry": '{"max":5,"factor":1,"on":["OSError"],"exit_codes":[75]}'},
             "retry .*\n +waits 10 s; only after OSError, exit code 75",
         ),
-        ({"retry": '{"max":5,"backoff":0}'}, "retry .*\n +waits for nothing"),
-        ({"retry": "null"}, "retry +never, whatever its listener would do"),
-        ({"retry": '{"tries":5}'}, r'retry +{"tries":5}  \(not understood: never\)'),
+        ({"retry": '{"max":5,"backoff":0}'}, "retry .*\n +without a pause"),
+        ({"retry": "null"}, "retry +never, even if its listener has a policy"),
+        ({"retry": '{"tries":5}'}, r'retry +{"tries":5}  \(malformed: never\)'),
         ({"failures": "1"}, "retry +1 failure, 0 interruptions so far; no policy of its own"),
         (
             {"last_error": "one\ntwo", "last_error_type": "a.b.CustomError"},
@@ -953,14 +953,14 @@ def test_show_tells_fields_of_other_programs(run, redis, cli):
         ),
         (
             {"memory_peak": "12345678901", "cpu_seconds": "3600.5", "leaked": "2"},
-            r"used +memory 11\.5 GiB at most, CPU 1 h, processes that outlived it and were ended: 2",
+            r"used +memory 11\.5 GiB at most, CPU 1 h, left-over processes that were ended: 2",
         ),
         ({"priority": "-5"}, "priority +-5"),
         (
             {"needs": "gpu=1,memory=8589934592,lock:a%20b=3"},
-            r"needs +gpu 1, memory 8\.0 GiB, lock a b, which 3 may hold",
+            r"needs +gpu 1, memory 8\.0 GiB, lock a b, which 3 tasks may hold",
         ),
-        ({"needs": "gpus"}, r"needs +gpus  \(not understood: nobody takes it\)"),
+        ({"needs": "gpus"}, r"needs +gpus  \(malformed: no listener takes it\)"),
         (
             {"status": "started", "lock": "a b", "devices": "gpu=0"},
             "devices +gpu=0\nlock +holds a b",
@@ -988,8 +988,8 @@ def test_show_tells_fields_of_other_programs(run, redis, cli):
         ({"files": "gpu-1:/spool/abcd-1/2"}, "files +gpu-1:/spool/abcd-1/2"),
         (
             {"requeued": "aabb", "last_files": "gpu-1:/spool/abcd-1/1"},
-            "requeued +A person had it put in line again.\n"
-            "last_files +gpu-1:/spool/abcd-1/1\n +An earlier attempt counts no more; a late result of it stays there.",
+            "requeued +A person put it in line again.\n"
+            "last_files +gpu-1:/spool/abcd-1/1\n +An earlier attempt no longer counts; its late result would stay there.",
         ),
     ],
 )
@@ -1246,7 +1246,7 @@ def test_sentences_are_broken_between_words_on_a_terminal_and_are_one_line_in_a_
     assert any(line.endswith("blueque-listener nobody.is.there") for line in remarks)
     assert run("enqueue", "nobody.is.there", "1").stderr.count("\n") <= 1
     error = on_terminal("why", "no-such-task", columns=columns)
-    assert max(map(len, error)) <= columns and " ".join(error).endswith("give the whole.")
+    assert max(map(len, error)) <= columns and " ".join(error).endswith("give the whole id.")
 
 
 def test_a_uuid_is_short_on_a_terminal_and_whole_in_a_pipe(run, on_terminal):

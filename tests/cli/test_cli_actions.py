@@ -94,7 +94,7 @@ def test_no_ids_on_standard_input_are_nothing_to_do(run, state):
     assert (result.returncode, result.stdout, result.stderr, state()) == (
         0,
         "",
-        "no such tasks\n",
+        "no tasks\n",
         before,
     )
 
@@ -480,7 +480,7 @@ def test_without_a_terminal_all_of_a_queue_are_cancelled_with_yes_only(run, redi
 
     assert statuses(client, "wait-00", "wait-01", "later") == ["cancelled"] * 3
     assert client.get_task("runs-1").cancel is not None
-    assert run("cancel", "-q", "video", "--state", "pending").stderr == "no such tasks\n"
+    assert run("cancel", "-q", "video", "--state", "pending").stderr == "no tasks\n"
 
 
 def test_where_there_are_more_than_go_at_a_time_the_exit_code_says_so(
@@ -705,7 +705,7 @@ def test_nothing_that_failed_is_nothing_to_do_and_no_such_queue_is_code_3(run, r
 
     nothing, nowhere = run("requeue", "--failed", "video"), run("requeue", "--failed", "vidoe")
 
-    assert (nothing.returncode, nothing.stdout, nothing.stderr) == (0, "", "no such tasks\n")
+    assert (nothing.returncode, nothing.stdout, nothing.stderr) == (0, "", "no tasks\n")
     assert (nowhere.returncode, nowhere.stdout) == (3, "")
     assert "'vidoe'" in nowhere.stderr
 
@@ -739,7 +739,7 @@ def test_of_a_lost_task_it_is_said_that_its_old_process_may_run_and_where_its_fi
     assert f"lost with {NODE}" in result.stderr
     assert "gpu-1:/spool/lost-1/1" in result.stderr
     assert re.search(
-        r"^last_files +gpu-1:/spool/lost-1/1\n.*counts no more",
+        r"^last_files +gpu-1:/spool/lost-1/1\n.*no longer counts",
         run("show", "lost-1").stdout,
         re.MULTILINE,
     )
@@ -798,7 +798,7 @@ def test_one_listener_is_told_without_a_question(run, redis, cli):
 
     assert (result.returncode, result.stderr, orders(cli)) == (0, "", {f"video_{NODE}"})
     assert re.search(
-        rf"^{NODE} +video +draining +leaves after running-1$", result.stdout, re.MULTILINE
+        rf"^{NODE} +video +draining +exits after running-1$", result.stdout, re.MULTILINE
     )
 
 
@@ -833,7 +833,7 @@ def test_all_listeners_of_a_host_are_told_after_a_yes(run, answer, redis, cli):
     refused = run("node", "drain", "gpu-1.cluster.example.com")
     denied, _ = answer(b"\n", "node", "drain", "gpu-1")
     assert (refused.returncode, refused.stdout, denied, orders(cli)) == (6, "", 6, set())
-    assert "2 listeners would leave, 1 of them after the task they have\n" in refused.stderr
+    assert "2 listeners would exit, 1 of them after the task they have\n" in refused.stderr
 
     code, seen = answer(b"y\n", "node", "drain", "gpu-1")
     assert (code, orders(cli)) == (
@@ -878,7 +878,7 @@ def test_a_silent_listener_is_told_and_that_it_is_silent(run, redis, cli):
     result = run("node", "drain", NODE)
 
     assert (result.returncode, orders(cli)) == (0, {f"video_{NODE}"})
-    assert "obeys when it beats again" in result.stdout
+    assert "it obeys with its next beat" in result.stdout
 
 
 def test_node_drain_as_json_tells_what_became_of_each(run, redis, cli):

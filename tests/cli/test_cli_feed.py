@@ -501,14 +501,14 @@ def test_status_and_runs_show_what_is_fed_from_where_how_far_by_whom_and_since_w
         (
             {},
             "stopped 1 h 40 m -",
-            "! video: feed f has stood still for 1 h 40 m, nobody feeds\n  blueque feeds video\n",
+            "! video: feed f has not moved for 1 h 40 m: no program feeds it\n  blueque feeds video\n",
         ),
         ({"updated": "3000"}, "stopped 50 m -", ""),
         ({"rows": "0"}, "stopped 1 h 40 m -", ""),
         (
             {"token": "t", "node": "ws_7", "lease": "60", "beat_at": "3600"},
             "silent 40 m ws_7",
-            "! video: feed f has stood still for 40 m, ws_7 is silent\n",
+            "! video: feed f has not moved for 40 m: ws_7 is silent\n",
         ),
         (
             {"token": "t", "node": "ws_7", "lease": "60", "beat_at": "5970", "since": "0"},

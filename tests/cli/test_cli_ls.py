@@ -124,8 +124,8 @@ def test_the_columns_that_are_asked_for_are_shown(ls):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--columns", "id,foo"], "no column 'foo'; there are id, queue"),
-        (["--sort", "foo"], "no such column; there are id"),
+        (["--columns", "id,foo"], "unknown column 'foo'; the columns are id, queue"),
+        (["--sort", "foo"], "unknown column; the columns are id"),
         (["--since", "long ago"], "or an age such as 24h"),
         (["--state", "startd"], "did you mean started?"),
         (["--limit", "0"], "0"),
@@ -149,7 +149,7 @@ def test_how_many_more_there_are_is_said_beside_the_data(ls):
 def test_a_node_that_nobody_knows_is_said_to_be_unknown(ls):
     assert ls("--node", "gpu-9")[1:] == (
         [],
-        ["no such tasks; no listener gpu-9 is known now either: blueque node ls"],
+        ["no tasks, and no listener gpu-9 is known now: blueque node ls"],
     )
 
 

@@ -117,10 +117,10 @@ def test_after_a_hand_back_nothing_is_said_of_late_results(shown, redis, now):
 
     found = shown("abcd")
     assert (
-        "counts no more" not in found and "What the attempt before has printed lies there." in found
+        "no longer counts" not in found and "The output of the earlier attempt is there." in found
     )
     assert re.search(
-        r"^checkpoint  files only, .* ago.*\n +its directory stays at gpu-1:/s/1$",
+        r"^checkpoint  files only, .* ago.*\n +its directory is kept at gpu-1:/s/1$",
         found,
         re.MULTILINE,
     )

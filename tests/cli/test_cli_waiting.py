@@ -348,7 +348,7 @@ def test_a_silent_listener_is_no_listener_and_said_when_it_was_seen(why, redis, 
     codes, text = why("pending-1")
 
     assert codes == ["no_listener"]
-    assert "is silent, and was seen 1 h 1 m ago" in text
+    assert "is silent and was last seen 1 h 1 m ago" in text
 
 
 def test_busy_listeners_and_the_tasks_before_it_are_counted(why, redis):
@@ -401,9 +401,10 @@ def test_a_need_that_no_listener_can_meet_is_said_with_the_most_there_is(why, re
 
     assert codes == ["never_fits"]
     assert (
-        "It needs gpu=2, memory=8GiB, and no listener of video has that: the most is gpu=1." in text
+        "It needs gpu=2, memory=8GiB, and no listener of video has that much: the most is gpu=1."
+        in text
     )
-    assert "a node that has it, with --resource gpu=2 --resource memory=8GiB, or cancel" in text
+    assert "a host that has it, with --resource gpu=2 --resource memory=8GiB, or cancel" in text
     assert "blueque cancel heavy\n" in text and "blueque-listener" not in text
 
 
@@ -514,7 +515,7 @@ def test_a_running_task_of_a_draining_listener_is_not_said_to_be_abandoned(why, 
     codes, text = why("started-1")
 
     assert codes == ["running", "draining"]
-    assert "it ends this task, and leaves" in text
+    assert "it finishes this task and exits" in text
 
 
 def test_a_task_whose_listeners_are_all_paused_is_told_which_host_to_resume(why, redis):
@@ -552,7 +553,7 @@ def test_a_listener_whose_process_is_gone_from_this_host_is_said_to_be_gone_befo
 
     assert codes == ["running", "listener"]
     assert "The process of that listener is gone from this host, last seen " in text
-    assert "The next listener of video here with its spool adopts the task" in text
+    assert "The next listener of video here, with its spool, adopts the task" in text
     assert "ends this task" not in text
 
 
@@ -735,7 +736,7 @@ def test_a_staged_task_waits_for_its_run_and_not_for_a_listener(why, client, red
             and "blueque runs video\n" in text
         )
     protocol.commit_run(redis, staging.record, names, None, "m", 1.0)
-    assert "which is decided, and being put in line" in why(pending)[1]
+    assert "which is decided: its tasks are being put in line" in why(pending)[1]
     protocol.publish(redis, "video", "nightly", names[0])
     assert why(pending)[0] == ["next"]
     cli.delete(keys.run("video", "nightly"))

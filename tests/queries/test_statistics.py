@@ -434,8 +434,8 @@ def test_of_a_task_that_does_not_tell_how_far_it_is_it_is_shown_how_long_others_
     protocol.start(redis, AttemptRef(Q, "t1", "token", NODE), 77, time.time())
 
     assert re.search(r"t1 .* usual 3 m 40 s - 5 m 20 s ", run("status")[1])
-    assert "3 m 40 s - 5 m 20 s: half of those" in run("show", "t1")[1]
-    assert "Usual 3 m 40 s - 5 m 20 s: half of those" in run("why", "t1")[1]
+    assert "3 m 40 s - 5 m 20 s: the range of half of" in run("show", "t1")[1]
+    assert "Usual 3 m 40 s - 5 m 20 s: the range of half of" in run("why", "t1")[1]
     low, high = json.loads(run("show", "t1", "--json")[1])["item"]["usual_seconds"]
     assert 180 <= low <= 240 and 300 <= high <= 360
     cli.hset(keys.task("t1"), mapping={"progress": "50 %", "progress_at": time.time()})

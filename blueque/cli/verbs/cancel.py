@@ -152,7 +152,7 @@ def cancel(
     if as_json:
         print_outcomes("cancel", outcomes, dry_run=False)
     elif not outcomes:
-        printing.talk("no such tasks")
+        printing.talk("no tasks")
     if wait is not None and any(outcome.status == "cancelling" for outcome in outcomes):
         return TIMED_OUT
     return code_of(outcomes, code)

@@ -1,4 +1,4 @@
-"""`blueque history`: what has happened to a task, or happens in queues."""
+"""`blueque history`: show what has happened to a task, or follow what happens in queues."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.queries.history import Event
 
-# what people call it; JSON has the name
+# words for people; JSON has the name of the event
 _WORDS = {"released": "handed back", "put_first": "put first"}
 _REASONS = {
     "drain": "its listener drains",
     "stopped": "its listener was stopped",
-    "needs_taken": "what it needs was taken",
+    "needs_taken": "its resources were taken",
     **{f"{limit}_limit": f"near its {limit} limit" for limit in ("time", "stall", "memory")},
     "not_begun": "nothing of it has run",
-    "former_life": "reserved by a former life of its listener",
+    "former_life": "reserved before its listener restarted",
 }
 _COLUMNS = [
     Column("WHEN"),
@@ -45,7 +45,7 @@ ROOM, OTHERS, INDENT = 30, 100, " " * 4  # columns for FACTS at least, and of th
 
 @click.command()
 @click.argument("prefix", required=False, metavar="[ID]")
-@pattern_option("What happens in these queues from now on.", "queues")
+@pattern_option("Follow what happens in these queues from now on.", "queues")
 @json_option
 @shared_options
 @pass_invocation
@@ -58,8 +58,8 @@ def history(
     blueque history 4f1e2c80
     blueque history -q render -q ingest
 
-    Of a task its first 20 events are kept, and its last 80; a queue keeps about 10,000 of all its tasks. AFTER is the time
-    since the event before. With -q it goes on until Ctrl-C, each event on a line of its own; with --json each is an object.
+    A task keeps its first 20 events and its last 80; a queue keeps about 10,000 events of all its tasks. AFTER is the time
+    since the event before. With -q it goes on until Ctrl-C, with one event on each line; with --json each is an object.
     """
     if (prefix is None) == (not queues):
         raise click.UsageError("give the ID of a task, or --queue QUEUE")
@@ -75,7 +75,7 @@ def history(
     task_id = find_one(client.get_inspector(), prefix)
     found = client.get_history(task_id)
     if found is None:
-        raise Failure(MISSING, f"there is no task {task_id} any more")
+        raise Failure(MISSING, f"task {task_id} no longer exists")
     if as_json:
         items = [_as_json(event) for event in found.events]
         printing.print_json("history", items=items, task=task_id, missing=found.missing)
@@ -87,9 +87,7 @@ def history(
 
 
 def _print(rows: Sequence[Sequence[str]]) -> None:
-    """Print the table; on a terminal facts that are too long for their column stand below their
-    row, whole.
-    """
+    """Print the table; on a terminal, facts that are too long for their column go below their row."""
     room = max(ROOM, printing.terminal_width() - OTHERS) if printing.is_terminal() else None
     below = [
         printing.clean(facts) if room is not None and printing.width(facts) > room else ""
@@ -124,7 +122,7 @@ def _word(event: Event) -> str:
 
 
 def _facts(event: Event) -> str:
-    """Return what else is known of an event, in words."""
+    """Return the facts of an event in words."""
     told = dict(event.facts)
     words = []
     took = told.pop("took", None)
@@ -153,10 +151,10 @@ def _facts(event: Event) -> str:
 
 
 def _ago(event: Event, began: Any) -> str:
-    """Return how long before an event an attempt had begun: its time is text of Redis."""
+    """Return how long before the event the attempt had begun."""
     try:
         return f"{span(max(event.at - float(began), 0.0))} before"
-    except (TypeError, ValueError):  # written by another program
+    except (TypeError, ValueError):  # malformed; written by another program
         return str(began)
 
 

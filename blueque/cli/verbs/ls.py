@@ -1,4 +1,4 @@
-"""`blueque ls`: some tasks in a table."""
+"""`blueque ls`: list tasks in a table."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from blueque.queries.inspector import Inspector
 
 UNFINISHED = ("started", "reserved", "pending")
-MOST = 10_000  # that are listed at a time
-DECADE = 10 * 365 * 86400.0  # a number above it is no age
+MOST = 10_000  # tasks in one list
+DECADE = 10 * 365 * 86400.0  # a larger number is a time, not an age
 
 
 class _Since(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
-    """A time, written as its age, 24h, or as `Time` has it: (whether it is an age, seconds)."""
+    """A time, written as an age such as 24h, or as for `Time`: (whether it is an age, seconds)."""
 
     name = "time"
 
@@ -46,7 +46,7 @@ class _Since(click.ParamType):  # type: ignore[type-arg]  # generic in newer cli
 
 
 class _Columns(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
-    """Names of columns, with commas between them."""
+    """Names of columns, separated by commas."""
 
     name = "columns"
 
@@ -61,7 +61,7 @@ class _Columns(click.ParamType):  # type: ignore[type-arg]  # generic in newer c
         for name in names:
             if name not in COLUMNS:
                 self.fail(
-                    f"there is no column {name!r}; there are {', '.join(COLUMNS)}", param, ctx
+                    f"unknown column {name!r}; the columns are {', '.join(COLUMNS)}", param, ctx
                 )
         return tuple(names)
 
@@ -69,21 +69,27 @@ class _Columns(click.ParamType):  # type: ignore[type-arg]  # generic in newer c
 @click.command()
 @pattern_option("Only these queues: a name, or a pattern such as 'render.*'.")
 @state_option(STATUSES, "Only tasks in this state, or these: failed,cancelled.")
-@click.option("--finished", is_flag=True, help="Those that are complete, failed or cancelled.")
-@click.option("--node", metavar="NODE|HOST", help="Only those that run, or ran last, there.")
+@click.option("--finished", is_flag=True, help="Only complete, failed and cancelled tasks.")
+@click.option("--node", metavar="NODE|HOST", help="Only tasks that run, or ran last, there.")
 @click.option(
     "--since",
     type=_Since(),
     metavar="AGE|TIME",
-    help="Only those that got their state since: 24h, 08:00.",
-)
-@click.option("--columns", type=_Columns(), metavar="NAMES", help="Which: id,node,run,error.")
-@click.option("--sort", metavar="COLUMN", help="By that column; -COLUMN: the largest first.")
-@click.option(
-    "--limit", type=click.IntRange(1, MOST), default=50, show_default=True, help="How many at most."
+    help="Only tasks that entered their state since then: 24h, 08:00.",
 )
 @click.option(
-    "--ids", "--quiet", "only_ids", is_flag=True, help="Print the ids only, whole, one per line."
+    "--columns", type=_Columns(), metavar="NAMES", help="The columns to show: id,node,run,error."
+)
+@click.option("--sort", metavar="COLUMN", help="Sort by this column; -COLUMN: largest first.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, MOST),
+    default=50,
+    show_default=True,
+    help="At most so many tasks.",
+)
+@click.option(
+    "--ids", "--quiet", "only_ids", is_flag=True, help="Print only the whole ids, one on each line."
 )
 @json_option
 @shared_options
@@ -101,20 +107,20 @@ def ls(
     only_ids: bool,
     as_json: bool,
 ) -> None:
-    """List tasks; without options those that are started, reserved or pending.
+    """List tasks; without options, those that are started, reserved or pending.
 
     \b
     blueque ls -q 'render.*' --state failed --since 24h --columns id,error
     blueque ls --finished --sort -run --json
     blueque ls --state failed --ids --limit 1000 | blueque requeue -
 
-    FOR is the time in that state. First come the started, then the reserved, pending, scheduled, failed, cancelled and
-    complete ones; of finished tasks the newest first, of pending and scheduled ones those whose turn comes first, of others
-    the longest in their state.
+    FOR is the time in that state. The order of states is started, reserved, pending, scheduled, failed, cancelled,
+    complete. Finished tasks are sorted by their end, newest first; pending and scheduled tasks by their turn; the others
+    by their time in the state, longest first.
 
     Columns: id, queue, state, for, node, note, pid, attempt, priority, run (how long), progress, left, error, created,
-    eta, started, finished, updated. For --node, --since and --sort the first 10,000 tasks in all are looked at, the same
-    number of each queue and state.
+    eta, started, finished, updated. --node, --since and --sort look at the first 10,000 tasks in all, at the same number
+    of each queue and state.
     """
     inspector = invocation.client().get_inspector()
     queues = queues_matching(inspector.queues(), patterns)
@@ -147,13 +153,13 @@ def ls(
 
 
 def _choice(node: str | None, since: tuple[bool, float] | None, sort: str | None) -> Choice | None:
-    """Return what is wanted of the tasks of these queues and states; None: all, as they come."""
+    """Return which tasks to list and how to sort them; None: all, as they come."""
     if node is None and since is None and sort is None:
         return None
     name = (sort or "").removeprefix("-").lower()
     if sort is not None and name not in COLUMNS:
         raise click.UsageError(
-            f"--sort {sort!r}: there is no such column; there are {', '.join(COLUMNS)}"
+            f"--sort {sort!r}: unknown column; the columns are {', '.join(COLUMNS)}"
         )
 
     def wants(task: Task, now: float) -> bool:
@@ -174,17 +180,19 @@ def _choice(node: str | None, since: tuple[bool, float] | None, sort: str | None
 
 def _say_nothing(inspector: Inspector, node: str | None) -> None:
     if node is not None and not any(node in names_of(one.id) for one in inspector.nodes()):
-        printing.talk(f"no such tasks; no listener {node} is known now either: blueque node ls")
+        printing.talk(f"no tasks, and no listener {node} is known now: blueque node ls")
     else:
-        printing.talk("no such tasks")
+        printing.talk("no tasks")
 
 
 def _say_more(listing: Listing, limit: int) -> None:
     if listing.looked_at is not None:
-        printing.talk(f"Only the first {listing.looked_at} of each queue and state were looked at.")
+        printing.talk(
+            f"Only the first {listing.looked_at} tasks of each queue and state were searched."
+        )
     if listing.has_more and listing.more:
         everything = limit + listing.more
         how = f"--limit {everything}" if everything <= MOST else f"--limit N shows up to {MOST}"
         printing.talk(f"({listing.more} more: {how})")
     elif listing.has_more:
-        printing.talk(f"The first {limit} only: --limit N shows more.")
+        printing.talk(f"Only the first {limit}: --limit N shows more.")

@@ -1,4 +1,4 @@
-"""`blueque node`: what a person wants of listeners, wherever they are."""
+"""`blueque node`: list, pause, resume and drain listeners on any host."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _TOLD = [
     Column("NOTE", can_shrink=True),
 ]
 _WHY_NOT = {
-    "1.0.0": "a listener of 1.0.0, which takes no orders",
+    "1.0.0": "listeners of 1.0.0 take no orders",
     "dead": "it is dead",
     "gone": "it is gone",
-    "unattended": "a program uses it as a library, and it looks for no orders",
+    "unattended": "a program that uses Blueque as a library reads no orders",
 }
 
 
 @click.group(subcommand_metavar="VERB [ARGS]...")
 def node() -> None:
-    """See listeners, and tell them what to do, wherever they are."""
+    """List listeners on any host, and send them orders."""
 
 
 node.add_command(node_ls)
@@ -42,10 +42,10 @@ node.add_command(node_show)
 
 
 class _Wish(NamedTuple):
-    """What a person wants of listeners.
+    """An order to listeners.
 
-    kind: of the JSON. tell: the call that gives the order. state: of a listener that obeys. would,
-        question: when asking.
+    kind: of the JSON. tell: the call that sends the order. state: of a listener that has obeyed.
+    would, question: words of the question to the user.
     """
 
     kind: str
@@ -55,45 +55,45 @@ class _Wish(NamedTuple):
     question: str
 
 
-@node.command(short_help="Have listeners take nothing new, and leave.")
+@node.command(short_help="Make listeners take nothing new, and exit.")
 @click.argument("name", metavar="NODE|HOST")
 @yes_option
 @json_option
 @shared_options
 @pass_invocation
 def drain(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> int:
-    """Have a listener, or all of a host, take nothing new, and leave when its task has ended.
+    """Make a listener, or all of a host, take nothing new, and exit when its task has ended.
 
     \b
     blueque node drain gpu-1.example.com_4021
     blueque node drain gpu-1
 
-    The names are those in status and ls. Of all queues; for more than one listener it asks. blueque-listener ends when
-    all its listeners have left, and one that is started later works as ever. The exit code is 5 when a listener could not
-    be told.
+    Use a name as status and ls show it. The order holds for all queues of the listener. For more than one listener it
+    asks first. blueque-listener exits when all its listeners have; one that starts later takes tasks. The exit code is 5
+    if a listener could not be told.
     """
     wish = _Wish(
-        "drain", lambda listeners, name: listeners.drain(name), "draining", "leave", "Drain them?"
+        "drain", lambda listeners, name: listeners.drain(name), "draining", "exit", "Drain them?"
     )
     return _tell(invocation, name, wish, is_sure, as_json)
 
 
-@node.command(short_help="Have listeners take nothing new, and stay.")
+@node.command(short_help="Make listeners take nothing new, and stay.")
 @click.argument("name", metavar="NODE|HOST")
 @yes_option
 @json_option
 @shared_options
 @pass_invocation
 def pause(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> int:
-    """Have the listeners of a host take nothing new until `node resume`. Tasks that run go on.
+    """Make the listeners of a host take nothing new until `node resume`. Running tasks run on.
 
     \b
     blueque node pause gpu-1
     blueque node resume gpu-1
 
-    The names are those in status and ls. All slots of a blueque-listener pause together, also when you name one of them,
-    and so do those that take the place of others. A blueque-listener that is started later takes tasks. For more than one
-    listener it asks. The exit code is 5 when a listener could not be told.
+    Use a name as status and ls show it. All slots of a blueque-listener pause together, even if you name one of them, and
+    so do their replacements. A blueque-listener that starts later takes tasks. For more than one listener it asks first.
+    The exit code is 5 if a listener could not be told.
     """
     wish = _Wish(
         "node_pause",
@@ -105,20 +105,20 @@ def pause(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> in
     return _tell(invocation, name, wish, is_sure, as_json)
 
 
-@node.command(short_help="Have paused listeners take tasks again.")
+@node.command(short_help="Make paused listeners take tasks again.")
 @click.argument("name", metavar="NODE|HOST")
 @yes_option
 @json_option
 @shared_options
 @pass_invocation
 def resume(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> int:
-    """Have the listeners of a host take tasks again, after `node pause` or SIGUSR2.
+    """Make the listeners of a host take tasks again, after `node pause` or SIGUSR2.
 
     \b
     blueque node resume gpu-1
 
-    The names are those in status and ls. For more than one listener it asks. The exit code is 5 when a listener could not
-    be told.
+    Use a name as status and ls show it. For more than one listener it asks first. The exit code is 5 if a listener could
+    not be told.
     """
     wish = _Wish(
         "node_resume",
@@ -135,10 +135,10 @@ def _tell(invocation: Invocation, name: str, wish: _Wish, is_sure: bool, as_json
     found = listeners.find(name)
     if not found:
         raise Failure(
-            MISSING, f"no listener and no host {name!r}", "See their names: blueque node ls"
+            MISSING, f"no listener and no host {name!r}", "See the names: blueque node ls"
         )
     able = [one for one in found if one.state not in _WHY_NOT]
-    ids = {one.id for one in able}  # a listener of several queues is one of each of them
+    ids = {one.id for one in able}  # a listener of several queues counts once
     if len(ids) > 1:
         busy = len({one.id for one in able if one.held})
         tasks = (
@@ -164,9 +164,7 @@ def _tell(invocation: Invocation, name: str, wish: _Wish, is_sure: bool, as_json
 
 
 def _state(one: Node, wanted: str) -> str:
-    """Return the state of a listener that has been told: one that drains neither pauses nor takes
-    tasks again.
-    """
+    """Return the state after the order; a listener that drains goes on draining."""
     return "draining" if one.state == "draining" else wanted
 
 
@@ -176,15 +174,15 @@ def _names(one: Node) -> Sequence[str]:
 
 def _note(one: Node, wanted: str) -> str:
     if one.state == "silent":
-        return "silent: obeys when it beats again"
+        return "silent: it obeys with its next beat"
     if not one.held:
         return ""
-    verb = "leaves after" if _state(one, wanted) == "draining" else "goes on with"
+    verb = "exits after" if _state(one, wanted) == "draining" else "goes on with"
     return f"{verb} {printing.short_id(one.held[0])}"
 
 
 def _why_not(one: Node) -> str:
-    return _WHY_NOT.get(one.state, "it has left")
+    return _WHY_NOT.get(one.state, "it has exited")
 
 
 def _item(one: Node, wanted: str | None, refusal: str | None = None) -> dict[str, object]:

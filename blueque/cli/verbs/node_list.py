@@ -1,4 +1,4 @@
-"""`blueque node ls` and `node show`: which listeners there are, and what they do."""
+"""`blueque node ls` and `node show`: list listeners and show what they do."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ _TASKS = ("id", "queue", "state", "for", "progress", "left", "note")
 
 
 @click.command("ls", short_help="List the hosts that serve queues.")
-@pattern_option("Only those that serve such a queue.", "queues")
+@pattern_option("Only listeners of these queues.", "queues")
 @click.option(
-    "--slots", "is_each", is_flag=True, help="A line for each listener, not for each host."
+    "--slots", "is_each", is_flag=True, help="Show a line for each listener, not for each host."
 )
 @json_option
 @shared_options
 @pass_invocation
 def node_ls(invocation: Invocation, queues: Sequence[str], is_each: bool, as_json: bool) -> None:
-    """List the hosts that serve queues: how many slots they have, how many of these are busy, and when they last beat.
+    """List the hosts that serve queues: their slots, how many of these are busy, and their last beat.
 
     \b
     blueque node ls
     blueque node ls -q video.encode --slots
 
-    A host has a line for each state and version of its listeners. One is "up"; "draining" when it takes nothing new,
-    and leaves; "paused" when it takes nothing until `node resume`; "silent" when its beat has stood still for its lease;
-    "dead" when others have found it so, and its tasks are lost or run elsewhere; "gone" when it has left a task behind;
-    "unattended" or "1.0.0" when it has no beat.
+    A host has a line for each state and version of its listeners. A listener is "up"; "draining": it takes nothing new,
+    and exits after its task; "paused": it takes nothing until `node resume`; "silent": no beat for its lease; "dead":
+    another process has found it dead, and its tasks are lost or run elsewhere; "gone": it exited and left a task behind;
+    "unattended" or "1.0.0": it sends no beats.
     """
     inspector = invocation.client().get_inspector()
     nodes, now = inspector.nodes(), inspector.now()
@@ -84,7 +84,7 @@ def node_ls(invocation: Invocation, queues: Sequence[str], is_each: bool, as_jso
 @shared_options
 @pass_invocation
 def node_show(invocation: Invocation, name: str, as_json: bool) -> None:
-    """Show a listener, or all of a host: what each serves and has, what it was told, and its tasks.
+    """Show a listener, or all of a host: queues, resources, orders and tasks.
 
     \b
     blueque node show gpu-1
@@ -94,7 +94,7 @@ def node_show(invocation: Invocation, name: str, as_json: bool) -> None:
     nodes = find_named(inspector.nodes(), name)
     if not nodes:
         raise Failure(
-            MISSING, f"no listener and no host {name!r}", "See their names: blueque node ls"
+            MISSING, f"no listener and no host {name!r}", "See the names: blueque node ls"
         )
     now = inspector.now()
     tasks = inspector.tasks(list(dict.fromkeys(task_id for node in nodes for task_id in node.held)))
@@ -119,7 +119,7 @@ def node_show(invocation: Invocation, name: str, as_json: bool) -> None:
 
 
 def node_item(node: Node, now: float) -> dict[str, Any]:
-    """Return what is known of a listener in one of its queues, for JSON."""
+    """Return what is known of a listener of one queue, for JSON."""
     beat = None if node.seen is None else now - node.seen
     return {
         "node": node.id,
@@ -163,9 +163,7 @@ def _host_rows(nodes: Iterable[Node]) -> list[list[str]]:
 
 
 def _listener_rows(nodes: Iterable[Node]) -> list[list[str]]:
-    """Return a row for each listener; one of several queues has one state and one beat in all of
-    them, or nearly.
-    """
+    """Return a row for each listener, whatever the number of its queues."""
     groups: dict[tuple[str, str], list[Node]] = {}
     for node in nodes:
         groups.setdefault((node.id, node.state), []).append(node)
@@ -183,9 +181,7 @@ def _listener_rows(nodes: Iterable[Node]) -> list[list[str]]:
 
 
 def _facts(nodes: Sequence[Node]) -> list[tuple[str, str]]:
-    """Return what the listeners have in common: the host, what it has, where its files lie, who
-    told them to leave.
-    """
+    """Return what the listeners share: the host, its resources, the spool, and orders."""
     states = {node.id: node.state for node in nodes}
     each = ", ".join(
         f"{list(states.values()).count(state)} {state}" for state in sorted(set(states.values()))
@@ -197,7 +193,7 @@ def _facts(nodes: Sequence[Node]) -> list[tuple[str, str]]:
         "resources": _names(hints.words_of(node.resources) for node in nodes if node.resources),
         "spool": _names(node.spool for node in nodes if node.spool),
         "told by": _names(
-            f"{node.order_by or 'somebody'}: {node.order}"
+            f"{node.order_by or 'unknown'}: {node.order}"
             for node in nodes
             if node.order not in (None, "work")
         ),

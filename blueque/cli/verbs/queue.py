@@ -1,4 +1,4 @@
-"""`blueque queue`: what a person wants of queues."""
+"""`blueque queue`: list, purge and forget whole queues."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ queue.add_command(limit)
 @shared_options
 @pass_invocation
 def list_queues(invocation: Invocation, as_json: bool) -> None:
-    """List all queues: what waits and runs, who listens, what they are held to."""
+    """List all queues: waiting and running tasks, listeners, limits and pauses."""
     lines = invocation.client().get_inspector().overview().lines
     if as_json:
         printing.print_json(
@@ -100,22 +100,22 @@ def list_queues(invocation: Invocation, as_json: bool) -> None:
         printing.talk("no queues")
 
 
-@queue.command(short_help="Forget a queue that is empty and not used any more.")
+@queue.command(short_help="Forget a queue that is empty and no longer used.")
 @click.argument("pattern", metavar="QUEUE")
 @yes_option
 @json_option
 @shared_options
 @pass_invocation
 def forget(invocation: Invocation, pattern: str, is_sure: bool, as_json: bool) -> None:
-    """Forget a queue that is empty and not used any more: its name, pause and limit, events and statistics.
+    """Forget a queue that is empty and no longer used: its name, pause and limit, events and statistics.
 
     \b
     blueque queue forget video.encdoe
     blueque queue forget 'test.*'
 
-    The exit code is 5 when it has a task in any state, a listener, a run, a feed, or a batch on its way into an archive:
-    then it stays as it is. Who puts a task in makes it anew. For a pattern that matches several queues it asks; of these
-    it forgets those that it can.
+    A queue with a task in any state, a listener, a run, a feed, or a batch on its way into an archive stays as it is, and
+    the exit code is 5. A new task creates the queue again. If a pattern matches several queues, it asks first, and forgets
+    those that it can.
     """
     client = invocation.client()
     names = queues_matching(client.get_inspector().queues(), [pattern])
@@ -144,14 +144,14 @@ def forget(invocation: Invocation, pattern: str, is_sure: bool, as_json: bool) -
             click.echo(f"{printing.clean(name)}  forgotten")
     kept = [f"queue {name} has {_what_is(there)}" for name, there in found.items() if there]
     if kept:
-        advice = "Delete its tasks: blueque queue purge, blueque prune. End what serves it, or wait until it is forgotten."
+        advice = "Delete its tasks: blueque queue purge, blueque prune. Stop its listeners, or wait until they are forgotten."
         for refusal in kept[:-1]:
             printing.talk(refusal)
         raise Failure(REFUSED, kept[-1], advice)
 
 
 def _what_is(there: Mapping[str, int]) -> str:
-    """Return what a queue has, in words."""
+    """Say in words what a queue has."""
     states = {state: number for state, number in there.items() if state in STATUSES}
     # Of a task both its state and its place among all tasks tell; of a listener that is silent only
     # its beat.
@@ -171,7 +171,7 @@ def _what_is(there: Mapping[str, int]) -> str:
 @click.argument("pattern", metavar="QUEUE")
 @state_option(
     (*WAITING, *FINISHED),
-    "Only tasks in this state, or these: failed,cancelled; else pending,scheduled.",
+    "Only tasks in this state, or in these: failed,cancelled; default pending,scheduled.",
 )
 @dry_run_option("Only show what would be deleted.")
 @yes_option
@@ -192,12 +192,12 @@ def purge(
     blueque queue purge video.encode --dry-run
     blueque queue purge 'render.*' --state failed
 
-    What runs, runs on; what is enqueued meanwhile stays. For more than a few it wants the number typed. To empty a queue
-    that listeners serve, pause it first. The exit code is 6 when nobody said yes, 75 when some are still there, because
-    somebody has just taken them, or an archive is being made of them.
+    Running tasks run on; tasks enqueued meanwhile stay. For many tasks you have to type their number. To empty a queue
+    that listeners serve, pause it first. The exit code is 6 if the answer is not yes, and 75 if tasks are left because a
+    listener has just taken them, or an archive is being made of them.
     """
     names = queues_matching(invocation.client().get_inspector().queues(), [pattern])
-    client = invocation.client(patience=30.0)  # from here on: what is begun is worth waiting for
+    client = invocation.client(patience=30.0)  # from here on: work that has begun may wait
     chosen = list(dict.fromkeys(states)) or list(WAITING)
     snapshot = client.freeze(names, chosen)
     try:
@@ -241,7 +241,7 @@ def purge(
         click.echo(f"{printing.clean(pattern)}  {count(done, 'task')} deleted")
     if not dry_run and done < total:
         printing.talk(
-            f"{total - done} of {total} are not: they have been taken meanwhile, or are being archived."
+            f"{total - done} of {total} are left: listeners have taken them meanwhile, or they are being archived."
         )
         return ATTENTION
     return 0

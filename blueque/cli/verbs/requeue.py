@@ -115,7 +115,7 @@ def requeue(
     if dry_run:
         printing.talk(f"{count(able, 'task')} would be put in line again.")
     elif not outcomes:
-        printing.talk("no such tasks")
+        printing.talk("no tasks")
     return code_of(outcomes, code)
 
 

@@ -90,7 +90,7 @@ def schedule_run(invocation: Invocation, ids: Sequence[str], as_json: bool) -> i
     if as_json:
         print_outcomes("schedule_run", outcomes)
     elif not outcomes:
-        printing.talk("no such tasks")
+        printing.talk("no tasks")
     return code_of(outcomes, code)
 
 

@@ -1,4 +1,4 @@
-"""`blueque show`: one task in full; and how the verbs find a task by a part of its id."""
+"""`blueque show`: show one task in full; and find a task by the beginning of its id."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def show_task(invocation: Invocation, prefix: str, reveals: bool, as_json: bool)
     \b
     blueque show 7c1f
 
-    Signs are when its listener has last beaten, and the task last told its progress or printed something. What is left is
-    an estimate, by its progress until now.
+    Signs say when its listener last sent a beat, and when the task last reported progress or printed something. The time
+    that is left is an estimate from its progress so far.
 
-    In parameters the values of names such as password, token or api_key are "[hidden]", unless --reveal is given.
+    In parameters, values of names such as password, token or api_key are shown as "[hidden]". --reveal shows them.
 
-    ID may be its beginning, of 4 characters at least, if no other task begins so.
+    ID may be the beginning of an id, at least 4 characters, if only one task matches.
     """
     inspector, hide = invocation.client().get_inspector(), invocation.hider(reveals)
     task = inspector.task(find_one(inspector, prefix))
@@ -65,7 +65,7 @@ def show_task(invocation: Invocation, prefix: str, reveals: bool, as_json: bool)
 
 
 def find_one(inspector: Inspector, prefix: str) -> str:
-    """Return the only id that begins so; end the program when there is none or more than one."""
+    """Return the only id with this beginning; end the program if no task or several match."""
     found = inspector.find(prefix)
     if len(found) == 1:
         return found[0]
@@ -77,14 +77,12 @@ def find_one(inspector: Inspector, prefix: str) -> str:
         raise Failure(
             USAGE, f"{prefix!r} is too short: give at least {MIN_PREFIX} characters of the id"
         )
-    advice = (
-        "It may have been deleted, or be too old to be found by a part of its id: give the whole."
-    )
+    advice = "It may have been deleted, or be too old to be found by the beginning of its id: give the whole id."
     raise Failure(MISSING, f"no task {prefix!r}", advice)
 
 
 def as_item(task: Task, now: float) -> dict[str, Any]:
-    """Return what is shown of a task everywhere, for JSON."""
+    """Return the fields of a task that every answer has, for JSON."""
     since = entered(task)
     return {
         "id": task.id,
@@ -116,7 +114,7 @@ def as_item(task: Task, now: float) -> dict[str, Any]:
 
 
 def _print_fact(label: str, value: str) -> None:
-    """Print a value beside its label; one of several lines, or a long one, in a block."""
+    """Print a value beside its label; a long value, or one of several lines, as a block."""
     lines = [printing.clean(line) for line in value.split("\n")]
     if printing.is_terminal():
         lines = [
@@ -137,5 +135,5 @@ def _print_fact(label: str, value: str) -> None:
 
 
 def finite(number: float | None) -> float | None:
-    """Return the number if JSON can say it."""
+    """Return the number, or None if JSON has no word for it."""
     return number if number is not None and math.isfinite(number) else None

@@ -1,4 +1,4 @@
-"""`blueque stack`: where a running Python task is just now."""
+"""`blueque stack`: show where a running Python task is in its code."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ _CALLER = re.compile(r'  File ".*/blueque/(\w+/)*(handlers|work)\.py", line \d+ 
 @shared_options
 @pass_invocation
 def stack(invocation: Invocation, prefix: str, shows_all: bool) -> None:
-    """Show where the running task ID is just now: the traceback of each of its threads.
+    """Show where the running task ID is in its code: the traceback of each of its threads.
 
     \b
     blueque stack 7c1f
 
-    As in a Python traceback the most recent call comes last. Source lines are shown on the host of the task, for files
-    that have not changed since it started. Frames of Blueque below the handler are left out, unless --all is given.
+    As in a Python traceback, the most recent call comes last. On the host of the task, source lines are shown for files
+    that have not changed since it started. Blueque's own frames below the handler are left out; --all shows them.
 
-    The task goes on and does not notice. It has to be a Python handler: of a program of --exec nothing is known. Its
-    listener asks it, wherever that is; a traceback comes into the log of the task, too. The exit code is 5 when the task
-    does not run or is a program, 124 when its listener has not answered within 10 s.
+    The task goes on undisturbed. It must be a Python handler: a program of --exec has no Python stack. Its listener asks
+    it, on any host, and the traceback also appears in the log of the task. The exit code is 5 if the task does not run or
+    is a program, and 124 if its listener has not answered within 10 s.
     """
     client = invocation.client()
     task = client.get_task(find_one(client.get_inspector(), prefix))
@@ -62,29 +62,27 @@ def stack(invocation: Invocation, prefix: str, shows_all: bool) -> None:
         raise Failure(
             REFUSED,
             f"task {name} does not run: it is {status}",
-            f"What it printed: blueque logs {name}",
+            f"To see what it printed: blueque logs {name}",
         )
     lines = _answer(client, place, mark)
     if isinstance(lines, str):
-        raise Failure(REFUSED, f"task {name} has none: {lines}")
+        raise Failure(REFUSED, f"task {name} cannot show its stack: {lines}")
     if lines is None:
         raise Failure(
             TIMED_OUT,
-            f"the listener of task {name} ({task.node}) has not answered within {PATIENCE:g} s",
-            "Is it silent, or of an older version? See: blueque status. An answer that comes later is in: blueque logs",
+            f"the listener of task {name} ({task.node}) did not answer within {PATIENCE:g} s",
+            "Is it silent, or of an older version? See: blueque status. A late answer is in: blueque logs",
         )
     if len(lines) == 1:
         raise Failure(
-            TIMED_OUT, f"task {name} was asked, and has shown nothing: it may have ended just then"
+            TIMED_OUT, f"task {name} was asked but has shown nothing: it may have just ended"
         )
     for line in _as_traceback(lines[1:], task, shows_all):
         click.echo(harmless(line))
 
 
 def _as_traceback(lines: Sequence[str], task: Task, shows_all: bool) -> Iterator[str]:
-    """Yield what faulthandler wrote of each thread, with the most recent call last, as Python's own
-    tracebacks have it.
-    """
+    """Yield what faulthandler wrote of each thread, with the most recent call last, as in Python."""
     has_sources = _is_here(task)
     thread: list[str] = []
     for line in [*lines, *([""] if lines[-1] else [])]:
@@ -99,15 +97,13 @@ def _as_traceback(lines: Sequence[str], task: Task, shows_all: bool) -> Iterator
 
 
 def _of_the_handler(frames: Sequence[str]) -> Sequence[str]:
-    """Return the frames from the handler on; all of them in a thread that Blueque's call of a
-    handler is not in.
-    """
+    """Return the frames from the handler on; all frames of a thread without a handler."""
     found = [n for n, frame in enumerate(frames) if _CALLER.fullmatch(frame)]
     return frames[: found[-1]] or frames if found else frames
 
 
 def _is_here(task: Task) -> bool:
-    """Tell whether the task runs on this host: its files are here."""
+    """Tell whether the task runs on this host."""
     return task.files is not None and os.path.isdir(task.files.partition(":")[2])
 
 
@@ -127,8 +123,8 @@ def _source(frame: str, started: float | None) -> Iterator[str]:
 
 
 def _answer(client: Client, place: Place, mark: str) -> list[str] | str | None:
-    """Return the lines of the answer, the one with the mark first; or why there is none; None: none
-    came in time.
+    """Return the lines of the answer, first the one with the mark; a str: why there is none; None:
+    none came in time.
     """
     found: list[str] = []
     head = f"{WORDS} {mark}"

@@ -1,6 +1,4 @@
-"""`blueque status`: everything on one screen: what needs attention, queues, running tasks,
-listeners.
-"""
+"""`blueque status`: show what needs attention, queues, running tasks and listeners on one screen."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 10  # of running tasks, and of hosts
 MAX_QUEUES = 20  # on a terminal
-MAX_CONCERNS = 20  # there, too
+MAX_CONCERNS = 20  # on a terminal
 
 _QUEUES = [
     Column("QUEUE", can_shrink=True),
@@ -72,7 +70,7 @@ _HOSTS = [
 
 @click.command()
 @click.option(
-    "--check", "is_check", is_flag=True, help="Exit with 75 when something needs attention."
+    "--check", "is_check", is_flag=True, help="Exit with 75 if something needs attention."
 )
 @click.option(
     "--watch",
@@ -81,9 +79,11 @@ _HOSTS = [
     is_flag=False,
     flag_value="2",
     metavar="[DURATION]",
-    help="Again and again, every 2 s or so often.",
+    help="Repeat, every 2 s or at this interval.",
 )
-@click.option("-a", "--all", "shows_all", is_flag=True, help="Every queue, running task and host.")
+@click.option(
+    "-a", "--all", "shows_all", is_flag=True, help="Show every queue, running task and host."
+)
 @json_option
 @shared_options
 @pass_invocation
@@ -92,18 +92,18 @@ def status(
 ) -> int:
     """Show what needs attention, queues, running tasks and listeners on one screen.
 
-    Lines that begin with ! are what somebody should look at; the line below says what tells more,
-    or helps. A running task is shown with how far it is, about how long it will take yet, and SIGN,
-    when it has last told or printed something. OLDEST is how long the next task in line has been
-    waiting, MAY RUN how many tasks of a queue may, SEEN the time since the last beat. A listener is
-    "up"; "draining" when it takes nothing new, and leaves; "paused" when it takes nothing until
-    `node resume`; "silent" when its beat has stood still for its lease; "unattended" or "1.0.0"
-    when it has none; "dead" when others have found it so; "gone" when it has left a task behind.
-    Feeds are those that have not finished, see blueque feeds.
+    A line that begins with ! needs attention; the command below it tells more or helps. OLDEST is how
+    long the next task in line has waited. MAY RUN is the limit of running tasks of a queue. LEFT is
+    the estimated time until a running task ends. SIGN is the time since it last reported progress or
+    printed something. SEEN is the time since the last beat. A listener is "up"; "draining": it takes
+    nothing new, and exits after its task; "paused": it takes nothing until `node resume`; "silent":
+    no beat for its lease; "unattended" or "1.0.0": it sends no beats; "dead": another process has
+    found it dead; "gone": it exited and left a task behind. Feeds are those that have not finished,
+    see blueque feeds.
     """
     if pause is not None:
         if is_check:
-            raise click.UsageError("--check looks once: leave out --watch")
+            raise click.UsageError("--check looks once: do not combine it with --watch")
         from blueque.cli import screen  # here: the others do without
 
         is_page = not as_json and printing.is_terminal() and sys.stdin.isatty()
@@ -118,7 +118,7 @@ def status(
 
 
 def print_status(invocation: Invocation, as_json: bool, shows_all: bool = False) -> list[Concern]:
-    """Look at Redis once, print what there is, and return what needs attention."""
+    """Read Redis once, print the status, and return what needs attention."""
     overview = invocation.client().get_inspector().overview()
     concerns = list(attention.concerns(overview))
     if as_json:
@@ -139,10 +139,10 @@ def _print_text(
     for concern in concerns[:most]:
         _print_concern(concern)
     if concerns[most:]:
-        click.echo(f"({len(concerns) - most} more that need attention: blueque status --all)")
+        click.echo(f"({len(concerns) - most} more: blueque status --all)")
     click.echo()
     if not overview.lines:
-        click.echo("No queues yet. The first task makes one:  blueque enqueue QUEUE JSON")
+        click.echo("No queues yet. The first task creates one:  blueque enqueue QUEUE JSON")
         return
     _print_queues(overview, shows_all)
     rows = None if shows_all else MAX_ROWS
@@ -164,7 +164,7 @@ def _print_text(
 
 
 def _print_queues(overview: Overview, shows_all: bool) -> None:
-    """Print the queues; of more than fit a terminal those where something waits or runs."""
+    """Print the queues; if there are too many for a terminal, those with waiting or running tasks."""
     lines = overview.lines
     if not shows_all and printing.is_terminal() and len(lines) > MAX_QUEUES:
         busy = sorted(lines, key=lambda line: (not line.started and not line.pending, line.queue))[
@@ -180,9 +180,7 @@ def _print_queues(overview: Overview, shows_all: bool) -> None:
 
 
 def _print_concern(concern: Concern) -> None:
-    """Print what needs attention, with a long name cut, and below it the command, whole, so that it
-    can be copied.
-    """
+    """Print a concern, and below it the whole command, to be copied."""
     name = printing.within(printing.clean(concern.about), printing.terminal_width() // 2)
     text = f"! {name}: {printing.clean(concern.sentence)}"
     lines = (
@@ -246,23 +244,15 @@ def _task_row(task: Task, overview: Overview) -> list[str]:
 
 
 def _host_rows(nodes: Sequence[Node]) -> list[list[str]]:
-    """Return a row for each host and state, for a host may have many listeners, and each of these
-    several queues.
-    """
+    """Return a row for each host and state."""
     groups: dict[tuple[str, str], list[Node]] = {}
     for node in nodes:
         groups.setdefault((node.host, node.state), []).append(node)
     rows = []
     for (host, state), members in sorted(groups.items()):
-        everybody, busy = {node.id for node in members}, {node.id for node in members if node.held}
+        ids, busy = {node.id for node in members}, {node.id for node in members if node.held}
         rows.append(
-            [
-                host,
-                str(len(everybody)),
-                str(len(busy)),
-                printing.span(youngest_beat(members)),
-                state,
-            ]
+            [host, str(len(ids)), str(len(busy)), printing.span(youngest_beat(members)), state]
         )
     return rows
 
@@ -288,7 +278,7 @@ def _print_json(invocation: Invocation, overview: Overview, concerns: Sequence[C
 def _queue_item(line: Line) -> dict[str, Any]:
     item = line._asdict()
     pause = item.pop("pause")
-    del item["is_minded"]  # for the words that people are shown
+    del item["is_minded"]  # for text only
     item |= {
         "paused": pause is not None,
         **printing.times(paused_at=pause.since if pause else None),
@@ -307,5 +297,5 @@ def _address(invocation: Invocation) -> tuple[str, str]:
 
 
 def _version(overview: Overview) -> str | None:
-    """Return the version of the server; None when this user may not ask."""
+    """Return the version of the server; None if this user may not ask."""
     return overview.server.get("redis_version") if overview.server is not None else None

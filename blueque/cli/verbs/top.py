@@ -1,4 +1,4 @@
-"""`blueque top`: what runs, live."""
+"""`blueque top`: show live what runs."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ _TASKS = [
     type=DURATION,
     default=1.0,
     metavar="DURATION",
-    help="Look so often; else each second.",
+    help="Refresh at this interval; default 1s.",
 )
 @shared_options
 @pass_invocation
 def top(invocation: Invocation, every: float) -> None:
-    """Show what runs, live, until you press q.
+    """Show live what runs, until you press q.
 
-    Queues come first, those where something runs or waits, then the running tasks, the longest
-    first: how far each is, about how long it will take yet, by its speed of the last minutes
-    ("late" once it takes longer; - until it has run for 30 s, and told its progress twice or 2 % of
-    it), and SIGN, how long ago it has told or printed something. Redis may go away and come back
-    meanwhile. For programs: blueque status --json.
+    First come the queues with running or waiting tasks, then the running tasks, longest first. LEFT is
+    the estimated time until the end, from the speed of the last minutes: "late" if it takes longer, -
+    until the task has run for 30 s and has reported its progress twice or 2 % of it. SIGN is the time
+    since it last reported progress or printed something. If Redis goes away, the last picture stays
+    until it is back. For programs: blueque status --json.
     """
     watch(_Top(invocation).look, max(every, 0.2), "blueque status, or blueque status --json")
 
@@ -70,30 +70,28 @@ class _Top:
         self._paces: dict[tuple[str, int | None], Pace] = {}  # of each attempt
 
     def look(self) -> None:
-        """Look at Redis, and print as much as there is room for."""
-        its = self._inspector.overview()
-        concerns = sum(1 for _ in attention.concerns(its))
-        needs = (
-            f", {printing.count(concerns, 'thing')} to look at: blueque status" if concerns else ""
-        )
+        """Read Redis and print what fits on the terminal."""
+        overview = self._inspector.overview()
+        concerns = sum(1 for _ in attention.concerns(overview))
+        needs = f", {printing.count(concerns, 'warning')}: blueque status" if concerns else ""
         click.echo(
             printing.paint(
-                printing.clean(f"blueque {__version__}, {self._where} (q leaves)"), "", bold=True
+                printing.clean(f"blueque {__version__}, {self._where} (q quits)"), "", bold=True
             )
         )
-        running = printing.count(len(its.running), "task")
-        click.echo(f"{printing.stamp(its.now, self._is_utc)}, {running} running{needs}")
+        running = printing.count(len(overview.running), "task")
+        click.echo(f"{printing.stamp(overview.now, self._is_utc)}, {running} running{needs}")
         room = height() - 5  # these two lines, two empty ones, and the titles of the tasks
-        self._print_queues(its, max(room // 3, 3))
+        self._print_queues(overview, max(room // 3, 3))
         click.echo()
-        keys = {(task.id, task.attempt): task for task in its.running}
+        keys = {(task.id, task.attempt): task for task in overview.running}
         self._paces = {key: self._paces.get(key, Pace()) for key in keys}
-        rows = [self._row(task, its) for task in its.running[: max(room, 1)]]
+        rows = [self._row(task, overview) for task in overview.running[: max(room, 1)]]
         click.echo("\n".join(printing.table(_TASKS, rows)) if rows else "Nothing runs.")
 
-    def _print_queues(self, its: Overview, room: int) -> None:
+    def _print_queues(self, overview: Overview, room: int) -> None:
         busiest = sorted(
-            its.lines, key=lambda line: (not line.started, not line.pending, line.queue)
+            overview.lines, key=lambda line: (not line.started, not line.pending, line.queue)
         )
         rows = [
             [
@@ -108,20 +106,20 @@ class _Top:
         ]
         click.echo()
         click.echo("\n".join(printing.table(_QUEUES, rows)) if rows else "No queues yet.")
-        if its.lines[room:]:
-            click.echo(f"({len(its.lines) - room} more: blueque status --all)")
+        if overview.lines[room:]:
+            click.echo(f"({len(overview.lines) - room} more: blueque status --all)")
 
-    def _row(self, task: Task, its: Overview) -> list[str]:
-        now = its.now
+    def _row(self, task: Task, overview: Overview) -> list[str]:
+        now = overview.now
         since = entered(task)
         progress = read_progress(task.fields.get("progress", ""))
         left = None
         if progress.share is not None and task.progress_at is not None and task.started is not None:
             pace = self._paces[task.id, task.attempt]
             pace.see(progress.share, task.progress_at)
-            if task.node not in unheard(its.nodes):
+            if task.node not in unheard(overview.nodes):
                 left = time_left(progress.share, now - task.started, now - task.progress_at, pace)
-        signs = [at for at in (task.progress_at, its.printed.get(task.id)) if at is not None]
+        signs = [at for at in (task.progress_at, overview.printed.get(task.id)) if at is not None]
         return [
             printing.short_id(task.id),
             task.queue or "-",

@@ -1,4 +1,4 @@
-"""`blueque why`: the reasons for which a task does not run."""
+"""`blueque why`: say why a task does not run."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from blueque.cli.verbs.show import as_item, find_one
 @shared_options
 @pass_invocation
 def why(invocation: Invocation, prefix: str, as_json: bool) -> None:
-    """Say why the task ID does not run, and what may be done about it.
+    """Say why the task ID does not run, and what you can do about it.
 
     \b
     blueque why 7c1f
 
-    It may wait for its time, for others before it, for a listener, for what it needs of a node, for a lock, for a place
-    among those that its queue may run, or for a paused queue; what it says is how things stood at that moment.
+    A task may wait for its time, for tasks before it, for a listener, for resources, for a lock, for the limit of its
+    queue, or for a paused queue. The answer describes this moment.
 
-    ID may be a beginning, as for show. With --json each reason has a code besides.
+    ID may be the beginning of an id. With --json each reason also has a code.
     """
     inspector = invocation.client().get_inspector()
     its = inspector.inquire(find_one(inspector, prefix))
