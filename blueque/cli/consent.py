@@ -1,6 +1,4 @@
-"""Consent: what destroys work, or starts it a second time, wants a yes: asked for on the terminal,
-or said by --yes.
-"""
+"""Ask before work is destroyed or started a second time, on the terminal; --yes answers before."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from blueque.cli import printing
 from blueque.cli.failure import UNCONFIRMED, Failure
 
 TERMINAL = "/dev/tty"
-FEW = 20  # of which a yes is enough
+FEW = 20  # tasks; for more than that, their number has to be typed
 
 
 def require_consent(
@@ -27,12 +25,11 @@ def require_consent(
     number: int | None = None,
     has_ids: bool = False,
 ) -> None:
-    """Go on only with a yes; any other answer is a no. Without a terminal nobody is asked.
+    """Go on only after a yes; any other answer, and no terminal to ask on, ends the program.
 
-    facts: what is at stake, a sentence without capital and full stop. details: more lines, for the
-        terminal.
-    number: of tasks that would be deleted for good; of more than a few it has to be typed.
-    has_ids: standard input is not for answers, but the list of the ids.
+    facts: what would happen, a sentence without capital and full stop. details: more lines.
+    number: of tasks that would be deleted for good; if it is large, it has to be typed.
+    has_ids: standard input is the list of ids, not the answer.
     """
     if is_given:
         return
@@ -42,13 +39,13 @@ def require_consent(
             raise Failure(
                 UNCONFIRMED,
                 facts,
-                "Nothing was done. There is no terminal to ask on: add --yes if you mean it.",
+                "Nothing was done. There is no terminal to ask on: to go on, add --yes.",
             )
         for line in details:
             click.echo(line, err=True)
         printing.talk(f"{facts[0].upper()}{facts[1:]}.")
         expected = (str(number),) if number is not None and number > FEW else ("y", "yes")
-        how = f"Type {number} to say yes" if number is not None and number > FEW else "y/N"
+        how = f"Type {number} to go on" if number is not None and number > FEW else "y/N"
         click.echo(f"{question} [{how}] ", err=True, nl=False)
         answer = answers.readline()
     if not answer.endswith("\n"):  # Ctrl-D
@@ -58,8 +55,8 @@ def require_consent(
 
 
 def _answers(stack: contextlib.ExitStack, has_ids: bool) -> TextIO | None:
-    """Return where a person answers; None: nobody is there."""
-    if not sys.stderr.isatty():  # a question that nobody sees would be waited on for ever
+    """Return the stream with the answer; None: there is no terminal."""
+    if not sys.stderr.isatty():  # the question would not be seen
         return None
     if sys.stdin.isatty():
         return sys.stdin

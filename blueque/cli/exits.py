@@ -1,5 +1,5 @@
-"""How a program ends: every error becomes an exit code and three lines at most: what happened, to
-what, what to do.
+"""How a program ends: every error becomes an exit code and at most three lines, which say what
+happened and what to do.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from blueque.errors import (
     WaitTimedOut,
 )
 
-# The first that fits counts.
+# The first match counts.
 _CODES: list[tuple[type[BluequeError], int, str]] = [
     (NotFinished, REFUSED, ""),
     (NotCancellable, REFUSED, ""),
@@ -77,10 +77,10 @@ _CODES: list[tuple[type[BluequeError], int, str]] = [
     (
         RedisAway,
         AWAY,
-        "The address is from {origin}. Is Redis running there? Another one: --redis-url URL",
+        "The address is from {origin}. Is Redis running there? To use another one: --redis-url URL",
     ),
     (Contended, ATTENTION, "Try again in a moment."),
-    (BatchFailed, AWAY, ""),  # it has a cause, which says more
+    (BatchFailed, AWAY, ""),  # if it has a cause, that says more
     (SpoolRefused, CONFIGURATION, ""),
     (NoServer, CONFIGURATION, ""),
     (NotInstalled, CONFIGURATION, ""),
@@ -90,35 +90,32 @@ _CODES: list[tuple[type[BluequeError], int, str]] = [
     (JobFailed, ATTENTION, ""),
     (SparkEnded, ATTENTION, ""),
     (SubmitFailed, ATTENTION, ""),
-    (SnapshotGone, ATTENTION, "Try again; it goes on where it was."),
+    (SnapshotGone, ATTENTION, "Try again: it goes on where it was."),
 ]
 
-# By the first word of what Redis answered.
+# By the first word of the answer of Redis.
 _REFUSALS: dict[str, tuple[int, str]] = {
     "NOAUTH": (FORBIDDEN, "Put the password into the address: redis://:PASSWORD@host:port/db"),
-    "WRONGPASS": (FORBIDDEN, "Mend the user or the password in the address."),
-    "NOPERM": (
-        FORBIDDEN,
-        "This Redis user may not do that: ask for the right, or use another user.",
-    ),
-    "DENIED": (FORBIDDEN, "That Redis takes connections from its own machine only."),
-    "READONLY": (FORBIDDEN, "That is a replica: use the address of its primary."),
+    "WRONGPASS": (FORBIDDEN, "Correct the user or the password in the address."),
+    "NOPERM": (FORBIDDEN, "This Redis user lacks a permission: ask for it, or use another user."),
+    "DENIED": (FORBIDDEN, "This Redis accepts connections from its own machine only."),
+    "READONLY": (FORBIDDEN, "This is a replica: use the address of its primary."),
     "OOM": (
         AWAY,
-        "Redis has no memory left, and takes not even what deletes: raise its maxmemory first.",
+        "Redis has no memory left and refuses even deletions: raise its maxmemory first.",
     ),
-    "MISCONF": (AWAY, "Redis cannot write to its disk, so it takes nothing: see its log."),
-    "NOREPLICAS": (AWAY, "Redis misses its replicas, so it takes nothing."),
+    "MISCONF": (AWAY, "Redis cannot write to its disk, so it refuses changes: see its log."),
+    "NOREPLICAS": (AWAY, "Redis has too few replicas, so it refuses changes."),
     "WRONGTYPE": (
         CONFIGURATION,
         "A key named blueque_... is of another type: does another program use this database?",
     ),
     **dict.fromkeys(
-        CLUSTER, (CONFIGURATION, "Use a Redis that is no cluster; it may have replicas.")
+        CLUSTER, (CONFIGURATION, "Use a Redis without cluster mode; it may have replicas.")
     ),
     "ERR": (
         CONFIGURATION,
-        "See the number of the database and the password in the address, and the server's version.",
+        "Check the number of the database and the password in the address, and the version of the server.",
     ),
 }
 
@@ -128,7 +125,7 @@ def run(command: click.Command, program: str) -> NoReturn:
 
     What the command returns is the exit code, None being 0.
     """
-    # None when it was closed by who started us
+    # None if the parent process has closed it
     sys.stdin = sys.stdin or io.TextIOWrapper(io.BytesIO())
     sys.stdout, sys.stderr = _safe(sys.stdout), _safe(sys.stderr)
     invocation = Invocation()
@@ -139,7 +136,7 @@ def run(command: click.Command, program: str) -> NoReturn:
 
 
 def explain(error: BluequeError, origin: str) -> Failure:
-    """Return the failure that an error of Blueque ends a program with.
+    """Return the failure with which an error ends the program.
 
     origin: where the address of Redis came from.
     """
@@ -160,10 +157,10 @@ def explain(error: BluequeError, origin: str) -> Failure:
 
 def _invoke(command: click.Command, program: str, invocation: Invocation) -> int:
     try:
-        # Not command.main: it makes exit code 1, a bug, of a closed pipe.
+        # Not command.main: it exits with 1, which means a bug, when a pipe is closed.
         with command.make_context(program, sys.argv[1:], obj=invocation) as context:
             code = command.invoke(context)
-        sys.stdout.flush()  # here, where it is noticed if that cannot be done
+        sys.stdout.flush()  # here, where a failure is handled
     except click.exceptions.Exit as exit:
         return exit.exit_code
     except (KeyboardInterrupt, EOFError, click.Abort):
@@ -192,7 +189,7 @@ def _tell(program: str, error: Exception, invocation: Invocation) -> int:
         if isinstance(error, click.UsageError) and error.ctx is not None:
             program = error.ctx.command_path
             advice = (f"Try: {program} --help",)
-        _print_lines(f"{program}: {error.format_message()}", *advice)
+        _print_lines(f"{program}: {_sentence(error)}", *advice)
         return error.exit_code
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
         _print_lines(f"{program}: cannot write the output: {error.strerror}")
@@ -204,11 +201,31 @@ def _tell(program: str, error: Exception, invocation: Invocation) -> int:
     return BUG
 
 
+def _sentence(error: click.ClickException) -> str:
+    """Return the message of an error; of click's own errors with plain names of options."""
+    if isinstance(error, click.NoSuchOption):
+        close = f"; did you mean {' or '.join(error.possibilities)}?" if error.possibilities else ""
+        return f"unknown option {error.option_name}{close}"
+    if isinstance(error, click.BadOptionUsage):
+        return error.message.replace(f"Option {error.option_name!r}", error.option_name)
+    if not isinstance(error, click.BadParameter) or error.param is None or error.ctx is None:
+        return error.format_message()
+    param, message = error.param, error.message
+    name = param.opts[-1] if isinstance(param, click.Option) else param.make_metavar(error.ctx)
+    if isinstance(error, click.MissingParameter):
+        return f"{name} is missing"
+    if isinstance(param.type, click.IntRange):
+        least, most = param.type.min, param.type.max
+        bounds = f"from {least} to {most}" if most is not None else f"of at least {least}"
+        message = f"{message.partition(' is not ')[0]} is not a whole number {bounds}"
+    return f"{name}: {message.removesuffix('.')}"
+
+
 def _origin(invocation: Invocation) -> str:
     """Return where the address of Redis came from."""
     try:
         return invocation.address()[1]
-    except Failure:  # its file has a mistake, and the error came before that was read
+    except Failure:  # its file has a mistake
         return "default"
 
 
@@ -216,30 +233,28 @@ def _print_lines(*lines: str) -> None:
     try:
         for line in filter(None, lines):
             talk(line)
-    except OSError:  # nobody listens: the exit code has to do
+    except OSError:  # the output is closed: the exit code says it
         pass
 
 
 def _safe(stream: TextIO | None) -> TextIO:
-    """Return the stream as one that takes every character and loses none; of a closed one, nothing
-    is expected.
-    """
+    """Return a stream that accepts every character and loses none; /dev/null for a closed one."""
     if stream is None:
         return open(os.devnull, "w")
     if not isinstance(stream, io.TextIOWrapper):
         return stream
-    # an output that knows few characters still gets an answer
+    # an encoding with few characters still gets an answer
     stream.reconfigure(errors="backslashreplace")
     if not isinstance(stream.buffer, io.RawIOBase):
         return stream
-    # PYTHONUNBUFFERED, as set in many containers: Python then writes once and forgets what did not
-    # fit, without an error.
+    # With PYTHONUNBUFFERED, as in many containers, Python writes once and drops what did not fit,
+    # without an error.
     whole = io.BufferedWriter(stream.buffer)
     return io.TextIOWrapper(whole, stream.encoding, "backslashreplace", line_buffering=True)
 
 
 def _flush_or_forget() -> None:
-    """Let go of output that nobody takes, or Python complains about it on its way out."""
+    """Flush the output; drop it if it is closed, or Python prints an error at its exit."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -1,6 +1,4 @@
-"""One task for each line: reads files and pipes, also those that trickle, and prints the ids as the
-tasks are in Redis.
-"""
+"""Make a task of each line of a file or a pipe, and print the ids as soon as the tasks are in Redis."""
 
 from __future__ import annotations
 
@@ -23,12 +21,12 @@ from blueque.model.encoding import FLUSH, quick_encoder
 from blueque.model.ids import TaskId, require_key
 from blueque.text.json_errors import NotJson, as_json
 
-PATIENCE = 0.2  # seconds that a line waits for others to go with it
+PATIENCE = 0.2  # seconds that a line waits for more lines
 READ = 1 << 16
 
 Read = Callable[[bytes], Any]
 
-# What JSON has, and is no key.
+# Types of JSON that cannot be a key.
 _KINDS = {
     float: "a number with a fraction",
     bool: "a boolean",
@@ -48,14 +46,12 @@ class Lines:
             raise click.UsageError("--lines takes @FILE, or - for standard input")
 
     def values(self) -> Iterator[Any]:
-        """Yield the parameters; of a file, when all of them are found good. FLUSH among them: send
-        what there is.
-        """
+        """Yield the parameters, of a file only if all are valid; FLUSH: send what was yielded."""
         if self._source == "-":
             return self._values(_arriving(sys.stdin.buffer))
         lines = _FileLines(self._source)
         try:
-            for _ in self._values(lines):  # first all of them, so that a bad line stops everything
+            for _ in self._values(lines):  # first all lines, so that a bad one stops everything
                 pass
         except Failure as failure:
             raise Failure(
@@ -77,7 +73,7 @@ class Lines:
                 self._encode(value)
                 self._require_key(value)
             except InvalidInput as error:
-                yield FLUSH  # the good ones before it are enqueued
+                yield FLUSH  # the valid lines before it are enqueued
                 raise Failure(USAGE, f"line {number}: {error}", advice(error)) from error
             yield value
 
@@ -85,7 +81,7 @@ class Lines:
         if self._key_field is None:
             return
         if not isinstance(value, dict) or self._key_field not in value:
-            raise InvalidInput(f"there is no field {self._key_field!r} to be its key")
+            raise InvalidInput(f"the key is missing: there is no field {self._key_field!r}")
         key = value[self._key_field]
         if type(key) in _KINDS:
             raise InvalidInput(
@@ -95,9 +91,7 @@ class Lines:
 
 
 class _FileLines:
-    """The lines of @FILE, as often as wanted: read anew each time, but a pipe, which can be read
-    only once, is kept.
-    """
+    """The lines of @FILE, which can be read again. The lines of a pipe are kept for that."""
 
     def __init__(self, source: str) -> None:
         self._path = source[1:]
@@ -116,7 +110,7 @@ class _FileLines:
 
 
 def print_ids(batches: Iterator[list[TaskId]], has_keys: bool) -> None:
-    """Print the ids of each batch; when something ends that before its time, say how far it got."""
+    """Print the ids of each batch. If an error ends this, say how far it got."""
     progress = Progress(has_keys)
     try:
         for ids in batches:
@@ -124,7 +118,7 @@ def print_ids(batches: Iterator[list[TaskId]], has_keys: bool) -> None:
             click.echo("\n".join(ids))
     except (BluequeError, Failure, OSError, KeyboardInterrupt) as error:
         progress.clear()
-        reason = " nobody reads the ids any more" if isinstance(error, BrokenPipeError) else ""
+        reason = " the output was closed" if isinstance(error, BrokenPipeError) else ""
         printing.talk(f"{progress.tasks} enqueued, then it stopped:{reason}")
         raise
     progress.end()
@@ -133,9 +127,7 @@ def print_ids(batches: Iterator[list[TaskId]], has_keys: bool) -> None:
 
 
 class Progress:
-    """A line on the terminal that says how many tasks are in Redis; nothing when the ids go there,
-    or it is no terminal.
-    """
+    """Shows on the terminal how many tasks are in Redis, unless the ids are printed there."""
 
     def __init__(self, has_keys: bool) -> None:
         self.tasks = self.new = 0
@@ -162,15 +154,15 @@ class Progress:
 
 
 def _arriving(stream: Any) -> Iterator[Any]:
-    """Yield the lines as they come, and FLUSH where the first of them has waited long enough."""
+    """Yield the lines as they arrive, and FLUSH when the first of them has waited long enough."""
     try:
         descriptor = stream.fileno()
-    except (OSError, io.UnsupportedOperation):  # none that can be waited for
+    except (OSError, io.UnsupportedOperation):  # it cannot be polled
         yield from (line.removesuffix(b"\n") for line in stream)
         return
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
-    parts: list[bytes] = []  # of a line whose end has not come
+    parts: list[bytes] = []  # of a line that has not ended
     flush_at: float | None = None
     while True:
         if flush_at is not None and not poll.poll(max(flush_at - time.monotonic(), 0) * 1000):
@@ -206,4 +198,4 @@ def open_file(source: str, advice: str) -> Iterator[IO[bytes]]:
 
 
 def advice(error: InvalidInput) -> str:
-    return "A plain string is sent with --text." if isinstance(error, NotJson) else ""
+    return "To send a plain string: --text" if isinstance(error, NotJson) else ""

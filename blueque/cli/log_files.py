@@ -1,4 +1,4 @@
-"""All that a task has printed, from the files of its attempts on this node."""
+"""Read everything that a task has printed from the files of its attempts on this host."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 
 def from_files(task: Task, attempt: int | None) -> Iterator[LogLine]:
-    """Yield all that an attempt has printed, from its files, if they are here."""
+    """Yield everything that an attempt has printed. Ends the program if its files are elsewhere."""
     number, host, path = _directory_of(task, attempt)
     if not _is_here(task, host):
         which = f" --attempt {attempt}" if attempt else ""
         raise Failure(
             USAGE,
-            f"its files are on {host}",
-            f"There: blueque logs --all{which} {task.id}, or look into {path}",
+            f"the files of the task are on {host}",
+            f"Run there: blueque logs --all{which} {task.id}, or read {path}",
         )
     if not os.path.isdir(path):
-        raise Failure(MISSING, f"there is no {path} on this node, or not any more")
+        raise Failure(MISSING, f"{path} does not exist on this host, or no longer")
     last = 0
     for line in log_tail.read(path):
         last = line.number
@@ -43,7 +43,9 @@ def from_files(task: Task, attempt: int | None) -> Iterator[LogLine]:
 
 
 def _directory_of(task: Task, attempt: int | None) -> tuple[int, str, str]:
-    """Return the number of the attempt, or of the last one, and host and directory of its files."""
+    """Return the number of the attempt, default the last one, and the host and directory of its
+    files.
+    """
     known: dict[int, tuple[str, str]] = {}
     for text in (task.files, task.last_files):
         host, _, path = (text or "").partition(":")
@@ -52,25 +54,25 @@ def _directory_of(task: Task, attempt: int | None) -> tuple[int, str, str]:
             known.setdefault(int(name), (host, path))
     if not known:
         raise Failure(
-            MISSING, f"nobody knows of files of task {task.id}: it has not run, or by 1.0.0"
+            MISSING, f"no files of task {task.id} are known: it has not run, or it ran on 1.0.0"
         )
     number = attempt or next(iter(known))
     if number in known:
         return number, *known[number]
-    for host, path in known.values():  # it may have run on the same node
+    for host, path in known.values():  # it may have run on the same host
         beside = os.path.join(os.path.dirname(path), str(number))
         if _is_here(task, host) and os.path.isdir(beside):
             return number, host, beside
     places = ", ".join(f"{one} in {host}:{path}" for one, (host, path) in known.items())
     raise Failure(
         MISSING,
-        f"nobody knows where the files of attempt {number} are",
-        f"Known are those of attempt {places}",
+        f"it is unknown where the files of attempt {number} are",
+        f"Known files: attempt {places}",
     )
 
 
 def _is_here(task: Task, host: str) -> bool:
-    """Tell whether the files that a listener of that host has written are on this machine."""
+    """Tell whether the files of a listener of that host are on this machine."""
     node_host = (task.node or "").rpartition("_")[0]
     return hosts.has_been_this_machine(host) or (
         host == node_host and process.shares_pids(task.fields)

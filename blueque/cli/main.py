@@ -1,6 +1,4 @@
-"""The program `blueque`. Its verbs are loaded when they are used: its help, read most, costs next
-to nothing.
-"""
+"""The program `blueque`. It loads each verb only when it is used, so its help is quick."""
 
 from __future__ import annotations
 
@@ -66,7 +64,7 @@ _VERBS = {
     "completion": ("blueque.cli.verbs.completion", "completion"),
     "help": ("blueque.cli.verbs.help", "help_verb"),
 }
-# The verbs in the order of the help, with what each does: the help loads none of them.
+# The verbs in the order of the help, which loads none of them.
 _GROUPS = {
     "Watch": {
         "status": "Show queues, running tasks, hosts, and what needs attention.",
@@ -75,7 +73,7 @@ _GROUPS = {
         "show": "Show everything about a task.",
         "why": "Say why a task does not run, and what helps.",
         "logs": "Show or follow what tasks print.",
-        "history": "Show what happened to a task, or happens in queues.",
+        "history": "Show the events of a task, or follow those of queues.",
         "timeline": "Draw what ran when on which host.",
         "stack": "Show where a running Python task is in its code.",
         "schedule": "List scheduled tasks, or run them now.",
@@ -83,7 +81,7 @@ _GROUPS = {
         "stats": "Show how many tasks ended how, and how long they took.",
         "failures": "Show what tasks fail with, how often, and the newest.",
         "metrics": "Serve Prometheus metrics.",
-        "runs": "List runs, which are named sets of many tasks, or drop one.",
+        "runs": "List runs (named sets of many tasks), or drop one.",
         "feeds": "List feeds, or forget one.",
     },
     "Put in": {
@@ -97,7 +95,7 @@ _GROUPS = {
         "requeue": "Put failed or cancelled tasks in line again.",
         "delete": "Delete finished tasks for good.",
         "priority": "Change the priority of waiting tasks.",
-        "first": "Make pending tasks the next of their priority.",
+        "first": "Make pending tasks the next of their line.",
         "move": "Move waiting tasks to another queue.",
         "pause": "Make listeners take nothing from a queue.",
         "resume": "Make listeners take tasks from a queue again.",
@@ -108,13 +106,13 @@ _GROUPS = {
         "archive": "Move finished tasks from Redis into Parquet files.",
         "export": "Write tasks as JSON lines or as CSV.",
         "prune": "Delete finished tasks that have been kept long enough.",
-        "gc": "Remove what runs that broke off have left.",
+        "gc": "Clean up after interrupted runs.",
         "doctor": "Check Redis and everything that Blueque has in it.",
     },
     "Set up": {
-        "config": "Show every setting, and where its value comes from.",
+        "config": "Show every setting and the source of its value.",
         "init": "Write files for systemd, Docker, Kubernetes or Slurm.",
-        "completion": "Print the script for completion in bash, zsh or fish.",
+        "completion": "Print the completion script for bash, zsh or fish.",
         "help": "Explain a verb, a word, the exit codes or the states.",
     },
     "In a task": {"progress": "Report how far this task is."},
@@ -122,7 +120,7 @@ _GROUPS = {
 _SUMMARIES = {verb: summary for group in _GROUPS.values() for verb, summary in group.items()}
 
 
-# What other programs call it; what is no verb of `blueque` is a program of its own.
+# Names in other programs; blueque-listener and blueque-scheduler are programs, not verbs.
 _SYNONYMS = {
     **dict.fromkeys(("retry", "rerun", "restart"), "requeue"),
     **dict.fromkeys(("kill", "abort", "stop", "revoke", "term"), "cancel"),
@@ -148,17 +146,15 @@ _SYNONYMS = {
 
 
 def hint(typed: str, known: Iterable[str]) -> str:
-    """Return what to say to one who typed what is no verb: what it is called here, or what of the
-    known is like it.
-    """
+    """Return a hint for an unknown verb: its name here, or a similar one."""
     meant = _SYNONYMS.get(typed.lower())
     if meant is None:
         return like(typed, known)
-    return f" It is: {meant}" if meant.startswith("blueque-") else f" It is: blueque {meant}"
+    return f" Use: {meant}" if meant.startswith("blueque-") else f" Use: blueque {meant}"
 
 
 def like(typed: str, known: Iterable[str]) -> str:
-    """Return the question whether one of the known was meant; if none is like it, nothing."""
+    """Return a question with the most similar known word; empty if there is none."""
     from difflib import get_close_matches  # here: all else does without
 
     close = get_close_matches(typed, list(known), n=1)
@@ -187,7 +183,7 @@ class _Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in _VERBS and not args[0].startswith("-"):
-            ctx.fail(f"there is no verb {args[0]!r}.{hint(args[0], _VERBS)}")
+            ctx.fail(f"unknown verb {args[0]!r}.{hint(args[0], _VERBS)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -229,7 +225,7 @@ def blueque(context: click.Context, invocation: Invocation) -> None:
 
 def main() -> None:
     """Run the blueque program."""
-    gc.set_threshold(100_000)  # most of what a verb makes stays until its end, a moment later
+    gc.set_threshold(100_000)  # a verb ends before collecting garbage pays
     if asked := os.environ.get(COMPLETE):
         from click.shell_completion import shell_complete  # here: all else does without
 

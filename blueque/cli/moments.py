@@ -1,4 +1,4 @@
-"""Points in time as people write them on a command line; without a zone they are local times."""
+"""Read points in time from a command line; without a zone they are local times."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from blueque.errors import InvalidInput
 
 _DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
 _BY_DAY = re.compile(r"(?:(yesterday|today|tomorrow)\b *)?(\d{1,2}:\d\d(?::\d\d)?)?", re.IGNORECASE)
-# As `show.stamp` prints it: 2026-11-22 16:20:00 UTC; where a zone has no name, its offset stands
-# there.
+# As `printing.stamp` prints it: 2026-11-22 16:20:00 UTC, or an offset for a zone without a name.
 _WITH_ZONE = re.compile(r"(.*\d) +([A-Za-z]+|[+-]\d{2}(?:\d{2})?)")
 
 

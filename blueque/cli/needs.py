@@ -1,4 +1,4 @@
-"""What a task needs in order to run, as options: --priority, --resource, --lock."""
+"""The options --priority, --resource and --lock: the needs of a task."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def needs_options(command: Decorated) -> Decorated:
-    """Add them, as the parameters priority, resources and lock; see `needs`."""
+    """Add the options, as the parameters priority, resources and lock; see `needs`."""
     options = [
         click.option(
             "--priority", type=int, default=0, metavar="N", help="-100 to 100; higher is first."
@@ -25,12 +25,12 @@ def needs_options(command: Decorated) -> Decorated:
             "resources",
             multiple=True,
             metavar="NAME=AMOUNT",
-            help="What it needs: gpu=1, memory=8GiB.",
+            help="A resource that it needs: gpu=1, memory=8GiB.",
         ),
         click.option(
             "--lock",
             metavar="NAME[=N]",
-            help="Of the tasks with this lock one runs at a time, or N.",
+            help="Of the tasks with this lock, one runs at a time, or N.",
         ),
     ]
     for option in reversed(options):
@@ -39,7 +39,7 @@ def needs_options(command: Decorated) -> Decorated:
 
 
 def needs(resources: Sequence[str], lock: str | None) -> dict[str, Any]:
-    """Return what was given as the options `resources` and `lock` of `Queue.enqueue`."""
+    """Return the arguments `resources` and `lock` of `Queue.enqueue`."""
     return {
         "resources": _amounts(resources) or None,
         "lock": _lock(lock) if lock is not None else None,
@@ -70,6 +70,6 @@ def _lock(text: str) -> tuple[str, int]:
         return text, 1
     if not limit.isdecimal():
         raise click.UsageError(
-            f"--lock {text!r}: {limit!r} is no number: write NAME=N, and a lock whose own name holds an = as {text + '=1'!r}"
+            f"--lock {text!r}: {limit!r} is not a number: write NAME=N; write a lock whose name contains = as {text + '=1'!r}"
         )
     return name, int(limit)

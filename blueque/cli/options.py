@@ -1,4 +1,4 @@
-"""Options that programs share, and the values people write in them: durations, sizes, times."""
+"""Options that programs share, and the types of their values: durations, sizes, times."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 COMPLETE = "_BLUEQUE_COMPLETE"  # the variable with which a shell asks for its script, or for words
-LAST_SECOND = 253402300799.0  # of the year 9999; what lies behind is milliseconds, not seconds
+LAST_SECOND = 253402300799.0  # of the year 9999; larger numbers are milliseconds
 
 
 @dataclass
 class Invocation:
-    """What the options common to every verb have said; the `obj` of every click context."""
+    """The values of the options that every verb has; the `obj` of every click context."""
 
     url: str | None = None
     config_file: str | None = None
@@ -42,7 +42,7 @@ class Invocation:
 
     @functools.cached_property
     def config(self) -> Config:
-        """What blueque.toml says. A mistake in it ends the program."""
+        """The content of blueque.toml. A mistake in it ends the program."""
         from blueque.config.toml_file import load  # here: --help does without
 
         try:
@@ -51,14 +51,14 @@ class Invocation:
             raise Failure(CONFIGURATION, str(error)) from error
 
     def address(self) -> tuple[str, str]:
-        """Return the address of Redis and where it came from."""
+        """Return the address of Redis and its origin."""
         if self.url:
             return self.url, "--redis-url"
         said = (self.config.redis_url, self.config.path or "") if self.config.redis_url else None
         return units.redis_url(otherwise=said)
 
     def hider(self, reveals: bool) -> Hide:
-        """Return what hides the secrets in parameters, or nothing."""
+        """Return the function that hides secrets in parameters, or hides nothing."""
         from blueque.text import redaction  # here: --help does without
 
         return redaction.reveal if reveals else redaction.hider(self.config.redact)
@@ -66,7 +66,7 @@ class Invocation:
     def client(self, patience: float = 0.0) -> Client:
         """Return a client for the address.
 
-        patience: as for Client; at 0 a Redis that does not answer is an error at once.
+        patience: as for Client; 0: raise at once if Redis does not answer.
         """
         from blueque.client import Client  # here: --help does without
 
@@ -148,7 +148,7 @@ class HostName(click.ParamType):  # type: ignore[type-arg]  # generic in newer c
 
 
 class LogLimit(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
-    """Bytes, as for a size, and not too few."""
+    """Bytes, written as a size, with a lower bound."""
 
     name = "size"
 
@@ -194,9 +194,7 @@ class Time(click.ParamType):  # type: ignore[type-arg]  # generic in newer click
             seconds = self._parse(value, param, ctx)
         if not abs(seconds) <= LAST_SECOND:  # so that NaN is refused, too
             self.fail(
-                f"{value!r} is no time before the year 10000: seconds, not milliseconds?",
-                param,
-                ctx,
+                f"{value!r} is after the year 9999: give seconds, not milliseconds", param, ctx
             )
         return seconds
 
@@ -209,7 +207,7 @@ class Time(click.ParamType):  # type: ignore[type-arg]  # generic in newer click
             self.fail(str(error), param, ctx)
 
 
-# Of a program; its verbs have it from there.
+# For programs; their verbs inherit it.
 WITH_SHORT_HELP = {"help_option_names": ["-h", "--help"]}
 DURATION = Duration()
 SIZE = Size()
@@ -218,9 +216,7 @@ TIME_TO_COME, PAST_TIME = Time(is_ahead=True), Time(is_ahead=False)
 
 
 class _SharedOption(click.Option):
-    """An option that a program and all its verbs take. The help of the program explains it, not
-    that of each verb.
-    """
+    """An option of a program and all its verbs. Only the help of the program explains it."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         if ctx.parent is None:
@@ -241,7 +237,7 @@ def redis_url_option(command: Decorated) -> Decorated:
         metavar="URL",
         expose_value=False,
         callback=_remember("url"),
-        help="Redis; else BLUEQUE_REDIS_URL, REDIS_URL, localhost.",
+        help="Redis; default BLUEQUE_REDIS_URL, REDIS_URL, localhost.",
     )(command)
 
 
@@ -253,7 +249,7 @@ def config_option(command: Decorated) -> Decorated:
         metavar="FILE",
         expose_value=False,
         callback=_remember("config_file"),
-        help="A blueque.toml, if not the usual one.",
+        help="Another blueque.toml.",
     )(command)
 
 
@@ -277,7 +273,7 @@ def utc_option(command: Decorated) -> Decorated:
         is_flag=True,
         expose_value=False,
         callback=_remember("is_utc"),
-        help="Show times in UTC, not local.",
+        help="Show times in UTC, not in local time.",
     )(command)
 
 
@@ -289,14 +285,12 @@ def color_option(command: Decorated) -> Decorated:
         type=click.Choice(("auto", "always", "never")),
         expose_value=False,
         callback=_set_color,
-        help="Else on a terminal; NO_COLOR, FORCE_COLOR.",
+        help="Default: on a terminal; NO_COLOR, FORCE_COLOR.",
     )(command)
 
 
 def _set_color(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
-    """Tell click.echo, and what paints: True and False are what somebody wants, None goes by the
-    terminal.
-    """
+    """Set the colour of the context: True or False if asked for, None for the terminal to decide."""
     if value in ("always", "never"):
         context.color = value == "always"
     elif value == "auto" or (context.color is None and context.parent is None):
@@ -307,7 +301,7 @@ def _set_color(context: click.Context, parameter: click.Parameter, value: str | 
 
 
 def shared_options(command: Decorated) -> Decorated:
-    """Add what every verb of `blueque` takes, before and after its name."""
+    """Add the options that every verb of `blueque` takes, before and after its name."""
     return redis_url_option(config_option(debug_option(utc_option(color_option(command)))))
 
 
@@ -336,18 +330,17 @@ def dry_run_option(help: str) -> Callable[[Decorated], Decorated]:
 
 
 def limit_options(grace: str | None = None) -> Callable[[Decorated], Decorated]:
-    """Add what a task may be given at its birth, and a listener as default for those that were not.
+    """Add the retry policy and the limits of a task, or the defaults of a listener.
 
-    As the parameters retry, time_limit, stall_limit, memory_limit, grace, lead: None when not
-    given, all but the first fit for `limits.fields`.
-    grace: what the help says of its default.
+    As the parameters retry, time_limit, stall_limit, memory_limit, grace, lead; None: not given.
+    All but the first fit `limits.fields`. grace: the default of --grace, for the help.
     """
     options = [
         click.option(
             "--retry",
             type=POLICY,
             metavar="N|JSON",
-            help="Run again what fails: so many times, or by a policy.",
+            help="Run a failed task again: N times, or by a policy.",
         ),
         click.option(
             "--time-limit", type=DURATION, metavar="DURATION", help="End a task that runs longer."
@@ -356,30 +349,30 @@ def limit_options(grace: str | None = None) -> Callable[[Decorated], Decorated]:
             "--stall-limit",
             type=DURATION,
             metavar="DURATION",
-            help="End a task without progress for so long.",
+            help="End a task that reports no progress for so long.",
         ),
         click.option(
             "--memory-limit",
             type=SIZE,
             metavar="SIZE",
-            help="End a task whose processes take more: 8GiB.",
+            help="End a task whose processes use more memory: 8GiB.",
         ),
         click.option(
             "--grace",
             type=DURATION,
             metavar="DURATION",
-            help="Between SIGTERM and SIGKILL for a task" + (f"; else {grace}." if grace else "."),
+            help="Time between SIGTERM and SIGKILL" + (f"; default {grace}." if grace else "."),
         ),
         click.option(
             "--lead",
             type=DURATION,
             metavar="DURATION",
-            help="SIGUSR1 so long before a limit; it ends a program that has no handler.",
+            help="Send SIGUSR1 so long before a limit; it ends a program without a handler for it.",
         ),
     ]
 
     def add(command: Decorated) -> Decorated:
-        for option in reversed(options):  # as decorators, the last is the nearest
+        for option in reversed(options):  # decorators apply from the last to the first
             command = option(command)
         return command
 
@@ -393,7 +386,7 @@ def version_option(command: Decorated) -> Decorated:
 
 def _remember(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     def remember(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-        if value:  # not given here: what was given before the verb stays
+        if value:  # else the value given before the verb stays
             setattr(context.ensure_object(Invocation), name, value)
 
     return remember
@@ -404,5 +397,5 @@ log_format_option = click.option(
     type=click.Choice(units.LOG_FORMATS),
     default=units.LOG_FORMATS[0],
     show_default=True,
-    help="What is written to standard error: lines of text, or a JSON object a line.",
+    help="Format of the log on standard error: lines of text, or one JSON object on each line.",
 )

@@ -1,4 +1,4 @@
-"""How far a task is, and about how long it will take yet, as the verbs that look show it."""
+"""Show the progress of a task and the estimated time that is left."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BAR = 8
 
 
 def progress_cell(progress: Progress) -> str:
-    """Return a share with a bar, which is for terminals only, and the other words."""
+    """Return the share, on a terminal with a bar, and the other words."""
     if progress.share is None:
         return progress.text or "-"
     words = f"  {progress.text}" if progress.text else ""
@@ -28,23 +28,19 @@ def progress_cell(progress: Progress) -> str:
 
 
 def progress_words(task: Task) -> str | None:
-    """Return what it has told in its own words, with the share if they do not say it: 450/1500
-    frames, 30 %.
-    """
+    """Return the reported progress with its share: 450/1500 frames, 30 %."""
     told = task.fields.get("progress")
     return None if told is None else with_share(told)
 
 
 def with_share(told: str) -> str:
-    """Return what a task has told of itself, made harmless, with the share if the words do not say
-    it.
-    """
+    """Return a reported progress, safe for a terminal, with the share if it is not in the words."""
     text, share = one_line(told), read_progress(told).share
     return text if share is None or "%" in text else f"{text}, {percent(share)}"
 
 
 def usual_of(usual: Usual | None) -> str | None:
-    """Return how long tasks of a queue mostly run: usual 3 m - 5 m; None: nobody knows."""
+    """Return how long tasks of a queue usually run: usual 3 m - 5 m; None: unknown."""
     if usual is None:
         return None
     low, high = roughly(usual.low), roughly(usual.high)
@@ -52,15 +48,13 @@ def usual_of(usual: Usual | None) -> str | None:
 
 
 def unheard(nodes: Iterable[Node]) -> set[str]:
-    """Return the ids of the listeners that have not been heard of for their lease: nobody follows
-    what they ran.
-    """
+    """Return the ids of the listeners without a beat for their lease."""
     return {node.id for node in nodes if node.state in ("silent", "dead", "gone")}
 
 
 def left_of(task: Task, now: float) -> tuple[float | None, str | None]:
-    """Return about how long a running task will take yet, in seconds and in words; None: nobody can
-    tell.
+    """Return the estimated time that a running task still takes, in seconds and in words; None:
+    unknown.
     """
     share = read_progress(task.fields.get("progress", "")).share
     if task.status != "started" or share is None or task.started is None:

@@ -1,8 +1,7 @@
-"""Options that may also stand in a variable and in blueque.toml, as --max-runtime in
+"""Options that can also be set by a variable or in blueque.toml: --max-runtime is
 BLUEQUE_MAX_RUNTIME.
 
-The command line goes before a variable, and a variable before the file. The names of the variables
-come from the options; a test checks that the file has a key for each option.
+The command line overrules a variable, and a variable the file.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
 
 class Program(click.Command):
-    """A command whose options may stand in variables of the environment."""
+    """A command whose options can be set by environment variables."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -42,7 +41,7 @@ class Program(click.Command):
 
 
 def settings_of(command: click.Command) -> list[click.Option]:
-    """Return the options that may stand elsewhere: all but --config and others of every program."""
+    """Return the options that can be set elsewhere: all but those of every program."""
     return [
         option
         for option in command.params
@@ -51,12 +50,12 @@ def settings_of(command: click.Command) -> list[click.Option]:
 
 
 def variable(option: click.Option) -> str:
-    """Return the variable of the environment that says the same as the option."""
+    """Return the environment variable of an option."""
     return f"BLUEQUE_{str(option.name).upper()}"
 
 
 def given(context: click.Context) -> dict[str, Any]:
-    """Return the values of the options and variables that are set, by key of the file."""
+    """Return the values that options and variables set, by the key of the file."""
     return {
         name: value
         for name, value in context.params.items()
@@ -65,7 +64,7 @@ def given(context: click.Context) -> dict[str, Any]:
 
 
 def nearest(context: click.Context, file: Mapping[str, Any], *keys: str) -> dict[str, Any]:
-    """Return the values of alternative keys from the first place that sets any of them."""
+    """Return the values of alternative keys from the first source that sets any of them."""
     for source in _GIVEN:
         if found := {
             key: context.params[key] for key in keys if context.get_parameter_source(key) is source
@@ -75,7 +74,7 @@ def nearest(context: click.Context, file: Mapping[str, Any], *keys: str) -> dict
 
 
 def refuse_both(context: click.Context, first: str, second: str, advice: str) -> None:
-    """Refuse two alternative keys that are both on the command line, or both in variables."""
+    """Refuse two alternatives that are both on the command line, or both in variables."""
     sources = {context.get_parameter_source(key) for key in (first, second)}
     options = {option.name: option for option in settings_of(context.command)}
     if sources == {ParameterSource.COMMANDLINE}:

@@ -1,4 +1,4 @@
-"""One line on the terminal that says how far something is, drawn again and again in its place."""
+"""A line on the terminal that shows progress and is redrawn in place."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ PAUSE = 0.1  # seconds between two drawings
 
 
 class Line:
-    """The line; nothing is drawn when it is not wanted, or standard error is no terminal."""
+    """The line. It is shown only if wanted and if standard error is a terminal."""
 
     def __init__(self, is_wanted: bool = True) -> None:
         self.is_shown = is_wanted and sys.stderr.isatty()
         self._drawn = 0.0
 
     def draw(self, text: Callable[[], str]) -> None:
-        """Draw what the text is now, unless that was done just now."""
+        """Draw the text, unless the line was drawn just before."""
         if self.is_shown and time.monotonic() > self._drawn + PAUSE:
             self._drawn = time.monotonic()
             self._write(f"\r{_cut(text())}\x1b[K")
 
     def clear(self) -> None:
-        """Take the line away, so that something else can be printed."""
+        """Remove the line, so that something else can be printed."""
         if self.is_shown and self._drawn:
             self._drawn = 0.0
             self._write("\r\x1b[K")
 
     def end(self, text: str) -> None:
-        """Draw it a last time, and leave it there."""
+        """Draw the text a last time and leave it."""
         if self.is_shown:
             self._write(f"\r{_cut(text)}\x1b[K\n")
             self._drawn = 0.0

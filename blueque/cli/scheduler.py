@@ -1,4 +1,4 @@
-"""blueque-scheduler: puts scheduled tasks in line when they are due."""
+"""blueque-scheduler: put scheduled tasks in line when they are due."""
 
 from __future__ import annotations
 

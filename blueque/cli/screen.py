@@ -1,6 +1,4 @@
-"""Screen: the whole terminal, drawn again and again; when it is left, what was there before is
-there again.
-"""
+"""Draw on the whole terminal, and restore it at the end."""
 
 from __future__ import annotations
 
@@ -22,16 +20,16 @@ from blueque.cli.failure import USAGE, Failure
 from blueque.errors import RedisAway
 from blueque.system.signals import CONTINUED, RESIZED, Interruptions, Signals
 
-# The other screen, no cursor, and lines that are too long are cut; and all of it back.
+# The alternate screen, no cursor, long lines cut; and the reverse.
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
-_QUITS = (b"q", b"Q", b"\x04", b"")  # the last: there is nobody at the terminal any more
+_QUITS = (b"q", b"Q", b"\x04", b"")  # the last: the terminal is closed
 
 
 class Screen:
-    """The terminal of this process; it is left, too, when a signal stops or ends us."""
+    """The terminal of this process; it is also restored when a signal stops or ends the process."""
 
     def __enter__(self) -> Screen:
-        self._output = sys.stdout  # a look has another one
+        self._output = sys.stdout  # it is redirected while a page is made
         self._output.flush()
         self._before = termios.tcgetattr(sys.stdin)
         self._is_entered = False
@@ -44,11 +42,11 @@ class Screen:
     def __exit__(self, *_: object) -> None:
         self._leave()
         self._interruptions.restore()
-        self._leave()  # should a stop have come in between
+        self._leave()  # if a stop has come in between
         self._signals.restore()
 
     def draw(self, lines: Sequence[str]) -> None:
-        """Show these lines, those that there is room for."""
+        """Show the lines that fit."""
         self._lines = lines
         rows = height()
         # Each row is erased before it is written: behind a line that fills it, the cursor stands on
@@ -57,24 +55,24 @@ class Screen:
         self._write(f"\x1b[H{shown}" + ("\n\x1b[J" if len(lines) < rows else ""))
 
     def wait(self, seconds: float) -> bool:
-        """Wait so long, or until the terminal is another; tell whether somebody wants to leave."""
+        """Wait, or until the size of the terminal changes; return whether the user quits."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             ready, _, _ = select.select([sys.stdin, self._signals.fileno()], [], [], left)
             if sys.stdin in ready and os.read(sys.stdin.fileno(), 1) in _QUITS:
                 return True
             if self._signals.take():
-                self.draw(self._lines)  # the next look may take its time
+                self.draw(self._lines)  # the next page may take a while
                 break
         return False
 
     def _enter(self) -> None:
         while True:
             try:
-                tty.setcbreak(sys.stdin)  # Ctrl-C still is one
+                tty.setcbreak(sys.stdin)  # Ctrl-C still works
                 break
             except termios.error as error:
-                # in the background it stops us, and a SIGCONT interrupts it
+                # in the background it stops this process; SIGCONT interrupts it
                 if error.args[0] != errno.EINTR:
                     raise
         if not self._is_entered:
@@ -89,15 +87,14 @@ class Screen:
                 termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._before)
 
     def _write(self, text: str) -> None:
-        # Past its buffer, which cannot be used in the middle of its own use: a signal may come
-        # there.
+        # Not through its buffer: a signal may come while the buffer is in use.
         left = text.encode(self._output.encoding, self._output.errors or "strict")
         while left:
             left = left[os.write(self._output.fileno(), left) :]
 
 
 class _Page(io.StringIO):
-    """What is printed for the terminal, and not yet shown."""
+    """Text that is printed for the terminal and not shown yet."""
 
     encoding = property(lambda _: sys.__stdout__.encoding if sys.__stdout__ else "ascii")
 
@@ -106,16 +103,14 @@ class _Page(io.StringIO):
 
 
 def height() -> int:
-    """Return how many lines the terminal has."""
+    """Return the number of lines of the terminal."""
     return os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1).lines
 
 
 def watch(look: Callable[[], object], seconds: float, otherwise: str) -> None:
-    """Show what `look` prints, again every so many seconds, until somebody presses q or Ctrl-C;
-    Redis may go and come.
+    """Show what `look` prints, again at each interval, until q or Ctrl-C; wait while Redis is away.
 
-    otherwise: what to use where there is no terminal. Raises RedisAway when Redis is not there at
-        first.
+    otherwise: the command to use without a terminal. Raises RedisAway if Redis is away at first.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Failure(USAGE, "this needs a terminal", f"Without one: {otherwise}")
@@ -131,7 +126,7 @@ def watch(look: Callable[[], object], seconds: float, otherwise: str) -> None:
                 except RedisAway as error:
                     away_since = away_since or time.monotonic()
                     span = printing.span(time.monotonic() - away_since)
-                    title = printing.clean(f"{error}, for {span}; this was before:")
+                    title = printing.clean(f"{error}, for {span}; the last picture:")
                     lines = [printing.paint(title, "failed", bold=True), *lines[1:]]
     except KeyboardInterrupt:
         return
@@ -145,7 +140,7 @@ def _printed(look: Callable[[], object]) -> list[str]:
 
 
 def repeat(look: Callable[[], object], seconds: float) -> None:
-    """Print it again and again, for those who have no terminal."""
+    """Print it at each interval, without a terminal."""
     while True:
         look()
         click.echo()

@@ -1,4 +1,4 @@
-"""The option --state: states of tasks by their names, or by those that people have for them."""
+"""The option --state: states of tasks by their names, or by common other names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 if TYPE_CHECKING:
     from blueque.cli.options import Decorated
 
-# What lists and other programs call them.
+# Names in lists and in other programs.
 ALIASES = {
     **dict.fromkeys(("running", "active"), "started"),
     **dict.fromkeys(("done", "completed", "succeeded", "success"), "complete"),
@@ -23,7 +23,7 @@ ALIASES = {
 
 
 class States(click.Choice):  # type: ignore[type-arg]  # generic in newer click only
-    """Some of these states, with commas between them: a tuple of their own names."""
+    """Some of these states, separated by commas: a tuple of their names."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not isinstance(value, str):
@@ -35,13 +35,13 @@ class States(click.Choice):  # type: ignore[type-arg]  # generic in newer click 
         name = ALIASES.get(name, name)
         if name not in known:
             close = get_close_matches(name, known, n=1)
-            meant = f"did you mean {close[0]}? There are" if close else "there are"
-            self.fail(f"{word!r} is no state that it takes: {meant} {', '.join(known)}", param, ctx)
+            meant = f"did you mean {close[0]}? The states are" if close else "the states are"
+            self.fail(f"unknown state {word!r}: {meant} {', '.join(known)}", param, ctx)
         return name
 
 
 def state_option(states: Sequence[str], help: str) -> Callable[[Decorated], Decorated]:
-    """Add --state, as the parameter `states`: each state that was named, maybe none."""
+    """Add --state, as the parameter `states`: the named states, or none."""
     return click.option(
         "--state", "states", multiple=True, type=States(states), callback=_flat, help=help
     )

@@ -1,9 +1,8 @@
-"""The files of one attempt, in a directory of its own: see `spool` for what they are.
+"""The files of one attempt in its directory; spool.py describes them.
 
-To make a file takes a file system 20 times as long as to give one another name. So the file `task`
-serves for several
-things: it has the names `reported`, `wanted` and `open/[pid]-[start]` as well, and a second line
-    once the task has begun.
+Creating a file takes 20 times as long as adding a name to one. So the file `task` has several uses:
+it also has the names `reported`, `wanted` and `open/[pid]-[start]`, and gets a second line once the
+task has begun.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ T = TypeVar("T")
 MAX_BEGINNING = 64  # bytes at the end of `task` that say when it began
 STOP = "stop"  # the file that asks the task to come to an end
 WANTED = "wanted"  # the file that says that the next attempt may go on from here
-ASKED = "asked"  # there as long as it is asked, whether it has removed that or not
-STACK = "stack"  # what was asked for of where the task is
+ASKED = "asked"  # exists as long as it is asked, even if it has removed `stop`
+STACK = "stack"  # the stacks that were asked for
 MAX_PROGRESS = 1000  # bytes of the file `progress` that are read
 
 
@@ -48,13 +47,12 @@ class Attempt:
         self.path = path
         self._room = room
         self._link = link
-        self._failed: set[str] = set()  # kinds of looks that have failed
+        self._failed: set[str] = set()  # kinds of reads that have failed
 
     def guarded(self, kind: str, look: Callable[[], T], otherwise: T) -> T:
-        """Return what `look` returns, or `otherwise` if it raises, which is logged once for each
-        kind.
+        """Return what `look` returns, or `otherwise` if it raises. Log each kind of failure once.
 
-        kind: what it looks at, in a word or two. The task may have left anything in the files.
+        kind: what it reads, in a word or two. The task may have left anything in the files.
         """
         try:
             return look()
@@ -63,7 +61,7 @@ class Attempt:
             return otherwise
 
     def log_failure(self, kind: str) -> None:
-        """Log the exception that a look at the files has raised, once for each kind."""
+        """Log the current exception, once for each kind."""
         if kind not in self._failed:
             self._failed.add(kind)
             log.exception(
@@ -77,19 +75,17 @@ class Attempt:
 
     @property
     def _task_file(self) -> str:
-        """The file `task`: by the name that the task cannot change, if there is one."""
+        """The file `task`, if possible under the name that the task cannot change."""
         return self._link or f"{self.path}/task"
 
     def write_parameters(self, text: str) -> str:
-        """Write what a program gets on its standard input, and return the path."""
+        """Write the standard input of a program, and return the path."""
         path = f"{self.path}/parameters"
         write_whole(path, text.encode("utf-8", "surrogateescape"), is_synced=False)
         return path
 
     def begin(self) -> None:
-        """Note that the task may begin, and when, by the clock that all processes of this boot
-        share and nobody sets.
-        """
+        """Record that the task may begin, with the monotonic time of this boot."""
         descriptor = plain_files.open_plain(f"{self.path}/task", os.O_WRONLY | os.O_APPEND)
         try:
             os.write(descriptor, b"\n%.3f" % time.monotonic())
@@ -97,9 +93,7 @@ class Attempt:
             os.close(descriptor)
 
     def began_at(self) -> float | None:
-        """Return when it began, on the monotonic clock; None when it has not, or nobody could write
-        it down.
-        """
+        """Return when it began, on the monotonic clock; None if it has not, or that is not recorded."""
         try:
             began = float(self._beginning() or "")
         except ValueError:
@@ -108,13 +102,11 @@ class Attempt:
         return min(began, now) if 0 <= began <= now + 1 else None  # else the task has written there
 
     def has_begun(self) -> bool:
-        """Tell whether the task has begun to run; True when that cannot be told."""
+        """Tell whether the task has begun to run; True if unknown."""
         return self._beginning() is not None
 
     def _beginning(self) -> str | None:
-        """Return the last line of the file `task`, if it has more than one; None: it is as
-        `Spool.create` has left it.
-        """
+        """Return the last line of the file `task`; None: it has one line, as `Spool.create` left it."""
         try:
             end = plain_files.tail(self._task_file, MAX_BEGINNING)
             _, separator, text = end.rpartition(b"\n")
@@ -123,16 +115,16 @@ class Attempt:
             content = plain_files.read(self._task_file)
             parse_task(content)
         except (OSError, ValueError):
-            # the task has written there, or nobody can tell: it may have begun
+            # the task has written there, or it is unknown: it may have begun
             return ""
-        return "" if b"\n" in content else None  # "": it has begun, and has written behind that
+        return "" if b"\n" in content else None  # "": it has begun, and has written after that
 
     def has_ended(self) -> bool:
-        """Tell whether there is word of its end."""
+        """Tell whether its end is recorded."""
         return any(os.path.exists(f"{self.path}/{name}") for name in ("exit", "exit.new", "status"))
 
     def write_exit(self, record: Mapping[str, Any]) -> None:
-        """Write how the attempt ended: whole and on the disk, or not at all.
+        """Write how the attempt ended, completely and synced to the disk, or not at all.
 
         record: status (complete or failed); result and result_encoding, or error; error_type,
         traceback, exit_code, signal where they apply; finished, in Unix seconds.
@@ -144,15 +136,13 @@ class Attempt:
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            # its blocks are ours already: a full disk cannot refuse them
+            # its blocks are allocated already: a full disk does not matter
             os.rename(self._room, new)
             write_whole(new, content)
         replace(new, f"{self.path}/exit")
 
     def read_exit(self) -> dict[str, Any] | None:
-        """Return how the attempt ended, or None when it left no record. Raises OSError when that
-        cannot be told now.
-        """
+        """Return how the attempt ended; None if it left no record. Raises OSError if unreadable."""
         # exit.new: a power failure may have undone the rename, but not what was synced. It is JSON
         # only when it is whole.
         for name in ("exit", "exit.new"):
@@ -163,20 +153,18 @@ class Attempt:
         return None
 
     def has_exit(self) -> bool:
-        """Tell whether there is a record of its end that can be read now."""
+        """Tell whether there is a readable record of its end."""
         try:
             return self.read_exit() is not None
         except OSError:
             return False
 
     def open(self, directory: str, pid: int, ticks: int) -> None:
-        """Note which process runs it, before it runs: whoever sees its end, or has to find it, can
-        then tell what it was.
-        """
+        """Record which process will run it, so that the end of that process can be attributed."""
         self._link = f"{directory}/{pid}-{ticks}"
         try:
             os.link(f"{self.path}/task", self._link)
-        except FileExistsError:  # of another boot, which gave the same numbers
+        except FileExistsError:  # of another boot, with the same numbers
             remove(self._link)
             os.link(f"{self.path}/task", self._link)
 
@@ -190,10 +178,9 @@ class Attempt:
         return (int(pid), int(ticks)) if pid.isdecimal() and ticks.isdecimal() else (0, 0)
 
     def mark_reported(self, is_wanted: bool = False) -> None:
-        """Note that Redis knows the end: from now on the directory may be pruned.
+        """Record that Redis knows the end: from now on the directory may be pruned.
 
-        is_wanted: the next attempt may go on from what is in it, so it is not to be among the first
-            that go.
+        is_wanted: the next attempt may go on from its files, so it is pruned last.
         """
         try:
             if is_wanted and not self.is_wanted():
@@ -202,13 +189,13 @@ class Attempt:
                 os.utime(f"{self.path}/reported", follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError, NotPlain):
             pass  # the task has removed its directory: nothing to prune
-        except PermissionError:  # the task has closed its directory to us: waiting does not help
+        except PermissionError:  # the task has made its directory unwritable: waiting does not help
             self.close()
             raise
         self.close()
 
     def _mark(self, name: str) -> bool:
-        """Make a file with this name, for others to see; False: there is one. Raises OSError."""
+        """Add this name to the file `task`; False: it exists. Raises OSError."""
         path = f"{self.path}/{name}"
         try:
             os.link(self._task_file, path)
@@ -226,17 +213,17 @@ class Attempt:
         return is_wanted(self.path)
 
     def release(self) -> None:
-        """Note that no attempt will look into the directory any more."""
+        """Record that no attempt needs the directory any more."""
         remove(f"{self.path}/{WANTED}")
 
     def close(self) -> None:
-        """Take it out of the attempts whose end Redis does not know."""
+        """Remove it from the attempts whose end Redis does not know."""
         if self._link is not None:
             remove(self._link)
             self._link = None
 
     def write_ending(self, ending: Mapping[str, Any]) -> None:
-        """Note how the process ended, as its reaper saw it, for whoever reports it."""
+        """Record how the process ended, as its reaper saw it, for the listener that reports it."""
         try:
             write_whole(f"{self.path}/status.new", json.dumps(ending).encode())
             replace(f"{self.path}/status.new", f"{self.path}/status")
@@ -245,9 +232,7 @@ class Attempt:
                 remove(f"{self.path}/status.new")
 
     def read_ending(self) -> dict[str, Any] | None:
-        """Return what its reaper noted, as `process.Reaped` has it; None when nobody has, or it
-        cannot be read.
-        """
+        """Return what its reaper recorded, see `process.Reaped`; None if missing or unreadable."""
         try:
             content = _read_json(f"{self.path}/status")
         except OSError:
@@ -255,7 +240,7 @@ class Attempt:
         return usable_ending(content) if content is not None else None
 
     def ask_to_stop(self, reason: str) -> None:
-        """Have the task know that it should come to an end, and why, in a word. Raises OSError."""
+        """Ask the task to stop, with a reason in one word. Raises OSError."""
         if self.has_taken_notice():  # another file would look as if it had not
             return
         path = f"{self.path}/{STOP}"
@@ -267,7 +252,7 @@ class Attempt:
         self._mark(ASKED)
 
     def withdraw_stop(self) -> None:
-        """Ask for it no longer, unless the task has taken notice. Raises OSError."""
+        """Withdraw the request to stop, unless the task has noticed it. Raises OSError."""
         try:
             os.unlink(f"{self.path}/{STOP}")
         except FileNotFoundError:
@@ -277,15 +262,15 @@ class Attempt:
         remove(f"{self.path}/{ASKED}")
 
     def has_taken_notice(self) -> bool:
-        """Tell whether the task was asked to come to an end, and has removed the file that asks."""
+        """Tell whether the task was asked to stop and has removed the file `stop`."""
         return os.path.exists(f"{self.path}/{ASKED}") and not os.path.exists(f"{self.path}/{STOP}")
 
     def told(self) -> progress_file.Told | None:
-        """Return what `task.progress` has told last, another value each time; None: nothing."""
+        """Return the last progress of `task.progress`, a new value for each report; None: none."""
         return progress_file.read(self.path)
 
     def wrote_progress(self) -> float | None:
-        """Return when the file `progress` was written last, in Unix seconds; None: it was not."""
+        """Return when the file `progress` was last written, in Unix seconds; None: never."""
         try:
             status = os.stat(f"{self.path}/progress")
         except OSError:
@@ -293,9 +278,7 @@ class Attempt:
         return status.st_mtime if stat.S_ISREG(status.st_mode) else None
 
     def read_progress(self) -> str:
-        """Return what the file `progress` says, in a line; empty when there is none, or nothing in
-        it.
-        """
+        """Return the content of the file `progress` as one line; empty if there is none."""
         try:
             said = plain_files.head(f"{self.path}/progress", MAX_PROGRESS, may_be_link=True)
         except OSError:
@@ -303,7 +286,7 @@ class Attempt:
         return one_line(said.decode("utf-8", "replace"))
 
     def tail(self, name: str, size: int) -> str:
-        """Return the last bytes of a file as text; empty when there is no such file."""
+        """Return the last bytes of a file as text; empty if it does not exist."""
         try:
             return plain_files.tail(f"{self.path}/{name}", size).decode("utf-8", "replace")
         except OSError:
@@ -316,7 +299,7 @@ def is_wanted(path: str) -> bool:
 
 
 def _read_json(path: str) -> dict[str, Any] | None:
-    """Return the JSON object in the file, or None: there is none that is whole. Raises OSError."""
+    """Return the JSON object in the file; None if it is missing or incomplete. Raises OSError."""
     try:
         content = json.loads(plain_files.read(path))
     except (FileNotFoundError, NotADirectoryError, NotPlain, ValueError, RecursionError):
@@ -325,10 +308,9 @@ def _read_json(path: str) -> dict[str, Any] | None:
 
 
 def parse_task(content: bytes) -> dict[str, Any]:
-    """Return what the first line of a file `task` says: id, path, fields and room. Raises
-    ValueError.
+    """Return id, path, fields and room from the first line of a file `task`. Raises ValueError.
 
-    The last is the name of the room that its listener has set aside, or None: see
+    The room is the name of the space that its listener has reserved, or None: see
     `spool.Spool.want_of_room`.
     """
     try:

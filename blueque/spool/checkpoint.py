@@ -1,9 +1,8 @@
-"""The checkpoint of an attempt: a value in the file `checkpoint.json`, and what else it needs in
-the directory `checkpoint`.
+"""The checkpoint of an attempt: a value in `checkpoint.json`, and files in the directory
+`checkpoint`.
 
-The directory travels as a tar of its files, sorted, compressed: the same files make the same bytes.
-The file `checkpoint.known` says which parts of it Redis may have: what the attempt has been handed,
-and what it has told.
+The directory is sent as a compressed tar of sorted files: the same files make the same bytes. The
+file `checkpoint.known` says which parts Redis may have: those the attempt was given or has sent.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ if TYPE_CHECKING:
     import tarfile
 
 VALUE, DIRECTORY, KNOWN = "checkpoint.json", "checkpoint", "checkpoint.known"
-MOST_ENTRIES = 1000  # of a directory that travels
-UNPACKED = 16  # times as much as it may take packed, it may take before
-HEADERS = 1536  # bytes that a file takes in a tar besides its own, at most as a rule
+MOST_ENTRIES = 1000  # of a directory that is sent
+UNPACKED = 16  # the unpacked size may be so many times the packed limit
+HEADERS = 1536  # bytes of a file's headers in a tar, rarely more
 
-# What tells a file from what it was: inode, size, and when it was written, in nanoseconds.
+# What shows that a file has changed: inode, size, and time of the last write in nanoseconds.
 Mark = tuple[int, int, int]
 
 
 class TooMuch(Exception):
-    """The directory is too large to travel."""
+    """The directory is too large to be sent."""
 
 
 class Entry(NamedTuple):
@@ -43,7 +42,7 @@ class Entry(NamedTuple):
 
 
 def write(directory: str, text: str) -> None:
-    """Write the value: whole or not at all. It is not waited for the disk. Raises OSError."""
+    """Write the value completely or not at all, without a sync to the disk. Raises OSError."""
     content = text.encode()
     new = f"{directory}/{VALUE}.{os.getpid()}-{threading.get_native_id()}"
     try:
@@ -62,7 +61,7 @@ def write(directory: str, text: str) -> None:
 
 
 def mark(directory: str) -> Mark | None:
-    """Return what tells the value of now from others; None: there is none."""
+    """Return a mark that changes with the value; None: there is no value."""
     try:
         status = os.stat(f"{directory}/{VALUE}")
     except OSError:
@@ -71,14 +70,12 @@ def mark(directory: str) -> Mark | None:
 
 
 def exists(directory: str) -> bool:
-    """Tell whether the attempt has left anything of the kind, or Redis may have something."""
+    """Tell whether the attempt has left a checkpoint, or Redis may have one."""
     return mark(directory) is not None or bool(known(directory)) or bool(entries(directory))
 
 
 def read(directory: str, limit: int = plain_files.MOST) -> str | None:
-    """Return the value, as JSON; None: there is none, it is no JSON, or takes more than `limit`
-    bytes.
-    """
+    """Return the value as JSON; None: missing, not JSON, or larger than `limit` bytes."""
     try:
         text = plain_files.read(f"{directory}/{VALUE}", limit, may_be_link=True).decode()
     except (OSError, ValueError):
@@ -87,7 +84,7 @@ def read(directory: str, limit: int = plain_files.MOST) -> str | None:
 
 
 def is_json(text: str) -> bool:
-    """Tell whether it is JSON, and can be written as such."""
+    """Tell whether it is JSON that can be written again."""
     try:
         json.loads(text)
         text.encode()
@@ -97,7 +94,7 @@ def is_json(text: str) -> bool:
 
 
 def known(directory: str) -> frozenset[str]:
-    """Return of which parts Redis may have something: value, files."""
+    """Return the parts that Redis may have: value, files."""
     try:
         words = plain_files.head(f"{directory}/{KNOWN}", 100).decode("ascii", "replace").split()
     except OSError:
@@ -106,14 +103,12 @@ def known(directory: str) -> frozenset[str]:
 
 
 def note_known(directory: str, parts: Iterable[str]) -> None:
-    """Note of which parts Redis may have something. Raises OSError."""
+    """Record the parts that Redis may have. Raises OSError."""
     write_whole(f"{directory}/{KNOWN}", " ".join(sorted(parts)).encode(), is_synced=False)
 
 
 def entries(directory: str) -> list[Entry] | None:
-    """Return what is in the directory, sorted; None: there is none that can be read. Too much is
-    not read to the end.
-    """
+    """Return the sorted entries of the directory; None: unreadable. It stops when there are too many."""
     found: list[Entry] = []
     try:
         for entry in _walk(f"{directory}/{DIRECTORY}"):
@@ -126,13 +121,13 @@ def entries(directory: str) -> list[Entry] | None:
 
 
 def marks(found: list[Entry]) -> list[Any]:
-    """Return what tells the content of a directory from another."""
+    """Return marks that change with the content of the directory."""
     return [(name, its.st_ino, its.st_size, its.st_mtime_ns, its.st_mode) for name, its in found]
 
 
 def pack(directory: str, found: list[Entry], limit: int) -> bytes:
-    """Return the directory as one piece. What comes and goes meanwhile is there or not. Raises
-    TooMuch, OSError.
+    """Return the directory as bytes; files that change meanwhile may be missing. Raises TooMuch,
+    OSError.
     """
     import tarfile  # here: what a listener imports, each of its forks copies
 
@@ -149,10 +144,10 @@ def pack(directory: str, found: list[Entry], limit: int) -> bytes:
 
 
 def unpack(content: bytes, directory: str, limit: int) -> list[str]:
-    """Make the directory of what `pack` returned; return what was left out, as it would reach
-    outside of it.
+    """Create the directory from the bytes of `pack`; return the entries that would reach outside
+    and were left out.
 
-    Raises OSError, ValueError when it is something else.
+    Raises OSError, ValueError if the bytes are something else.
     """
     import io
     import shutil
@@ -163,7 +158,7 @@ def unpack(content: bytes, directory: str, limit: int) -> list[str]:
     try:
         data = plain.decompress(content, 2 * UNPACKED * limit)
         if not plain.eof:
-            raise ValueError("it is not whole, or too large")
+            raise ValueError("it is incomplete or too large")
         new = f"{directory}/{DIRECTORY}.new"
         shutil.rmtree(new, ignore_errors=True)
         os.mkdir(new, 0o700)
@@ -176,7 +171,7 @@ def unpack(content: bytes, directory: str, limit: int) -> list[str]:
 
 
 def carry(old: str, new: str, is_in_use: bool) -> None:
-    """Have the new attempt find the directory of the old one. is_in_use: the old one still writes.
+    """Give the directory of the old attempt to the new one. is_in_use: the old one still writes.
     Raises OSError.
     """
     source, target = f"{old}/{DIRECTORY}", f"{new}/{DIRECTORY}"
@@ -185,7 +180,7 @@ def carry(old: str, new: str, is_in_use: bool) -> None:
         return
     import shutil
 
-    shutil.rmtree(f"{target}.new", ignore_errors=True)  # of a try before
+    shutil.rmtree(f"{target}.new", ignore_errors=True)  # of an earlier try
     try:
         _copy(source, f"{target}.new")
     except RecursionError:
@@ -194,7 +189,7 @@ def carry(old: str, new: str, is_in_use: bool) -> None:
 
 
 class _Packed:
-    """Compresses what is written, as long as the result is not too large."""
+    """Compresses what is written, up to a limit of the result."""
 
     def __init__(self, limit: int) -> None:
         import zlib
@@ -219,7 +214,7 @@ class _Packed:
 
 
 def _walk(path: str) -> Iterator[Entry]:
-    """Yield what is in the directory. Not by recursion: a task may nest a thousand directories."""
+    """Yield the entries of the directory; not by recursion, for it may be a thousand levels deep."""
     prefixes = [""]
     while prefixes:
         prefix = prefixes.pop()
@@ -231,7 +226,7 @@ def _walk(path: str) -> Iterator[Entry]:
                         yield Entry(prefix + entry.name, status)
                         if stat.S_ISDIR(status.st_mode):
                             prefixes.append(f"{prefix}{entry.name}/")
-        except OSError:  # gone meanwhile, or not for us to read
+        except OSError:  # gone meanwhile, or not readable
             if not prefix:
                 raise
 
@@ -244,9 +239,7 @@ def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
 
 
 def _open_file(path: str) -> int | None:
-    """Open a file to be read; None: it is gone, or something else by now, such as a pipe, which
-    would have us wait.
-    """
+    """Open a file to read; None: it is gone or is no longer a regular file."""
     try:
         return plain_files.open_plain(path)
     except (FileNotFoundError, NotADirectoryError, plain_files.NotPlain):
@@ -266,7 +259,7 @@ def _add(
     elif stat.S_ISLNK(its.st_mode):
         try:
             member.type, member.linkname = tarfile.SYMTYPE, os.readlink(path)
-        except OSError:  # gone, or no link any more
+        except OSError:  # gone, or no longer a link
             return
         tar.addfile(member)
     elif stat.S_ISREG(its.st_mode) and (descriptor := _open_file(path)) is not None:
@@ -274,7 +267,7 @@ def _add(
             its = os.fstat(descriptor)  # another one may have taken its place
             if its.st_size > most:
                 raise TooMuch
-            content = file.read(its.st_size)  # what is written meanwhile is for the next time
+            content = file.read(its.st_size)  # later writes are for the next time
         member.mtime = int(its.st_mtime)
         member.mode = stat.S_IMODE(its.st_mode)
         member.size = len(content)
@@ -282,7 +275,7 @@ def _add(
 
 
 def _copy(source: str, target: str) -> None:
-    """Copy directories, files and links. What comes and goes meanwhile is there or not."""
+    """Copy directories, files and links; what changes meanwhile may be missing."""
     os.mkdir(target, 0o700)
     try:
         found = list(os.scandir(source))
@@ -293,7 +286,7 @@ def _copy(source: str, target: str) -> None:
         if entry.is_symlink():
             try:
                 aim = os.readlink(entry.path)
-            except OSError:  # gone, or no link any more
+            except OSError:  # gone, or no longer a link
                 continue
             os.symlink(aim, new)
         elif entry.is_dir(follow_symlinks=False):
@@ -318,7 +311,7 @@ def _copy_file(source: str, target: str) -> None:
 
 
 def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> bool:
-    """Extract it, unless it would reach outside of the directory; tell whether it is there."""
+    """Extract a member, unless it would reach outside of the directory; return whether it did."""
     import tarfile
 
     if hasattr(tarfile, "data_filter"):
@@ -331,5 +324,5 @@ def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> bool:
         member.name.split("/")
     )
     if is_safe:
-        tar.extract(member, path)  # a Python before 3.11.4 knows no filters
+        tar.extract(member, path)  # Python before 3.11.4 has no filters
     return is_safe

@@ -1,6 +1,4 @@
-"""The fields of an exit record, and what of them is usable when the file was written by the task
-instead of us.
-"""
+"""The fields of an exit record, and the check of a record that the task may have written itself."""
 
 from __future__ import annotations
 
@@ -44,9 +42,7 @@ _FIELDS: dict[str, Callable[[Any], bool]] = {
 
 
 def usable(content: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the record without fields of a wrong type; None: it does not say how the attempt
-    ended.
-    """
+    """Return the record without fields of a wrong type; None: it has no valid status."""
     status = content.get("status")
     record = {
         name: value
@@ -59,7 +55,7 @@ def usable(content: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def usable_ending(content: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what a reaper noted, as `process.Reaped` has it; None: it is something else."""
+    """Return what a reaper recorded, see `process.Reaped`; None: it is something else."""
     found = {name: content.get(name) for name in ("code", "cpu_seconds", "max_rss_bytes")}
     is_whole = (
         _is_whole(found["code"])

@@ -1,13 +1,11 @@
-"""Tail: what a task prints, read line by line from the files that it prints to, with the time at
-which we saw each line.
+"""Read what a task prints, line by line from its files, with the time at which each line was read.
 
-The task writes to files of its own, so that it never waits for us, nor breaks when we die. We look
-about once a second.
+The task writes to its own files, so it never waits for a reader, nor breaks when the reader dies.
+The listener reads about once a second.
 
-    times           a line for each look that has found something: when, how many lines there were
-    by then, and how far we
-                    had come in stdout, in stderr and in `stack`; somebody else goes on from there,
-                    and tells when a line was read
+    times           a line for each read that has found something: the time, the number of lines so
+                    far, and the offsets in stdout, stderr and `stack`. Another reader goes on from
+                    there, and knows when each line was read.
 """
 
 from __future__ import annotations
@@ -25,17 +23,17 @@ from blueque.system.plain_files import open_plain, tail
 STREAMS = ("stdout", "stderr")
 FILES = (*((name, name) for name in STREAMS), (STACK, OURS))  # and the stream of their lines
 HEAD = 64 * 1024  # bytes of the first lines, which are always kept
-LOOKS = 3600  # that wait for Redis; older ones are in `times` whatever it says
-LEAST = 16  # bytes of it that a line takes at least: there are empty ones
+LOOKS = 3600  # reads that wait for Redis; older ones are written to `times` anyway
+LEAST = 16  # bytes that each line counts at least, also an empty one
 MAX_NOTE = 1000  # bytes of a line of `times`
-HELD = 2**19  # bytes of the lines that wait to be taken
+HELD = 2**19  # bytes of lines that wait to be taken
 
 
 class Tail:
-    """Reads what an attempt prints, whose files are in the directory `path`.
+    """Reads what an attempt prints to the files in the directory `path`.
 
-    What was read by somebody else before is not read again.
-    kept: bytes of a file on the disk; what is more is removed from its middle.
+    It goes on where an earlier reader stopped.
+    kept: the largest size of a file on the disk; the middle of a larger file is removed.
     """
 
     def __init__(self, path: str, kept: int = LOG_LIMIT) -> None:
@@ -44,13 +42,13 @@ class Tail:
         self._streams = [
             Stream(f"{path}/{name}", place) for (name, _), place in zip(FILES, places, strict=True)
         ]
-        self._head = HEAD - max(sum(places), LEAST * self._number)  # bytes that are left of it
+        self._head = HEAD - max(sum(places), LEAST * self._number)  # bytes that are left
         self._first: list[Line] = []
         self._last: deque[tuple[int, float, str, bytes]] = deque()
-        self._held = 0  # their bytes
-        self._own: Line | None = None  # what we say behind them
+        self._held = 0  # bytes of these lines
+        self._own: Line | None = None  # the listener's own last line
         self._has_said = False
-        self._looks: list[tuple[float, int, list[int]]] = []  # that are not in the file `times` yet
+        self._looks: list[tuple[float, int, list[int]]] = []  # not in the file `times` yet
 
     @property
     def has_news(self) -> bool:
@@ -65,7 +63,7 @@ class Tail:
     def look(self, now: float, is_over: bool = False) -> None:
         """Read what is new.
 
-        is_over: nobody prints any more: what has no end is a line, too.
+        is_over: the task has ended: text without a newline is a line, too.
         """
         before = self._number
         for stream in self._streams:
@@ -87,32 +85,26 @@ class Tail:
                 _note(self._path, *self._looks.pop(0))
 
     def drawn(self) -> list[str]:
-        """Return what is drawn again and again, on standard error first, from the top, as it is
-        now.
-        """
+        """Return the redrawn lines as they are now, those on standard error first."""
         return [_readable(text) for stream in reversed(self._streams) for text in stream.drawn]
 
     def ended(self) -> list[str]:
-        """Return the last of what was drawn again and again and has ended in the last look, the
-        outermost last.
-        """
+        """Return the redrawn lines that have ended in the last read, the outermost last."""
         return [_readable(text) for stream in self._streams for text in stream.ended]
 
     def news(self) -> list[Line]:
-        """Return the lines that are not `done`, in order; of very many, the first and the last."""
+        """Return the lines that are not `done`, in order; of very many, only the first and last."""
         last = [Line(number, at, name, _readable(text)) for number, at, name, text in self._last]
         return [*self._first, *last, *([self._own] if self._own else [])]
 
     def say(self, now: float, text: str) -> None:
-        """Have this line of ours be the last, once. It is not in the files, so that whoever comes
-        after us says the same.
-        """
+        """Add a last line, once. It is not in the files, so the next reader adds the same."""
         if not self._has_said:
             self._own = Line(self._number + 1, now, OURS, text, self._head > 0)
             self._has_said = True
 
     def done(self, number: int) -> None:
-        """Forget the lines up to this number; whoever comes after us begins behind them."""
+        """Forget the lines up to this number; the next reader begins after them."""
         self._first = [line for line in self._first if line.number > number]
         if self._own is not None and self._own.number <= number:
             self._own = None
@@ -153,7 +145,7 @@ def _readable(text: bytes) -> str:
 def _note(path: str, now: float, number: int, places: list[int]) -> None:
     try:
         descriptor = open_plain(f"{path}/times", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    except OSError:  # a full disk, or the directory is gone: it is for people only
+    except OSError:  # a full disk, or the directory is gone: only times are lost
         return
     try:
         os.write(descriptor, b"%.3f %d %d %d %d\n" % (now, number, *places))
@@ -166,8 +158,7 @@ def _note(path: str, now: float, number: int, places: list[int]) -> None:
 def _times(path: str) -> Iterator[tuple[float, int, int, int, int]]:
     try:
         with open(open_plain(f"{path}/times"), "rb") as file:
-            # A line as long as that is not ours: the task has written there, perhaps a terabyte of
-            # nothing.
+            # A longer line is not ours: the task has written there.
             while (line := file.readline(MAX_NOTE)) and len(line) < MAX_NOTE:
                 if (look := _look_of(line)) is not None:
                     yield look
@@ -176,9 +167,7 @@ def _times(path: str) -> Iterator[tuple[float, int, int, int, int]]:
 
 
 def _look_of(line: bytes) -> tuple[float, int, int, int, int] | None:
-    """Return when a look was, and how far; None: it was written in part, on a full disk, or by the
-    task.
-    """
+    """Return the time and the offsets of a read; None: incomplete, or written by the task."""
     try:
         at, number, *places = line.split()
         look = (
@@ -194,7 +183,7 @@ def _look_of(line: bytes) -> tuple[float, int, int, int, int] | None:
 
 
 def _resume(path: str) -> tuple[int, int, int, int]:
-    """Return how many lines were read, and how far that was in each file."""
+    """Return the number of lines that were read, and the offset in each file."""
     try:
         lines = tail(f"{path}/times", 2 * MAX_NOTE).splitlines()
     except OSError:

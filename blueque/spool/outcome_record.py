@@ -1,4 +1,4 @@
-"""Records: how an attempt ended, in the words of an exit record: see `Attempt.write_exit`."""
+"""Describe how an attempt ended as an exit record, see `Attempt.write_exit`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_ERROR = 16 * 1024  # bytes of an error, or characters of a traceback, that a
 HANDED_BACK = 75  # exit code of a program that gives itself back: EX_TEMPFAIL
 MAX_ERROR_LINES = 10  # lines of a program's stderr that become its error
 
-# The error types of an end that no handler has chosen, by an exception or a result.
+# The error types of ends that the handler did not cause by an exception or a result.
 ENDED = (
     "exit",
     "signal",
@@ -36,7 +36,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 
 def record_of(error: BaseException, is_asked_to_stop: bool = False) -> Record:
-    """Return the record of what the handler has raised."""
+    """Return the record of an exception of the handler."""
     if isinstance(error, HandBack) and is_asked_to_stop:
         return _record_of_hand_back(printable(error, MAX_ERROR))
     if isinstance(error, SystemExit):
@@ -59,14 +59,14 @@ def record_of(error: BaseException, is_asked_to_stop: bool = False) -> Record:
         }
     if isinstance(error, RetryLater) and (record := _record_of_wish(error)):
         return record
-    import traceback  # here: a listener forks all day and never needs it
+    import traceback  # here: a listener never needs it
 
     kind = type(error)
     message = printable(error, MAX_ERROR)
     try:
         lines = traceback.format_exception(kind, error, _from_the_handler_on(error.__traceback__))
         trace = printable("".join(lines)[-MAX_ERROR:], 4 * MAX_ERROR)
-    except Exception:  # the exception of the user's own class cannot even be shown
+    except Exception:  # the exception is of a class that cannot be shown
         trace = ""
     record = {
         "status": "failed",
@@ -78,16 +78,14 @@ def record_of(error: BaseException, is_asked_to_stop: bool = False) -> Record:
         "traceback": trace,
     }
     if isinstance(error, HandBack):
-        record["error"] += " (nobody had asked the task to stop)"
+        record["error"] += " (the task had not been asked to stop)"
     if isinstance(error, Fail):
         record |= {"error": message or "Fail", "error_type": "Fail", "retry": "never"}
     return record
 
 
 def _from_the_handler_on(trace: TracebackType | None) -> TracebackType | None:
-    """Return the traceback without the frames of Blueque that called the handler; the whole when
-    all are such.
-    """
+    """Return the traceback without Blueque's frames above the handler, or the whole if only those."""
     frame = trace
     while frame is not None and frame.tb_frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.tb_next
@@ -99,7 +97,7 @@ def record_of_ending(
 ) -> Record:
     """Return the exit record of a task process that left none.
 
-    is_out_of_memory: the kernel was killing processes for want of memory at the time.
+    is_out_of_memory: the kernel was killing processes at the time, because memory was short.
     """
     before = "" if has_begun else " before it had begun"
     if ending.signal is None:
@@ -112,7 +110,7 @@ def record_of_ending(
         }
     error = f"killed by {ending.signal}{before}" + (" (core dumped)" if ending.dumped_core else "")
     if ending.signal == "SIGKILL" and is_out_of_memory:
-        error += ": out of memory; the kernel was ending processes for want of it"
+        error += ": out of memory; the kernel was killing processes"
         return {"status": "failed", "error": error, "error_type": "memory", "signal": ending.signal}
     return {"status": "failed", "error": error, "error_type": "signal", "signal": ending.signal}
 

@@ -1,24 +1,23 @@
 """The spool: the files of each attempt on the node's disk, `[spool]/[task]/[attempt]/`.
 
-    task            the task as it was reserved: its id and fields, its token among them, as JSON;
-    in a second line, once
-                    the task may have begun, when that was
-    parameters      of a program: what was enqueued, as it gets it on its standard input
+    task            the task as it was reserved, as JSON: id, fields, token; in a second line the
+                    time when it may have begun
+    parameters      of a program: its standard input
     stdout, stderr  what the task prints
-    stack           where the task was when `blueque stack` asked, see stack.py
-    times           when which of it was read, see tail.py
-    progress.live   how far it is, see gauge.py
-    progress        the same of a program, in its own words
+    stack           the stacks that `blueque stack` asked for, see task_process/stack_dump.py
+    times           when which lines were read, see log_tail.py
+    progress.live   the progress, see progress_file.py
+    progress        the progress of a program, as text
     checkpoint.json, checkpoint/, checkpoint.known
-                    where the next attempt could go on, see checkpoint_files.py
-    stop            there once the task should come to an end; why, in a word; a program that takes
-    notice removes it
-    asked           there as long as the task should come to an end
-    result          of a program: its result, if it does not print it as its last line
-    exit            how it ended; written in full before anybody tells Redis
-    status          how its process ended, if somebody else than its listener was there to see it
-    reported        there once Redis knows, or has refused to
-    wanted          there besides while the next attempt may go on from `checkpoint/`
+                    where the next attempt could go on, see checkpoint.py
+    stop            exists once the task should stop, with the reason in one word; a program that
+                    notices it removes it
+    asked           exists as long as the task should stop
+    result          of a program: its result, if that is not its last line of output
+    exit            how it ended; complete before Redis is told
+    status          how its process ended, if another process than its listener reaped it
+    reported        exists once Redis knows the end, or has refused it
+    wanted          exists as well while the next attempt may go on from `checkpoint/`
 
 `[spool]/open/[pid]-[start]` is the file `task` of the attempt that this process runs or ran, until
 its end is reported. The task process writes, its listener reads. Nothing here needs Redis, so a
@@ -50,21 +49,26 @@ MARGIN = 1024 * 1024
 # An exit record holds the result as a JSON string (at worst most characters escaped once), an error
 # and a traceback.
 RECORD_OVERHEAD = 128 * 1024
-_OWN_NAMES = ("open", "listeners", "resources", "blanks")  # directories here that are no task's
+_OWN_NAMES = (
+    "open",
+    "listeners",
+    "resources",
+    "blanks",
+)  # directories that do not belong to a task
 
 
 class Spool:
-    """The spool directory of a node.
+    """The spool directory of a host.
 
-    max_bytes: the largest result that an exit record must have room for.
-    slot: the pid of the listener whose room the attempts have; None: this process.
+    max_bytes: the largest result that an exit record must hold.
+    slot: the pid of the listener that reserves the space; None: this process.
     """
 
     def __init__(self, root: str, max_bytes: int, slot: int | None = None) -> None:
         self.root = os.path.abspath(root)
         self.max_bytes = max_bytes
         self._room = 2 * max_bytes + RECORD_OVERHEAD
-        # the files of the task hold the parameters twice at most
+        # its files hold the parameters at most twice
         self._margin = 2 * max_bytes + MARGIN
         self.slot = slot or os.getpid()
         self._room_path = f"{self.root}/room.{self.slot}"
@@ -72,10 +76,9 @@ class Spool:
         self._blanks_path = f"{self.root}/blanks"
 
     def open(self) -> None:
-        """Make the directory if need be; refuse one that others could read or have made.
+        """Create the directory if needed; refuse one that other users could read or have created.
 
-        Parameters and results lie in it, and in a shared place such as /tmp somebody else may have
-        been there first.
+        It holds parameters and results, and may be in a shared place such as /tmp.
         """
         try:
             os.makedirs(self.root, mode=0o700, exist_ok=True)
@@ -90,7 +93,7 @@ class Spool:
             )
         if status.st_uid != os.geteuid():
             raise SpoolRefused(
-                f"spool {self.root} belongs to user {status.st_uid}, not to us ({os.geteuid()})"
+                f"spool {self.root} belongs to user {status.st_uid}, but this process runs as {os.geteuid()}"
             )
         if status.st_mode & 0o077:
             self._make_private(status.st_mode)
@@ -103,9 +106,7 @@ class Spool:
             raise SpoolRefused(f"spool {self.open_path}: {error.strerror}") from error
 
     def _make_private(self, mode: int) -> None:
-        """Close an empty directory to others; one with something in it may be anybody's, such as
-        /tmp.
-        """
+        """Make an empty directory private; one with files may be shared, such as /tmp."""
         if mode & stat.S_ISVTX or os.listdir(self.root):
             raise SpoolRefused(
                 f"spool {self.root} is open to others (mode {stat.S_IMODE(mode):o}) and in use: choose another directory"
@@ -113,15 +114,14 @@ class Spool:
         os.chmod(self.root, 0o700)
 
     def want_of_room(self) -> str | None:
-        """Set aside room for the next exit record; return why no attempt should begin now, in a
-        sentence, or None.
+        """Reserve space for the next exit record; return why no attempt should begin now, or None.
 
-        Make the directory again if it has been removed, as by a program that tidies up /tmp.
+        Create the directory again if it was removed, as by a program that cleans /tmp.
         """
         try:
             if not os.path.isdir(self.open_path):
                 self.open()
-                log.warning("spool %s had been removed, and is made again", self.root)
+                log.warning("spool %s was removed, and is created again", self.root)
             if not os.path.exists(self._room_path):
                 _allocate(self._room_path, self._room)
             disk = os.statvfs(self.root)
@@ -139,31 +139,25 @@ class Spool:
         return None
 
     def close(self) -> None:
-        """Give back the room that was set aside, unless an attempt that runs on may need it."""
+        """Release the reserved space, unless a running attempt may need it."""
         self.remove_room(self.slot)
 
     def remove_room(self, slot: int) -> None:
-        """Remove the room of a listener that leaves or is dead, unless an attempt that it started
-        runs on.
-        """
+        """Release the space of a listener that exits or is dead, unless an attempt of it runs on."""
         room = f"{self.root}/room.{slot}"
         if os.path.exists(room) and not self._rooms_in_use() & {os.path.basename(room), None}:
             with contextlib.suppress(OSError):
                 remove(room)
 
     def _rooms_in_use(self) -> set[str | None]:
-        """Return the rooms of the listeners that started the attempts that run; None: one of an
-        older version runs.
-        """
+        """Return the reserved spaces of running attempts; None: an older version runs one."""
         running = (link for pid, ticks, link in self._links() if process.start_ticks(pid) == ticks)
         return {written["room"] for link in running if (written := _written(link)) is not None}
 
     def make_blank(self) -> str | None:
-        """Make a directory with the files that each attempt has, for the task that we shall run;
-        return it, or None.
+        """Prepare a directory with the files of each attempt, for the next task; return it, or None.
 
-        To make files takes a file system time, and to give a directory another name none. Whatever
-        goes wrong, `create` does without.
+        Creating files is slow, renaming a directory is not. If this fails, `create` does it.
         """
         path = f"{self._blanks_path}/{os.getpid()}"
         try:
@@ -171,20 +165,20 @@ class Spool:
             os.mkdir(f"{path}.new/1", 0o700)
             for name in ("task", "stdout", "stderr"):
                 os.close(os.open(f"{path}.new/1/{name}", os.O_WRONLY | os.O_CREAT, 0o600))
-            os.rename(f"{path}.new", path)  # whole or not at all
+            os.rename(f"{path}.new", path)  # completely or not at all
         except OSError:
             return None
         return f"{path}/1"
 
     def remove_blank(self, pid: int) -> None:
-        """Remove what `make_blank` has left in process `pid`, if nobody has used it."""
+        """Remove what `make_blank` has prepared in process `pid`, if it was not used."""
         for path in (f"{self._blanks_path}/{pid}", f"{self._blanks_path}/{pid}.new"):
             if os.path.lexists(path):
                 _remove_tree(path)
 
     def create(self, task_id: str, number: int, fields: Mapping[str, str], pid: int = 0) -> Attempt:
-        """Make the directory of an attempt, from what `make_blank` has left in process `pid` if
-        possible. Raises OSError.
+        """Create the directory of an attempt, if possible from `make_blank` of process `pid`. Raises
+        OSError.
         """
         attempt = self.attempt(task_id, number)
         if number != 1 or not self._use_blank(pid, os.path.dirname(attempt.path)):
@@ -208,7 +202,7 @@ class Spool:
     def _use_blank(self, pid: int, path: str) -> bool:
         try:
             os.rename(f"{self._blanks_path}/{pid}", path)
-        except OSError:  # it is not ready, or there are files of this task from before
+        except OSError:  # not prepared, or the task has files here already
             return False
         return True
 
@@ -218,11 +212,11 @@ class Spool:
             if os.path.lexists(directory) and not stat.S_ISDIR(os.lstat(directory).st_mode):
                 remove(directory)  # an earlier attempt has put something else there
             os.mkdir(directory, 0o700)
-        except FileExistsError:  # of an earlier attempt
+        except FileExistsError:  # from an earlier attempt
             pass
         try:
             os.mkdir(attempt.path, 0o700)
-        except FileExistsError:  # a Redis that lost its data counts attempts from the start again
+        except FileExistsError:  # a Redis that lost its data counts attempts from 1 again
             attempt = self.attempt_at(f"{attempt.path}.{os.urandom(4).hex()}")
             os.mkdir(attempt.path, 0o700)
         return attempt
@@ -234,7 +228,7 @@ class Spool:
         return Attempt(path, self._room_path, link)
 
     def find(self, task_id: str, token: str | None) -> Attempt | None:
-        """Return the attempt with this token; None when it is not in this spool."""
+        """Return the attempt with this token; None if it is not in this spool."""
         directory = f"{self.root}/{_file_name(task_id)}"
         # The open ones first: the task may have removed its file `task`, but not its other name.
         opened = (attempt for _, _, attempt in self.open_attempts())
@@ -251,8 +245,8 @@ class Spool:
         return None
 
     def earlier(self, task_id: str, fields: Mapping[str, str]) -> Iterator[tuple[int, Attempt]]:
-        """Yield the attempts of a task before the one of which these are the fields, with their
-        numbers, newest first.
+        """Yield the earlier attempts of a task with their numbers, newest first. fields: of the
+        attempt.
         """
         # Of another one by the same key, which was deleted, `created` is another.
         found = [
@@ -264,16 +258,14 @@ class Spool:
             yield number, attempt
 
     def newest(self, task_id: str) -> dict[str, int]:
-        """Return the number of the newest attempt of a task that is here, by the `created` of the
-        task.
-        """
+        """Return the number of the newest attempt here, by the `created` of the task."""
         found: dict[str, int] = {}
         for number, created, _ in self._numbered(task_id):
             found[created or ""] = max(number, found.get(created or "", 0))
         return found
 
     def _numbered(self, task_id: str) -> Iterator[tuple[int, str | None, Attempt]]:
-        """Yield the attempts of a task that are here: number, `created` of the task, attempt."""
+        """Yield the attempts of a task here: number, `created` of the task, attempt."""
         directory = f"{self.root}/{_file_name(task_id)}"
         for name in _attempts(directory):
             attempt = self.attempt_at(f"{directory}/{name}")
@@ -307,9 +299,7 @@ class Spool:
                 yield int(pid), int(ticks), f"{self.open_path}/{name}"
 
     def note_ending(self, pid: int, ticks: int, reaped: process.Reaped) -> bool:
-        """Note how a process ended whose listener was not there to see it; False when it ran no
-        attempt.
-        """
+        """Record how a process ended that its listener did not reap; False if it ran no attempt."""
         link = f"{self.open_path}/{pid}-{ticks}"
         written = _written(link)
         if written is None:
@@ -320,7 +310,7 @@ class Spool:
     def prune(self, before: float, but_wanted: bool = False) -> int:
         """Remove the attempts whose end Redis has known since before that time; return how many.
 
-        but_wanted: not those that the next attempt may go on from.
+        but_wanted: keep those from which the next attempt may go on.
         """
         removed, rooms = 0, self._rooms_in_use()
         for name in _attempts(self._blanks_path):
@@ -354,19 +344,15 @@ class Spool:
         return removed
 
     def shrink(self, limit: float) -> Shrunk:
-        """Remove attempts whose end Redis knows, oldest first, as long as the spool takes more room
-        than that.
+        """Remove attempts whose end Redis knows, oldest first, until the spool is within the limit.
 
-        Those that the next attempt may go on from go last.
-
+        Those from which the next attempt may go on are removed last.
         limit: bytes, or below 1 a share of the disk.
         """
         return shrink(self._attempts(), allowed(self.root, limit), self._remove_attempt)
 
     def _remove_attempt(self, path: str) -> None:
-        """Remove it all at once, as others see it: who takes over what is in it finds it whole, or
-        not at all.
-        """
+        """Remove a directory in one step for other processes: they see all of it or nothing."""
         gone = f"{self._blanks_path}/{os.getpid()}.gone"
         _remove_tree(gone)
         try:
@@ -376,7 +362,7 @@ class Spool:
         _remove_tree(gone)
 
     def _attempts(self) -> Iterator[str]:
-        """Yield the directory of every attempt that is not a blank."""
+        """Yield the directory of every attempt, but not prepared ones."""
         for name in os.listdir(self.root):
             if name not in _OWN_NAMES and not name.startswith("room."):
                 for attempt in _attempts(f"{self.root}/{name}"):
@@ -384,9 +370,7 @@ class Spool:
 
 
 def _file_name(task_id: str) -> str:
-    """Return the id, or something safe in its place: another program may have put any text in the
-    queue.
-    """
+    """Return the id, or a safe name for it: an id of another program may be any text."""
     is_free = task_id not in _OWN_NAMES and not task_id.startswith("room.")
     if is_free and re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", task_id):
         return task_id
@@ -396,9 +380,7 @@ def _file_name(task_id: str) -> str:
 
 
 def _written(path: str) -> dict[str, Any] | None:
-    """Return what a file `task` says of its attempt, see `parse_task`; None: it is gone, or not
-    what we have written.
-    """
+    """Return the content of a file `task`, see `parse_task`; None: it is gone or malformed."""
     try:
         return parse_task(plain_files.read(path))
     except (OSError, ValueError):
@@ -410,7 +392,7 @@ def _remove_tree(path: str) -> None:
 
     try:
         shutil.rmtree(path, ignore_errors=True)
-    except RecursionError:  # a task has nested a thousand directories: they stay
+    except RecursionError:  # directories a thousand levels deep stay
         pass
 
 

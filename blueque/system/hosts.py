@@ -1,4 +1,4 @@
-"""Hosts: what this machine is called in the ids of its listeners."""
+"""The name of this machine in the ids of its listeners."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def host_name() -> str:
 
 
 def chosen_name() -> str | None:
-    """Return BLUEQUE_HOST; None when it is not set. Raises InvalidInput."""
+    """Return BLUEQUE_HOST; None if it is not set. Raises InvalidInput."""
     chosen = os.environ.get(VARIABLE)
     try:
         return require_host_name(chosen) if chosen else None
@@ -39,7 +39,7 @@ def default_name() -> str:
 
 
 def require_host_name(name: str) -> str:
-    """Return the name. Raises InvalidInput when a node id cannot have it."""
+    """Return the name. Raises InvalidInput if a node id cannot have it."""
     if len(name) > _LONGEST:
         raise InvalidInput(f"a host name has at most {_LONGEST} characters, this one {len(name)}")
     if not _NAME.fullmatch(name):
@@ -54,7 +54,7 @@ def require_host_name(name: str) -> str:
 
 
 def names_one_machine(name: str) -> bool:
-    """Tell whether a name may belong to one machine alone: not `localhost`, nor an address."""
+    """Tell whether a name can be of one machine only: not `localhost`, nor an address."""
     return bool(name) and not (
         _LOOPBACK.fullmatch(name) or name.endswith(_REVERSE) or _is_address(name)
     )
@@ -69,9 +69,7 @@ def is_this_machine(host: str) -> bool:
 
 
 def has_been_this_machine(host: str) -> bool:
-    """Tell whether our listeners may have registered under this host name before it was set, or
-    before an upgrade.
-    """
+    """Tell whether listeners of this machine may have registered under this host name earlier."""
     return host in (host_name(), default_name(), _full_name())
 
 

@@ -1,4 +1,4 @@
-"""What the daemons print: one line for each event, on standard error."""
+"""The log of the daemons: one line for each event, on standard error."""
 
 from __future__ import annotations
 
@@ -32,12 +32,10 @@ _before: tuple[Writer, _Configuration] | None = None
 
 
 def log_to_stderr(form: str = "text") -> None:
-    """Send the log of our programs to standard error: for the journal if it reads that, else with
-    times.
+    """Send the log of our programs to standard error, with times unless the journal reads it.
 
-    This configures the logger `blueque` only. Task processes are forked from here, and the rest of
-    `logging` is theirs. Call `stop_logging` before an import that may configure `logging`.
-    form: one of FORMATS.
+    This configures only the logger `blueque`, because task processes are forked from here. Call
+    `stop_logging` before an import that may configure `logging`. form: one of LOG_FORMATS.
     """
     global _before
     for stream in (sys.stdout, sys.stderr):
@@ -54,7 +52,7 @@ def log_to_stderr(form: str = "text") -> None:
 
 
 def stop_logging() -> None:
-    """Undo `log_to_stderr`: in a task process `blueque` is a logger like that of any library."""
+    """Undo `log_to_stderr`, as in a task process."""
     global _before
     if _before is None:
         return
@@ -74,7 +72,7 @@ def _is_journal(descriptor: int) -> bool:
 
 
 class _OneLine(logging.Formatter):
-    """Keeps to one line what holds a queue's name or a task's id: they may hold anything."""
+    """Writes each record on one line, whatever characters names and ids have."""
 
     def __init__(self, form: str = "%(asctime)s %(message)s") -> None:
         super().__init__(form, "%H:%M:%S")
@@ -84,9 +82,7 @@ class _OneLine(logging.Formatter):
 
 
 class _Journal(_OneLine):
-    """Without the time, which the journal adds, and with what it takes for the priority; see
-    sd-daemon(3).
-    """
+    """Writes no time, which the journal adds, but the priority; see sd-daemon(3)."""
 
     def __init__(self) -> None:
         super().__init__("%(message)s")
@@ -97,7 +93,7 @@ class _Journal(_OneLine):
 
 
 class _Json(logging.Formatter):
-    """One JSON object a line: at, level, message, and what stands in the message as `name=value`."""
+    """Writes one JSON object on each line: at, level, message, and each `name=value` of the message."""
 
     def format(self, record: logging.LogRecord) -> str:
         whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
@@ -112,9 +108,7 @@ class _Json(logging.Formatter):
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
-    """Return the values that the template of the message names, and its first word, if that is one
-    of an event.
-    """
+    """Return the named values of the message, and its event."""
     template, found = str(record.msg), dict[str, Any]()
     event = _EVENT.match(template)
     if event:

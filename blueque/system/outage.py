@@ -15,38 +15,34 @@ log = logging.getLogger("blueque")
 
 @dataclass
 class _Cause:
-    """What has been wrong since `since`, and which duties it has stopped."""
+    """An outage since `since`, and the duties that it has stopped."""
 
     since: float = field(default_factory=time.monotonic)
     duties: set[str] = field(default_factory=set)
 
 
 class Outage:
-    """Logs what goes wrong when it begins, and again when it is over, however many duties meet it
-    meanwhile.
+    """Logs the start and the end of an outage once, however many duties meet it.
 
-    That Redis is away is over when any duty succeeds; that it refuses a command, when each duty
-    that met it has succeeded.
+    If Redis is away, the outage is over when any duty succeeds. If Redis refuses a command, it is
+    over when each duty that met the refusal has succeeded.
 
-    over: what to say when Redis, or whatever was away, is back.
-    level: at which the beginning is logged.
+    over: the message at the end. level: of the message at the start.
     """
 
     def __init__(self, over: str, level: int = logging.WARNING) -> None:
         self._over, self._level = over, level
-        # by what Redis says no longer at its end; "": it was no refusal
+        # by the refusal; "": not a refusal
         self._causes: dict[str, _Cause] = {}
-        self._failures: Counter[str] = Counter()  # of each duty, since it last succeeded
+        self._failures: Counter[str] = Counter()  # of each duty since its last success
 
     @property
     def is_on(self) -> bool:
-        """Whether something was wrong when it was last looked at."""
+        """Whether there is an outage."""
         return bool(self._causes)
 
     def note(self, reason: Exception | str | None, consequence: str = "", duty: str = "") -> bool:
-        """Take notice of what has stopped a duty, or with None of its success; return whether
-        something has.
-        """
+        """Record why a duty failed, or with None its success; return whether it failed."""
         refused = _refused(reason)
         for what, cause in list(self._causes.items()):
             if what == refused or refused == "":
@@ -65,9 +61,7 @@ class Outage:
         return True
 
     def pause(self, duty: str = "") -> float:
-        """Return how long to wait before the next try, in seconds: longer each time, and never
-        quite the same.
-        """
+        """Return the seconds to wait before the next try, longer each time."""
         return pause(self._failures[duty])
 
     def _end(self, what: str) -> None:
@@ -76,10 +70,9 @@ class Outage:
 
 
 def _refused(reason: Exception | str | None) -> str | None:
-    """Return what Redis does that it should not, "" for any other reason, None if there is none.
+    """Return what Redis refuses, "" for any other reason, None without a reason.
 
-    Rights and types are a matter of the command; what else Redis refuses with, as OOM, holds for
-    many of them.
+    Permissions and types concern one command; other refusals, such as OOM, concern many.
     """
     if isinstance(reason, RedisRefused):
         command = reason.command.partition(" ")[0]

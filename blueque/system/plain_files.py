@@ -15,13 +15,13 @@ _NO_FILE = (errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENODEV, errno.EOPNOTSU
 
 
 class NotPlain(OSError):
-    """There is something else than a regular file, or a file that is too large."""
+    """It is not a regular file, or too large."""
 
 
 def open_plain(path: str, flags: int = os.O_RDONLY, may_be_link: bool = False) -> int:
     """Open a regular file and return its descriptor. Raises NotPlain for anything else, OSError.
 
-    may_be_link: whether a symbolic link to a regular file will do.
+    may_be_link: accept a symbolic link to a regular file.
     """
     follow = 0 if may_be_link else os.O_NOFOLLOW
     try:
@@ -37,12 +37,10 @@ def open_plain(path: str, flags: int = os.O_RDONLY, may_be_link: bool = False) -
 
 
 def read(path: str, limit: int = MOST, may_be_link: bool = False) -> bytes:
-    """Return the content of a regular file. Raises NotPlain, also if it takes more than `limit`
-    bytes, OSError.
-    """
+    """Return the content of a regular file. Raises NotPlain, also above `limit` bytes, and OSError."""
     content, size = _read(path, limit, 0, may_be_link)
     if size > limit:
-        raise NotPlain(errno.EFBIG, f"it takes {size:,} bytes, more than {limit:,}", path)
+        raise NotPlain(errno.EFBIG, f"it has {size:,} bytes, more than {limit:,}", path)
     return content
 
 
@@ -57,8 +55,9 @@ def tail(path: str, size: int, may_be_link: bool = False) -> bytes:
 
 
 def _read(path: str, limit: int, part: int, may_be_link: bool) -> tuple[bytes, int]:
-    """Return up to `limit` bytes, and the size of the file. part: 0 for all or nothing, below 0 for
-    the end.
+    """Return up to `limit` bytes, and the size of the file.
+
+    part: 0: all or nothing; above 0: the beginning; below 0: the end.
     """
     descriptor = open_plain(path, may_be_link=may_be_link)
     with open(descriptor, "rb", buffering=0) as file:
@@ -76,7 +75,7 @@ def _read(path: str, limit: int, part: int, may_be_link: bool) -> tuple[bytes, i
 
 
 def remove(path: str) -> None:
-    """Remove a file; a directory in its place is given another name. Raises OSError."""
+    """Remove a file; rename a directory in its place. Raises OSError."""
     try:
         os.unlink(path)
     except FileNotFoundError:
@@ -86,7 +85,7 @@ def remove(path: str) -> None:
 
 
 def replace(new: str, path: str) -> None:
-    """Rename `new` to `path`, also where a task has made a directory. Raises OSError."""
+    """Rename `new` to `path`, also if a task has made a directory there. Raises OSError."""
     try:
         os.rename(new, path)
     except IsADirectoryError:
@@ -95,16 +94,14 @@ def replace(new: str, path: str) -> None:
 
 
 def write_all(descriptor: int, content: bytes) -> None:
-    """Write all of it from the beginning of the file. A disk that is nearly full takes a part at
-    first, and then refuses.
-    """
+    """Write all of it from the beginning of the file. A nearly full disk writes a part, then fails."""
     written = 0
     while written < len(content):
         written += os.pwrite(descriptor, content[written:], written)
 
 
 def write_whole(path: str, content: bytes, is_synced: bool = True) -> None:
-    """Write over what is there, and wait until it is on the disk if `is_synced`. Raises OSError."""
+    """Overwrite a file; if `is_synced`, wait until it is on the disk. Raises OSError."""
     try:
         descriptor = open_plain(path, os.O_WRONLY | os.O_CREAT)
     except NotPlain:

@@ -1,4 +1,7 @@
-"""/proc: what the kernel tells of processes in one read each."""
+"""Read /proc directly, where psutil is too slow or too large for a listener.
+
+A scan of all processes takes psutil 6 times as long, the children of a process 70 times; importing
+it takes 8 ms and 1.6 MB in each listener."""
 
 from __future__ import annotations
 
@@ -7,9 +10,7 @@ from collections.abc import Iterator
 
 
 def read_stat(pid: int) -> list[bytes]:
-    """Return the fields of /proc/[pid]/stat from the third on, the state; nothing when there is no
-    such process.
-    """
+    """Return the fields of /proc/[pid]/stat from the third on, which is the state; [] if it is gone."""
     try:
         # open() takes twice as long, and a tree reads hundreds
         descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY)

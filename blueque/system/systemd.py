@@ -1,4 +1,4 @@
-"""Notify: tell systemd how we are, if it has asked: sd_notify(3), without a library."""
+"""Report to systemd, if it asks for that: sd_notify(3), without a library."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
 
 class Notifier:
-    """Sends to the socket that the environment names, and removes its variables: they are not for
-    tasks.
+    """Sends to the socket that the environment names. It removes the variables from it, because
+    tasks must not have them.
     """
 
     def __init__(self, environ: MutableMapping[str, str] = os.environ) -> None:
@@ -30,13 +30,13 @@ class Notifier:
         return bool(self._address)
 
     def tell(self, *lines: str) -> None:
-        """Send assignments such as READY=1, unless they are the same as the last time."""
+        """Send assignments such as READY=1, unless they are unchanged."""
         text = "\n".join(lines)
         if self._address and text != self._said and self._send(text):
             self._said = text
 
     def show_life(self) -> None:
-        """Say that we are not stuck."""
+        """Reset the watchdog."""
         self._send("WATCHDOG=1")
 
     def _send(self, text: str) -> bool:

@@ -1,4 +1,4 @@
-"""How things are written for people: durations, sizes, hints, estimates, and what is hidden.
+"""Write things for people: durations, sizes, hints, estimates, redacted parameters.
 
 May import: model/. Begin with format.py.
 """

@@ -1,7 +1,6 @@
-"""Estimate: what the words of a task tell of how far it is, and about how long it will take yet.
+"""Read the progress of a task from its words, and estimate the time that is left.
 
-Pure functions of numbers and texts, for every face. Durations themselves are said by
-`wording.span`.
+Pure functions. `format.span` writes the durations.
 """
 
 from __future__ import annotations
@@ -13,32 +12,29 @@ from typing import NamedTuple
 from blueque.text.format import one_line, span
 
 LATE = "later than estimated"
-LEAST_SHARE = 0.02  # with less done, and one update, an estimate would be a guess
+LEAST_SHARE = 0.02  # with less done, an estimate needs a second report
 LEAST_TIME = 30.0  # seconds that it must have run
-WINDOW = 300.0  # seconds over which its speed is taken
-SETTLED = 60.0  # seconds after which the speed of late counts alone
+WINDOW = 300.0  # seconds over which the speed is measured
+SETTLED = 60.0  # seconds after which only the recent speed counts
 
 _UNITS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _NUMBER = r"(\d+(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+)"
 _PART = re.compile(rf"{_NUMBER}([kMGTPE]?) ?/ ?{_NUMBER}([kMGTPE]?)(?: +|$)(.*)", re.DOTALL)
 _PERCENT = re.compile(rf"{_NUMBER} ?%(?: +|$)(.*)", re.DOTALL)
 _FRACTION = re.compile(r"(0?\.\d+|1\.0*|\d(?:\.\d*)?e-\d+)(?: +|$)(.*)", re.DOTALL)
-# The largest that fits counts: seconds from which on an estimate is said in such steps, for it is
-# none of seconds.
+# (from so many seconds on, the step to which an estimate is rounded); the first match counts.
 _STEPS = ((172_800, 86400), (36000, 3600), (3600, 600), (600, 60), (60, 10), (0, 5))
 
 
 class Progress(NamedTuple):
-    """What a task has told. share: how much is done, 0 to 1; None: it has not said. text: the other
-    words.
-    """
+    """A progress. share: how much is done, 0 to 1; None: unknown. text: the other words."""
 
     share: float | None
     text: str
 
 
 def read_progress(text: str) -> Progress:
-    """Read what a task has told: 450/1500 frames, 1.2k/10k, 41 % encoding, 0.41, or just words."""
+    """Read a progress: 450/1500 frames, 1.2k/10k, 41 % encoding, 0.41, or only words."""
     text = one_line(text)
     if match := _PART.fullmatch(text):
         done, total = float(match[1]) * _UNITS[match[2]], float(match[3]) * _UNITS[match[4]]
@@ -48,25 +44,23 @@ def read_progress(text: str) -> Progress:
         return Progress(min(float(match[1]) / 100, 1.0), match[2])
     elif match := _FRACTION.fullmatch(text):
         return Progress(min(float(match[1]), 1.0), match[2])
-    elif text in ("0", "1"):  # with words behind it, it is a count
+    elif text in ("0", "1"):  # with words, it would be a count
         return Progress(float(text), "")
     return Progress(None, text)
 
 
 class Pace:
-    """How fast a task has been of late, for one who looks at it again and again."""
+    """The recent speed of a task, from repeated observations."""
 
     def __init__(self) -> None:
-        self._seen: list[tuple[float, float]] = []  # when it told, and which share
+        self._seen: list[tuple[float, float]] = []  # time and share of each report
 
     @property
     def updates(self) -> int:
         return len(self._seen)
 
     def rate(self, mean: float) -> float:
-        """Return the share that it does in a second: at first the mean since it began, more and
-        more the speed of late.
-        """
+        """Return the share per second: at first the mean since the start, later the recent speed."""
         if len(self._seen) < 2:
             return mean
         (first, start), (last, end) = self._seen[0], self._seen[-1]
@@ -74,7 +68,7 @@ class Pace:
         return mean * (1.0 - weight) + (end - start) / (last - first) * weight
 
     def see(self, share: float, at: float) -> None:
-        """Take note of what it has told at this time, in Unix seconds; the same again is no news."""
+        """Record a report at this time, in Unix seconds; ignore a repeated one."""
         if self._seen and (share < self._seen[-1][1] or at < self._seen[-1][0]):
             self._seen.clear()  # it has begun anew
         if not self._seen or (share > self._seen[-1][1] and at > self._seen[-1][0]):
@@ -86,11 +80,9 @@ class Pace:
 def seconds_left(
     share: float, elapsed: float, age: float, pace: Pace | None = None
 ) -> float | None:
-    """Return how long a task will take yet, in seconds; 0: it should have ended; None: it is too
-    early to tell.
+    """Return how many seconds a task will still take; 0: it should have ended; None: too early.
 
-    elapsed: since it began. age: since it told the share. pace: how fast it was seen to be; None:
-        as since it began.
+    elapsed: since it began. age: of its last report. pace: its recent speed; None: use the mean.
     """
     if elapsed < LEAST_TIME or (share < LEAST_SHARE and (pace is None or pace.updates < 2)):
         return None
@@ -103,7 +95,7 @@ def seconds_left(
 
 
 def time_left(share: float, elapsed: float, age: float, pace: Pace | None = None) -> str | None:
-    """Return the same in words: ~1 h 50 m, or that it is late; None: it is too early to tell."""
+    """Return the time left in words: ~1 h 50 m, or LATE; None: too early."""
     left = seconds_left(share, elapsed, age, pace)
     if left is None:
         return None
@@ -111,7 +103,7 @@ def time_left(share: float, elapsed: float, age: float, pace: Pace | None = None
 
 
 def roughly(seconds: float) -> str:
-    """Return a duration that is not known exactly: 3 d, 4 h, 1 h 50 m, 12 m, 40 s."""
+    """Return a rounded duration: 3 d, 4 h, 1 h 50 m, 12 m, 40 s."""
     step = next(size for least, size in _STEPS if seconds >= least)
     return (
         f"{max(round(seconds / step) * step, 5)} s"
@@ -121,12 +113,12 @@ def roughly(seconds: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share as 41 %; never 100 % before all is done, nor 0 % once something is."""
+    """Return a share as 41 %, rounded down; <1 % if something is done."""
     whole = math.floor(share * 100 + 1e-9)
     return "<1 %" if 0 < share < 0.01 else f"{whole} %"
 
 
 def bar(share: float, columns: int) -> str:
-    """Return so many columns that show a share: ########............"""
+    """Return a bar of so many columns: ########............"""
     full = min(int(share * columns + 1e-9), columns)
     return "#" * full + "." * (columns - full)

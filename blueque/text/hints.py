@@ -1,6 +1,4 @@
-"""Commands: what a person would type, as text, so that no advice is one that a shell or a program
-takes otherwise.
-"""
+"""Write commands for people to copy, quoted for the shell."""
 
 from __future__ import annotations
 
@@ -9,20 +7,19 @@ from collections.abc import Sequence
 
 from blueque.model.lines import parse_needs
 
-_BYTES = 1 << 20  # an amount of this, or more, is one of bytes
+_BYTES = 1 << 20  # amounts from here on are bytes
 _UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 Resources = Sequence[tuple[str, int]]
 
 
 def serve(queue: str, resources: Resources = ()) -> str:
-    """Return the command that starts a listener of the queue on a node that has these resources.
+    """Return the command that starts a listener of the queue with these resources.
 
-    It names no handler: blueque.toml or the environment may do so, and else the listener says how
-        to.
+    It names no handler: blueque.toml or the environment may, or the listener says how to.
     """
     options = "".join(f" --resource {name}={amount(number)}" for name, number in resources)
-    # A name that ends in =NUMBER would be a name and its weight.
+    # A name that ends with =NUMBER would be read as a name and its weight.
     name = f"{queue}=1" if "=" in queue else queue
     return (
         f"blueque-listener{options} -- {shlex.quote(name)}"
@@ -32,14 +29,14 @@ def serve(queue: str, resources: Resources = ()) -> str:
 
 
 def of_queue(verb: str, queue: str, *words: str) -> str:
-    """Return the command that does something to a queue."""
+    """Return a command for a queue."""
     return " ".join(
         ["blueque", verb, *(["--"] if queue.startswith("-") else []), shlex.quote(queue), *words]
     )
 
 
 def resume_node(host: str) -> str:
-    """Return the command that has the listeners of a host take tasks again."""
+    """Return the command that makes the listeners of a host take tasks again."""
     return f"blueque node resume {shlex.quote(host)}"
 
 
@@ -49,7 +46,7 @@ def drop_run(queue: str, run: str) -> str:
 
 
 def amount(number: int) -> str:
-    """Return an amount of a resource as people write it, without loss: 2, 8GiB."""
+    """Return an amount of a resource, exactly: 2, 8GiB."""
     for unit, size in _UNITS:
         if number >= _BYTES and number % size == 0:
             return f"{number // size}{unit}"
@@ -62,9 +59,7 @@ def amounts(resources: Resources) -> str:
 
 
 def words_of(text: str) -> str:
-    """Return needs, given as text of `lines.write_needs`, as `gpu=2, memory=8GiB, lock licence for
-    3`.
-    """
+    """Return needs (text of `lines.write_needs`) as `gpu=2, memory=8GiB, lock licence for 3`."""
     needs = parse_needs(text)
     if needs is None:
         return text

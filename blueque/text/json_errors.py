@@ -1,4 +1,4 @@
-"""Text that should be JSON: what is wrong with it, in words."""
+"""Parse JSON, and say what is wrong with text that is not JSON."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from blueque.errors import InvalidInput
 
 
 class NotJson(InvalidInput):
-    """A text that is no JSON at all: perhaps it was meant as the string that it is."""
+    """The text is not JSON: perhaps it was meant as a string."""
 
 
 def as_json(content: bytes) -> Any:
-    """Return what JSON in UTF-8 says. Raises InvalidInput."""
+    """Parse JSON in UTF-8. Raises InvalidInput."""
     text = as_text(content)
     try:
         return json.loads(text)
@@ -25,7 +25,7 @@ def as_json(content: bytes) -> Any:
 
 
 def as_text(content: bytes) -> str:
-    """Return the text in UTF-8. Raises InvalidInput."""
+    """Decode UTF-8. Raises InvalidInput."""
     try:
         return content.decode()
     except UnicodeDecodeError as error:

@@ -1,8 +1,6 @@
-"""Redaction: parameters of a task, fit to be shown to whoever may look over a shoulder: without
-what looks like a secret.
+"""Hide what looks like a secret in the parameters of a task that are shown.
 
-Nothing in Redis changes, and the task gets what was enqueued. docs/security.md, "Secrets", says
-where this applies.
+Redis and the task keep the original. docs/security.md, "Secrets", says where this applies.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from typing import Any
 HIDDEN = "[hidden]"
 Hide = Callable[[Any], Any]
 
-# Words in names, which apiKey, API_KEY and api-key have in common.
+# Words of names: apiKey, API_KEY and api-key have the same words.
 _WORDS = {
     "password",
     "passwords",
@@ -37,7 +35,7 @@ _WORDS = {
     "secretkey",
     "apikeys",
 }
-# What a word ends with that is written together, as in PGPASSWORD and clientsecret.
+# Ends of words that are written together, as in PGPASSWORD and clientsecret.
 _ENDS = ("password", "passwd", "passphrase", "secret", "token", "apikey")
 _PAIRS = {(of, key) for of in ("api", "access", "private") for key in ("key", "keys")}
 _BETWEEN_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[\W_]+")
@@ -45,10 +43,10 @@ _IN_URL = re.compile(r"""(://[^\s/:@"'<>]*):[^\s/"'<>]+@""")
 
 
 def hider(patterns: Sequence[str] = ()) -> Hide:
-    """Return what replaces the secrets in a value, or in text that is JSON, by HIDDEN; all of one
-    that is nested too deeply.
+    """Return a function that replaces secrets in a value, or in JSON text, by HIDDEN.
 
-    patterns: of more names whose values are secret, as `*_url`; upper and lower case are the same.
+    A value that is nested too deeply is hidden as a whole.
+    patterns: of further names whose values are secret, as `*_url`; case does not matter.
     """
     wanted = [pattern.lower() for pattern in patterns]
 
@@ -67,7 +65,7 @@ def hider(patterns: Sequence[str] = ()) -> Hide:
             for n, word in enumerate(words)
             if word in _WORDS or word.endswith(_ENDS) or tuple(words[n - 1 : n + 1]) in _PAIRS
         ]
-        # A number is one only under a name that ends so: a token_count is none.
+        # A number is secret only if the word ends the name: token_count is not secret.
         return bool(found) and (found[-1] == len(words) - 1 or not isinstance(value, int | float))
 
     def hide(value: Any) -> Any:
@@ -90,14 +88,12 @@ def hider(patterns: Sequence[str] = ()) -> Hide:
 
 
 def reveal(value: Any) -> Any:
-    """Hide nothing."""
+    """Return the value unchanged."""
     return value
 
 
 def _in_text(text: str, hide: Hide) -> str:
-    """Return the text with the secrets hidden that stand in it as JSON, or in a URL; the same text
-    if there are none.
-    """
+    """Hide the secrets of JSON text, or in a URL; return other text unchanged."""
     if text.lstrip().startswith(("{", "[", '"')):
         try:
             value = json.loads(text)

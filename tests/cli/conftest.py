@@ -30,7 +30,7 @@ def answer(environ: dict[str, str]) -> Callable[..., tuple[int, str]]:
         try:
             while piece := _read(ours):
                 seen += piece
-                if typed and seen.endswith((b"[y/N] ", b" to say yes] ")):
+                if typed and seen.endswith((b"[y/N] ", b" to go on] ")):
                     os.write(ours, typed)
                     typed = b""
             return program.wait(30), seen.decode().replace("\r\n", "\n")

@@ -280,7 +280,7 @@ def test_a_time_is_taken_as_show_prints_it_and_without_a_zone_as_local(
 
 
 def test_milliseconds_where_seconds_belong_are_recognised(run):
-    assert "not milliseconds?" in run("enqueue", "video", "1", "--at", "4102444800000").stderr
+    assert "not milliseconds" in run("enqueue", "video", "1", "--at", "4102444800000").stderr
 
 
 @pytest.mark.parametrize("when", [[], ["--in", "1h"]])
@@ -1296,7 +1296,7 @@ def test_enqueue_stops_when_nobody_reads_the_ids_and_says_how_far_it_got(environ
         ["bash", "-c", command], env=environ, capture_output=True, text=True, timeout=60
     )
 
-    (count,) = re.findall(r"(\d+) enqueued, then it stopped: nobody reads", result.stderr)
+    (count,) = re.findall(r"(\d+) enqueued, then it stopped: the output was closed", result.stderr)
     assert client.get_inspector().pending("video") == int(count)
 
 
@@ -1564,6 +1564,25 @@ def test_the_help_of_a_verb_refers_to_the_program_for_common_options(run):
     assert {"--redis-url", "--config", "--debug", "--utc", "--color"} <= set(
         run("--help").stdout.split()
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("ls --limit x", "ls: --limit: 'x' is not a whole number from 1 to 10000"),
+        ("ls --limit 0", "ls: --limit: 0 is not a whole number from 1 to 10000"),
+        ("prune --keep -1", "prune: --keep: -1 is not a whole number of at least 0"),
+        ("ls --lmit 1", "ls: unknown option --lmit; did you mean --limit"),
+        ("ls --since soon", "ls: --since: 'soon' is not a time: write 2030-01-31"),
+        ("metrics --listen", "--listen requires an argument"),
+        ("show", "show: ID is missing"),
+    ],
+)
+def test_a_wrong_option_is_named_with_what_it_takes(run, words, sentence):
+    result = run(*words.split())
+
+    assert (result.returncode, result.stdout) == (2, "")
+    assert sentence in result.stderr and result.stderr.startswith("blueque")
 
 
 def test_help_says_what_each_verb_does(run):

@@ -328,7 +328,7 @@ def test_wait_ends_when_its_time_is_over(run, redis):
         124,
         "pending-1  cancelled\nrunning-1  cancelling\n",
     )
-    assert result.stderr == "1 task not ended after 0.1 s; see: blueque show running-1\n"
+    assert result.stderr == "1 task had not ended after 0.1 s; see: blueque show running-1\n"
 
 
 @pytest.mark.parametrize("word", ["3600", "1d", "2000d"])
@@ -349,7 +349,7 @@ def test_what_may_be_both_a_duration_and_an_id_behind_wait_is_asked_for(run, red
     result = run("cancel", "wanted-1", "--wait", "12345678")
 
     assert (result.returncode, result.stdout) == (2, "")
-    assert "Put the task before --wait, or write --wait=12345678" in result.stderr
+    assert "put the task before --wait, or write --wait=12345678" in result.stderr
     assert {client.get_task(task).status for task in ("12345678", "wanted-1")} == {"pending"}
     assert run("cancel", "12345678", "--wait").stdout == "12345678  cancelled\n"
 
@@ -551,13 +551,10 @@ def test_failed_tasks_of_all_queues_that_a_pattern_matches_are_requeued_at_once(
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ((), "say which"),
-        (("abcd", "-q", "video"), "say which"),
-        (("abcd", "--state", "pending"), "--state goes with"),
-        (
-            ("-q", "video", "--state", "failed"),
-            "'failed' is no state that it takes: there are pending",
-        ),
+        ((), "name the tasks"),
+        (("abcd", "-q", "video"), "name the tasks"),
+        (("abcd", "--state", "pending"), "--state needs --queue"),
+        (("-q", "video", "--state", "failed"), "unknown state 'failed': the states are pending"),
     ],
 )
 def test_either_ids_or_queues_are_given(run, words, reason):
@@ -751,7 +748,7 @@ def test_the_question_says_how_many_were_lost(run, redis):
     fail(redis, "failed-2")
 
     assert (
-        "3 tasks would start a second time; 1 of them lost"
+        "3 tasks would start a second time; 1 of them were lost"
         in run("requeue", "--failed", "video").stderr
     )
 
@@ -770,7 +767,7 @@ def test_requeue_as_json_tells_what_became_of_each(run, redis):
 
 
 def test_requeue_says_in_its_help_that_it_is_the_consent(run):
-    assert "your consent to start the work a second time" in " ".join(
+    assert "you allow the work to start a second time" in " ".join(
         run("requeue", "--help").stdout.split()
     )
 

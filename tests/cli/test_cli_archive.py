@@ -222,11 +222,11 @@ def test_ctrl_c_stops_it_and_the_next_run_goes_on(environ, run, cli, redis, shel
     assert (
         waiting == f"Waiting for another archiver of this queue: ann@host, process {os.getpid()}.\n"
     )
-    assert rest == "Stopped. Nothing is lost: run it again, and it goes on where it was.\n"
+    assert rest == "Stopped. Nothing is lost: the next run goes on where it was.\n"
 
     protocol.leave_batch(redis, BatchRef(QUEUE, "b-1", "w"))
     result = run(QUEUE, shelf)
-    assert result.stderr == "An interrupted run was finished first.\n"
+    assert result.stderr == "It finished an interrupted run first.\n"
     require_exact(cli, shelf, ids)
 
 

@@ -166,7 +166,7 @@ def test_a_reader_that_goes_away_is_told_how_far_it_got(start, cli):
 
     assert program.wait(30) == 141
     assert len(line(cli)) == 10
-    assert stderr == "10 enqueued, then it stopped: nobody reads the ids any more\n"
+    assert stderr == "10 enqueued, then it stopped: the output was closed\n"
 
 
 def test_a_server_that_goes_away_is_told_with_how_far_it_got_and_what_is_unknown(
@@ -242,12 +242,12 @@ def test_a_key_that_has_a_task_already_is_said_with_what_that_is(run, redis):
     cancelled = run("2", "--key", "a")
     protocol.delete(redis, "video", new.stdout.strip())
 
-    assert (new.stderr, old.stderr) == ("", "Not new: that task is pending\n")
+    assert (new.stderr, old.stderr) == ("", "Not new: the task with this key is pending\n")
     assert (
         cancelled.stderr
-        == f"Not new: that task is cancelled; to run it again: blueque requeue {new.stdout}"
+        == f"Not new: the task with this key is cancelled; to run it again: blueque requeue {new.stdout}"
     )
-    assert "was deleted, and the key still counts" in run("2", "--key", "a").stderr
+    assert "was deleted, and the key is still in use" in run("2", "--key", "a").stderr
 
 
 def test_a_field_of_each_line_is_its_key(run, cli):
@@ -392,7 +392,9 @@ def test_a_person_is_told_when_nobody_serves_the_queue_and_a_script_is_not(url, 
     assert said("vidoe") == ""
     monkeypatch.setattr("blueque.cli.verbs.enqueue._is_watched", lambda: True)
     command = "blueque-listener vidoe"
-    assert said("vidoe") == f"No listener serves vidoe yet, so it waits. Start one: {command}\n"
+    assert (
+        said("vidoe") == f"No listener serves vidoe yet, so the task waits. Start one: {command}\n"
+    )
     assert said("vidoe", "--in", "2h") == ""
     protocol.register(redis, "video", "host_1", "i", {}, time.time())
     assert said("video") == ""
@@ -411,5 +413,5 @@ def test_run_says_at_once_that_nobody_serves_the_queue(url, monkeypatch):
 
     assert (
         said.splitlines()[1]
-        == "No listener serves vidoe yet, so it waits. Start one: blueque-listener vidoe"
+        == "No listener serves vidoe yet, so the task waits. Start one: blueque-listener vidoe"
     )

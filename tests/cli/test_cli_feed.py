@@ -201,7 +201,9 @@ def test_a_file_of_blank_lines_is_not_said_to_be_done_before(run, programs):
 
     assert first.printed == "f  nothing to feed: there are only blank lines in blank.jsonl\n"
     assert second.printed == "f  nothing new: all 3 rows are done already\n"
-    assert third.printed == "g  nothing new but 3 blank lines; 5 rows in all, with those before\n"
+    assert (
+        third.printed == "g  nothing new but 3 blank lines; 5 rows in all, with those fed before\n"
+    )
 
 
 def test_a_path_that_is_mistyped_leaves_nothing_behind(run, state):
@@ -230,12 +232,12 @@ def test_a_bad_row_is_named_with_what_can_be_done(run, programs, cli):
     assert program.code == 2
     assert program.log.splitlines() == [
         "blueque: b.jsonl, line 2: not valid JSON: 'oops' (Expecting value: line 1 column 1 (char 0))",
-        "1,501 rows done. Repair it and run the same again, or leave such rows out with --skip-bad.",
+        "1,501 rows done. Repair the row and run the same command again, or skip such rows with --skip-bad.",
     ]
     program = run("--skip-bad")
     assert program.code == 0
     assert re.fullmatch(
-        r"f  0 rows fed in .*/s; 30 bad rows left out\n1,531 in all, with those before\n",
+        r"f  0 rows fed in .*/s; 30 bad rows skipped\n1,531 rows in all, with those fed before\n",
         program.printed,
     )
     assert (
@@ -295,7 +297,7 @@ def test_a_backlog_that_is_not_what_it_was_is_named_with_what_can_be_done(
     assert (program.code, program.printed) == (2, "")
     assert program.log.splitlines() == [
         f"blueque: {why}",
-        "1,502 rows done. Mend it and run the same again, or feed the rest with another --name.",
+        "1,502 rows done. Repair the files and run the same command again, or feed the rest with another --name.",
     ]
 
 
@@ -308,13 +310,13 @@ def test_a_signal_ends_it_between_two_steps_and_the_same_command_goes_on(
     program.send(number)
 
     assert program.wait() == code
-    assert program.log.endswith("Stopped after 600 rows. The same command goes on there.\n")
+    assert program.log.endswith("Stopped after 600 rows. The same command goes on from there.\n")
     assert cli.hget(FEED, "token") is None
     program = run("--window", "2000")
     assert (
         program.code == 0
         and "900 rows fed" in program.printed
-        and "1,500 in all" in program.printed
+        and "1,500 rows in all" in program.printed
     )
     assert waiting(cli) == 1500
 

@@ -77,7 +77,7 @@ def test_what_is_said_besides_is_of_words_that_there_are():
 
 
 def test_help_explains_an_exit_code_and_all_states_of_listeners(run):
-    assert run("help", "75").stdout.startswith("exit code 75: works, but somebody should look")
+    assert run("help", "75").stdout.startswith("exit code 75: something needs attention")
     assert run("help", "listeners").stdout.splitlines()[0].split() == ["up", "it", "takes", "tasks"]
     assert run("help", "75", "76").returncode == 2
 
@@ -85,10 +85,10 @@ def test_help_explains_an_exit_code_and_all_states_of_listeners(run):
 @pytest.mark.parametrize(
     ("typed", "hint"),
     [
-        ("retry", " It is: blueque requeue"),
-        ("KILL", " It is: blueque cancel"),
-        ("workers", " It is: blueque node ls"),
-        ("listener", " It is: blueque-listener"),
+        ("retry", " Use: blueque requeue"),
+        ("KILL", " Use: blueque cancel"),
+        ("workers", " Use: blueque node ls"),
+        ("listener", " Use: blueque-listener"),
         ("enqeue", " Did you mean enqueue?"),
         ("xyzzy", ""),
     ],
@@ -97,14 +97,14 @@ def test_a_verb_that_there_is_not_says_what_is_meant(run, typed, hint):
     result = run(typed)
 
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.splitlines()[0] == f"blueque: there is no verb {typed!r}.{hint}"
+    assert result.stderr.splitlines()[0] == f"blueque: unknown verb {typed!r}.{hint}"
 
 
 @pytest.mark.parametrize(
     ("typed", "hint"),
     [
-        ("retry", ". It is: blueque requeue"),
-        ("stat", ". It is: blueque stats"),
+        ("retry", ". Use: blueque requeue"),
+        ("stat", ". Use: blueque stats"),
         ("cancle", ". Did you mean cancel?"),
         ("strated", ". Did you mean started?"),
         ("exit-code", ". Did you mean exit-codes?"),
@@ -117,10 +117,7 @@ def test_help_of_what_there_is_not_says_what_is_meant(run, typed, hint):
     result = run("help", *typed.split())
 
     assert (result.returncode, result.stdout) == (2, "")
-    assert (
-        result.stderr.splitlines()[0]
-        == f"blueque: there is no verb {typed!r}, and no such word{hint}"
-    )
+    assert result.stderr.splitlines()[0] == f"blueque: unknown verb or word {typed!r}{hint}"
 
 
 def test_every_hint_names_a_verb_and_none_hides_one():

@@ -193,7 +193,7 @@ def test_ctrl_z_where_nobody_could_have_it_go_on_draws_anew(on_screen, redis, ru
     seen.shows("runs-1")
 
     os.write(seen.ours, b"\x1a")
-    until(lambda: seen.shows("q leaves") and seen.drawn.count(ENTERS) == 2, what="it drawn again")
+    until(lambda: seen.shows("q quits") and seen.drawn.count(ENTERS) == 2, what="it drawn again")
 
     assert seen.leave(b"q") == 0
     assert seen.drawn.count(LEAVES) == 2
@@ -243,10 +243,10 @@ def test_it_goes_on_when_redis_has_been_away(on_screen, own_server, environ):
     seen.shows("Nothing runs.")
 
     own_server.kill()
-    seen.shows("this was before:", "Nothing runs.")
+    seen.shows("the last picture:", "Nothing runs.")
     own_server.start()
 
-    seen.shows("q leaves")
+    seen.shows("q quits")
     assert seen.leave(b"q") == 0
 
 

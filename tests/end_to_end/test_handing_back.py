@@ -261,7 +261,7 @@ def test_who_hands_a_task_back_without_being_asked_has_failed(house):
     failed = ended(house.client, house.client.get_queue("work").enqueue("hand_back_unasked"))
     assert (failed.error_type, failed.error) == (
         "blueque.model.outcomes.HandBack",
-        "HandBack: for no reason (nobody had asked the task to stop)",
+        "HandBack: for no reason (the task had not been asked to stop)",
     )
 
 
@@ -281,7 +281,7 @@ def test_a_hand_back_without_words_says_what_it_is():
     assert outcome_record.record_of(HandBack(), is_asked_to_stop=True)["error"] == "handed back"
     assert (
         outcome_record.record_of(HandBack())["error"]
-        == "HandBack (nobody had asked the task to stop)"
+        == "HandBack (the task had not been asked to stop)"
     )
 
 

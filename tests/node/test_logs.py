@@ -525,7 +525,7 @@ def test_logs_shows_what_redis_has_and_says_where_lines_are_missing(work, queue,
     missing = int(mark.removeprefix("... (").removesuffix(" lines left out)"))
     assert len(lines) - 1 + missing == 100_001
     assert int(lines[lines.index(mark) + 1]) == int(lines[lines.index(mark) - 1]) + 1 + missing
-    says = f"{missing} lines left out; all of it, on its node: blueque logs --all"
+    says = f"{missing} lines left out; on its host, to see everything: blueque logs --all"
     assert result.stderr == f"{says} {task}\n"
     mark_of_both = mark.replace(")", ", of both streams)")
     assert mark_of_both in run("logs", "--stream", "stdout", task).stdout.splitlines()
@@ -591,10 +591,10 @@ def test_logs_follows_what_comes_in_a_queue(work, queue, begin):
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        ((), 2, "which tasks? Give an ID, or --queue QUEUE"),
+        ((), 2, "name the tasks: ID..., or --queue QUEUE"),
         (("abcd",), 3, "no task 'abcd'"),
         (("-q", "nowhere"), 3, "no queue 'nowhere'"),
-        (("--all", "-f", "abcd"), 2, "--all wants one ID"),
+        (("--all", "-f", "abcd"), 2, "--all needs one ID"),
     ],
 )
 def test_what_cannot_be_shown_is_refused(run, url, arguments, code, says):
@@ -614,11 +614,14 @@ def test_a_task_that_has_not_run_and_one_whose_files_are_elsewhere_say_so(client
     }
     cli.hset(keys.task(task), mapping={**its, "started": time.time() - 60})
 
-    says = f"{task}: Redis has no line of attempt 1; all of it, if there is any: gpu-9:/var/spool/x/1\n"
+    says = f"{task}: Redis has no line of attempt 1; everything it printed, if anything: gpu-9:/var/spool/x/1\n"
     assert run("logs", task).stderr == says
     elsewhere = run("logs", "--all", task)
     assert (elsewhere.returncode, elsewhere.stdout) == (2, "")
-    assert "its files are on gpu-9" in elsewhere.stderr and "/var/spool/x/1" in elsewhere.stderr
+    assert (
+        "the files of the task are on gpu-9" in elsewhere.stderr
+        and "/var/spool/x/1" in elsewhere.stderr
+    )
 
 
 def test_a_task_that_printed_nothing_is_told_from_one_whose_log_is_not_there(client, cli, run):
@@ -631,8 +634,10 @@ def test_a_task_that_printed_nothing_is_told_from_one_whose_log_is_not_there(cli
         )
         return run("logs", task).stderr.removeprefix(f"{task}: ").rstrip()
 
-    where = "Redis has no line of attempt 1; all of it, if there is any: gpu-9:/var/spool/x/1"
-    assert says() == "it ran on a listener of 1.0.0, which keeps nothing of what is printed"
+    where = (
+        "Redis has no line of attempt 1; everything it printed, if anything: gpu-9:/var/spool/x/1"
+    )
+    assert says() == "it ran on a listener of 1.0.0, which keeps no output"
     assert says(attempt=1, started=time.time() - 60) == "attempt 1 has printed nothing"
     assert says(attempt=1, started=time.time() - 31 * 86400) == where
     assert says(attempt=1, started=time.time() - 60, status="started") == where
@@ -642,7 +647,7 @@ def test_a_task_that_printed_nothing_is_told_from_one_whose_log_is_not_there(cli
     ("which", "says"),
     [
         ((), "No longer following; still running: blueque logs -f {task}\n"),
-        (("-q", "work"), "No longer following; what runs goes on: blueque logs -f -q work\n"),
+        (("-q", "work"), "No longer following; the tasks run on: blueque logs -f -q work\n"),
     ],
 )
 def test_who_stops_to_follow_is_told_that_the_task_runs_on(
@@ -679,14 +684,14 @@ def test_all_of_an_earlier_attempt_is_read_where_that_was(client, cli, url, tmp_
     assert read("2").stdout == "attempt 2\n"
     away = read("2", last_files="gpu-8:/srv/x/2").exception
     assert (
-        away.message == "its files are on gpu-8"
+        away.message == "the files of the task are on gpu-8"
         and "--attempt 2" in away.advice[0]
         and "/srv/x/2" in away.advice[0]
     )
     unknown = read("1").exception
-    assert unknown.message == "nobody knows where the files of attempt 1 are"
+    assert unknown.message == "it is unknown where the files of attempt 1 are"
     assert unknown.advice == (
-        "Known are those of attempt 3 in gpu-9:/var/spool/x/3, 2 in gpu-8:/srv/x/2",
+        "Known files: attempt 3 in gpu-9:/var/spool/x/3, 2 in gpu-8:/srv/x/2",
     )
 
 
@@ -787,10 +792,7 @@ def test_a_script_tells_how_far_it_is(work, queue, cli):
 def test_what_is_no_progress_is_refused(words, tmp_path):
     result = tell(tmp_path, *words)
     assert result.exit_code == 2
-    assert (
-        "is no progress: tell a number" in result.stderr
-        or "there is nothing to tell" in result.stderr
-    )
+    assert "not a progress value" in result.stderr or "give a number or a text" in result.stderr
     assert os.listdir(tmp_path) == []
 
 
@@ -845,5 +847,5 @@ def test_a_progress_file_that_has_just_been_emptied_changes_nothing(
 
 def test_outside_of_a_task_there_is_nothing_to_tell(run):
     assert run("progress", "0.4").stderr.startswith(
-        "blueque: this is no task: BLUEQUE_TASK_DIR is not set\n"
+        "blueque: not inside a task: BLUEQUE_TASK_DIR is not set\n"
     )

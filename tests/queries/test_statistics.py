@@ -399,7 +399,7 @@ def test_of_many_failures_the_newest_are_looked_at_and_that_is_said(run, ended, 
     _, out, err = run("failures")
 
     assert out.splitlines()[1].split()[2:4] == ["3", "2"]
-    assert err == f"Of the failed tasks only the newest 2 were looked at: {Q}\n"
+    assert err == f"Only the newest 2 failed tasks were read: {Q}\n"
 
 
 @pytest.mark.parametrize(

@@ -233,7 +233,7 @@ def test_a_task_process_knows_the_host_by_the_name_of_its_listener(programs):
 @pytest.mark.parametrize(
     ("words", "environ", "toml", "code", "said"),
     [
-        (["--host", "a b"], {}, "", 2, "Invalid value for '--host': 'a b' is not a host name"),
+        (["--host", "a b"], {}, "", 2, "--host: 'a b' is not a host name"),
         (
             [],
             {hosts.VARIABLE: "gpu_1"},

@@ -58,7 +58,7 @@ def test_a_file_is_read_whole_or_its_beginning_or_its_end(tmp_path):
     assert plain_files.read(path) == plain_files.read(path, 7) == b"content"
     assert (plain_files.head(path, 3), plain_files.head(path, 9)) == (b"con", b"content")
     assert (plain_files.tail(path, 3), plain_files.tail(path, 9)) == (b"ent", b"content")
-    with pytest.raises(NotPlain, match="it takes 7 bytes, more than 6"):
+    with pytest.raises(NotPlain, match="it has 7 bytes, more than 6"):
         plain_files.read(path, 6)
 
 

@@ -186,7 +186,7 @@ def test_a_program_has_none_and_is_not_ended_by_the_question(work, queue, client
     (work.directory / "go").touch()
 
     assert (result.returncode, result.stdout) == (5, "")
-    assert "none: the task is not a Python handler" in result.stderr
+    assert "cannot show its stack: the task is not a Python handler" in result.stderr
     assert outcome(client, task_id).result == "through"
     assert [line.text for line in client.get_log(task_id)[0]] == ["in the middle", "through"]
 
@@ -209,7 +209,7 @@ def test_without_an_answer_it_says_so(monkeypatch, queue, cli):
     result = CliRunner().invoke(stack.stack, [task_id], obj=obj, standalone_mode=False)
 
     assert isinstance(result.exception, Failure) and result.exception.exit_code == 124
-    assert "has not answered within" in str(result.exception.message)
+    assert "did not answer within" in str(result.exception.message)
 
 
 def test_of_a_task_that_ended_before_it_had_shown_anything_that_is_said(

@@ -1,4 +1,4 @@
-"""`blueque archive`: finished tasks into Parquet files, and out of Redis."""
+"""`blueque archive`: move finished tasks from Redis into Parquet files."""
 
 from __future__ import annotations
 
@@ -36,12 +36,14 @@ _VERBS = {"write": "written", "delete": "deleted from Redis"}
     metavar="N",
     help="At most so many tasks of each queue, the oldest first.",
 )
-@state_option(FINISHED, "Only tasks in this state, or these: failed,cancelled; else all three.")
+@state_option(
+    FINISHED, "Only tasks in this state, or in these: failed,cancelled; default all three."
+)
 @click.option(
     "--compact",
     "is_compacting",
     is_flag=True,
-    help="Then merge the small files of each day into few large ones.",
+    help="Then merge the small files of each day into a few large ones.",
 )
 @json_option
 @shared_options
@@ -62,17 +64,18 @@ def archive(
     blueque archive video.encode /data/archive --older-than 1d
     blueque archive 'video.*' /data/archive
 
-    The files are below DIRECTORY, which is made if need be: queue=video.encode/day=2026-11-21/, by the day, in UTC, on
-    which a task finished. Several queues may share it, and a pattern as QUEUE archives one after the other. A task is
-    deleted from Redis when its file is complete, and not before.
+    The files are in DIRECTORY, which is created if needed: queue=video.encode/day=2026-11-21/, by the day in UTC on which a
+    task finished. Several queues may share it; a pattern as QUEUE archives one queue after the other. A task is deleted
+    from Redis only when its file is complete.
 
-    Stop or kill it at any time. Run again, it goes on where it was: no task is lost, and none is archived twice. One that is
-    requeued meanwhile stays in Redis, and is archived anew when it ends. It needs pip install 'blueque[arrow]'.
+    You can stop or kill it at any time. The next run goes on where it was: no task is lost, and none is archived twice. A
+    task that is requeued meanwhile stays in Redis, and is archived again when it ends. It needs pip install
+    'blueque[arrow]'.
     """
     from blueque import archives  # here: --help does without
 
     queues = _queues(invocation, pattern)
-    client = invocation.client(patience=30.0)  # what is under way should survive a restart of Redis
+    client = invocation.client(patience=30.0)  # a batch should survive a restart of Redis
     screen = _Screen()
     try:
         for queue in queues:
@@ -93,14 +96,14 @@ def archive(
     except BaseException as error:
         screen.clear()
         if isinstance(error, KeyboardInterrupt):
-            printing.talk("Stopped. Nothing is lost: run it again, and it goes on where it was.")
+            printing.talk("Stopped. Nothing is lost: the next run goes on where it was.")
         raise
 
 
 def _queues(invocation: Invocation, pattern: str) -> list[str]:
-    """Return the queues that match; end the program when there is none, and Redis can be asked."""
+    """Return the queues that match; end the program if none does."""
     client = invocation.client()
-    client.get_queue(pattern)  # is it a name at all?
+    client.get_queue(pattern)  # refuses what cannot be a name
     return queues_matching(client.get_inspector().queues(), [pattern])
 
 
@@ -116,7 +119,7 @@ def _print_text(done: Archived, merged: Compacted | None) -> None:
     else:
         click.echo(f"{name}  nothing to archive")
     if done.resumed:
-        printing.talk("An interrupted run was finished first.")
+        printing.talk("It finished an interrupted run first.")
     if merged is not None:
         click.echo(
             f"{merged.before:,} files merged into {merged.after:,}"
@@ -149,7 +152,7 @@ def _print_json(done: Archived, merged: Compacted | None) -> None:
 
 
 class _Screen:
-    """A line on the terminal that says how far it is."""
+    """Shows the progress in a line on the terminal."""
 
     def __init__(self) -> None:
         self._line = Line()
@@ -163,7 +166,7 @@ class _Screen:
             return
         if self._stage != (progress.stage, progress.batch):
             self._stage, self._began = (progress.stage, progress.batch), time.monotonic()
-            self.clear()  # so that something of each stage is seen, however short it is
+            self.clear()  # each stage is shown, however short it is
         rate = progress.done / max(time.monotonic() - self._began, 0.001)
         self._line.draw(
             lambda: (

@@ -1,4 +1,4 @@
-"""`blueque cancel`: tasks that are never to run, or are to end."""
+"""`blueque cancel`: cancel waiting tasks and end running ones."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from blueque.queries.inspector import Inspector
 
 UNFINISHED = ("pending", "scheduled", "reserved", "started")
-MOST = 10_000  # tasks at a time
-IN_A_ROW = 7  # ids, with 80 columns
-SHOWN = 20  # of them, before it asks
-FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0  # seconds between two looks at what is to end
+MOST = 10_000  # tasks of one call
+IN_A_ROW = 7  # ids in 80 columns
+SHOWN = 20  # ids shown before it asks
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0  # seconds between two reads
 
 _RUNNING = [
     Column("TASK", can_shrink=True),
@@ -53,7 +53,7 @@ _RUNNING = [
 
 
 class _WithWait(click.Command):
-    """A command whose --wait may have a value: what is written as a duration is never an id."""
+    """A command whose --wait may have a value. A word that is a duration is never an id."""
 
     def parse_args(self, ctx: click.Context, args: MutableSequence[str]) -> list[str]:
         own, words = [], list(args)
@@ -79,14 +79,14 @@ def _to_seconds(
 @click.command(cls=_WithWait)
 @click.argument("ids", nargs=-1, metavar="[ID... | -]")
 @pattern_option("All tasks of these queues: a name, or a pattern such as 'render.*'.")
-@state_option(UNFINISHED, "But only these: pending,scheduled.")
-@click.option("--reason", metavar="TEXT", help="Why; it stays with the task.")
-@click.option("--by", metavar="NAME", help="Who wants it; else USER@HOST.")
+@state_option(UNFINISHED, "Only tasks in these states: pending,scheduled.")
+@click.option("--reason", metavar="TEXT", help="Why; it is kept with the task.")
+@click.option("--by", metavar="NAME", help="Who cancels it; default USER@HOST.")
 @click.option(
     "--wait",
     callback=_to_seconds,
     metavar="[DURATION]",
-    help="Wait until they have ended, so long at most.",
+    help="Wait until they have ended, at most so long.",
 )
 @dry_run_option("Only show what would be cancelled.")
 @yes_option
@@ -105,27 +105,27 @@ def cancel(
     is_sure: bool,
     as_json: bool,
 ) -> int:
-    """Have tasks never run, or end them while they run, wherever they do.
+    """Cancel waiting tasks, and end running ones, on any host.
 
     \b
     blueque cancel 7c1f --reason 'wrong input' --wait 2m
     blueque cancel -q train.gpu --state pending
     blueque ls --state pending --ids | blueque cancel -
 
-    A task that waits is "cancelled" at once. One that runs gets SIGTERM and, after its grace, SIGKILL; it is
-    "cancelling" until it has ended. If it ends by itself first, that stands: --wait tells which of the two it was.
-    Before it ends what runs, or all of a queue, it asks; what starts while it asks, or after --state was looked at, runs
-    on. A cancelled task is not run again, whatever its policy says; `blueque requeue` does.
-    What is written as a duration, 3600 or 2m, is one behind --wait, and no ID.
+    A waiting task is "cancelled" at once. A running task gets SIGTERM and, after its grace, SIGKILL; it is "cancelling"
+    until it has ended. If it ends by itself first, that result counts; --wait tells which of the two happened. It asks
+    before it ends running tasks, or all tasks of a queue. A task that starts while it asks, or after --state was read,
+    runs on. A cancelled task does not run again, even with a retry policy; `blueque requeue` runs it again. A word behind
+    --wait that is a duration, such as 3600 or 2m, is not an ID.
 
-    ID may be a beginning, as for show; - reads ids from standard input. The exit code is 5 when a task could not be
-    cancelled, 6 when nobody said yes, 75 when a queue has more than 10,000 of them, of which the first are cancelled, and
-    124 when the wait was over first.
+    ID may be the beginning of an id; - reads ids from standard input. The exit code is 5 if a task could not be
+    cancelled, 6 if the answer is not yes, 75 if a queue has more than 10,000 of them and only the first were cancelled,
+    and 124 if the time of --wait was over first.
     """
     if bool(ids) == bool(patterns):
-        raise click.UsageError("say which: ID..., or --queue QUEUE")
+        raise click.UsageError("name the tasks: ID..., or --queue QUEUE")
     if states and not patterns:
-        raise click.UsageError("--state goes with --queue QUEUE")
+        raise click.UsageError("--state needs --queue QUEUE")
     client = invocation.client()
     inspector = client.get_inspector()
     tasks, code = _of_queues(inspector, patterns, states) if patterns else choose(inspector, ids)
@@ -134,9 +134,7 @@ def cancel(
     _ask(inspector, tasks, is_sure, bool(patterns), "-" in ids)
 
     def allowed(task: Task) -> set[str]:
-        """Return in which states it may be by now: those asked for, and running only if that was
-        consented to.
-        """
+        """Return the states in which it may be cancelled: running only with consent."""
         wanted = set(states or UNFINISHED)
         return wanted if is_sure or task.status == "started" else wanted - {"started"}
 
@@ -161,19 +159,17 @@ def cancel(
 def _of_queues(
     inspector: Inspector, patterns: Sequence[str], states: Sequence[str]
 ) -> tuple[list[Task], int]:
-    """Return the tasks that are in these queues and states, as many as a list has at most, and the
-    exit code.
-    """
+    """Return the tasks in these queues and states, at most MOST, and the exit code."""
     listing = inspector.listing(
         queues_matching(inspector.queues(), patterns), states or UNFINISHED, MOST
     )
     if listing.has_more:
-        printing.talk(f"These are the first {MOST}; there are more: say it again then.")
+        printing.talk(f"These are the first {MOST}; there are more: run it again for the rest.")
     return list(listing.tasks), ATTENTION if listing.has_more else 0
 
 
 def _foresee(tasks: Sequence[Task], as_json: bool, code: int) -> int:
-    """Say what would become of these tasks."""
+    """Show what would become of these tasks."""
     outcomes = []
     for task in tasks:
         refusal = (
@@ -195,9 +191,7 @@ def _foresee(tasks: Sequence[Task], as_json: bool, code: int) -> int:
 def _ask(
     inspector: Inspector, tasks: Sequence[Task], is_sure: bool, are_all: bool, has_ids: bool
 ) -> None:
-    """Have a person say that what runs may end. are_all: of some queues, so that even what only
-    waits is asked for.
-    """
+    """Ask before running tasks are ended. are_all: all tasks of queues: ask for waiting ones, too."""
     running = [task for task in tasks if task.status == "started" and task.cancel is None]
     if is_sure or not (running or (are_all and tasks)):
         return
@@ -238,7 +232,7 @@ def _ask(
 
 
 def _some(tasks: Sequence[Task]) -> list[str]:
-    """Return lines with the ids of the first of them."""
+    """Return lines with the ids of the first tasks."""
     ids = [printing.clean(printing.short_id(task.id)) for task in tasks[:SHOWN]]
     rows = [
         f"  {'  '.join(ids[place : place + IN_A_ROW])}" for place in range(0, len(ids), IN_A_ROW)
@@ -267,7 +261,7 @@ def _cancel(
 def _settle(
     inspector: Inspector, outcomes: Sequence[Outcome], seconds: float, as_json: bool
 ) -> list[Outcome]:
-    """Wait until what is being cancelled has ended, and return what became of all."""
+    """Wait until the tasks have ended, and return what became of all."""
     settled = {outcome.id: outcome for outcome in outcomes}
     waiting = [outcome.id for outcome in outcomes if outcome.status == "cancelling"]
     try:
@@ -276,7 +270,7 @@ def _settle(
             if not as_json:
                 print_outcome(outcome)
     except KeyboardInterrupt:
-        printing.talk("No longer waiting; what was cancelled ends all the same: blueque show ID")
+        printing.talk("No longer waiting; the tasks are still being cancelled: blueque show ID")
         raise
     left = [outcome for outcome in settled.values() if outcome.status == "cancelling"]
     for outcome in left if not as_json else ():
@@ -284,7 +278,7 @@ def _settle(
     if left:
         see = f"blueque show {printing.short_id(left[0].id)}"
         printing.talk(
-            f"{count(len(left), 'task')} not ended after {printing.span(seconds)}; see: {see}"
+            f"{count(len(left), 'task')} had not ended after {printing.span(seconds)}; see: {see}"
         )
     return list(settled.values())
 
@@ -306,7 +300,7 @@ def _wait_for(inspector: Inspector, ids: Sequence[str], seconds: float) -> Itera
 
 
 def _judge(task: Task) -> Outcome:
-    """Say who has won: the cancelling, or the task that ended by itself."""
+    """Say whether the task was cancelled or ended by itself first."""
     if task.status == "cancelled":
         return Outcome(task.id, task.queue, "cancelled")
     if task.status in ("complete", "failed"):
@@ -317,21 +311,17 @@ def _judge(task: Task) -> Outcome:
             task.status,
             f"task {task.id} had {word} before it could be cancelled",
         )
-    return Outcome(
-        task.id, task.queue, task.status, f"task {task.id} is not being cancelled any more"
-    )
+    return Outcome(task.id, task.queue, task.status, f"task {task.id} is no longer being cancelled")
 
 
 def _is_duration(word: str) -> bool:
-    """Tell whether it is a duration. Ends the program if it may be the beginning of an id, as it is
-    shown, as well.
-    """
+    """Tell whether a word is a duration. Ends the program if it may be the beginning of an id, too."""
     try:
         units.parse_duration(word)
     except InvalidInput:
         return False
     if re.fullmatch("[0-9a-f]{8,}", word):
         raise click.UsageError(
-            f"is {word} a task, or how long to wait? Put the task before --wait, or write --wait={word}"
+            f"{word} may be a task or the time to wait: put the task before --wait, or write --wait={word}"
         )
     return True

@@ -1,4 +1,4 @@
-"""`blueque config`: which values are in effect, and where each of them comes from."""
+"""`blueque config`: show the values in effect, and where each comes from."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from blueque.text.hints import amount
 
 _COLUMNS = [Column("NAME"), Column("VALUE", can_shrink=True), Column("FROM", can_shrink=True)]
 _SIZES = ("max_bytes", "listener.spool_limit", "listener.log_limit", "listener.memory_limit")
-# of [listener]: a variable of one overrules the file's other
+# of [listener]: a variable for one overrules the other one in the file
 _EXCLUSIVE = (("run", "exec"), ("spawn", "preload"))
-_NONE = "-"  # a limit that there is not
+_NONE = "-"  # no limit, no value
 
 
 class Setting(NamedTuple):
@@ -94,7 +94,7 @@ def _print(invocation: Invocation, as_json: bool) -> None:
 @shared_options
 @pass_invocation
 def path(invocation: Invocation, as_json: bool) -> None:
-    """Print which file is read; the exit code is 3 when there is none."""
+    """Print which file is read; the exit code is 3 if there is none."""
     found = invocation.config.path
     if as_json:
         printing.print_json("config_path", path=found)
@@ -109,11 +109,11 @@ def path(invocation: Invocation, as_json: bool) -> None:
         click.echo(printing.clean(found))
 
 
-@config.command(short_help="Write a file in which every value stands.")
+@config.command(short_help="Write a file with every value.")
 @click.argument("file", metavar="[FILE]", default="blueque.toml")
 @debug_option
 def init(file: str) -> None:
-    """Write a file in which every value stands, with its meaning, and commented out. It overwrites nothing.
+    """Write a file with every value and its meaning, commented out. It overwrites nothing.
 
     \b
     blueque config init /etc/blueque/blueque.toml
@@ -123,15 +123,15 @@ def init(file: str) -> None:
         with open(file, "x", encoding="utf-8") as new:
             new.write(example)
     except FileExistsError as error:
-        advice = "Nothing was written. Give another name, or move it away."
-        raise Failure(REFUSED, f"{file} is there already", advice) from error
+        advice = "Nothing was written. Give another name, or move the file away."
+        raise Failure(REFUSED, f"{file} already exists", advice) from error
     except OSError as error:
         raise Failure(USAGE, f"cannot write {file}: {error.strerror}") from error
     click.echo(printing.clean(file))
 
 
 def effective(invocation: Invocation, environ: Mapping[str, str] = os.environ) -> Iterator[Setting]:
-    """Yield every value in effect. Ends the program when one is wrong."""
+    """Yield every value in effect. Ends the program if one is wrong."""
     said = _file(invocation)
     path = invocation.config.path
     yield _address(invocation)
@@ -154,7 +154,7 @@ def effective(invocation: Invocation, environ: Mapping[str, str] = os.environ) -
 
 
 def _without_overruled(said: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
-    """Return what the file says and variables leave in effect. given: what variables say."""
+    """Return the values of the file that variables do not overrule. given: set by variables."""
     overruled = set()
     for pair in _EXCLUSIVE:
         names = {f"listener.{key}" for key in pair}
@@ -168,8 +168,8 @@ def _without_overruled(said: Mapping[str, Any], given: Collection[str]) -> dict[
 
 
 def _variables() -> dict[str, str]:
-    """Return the variable of the environment for each value that has one, by the name of the value."""
-    from blueque.cli import listener, program, scheduler  # here: it is much, and for this verb only
+    """Return the environment variable of each value that has one."""
+    from blueque.cli import listener, program, scheduler  # here: large, and only for this verb
 
     found = {"max_bytes": "BLUEQUE_MAX_BYTES", "statistics.keep": "BLUEQUE_STATISTICS_KEEP"}
     for table, command in (("listener", listener.command), ("scheduler", scheduler.command)):
@@ -191,8 +191,8 @@ def _address(invocation: Invocation) -> Setting:
 
 
 def _defaults(environ: Mapping[str, str], is_lottery: bool) -> dict[str, Any]:
-    """Return every value but those of queues, and what it is when nobody says anything."""
-    from blueque.cli.listener import KEEP  # here: it is much, and for this verb only
+    """Return the default of every value but those of queues."""
+    from blueque.cli.listener import KEEP  # here: large, and only for this verb
     from blueque.system.process import is_in_container
 
     timing = units.Timing()
@@ -247,7 +247,7 @@ def _file(invocation: Invocation) -> dict[str, Any]:
     found = invocation.config.path  # a mistake in it ends the program here
     if found is None:
         return {}
-    import tomllib  # here: a file is needed for it
+    import tomllib  # here: only with a file
 
     from blueque.config.toml_file import shown_path
 
@@ -261,8 +261,8 @@ def _file(invocation: Invocation) -> dict[str, Any]:
 def _leaves(
     path: tuple[str, ...], table: Mapping[str, Any]
 ) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield the values of tables; what stands in the table of a listener, of a queue, or of
-    retention, is one.
+    """Yield the values of tables. A table in the table of a listener, a queue or retention is one
+    value.
     """
     for key, value in table.items():
         depth = 2 if (*path, key)[0] == "queues" else 1

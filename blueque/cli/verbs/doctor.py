@@ -1,6 +1,4 @@
-"""`blueque doctor`: is the server in order, and is everything in it as it must be? With --fix what
-is not is repaired.
-"""
+"""`blueque doctor`: check the server and everything that Blueque has in it, and repair it."""
 
 from __future__ import annotations
 
@@ -22,9 +20,9 @@ if TYPE_CHECKING:
     from blueque.audit.doctor import Doctor
     from blueque.audit.server_check import Check
 
-ROUNDS = 5  # one repair may bring another to light
+ROUNDS = 5  # one repair may make another one visible
 
-# What is printed before a line, and the state whose colour it has.
+# The mark before a line, and the state whose colour it has.
 _MARKS = {
     "ok": ("ok", "complete"),
     "warn": ("warn", "reserved"),
@@ -39,7 +37,7 @@ _REPAIRS = {
     "mend": "remove that",
     "forget": "forget it",
     "realign": "make them agree",
-    "recount": "count anew",
+    "recount": "count again",
     "free": "free it",
     "drop_line": "forget it",
     "note_line": "list it as it should be",
@@ -56,7 +54,7 @@ _REPAIRS = {
     default="2s",
     show_default=True,
     metavar="DURATION",
-    help="How long a thing has to be wrong: what moves meanwhile is fine.",
+    help="How long a finding must last: what changes meanwhile is not reported.",
 )
 @json_option
 @shared_options
@@ -68,8 +66,8 @@ def doctor(invocation: Invocation, fix: bool, settle: float, as_json: bool) -> i
     blueque doctor
     blueque doctor --fix
 
-    It reads every key, with SCAN, which no other verb does: it is for people, not for a program that runs all the time. The
-    exit code is 75 if there is a failure or a warning.
+    It reads every key with SCAN, as no other verb does: run it by hand, not all the time. The exit code is 75 if there is
+    a failure or a warning.
     """
     the_doctor = invocation.client().get_doctor()
     checks = the_doctor.check(settle)
@@ -89,7 +87,7 @@ def doctor(invocation: Invocation, fix: bool, settle: float, as_json: bool) -> i
 
 
 def _repair(the_doctor: Doctor, report: Report, settle: float, fixed: list[Finding]) -> Report:
-    """Repair until nothing is left that can be; return what is."""
+    """Repair what can be repaired; return the findings that are left."""
     for _ in range(ROUNDS):
         repaired = [
             finding
@@ -106,7 +104,7 @@ def _repair(the_doctor: Doctor, report: Report, settle: float, fixed: list[Findi
 def _is_repaired(the_doctor: Doctor, finding: Finding) -> bool:
     try:
         return the_doctor.repair(finding)
-    except (RedisRefused, Contended) as error:  # of this one; the others may go well
+    except (RedisRefused, Contended) as error:  # of this one; the others may work
         printing.talk(f"{finding.fix} {finding.key}: {error}")
         return False
 

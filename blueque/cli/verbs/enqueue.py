@@ -1,4 +1,4 @@
-"""`blueque enqueue`: tasks from the command line, a file or standard input."""
+"""`blueque enqueue`: make tasks from the command line, a file or standard input."""
 
 from __future__ import annotations
 
@@ -34,17 +34,12 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("queue")
 @click.argument("source", required=False, metavar="[JSON | @FILE | -]")
-@click.option(
-    "--text",
-    "is_text",
-    is_flag=True,
-    help="What is given is no JSON but a string: send it untouched.",
-)
+@click.option("--text", "is_text", is_flag=True, help="Send the input as a string, not as JSON.")
 @click.option(
     "--lines",
     "is_lines",
     is_flag=True,
-    help="One task for each line of the file or of standard input.",
+    help="Make a task of each line of the file or of standard input.",
 )
 @click.option(
     "--at",
@@ -61,22 +56,22 @@ if TYPE_CHECKING:
     help="When due, from now: 90, 30s, 2h, 1d12h.",
 )
 @click.option(
-    "--key", metavar="TEXT", help="The same key is the same task: none is made if there is one."
+    "--key", metavar="TEXT", help="The same key is the same task: if it exists, no task is made."
 )
 @click.option(
     "--key-field",
     metavar="NAME",
-    help="With --lines: the field of the JSON objects that is the key of each.",
+    help="With --lines: the field of the JSON objects that holds the key.",
 )
 @click.option(
     "--keep",
     metavar="DURATION",
-    help="How long a key outlives its task; else 1d. With --run: the run; else 90d.",
+    help="How long a key outlives its task, default 1d; with --run, the run, default 90d.",
 )
 @click.option(
     "--run",
     metavar="NAME",
-    help="With --key-field: a key makes one task in this run, also if that was deleted.",
+    help="With --key-field: each key makes one task in this run, even if it was deleted.",
 )
 @needs_options
 @limit_options()
@@ -107,32 +102,30 @@ def enqueue(
     blueque enqueue video.encode @task.json --priority 5 --resource gpu=1
     find . -name '*.mov' | blueque enqueue video.encode --lines --text
 
-    What is given must be JSON; a JSON string arrives as that string. With --text it is a string as it stands, its last
-    newline included. Without anything the parameters are null. A string that begins with @, or is just -, goes
-    through standard input: printf %s "$name" | blueque enqueue QUEUE --text -
+    The input must be JSON; a JSON string arrives as that string. With --text the input is a string, its last newline
+    included. Without input the parameters are null. Pass a string that begins with @, or is just -, through standard
+    input: printf %s "$name" | blueque enqueue QUEUE --text -
 
-    --lines reads standard input if no file is given, and leaves out blank lines (not with --text: there an empty line is
-    an empty string). A file is checked as a whole before its first task is enqueued, standard input line by line. Tasks
-    go to Redis a thousand at a time, or as many as have come within 0.2 s. If that breaks off in the middle, with --run the
-    same once more makes what is missing, and nothing twice.
+    --lines reads standard input if you give no file, and skips blank lines; with --text an empty line is an empty string.
+    A file is checked as a whole before its first task is enqueued, standard input line by line. Tasks go to Redis a
+    thousand at a time, or as many as arrive within 0.2 s. If it stops halfway, run the same again with --run: it makes the
+    missing tasks, and none twice.
     """
     client = invocation.client()
     due = _due(eta, delay)
     options |= needs(resources, lock)
     if keep is not None:
         if key is None and key_field is None:
-            raise click.UsageError("--keep is for a key: give --key or --key-field, too")
+            raise click.UsageError("--keep needs --key or --key-field")
         options["keep"] = keep
     if run is not None:
         if not is_lines or key_field is None:
-            raise click.UsageError(
-                "--run is for many tasks with keys: give --lines and --key-field, too"
-            )
+            raise click.UsageError("--run needs --lines and --key-field")
         options["run"] = run
     sink = client.get_queue(queue)
     if is_lines:
         if key is not None:
-            raise click.UsageError("--key is for one task; with --lines it is --key-field")
+            raise click.UsageError("--key is for one task; use --key-field with --lines")
         # refuses bad options, before the first line is read
         sink.enqueue_iter((), keys=key_field, **options)
         lines = Lines(source or "-", as_text if is_text else as_json, client.max_bytes, key_field)
@@ -144,7 +137,7 @@ def enqueue(
         )
         return
     if key_field is not None:
-        raise click.UsageError("--key-field goes with --lines; for one task it is --key")
+        raise click.UsageError("--key-field needs --lines; for one task use --key")
     parameters = parameters_of(source, is_text)
     task = (
         sink.enqueue(parameters, key=key, **options)
@@ -159,31 +152,31 @@ def enqueue(
 
 
 def warn_of_nobody(client: Client, queue: str) -> None:
-    """Say so when a queue has no listener: its name may be a mistake."""
+    """Say if a queue has no listener: its name may be a mistake."""
     if not client.get_inspector().listeners(queue):
         printing.talk(
-            f"No listener serves {queue} yet, so it waits. Start one: {hints.serve(queue)}"
+            f"No listener serves {queue} yet, so the task waits. Start one: {hints.serve(queue)}"
         )
 
 
 def _is_watched() -> bool:
-    """Tell whether a person sees what is said: a script may well run before its listener does."""
+    """Tell whether a person reads the output: a script may run before its listener does."""
     return sys.stderr.isatty()
 
 
 def remark(task: Task) -> None:
-    """Say what the task is that has the key already."""
+    """Say which state the task has that the key belongs to."""
     if task.status is None:
-        printing.talk("Not new: the task with that key was deleted, and the key still counts.")
+        printing.talk("Not new: the task with this key was deleted, and the key is still in use.")
     else:
         again = f"; to run it again: blueque requeue {printing.short_id(task.id)}"
         printing.talk(
-            f"Not new: that task is {task.status}{again if task.status in ('failed', 'cancelled') else ''}"
+            f"Not new: the task with this key is {task.status}{again if task.status in ('failed', 'cancelled') else ''}"
         )
 
 
 def parameters_of(source: str | None, is_text: bool) -> Any:
-    """Return what was given on the command line for one task."""
+    """Return the parameters of one task from the command line."""
     read: Read = as_text if is_text else as_json
     if source is None:
         if is_text:
@@ -193,7 +186,7 @@ def parameters_of(source: str | None, is_text: bool) -> Any:
         content = sys.stdin.buffer.read()
     elif source.startswith("@"):
         content = read_file(
-            source, "A string that begins with @ goes through standard input, with --text -"
+            source, "Pass a string that begins with @ through standard input: --text -"
         )
     else:
         content = source.encode("utf-8", "surrogateescape")
@@ -208,9 +201,9 @@ def _due(eta: float | None, delay: float | None) -> float | None:
         raise click.UsageError("give --at or --in, not both")
     if delay is None:
         if eta is not None and eta < time.time():
-            printing.talk("That time is past: it is enqueued at once.")
+            printing.talk("That time is past: the task is enqueued at once.")
         return eta
     due = time.time() + delay
     if due > LAST_SECOND:
-        raise click.UsageError("--in: that is after the year 9999")
+        raise click.UsageError("--in: the time would be after the year 9999")
     return due

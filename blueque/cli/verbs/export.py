@@ -1,4 +1,4 @@
-"""`blueque export`: tasks as JSON lines or CSV, for programs that know neither Redis nor Blueque."""
+"""`blueque export`: write tasks as JSON lines or CSV."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from blueque.model.task import Task
 
 PATIENCE = 30.0  # seconds
-KEEP = 6 * 3600.0  # seconds for which an export may read, should its reader be slow
-# Of the names in JSON, those that fit a table; times are in ISO 8601, in UTC.
+KEEP = 6 * 3600.0  # seconds that an export may take, if its reader is slow
+# Names in JSON that fit a table; times are ISO 8601 in UTC.
 CSV_COLUMNS = (
     "id",
     "queue",
@@ -60,19 +60,24 @@ CSV_COLUMNS = (
 @click.command()
 @pattern_option("Only these queues: a name, or a pattern such as 'render.*'.")
 @state_option(
-    (*STATUSES, "all"), "Only these: failed,cancelled; else complete, failed and cancelled ones."
+    (*STATUSES, "all"),
+    "Only tasks in these states: failed,cancelled; default complete, failed and cancelled.",
 )
 @click.option(
     "--since",
     type=DURATION,
     metavar="AGE",
-    help="Only those that are in their state for no longer: 12h, 7d.",
+    help="Only tasks that entered their state since then: 12h, 7d.",
 )
 @click.option(
     "--format", "form", type=click.Choice(("jsonl", "csv")), default="jsonl", show_default=True
 )
 @click.option(
-    "-o", "--output", "path", metavar="FILE", help="Write to FILE; it appears when it is complete."
+    "-o",
+    "--output",
+    "path",
+    metavar="FILE",
+    help="Write to FILE, which appears when it is complete.",
 )
 @reveal_option
 @shared_options
@@ -86,19 +91,19 @@ def export(
     path: str | None,
     reveals: bool,
 ) -> None:
-    """Write tasks as JSON lines, or as CSV, to standard output or into a file.
+    """Write tasks as JSON lines or CSV to standard output or into a file.
 
     \b
     blueque export -q 'render.*' --since 1d > tasks.jsonl
     blueque export --state all --format csv -o tasks.csv
 
-    They are those of one instant, the oldest of each queue and state first; what has left its state before it is read is
-    left out. A line of JSON is the item of `blueque show ID --json`, without the signs of what runs. CSV has
-    a row of titles, times in ISO 8601, and parameters and result as JSON, unless they are text. In parameters the values of
-    names such as password, token or api_key are "[hidden]", unless --reveal is given.
+    It writes the tasks of one moment, the oldest of each queue and state first. A task that leaves its state before it is
+    read is left out. A line of JSON is the item of `blueque show ID --json`, without the signs of a running task. CSV has
+    a row of titles, times in ISO 8601, and parameters and result as JSON, unless they are text. In parameters, values of
+    names such as password, token or api_key are written as "[hidden]". --reveal writes them.
     """
     queues = queues_matching(invocation.client().get_inspector().queues(), patterns)
-    # from here on: what is begun is worth waiting for
+    # from here on: work that has begun may wait
     client = invocation.client(patience=PATIENCE)
     inspector = client.get_inspector()
     hide = invocation.hider(reveals)
@@ -107,8 +112,7 @@ def export(
     count = 0
     with _output(path) as file:
         write = _csv(file) if form == "csv" else _json_lines(file)
-        # One queue after the other: copies of the ids of all at once might be more than Redis has
-        # room for.
+        # One queue after the other: copies of the ids of all queues might not fit into Redis.
         for queue in queues:
             snapshot = client.freeze(queue, wanted, KEEP)
             try:
@@ -138,7 +142,7 @@ def _json_lines(file: IO[str]) -> Callable[[dict[str, Any]], object]:
 def _csv(file: IO[str]) -> Callable[[dict[str, Any]], object]:
     table = csv.writer(file, lineterminator="\n")
     table.writerow(CSV_COLUMNS)
-    # What a task says is not to command the terminal that shows it.
+    # Text of a task must not control a terminal.
     shown = printing.clean if file.isatty() else str
     return lambda item: table.writerow(
         [
@@ -158,7 +162,7 @@ def _cell(value: Any) -> Any:
 
 @contextmanager
 def _output(path: str | None) -> Iterator[IO[str]]:
-    """Give what to write to. A file gets its name when all is in it, and on the disk."""
+    """Yield the file to write. It gets its name when everything is on the disk."""
     if path is None:
         yield sys.stdout
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""`blueque failures`: failed tasks, put together by what they failed with."""
+"""`blueque failures`: show failures, grouped by their error."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def failures(
     blueque failures
     blueque failures render.4k --last 1d --json
 
-    ATTEMPTS counts attempts that failed on these days, in UTC, whether another followed or not; not those that raised
-    RetryLater or HandBack, nor those of listeners of 1.0.0. FAILED is how many tasks are failed now, whenever that was; of
-    each queue the newest 1,000 are looked at, fewer of many queues.
+    ATTEMPTS counts the attempts that failed on these days, in UTC, also if another attempt followed. It counts neither
+    RetryLater and HandBack nor listeners of 1.0.0. FAILED is the number of tasks that are failed now, since any day: of
+    each queue the newest 1,000 are read, fewer if there are many queues.
     """
     inspector = invocation.client().get_inspector()
     queues = queues_matching(inspector.queues(), [*patterns, *named])
@@ -65,7 +65,7 @@ def failures(
     _print_commands([kind for kind in found.kinds if kind.newest is not None])
     if found.has_more:
         printing.talk(
-            f"Of the failed tasks only the newest {found.looked_at} were looked at: {', '.join(found.has_more)}"
+            f"Only the newest {found.looked_at} failed tasks were read: {', '.join(found.has_more)}"
         )
 
 
@@ -83,9 +83,7 @@ def _row(kind: Kind, now: float) -> list[str]:
 
 
 def _short(kind: Kind) -> str:
-    """Return the error without its type, which stands beside it; of a program also the last line
-    that it printed.
-    """
+    """Return the error without its type; for a program, also the last line that it printed."""
     first, *more = (kind.error or "-").strip().split("\n")
     said = (
         next((line.strip() for line in reversed(more) if line.strip()), "")
@@ -99,7 +97,7 @@ def _short(kind: Kind) -> str:
 
 
 def _print_commands(kinds: Sequence[Kind]) -> None:
-    """Tell how to see the newest of each kind, and how to run all of a kind again: for people."""
+    """Print the commands that show the newest task of each kind, and run all of a kind again."""
     if not printing.is_terminal():
         return
     for kind in kinds[:MAX_COMMANDS]:

@@ -1,4 +1,4 @@
-"""`blueque feed`: a backlog of files, larger than Redis, into a queue."""
+"""`blueque feed`: feed files, which may be larger than Redis, into a queue."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from blueque.backlog.progress import FeedProgress
     from blueque.feeder import FeedOutcome
 
-_EVERY, _IDLE = 5.0, 60.0  # seconds between two lines in a pipe: with news, without
-_LATELY = 15.0  # seconds of which the rate is told
-_BAD_ROWS = 20  # that are told one by one
+_EVERY, _IDLE = 5.0, 60.0  # seconds between two lines in a pipe: with progress, without
+_LATELY = 15.0  # seconds over which the rate is measured
+_BAD_ROWS = 20  # that are printed one by one
 
 
 @click.command()
@@ -39,28 +39,24 @@ _BAD_ROWS = 20  # that are told one by one
     "--name",
     required=True,
     metavar="NAME",
-    help="Of the feed: with the same name it goes on where it was.",
+    help="Name of the feed: with the same name it goes on where it was.",
 )
 @click.option(
     "--window",
     type=click.IntRange(1),
     default=10_000,
     metavar="N",
-    help="How many tasks may wait; else 10000.",
+    help="How many tasks may wait; default 10000.",
 )
-@click.option("--params", metavar="COLUMNS", help="Only these columns, as scene,frame; else all.")
+@click.option("--params", metavar="COLUMNS", help="Only these columns: scene,frame; default all.")
 @click.option(
-    "--value",
-    metavar="COLUMN",
-    help="The value of one column alone, as it is, instead of an object.",
+    "--value", metavar="COLUMN", help="Pass the value of one column, instead of an object."
 )
 @click.option(
-    "--key", metavar="COLUMN", help="The same key is the same task, as long as that is in Redis."
+    "--key", metavar="COLUMN", help="Rows with the same key make one task, while it is in Redis."
 )
 @click.option(
-    "--skip-bad",
-    is_flag=True,
-    help="Leave out rows that can be no task; else the first one ends it.",
+    "--skip-bad", is_flag=True, help="Skip rows that cannot be a task; default: stop at the first."
 )
 @click.option(
     "--follow", is_flag=True, help="Wait for more files; their names must sort after the others."
@@ -68,9 +64,9 @@ _BAD_ROWS = 20  # that are told one by one
 @click.option(
     "--no-wait",
     is_flag=True,
-    help="End with 5 if another feeder of that name is at work; else wait for it.",
+    help="Exit with 5 if another feeder has this name; default: wait for it.",
 )
-@click.option("--quiet", is_flag=True, help="Say nothing, but for errors.")
+@click.option("--quiet", is_flag=True, help="Print errors only.")
 @needs_options
 @limit_options()
 @json_option
@@ -89,7 +85,7 @@ def feed(
     lock: str | None,
     **options: Any,
 ) -> int:
-    """Make a task of each row of files in order, once, and never have more than a window of tasks wait.
+    """Make a task of each row of files, in order and once, with a limited number of waiting tasks.
 
     \b
     blueque feed backlog/ render --name 2026-11-21
@@ -100,19 +96,19 @@ def feed(
     'blueque[arrow]'), or JSON lines: .jsonl, .ndjson, .json, each also .gz. They are fed in the order of their names,
     which are their places in the directory: backlog/*.jsonl names them as backlog/ does, however many there are.
 
-    It may end or be killed at any time: the same command goes on where it was. A second one waits. What has been fed, has
-    run and was deleted is not fed again. Files must appear whole: write them elsewhere, or under a name that begins with _,
-    and rename. Files that are done may be removed. A bad row of JSON lines may be repaired where the feed has stopped;
-    what is fed must not change. blueque feeds shows how far it is, and forgets it.
+    You can stop or kill it at any time: the same command goes on where it was. A second one waits. Rows that were fed are
+    not fed again, even if their tasks were deleted. Files must appear whole: write them elsewhere, or under a name that
+    begins with _, and rename them. You can remove files that are done. You can repair a bad row of JSON lines where the
+    feed has stopped; rows that were fed must not change. blueque feeds shows the progress, and forgets a feed.
 
-    Ctrl-C and SIGTERM end it between two steps, with 130 and 143.
+    Ctrl-C and SIGTERM end it between two steps, with exit code 130 or 143.
     """
     from blueque import feeder
     from blueque.system import signals  # here: --help does without
 
     *paths, queue = words or ("",)
     if not paths:
-        raise click.UsageError("give PATH and QUEUE: what is to be fed into which queue")
+        raise click.UsageError("give PATH and QUEUE: the files, and the queue to feed")
     if params is not None and value is not None:
         raise click.UsageError("give --params or --value, not both")
     columns = value if params is None else [name.strip() for name in params.split(",")]
@@ -143,7 +139,7 @@ def feed(
 
 
 class _Screen:
-    """What is said meanwhile: a line on a terminal that is drawn anew, or a line now and then."""
+    """Shows the progress: in one line on a terminal, in a line now and then elsewhere."""
 
     def __init__(self, is_quiet: bool) -> None:
         self.rows = 0
@@ -179,7 +175,7 @@ class _Screen:
             self._bad += 1
             if self._bad > _BAD_ROWS:
                 return
-            note += "; more of them are only counted" if self._bad == _BAD_ROWS else ""
+            note += "; further bad rows are only counted" if self._bad == _BAD_ROWS else ""
         self._line.clear()
         printing.talk(f"{note[:1].upper()}{note[1:]}")
 
@@ -195,7 +191,7 @@ class _Screen:
         if progress.waiting is not None:
             parts.append(f"{progress.waiting:,} in line")
         if progress.total is not None and rate and progress.total > progress.rows:
-            parts.append(f"{printing.span((progress.total - progress.rows) / rate)} to go")
+            parts.append(f"{printing.span((progress.total - progress.rows) / rate)} left")
         return ", ".join(parts)
 
 
@@ -204,26 +200,30 @@ def _explained(error: BacklogRefused, rows: int) -> Failure:
     if error.row is None and not rows:
         return Failure(USAGE, str(error))
     if error.row is None:
-        advice = "Mend it and run the same again, or feed the rest with another --name."
+        advice = (
+            "Repair the files and run the same command again, or feed the rest with another --name."
+        )
     elif error.row > 1 and error.file.lower().endswith(PARQUET):
-        advice = "With --skip-bad it goes on behind such rows."
+        advice = "--skip-bad skips such rows."
     else:
-        advice = "Repair it and run the same again, or leave such rows out with --skip-bad."
+        advice = "Repair the row and run the same command again, or skip such rows with --skip-bad."
     return Failure(USAGE, str(error), f"{fed}{advice}")
 
 
 def _print_text(outcome: FeedOutcome, rows_before: int, source: str) -> None:
     name = printing.clean(outcome.feed)
-    bad = f"; {printing.count(outcome.skipped, 'bad row')} left out" if outcome.skipped else ""
+    bad = f"; {printing.count(outcome.skipped, 'bad row')} skipped" if outcome.skipped else ""
     if not outcome.is_finished:
-        printing.talk(f"Stopped after {_rows(outcome.rows)}{bad}. The same command goes on there.")
+        printing.talk(
+            f"Stopped after {_rows(outcome.rows)}{bad}. The same command goes on from there."
+        )
     elif outcome.fed or outcome.skipped:
         rate = outcome.fed / max(outcome.seconds, 0.001)
         click.echo(
             f"{name}  {_rows(outcome.fed)} fed in {printing.span(outcome.seconds)}, {rate:,.0f}/s{bad}"
         )
         if rows_before:
-            click.echo(f"{outcome.rows:,} in all, with those before")
+            click.echo(f"{outcome.rows:,} rows in all, with those fed before")
     elif not outcome.rows:
         click.echo(f"{name}  nothing to feed: there are no rows in {printing.clean(source)}")
     elif not rows_before:
@@ -233,7 +233,7 @@ def _print_text(outcome: FeedOutcome, rows_before: int, source: str) -> None:
     elif outcome.rows > rows_before:
         blank = printing.count(outcome.rows - rows_before, "blank line")
         click.echo(
-            f"{name}  nothing new but {blank}; {outcome.rows:,} rows in all, with those before"
+            f"{name}  nothing new but {blank}; {outcome.rows:,} rows in all, with those fed before"
         )
     else:
         click.echo(f"{name}  nothing new: all {outcome.rows:,} rows are done already")

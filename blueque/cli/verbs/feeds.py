@@ -1,4 +1,4 @@
-"""`blueque feeds`: how far the backlogs are that are fed into queues."""
+"""`blueque feeds`: list feeds and their progress, or forget one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NUMBERS = ("rows", "tasks", "skipped", "row")
     "--forget",
     "forgotten",
     metavar="NAME",
-    help="Forget this feed of the queue: it would begin anew.",
+    help="Forget this feed of the queue; run again, it begins anew.",
 )
 @yes_option
 @json_option
@@ -59,17 +59,17 @@ def feeds(
     blueque feeds render
     blueque feeds render --forget 2026-11-21
 
-    ROWS are done, of which BAD were left out; DONE is the share of the bytes. A feed is "feeding"; "silent" when its feeder
-    was not heard of for its lease; "stopped" when nobody feeds, and the same command would go on; or "finished"; FOR so
-    long. One that has finished is forgotten by itself 90 days after it was run last. --forget does so at once, and asks
-    before: run again under this name, all of its rows would be fed again.
+    ROWS counts the rows that are done, BAD the skipped ones among them, DONE is the share of bytes. A feed is "feeding";
+    "silent": its feeder has sent no beat for its lease; "stopped": no feeder runs, and the same command would go on; or
+    "finished". FOR is the time in that state. A finished feed is forgotten 90 days after its last run. --forget does so
+    at once, and asks first: a feed of this name would then feed all of its rows again.
     """
     client = invocation.client()
     if forgotten is None:
         _list(client, queues_matching(client.get_inspector().queues(), names), as_json)
         return
     if len(names) != 1:
-        raise click.UsageError("--forget wants one queue: blueque feeds QUEUE --forget NAME")
+        raise click.UsageError("--forget needs one queue: blueque feeds QUEUE --forget NAME")
     _forget(client, names[0], forgotten, is_sure)
     if as_json:
         printing.print_json("feeds", items=[], forgotten=[{"queue": names[0], "feed": forgotten}])
@@ -97,9 +97,9 @@ def _forget(client: Client, queue: str, feed: str, is_sure: bool) -> None:
             MISSING, f"no feed {feed!r} of queue {queue!r}", "See the names: blueque feeds"
         )
     rows = int(record.get("rows", 0))
-    facts = f"feed {feed} has fed {rows:,} rows, and would begin anew"
+    facts = f"feed {feed} has fed {rows:,} rows and would begin anew"
     if "token" in record:
-        facts += f"; {record.get('node')} feeds, and would end"
+        facts += f"; {record.get('node')} feeds it, and would stop"
     require_consent(is_sure, facts, "Forget it?")
     client.forget_feed(queue, feed)
 
@@ -121,7 +121,7 @@ def row(record: Mapping[str, str], now: float) -> list[str]:
 
 
 def item(record: Mapping[str, str], now: float) -> dict[str, Any]:
-    """Return the same for JSON, and more."""
+    """Return a feed for JSON."""
     values = numbers(record)
     moments = {name: values.get(name) for name in _TIMES}
     shown = {name: record.get(name) for name in ("feed", "queue", "source", "file", "node")}

@@ -1,4 +1,4 @@
-"""`blueque logs`: what tasks print, as it comes."""
+"""`blueque logs`: show and follow what tasks print."""
 
 from __future__ import annotations
 
@@ -28,22 +28,19 @@ if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.model.task import Task
 
-PACE = 0.5  # seconds between two looks
-SHOWN = 200  # lines on a terminal, if nothing else is said
+PACE = 0.5  # seconds between two reads
+SHOWN = 200  # lines on a terminal, by default
 MAX_NAMED = 4  # tasks that a command names
-MOST_TASKS = 1000  # of queues, at a time
+MOST_TASKS = 1000  # running tasks of queues that are followed
 RUNNING = ("started", "reserved")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 @click.command()
 @click.argument("prefixes", nargs=-1, metavar="[ID...]")
-@pattern_option("The tasks that run in these queues.", "queues")
+@pattern_option("Show the running tasks of these queues.", "queues")
 @click.option(
-    "-f",
-    "--follow",
-    is_flag=True,
-    help="Go on as it comes, until the tasks have ended; of a queue, for ever.",
+    "-f", "--follow", is_flag=True, help="Follow until the tasks have ended; with -q, for ever."
 )
 @click.option(
     "-n",
@@ -51,13 +48,18 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
     "count",
     type=click.IntRange(0),
     metavar="N",
-    help=f"The last N; else {SHOWN} on a terminal, and all in a pipe.",
+    help=f"The last N lines; default {SHOWN} on a terminal, all in a pipe.",
 )
-@click.option("--all", "want_all", is_flag=True, help="All of it, from the files on this node.")
 @click.option(
-    "--attempt", type=click.IntRange(1), metavar="N", help="Of this attempt; else of the last one."
+    "--all", "want_all", is_flag=True, help="Read everything, from the files on this host."
 )
-@click.option("--stream", type=click.Choice(log_tail.STREAMS), help="Only what was printed there.")
+@click.option(
+    "--attempt",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Show this attempt; default the last one.",
+)
+@click.option("--stream", type=click.Choice(log_tail.STREAMS), help="Show only this stream.")
 @click.option("--times", "with_times", is_flag=True, help="Show when each line was read.")
 @json_option
 @shared_options
@@ -80,18 +82,19 @@ def logs(
     blueque logs -f 4f1e2c80
     blueque logs -f -q render
 
-    With -f -q it goes on until Ctrl-C, also when nothing runs: the next task is followed, too.
+    With -f -q it goes on until Ctrl-C, even if nothing runs: it follows each new task.
 
-    Redis has the last 1,000 lines of a task, and the first 64 KB of its last attempt; its listener adds to them about once
-    a second, and the times are those at which it read the lines. What was printed to stdout and to stderr in the same
-    second is shown stdout first. All of it is in files on the node where it ran. Where lines are missing, a line that
-    begins with ... says how many. A bar that is being drawn is no line yet: how far the task is comes last, on standard
-    error. With --json each line is an object of its own, in one line of the output.
+    Redis has the last 1,000 lines of a task, and the first 64 KB of its last attempt. The listener adds lines about once
+    a second; a time is when it read the line. Of lines read in the same second, stdout comes first. The host where the
+    task ran has everything in files. Where lines are missing, a line that begins with ... says how many. A progress bar
+    that still moves is not a line: the progress comes last, on standard error. With --json each line is an object.
     """
     if want_all and (follow or queues or len(prefixes) != 1):
-        raise click.UsageError("--all wants one ID, and does not go with --follow or --queue")
+        raise click.UsageError(
+            "--all needs one ID, and cannot be combined with --follow or --queue"
+        )
     if not prefixes and not queues:
-        raise click.UsageError("which tasks? Give an ID, or --queue QUEUE")
+        raise click.UsageError("name the tasks: ID..., or --queue QUEUE")
     client = invocation.client()
     queues = queues_matching(client.get_inspector().queues(), queues) if queues else ()
     tasks = _chosen(client, prefixes, queues)
@@ -109,27 +112,25 @@ def logs(
 
 
 def harmless(text: str) -> str:
-    """Return what may be printed on any terminal: without colours, and with what would move it
-    written out.
-    """
+    """Return text that is safe for any terminal: without colours, with control characters escaped."""
     return "\t".join(map(printing.clean, _COLOURS.sub("", text).split("\t"))).expandtabs()
 
 
 class _Wanted(NamedTuple):
-    """Which lines somebody wants to see."""
+    """Which lines to show."""
 
     attempt: int | None = None
     stream: str | None = None
 
     def of(self, lines: Iterable[LogLine], attempt: int | None) -> Iterator[LogLine]:
-        """Yield those of this attempt, or of any."""
+        """Yield the lines of this attempt, or of any."""
         for line in lines:
             if (attempt is None or line.attempt == attempt) and self.stream in (None, line.stream):
                 yield line
 
 
 class _Printer:
-    """Prints lines, and says where some are missing."""
+    """Prints lines, and says where lines are missing."""
 
     def __init__(self, has_prefix: bool, has_times: bool, as_json: bool, is_utc: bool) -> None:
         self._has_prefix = has_prefix
@@ -142,12 +143,12 @@ class _Printer:
         self._line = Line(is_wanted=not as_json)
 
     def now(self, told: str) -> None:
-        """Say how far the task is: a bar that it draws is no line yet."""
+        """Print the progress of the task."""
         if not self._as_json:
             printing.talk(f"-- now: {told} --")
 
     def draw(self, told: str | None) -> None:
-        """Show the same on a terminal, in place, until more is printed."""
+        """Show the progress on a terminal, in place, until more is printed."""
         if told is not None:
             self._line.draw(lambda: f"-- now: {with_share(told)} --")
 
@@ -172,7 +173,7 @@ class _Printer:
             click.echo(self._before(line.task, line.at) + harmless(line.text))
 
     def follow(self, lines: Iterable[LogLine], is_whole: bool) -> None:
-        """Print lines of several tasks, as they come. is_whole: no stream of them is left out."""
+        """Print lines of several tasks, as they come. is_whole: of both streams."""
         for line in lines:
             attempt, number = self._last.get(line.task, (line.attempt, line.number - 1))
             self.clear()
@@ -183,7 +184,7 @@ class _Printer:
             self.print([line])
 
     def gap(self, task_id: str, missing: int, is_whole: bool) -> None:
-        """Say that lines are missing here. In JSON their numbers do."""
+        """Say that lines are missing here. In JSON, their numbers say so."""
         if not self._as_json and missing > 0:
             of_both = "" if is_whole else ", of both streams"
             click.echo(
@@ -213,7 +214,7 @@ def _show(
     printer: _Printer,
     is_followed: bool,
 ) -> Place:
-    """Print what Redis has of a task, and return the place behind it."""
+    """Print what Redis has of a task, and return the place after it."""
     lines, place = client.get_log(task_id)
     task = client.get_task(task_id)
     told = progress_words(task) if task.status == "started" else None
@@ -227,7 +228,7 @@ def _show(
     missing = _missing(_Wanted().of(lines, attempt), wanted.stream)
     hidden = len(chosen) - len(shown)
     if hidden and shown:
-        missing[shown[0].number] = 0  # nobody asked for what is before it
+        missing[shown[0].number] = 0  # the lines before it were not asked for
     for line in shown:
         printer.gap(task_id, missing[line.number], is_whole=wanted.stream is None)
         printer.print([line])
@@ -246,9 +247,7 @@ def _show(
 
 
 def _missing(lines: Iterable[LogLine], stream: str | None) -> dict[int, int]:
-    """Return how many lines are missing before each line of the stream, since the one of it before.
-    lines: of both.
-    """
+    """Return how many lines are missing before each line of the stream. lines: of both streams."""
     found, before, missing = {}, 0, 0
     for line in lines:
         missing += line.number - before - 1
@@ -263,7 +262,7 @@ def _last(lines: Iterable[LogLine], count: int | None) -> Iterable[LogLine]:
 
 
 def _say_more(task: Task, hidden: int, known: int, missing: int) -> None:
-    """Say how to get what is not shown. hidden: Redis has them; missing: it has not."""
+    """Say how to see the other lines. hidden: in Redis. missing: no longer in Redis."""
     name = printing.short_id(task.id)
     if hidden:
         printing.talk(
@@ -271,22 +270,20 @@ def _say_more(task: Task, hidden: int, known: int, missing: int) -> None:
         )
     if missing:
         printing.talk(
-            f"{printing.count(missing, 'line')} left out; all of it, on its node: blueque logs --all {name}"
+            f"{printing.count(missing, 'line')} left out; on its host, to see everything: blueque logs --all {name}"
         )
 
 
 def _say_why_empty(client: Client, task: Task, wanted: _Wanted) -> None:
     files = task.files or task.last_files
-    where = f"; all of it, if there is any: {files}" if files else ""
+    where = f"; everything it printed, if anything: {files}" if files else ""
     name = printing.short_id(task.id)
     if task.status == "complete" and not task.attempt:
-        printing.talk(
-            f"{name}: it ran on a listener of 1.0.0, which keeps nothing of what is printed"
-        )
+        printing.talk(f"{name}: it ran on a listener of 1.0.0, which keeps no output")
     elif task.status is None or not task.attempt:
         printing.talk(f"{name}: has not run yet")
     elif wanted != _Wanted():
-        printing.talk(f"{name}: Redis has no such line{where}")
+        printing.talk(f"{name}: Redis has no line of this stream or attempt{where}")
     elif _was_silent(client, task):
         printing.talk(f"{name}: attempt {task.attempt} has printed nothing")
     else:
@@ -294,20 +291,18 @@ def _say_why_empty(client: Client, task: Task, wanted: _Wanted) -> None:
 
 
 def _was_silent(client: Client, task: Task) -> bool:
-    """Tell whether the last attempt has ended, and its listener, to the end, had nothing to tell of
-    what it prints.
-    """
+    """Tell whether the last attempt has ended without printing anything."""
     if task.status not in ("complete", "failed") or task.error_type in LOST or task.started is None:
         return False
     from blueque.protocol.logs_and_checkpoints import KEPT  # here: --help does without
 
-    return client.get_inspector().now() - task.started < KEPT  # its log would be there yet
+    return client.get_inspector().now() - task.started < KEPT  # its log would still exist
 
 
 def _follow(
     client: Client, places: list[Place], queues: Sequence[str], wanted: _Wanted, printer: _Printer
 ) -> None:
-    """Print what comes, until all of the tasks have ended; of queues, for ever."""
+    """Print new lines until all tasks have ended; of queues, for ever."""
     reached = {place.task: place for place in places}
     outage = Outage("Redis answers again")
     try:
@@ -329,8 +324,8 @@ def _look(
     reached: dict[str, Place],
     outage: Outage,
 ) -> list[Place]:
-    """Print what has come, wait a moment, and return where to go on. reached: how far each task was
-    ever read.
+    """Print new lines, wait a moment, and return where to go on. reached: where each task was read
+    last.
     """
     try:
         lines, behind, statuses, progress = client.follow_logs(places)
@@ -360,10 +355,10 @@ def _look(
 
 
 def _still(ids: Sequence[str], queues: Sequence[str]) -> str:
-    """Return what to say to one who does not want to follow any longer."""
+    """Return the remark after Ctrl-C."""
     if queues:
         again = " ".join(f"-q {shlex.quote(queue)}" for queue in queues)
-        return f"No longer following; what runs goes on: blueque logs -f {again}"
+        return f"No longer following; the tasks run on: blueque logs -f {again}"
     named = " ".join(printing.short_id(task) for task in ids[:MAX_NAMED])
     more = " ..." if len(ids) > MAX_NAMED else ""
     return f"No longer following; still running: blueque logs -f {named}{more}"

@@ -1,6 +1,4 @@
-"""`blueque progress`: how a shell script that runs as a task tells how far it is. Redis is not
-needed for that.
-"""
+"""`blueque progress`: report the progress of a task from a shell script. It needs no Redis."""
 
 from __future__ import annotations
 
@@ -22,24 +20,24 @@ _SHARE = re.compile(rf"{_NUMBER}[kMGTPE]?(?:/{_NUMBER}[kMGTPE]?)?(%?)", re.IGNOR
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("words", nargs=-1, required=True, metavar="[DONE[/TOTAL]] [TEXT...]")
 def progress(words: Sequence[str]) -> None:
-    """In a task: tell how far it is.
+    """Report the progress of the task that calls this.
 
     \b
     blueque progress 0.4
     blueque progress 450/1500 frames
     blueque progress waiting for a licence
 
-    It is what a stall limit goes by, and what `blueque show` and `ls` show. A number must be one from 0 to its total, a
-    percentage up to 100, or it is refused; of a text a line of 200 characters is kept. In a task nothing else makes it
-    fail: what it cannot do, it says on standard error.
+    `blueque show` and `ls` show it, and a stall limit uses it. A number must be from 0 to its total, a percentage up to
+    100; other numbers are refused. Text is cut to one line of 200 characters. In a task nothing else makes it fail: other
+    errors are only printed on standard error.
     """
     directory = os.environ.get("BLUEQUE_TASK_DIR")
     if not directory:
-        raise Failure(USAGE, "this is no task: BLUEQUE_TASK_DIR is not set")
+        raise Failure(USAGE, "not inside a task: BLUEQUE_TASK_DIR is not set")
     line, new = one_line(" ".join(words)), f"{directory}/progress.{os.getpid()}"
     _require_progress(line)
     try:
-        # A new file each time: who reads sees the old words or the new ones.
+        # A new file each time: a reader sees the old words or the new ones.
         with open(new, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(line)
         os.rename(new, f"{directory}/progress")
@@ -48,12 +46,10 @@ def progress(words: Sequence[str]) -> None:
 
 
 def _require_progress(line: str) -> None:
-    """Refuse a number that is none of progress. Words alone are one: what the task does, and not
-    how far it is.
-    """
+    """Refuse a number that is not a progress value. Words alone are allowed."""
     first = line.partition(" ")[0]
     if not first:
-        raise Failure(USAGE, "there is nothing to tell")
+        raise Failure(USAGE, "give a number or a text")
     said = _SHARE.fullmatch(first)
     if said is None:
         return
@@ -66,5 +62,5 @@ def _require_progress(line: str) -> None:
     ):
         raise Failure(
             USAGE,
-            f"{first!r} is no progress: tell a number from 0 to its total, as 0.4, 41%, 450/1500 or 450",
+            f"not a progress value: {first!r}. Give a number from 0 to its total, as 0.4, 41%, 450/1500 or 450",
         )

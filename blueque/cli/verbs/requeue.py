@@ -1,4 +1,4 @@
-"""`blueque requeue`: a person's consent to start work a second time."""
+"""`blueque requeue`: put failed or cancelled tasks in line again."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ _QUEUES = [Column("QUEUE", can_shrink=True), Column("TASKS", True)]
 @click.option(
     "--error-type",
     metavar="TYPE",
-    help="Only those with this error type: lost, signal, ValueError.",
+    help="Only tasks with this error type: lost, signal, ValueError.",
 )
 @click.option(
     "--older-than",
     type=DURATION,
     metavar="DURATION",
-    help="Only those that failed so long ago or longer.",
+    help="Only tasks that failed at least so long ago.",
 )
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="So many at most.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many tasks.")
 @dry_run_option("Only show what would be requeued.")
 @yes_option
 @json_option
@@ -75,19 +75,18 @@ def requeue(
     blueque requeue --failed video.encode --error-type lost --dry-run
     blueque ls --state cancelled --ids | blueque requeue - --yes
 
-    This is your consent to start the work a second time. What it has done before, or half done, is still there; and if
-    a task was lost, its old process may still run. What that reports now is not taken: it stays in its files, and
-    `blueque show` says where.
+    With this you allow the work to start a second time. What the task has done before is still there. If a task was lost,
+    its old process may still run; its result no longer counts and stays in its files, and `blueque show` says where.
 
-    For more than one task it asks. ID may be a beginning, as for show; - reads ids from standard input. The exit code is
-    5 when a task could not be put in line, 6 when nobody said yes.
+    For more than one task it asks first. ID may be the beginning of an id; - reads ids from standard input. The exit code
+    is 5 if a task could not be put in line, and 6 if the answer is not yes.
     """
     narrowing = {"--error-type": error_type, "--older-than": older_than, "--limit": limit}
     given = [option for option, value in narrowing.items() if value is not None]
     if bool(ids) == (pattern is not None):
-        raise click.UsageError("say which: ID..., or --failed QUEUE")
+        raise click.UsageError("name the tasks: ID..., or --failed QUEUE")
     if given and pattern is None:
-        raise click.UsageError(f"{given[0]} goes with --failed QUEUE")
+        raise click.UsageError(f"{given[0]} needs --failed QUEUE")
     client, code = invocation.client(), 0
     if pattern is None:
         tasks, code = choose(client.get_inspector(), ids)
@@ -128,16 +127,16 @@ def _ask(tasks: Sequence[Task], is_sure: bool, has_ids: bool) -> None:
     able = [task for task in tasks if _can_be_requeued(task)]
     lost = [task for task in able if task.error_type in LOST and task.status == "failed"]
     if len(able) > 1:
-        also = f"; {len(lost)} of them lost, so that old processes may still run" if lost else ""
+        also = f"; {len(lost)} of them were lost, so old processes may still run" if lost else ""
         facts = f"{len(able)} tasks would start a second time{also}"
         queues = Counter(task.queue or "-" for task in able)
         rows = [[queue, str(number)] for queue, number in queues.items()]
         details = printing.table(_QUEUES, rows) if len(queues) > 1 else []
         require_consent(is_sure, facts, "Put them in line again?", details, has_ids=has_ids)
     elif lost:
-        where = f" What it reports stays in {lost[0].files}" if lost[0].files else ""
+        where = f" Its result stays in {lost[0].files}" if lost[0].files else ""
         printing.talk(
-            f"It was lost with {lost[0].node}: should its old process still run, there will be two.{where}"
+            f"It was lost with {lost[0].node}: if its old process still runs, there will be two.{where}"
         )
 
 

@@ -1,4 +1,4 @@
-"""`blueque run`: enqueue a task, show what it prints, and end as it does."""
+"""`blueque run`: enqueue a task, show its output, and exit as it does."""
 
 from __future__ import annotations
 
@@ -33,20 +33,15 @@ if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.model.task import Task
 
-LONG = 5.0  # seconds in line after which it says how to find out why
+LONG = 5.0  # seconds in line after which it mentions blueque why
 
 
 @click.command("run")
 @click.argument("queue")
 @click.argument("source", required=False, metavar="[JSON | @FILE | -]")
+@click.option("--text", "is_text", is_flag=True, help="Send the input as a string, not as JSON.")
 @click.option(
-    "--text",
-    "is_text",
-    is_flag=True,
-    help="What is given is no JSON but a string: send it untouched.",
-)
-@click.option(
-    "--key", metavar="TEXT", help="The same key is the same task: if there is one, follow that."
+    "--key", metavar="TEXT", help="The same key is the same task: if it exists, follow it."
 )
 @needs_options
 @limit_options()
@@ -65,18 +60,18 @@ def run_task(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Put a task in QUEUE, show what it prints, and end as it does.
+    """Put a task in QUEUE, show its output, and exit as it does.
 
     \b
     blueque run video.encode '{"input": "a.mov"}'
     blueque run scripts --text 'make all' >made.log
 
-    What it prints on standard output comes on standard output, about a second later, and what it prints on standard error
-    there; its result comes last, on standard output, unless it is null or the last line that was printed, as that of a
-    program is. With --json the one thing on standard output is an object, the task as `blueque show --json` has it.
+    The output of the task appears about a second later: standard output on standard output, standard error on standard
+    error. The result comes last, on standard output, unless it is null or equals the last printed line, as for a program.
+    With --json standard output has only one object, the task as in `blueque show --json`.
 
-    The exit code is 0 when it is complete, and 4 when it failed, was cancelled, or lost. It runs on a listener of the
-    queue, so without one it waits. Ctrl-C leaves it alone: it goes on, and what is printed says how to follow or end it.
+    The exit code is 0 if the task is complete, and 4 if it failed, was cancelled or lost. A listener of the queue runs it;
+    without a listener it waits. After Ctrl-C the task goes on, and a message says how to follow or end it.
     """
     client = invocation.client()
     task_id = client.get_queue(queue).enqueue(
@@ -104,22 +99,22 @@ def run_task(
 
 
 class _Output:
-    """Where goes what the task prints. has_object: standard output is for one object."""
+    """Prints the output of the task. has_object: standard output is for one JSON object."""
 
     def __init__(self, has_object: bool) -> None:
         self._has_object = has_object
         self._last = (0, 0)  # attempt and number of the last line
-        self._said: str | None = None  # on its standard output
+        self._said: str | None = None  # the last line on standard output
 
     def print(self, lines: Iterable[LogLine]) -> None:
         for line in lines:
-            if line[1:3] <= self._last:  # it stands in both parts of the log
+            if line[1:3] <= self._last:  # it is in both parts of the log
                 continue
             before = self._last[1] if self._last[0] == line.attempt else 0
             if line.number > before + 1:
                 missing = printing.count(line.number - before - 1, "line")
                 printing.talk(
-                    f"... {missing} left out; all of them, on its node: blueque logs --all {line.task}"
+                    f"... {missing} left out; on its host, to see everything: blueque logs --all {line.task}"
                 )
             self._last = line.attempt, line.number
             is_error = line.stream != "stdout"
@@ -131,7 +126,7 @@ class _Output:
             )
 
     def print_result(self, task: Task) -> None:
-        """Print what it has returned, if that has not been seen."""
+        """Print the result, unless it was printed already."""
         result = task.result
         text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
         if result is not None and text != self._said:
@@ -139,7 +134,7 @@ class _Output:
 
 
 def _follow(client: Client, task_id: str, output: _Output) -> Task:
-    """Print what comes until the task has ended, and return it; go on when Redis was away."""
+    """Print new output until the task has ended, and return the task; wait while Redis is away."""
     place, outage = Place(task_id), Outage("Redis answers again")
     began, has_waited, last = time.monotonic(), False, "pending"
     while True:

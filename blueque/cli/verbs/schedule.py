@@ -1,4 +1,4 @@
-"""`blueque schedule`: what is to run later, and having it run now."""
+"""`blueque schedule`: list scheduled tasks, or put them in line now."""
 
 from __future__ import annotations
 
@@ -32,25 +32,29 @@ _COLUMNS = [
 
 @click.group(subcommand_metavar="VERB [ARGS]...")
 def schedule() -> None:
-    """See what is to run later, or have it run now."""
+    """List scheduled tasks, or put them in line now."""
 
 
-@schedule.command("ls", short_help="List scheduled tasks, the next due at first.")
+@schedule.command("ls", short_help="List scheduled tasks, the next one first.")
 @pattern_option("Only these queues: a name, or a pattern such as 'render.*'.")
 @click.option(
-    "--limit", type=click.IntRange(1, MOST), default=50, show_default=True, help="How many at most."
+    "--limit",
+    type=click.IntRange(1, MOST),
+    default=50,
+    show_default=True,
+    help="At most so many tasks.",
 )
 @json_option
 @shared_options
 @pass_invocation
 def schedule_ls(invocation: Invocation, patterns: Sequence[str], limit: int, as_json: bool) -> None:
-    """List scheduled tasks, the next due at first, those that wait for their next attempt among them.
+    """List scheduled tasks, the next one first, and tasks that wait for a retry.
 
     \b
     blueque schedule ls -q 'render.*'
 
-    DUE is in how much time, AT when. A scheduler or a listener of the queue puts a task in line then; one that is due for
-    long waits for one of these: blueque status says so.
+    DUE is the time until then, AT the moment. A scheduler or a listener of the queue puts a due task in line. If neither
+    runs, blueque status says so.
     """
     inspector = invocation.client().get_inspector()
     listing = inspector.listing(queues_matching(inspector.queues(), patterns), ["scheduled"], limit)
@@ -75,14 +79,14 @@ def schedule_ls(invocation: Invocation, patterns: Sequence[str], limit: int, as_
 @shared_options
 @pass_invocation
 def schedule_run(invocation: Invocation, ids: Sequence[str], as_json: bool) -> int:
-    """Put scheduled tasks in line now, those that wait for their next attempt among them.
+    """Put scheduled tasks in line now, also tasks that wait for a retry.
 
     \b
     blueque schedule run 7c1f
     blueque ls --state scheduled --ids | blueque schedule run -
 
-    What else is due in their queues goes in line with them, as if a scheduler had looked. ID may be a beginning, as for
-    show; - reads ids from standard input. The exit code is 5 when a task was not scheduled.
+    Other due tasks of their queues are put in line, too, as by a scheduler. ID may be the beginning of an id; - reads ids
+    from standard input. The exit code is 5 if a task was not scheduled.
     """
     client = invocation.client()
     tasks, code = choose(client.get_inspector(), ids)

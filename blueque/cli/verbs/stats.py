@@ -1,4 +1,4 @@
-"""`blueque stats`: how many tasks ended how, how long they waited and ran."""
+"""`blueque stats`: show how many tasks ended how, and how long they waited and ran."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ days_option = click.option(
     default="7d",
     show_default=True,
     metavar="DAYS",
-    help="So many days, today included.",
+    help="The last days, today included.",
 )
 
 
@@ -78,7 +78,7 @@ days_option = click.option(
     "--histogram",
     "with_histogram",
     is_flag=True,
-    help="Draw how long tasks ran, also for several queues.",
+    help="Draw how long tasks ran, for several queues, too.",
 )
 @json_option
 @shared_options
@@ -98,13 +98,13 @@ def stats(
     blueque stats render.4k --last 30d
     blueque stats 'render.*' --histogram
 
-    Days are days in UTC. WAIT is the time in line, without that until a scheduled task was due; RAN that of attempts that
-    completed. FAILED is for good; RETRIED counts attempts that failed, and another followed; LOST those that ended with
-    their node. Counts, MEAN and the standard deviation +- are exact. p50 and the like, and MAX, come from buckets of a
-    second up to a minute, of a minute up to an hour, of an hour up to a day, and of days: they are right to that width,
-    or better where MEAN and +- leave less room, and < 1 s is the first of them.
+    Days are in UTC. WAIT is the time in line, without the time until a scheduled task was due. RAN is the time of attempts
+    that completed. FAILED is final; RETRIED counts failed attempts that another one followed; LOST counts attempts that
+    ended with their node. Counts, MEAN and the standard deviation +- are exact. Quantiles such as p50, and MAX, come from
+    buckets of a second up to a minute, of a minute up to an hour, of an hour up to a day, and of days: they are accurate
+    to that width, or better where MEAN and +- allow it. < 1 s is the first bucket.
     A task that raises RetryLater or HandBack has not failed: it counts neither as FAILED nor as RETRIED.
-    What listeners of 1.0.0 do is not counted.
+    Tasks on listeners of 1.0.0 are not counted.
     """
     inspector = invocation.client().get_inspector()
     queues = queues_matching(inspector.queues(), [*patterns, *named])
@@ -166,10 +166,8 @@ def _print_one(its: Statistics, with_histogram: bool) -> None:
 
 
 def drawn(title: str, buckets: dict[int, int] | Any) -> list[str]:
-    """Return the lines of a histogram: where a place begins, how many are in it, and on a terminal
-    a bar.
-    """
-    from blueque.report.scales import Bins  # here: for this only
+    """Return the lines of a histogram: the range, the count, and on a terminal a bar."""
+    from blueque.report.scales import Bins  # here: only this needs it
 
     bins = Bins(buckets)
     first = next(place for place, count in enumerate(bins.counts) if count)
@@ -193,14 +191,14 @@ def _round(seconds: float) -> str:
 
 
 def _about(seconds: float | None) -> str:
-    """Return an estimate without more digits than it has."""
+    """Return an estimate with as many digits as are known."""
     if seconds is None or seconds >= 57.5:
         return "-" if seconds is None else roughly(seconds)
     return span(seconds) if seconds > histogram.end(0) else f"< {_round(histogram.end(0))}"
 
 
 def _at_most(seconds: float | None) -> str:
-    """Return the end of the bucket of a duration: its own digits could be taken for exact ones."""
+    """Return the end of the bucket of a duration, because its own digits would look exact."""
     if seconds is None:
         return "-"
     if math.isfinite(seconds) and (
@@ -232,9 +230,7 @@ def _as_json(its: Numbers) -> dict[str, Any]:
 
 
 def _durations(one: Durations) -> dict[str, Any]:
-    """Return durations for programs. longest: what none exceeded; null if nothing was counted, or
-    it has no bound.
-    """
+    """Return durations for JSON. longest: the upper bound; null if there is none."""
     longest = one.longest
     return {
         "count": one.counted,

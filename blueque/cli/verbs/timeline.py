@@ -1,4 +1,4 @@
-"""`blueque timeline`: what ran when on which node, drawn in the terminal."""
+"""`blueque timeline`: draw in the terminal what ran when on which host."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from blueque.queries.timeline import MOST_RUNNING, Run, Timeline
 from blueque.text.format import count, span
 
 MARKS = {"complete": "=", None: ">", "failed": "x", "lost": "?", "cancelled": "-", "released": "~"}
-BAD = ("failed", "lost")  # what shows among MANY, too
-MANY = ":"  # runs that are too short to be told apart
-SHORT = 3  # columns: what takes less is not drawn by itself where there are many
-CROWD = 8  # short ones whose number is told
-LANES = 8  # rows of one name; what ran besides is counted
-LABEL = 24  # columns for a name, at most
-LEAST = 60.0  # seconds that are drawn, unless --last is less
+BAD = ("failed", "lost")  # outcomes that are shown among MANY, too
+MANY = ":"  # runs too short to be drawn apart
+SHORT = 3  # columns: shorter runs are drawn together where there are many
+CROWD = 8  # short runs whose number is shown
+LANES = 8  # rows of one name; further runs are counted
+LABEL = 24  # columns of a name at most
+LEAST = 60.0  # seconds drawn at least, unless --last is less
 NARROWEST, IN_A_PIPE = 40, 100  # columns in all
 _BY: dict[str, Callable[[Run], str]] = {
     "node": lambda run: run.node.rpartition("_")[0] or run.node,
@@ -38,12 +38,16 @@ _BY: dict[str, Callable[[Run], str]] = {
     type=DURATION,
     default=12 * 3600.0,
     metavar="DURATION",
-    help="How far back at most; else 12h.",
+    help="How far back; default 12h.",
 )
 @click.option(
-    "--by", type=click.Choice(list(_BY)), default="node", show_default=True, help="What a row is."
+    "--by",
+    type=click.Choice(list(_BY)),
+    default="node",
+    show_default=True,
+    help="What each row is.",
 )
-@click.option("--csv", "as_csv", is_flag=True, help="A line for each run, for a program of yours.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print a line for each run, for programs.")
 @json_option
 @shared_options
 @pass_invocation
@@ -55,20 +59,20 @@ def timeline(
     as_csv: bool,
     as_json: bool,
 ) -> None:
-    """Draw what ran when on which node.
+    """Draw what ran when on which host.
 
     \b
     blueque timeline --last 24h
     blueque timeline -q render --csv > runs.csv
 
-    It begins with the first run that is known. What ran at the same time is drawn one below the other, in numbered rows.
-    The end of a bar says what became of the run: = complete, > runs still, x failed, ? lost with its node, - cancelled,
-    ~ handed back or put off. A : stands for several short runs, x or ? where one of them ended so; of many their number is
-    told, and rows of nothing else are one: 1-4.
-    Each queue keeps about 10,000 events, three or four for each run; what ran before is not known.
+    It begins with the first known run. Runs at the same time are drawn in numbered rows, one below the other. The end of a
+    bar is the outcome: = complete, > still running, x failed, ? lost with its node, - cancelled, ~ handed back or put off.
+    A : stands for several short runs, x or ? if one of them ended so. Where there are many, their number is shown, and
+    rows with nothing else are joined: 1-4.
+    Each queue keeps about 10,000 events, three or four for each run; earlier runs are not known.
     """
     if last <= 0:
-        raise click.UsageError("--last has to be more than nothing")
+        raise click.UsageError("--last must be more than 0")
     client = invocation.client()
     found = client.get_timeline(queues_matching(client.get_inspector().queues(), patterns), last)
     if as_json:
@@ -97,16 +101,16 @@ def timeline(
         printing.talk(f"nothing ran in the last {span(last)}")
     if found.has_more:
         printing.talk(
-            f"more tasks run than the {MOST_RUNNING} that are shown: -q QUEUE shows those of one queue"
+            f"only {MOST_RUNNING} of the running tasks are shown: -q QUEUE shows those of one queue"
         )
     for queue in found.cut:
         printing.talk(
-            f"of queue {queue} the last 10,000 events only are known: the beginning is not complete"
+            f"queue {queue} keeps only its last 10,000 events: the beginning is not complete"
         )
 
 
 def _narrowed(found: Timeline) -> Timeline:
-    """Leave out the time before the first run, but for the last minute."""
+    """Leave out the time before the first run, except the last minute."""
     first = min(min(run.began for run in found.runs), found.until - LEAST)
     return found._replace(since=max(found.since, first))
 
@@ -129,9 +133,7 @@ def _print_csv(found: Timeline) -> None:
 
 
 def draw(found: Timeline, name_of: Callable[[Run], str], wide: int, is_utc: bool) -> Iterator[str]:
-    """Yield the lines of the picture: an axis, a row or several for each name, and what the marks
-    mean.
-    """
+    """Yield the lines of the picture: an axis, the rows of each name, and the legend."""
     of_name: dict[str, list[Run]] = {}
     for run in found.runs:
         of_name.setdefault(printing.clean(name_of(run)) or "-", []).append(run)
@@ -161,7 +163,7 @@ def draw(found: Timeline, name_of: Callable[[Run], str], wide: int, is_utc: bool
 
 
 class _Scale:
-    """Where in a row of so many columns a time is."""
+    """Maps times to columns of a row."""
 
     def __init__(self, since: float, until: float, wide: int) -> None:
         self.since, self.until, self.wide = since, until, wide
@@ -175,13 +177,13 @@ class _Scale:
         return self.place(run.began), self.place(self.until if run.ended is None else run.ended)
 
     def is_short(self, run: Run) -> bool:
-        """Tell whether it is too short for a bar of its own, should there be many."""
+        """Tell whether a run is too short for its own bar where there are many."""
         return run.ended is not None and (run.ended - run.began) * self.wide < SHORT * (
             self.until - self.since
         )
 
     def axis(self, is_utc: bool) -> str:
-        """Return the times of day, or the days, at even distances."""
+        """Return times of the day, or days, at even distances."""
         form = "%H:%M" if self.until - self.since <= 2 * 86400 else "%d %b"
         if self.until - self.since < 600:
             form = "%H:%M:%S"
@@ -195,10 +197,9 @@ class _Scale:
 
 
 class _Row:
-    """A row of the picture: bars, and MANY where short runs cannot be told apart, with their
-    number.
+    """A row of the picture: bars, and MANY with a number where short runs are too close.
 
-    is_of_one: none of its runs overlaps another.
+    is_of_one: no run of it overlaps another.
     """
 
     def __init__(self, runs: Sequence[Run], scale: _Scale, is_of_one: bool = True) -> None:
@@ -224,9 +225,7 @@ class _Row:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether it has so many short runs in one place that their number says more than their
-        places.
-        """
+        """Whether it has so many short runs in one place that only their number is shown."""
         return any(len(_tasks(runs)) >= CROWD for _, _, runs in self._blocks)
 
     def __str__(self) -> str:
@@ -257,7 +256,7 @@ class _Row:
         return "".join(cells).rstrip()
 
     def _draw(self, near: Sequence[Run]) -> None:
-        """Draw short runs of which each touches a column of the one before."""
+        """Draw short runs that touch each other."""
         ends = [self._scale.ends(run) for run in near]
         first = min((one[0] for one in ends), default=0)
         last = max((one[1] for one in ends), default=0)
@@ -293,9 +292,7 @@ class _Row:
             self._cells[first + 2 : first + 2 + len(name)] = name
 
     def _put(self, place: int, mark: str) -> None:
-        """Put a mark where none tells of an end that was no good one; that of a bad end in the
-        place of all but another.
-        """
+        """Put a mark; the mark of a bad end replaces others and is not replaced."""
         bad = [MARKS[outcome] for outcome in BAD]
         if self._cells[place] in (" ", MANY, MARKS["complete"]) or (
             mark in bad and self._cells[place] not in bad
@@ -304,14 +301,12 @@ class _Row:
 
 
 def _tasks(runs: Iterable[Run], outcome: str | None = None) -> set[str]:
-    """Return the tasks of these runs, or of those that ended so."""
+    """Return the tasks of these runs, or of those with this outcome."""
     return {run.task for run in runs if outcome in (None, run.outcome)}
 
 
 def _rows(lanes: Sequence[Sequence[Run]], scale: _Scale) -> Iterator[tuple[str, _Row]]:
-    """Yield the number and the row of each lane; of lanes side by side with many short runs, and no
-    others, one for all.
-    """
+    """Yield the number and the row of each lane; neighbours with only short runs are joined."""
     rows = [_Row(lane, scale) for lane in lanes]
     number = 0
     while number < len(rows):
@@ -330,7 +325,7 @@ def _rows(lanes: Sequence[Sequence[Run]], scale: _Scale) -> Iterator[tuple[str, 
 
 
 def _lanes(runs: Iterable[Run]) -> list[list[Run]]:
-    """Return the runs, the earliest first, each in the first lane that is free by then."""
+    """Put each run, earliest first, into the first free lane."""
     lanes: list[list[Run]] = []
     ends: list[float] = []
     for run in runs:

@@ -1,4 +1,4 @@
-"""`blueque wait`: until tasks have ended."""
+"""`blueque wait`: wait until tasks have ended."""
 
 from __future__ import annotations
 
@@ -21,8 +21,12 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("prefixes", nargs=-1, required=True, metavar="ID... | -")
-@click.option("--timeout", type=DURATION, metavar="DURATION", help="So long at most: 90, 30s, 2h.")
-@click.option("--any", "is_any", is_flag=True, help="Until one has ended; else until all have.")
+@click.option(
+    "--timeout", type=DURATION, metavar="DURATION", help="Wait at most so long: 90, 30s, 2h."
+)
+@click.option(
+    "--any", "is_any", is_flag=True, help="Wait until one has ended; default: until all have."
+)
 @json_option
 @shared_options
 @pass_invocation
@@ -39,11 +43,11 @@ def wait(
     blueque wait 7c1f --timeout 2h && blueque enqueue mail.send '"it is done"'
     blueque ls --ids | blueque wait -
 
-    A task that failed and is going to be tried again has not ended. ID may be a beginning, as for show; - reads ids from
-    standard input. How each ended goes to standard error.
+    A task that failed and will be retried has not ended. ID may be the beginning of an id; - reads ids from standard
+    input. How each task ended is printed on standard error.
 
-    The exit code is 0 when all are complete, 4 when one was not: it failed, was cancelled, or lost; 124 when the time was
-    over first; 3 when there is no such task. Ctrl-C ends the waiting, and nothing else.
+    The exit code is 0 if all are complete, 4 if one failed, was cancelled or lost, 124 if the timeout came first, and 3 if
+    a task does not exist. Ctrl-C ends only the waiting.
     """
     client = invocation.client()
     inspector = client.get_inspector()
@@ -81,7 +85,7 @@ def wait(
 
 
 def tell_ending(task: Task) -> None:
-    """Say how a task has ended; an error of several lines has its further lines below, set in."""
+    """Print how a task has ended; an error of several lines is indented."""
     first, *others = _ending(task).split("\n")
     printing.talk(first)
     for line in others:
@@ -99,13 +103,13 @@ def _ending(task: Task) -> str:
     ):
         why = f"{task.error_type}: {why}" if why else task.error_type
     if task.status == "cancelled":
-        why = f"by {task.cancelled_by or 'somebody'}{f', {task.cancel_reason}' if task.cancel_reason else ''}"
+        why = f"by {task.cancelled_by or 'unknown'}{f', {task.cancel_reason}' if task.cancel_reason else ''}"
     return f"{printing.short_id(task.id)} {task.status}{after}{f': {why}' if why else ''}"
 
 
 def detached(ids: Sequence[str]) -> str:
-    """Return what to say to one who does not want to wait any longer."""
+    """Return the remark after Ctrl-C."""
     one, *others = map(printing.short_id, ids)
     if others:
-        return f"No longer waiting; {len(ids)} tasks go on all the same, such as {one}: blueque show ID"
+        return f"No longer waiting; {len(ids)} tasks go on, such as {one}: blueque show ID"
     return f"No longer waiting; the task goes on: blueque logs -f {one}; to end it: blueque cancel {one}"
