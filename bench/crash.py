@@ -38,6 +38,7 @@ import legacy  # noqa: E402
 
 from blueque import Client, Retry, protocol  # noqa: E402
 from blueque.model.attempt_ref import AttemptRef  # noqa: E402
+from blueque.recovery.judge import Recovery  # noqa: E402
 from blueque.system.embedded_redis import running_server  # noqa: E402
 
 ROUNDS = 3
@@ -445,7 +446,7 @@ def sweep(count: int = 10_000) -> None:
             protocol.pop(redis, "sweep", node, "i")
             protocol.reserve(redis, AttemptRef("sweep", task, "t", node), "i", time.time())
             protocol.start(redis, AttemptRef("sweep", task, "t", node), 1, time.time())
-        judge = client.get_recovery("sweep")
+        judge = Recovery(client.connections, "sweep")
         times = []
         for _ in range(6):
             began = time.perf_counter()

@@ -1,11 +1,11 @@
-"""Client: knows where Redis is, and hands out the objects that work with it."""
+"""Client: the way into one Redis, which makes the objects that users work with."""
 
 from __future__ import annotations
 
 import copy
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from blueque.config.toml_file import Config
@@ -23,33 +23,23 @@ from blueque.queries import runs
 from blueque.queries.inspector import Inspector
 from blueque.queries.tasks import load
 
-# What a client hands out is imported when it is asked for: one verb of the command line needs
-# little of it, and what a listener imports, each of its forks copies.
+# The classes of these objects are imported when they are used: a verb of the command line needs few
+# of them, and each fork of a listener copies what the listener has imported.
 if TYPE_CHECKING:
     import pyarrow
     import redis as redis_py
 
-    from blueque.audit.doctor import Doctor
-    from blueque.backlog.job import Feeding, Job
-    from blueque.backlog.progress import Tell
     from blueque.listener.group import ListenerGroup
     from blueque.listener.listener import Listener
     from blueque.listener.orders import Listeners
     from blueque.listener.processor import Processor
-    from blueque.metrics.prometheus_text import Family
     from blueque.model.retry import Retry
     from blueque.model.snapshot import Slice, Snapshot
-    from blueque.model.wrong_types import WrongTypes
-    from blueque.producer.abandoned_runs import Leftovers
     from blueque.producer.queue import Queue
     from blueque.queries.history import Event, History
-    from blueque.queries.queue_changes import Lookout
     from blueque.queries.statistics import Statistics
-    from blueque.queries.task_log import LogLine, News, Place
+    from blueque.queries.task_log import LogLine, Place
     from blueque.queries.timeline import Timeline
-    from blueque.recovery.judge import Recovery
-    from blueque.recovery.judges import Recoveries
-    from blueque.recovery.retention import Retention
 
 
 class Client:
@@ -59,12 +49,11 @@ class Client:
         `task_redis` in docs/configuration.md); else BLUEQUE_REDIS_URL, else REDIS_URL, else
         redis://localhost:6379/0.
     redis: a ready redis-py client instead. Its settings are used, not its connections.
-    patience: how long, in seconds, a call tries again when Redis does not answer.
-    max_bytes: how much parameters or a result may take; BLUEQUE_MAX_BYTES, else 1 MiB.
-    config: a blueque.toml, or `blueque.config.load()` for the one that is found: its address and
-        its limit go before the defaults, and tasks get what it says of their queue: retry, limits,
-        resources.
-    options: whatever else redis-py's `from_url` takes.
+    patience: for how many seconds a call tries again when Redis does not answer.
+    max_bytes: the limit of parameters and results; BLUEQUE_MAX_BYTES, else 1 MiB.
+    config: a blueque.toml, or `blueque.config.load()` for the one that is found. It sets address
+        and limit instead of the defaults, and retry, limits and resources for each queue.
+    options: further arguments of redis-py's `from_url`.
     """
 
     def __init__(
@@ -79,42 +68,41 @@ class Client:
     ) -> None:
         if redis is not None and (url is not None or options):
             raise InvalidInput("give an address or a ready client, not both")
-        known = (
-            config
-            if isinstance(config, Config)
-            else Config()
-            if config is None
-            else load_config(config)
-        )
-        said = (known.redis_url, known.path or "") if known.redis_url else None
-        self._config = known
-        self._url = url if url is not None else units.redis_url(otherwise=said)[0]
+        if config is None:
+            config = Config()
+        elif not isinstance(config, Config):
+            config = load_config(config)
+        configured = (config.redis_url, config.path or "") if config.redis_url else None
+        self._config = config
+        self._url = url if url is not None else units.redis_url(otherwise=configured)[0]
         self._address = Address(self._url) if redis is None else None
         self._client = redis
         self._options = options
         self.max_bytes = (
-            units.max_bytes(otherwise=known.max_bytes) if max_bytes is None else max_bytes
+            units.max_bytes(otherwise=config.max_bytes) if max_bytes is None else max_bytes
         )
         self._redis = Redis(self._connect, patience)
-        self._redis.days_kept = units.statistics_keep(otherwise=known.statistics_keep)
+        self._redis.days_kept = units.statistics_keep(otherwise=config.statistics_keep)
 
     @property
     def url(self) -> str | None:
-        """The address, its password included; None: it was made of a ready client, or with options
-        beside the address.
-        """
+        """The address with its password; None: the client has a ready redis-py client, or options."""
         return self._url if self._client is None and not self._options else None
 
     @property
     def patience(self) -> float:
-        """How long, in seconds, a call tries again when Redis does not answer."""
+        """For how many seconds a call tries again when Redis does not answer."""
         return self._redis.patience
 
-    def get_queue(self, name: str, retry: Retry | int | None = None) -> Queue:
-        """Return the queue of that name, be there tasks in it or not.
+    @property
+    def connections(self) -> Redis:
+        """The connections of this client, for the parts of Blueque that work on them."""
+        return self._redis
 
-        retry: the policy of tasks that are enqueued through this object without one of their own;
-            False: none.
+    def get_queue(self, name: str, retry: Retry | int | None = None) -> Queue:
+        """Return the queue with this name. It need not have tasks.
+
+        retry: the policy of tasks that are enqueued through this object without one of their own.
         """
         from blueque.producer.queue import Queue
 
@@ -123,7 +111,7 @@ class Client:
         )
 
     def get_task(self, task_id: str) -> Task:
-        """Return a snapshot of the task. An unknown id gives one whose attributes are all None."""
+        """Return a snapshot of the task. For an unknown id all its attributes are None."""
         if not isinstance(task_id, str):
             raise InvalidType(f"a task id is a str, not {type(task_id).__name__}")
         return load(self._redis, task_id, self.wait)
@@ -141,15 +129,14 @@ class Client:
     def wait(
         self, ids: str | Iterable[str], timeout: float | None = None, at_least: int | None = None
     ) -> Task | list[Task]:
-        """Block until a task, or each of several, is complete, failed or cancelled, and return what
-        they are then.
+        """Block until a task, or each of several, is complete, failed or cancelled, and return
+        them.
 
-        timeout: in seconds; None: no limit. at_least: so many of them are enough; those that have
-        ended are returned, in the order of `ids`.
-        It asks nobody all the time: Redis says what has changed. Where it cannot (TLS, a ready
-        redis-py client, an ACL without +client|tracking), it looks each second. When Redis goes
-        away meanwhile, it waits for that, too.
-        Raises NoSuchTask when one is not there, or is deleted meanwhile; WaitTimedOut.
+        timeout: in seconds; None: no limit. at_least: return when so many have ended; only those
+            are returned, in the order of `ids`.
+        Redis reports the changes. Where it cannot (TLS, a ready redis-py client, an ACL without
+        +client|tracking), the tasks are read each second. If Redis goes away, the wait goes on.
+        Raises NoSuchTask when a task does not exist, or is deleted during the wait; WaitTimedOut.
         """
         if isinstance(ids, str):
             return next(self.as_ended([ids], timeout))
@@ -163,8 +150,8 @@ class Client:
         return [ended[task_id] for task_id in wanted if task_id in ended]
 
     def as_ended(self, ids: Iterable[str], timeout: float | None = None) -> Iterator[Task]:
-        """Yield each of the tasks as it ends; as `wait`, but with something to do meanwhile."""
-        if timeout is not None and not timeout >= 0:  # nor what is no number
+        """Yield each task when it ends. The arguments and errors are those of `wait`."""
+        if timeout is not None and not timeout >= 0:  # or NaN
             raise InvalidInput(f"timeout is {timeout!r}; it has to be 0 or more seconds")
         wanted = list(ids)
         for task_id in wanted:
@@ -185,66 +172,46 @@ class Client:
     def get_listener(
         self, queue_name: str, *more: str, select: Select | None = None
     ) -> Listener | ListenerGroup:
-        """Return a listener of the queue, or of several. It registers when it listens for the first
-        time.
+        """Return a listener of one queue or several. It registers when it first listens.
 
         A queue that is named twice counts once.
-        select: from which of several queues it takes: `blueque.RoundRobin()`,
-        `blueque.ReducedLottery({"a": 3})`, or a callable of your own, see selection.py; else from
-        the first that has work. What a blueque.toml says of it, and of weights, is for the program
-        blueque-listener only.
+        select: the order of several queues: `blueque.RoundRobin()`,
+            `blueque.ReducedLottery({"a": 3})`, or a callable, see selection.py; None: the first one
+            with work. The order and weights in blueque.toml are for the program blueque-listener
+            only.
         """
         if not more:
             require_select(select)
             from blueque.listener.listener import Listener
 
             return Listener(self._redis, require_queue_name(queue_name))
-        return self.get_listener_group([queue_name, *more], select)
-
-    def get_listener_group(
-        self, queue_names: Sequence[str], select: Select | None = None
-    ) -> ListenerGroup:
-        """Return a listener of any number of queues."""
         from blueque.listener.group import ListenerGroup
 
-        return ListenerGroup(
-            self._redis, [require_queue_name(name) for name in queue_names], select
-        )
+        names = [require_queue_name(name) for name in (queue_name, *more)]
+        return ListenerGroup(self._redis, names, select)
 
     def get_run(self, queue_name: str, name: str) -> dict[str, Any] | None:
-        """Return what is known of a run of a queue, by the names in docs/protocol/bulk.md, "Runs";
-        None: nothing is.
+        """Return the record of a run, with the fields in docs/protocol/bulk.md, "Runs"; None: there
+        is none.
 
-        staged, unpublished: how many chunks are undecided, and decided but not yet in line.
+        staged, unpublished: the numbers of chunks that are not committed, and not published.
         """
         return runs.load(self._redis, require_queue_name(queue_name), require_run_name(name))
 
     def get_runs(self, queue_name: str) -> list[dict[str, Any]]:
-        """Return the same of all runs of a queue, the oldest first."""
+        """Return the records of all runs of a queue, the oldest first."""
         return runs.load_all(self._redis, require_queue_name(queue_name))
 
-    def get_leftovers(self) -> Leftovers:
-        """Return what finds runs that nobody has ended, and ends them."""
-        from blueque.producer.abandoned_runs import Leftovers
-
-        return Leftovers(self._redis)
-
-    def get_feeding(self, job: Job, tell: Tell | None = None) -> Feeding:
-        """Return what feeds a backlog; for a client without patience. `blueque.feed` is easier."""
-        from blueque.backlog.job import Feeding
-
-        return Feeding(self._redis, job, units.timing(), tell)
-
     def get_feeds(self, queue_name: str) -> list[dict[str, str]]:
-        """Return the records of all feeds of a queue, as in docs/protocol/feeds.md, "Feeds", those
-        that are open last.
+        """Return the records of all feeds of a queue, the open ones last; see
+        docs/protocol/feeds.md, "Feeds".
         """
         from blueque.queries import feeds
 
         return feeds.load_all(self._redis, require_queue_name(queue_name))
 
     def forget_feed(self, queue_name: str, name: str) -> bool:
-        """Remove the record of a feed, so that it begins anew; False: there is none.
+        """Remove the record of a feed. Feeding starts anew then. False: there is no such feed.
 
         Source: docs/protocol/feeds.md, "forget_feed".
         """
@@ -255,10 +222,10 @@ class Client:
         )
 
     def forget_queue(self, name: str) -> dict[str, int]:
-        """Remove all that there is of a queue that has no task, listener, run, feed or batch;
-        settings and numbers, too.
+        """Remove a queue that has no task, listener, run, feed or batch, with its settings and
+        statistics.
 
-        Returns how many of each it has, by kind; none at all: it is gone.
+        Return how many of each it has, by kind; if that is empty, the queue is removed.
         Source: docs/protocol/operator.md, "forget_queue".
         """
         from blueque import protocol
@@ -266,24 +233,17 @@ class Client:
         return protocol.forget_queue(self._redis, require_queue_name(name), time.time())
 
     def get_log(self, task_id: str) -> tuple[list[LogLine], Place]:
-        """Return the lines that Redis has of what a task has printed, in order, and the place
-        behind them.
+        """Return the log lines of a task in Redis, in order, and the place after them.
 
-        Redis has the first 64 KB of its last attempt, and the last 1,000 lines: numbers tell where
-        some are missing.
+        Redis has the first 64 KB of the last attempt, and its last 1,000 lines. The numbers of the
+        lines show where some are missing.
         """
         from blueque.queries import task_log
 
         return task_log.load(self._redis, task_id)
 
-    def follow_logs(self, places: Sequence[Place]) -> News:
-        """Return what has come behind these places, and how each task stands."""
-        from blueque.queries import task_log
-
-        return task_log.follow(self._redis, places)
-
     def get_history(self, task_id: str) -> History | None:
-        """Return what has happened to a task, the oldest event first; None: there is no such task.
+        """Return the events of a task, the oldest first; None: there is no such task.
 
         Its first 20 events and its last 80 are kept. Listeners of 1.0.0 record none.
         Source: docs/protocol.md, "Events".
@@ -293,26 +253,26 @@ class Client:
         return history.load(self._redis, task_id)
 
     def get_event_places(self, *queue_names: str) -> dict[str, str]:
-        """Return where the events of these queues end now, to go on behind: see `events`."""
+        """Return the ends of the events of these queues, for `after` of `events`."""
         from blueque.queries import history
 
         return history.last_places(self._redis, [require_queue_name(name) for name in queue_names])
 
     def events(self, *queue_names: str, after: Mapping[str, str] | None = None) -> Iterator[Event]:
-        """Yield what happens in these queues from now on, as it happens; it never ends by itself.
+        """Yield the events of these queues as they happen. It never ends.
 
-        after: where to begin instead, by the name of the queue: what `get_event_places` has
-        returned, or the `place` of the last event that was seen. A queue keeps about 10,000 events;
-        what is older is gone. That a task is enqueued, or due, is none. Raises RedisAway when Redis
-        does not answer for longer than `patience`; to miss nothing, go on with `after`.
+        after: where to begin, by queue: the result of `get_event_places`, or the `place` of the
+            last event that was seen. A queue keeps about 10,000 events. Tasks that are enqueued or
+            due make no event.
+        Raises RedisAway when Redis does not answer within `patience`; go on with `after` then.
         """
         from blueque.queries import history
 
         redis = self._redis.another()
         try:
-            known = {name: place for name, place in (after or {}).items() if name in queue_names}
-            others = [require_queue_name(name) for name in queue_names if name not in known]
-            places = known | (history.last_places(redis, others) if others else {})
+            begun = {name: place for name, place in (after or {}).items() if name in queue_names}
+            others = [require_queue_name(name) for name in queue_names if name not in begun]
+            places = begun | (history.last_places(redis, others) if others else {})
             while places:
                 for event in history.follow(redis, places):
                     places[event.queue or ""] = event.place or ""
@@ -321,8 +281,8 @@ class Client:
             redis.close()
 
     def get_timeline(self, queue_names: Sequence[str], seconds: float) -> Timeline:
-        """Return what ran in these queues in the last so many seconds, and what runs now, a
-        thousand tasks at most.
+        """Return the tasks that ran in these queues in the last `seconds`, and those that run now,
+        a thousand at most.
 
         A queue keeps about 10,000 events, three or four for each run. Source: docs/protocol.md,
         "Events".
@@ -334,81 +294,44 @@ class Client:
         )
 
     def get_statistics(self, queue_name: str, days: int = 7) -> Statistics:
-        """Return how many tasks of a queue waited, ran and failed within so many days, today
-        included, and for how long.
+        """Return how many tasks of a queue waited, ran and failed in the last days, with today, and
+        for how long.
 
-        days: in UTC, by the clock of Redis, 1 to 3,660; of those longer ago than they are kept,
-        nothing is known. Counts, means and deviations are exact, quantiles right to the width of a
-        bucket: see `blueque.queries.statistics`.
+        days: in UTC, by the clock of Redis, 1 to 3,660; older statistics may be deleted. Counts,
+            means and deviations are exact, quantiles to the width of a bucket: see
+            `blueque.queries.statistics`.
         Source: docs/protocol.md, "Events".
         """
         return self.get_inspector().statistics([require_queue_name(queue_name)], days)[0]
 
-    def get_metrics(self, max_queues: int = 500) -> list[Family]:
-        """Return what Prometheus is told of all queues, see docs/monitoring.md, "Metrics".
-
-        max_queues: of more the numbers are told together.
-        """
-        from blueque.metrics import collect
-
-        return collect.collect(self._redis, max_queues)
-
     def get_listeners(self) -> Listeners:
-        """Return what finds the listeners of all queues, wherever they are, and gives them orders."""
+        """Return an object that finds listeners on any host and sends them orders."""
         from blueque.listener.orders import Listeners
 
         return Listeners(self._redis)
 
     def get_processor(self, task: Task) -> Processor:
-        """Return what records the start and the end of a reserved task."""
+        """Return an object that records the start and the end of a reserved task."""
         from blueque.listener.processor import Processor
 
         return Processor(self._redis, task, self.max_bytes)
 
     def get_inspector(self) -> Inspector:
-        """Return what looks at Redis and changes nothing."""
+        """Return an object that reads Redis and changes nothing."""
         return Inspector(self._redis)
 
-    def get_recoveries(self, queue_names: Sequence[str]) -> Recoveries:
-        """Return the same for several queues."""
-        from blueque.recovery.judges import Recoveries
-
-        return Recoveries(self._redis, [require_queue_name(name) for name in queue_names])
-
-    def get_retention(self, rules: Mapping[str, Mapping[str, units.Keep]]) -> Retention:
-        """Return what deletes finished tasks that have stayed long enough, by rules for each queue
-        and each status.
-        """
-        from blueque.recovery.retention import Retention
-
-        return Retention(self._redis, rules)
-
     def retention_rules(self, queue_names: Iterable[str]) -> dict[str, dict[str, units.Keep]]:
-        """Return such rules for these queues: what our blueque.toml says, and the defaults."""
-        return {name: self._config.retention_of(name) for name in queue_names}
-
-    def get_recovery(self, queue_name: str) -> Recovery:
-        """Return a judge of the queue's listeners, who sees to what the dead have left; for a
-        client without patience.
+        """Return how long finished tasks of these queues are kept: by blueque.toml, and the
+        defaults.
         """
-        from blueque.recovery.judge import Recovery
-
-        return Recovery(self._redis, require_queue_name(queue_name))
-
-    def get_doctor(self) -> Doctor:
-        """Return what checks everything in Redis, and repairs."""
-        from blueque.audit.doctor import Doctor
-
-        return Doctor(self._redis)
+        return {name: self._config.retention_of(name) for name in queue_names}
 
     def freeze(
         self, queues: str | Iterable[str], statuses: str | Iterable[str], keep: float = 3600
     ) -> Snapshot:
-        """Take a snapshot: which tasks of one queue, or of several, have these statuses, all at
-        this instant.
+        """Take a snapshot of the tasks of one queue, or several, with these statuses.
 
-        keep: how many seconds Redis holds it. Read it with `read`, one slice after the other or
-            anywhere at once.
+        keep: how many seconds Redis holds it. Read its slices with `read`, in any process.
         Source: docs/protocol/archive.md, "freeze".
         """
         from blueque import protocol
@@ -423,18 +346,19 @@ class Client:
         return Snapshot(name, now, seconds, tuple(parts))
 
     def tasks_of(self, snapshot: Snapshot) -> Iterator[Task]:
-        """Yield the tasks of a snapshot that are still there, as they are when they are read,
-        oldest first in each part.
+        """Yield the tasks of a snapshot that still exist, in their present state, oldest first in
+        each part.
 
-        Never more of them are held than a few MiB. Raises SnapshotGone.
+        It holds a few MiB of them at a time. Raises SnapshotGone.
         """
         from blueque.tables import snapshot_reader
 
         return snapshot_reader.tasks(self._redis, snapshot)
 
     def purge(self, snapshot: Snapshot) -> Iterator[int]:
-        """Delete those tasks of a snapshot that still are in a state by which they were found,
-        other than reserved and started; yield how many are gone so far. Raises SnapshotGone.
+        """Delete the tasks of a snapshot that still have the status of their part, other than
+        reserved and started. Yield how many are deleted so far. Raises SnapshotGone.
+
         Source: docs/protocol/operator.md, "purge"; docs/protocol/archive.md, "prune".
         """
         from blueque.recovery.purge import purge
@@ -463,44 +387,12 @@ class Client:
         return read(self._redis, piece, fields, missing)
 
     def with_patience(self, seconds: float) -> Client:
-        """Return a client of the same Redis that tries for so long when it does not answer."""
+        """Return a client of the same Redis with another patience."""
         other = copy.copy(self)
         other._redis = Redis(other._connect, seconds)
         other._redis.days_kept = self._redis.days_kept
         other._redis.wrong_types = self._redis.wrong_types
         return other
-
-    def read_wrong_types_as_empty(self, found: WrongTypes) -> None:
-        """Have looks take a key of a wrong type for empty, and note it in `found`; changes refuse
-        it as before.
-        """
-        self._redis.wrong_types = found
-
-    def require_rights_of_listener(self, queues: Iterable[str]) -> None:
-        """Raise RedisRefused, which names them, if this user lacks rights that a listener of these
-        queues needs.
-        """
-        from blueque.protocol import permissions
-
-        permissions.require_rights(self._redis, permissions.LISTENER, queues)
-
-    def require_rights_of_scheduler(self) -> None:
-        """Raise RedisRefused, which names them, if this user lacks rights that a scheduler needs."""
-        from blueque.protocol import permissions
-
-        permissions.require_rights(self._redis, permissions.SCHEDULER, ["q"])
-
-    def wait_with(self, has_answer: Callable[[Connection], bool]) -> None:
-        """Have a function wait for each answer of Redis in place of a blocking read; it may give up
-        by returning False.
-        """
-        self._redis.has_answer = has_answer
-
-    def get_lookout(self) -> Lookout:
-        """Return what sees changes of all queues at once; it has a connection of its own."""
-        from blueque.queries.queue_changes import Lookout
-
-        return Lookout(self._connect)
 
     def close(self) -> None:
         """Close this thread's connection; the next call opens another."""

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from typing import NamedTuple, Unpack
 
 from blueque.backlog.files import Backlog, Source
-from blueque.backlog.job import Job
+from blueque.backlog.job import Feeding, Job
 from blueque.backlog.progress import Tell
 from blueque.backlog.rows import Shape
 from blueque.client import Client
 from blueque.errors import BluequeError, InvalidInput
+from blueque.model import units
 from blueque.model.encoding import require_feed_name, require_whole
 from blueque.producer.bulk import Common
 
@@ -100,7 +101,7 @@ def feed(
         stop or threading.Event(),
         given.patience,
     )
-    began, feeding = time.monotonic(), own.get_feeding(job, progress)
+    began, feeding = time.monotonic(), Feeding(own.connections, job, units.timing(), progress)
     try:
         is_finished = feeding.run()
     except BluequeError as error:

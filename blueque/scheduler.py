@@ -18,7 +18,10 @@ from blueque.connection.address import hide_password
 from blueque.errors import CLUSTER, Contended, InvalidInput, RedisAway, RedisRefused
 from blueque.node.reload import Check, replace_program
 from blueque.producer.queue import Queue
+from blueque.protocol import permissions
+from blueque.queries.queue_changes import Lookout
 from blueque.recovery.judge import Recovery
+from blueque.recovery.retention import Retention
 from blueque.system import process, signals
 from blueque.system.outage import Outage
 from blueque.system.systemd import Notifier
@@ -65,7 +68,7 @@ class Scheduler:
         self._has_rights = False
         self._sign_at = 0.0  # when systemd is to see that we are not stuck
         self._signals: signals.Signals | None = None
-        self._lookout = client.get_lookout()
+        self._lookout = Lookout(client.connections.connect)
         self._outage = Outage("Redis answers again")
         self._look_at_all = 0.0
         # queue -> when to try it again, on the monotonic clock
@@ -73,7 +76,7 @@ class Scheduler:
         # A look that is tried again by itself would hide that Redis was away, so these have no
         # patience.
         self._judging = client.with_patience(0)
-        self._retention = self._judging.get_retention({})
+        self._retention = Retention(self._judging.connections, {})
         self._prune_at = time.monotonic() + PRUNE_EVERY  # at the start there is other work
         self._judges: dict[str, Recovery] = {}
         self._judge_at: dict[str, float] = {}  # queue -> when to look at its listeners again
@@ -150,7 +153,7 @@ class Scheduler:
     def _judge_one(self, queue: Queue) -> None:
         name = queue.name
         if name not in self._judges:
-            self._judges[name] = self._judging.get_recovery(name)
+            self._judges[name] = Recovery(self._judging.connections, name)
         self._judged[name] = self._lookout.listeners.get(name, 0.0)
         self._judge_at[name] = time.monotonic() + LONGEST_PAUSE  # should the look fail
         self._judges[name].step()
@@ -230,7 +233,7 @@ class Scheduler:
     def _step_or_pause(self) -> float:
         try:
             if not self._has_rights:
-                self._client.require_rights_of_scheduler()
+                permissions.require_rights(self._client.connections, permissions.SCHEDULER, ["q"])
                 self._has_rights = True
             delay = self.step()
         except (RedisAway, RedisRefused, Contended) as error:

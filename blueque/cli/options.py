@@ -84,7 +84,7 @@ class Invocation:
             client = Client(url, patience=patience, max_bytes=max_bytes, config=self.config)
         except InvalidInput as error:
             raise Failure(USAGE if self.url else CONFIGURATION, f"{origin}: {error}") from error
-        client.read_wrong_types_as_empty(self.wrong_types)
+        client.connections.wrong_types = self.wrong_types
         return client
 
 

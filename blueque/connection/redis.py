@@ -96,6 +96,7 @@ class Redis:
     """The connections of one Client: one for each thread, opened when first needed, not inherited
     over a fork.
 
+    connect: opens a connection.
     patience: for how many seconds a call tries again when Redis does not answer.
     days_kept: for how many days statistics are kept.
     has_answer: if set, waits for each reply in place of a blocking read, and may return False to
@@ -106,7 +107,7 @@ class Redis:
     def __init__(self, connect: Callable[[], Connection], patience: float) -> None:
         self.patience = patience
         self.days_kept = 90
-        self._connect = connect
+        self.connect = connect
         self._local = threading.local()
         self.has_answer: Callable[[Connection], bool] | None = None
         self.wrong_types: WrongTypes | None = None
@@ -118,7 +119,7 @@ class Redis:
             if self._local.pid == os.getpid() and not kept.is_closed:
                 return kept
             kept.close()  # after a fork this closes our copy, not the parent's connection
-        self._local.connection = made = self._connect()
+        self._local.connection = made = self.connect()
         made.has_answer = self.has_answer
         self._local.pid = os.getpid()
         return made
@@ -135,7 +136,7 @@ class Redis:
 
     def another(self) -> Redis:
         """Return a copy with connections of its own, for use while a reply is awaited on this one."""
-        other = Redis(self._connect, self.patience)
+        other = Redis(self.connect, self.patience)
         other.has_answer = self.has_answer
         other.days_kept = self.days_kept
         other.wrong_types = self.wrong_types

@@ -14,6 +14,8 @@ from blueque.model.task import Task
 from blueque.node.context import NodeContext
 from blueque.node.control import Order
 from blueque.protocol.membership import Standing
+from blueque.recovery.judges import Recoveries
+from blueque.recovery.retention import Retention
 from blueque.system import process
 
 log = logging.getLogger("blueque")
@@ -37,9 +39,9 @@ class Duties:
         self._orders, self._outage = context.orders, context.outage
         self._on_beat = on_beat
         client, listeners, defaults = self._client, self._listeners, self._defaults
-        self._recovery = client.get_recoveries(listeners.queues)
-        self._retention = client.get_retention(
-            {queue: defaults.of(queue).retention for queue in listeners.queues}
+        self._recovery = Recoveries(client.connections, listeners.queues)
+        self._retention = Retention(
+            client.connections, {queue: defaults.of(queue).retention for queue in listeners.queues}
         )
         self._next_beat = self._next_look = self._next_promotion = self._next_deletion = NEVER
         self.next_at = NEVER  # when something is due, on the monotonic clock

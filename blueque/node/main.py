@@ -24,6 +24,7 @@ from blueque.client import Client
 from blueque.config.toml_file import Config
 from blueque.connection.address import Address, hide_password
 from blueque.errors import CLUSTER, BluequeError, RedisRefused, SpoolRefused
+from blueque.listener.group import ListenerGroup
 from blueque.listener.resources import Pool
 from blueque.model import units
 from blueque.model.limits import Limits
@@ -225,7 +226,7 @@ def run_slot(choices: Choices, master: context.Master) -> int:
         until_empty=choices.until_empty,
     )
     select = selector(choices.select, choices.weights)
-    listeners = client.get_listener_group(choices.queues, select)
+    listeners = ListenerGroup(client.connections, choices.queues, select)
     shared = NodeContext.of(client, listeners, spool, choices.defaults(), _pool(choices), master)
     listener = Slot(shared, work)
     try:

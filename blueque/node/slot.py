@@ -25,6 +25,7 @@ from blueque.node.prefork import TaskProcesses, Work
 from blueque.node.registry import Registry
 from blueque.node.supervisor import Supervisor
 from blueque.node.waiting import Waiting
+from blueque.protocol import permissions
 from blueque.system import process
 from blueque.system.outage import Outage
 
@@ -76,11 +77,14 @@ class Slot:
         if self._master is not None:
             process.become_subreaper()
             self._join_registry(self._master.pid)
-        self._client.wait_with(self._waiting.has_answer)
+        self._client.connections.has_answer = self._waiting.has_answer
         self._orders.open()
         try:
             require_rights = functools.partial(
-                self._client.require_rights_of_listener, self._listeners.queues
+                permissions.require_rights,
+                self._client.connections,
+                permissions.LISTENER,
+                self._listeners.queues,
             )
             self._waiting.retry_until_order(require_rights, Order.DRAIN, _NOT_ALLOWED)
             self._waiting.register(fatal=_NOT_ALLOWED)

@@ -44,7 +44,7 @@ class Supervisor:
         self._outage = context.outage
         # With a connection of its own, for while a task runs the other one waits for orders.
         self._telling = context.client.with_patience(0)
-        self._telling.wait_with(waiting.has_answer_soon)
+        self._telling.connections.has_answer = waiting.has_answer_soon
         self._end = AttemptEnd(context, duties, waiting, self._telling)
         self._gone = Outage("")  # our task, from Redis
         self._listen_at = 0.0  # when to wait for an order in Redis, on the monotonic clock

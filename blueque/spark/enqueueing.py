@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple, Unpack
 from blueque.errors import BluequeError, InvalidInput, InvalidType, JobFailed, RunDropped
 from blueque.model.encoding import require_time
 from blueque.model.run import Record, require_same
+from blueque.producer.abandoned_runs import Leftovers
 from blueque.spark import frames, jobs
 from blueque.spark.layout import Layout, lay_out
 from blueque.spark.sessions import activate
@@ -218,7 +219,7 @@ class _Job:
                 if staging.is_committed:
                     staging.commit([])
                 elif is_random:
-                    client.get_leftovers().drop(staging.queue, staging.name)
+                    Leftovers(client.connections).drop(staging.queue, staging.name)
                 return staging.is_committed
         except BluequeError as another:
             if not isinstance(error, JobFailed):  # a row was refused, and so nothing was decided

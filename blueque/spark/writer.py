@@ -25,6 +25,7 @@ from blueque.client import Client
 from blueque.errors import BluequeError, InvalidInput, RunDropped
 from blueque.model.encoding import Encoded
 from blueque.model.run import Record
+from blueque.producer.abandoned_runs import Leftovers
 from blueque.producer.keyed_run import KeyedRun
 from blueque.producer.row_batch import Rows
 from blueque.producer.staged_run import Staging, owner_of
@@ -181,7 +182,7 @@ class StagedWriter(Writer):
                 staging.discard(chunks_of(messages))
             elif not staging.is_committed:
                 # a task of Spark that is still at it is refused from now on
-                client.get_leftovers().drop(staging.queue, staging.name)
+                Leftovers(client.connections).drop(staging.queue, staging.name)
 
 
 @telling()

@@ -17,6 +17,7 @@ from running import until
 
 from blueque import protocol
 from blueque.audit import server_check
+from blueque.audit.doctor import Doctor
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.protocol.archiving import BatchRef
@@ -515,7 +516,7 @@ def test_a_checkup_does_not_loosen_the_guard_of_a_look_that_travelled_ahead(serv
     assert client._redis.ahead is not None
     spare = client._redis.ahead.look.task
 
-    client.get_doctor().check()
+    Doctor(client.connections).check()
     cli.hset(keys.task(spare), "status", "taken")
     queue.enqueue("p")
 
@@ -534,6 +535,6 @@ def test_a_key_of_a_wrong_type_hides_no_other_check(client, redis, cli):
     )
     cli.set(keys.complete("video"), "of another program")
 
-    checks = client.get_doctor().check()
+    checks = Doctor(client.connections).check()
 
     assert [check.level for check in checks if check.name == "due"] == ["warn"]

@@ -10,6 +10,7 @@ import forked
 import pytest
 
 from blueque import protocol
+from blueque.audit.doctor import Doctor
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.system import process
@@ -123,7 +124,7 @@ def test_of_a_process_that_lives_and_of_one_whose_pid_another_has_by_now(run, re
 
 def test_a_task_that_ends_while_the_doctor_looks_is_not_named(client, redis, gone, monkeypatch):
     node = begin(redis, *gone)
-    doctor = client.get_doctor()
+    doctor = Doctor(client.connections)
 
     def end(seconds):
         protocol.complete(

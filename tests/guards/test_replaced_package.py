@@ -99,9 +99,9 @@ WORK = """
         assert client.wait(first).status == "cancelled"
         snapshot = client.freeze("next", "pending")
         assert len(list(client.tasks_of(snapshot))) == 2 and client.thaw(snapshot)
-        client.get_history(first), client.get_log(first), client.get_statistics("next"), client.get_metrics()
+        client.get_history(first), client.get_log(first), client.get_statistics("next")
         client.get_timeline(["next"], 60), client.get_runs("next"), client.get_feeds("next"), client.get_listeners()
-        client.get_inspector().failures(["next"], 1), client.get_listener("next"), client.get_leftovers()
+        client.get_inspector().failures(["next"], 1), client.get_listener("next")
         return "done"
 
     def give_up(task):

@@ -11,8 +11,10 @@ from running import until
 
 from blueque import Client, ForkingRunner, NotRegistered, RoundRobin, protocol
 from blueque.errors import InvalidInput, InvalidType, RedisAway, RedisRefused
+from blueque.listener.group import ListenerGroup
 from blueque.model.units import Timing
 from blueque.protocol import transaction
+from blueque.recovery.judges import Recoveries
 from blueque.system.process import node_id
 
 MANY = [f"queue {number}" for number in range(100)]
@@ -128,7 +130,7 @@ def test_a_queue_named_twice_is_one(client):
 
 def test_a_listener_of_no_queue_is_refused(client):
     with pytest.raises(InvalidInput, match="at least one queue"):
-        client.get_listener_group([])
+        ListenerGroup(client.connections, [])
 
 
 @pytest.mark.parametrize("select", ["lottery", RoundRobin, 5])
@@ -290,7 +292,7 @@ def test_a_listener_of_one_queue_in_the_group_takes_no_more_round_trips_than_alo
 ):
     alone = client.get_listener("video")
     alone.register(Timing())
-    single = registered(client.get_listener_group(["audio"]))
+    single = registered(ListenerGroup(client.connections, ["audio"]))
 
     def cycle(listener, queue):
         client.get_queue(queue).enqueue("")
@@ -487,7 +489,7 @@ def test_one_look_judges_the_listeners_of_all_queues(client, redis, round_trips)
         protocol.register(redis, queue, "far_1", f"instance of {queue}", gone, time.time())
     client.get_queue(queues[7]).enqueue("")
     protocol.pop(redis, queues[7], "far_1", f"instance of {queues[7]}")
-    judges = client.with_patience(0).get_recoveries(queues)
+    judges = Recoveries(client.with_patience(0).connections, queues)
     judges._redis = redis
     until(
         lambda: judges.step() == [] and not client.get_inspector().listeners(queues[9]),
@@ -499,7 +501,7 @@ def test_one_look_judges_the_listeners_of_all_queues(client, redis, round_trips)
 
 def test_a_look_at_a_hundred_queues_in_which_nothing_happens_is_one_round_trip(client, round_trips):
     registered(client.get_listener(*MANY))
-    judges = client.get_recoveries(MANY)
+    judges = Recoveries(client.connections, MANY)
     assert round_trips(judges.step) == 3, "the beats, the started tasks, the registrations"
     assert round_trips(judges.step) == 1
 
@@ -516,7 +518,7 @@ def test_a_queue_that_cannot_be_looked_at_does_not_keep_the_others_from_being_ju
         {"beat_every": 0.1, "lease": 0.4, "boot": "another"},
         time.time(),
     )
-    judges = client.get_recoveries(["video", "audio"])
+    judges = Recoveries(client.connections, ["video", "audio"])
     until(
         lambda: judges.step() == [] and not client.get_inspector().listeners("audio"),
         what="the end of far_1",

@@ -15,6 +15,7 @@ import redis as redis_py
 from faults import Fault
 
 from blueque import Client, InvalidInput, TaskId, protocol
+from blueque.audit.doctor import Doctor
 from blueque.connection.redis import Patience
 from blueque.model import ids as task_id
 from blueque.model import keys
@@ -259,4 +260,4 @@ def test_keys_work_through_redis_py_and_in_memory(url):
 def test_the_doctor_knows_the_keys_that_are_kept(client, queue):
     end(client, queue.enqueue("in", key="a"))
 
-    assert client.get_doctor().audit(0.0).findings == []
+    assert Doctor(client.connections).audit(0.0).findings == []

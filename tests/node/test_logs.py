@@ -497,8 +497,8 @@ def test_following_tells_what_is_new_and_how_the_tasks_stand(client, processor):
     task, other = processor.task.id, client.get_queue("work").enqueue("q")
     processor.log([Line(1, 5.0, "stdout", "one")])
     processor.progress("0.5 half")
-    looked = client.follow_logs(
-        [task_log.Place(task), task_log.Place(other), task_log.Place("gone")]
+    looked = task_log.follow(
+        client.connections, [task_log.Place(task), task_log.Place(other), task_log.Place("gone")]
     )
     lines, places, statuses, progress = looked
 
@@ -506,7 +506,7 @@ def test_following_tells_what_is_new_and_how_the_tasks_stand(client, processor):
     assert statuses == {task: "started", other: "pending", "gone": None}
     assert progress == {task: "0.5 half", other: None, "gone": None}
     processor.log([Line(2, 5.0, "stdout", "two")])
-    assert [line.text for line in client.follow_logs(places)[0]] == ["two"]
+    assert [line.text for line in task_log.follow(client.connections, places)[0]] == ["two"]
 
 
 # blueque logs
@@ -656,7 +656,7 @@ def test_who_stops_to_follow_is_told_that_the_task_runs_on(
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("blueque.client.Client.follow_logs", stop)
+    monkeypatch.setattr("blueque.queries.task_log.follow", stop)
     task = processor.task.id
     done = in_process("logs", "-f", *(which or (task,)))
 

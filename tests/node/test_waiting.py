@@ -13,6 +13,7 @@ import pytest
 import blueque.node
 from blueque import Client
 from blueque.errors import RedisAway
+from blueque.listener.group import ListenerGroup
 from blueque.model.units import Timing
 from blueque.node.context import NodeContext
 from blueque.node.control import Order, OrderCame
@@ -34,12 +35,12 @@ class Listening:
 
     def __init__(self, client: Client, directory: str) -> None:
         spool = Spool(directory, 1000)
-        group = client.get_listener_group(["work"])
+        group = ListenerGroup(client.connections, ["work"])
         context = NodeContext.of(client, group, spool, Defaults(Timing(beat=BEAT)))
         self.orders, self.group = context.orders, context.listeners
         self.duties = Duties(context)
         self.waiting = Waiting(context, self.duties)
-        context.client.wait_with(self.waiting.has_answer)
+        context.client.connections.has_answer = self.waiting.has_answer
         self._context = context
         self._client = client
 

@@ -7,7 +7,9 @@ from faults import Fault
 
 from blueque import Client, WrongRun, protocol
 from blueque.audit.audit import audit
+from blueque.audit.doctor import Doctor
 from blueque.model import keys
+from blueque.producer.abandoned_runs import Leftovers
 
 Q = "video"
 DAY = 86400.0
@@ -15,7 +17,7 @@ DAY = 86400.0
 
 @pytest.fixture
 def leftovers(client):
-    return client.get_leftovers()
+    return Leftovers(client.connections)
 
 
 def age(cli, run, seconds):
@@ -143,7 +145,9 @@ def test_the_doctor_names_old_runs_with_the_way_out_and_only_what_is_decided_is_
     decide(client, "d", [queue.open_staging("d").stage([b"1"])])
 
     said = {
-        check.sentence: check.level for check in client.get_doctor().check() if check.name == "runs"
+        check.sentence: check.level
+        for check in Doctor(client.connections).check()
+        if check.name == "runs"
     }
     assert list(said.values()) == ["ok", "ok", "ok", "warn"]
     old, staged, stream, decided = said
@@ -155,7 +159,7 @@ def test_the_doctor_names_old_runs_with_the_way_out_and_only_what_is_decided_is_
     assert "blueque gc video" in stream
     assert "run d has been decided for" in decided
     assert "1 chunk of its tasks are not in line: blueque gc video puts them there" in decided
-    assert client.get_doctor().audit(0).findings == []
+    assert Doctor(client.connections).audit(0).findings == []
 
 
 @pytest.mark.parametrize("fault", Fault)
@@ -166,7 +170,7 @@ def test_a_lost_answer_while_clearing_up_does_no_harm(url, proxy, queue, cli, fa
         staging.stage([b"1"])
         decide(queue_client := Client(url), "d", [queue.open_staging("d").stage([b"1"])])
         client = Client(proxy.url, patience=5)
-        leftovers = client.get_leftovers()
+        leftovers = Leftovers(client.connections)
         left = leftovers.find([Q], 0)
         proxy.arm(fault, number)
         assert {one.way for one in left} == {"drop", "finish"}

@@ -28,6 +28,7 @@ from blueque import (
 )
 from blueque.audit.audit import audit
 from blueque.model import keys
+from blueque.producer.abandoned_runs import Leftovers
 from blueque.producer.row_batch import Rows
 from blueque.producer.staged_run import owner_of
 from blueque.protocol import transaction
@@ -206,7 +207,7 @@ def test_another_process_joins_what_was_opened_and_nothing_later(
     assert joined.is_stream == stream
     names = [*stage(staging, 1), *stage(joined, 1)]
 
-    assert client.get_leftovers().drop(Q, "s")
+    assert Leftovers(client.connections).drop(Q, "s")
     with pytest.raises(RunDropped):
         theirs.join_staging(staging.record)
     later = queue.open_staging("s", stream=stream)

@@ -18,6 +18,7 @@ from blueque.model.attempt_ref import AttemptRef
 from blueque.model.ids import id_of_key
 from blueque.model.units import Keep
 from blueque.producer.abandoned_runs import Leftovers
+from blueque.recovery.retention import Retention
 
 QUICK = ("--beat", "0.2s", "--lease", "0.6s", "--lost-after", "30s")
 # More than handlers.WORK does: what a task may leave in keys of its own.
@@ -82,8 +83,9 @@ def delete_all(client, ids):
     """Delete every second one as a person does, the rest as listeners do."""
     for task_id in ids[::2]:
         client.get_queue("work").delete_task(client.get_task(task_id))
-    retention = client.get_retention(
-        {"work": dict.fromkeys(("complete", "failed", "cancelled"), Keep(age=0.001))}
+    retention = Retention(
+        client.connections,
+        {"work": dict.fromkeys(("complete", "failed", "cancelled"), Keep(age=0.001))},
     )
     until(lambda: not retention.step() and not ended_ids(client), what="the deletion of all")
 

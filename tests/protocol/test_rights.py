@@ -59,7 +59,7 @@ def test_each_right_that_a_listener_needs_is_missed(user, state, name):
     client = Client(user(*of(permissions.LISTENER - {name})), patience=0)
 
     with pytest.raises(RedisRefused, match=f"(?i){name}") as refusal:
-        client.require_rights_of_listener(["video"])
+        permissions.require_rights(client.connections, permissions.LISTENER, ["video"])
 
     assert refusal.value.code == "NOPERM"
     assert explain(refusal.value, "").exit_code == 77
@@ -71,14 +71,16 @@ def test_several_rights_that_are_missing_are_named_together(user):
     client = Client(user(*of(permissions.LISTENER - {"HSET", "ZADD"})), patience=0)
 
     with pytest.raises(RedisRefused, match=r"this user lacks: hset, zadd$"):
-        client.require_rights_of_listener(["video"])
+        permissions.require_rights(client.connections, permissions.LISTENER, ["video"])
 
 
 def test_trying_the_rights_changes_nothing(user, state, client):
     client.get_queue("video").enqueue("in")
     before = state()
 
-    Client(user("+@all"), patience=0).require_rights_of_listener(["video"])
+    permissions.require_rights(
+        Client(user("+@all"), patience=0).connections, permissions.LISTENER, ["video"]
+    )
 
     assert state() == before
 
@@ -90,7 +92,7 @@ def test_nothing_is_tried_without_a_transaction(user, state, cli):
     cli.execute_command("ACL", "SETUSER", "modest", "-multi")
 
     with pytest.raises(RedisRefused, match=r"(?i)multi"):
-        modest.require_rights_of_listener(["video"])
+        permissions.require_rights(modest.connections, permissions.LISTENER, ["video"])
 
     assert state() == before
 
@@ -99,7 +101,7 @@ def test_keys_that_the_user_may_not_touch_are_seen_at_the_start(user):
     client = Client(user("+@all", "resetkeys", "~blueque_queues"), patience=0)
 
     with pytest.raises(RedisRefused, match="this user lacks: exists"):
-        client.require_rights_of_listener(["video"])
+        permissions.require_rights(client.connections, permissions.LISTENER, ["video"])
 
 
 def test_a_user_for_the_keys_of_one_queue_is_enough_for_its_listener(programs, user, client):
@@ -111,7 +113,9 @@ def test_a_user_for_the_keys_of_one_queue_is_enough_for_its_listener(programs, u
 
     assert outcome(client, client.get_queue("video").enqueue("fine")).status == "complete"
     with pytest.raises(RedisRefused, match="this user lacks: exists"):
-        Client(programs.url, patience=0).require_rights_of_listener(["audio"])
+        permissions.require_rights(
+            Client(programs.url, patience=0).connections, permissions.LISTENER, ["audio"]
+        )
 
 
 @pytest.mark.parametrize("program", ["listener", "scheduler"])

@@ -23,7 +23,7 @@ from blueque.model import units
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.units import Timing
 from blueque.recovery import judge as recovery
-from blueque.recovery.judge import LONGEST_PACE, LOOK_AT_STARTED
+from blueque.recovery.judge import LONGEST_PACE, LOOK_AT_STARTED, Recovery
 from blueque.scheduler import Scheduler
 from blueque.system import process
 
@@ -42,7 +42,7 @@ def _by_our_clock(monkeypatch):
 @pytest.fixture
 def judge(client):
     impatient = client.with_patience(0)
-    yield impatient.get_recovery("video")
+    yield Recovery(impatient.connections, "video")
     impatient.close()
 
 
@@ -351,7 +351,7 @@ def refuse_to_write(judge, server, cli):
 def test_who_could_not_look_or_beat_begins_to_observe_anew(own_server, disturb):
     with redis_py.Redis.from_url(own_server.url, decode_responses=True) as cli:
         client = Client(own_server.url, patience=2.0)
-        judge = client.with_patience(0).get_recovery("video")
+        judge = Recovery(client.with_patience(0).connections, "video")
         register(client._redis)
         look_for(judge, LEASE * 0.6)
         assert is_alive(cli)
@@ -796,7 +796,7 @@ def test_two_judges_at_once_do_everything_once(url, redis, cli):
     barrier = threading.Barrier(2)
 
     def be_judge(client):
-        judge = client.get_recovery("video")
+        judge = Recovery(client.connections, "video")
         barrier.wait()
         with contextlib.suppress(AssertionError):
             look_until(judge, lambda: len(line(cli)) >= 60)
@@ -875,7 +875,7 @@ def test_ten_thousand_listeners_are_looked_at_in_few_round_trips(proxy, cli):
         pipeline.sadd("blueque_listeners_video", f"far_{number}")
     pipeline.execute()
     client = Client(proxy.url, patience=0)
-    judge = client.get_recovery("video")
+    judge = Recovery(client.connections, "video")
     judge.step()
     assert proxy.writes <= 40  # each registration once, many at a time
     writes, before = proxy.writes, cli.info("stats")["total_commands_processed"]

@@ -12,6 +12,7 @@ from blueque.model.units import Keep
 from blueque.protocol.archiving import BatchRef
 from blueque.protocol.pruning import Ended
 from blueque.queries import finished as ended
+from blueque.recovery.retention import Retention
 from blueque.scheduler import Scheduler
 
 
@@ -42,7 +43,7 @@ def left(cli, kind="complete", queue="video"):
 
 def test_what_has_been_kept_long_enough_goes_and_the_rest_stays(client, finish, cli, everything):
     old, young = finish(ago=100), finish(ago=10)
-    assert client.get_retention({"video": {"complete": Keep(50)}}).step() is False
+    assert Retention(client.connections, {"video": {"complete": Keep(50)}}).step() is False
     assert left(cli) == [young]
     named = [key for key, value in everything().items() if old in key or old in str(value)]
     assert named == ["blueque_events_video"], "nothing else is left of it"
@@ -58,7 +59,7 @@ def test_each_status_of_each_queue_has_its_own_age(client, finish, cli, queue):
         "audio": {"failed": Keep(1)},
     }
     time.sleep(0.01)
-    client.get_retention(rules).step()
+    Retention(client.connections, rules).step()
     assert (left(cli, "failed"), left(cli), left(cli, queue="audio")) == ([failed], [], [other])
     assert left(cli, "cancelled") == [], "at the time when it was cancelled"
     assert client.get_task(complete).status is None
@@ -69,7 +70,7 @@ def test_a_few_are_deleted_at_a_time_and_it_says_that_there_are_more(
 ):
     monkeypatch.setattr("blueque.recovery.retention.AT_ONCE", 4)
     ids = [finish(ago=100) for _ in range(7)]
-    retention = client.get_retention({"video": {"complete": Keep(50)}})
+    retention = Retention(client.connections, {"video": {"complete": Keep(50)}})
     assert retention.step() is True
     assert left(cli) == ids[:3:-1]
     assert retention.step() is True
@@ -84,7 +85,7 @@ def test_what_cannot_be_deleted_does_not_keep_what_comes_after_it(client, finish
     other = finish(queue="audio", ago=100)
     cli.rpush("blueque_complete_tasks_video", other)
     old, young = finish(ago=100), finish()
-    retention = client.get_retention({"video": {"complete": Keep(50)}})
+    retention = Retention(client.connections, {"video": {"complete": Keep(50)}})
     while retention.step():
         pass
     assert left(cli) == [young, *stumps, other]
@@ -97,7 +98,7 @@ def test_a_task_that_is_put_in_line_again_between_the_look_and_the_deletion_stay
 ):
     failed = finish("failed", 100)
     overtaken(lambda: protocol.requeue(other, "video", failed, "a mark", time.time()))
-    client.get_retention({"video": {"failed": Keep(50)}}).step()
+    Retention(client.connections, {"video": {"failed": Keep(50)}}).step()
     assert client.get_task(failed).status == "pending"
 
 
@@ -110,14 +111,14 @@ def test_one_of_1_0_0_that_says_no_more_than_when_it_was_last_changed_goes_by_th
             mapping={"status": "complete", "queue": "video", "updated": updated},
         )
         cli.lpush("blueque_complete_tasks_video", task_id)
-    client.get_retention({"video": {"complete": Keep(50)}}).step()
+    Retention(client.connections, {"video": {"complete": Keep(50)}}).step()
     assert left(cli) == ["young"]
 
 
 def test_a_clock_that_is_wrong_here_deletes_nothing(client, finish, cli, monkeypatch):
     young = finish()
     monkeypatch.setattr("time.time", lambda now=time.time: now() + 10**9)
-    client.get_retention({"video": {"complete": Keep(50)}}).step()
+    Retention(client.connections, {"video": {"complete": Keep(50)}}).step()
     assert left(cli) == [young]
 
 
@@ -125,14 +126,14 @@ def test_a_key_of_a_deleted_task_still_counts(client, queue):
     task_id = queue.enqueue("in", key="a key", keep="1h")
     queue.cancel(task_id)
     time.sleep(0.01)
-    client.get_retention({"video": {"cancelled": Keep(0.001)}}).step()
+    Retention(client.connections, {"video": {"cancelled": Keep(0.001)}}).step()
     assert client.get_task(task_id).status is None
     assert queue.enqueue("in", key="a key").is_new is False
 
 
 def test_nothing_is_asked_of_redis_when_nothing_is_to_be_deleted(client):
-    assert client.get_retention({"video": {}}).is_asked_for is False
-    assert client.get_retention({"video": {"failed": Keep(1)}}).is_asked_for is True
+    assert Retention(client.connections, {"video": {}}).is_asked_for is False
+    assert Retention(client.connections, {"video": {"failed": Keep(1)}}).is_asked_for is True
 
 
 def test_two_that_delete_at_the_same_time_leave_nothing_and_break_nothing(
@@ -140,13 +141,13 @@ def test_two_that_delete_at_the_same_time_leave_nothing_and_break_nothing(
 ):
     ids = [finish(ago=100) for _ in range(3)]
     overtaken(lambda: protocol.delete(other, "video", ids[0]))
-    client.get_retention({"video": {"complete": Keep(50)}}).step()
+    Retention(client.connections, {"video": {"complete": Keep(50)}}).step()
     assert left(cli) == []
 
 
 def test_of_too_many_the_oldest_go_however_young_they_are(client, finish, cli):
     ids = [finish() for _ in range(5)]
-    retention = client.get_retention({"video": {"complete": Keep(newest=3)}})
+    retention = Retention(client.connections, {"video": {"complete": Keep(newest=3)}})
     assert retention.step() is False
     assert left(cli) == ids[:1:-1]
     finish("failed")
@@ -157,7 +158,7 @@ def test_of_too_many_the_oldest_go_however_young_they_are(client, finish, cli):
 def test_a_task_goes_for_whichever_reason_comes_first(client, finish, cli):
     finish(ago=100)
     first, second = finish(ago=10), finish()
-    retention = client.get_retention({"video": {"complete": Keep(50, 3)}})
+    retention = Retention(client.connections, {"video": {"complete": Keep(50, 3)}})
     retention.step()
     assert left(cli) == [second, first]
     third, fourth = finish(), finish()
@@ -171,14 +172,14 @@ def test_without_a_word_from_anybody_what_is_old_goes_after_a_week_and_failures_
     week, day = 7 * 86400, 86400
     gone = [finish(ago=week + day), finish("failed", 91 * day)]
     stay = [finish(ago=week - day), finish("failed", 89 * day)]
-    client.get_retention(client.retention_rules(["video"])).step()
+    Retention(client.connections, client.retention_rules(["video"])).step()
     assert [client.get_task(one).status for one in gone] == [None, None]
     assert [client.get_task(one).status for one in stay] == ["complete", "failed"]
 
 
 def test_nothing_goes_while_a_batch_is_on_its_way_into_an_archive(client, redis, finish, cli):
     old = finish(ago=100)
-    retention = client.get_retention({"video": {"complete": Keep(50)}})
+    retention = Retention(client.connections, {"video": {"complete": Keep(50)}})
     protocol.claim_batch(redis, BatchRef("video", "b1", "w"), {}, {}, 1.0)
     retention.step()
     assert left(cli) == [old]
@@ -193,7 +194,7 @@ def test_a_batch_that_is_opened_between_the_look_and_the_deletion_keeps_its_task
 ):
     old = finish(ago=100)
     overtaken(lambda: protocol.claim_batch(other, BatchRef("video", "b1", "w"), {}, {}, 1.0))
-    client.get_retention({"video": {"complete": Keep(50)}}).step()
+    Retention(client.connections, {"video": {"complete": Keep(50)}}).step()
     assert left(cli) == [old]
 
 
@@ -210,7 +211,7 @@ def test_a_task_that_has_ended_again_since_it_was_seen_stays(redis, finish, cli)
 def test_where_there_is_nothing_to_do_it_costs_one_round_trip(client, finish, proxy):
     for ago in range(5):
         finish(ago=ago)
-    retention = Client(proxy.url).get_retention(client.retention_rules(["video", "audio"]))
+    retention = Retention(Client(proxy.url).connections, client.retention_rules(["video", "audio"]))
     retention.step()
     before = proxy.writes
     assert retention.step() is False
@@ -220,7 +221,9 @@ def test_where_there_is_nothing_to_do_it_costs_one_round_trip(client, finish, pr
 def test_a_queue_that_is_broken_keeps_no_other_from_being_served(client, finish, cli):
     finish(ago=100)
     cli.set("blueque_complete_tasks_audio", "no list")
-    retention = client.get_retention({name: {"complete": Keep(50)} for name in ("audio", "video")})
+    retention = Retention(
+        client.connections, {name: {"complete": Keep(50)} for name in ("audio", "video")}
+    )
     retention.step()
     assert left(cli) == []
 
@@ -236,7 +239,9 @@ def test_a_scheduler_deletes_in_queues_that_no_listener_serves(client, finish, c
 def test_more_lists_than_one_step_looks_at_have_their_turns(client, finish, cli, monkeypatch):
     monkeypatch.setattr("blueque.recovery.retention.LISTS_AT_ONCE", 1)
     finish(ago=100), finish(ago=100, queue="audio")
-    retention = client.get_retention({name: {"complete": Keep(50)} for name in ("audio", "video")})
+    retention = Retention(
+        client.connections, {name: {"complete": Keep(50)} for name in ("audio", "video")}
+    )
     retention.step()
     assert len(left(cli)) + len(left(cli, queue="audio")) == 1
     retention.step()
@@ -251,7 +256,7 @@ def test_of_a_lot_it_says_how_much_it_was_at_the_beginning_and_at_the_end(
     for _ in range(5):
         finish(ago=100)
     finish()
-    retention = client.get_retention({"video": {"complete": Keep(50)}})
+    retention = Retention(client.connections, {"video": {"complete": Keep(50)}})
     while retention.step():
         pass
     said = [
@@ -268,7 +273,7 @@ def test_one_that_has_counted_before_another_deleted_does_not_go_below_what_is_t
 ):
     ids = [finish(ago=100) for _ in range(8)]
     rule = {"video": {"complete": Keep(newest=4)}}
-    first, second = client.get_retention(rule), client.get_retention(rule)
+    first, second = Retention(client.connections, rule), Retention(client.connections, rule)
     count = ended.stock
 
     def count_and_be_overtaken(*arguments):
@@ -296,7 +301,7 @@ def test_what_is_old_goes_however_few_there_are_and_what_is_too_many_down_to_the
 ):
     finish(ago=100), finish(ago=90)
     young = [finish(ago=10) for _ in range(3)]
-    client.get_retention({"video": {"complete": Keep(50, 2)}}).step()
+    Retention(client.connections, {"video": {"complete": Keep(50, 2)}}).step()
     assert left(cli) == young[:0:-1]
 
 
@@ -306,7 +311,7 @@ def test_stumps_that_somebody_clears_away_meanwhile_are_not_counted_as_passed(
     monkeypatch.setattr("blueque.recovery.retention.AT_ONCE", 2)
     cli.rpush("blueque_complete_tasks_video", "stump 1", "stump 2")
     old = [finish(ago=100) for _ in range(2)]
-    retention = client.get_retention({"video": {"complete": Keep(50)}})
+    retention = Retention(client.connections, {"video": {"complete": Keep(50)}})
     assert retention.step() is True
     cli.ltrim("blueque_complete_tasks_video", 0, -3)
     retention.step()
@@ -321,14 +326,14 @@ def test_what_a_file_wants_no_more_than_so_many_of_stays_for_a_day(
     finish(ago=25 * 3600)
     young = [finish(ago=ago) for ago in (20 * 3600, 100, 0)]
     rules = Client(url, config=file).retention_rules(["video"])
-    retention = client.get_retention(rules)
+    retention = Retention(client.connections, rules)
     retention.step()
     assert left(cli) == young[::-1]
     assert retention.step() is False
     cli.hset(
         keys.task(young[0]), mapping=dict.fromkeys(("finished", "updated"), time.time() - 25 * 3600)
     )
-    client.get_retention(rules).step()
+    Retention(client.connections, rules).step()
     assert left(cli) == young[:0:-1]
 
 
@@ -342,5 +347,5 @@ def test_what_is_reported_late_is_not_old_at_once(client, queue, cli):
     processor.start(1)
     # Redis was away for more than a week when it ended, or the clock of the node is behind.
     processor.report({"status": "complete", "result": "out", "finished": time.time() - 8 * 86400})
-    client.get_retention(client.retention_rules(["video"])).step()
+    Retention(client.connections, client.retention_rules(["video"])).step()
     assert client.get_task(task_id).result == "out"

@@ -20,6 +20,7 @@ from legacy import ledger
 from running import patched, until
 
 from blueque import Client
+from blueque.queries.queue_changes import Lookout
 from blueque.scheduler import LOOK_AT_ALL, Scheduler
 from blueque.system.process import wait_readable
 
@@ -336,7 +337,7 @@ def test_fifty_idle_queues_cost_nothing_between_two_looks_at_everything(programs
 
 def test_the_regular_look_at_fifty_idle_queues_costs_less_than_two_commands_a_second(client, cli):
     make_idle(client, cli, 50)
-    lookout = client.get_lookout()
+    lookout = Lookout(client.connections.connect)
     lookout.refresh()
     began = cli.info("stats")["total_commands_processed"]
 
@@ -571,7 +572,7 @@ def test_a_step_returns_how_long_there_is_nothing_to_do(client, queue, cli):
 def test_a_lookout_names_each_queue_that_has_changed_once(client, cli):
     for name in ("one", "two"):
         client.get_queue(name).schedule("in", 4e9)
-    lookout = client.get_lookout()
+    lookout = Lookout(client.connections.connect)
     assert lookout.refresh() == {"one", "two"}
     assert lookout.refresh() == set()
 

@@ -23,6 +23,7 @@ from blueque import (
     WrongRun,
 )
 from blueque.model import keys
+from blueque.producer.abandoned_runs import Leftovers
 from blueque.spark import datasource, enqueueing, jobs
 from spark.exact import is_exact, leftovers, pending
 
@@ -238,7 +239,7 @@ def test_a_new_query_is_refused_where_it_is_not_known_whose_batch_was_committed(
 def test_what_a_worker_or_a_commit_raises_is_known_for_what_it_was(options, client, cli):
     writer = make(options | {"run": "tonight"})
     message = write(writer)
-    client.get_leftovers().drop(Q, "tonight")
+    Leftovers(client.connections).drop(Q, "tonight")
     for attempt in (lambda: write(writer), lambda: writer.commit([message])):
         with pytest.raises(RunDropped) as dropped:
             attempt()
@@ -282,7 +283,7 @@ def test_who_still_writes_for_a_run_that_was_dropped_is_refused_even_if_it_is_ma
     options |= {"run": "tonight"} | ({"key": key} if key else {})
     writer = make(options)
     message = write(writer)
-    assert client.get_leftovers().drop(Q, "tonight")
+    assert Leftovers(client.connections).drop(Q, "tonight")
     with pytest.raises(RunDropped):
         write(writer)
     again = make(options)

@@ -16,6 +16,7 @@ from running import is_there, until
 from test_recovery import ended_process, hold, register, register_legacy
 
 from blueque.errors import InvalidInput
+from blueque.recovery.judge import Recovery
 from blueque.system import hosts, process
 
 WORK = handlers.WORK
@@ -144,7 +145,7 @@ def test_a_listener_of_1_0_0_called_localhost_is_not_struck_off_by_a_machine_tha
     gone = f"localhost_{ended_process()[0].pid}"
     register_legacy(cli, gone)
     hold(redis, cli, "t1", "reserved", gone, token=None)
-    judge = client.with_patience(0).get_recovery("video")
+    judge = Recovery(client.with_patience(0).connections, "video")
 
     named("localhost", "gpu-1")
     judge.step()
@@ -161,7 +162,7 @@ def test_a_listener_of_another_machine_with_our_host_name_is_not_judged_by_its_p
     theirs = f"{hosts.host_name()}_{ended_process()[0].pid}"
     register(redis, node=theirs, lease=60, pid=int(theirs.rpartition("_")[2]))
     hold(redis, cli, "t1", "started", theirs)
-    judge = client.with_patience(0).get_recovery("video")
+    judge = Recovery(client.with_patience(0).connections, "video")
 
     assert judge.step() == [] and client.get_listener("video").claim_orphan() is None
     assert cli.hget(f"blueque_listener_video_{theirs}", "state") == "alive"

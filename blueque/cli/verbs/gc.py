@@ -22,6 +22,7 @@ from blueque.cli.options import (
 )
 from blueque.cli.printing import count
 from blueque.errors import RunDropped, WrongRun
+from blueque.producer.abandoned_runs import Leftovers
 
 if TYPE_CHECKING:
     from blueque.client import Client
@@ -63,7 +64,7 @@ def gc(
     something could not be done, or a program works on the run again.
     """
     client = invocation.client()
-    abandoned = client.get_leftovers()
+    abandoned = Leftovers(client.connections)
     found = abandoned.find(queues_matching(client.get_inspector().queues(), names), older_than)
     done: list[bool] = []
     if not dry_run:
@@ -90,7 +91,7 @@ def _ask(found: Sequence[Leftover], is_sure: bool) -> None:
 
 def _end(client: Client, run: Leftover) -> bool:
     try:
-        return client.get_leftovers().end(run)
+        return Leftovers(client.connections).end(run)
     except (RunDropped, WrongRun) as error:
         printing.talk(str(error))
         return False

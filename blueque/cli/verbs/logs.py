@@ -20,6 +20,7 @@ from blueque.cli.progress_line import Line
 from blueque.cli.verbs.show import find_one
 from blueque.errors import RedisAway
 from blueque.model.states import FINISHED, LOST
+from blueque.queries import task_log
 from blueque.queries.task_log import LogLine, Place
 from blueque.spool import log_tail
 from blueque.system.outage import Outage
@@ -328,7 +329,7 @@ def _look(
     last.
     """
     try:
-        lines, behind, statuses, progress = client.follow_logs(places)
+        lines, behind, statuses, progress = task_log.follow(client.connections, places)
         running = (
             client.get_inspector().listing(queues, RUNNING, MOST_TASKS).tasks if queues else []
         )

@@ -66,15 +66,17 @@ def collector(
 
     timeout: how many seconds it waits for an answer of Redis; Prometheus itself waits for 10.
     """
-    client.wait_with(lambda connection: connection.wait(timeout))
+    from blueque.metrics.collect import collect  # here, as above
 
-    def collect() -> list[Family]:
+    client.connections.has_answer = lambda connection: connection.wait(timeout)
+
+    def read() -> list[Family]:
         try:
-            return client.get_metrics(max_queues)
+            return collect(client.connections, max_queues)
         finally:
             client.close()
 
-    return collect
+    return read
 
 
 def _serve(exporter: Exporter, listen: str, public: bool, invocation: Invocation) -> int:

@@ -24,6 +24,7 @@ from blueque.cli.printing import Column, count
 from blueque.cli.states import state_option
 from blueque.model.states import FINISHED, Place
 from blueque.model.units import Keep
+from blueque.recovery.retention import Retention
 
 if TYPE_CHECKING:
     from blueque.client import Client
@@ -73,7 +74,7 @@ def prune(
     client = invocation.client(patience=30.0)  # from here on: work that has begun may wait
     rules = _rules(client, queues, states or FINISHED, older, keep)
     _tell_archiving(client, queues)
-    retention = client.get_retention(rules)
+    retention = Retention(client.connections, rules)
     found = retention.count()
     if not dry_run and found:
         facts = f"{count(found.total(), 'task')} would be deleted for good, with results, errors and logs"

@@ -26,6 +26,7 @@ from blueque.cli.verbs.show import as_item
 from blueque.cli.verbs.wait import detached, tell_ending
 from blueque.errors import NoSuchTask, RedisAway
 from blueque.model.states import FINISHED
+from blueque.queries import task_log
 from blueque.queries.task_log import LogLine, Place
 from blueque.system.outage import Outage
 
@@ -139,7 +140,7 @@ def _follow(client: Client, task_id: str, output: _Output) -> Task:
     began, has_waited, last = time.monotonic(), False, "pending"
     while True:
         try:
-            lines, (place,), statuses, _ = client.follow_logs([place])
+            lines, (place,), statuses, _ = task_log.follow(client.connections, [place])
             status = statuses[task_id]
             task = client.get_task(task_id) if status in FINISHED and not lines else None
             outage.note(None)

@@ -16,6 +16,7 @@ from blueque.cli.options import Invocation, json_option, pass_invocation, shared
 from blueque.cli.printing import Column, count
 from blueque.cli.verbs import feeds
 from blueque.errors import WrongRun
+from blueque.producer.abandoned_runs import Leftovers
 
 if TYPE_CHECKING:
     from blueque.client import Client
@@ -110,7 +111,7 @@ def _drop(client: Client, queue: str, run: str, is_sure: bool) -> None:
         )
     require_consent(is_sure, facts, "Forget it?")
     try:
-        client.get_leftovers().drop(queue, run)
+        Leftovers(client.connections).drop(queue, run)
     except WrongRun as error:
         advice = (
             "blueque gc puts the rest of its tasks in line if no program has done so for a minute."

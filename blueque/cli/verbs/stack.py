@@ -17,6 +17,7 @@ from blueque.cli.options import Invocation, pass_invocation, shared_options
 from blueque.cli.verbs.logs import harmless
 from blueque.cli.verbs.show import find_one
 from blueque.model.log_line import OURS
+from blueque.queries import task_log
 from blueque.task_process.stack_dump import WORDS
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def _answer(client: Client, place: Place, mark: str) -> list[str] | str | None:
     head = f"{WORDS} {mark}"
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
-        lines, (place,), *_ = client.follow_logs([place])
+        lines, (place,), *_ = task_log.follow(client.connections, [place])
         for line in lines:
             if line.stream == OURS and (found or line.text == head):
                 found.append(line.text)
