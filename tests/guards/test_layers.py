@@ -217,11 +217,16 @@ def imports(module: Module) -> Iterator[tuple[str, int]]:
     """Yield the modules of ours that a module imports, with line numbers; "" for a name taken from
     the package itself.
     """
-    for node in ast.walk(module.tree):
+    yield from imports_of(ast.walk(module.tree), module.path)
+
+
+def imports_of(nodes: Iterable[ast.AST], path: Path) -> Iterator[tuple[str, int]]:
+    """Yield the same for some nodes of the module at this path."""
+    for node in nodes:
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{module.path}:{node.lineno}: write the import out in full"
+            assert node.level == 0, f"{path}:{node.lineno}: write the import out in full"
             names = [f"{node.module}.{alias.name}" for alias in node.names]
         else:
             continue

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from handlers import begin, ended, ledger, let_go, pid_of
 from running import ROOT, Programs, until
-from test_layers import Module, imports, modules
+from test_layers import Module, imports_of, modules
 
 from blueque.system.embedded_redis import Server
 
@@ -436,9 +436,6 @@ LAZY = {
     "task_process.import_ahead": "that is what it is for",
     "queries.inspector": "the failures of a queue; as above",
 }
-# Imported by Client when they are asked for: large, and whoever runs one has imported it long
-# before it ends.
-NOT_AHEAD = {"audit.doctor", "backlog.job"}
 # Programs that do not run tasks, nor for long, and what needs an extra.
 ELSEWHERE = (
     "archives",
@@ -474,7 +471,7 @@ def names_imported(module: Module, in_functions: bool) -> set[str]:
         if isinstance(node, ast.Import | ast.ImportFrom)
         and (id(node) in functions if in_functions else id(node) not in inner)
     ]
-    return {name for name, _ in imports(module._replace(tree=ast.Module(wanted, [])))}
+    return {name for name, _ in imports_of(wanted, module.path)}
 
 
 def test_nothing_that_runs_for_long_imports_a_part_of_the_package_late():
@@ -494,11 +491,8 @@ def test_nothing_that_runs_for_long_imports_a_part_of_the_package_late():
             assert module.name in LAZY, (
                 f"{module.name} imports {sorted(late)} in a function: import it above"
             )
-            assert late <= ahead | NOT_AHEAD, (
-                f"{module.name}: import_ahead lacks {sorted(late - ahead - NOT_AHEAD)}"
-            )
+            assert late <= ahead, f"{module.name}: import_ahead lacks {sorted(late - ahead)}"
 
 
 def test_every_exception_of_the_rule_is_needed():
     assert [name for name in LAZY if not names_imported(modules()[name], in_functions=True)] == []
-    assert names_imported(modules()["client"], in_functions=True) >= NOT_AHEAD
