@@ -21,6 +21,7 @@ from blueque.listener.listener import Listener
 from blueque.model import units
 from blueque.model.selection import Ordered, Select, require_select
 from blueque.model.task import Task
+from blueque.model.wrong_types import unless_wrong_type
 from blueque.protocol.membership import Standing, order_of
 from blueque.queries.inspector import Inspector
 
@@ -100,12 +101,12 @@ class ListenerGroup:
         """
         if len(self.queues) == 1:
             return self._first.beat(task_id)
-        try:
-            standing, lost = self._beat_all(task_id)
-        except RedisRefused as error:
-            if error.code != "WRONGTYPE":
-                raise
-            return self._beat_one_by_one(task_id)
+        return unless_wrong_type(
+            lambda: self._beat_at_once(task_id), lambda _: self._beat_one_by_one(task_id)
+        )
+
+    def _beat_at_once(self, task_id: str | None) -> Standing:
+        standing, lost = self._beat_all(task_id)
         for queue in lost:
             self._listeners[queue].instance = None
         if lost:
@@ -212,11 +213,11 @@ class ListenerGroup:
         return None
 
     def _with_work(self) -> set[str]:
-        try:
-            return self._inspector.with_work(self.queues)
-        except RedisRefused as error:
-            if error.code != "WRONGTYPE":
-                raise
+        return unless_wrong_type(
+            lambda: self._inspector.with_work(self.queues), lambda _: self._with_work_one_by_one()
+        )
+
+    def _with_work_one_by_one(self) -> set[str]:
         found: set[str] = set()
         for queue in self.queues:
             with self._skipping(queue):
@@ -242,13 +243,13 @@ class ListenerGroup:
         unsure = [listener for listener in self if listener.is_unsure]
         if not unsure:
             return None
-        try:
-            self.beat()  # a pop that we gave up on does nothing any more when it arrives
-            lists = self._inspector.held([(listener.queue, listener.node) for listener in unsure])
-        except RedisRefused as error:
-            if error.code != "WRONGTYPE":
-                raise
-            return self._settle_one_by_one(unsure)
+        return unless_wrong_type(
+            lambda: self._settle_at_once(unsure), lambda _: self._settle_one_by_one(unsure)
+        )
+
+    def _settle_at_once(self, unsure: Sequence[Listener]) -> Task | None:
+        self.beat()  # a pop that we gave up on does nothing any more when it arrives
+        lists = self._inspector.held([(listener.queue, listener.node) for listener in unsure])
         for listener, held in zip(unsure, lists, strict=True):
             with self._skipping(listener.queue):
                 task = listener.settle(held)
@@ -269,13 +270,17 @@ class ListenerGroup:
         self, seconds: float, is_answered: Callable[[Connection], bool], is_idle: bool
     ) -> bool:
         listeners = [(listener.queue, listener.node) for listener in self]
-        try:
-            marker = protocol.wait(self._redis, listeners, seconds, is_answered, is_idle)
-        except RedisRefused as error:
-            heard = self._with_markers(listeners) if error.code == "WRONGTYPE" else []
+
+        def wait_for_others(error: RedisRefused) -> str | None:
+            heard = self._with_markers(listeners)
             if not heard:
-                raise
-            marker = protocol.wait(self._redis, heard, seconds, is_answered, is_idle)
+                raise error
+            return protocol.wait(self._redis, heard, seconds, is_answered, is_idle)
+
+        marker = unless_wrong_type(
+            lambda: protocol.wait(self._redis, listeners, seconds, is_answered, is_idle),
+            wait_for_others,
+        )
         for listener in self:
             listener.take_marker(marker)
         return marker is not None

@@ -4,8 +4,12 @@ report them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from blueque.errors import RedisRefused
+
+T = TypeVar("T")
 
 # Commands that only read, with the reply of Redis for a missing key.
 _NOTHING = {"GET", "HGET", "LINDEX", "LPOS", "ZRANK", "ZSCORE"}
@@ -27,6 +31,19 @@ _EMPTY_LIST = {
     "ZREVRANGEBYSCORE",
 }
 _LOOKS = {*_NOTHING, *_ZERO, *_NONE_OF_EACH, *_EMPTY_LIST, "SSCAN", "ZSCAN"}
+
+
+def unless_wrong_type(action: Callable[[], T], otherwise: Callable[[RedisRefused], T]) -> T:
+    """Return what `action` returns; what `otherwise` returns if a key that it needs has a wrong type.
+
+    So a key that another program has written stops only what needs that key.
+    """
+    try:
+        return action()
+    except RedisRefused as error:
+        if error.code != "WRONGTYPE":
+            raise
+        return otherwise(error)
 
 
 class WrongTypes:

@@ -13,6 +13,7 @@ from blueque.listener.processor import Processor
 from blueque.listener.resources import Claim, environment
 from blueque.model.limits import Limits, of
 from blueque.model.task import Task
+from blueque.model.wrong_types import unless_wrong_type
 from blueque.node import checkpoint_sync
 from blueque.node.attempt_end import close
 from blueque.node.attempt_watch import AttemptWatch
@@ -189,14 +190,9 @@ class Launcher:
         if (task.attempt or 1) == 1:
             return None
 
-        def read() -> dict[str, str]:
-            try:
-                return self._context.client.get_inspector().checkpoint(task.id)
-            except RedisRefused as error:
-                if error.code != "WRONGTYPE":
-                    raise
-                # another program has written there
-                log.error("checkpoint task=%s: %s", task.id, error)
-                return {}
+        def begin_anew(error: RedisRefused) -> dict[str, str]:
+            log.error("checkpoint task=%s: %s", task.id, error)
+            return {}
 
-        return self._waiting.retry_until_order(read)
+        read = functools.partial(self._context.client.get_inspector().checkpoint, task.id)
+        return self._waiting.retry_until_order(lambda: unless_wrong_type(read, begin_anew))

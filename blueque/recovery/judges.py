@@ -10,6 +10,7 @@ from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import RedisRefused
 from blueque.model.task import Task
+from blueque.model.wrong_types import unless_wrong_type
 from blueque.queries.inspector import Inspector
 from blueque.recovery.judge import Recovery
 
@@ -45,13 +46,9 @@ class Recoveries:
         if len(self._judges) == 1:
             (judge,) = self._judges.values()
             return judge.step()
-        if self._is_at_once:
-            try:
-                return self._look_at_all()
-            except RedisRefused as error:
-                if error.code != "WRONGTYPE":
-                    raise
-        return self._look_one_by_one()
+        if not self._is_at_once:
+            return self._look_one_by_one()
+        return unless_wrong_type(self._look_at_all, lambda _: self._look_one_by_one())
 
     def _look_at_all(self) -> list[Task]:
         judges = list(self._judges.values())
