@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from dataclasses import dataclass, field
 
 from blueque.errors import RedisRefused
 from blueque.system.backoff import pause
@@ -13,12 +12,12 @@ from blueque.system.backoff import pause
 log = logging.getLogger("blueque")
 
 
-@dataclass
 class _Cause:
-    """An outage since `since`, and the duties that it has stopped."""
+    """An outage since `since`, in monotonic seconds, and the duties that it has stopped."""
 
-    since: float = field(default_factory=time.monotonic)
-    duties: set[str] = field(default_factory=set)
+    def __init__(self) -> None:
+        self.since = time.monotonic()
+        self.duties: set[str] = set()
 
 
 class Outage:

@@ -23,7 +23,6 @@ def import_for_daemon(is_plain: bool = True) -> None:
     # Of the standard library too: an upgrade may replace Python.
     import difflib
     import hashlib
-    import inspect
     import io
     import pathlib
     import shutil
