@@ -1,7 +1,6 @@
-"""Metrics: what a monitoring system wants to know of all queues, by names that docs/monitoring.md,
-"Metrics", explains.
+"""Collect the metrics of all queues; docs/monitoring.md, "Metrics", explains their names.
 
-Counters are those in Redis, so any number of exporters tell the same. Six round trips, whatever the
+Counters are in Redis, so any number of exporters report the same. Six round trips, whatever the
 number of tasks.
 """
 
@@ -22,8 +21,8 @@ from blueque.version import __version__
 
 Owned = TypeVar("Owned", Node, Task)
 
-MAX_QUEUES = 500  # that have numbers of their own
-OTHER = "other"  # the name under which those of all the rest are told together
+MAX_QUEUES = 500  # that have metrics of their own
+OTHER = "other"  # the name of the sum of all others
 
 NODE_STATES = ("up", "draining", "paused", "silent", "unattended", "1.0.0", "dead", "gone")
 _LIVES = {"up", "draining", "paused", "unattended", "1.0.0"}
@@ -32,11 +31,10 @@ _FINISHED = ("complete", "failed", "cancelled")
 
 
 class Queue(NamedTuple):
-    """What is told of a queue, or of several together. Ages in seconds, the greatest each; 0: there
-    is none.
+    """The numbers of a queue, or of several together. Ages are maxima in seconds; 0: none.
 
-    made: how many tasks were ever made in it. runnable: how many of the pending could start now.
-    slots: its listeners that take tasks, or have one.
+    made: tasks ever made in it. runnable: pending tasks that could start now. slots: listeners that
+    take tasks or have one.
     """
 
     counts: Mapping[str, int]
@@ -55,22 +53,22 @@ class Queue(NamedTuple):
 
 def collect(redis: Redis, max_queues: int = MAX_QUEUES) -> list[Family]:
     """Return all metrics but those of the scrape itself. Raises RedisAway, RedisRefused."""
-    its = overview(redis)
+    found = overview(redis)
     totals: list[Command] = []
-    for line in its.lines:  # in one piece, or a counter could seem to go backwards
+    for line in found.lines:  # atomically, or a counter could seem to go backwards
         totals += [
             ("MULTI",),
             ("HGETALL", keys.totals(line.queue)),
             ("ZCARD", keys.tasks(line.queue)),
             ("EXEC",),
         ]
-    printed: list[Command] = [ask_printed(task.id) for task in its.running]
+    printed: list[Command] = [ask_printed(task.id) for task in found.running]
     replies = redis.read(*totals, *printed) if totals else []
     signs = {
-        task.id: printed_at(found, task.attempt)
-        for task, found in zip(its.running, replies[len(totals) :], strict=True)
+        task.id: printed_at(line, task.attempt)
+        for task, line in zip(found.running, replies[len(totals) :], strict=True)
     }
-    nodes, running = _by_queue(its.nodes), _by_queue(its.running)
+    nodes, running = _by_queue(found.nodes), _by_queue(found.running)
     queues = {
         line.queue: _queue(
             line,
@@ -79,11 +77,11 @@ def collect(redis: Redis, max_queues: int = MAX_QUEUES) -> list[Family]:
             nodes.get(line.queue, ()),
             running.get(line.queue, ()),
             signs,
-            its.now,
+            found.now,
         )
-        for line, (fields, count) in zip(its.lines, replies[3 : len(totals) : 4], strict=True)
+        for line, (fields, count) in zip(found.lines, replies[3 : len(totals) : 4], strict=True)
     }
-    return list(_families(_capped(queues, max_queues), its.nodes))
+    return list(_families(_capped(queues, max_queues), found.nodes))
 
 
 def about_scrape(seconds: float, is_up: bool) -> list[Family]:
@@ -154,7 +152,7 @@ def _queue(
 
 
 def _capped(queues: Mapping[str, Queue], most: int) -> dict[str, Queue]:
-    """Return the first so many by name, and the others together: the same for every exporter."""
+    """Return the first queues by name, and the others together: the same for every exporter."""
     names = sorted(queues)
     own = {name: queues[name] for name in names[:most]}
     rest = [queues[name] for name in names[most:]]
@@ -165,18 +163,18 @@ def _capped(queues: Mapping[str, Queue], most: int) -> dict[str, Queue]:
 
 def _together(some: Sequence[Queue]) -> Queue:
     return Queue(
-        counts={state: sum(its.counts[state] for its in some) for state in _UNFINISHED},
-        numbers=total(its.numbers for its in some),
-        made=sum(its.made for its in some),
-        runnable=sum(its.runnable for its in some),
-        pending_for=max(its.pending_for for its in some),
-        overdue_for=max(its.overdue_for for its in some),
-        running_for=max(its.running_for for its in some),
-        silent_for=max(its.silent_for for its in some),
-        listeners=sum(its.listeners for its in some),
-        slots=sum(its.slots for its in some),
-        busy=sum(its.busy for its in some),
-        is_paused=any(its.is_paused for its in some),
+        counts={state: sum(queue.counts[state] for queue in some) for state in _UNFINISHED},
+        numbers=total(queue.numbers for queue in some),
+        made=sum(queue.made for queue in some),
+        runnable=sum(queue.runnable for queue in some),
+        pending_for=max(queue.pending_for for queue in some),
+        overdue_for=max(queue.overdue_for for queue in some),
+        running_for=max(queue.running_for for queue in some),
+        silent_for=max(queue.silent_for for queue in some),
+        listeners=sum(queue.listeners for queue in some),
+        slots=sum(queue.slots for queue in some),
+        busy=sum(queue.busy for queue in some),
+        is_paused=any(queue.is_paused for queue in some),
     )
 
 
@@ -185,29 +183,32 @@ def _families(queues: Mapping[str, Queue], nodes: Sequence[Node]) -> Iterator[Fa
         "tasks",
         "gauge",
         "How many tasks have not ended",
-        _of_states(queues, _UNFINISHED, lambda its: its.counts),
+        _of_states(queues, _UNFINISHED, lambda queue: queue.counts),
     )
-    finished = _of_states(queues, _FINISHED, lambda its: its.numbers.events)
+    finished = _of_states(queues, _FINISHED, lambda queue: queue.numbers.events)
     yield Family("tasks_finished_total", "counter", "How many tasks have ended", finished)
     for name, kind, told, number in _NUMBERS:
         yield Family(
             name,
             kind,
             told,
-            [Sample({"queue": queue}, round(number(its), 3)) for queue, its in queues.items()],
+            [
+                Sample({"queue": queue}, round(number(values), 3))
+                for queue, values in queues.items()
+            ],
         )
     waits = [
         sample
-        for queue, its in queues.items()
-        for sample in _durations({"queue": queue}, its.numbers, "reserved")
+        for queue, values in queues.items()
+        for sample in _durations({"queue": queue}, values.numbers, "reserved")
     ]
     waited = "How long tasks were in line, without the time until they were due"
     yield Family("task_wait_seconds", "histogram", waited, waits)
     runs = [
         sample
-        for queue, its in queues.items()
+        for queue, values in queues.items()
         for state in _FINISHED
-        for sample in _durations({"queue": queue, "state": state}, its.numbers, state)
+        for sample in _durations({"queue": queue, "state": state}, values.numbers, state)
     ]
     yield Family("task_run_seconds", "histogram", "How long attempts ran that ended a task", runs)
     states = [state for _, state in {(node.id, node.state) for node in nodes}]
@@ -218,54 +219,54 @@ def _families(queues: Mapping[str, Queue], nodes: Sequence[Node]) -> Iterator[Fa
 
 
 _NUMBERS: list[tuple[str, str, str, Callable[[Queue], float]]] = [
-    ("tasks_enqueued_total", "counter", "How many tasks were made", lambda its: its.made),
+    ("tasks_enqueued_total", "counter", "How many tasks were made", lambda queue: queue.made),
     (
         "tasks_lost_total",
         "counter",
         "How many attempts nobody was left to end",
-        lambda its: its.numbers.lost,
+        lambda queue: queue.numbers.lost,
     ),
     (
         "tasks_adopted_total",
         "counter",
         "How often another listener took over a running task",
-        lambda its: its.numbers.events.get("adopted", 0),
+        lambda queue: queue.numbers.events.get("adopted", 0),
     ),
     (
         "tasks_runnable",
         "gauge",
         "How many pending tasks could start now if listeners were free: not paused, not behind a "
         "full limit or lock, and needing no more than a listener has",
-        lambda its: its.runnable,
+        lambda queue: queue.runnable,
     ),
     (
         "oldest_pending_seconds",
         "gauge",
         "How long the oldest of the next tasks in line has been waiting",
-        lambda its: its.pending_for,
+        lambda queue: queue.pending_for,
     ),
     (
         "oldest_overdue_seconds",
         "gauge",
         "For how long a scheduled task should have been in line",
-        lambda its: its.overdue_for,
+        lambda queue: queue.overdue_for,
     ),
     (
         "longest_running_seconds",
         "gauge",
         "How long the oldest running task has run",
-        lambda its: its.running_for,
+        lambda queue: queue.running_for,
     ),
     (
         "longest_silent_seconds",
         "gauge",
         "For how long a running task has told no progress and printed nothing",
-        lambda its: its.silent_for,
+        lambda queue: queue.silent_for,
     ),
-    ("listeners", "gauge", "How many listeners live", lambda its: its.listeners),
-    ("slots", "gauge", "How many listeners take tasks, or have one", lambda its: its.slots),
-    ("slots_busy", "gauge", "How many listeners have a task", lambda its: its.busy),
-    ("queue_paused", "gauge", "Whether the queue is paused", lambda its: its.is_paused),
+    ("listeners", "gauge", "How many listeners live", lambda queue: queue.listeners),
+    ("slots", "gauge", "How many listeners take tasks, or have one", lambda queue: queue.slots),
+    ("slots_busy", "gauge", "How many listeners have a task", lambda queue: queue.busy),
+    ("queue_paused", "gauge", "Whether the queue is paused", lambda queue: queue.is_paused),
 ]
 
 
@@ -273,8 +274,8 @@ def _of_states(
     queues: Mapping[str, Queue], states: Sequence[str], counts: Callable[[Queue], Mapping[str, int]]
 ) -> list[Sample]:
     return [
-        Sample({"queue": queue, "state": state}, counts(its).get(state, 0))
-        for queue, its in queues.items()
+        Sample({"queue": queue, "state": state}, counts(values).get(state, 0))
+        for queue, values in queues.items()
         for state in states
     ]
 

@@ -1,4 +1,4 @@
-"""Processes: who we are, who still lives, fork, wait, signal. Knows nothing of tasks or Redis."""
+"""Identify processes, tell whether they live, fork, wait, signal. No tasks, no Redis."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from blueque.system.procfs import has_ended, read_all_stats, read_stat
 from blueque.system.signals import signal_name
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
-# a constant of the kernel: that of the machine, not of a container
+# a constant of the kernel: the namespace of the machine, not of a container
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"
 
 
 def user_at_host() -> str:
-    """Return who runs this process and where, for people."""
+    """Return user@host of this process, for people."""
     try:
         name = pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
@@ -31,12 +31,12 @@ def user_at_host() -> str:
 
 
 def node_id() -> str:
-    """Return the id of a listener in this process, `[host]_[pid]`, as 1.0.0 makes it."""
+    """Return the id of a listener in this process, `[host]_[pid]`, as in 1.0.0."""
     return f"{host_name()}_{os.getpid()}"
 
 
 def identity(pid: int) -> dict[str, str | int]:
-    """Return what tells a process from a later one with the same pid.
+    """Return what distinguishes a process from a later one with the same pid.
 
     pid_start: ticks from boot to its start. boot: the id of that boot. ns: the pid namespace.
     """
@@ -44,29 +44,27 @@ def identity(pid: int) -> dict[str, str | int]:
 
 
 def start_ticks(pid: int) -> int | None:
-    """Return when the process started, in clock ticks since boot; None when there is no such
-    process.
-    """
+    """Return when the process started, in clock ticks since boot; None if it does not exist."""
     fields = read_stat(pid)
     return int(fields[19]) if fields else None
 
 
 def parent(pid: int) -> int | None:
-    """Return the pid of its parent; None when there is no such process."""
+    """Return the pid of its parent; None if the process does not exist."""
     fields = read_stat(pid)
     return int(fields[1]) if fields else None
 
 
 def session(pid: int) -> int | None:
-    """Return the pid of the leader of its session; None when there is no such process."""
+    """Return the pid of the leader of its session; None if the process does not exist."""
     fields = read_stat(pid)
     return int(fields[3]) if fields else None
 
 
 def is_alive(pid: int, known: Mapping[str, str]) -> bool:
-    """Tell whether a process of this host is alive; False only when that is certain.
+    """Tell whether a process of this host is alive; False only if that is certain.
 
-    known: what was once recorded of it (see `identity`), or nothing.
+    known: its recorded `identity`, or nothing.
     """
     ticks = known.get("pid_start")
     if known.get("boot") and not shares_pids(known):
@@ -80,41 +78,38 @@ def is_alive(pid: int, known: Mapping[str, str]) -> bool:
 
 
 def is_gone(pid: int, known: Mapping[str, str]) -> bool:
-    """Tell whether we see on this host that a process has ended.
+    """Tell whether a process of this host has certainly ended.
 
-    False: it runs, or it is not known (pid 0), or it is on another host or in another container.
+    False: it runs, or is unknown (pid 0), or is on another host or in another container.
     """
     return pid > 0 and shares_pids(known) and not is_alive(pid, known)
 
 
 def shares_pids(known: Mapping[str, str]) -> bool:
-    """Tell whether the pids recorded there (see `identity`) mean the same processes here: same
-    boot, same namespace.
-    """
+    """Tell whether pids of that `identity` mean the same processes here: same boot and namespace."""
     boot, namespace = known.get("boot"), known.get("ns")
     return bool(boot and namespace) and boot == _boot_id() and namespace == _pid_namespace()
 
 
 def sees_all_pids() -> bool:
-    """Tell whether we see every process of this machine: not so in a container."""
+    """Tell whether every process of this machine is visible, which is not so in a container."""
     return f"pid:[{_pid_namespace()}]" == _FIRST_PID_NAMESPACE
 
 
 def is_legacy_here(node: str) -> bool:
-    """Tell whether we can see the process of a listener of 1.0.0, of which the node id is all that
-    is recorded.
+    """Tell whether the process of a listener of 1.0.0 is visible here. Only its node id is recorded.
 
-    In a container, a host name that is the same may be of another one, or of the machine: its pids
-    mean nothing here.
+    In a container, another container or the machine may have the same host name, so pids mean
+    nothing.
     """
     return is_this_machine(node.rpartition("_")[0]) and sees_all_pids()
 
 
 def is_running(pid: int) -> bool:
-    """Tell whether there is a process with this pid, ours or not."""
+    """Tell whether a process with this pid exists."""
     try:
         os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):  # the second: a number that no pid has
+    except (ProcessLookupError, OverflowError):  # the second: too large for a pid
         return False
     except PermissionError:
         return True
@@ -122,9 +117,7 @@ def is_running(pid: int) -> bool:
 
 
 def children(pid: int) -> set[int]:
-    """Return the children of a process, those too that wait to be reaped. Of our own none is
-    missed.
-    """
+    """Return the children of a process, also zombies. Of this process, none is missed."""
     if not _knows_children():
         return {child for child, fields in read_all_stats() if int(fields[1]) == pid}
     found: set[int] = set()
@@ -138,9 +131,7 @@ def children(pid: int) -> set[int]:
 
 
 def is_in_container(environ: Mapping[str, str] = os.environ, root: str = "/") -> bool:
-    """Tell whether this process is in a container, which ends with its first process and takes all
-    others along.
-    """
+    """Tell whether this process is in a container, which ends together with its first process."""
     if environ.get("container") or environ.get("KUBERNETES_SERVICE_HOST"):
         return True
     if any(
@@ -154,21 +145,19 @@ def is_in_container(environ: Mapping[str, str] = os.environ, root: str = "/") ->
 
 
 def become_subreaper() -> None:
-    """Make orphans among our descendants our children, so that they can be waited for."""
+    """Adopt orphans among the descendants of this process, so that it can wait for them."""
     if _libc().prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         code = ctypes.get_errno()
         raise OSError(code, f"prctl(PR_SET_CHILD_SUBREAPER): {os.strerror(code)}")
 
 
 def die_with_parent(is_wanted: bool) -> None:
-    """Have the kernel kill this process as soon as its parent is dead, or not any more."""
+    """Have the kernel kill this process when its parent dies, or stop that."""
     _libc().prctl(PR_SET_PDEATHSIG, signal.SIGKILL if is_wanted else 0, 0, 0, 0)
 
 
 def fork(body: Callable[[], int]) -> int:
-    """Run `body()` in a new process and return its pid. The child ends with what `body` returns,
-    and never comes back.
-    """
+    """Run `body()` in a new process and return its pid. The child exits with what `body` returns."""
     _flush()
     pid = os.fork()
     if pid:
@@ -177,7 +166,7 @@ def fork(body: Callable[[], int]) -> int:
 
 
 def leave_with(body: Callable[[], int]) -> NoReturn:
-    """End this process with what `body()` returns, and without what Python does at its end."""
+    """Exit with what `body()` returns, without the cleanup of Python."""
     status = 1
     try:
         status = body()
@@ -195,7 +184,7 @@ def _flush() -> None:
         try:
             stream.flush()
         except (OSError, ValueError, AttributeError):
-            # nobody reads it any more, it is closed, or there is none
+            # the reader is gone, the stream is closed, or there is none
             pass
 
 
@@ -211,12 +200,12 @@ class Ending:
 
     @staticmethod
     def of_code(code: int) -> Ending:
-        """Return the ending that an exit code, or minus a signal, tells of."""
+        """Return the ending of an exit code, or of minus a signal."""
         return Ending(code, None) if code >= 0 else Ending(None, -code)
 
 
 def peek_ending(pid: int) -> Ending | None:
-    """Return how our child ended, leaving it to be reaped; None while it runs."""
+    """Return how a child ended, without reaping it; None while it runs."""
     info = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     if info is None:
         return None
@@ -226,7 +215,7 @@ def peek_ending(pid: int) -> Ending | None:
 
 
 def reap(pid: int) -> None:
-    """Let go of our child that has ended."""
+    """Reap a child that has ended."""
     try:
         os.waitpid(pid, 0)
     except ChildProcessError:
@@ -236,23 +225,19 @@ def reap(pid: int) -> None:
 def reap_strays(
     keep: Collection[int], note: Callable[[int, int, Reaped], object] = lambda *_: None
 ) -> None:
-    """Let go of every child that has ended, but for those to keep: orphans that came to us as a
-    subreaper.
+    """Reap every child that has ended, except those to keep: adopted orphans.
 
-    note: called with the pid of each, the ticks at which it started, and how it ended.
+    note: called with the pid of each, its start ticks, and how it ended.
     """
     for pid in ended_children():
-        # The kernel names any that has ended; when it is one to keep, the others have their turn
-        # after it.
+        # The kernel names any one that has ended; if it is one to keep, the others come later.
         if pid in keep:
             return
         note(pid, start_ticks(pid) or 0, wait_usage(pid))
 
 
 def ended_children() -> Iterator[int]:
-    """Yield each child that has ended, still to be looked at; the caller reaps it before he asks
-    for the next.
-    """
+    """Yield each child that has ended. The caller must reap it before the next."""
     while True:
         try:
             info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -264,14 +249,12 @@ def ended_children() -> Iterator[int]:
 
 
 def wait_for(pid: int) -> int:
-    """Wait for our child to end; return its exit code or minus the signal."""
+    """Wait for a child to end; return its exit code or minus the signal."""
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 class Reaped(NamedTuple):
-    """How our child ended, and what it used together with the children that it had waited for
-    itself.
-    """
+    """How a child ended, and what it used, with the children that it had waited for."""
 
     code: int  # exit code or minus the signal
     cpu_seconds: float
@@ -279,7 +262,7 @@ class Reaped(NamedTuple):
 
 
 def wait_usage(pid: int) -> Reaped:
-    """Wait for our child to end, let go of it, and return what it used."""
+    """Wait for a child to end, reap it, and return what it used."""
     _, status, usage = os.wait4(pid, 0)
     return Reaped(
         os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
@@ -292,8 +275,8 @@ def describe(code: int) -> str:
 
 
 def keep_in_memory(text: str) -> int:
-    """Return a descriptor from which the program that takes our place can read the text: no
-    environment shows it.
+    """Return a descriptor from which the program after an exec can read the text, unlike the
+    environment unseen by others.
     """
     descriptor = os.memfd_create("blueque", 0)  # 0: it stays open at an exec
     with open(descriptor, "w", encoding="utf-8", errors="surrogateescape", closefd=False) as file:
@@ -302,7 +285,7 @@ def keep_in_memory(text: str) -> int:
 
 
 def read_from_memory(descriptor: int) -> str:
-    """Return the text that `keep_in_memory` has kept, and let go of it."""
+    """Return the text of `keep_in_memory`, and close the descriptor."""
     os.lseek(descriptor, 0, os.SEEK_SET)
     with open(descriptor, encoding="utf-8", errors="surrogateescape") as file:
         return file.read()
@@ -316,26 +299,24 @@ def find_program(name: str) -> str | None:
 
 
 def signal_group(pid: int, number: int) -> bool:
-    """Send a signal to the process group that our child leads, or is about to. False: there is
-    nobody to get it.
-    """
+    """Send a signal to the process group that a child leads or is about to lead. False: it is gone."""
     if pid <= 1:
-        return False  # to the kernel, 0 is our own group, and 1 every process
+        return False  # to the kernel, 0 is this process's group, and 1 every process
     try:
         os.killpg(pid, number)
     except ProcessLookupError:
         try:
-            os.kill(pid, number)  # forked just now, and not yet its own leader
+            os.kill(pid, number)  # forked just now, and not a leader yet
         except ProcessLookupError:
             return False
-    except PermissionError:  # somebody in it has changed the user; the others have got it
+    except PermissionError:  # a member has changed its user; the others have got the signal
         return True
     return True
 
 
 def out_of_memory_kills() -> int:
-    """Return how many processes the kernel of this machine has killed for want of memory since
-    boot; 0 if it won't say.
+    """Return how many processes the kernel has killed since boot because memory ran out; 0 if
+    unknown.
     """
     try:
         with open("/proc/vmstat", "rb") as file:

@@ -1,8 +1,7 @@
-"""The process tree of a task: the leader of a session, and everything that came of it, wherever
-that has gone.
+"""The process tree of a task: the leader of a session and all its descendants.
 
-One read of /proc/[pid]/stat gives a process's parent, session, start, time and memory at once; the
-same through psutil takes seven times as long.
+One read of /proc/[pid]/stat gives a process's parent, session, start, time and memory at once; a
+scan through psutil takes six times as long.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from blueque.system.procfs import has_ended, read_all_stats, read_share_of_memor
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
-_ROUNDS = 5  # passes in which those are signalled that were forked meanwhile
-_PATIENCE = 5.0  # seconds after SIGKILL for which a process is waited for
+_ROUNDS = 5  # passes, to signal processes that were forked meanwhile
+_PATIENCE = 5.0  # seconds to wait for a process after SIGKILL
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25  # seconds between two passes while processes end
 
 Identity = tuple[int, int]  # pid and the ticks at which it started
@@ -29,20 +28,19 @@ class Usage(NamedTuple):
     """What a tree uses."""
 
     memory: int  # bytes; a page that processes share counts for each of them
-    cpu_seconds: float  # of those that have ended, too
+    cpu_seconds: float  # also of ended processes
     processes: int
 
 
 class Tree:
-    """A process, the leader of its own session, and all that came of it.
+    """A process that leads its own session, and all its descendants.
 
-    What has left the session and lost its parent belongs to it as well, once it was seen, or named
-    as a stray: a child that came to a subreaper when its parent ended.
+    A process that has left the session and lost its parent belongs to the tree if it was seen
+    before, or is named as a stray: a child that a subreaper has adopted.
 
-    pid: below 2 for a process that is not known: such a tree is empty. Session 0 is that of the
-        whole machine.
-    start: the ticks at which the process started, if known; else those of the process that has the
-        pid at the first look.
+    pid: below 2: unknown, and the tree is empty. Session 0 is that of the whole machine.
+    start: the start ticks of the process; None: those of the process with this pid at the first
+        look.
     """
 
     def __init__(self, pid: int, start: int | None = None) -> None:
@@ -50,12 +48,12 @@ class Tree:
         self.peak_memory = 0  # bytes, as in `Usage`
         self.cpu_seconds = 0.0
         self._start = start
-        self._has_session = pid > 1  # nobody else can have the session's number
+        self._has_session = pid > 1  # no other session can have this number
         self._members: dict[int, _Member] = {}
         self._ended_ticks = 0
 
     def look(self, strays: Collection[int] = ()) -> Usage:
-        """Pass over all processes of this host once."""
+        """Scan all processes of this host once."""
         living = self._find(strays)
         memory = _PAGE * sum(member.pages for member in living.values())
         self.peak_memory = max(self.peak_memory, memory)
@@ -78,7 +76,7 @@ class Tree:
         return total
 
     def survivors(self, strays: Collection[int] = ()) -> list[int]:
-        """Return the pids of the living members but for the root."""
+        """Return the pids of the living members without the root."""
         return sorted(pid for pid, _ in self.living(with_root=False, strays=strays))
 
     def living(self, with_root: bool = True, strays: Collection[int] = ()) -> set[Identity]:
@@ -97,17 +95,16 @@ class Tree:
     ) -> int:
         """Send a signal to all living members; return how many got it.
 
-        told: those that have had it before; it grows by all that were found.
+        told: members that have got it before; all that are found are added.
         """
         told = set() if told is None else told
         count = 0
-        # what they have forked meanwhile; not for ever, should it be a bomb
+        # also what they have forked meanwhile; not for ever, as it may be a fork bomb
         for _ in range(_ROUNDS):
             found = self._find(strays)
             new = {pid: member for pid, member in found.items() if with_root or pid != self.pid}
             new = {pid: member for pid, member in new.items() if (pid, member.start) not in told}
-            # Parents first: a script whose child has been killed would go on, and print its result
-            # before its own end comes.
+            # Parents first: a script whose child was killed would go on and print its result.
             for pid, member in sorted(new.items(), key=lambda one: (one[1].start, one[0])):
                 count += _send(pid, member, number)
             if number == signal.SIGKILL:
@@ -118,8 +115,8 @@ class Tree:
         return count
 
     def kill_groups(self, with_root: bool = True) -> None:
-        """Kill the process groups of the session at one blow each: what forks faster than we look
-        has no other end.
+        """Kill each process group of the session at once, for processes that fork faster than a
+        scan.
         """
         root = self._members.get(self.pid)
         if not self._has_session or (root and root.is_living and not with_root):
@@ -127,14 +124,17 @@ class Tree:
         groups = {self.pid} | {
             member.group for member in self._members.values() if member.session == self.pid
         }
-        for group in groups - {0, 1}:  # to the kernel, 0 is our own group, and 1 every process
+        for group in groups - {
+            0,
+            1,
+        }:  # to the kernel, 0 is this process's group, and 1 every process
             try:
                 os.killpg(group, signal.SIGKILL)
             except (ProcessLookupError, PermissionError):
                 pass
 
     def _find(self, strays: Collection[int]) -> dict[int, _Member]:
-        """Pass over all processes once and return the living members."""
+        """Scan all processes once and return the living members."""
         everyone = dict(read_all_stats())
         children: dict[int, list[int]] = defaultdict(list)
         for pid, fields in everyone.items():
@@ -162,10 +162,9 @@ class Tree:
         return [self.pid] if fields and int(fields[19]) == self._start else []
 
     def _session(self, everyone: dict[int, list[bytes]]) -> list[int]:
-        """Return the processes of our session.
+        """Return the processes of the session.
 
-        Its number is given to no new process while anybody is in it, or the root has not been
-        reaped; afterwards it may be.
+        Its number is not reused while it has a member or the root is not reaped; later it may be.
         """
         root = everyone.get(self.pid)
         if root and int(root[19]) != self._start:
@@ -187,8 +186,8 @@ class Tree:
     def _count_time(self, members: dict[int, _Member]) -> None:
         """Bring `cpu_seconds` up to date.
 
-        A process hands its time on to the parent that waits for it. The time of one whose parent
-        did not wait, or is gone too, is ours to keep, as it was last seen.
+        A process passes its time to the parent that waits for it. If the parent did not wait, or
+        is gone too, the time that was last seen is added here.
         """
         before = self._members
         gone = {
@@ -199,7 +198,7 @@ class Tree:
         owed: dict[int, int] = defaultdict(int)
         for old in gone.values():
             heir = old.parent
-            for _ in gone:  # not `while`: pids that are reused could lead in a circle
+            for _ in gone:  # not `while`: reused pids could make a cycle
                 if heir not in gone:
                     break
                 heir = gone[heir].parent
@@ -218,8 +217,8 @@ class Tree:
 class Stopping:
     """Ends the members of a tree: SIGTERM, up to `grace` seconds, then SIGKILL.
 
-    It never waits: call `step` when it says, for the caller has other things to do.
-    ended: how many have ended so far. left: the pids of those that would not, not even by SIGKILL.
+    It never waits: call `step` again at the time that it returns.
+    ended: how many have ended so far. left: the pids of those that SIGKILL did not end.
     """
 
     def __init__(self, tree: Tree, grace: float, with_root: bool = False) -> None:
@@ -232,13 +231,13 @@ class Stopping:
         self._told: set[Identity] = set()
 
     def step(self, now: float, strays: Collection[int] = ()) -> float | None:
-        """Do what is due and return when to call again; None when it is over.
+        """Do what is due and return when to call again; None: it is over.
 
         now: of any clock that does not jump; the answer is by the same one.
         """
         if self._kill_at is None:
             self._kill_at = now + self._grace
-        living = self._look(strays) or self._look(strays)  # again: what was forked while we looked
+        living = self._look(strays) or self._look(strays)  # again: what was forked during the scan
         self.ended = len(self._met - living)
         if not living:
             self._tree.kill_groups(self._with_root)
@@ -260,7 +259,7 @@ class Stopping:
         return living
 
     def hurry(self, now: float) -> None:
-        """Let the grace be over; now: by the clock of `step`."""
+        """End the grace; now: by the clock of `step`."""
         self._grace = 0.0
         if self._kill_at is not None:
             self._kill_at = min(self._kill_at, now)
@@ -277,8 +276,8 @@ class _Member(NamedTuple):
     group: int
     session: int
     start: int
-    ticks: int  # of itself and of the children that it has waited for
-    inherited: int  # from those children only
+    ticks: int  # its own and those of the children that it has waited for
+    inherited: int  # those of the children only
     pages: int
     is_living: bool
     is_stopped: bool
@@ -302,21 +301,18 @@ def _member(fields: list[bytes]) -> _Member:
 
 
 def _send(pid: int, member: _Member, number: int) -> bool:
-    """Send a signal to this member and to no later process with its pid. False: it is gone, or not
-    ours to signal.
-    """
+    """Send a signal to this member, not to a later process with its pid. False: gone or forbidden."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
         return False
     try:
-        # The descriptor stays with one process. If that one started then, it is ours, whatever the
-        # pid will mean next.
+        # The descriptor refers to one process. If its start is right, it stays right.
         if start_ticks(pid) != member.start:
             return False
         signal.pidfd_send_signal(descriptor, number)
         if number == signal.SIGTERM and member.is_stopped:
-            signal.pidfd_send_signal(descriptor, signal.SIGCONT)  # else it would not hear it
+            signal.pidfd_send_signal(descriptor, signal.SIGCONT)  # else it would not handle it
     except (ProcessLookupError, PermissionError):  # the second: it has changed its user
         return False
     finally:
@@ -329,6 +325,6 @@ def _has_group(number: int) -> bool:
         os.killpg(number, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # somebody in it has changed the user
+    except PermissionError:  # a member has changed its user
         pass
     return True

@@ -1,4 +1,4 @@
-"""Signals to this process: look at them when it suits us, hold them back, name them."""
+"""Signals to this process: queue them, block them, name them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-ECHO = 1.0  # seconds in which a signal that comes again is the same one
+ECHO = 1.0  # seconds in which a repeated signal counts as the same one
 
 # From a master to its listeners: look at `orders.Pause`; stop the task, for --max-runtime has
 # passed.
@@ -21,17 +21,15 @@ CONTINUED = signal.SIGCONT  # after a stop, by fg
 
 
 class Signals:
-    """Signals that wait to be looked at: they make `fileno()` readable and are returned by
-    `take()`, in order.
+    """Queued signals: they make `fileno()` readable, and `take()` returns them in order.
 
-    To be used in the main thread. `restore()` puts back what was before.
+    Use it in the main thread. `restore()` restores the handlers from before.
     """
 
     def __init__(self, numbers: Iterable[int]) -> None:
         self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._old_fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-        # The handler itself does nothing: Python writes the signal's number to the descriptor
-        # before it calls it.
+        # The handler does nothing: Python writes the number of the signal to the descriptor first.
         self._old_handlers = {number: signal.signal(number, lambda *_: None) for number in numbers}
 
     def fileno(self) -> int:
@@ -60,11 +58,10 @@ class Signals:
 
 
 class Interruptions:
-    """Has something left before a signal stops or ends this process, and taken up again when it
-    goes on after a stop.
+    """Calls `leave` before a signal stops or ends this process, and `take_up` after a stop.
 
-    They may come at any moment, in the middle of a write, too. What is ignored stays so. To be used
-    in the main thread.
+    Signals may come at any moment, also during a write. Ignored signals stay ignored. Use it in the
+    main thread.
     """
 
     def __init__(self, leave: Callable[[], object], take_up: Callable[[], object]) -> None:
@@ -86,23 +83,21 @@ class Interruptions:
             signal.signal(number, handler if handler is not None else signal.SIG_DFL)
 
     def _stop(self, number: int, frame: object) -> None:
-        self._end(number, frame)  # it returns after a stop, and where nobody could have us go on
+        self._end(number, frame)  # it returns after a stop, or if the stop had no effect
         signal.signal(number, self._stop)
         self._take_up()
 
     def _go_on(self, number: int, frame: object) -> None:
-        self._take_up()  # after a SIGSTOP, too, of which we are not told
+        self._take_up()  # also after a SIGSTOP, which cannot be handled
 
     def _end(self, number: int, frame: object) -> None:
         self._leave()
         signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)  # so that whoever waits for us sees what it was
+        os.kill(os.getpid(), number)  # so that the parent sees the signal
 
 
 def show_stacks_on(number: int) -> None:
-    """Have the signal write to standard error where all our threads are, at once, whatever they do;
-    then as before.
-    """
+    """Make the signal write the stacks of all threads to standard error; then as before."""
     faulthandler.unregister(number)
     # standard error is no file
     with contextlib.suppress(ValueError, OSError, AttributeError, RuntimeError):
@@ -110,24 +105,22 @@ def show_stacks_on(number: int) -> None:
 
 
 def show_no_stacks_on(number: int) -> None:
-    """Undo `show_stacks_on`: in a task process the signal, and faulthandler, are the task's."""
+    """Undo `show_stacks_on`, because a task process may use the signal and faulthandler."""
     faulthandler.unregister(number)
 
 
 class Echoes:
-    """Tells the echo of a signal from a second signal, for the second one ends tasks of days.
+    """Distinguishes the echo of a signal from a second signal, which may end long tasks.
 
-    `timeout`, `docker stop` through a shell and others signal a process and then its group: one
-    order, which comes twice.
+    `timeout`, `docker stop` through a shell and others signal a process and then its group, so one
+    order arrives twice.
     """
 
     def __init__(self) -> None:
         self._number, self._at = 0, 0.0
 
     def is_one(self, number: int) -> bool:
-        """Tell whether the signal is the same as the last one that was none, which came less than a
-        second ago.
-        """
+        """Tell whether the same signal came less than a second ago and was not an echo."""
         now = time.monotonic()
         if number == self._number and now - self._at < ECHO:
             return True
@@ -136,12 +129,12 @@ class Echoes:
 
 
 class StopSignals:
-    """Sets an event when SIGINT or SIGTERM comes; a second one interrupts at once. To be used in
-    the main thread.
+    """Sets an event on SIGINT or SIGTERM; a second one interrupts at once. Use it in the main
+    thread.
     """
 
     def __init__(self, stop: threading.Event) -> None:
-        self._number: int | None = None  # of the one that came
+        self._number: int | None = None  # of the signal that came
         self._stop, self._echoes = stop, Echoes()
         self._old = {
             number: signal.signal(number, self._take) for number in (signal.SIGINT, signal.SIGTERM)
@@ -149,7 +142,7 @@ class StopSignals:
 
     @property
     def exit_code(self) -> int:
-        """How a shell knows of a program that the signal has ended."""
+        """The exit code that a shell reports for a program ended by the signal."""
         return 128 + (self._number or 0)
 
     def restore(self) -> None:
@@ -162,14 +155,13 @@ class StopSignals:
         if self._number is not None:
             raise KeyboardInterrupt
         self._number = number
-        # From another thread: this one may be in the middle of waiting for that very event, and
-        # holds its lock.
+        # From another thread: this one may be waiting for the event and hold its lock.
         threading.Thread(target=self._stop.set, daemon=True).start()
 
 
 @contextlib.contextmanager
 def blocked(numbers: Iterable[int]) -> Iterator[None]:
-    """Hold signals back, in what is forked meanwhile too, until it says `unblock`."""
+    """Block signals, also in processes forked meanwhile, until `unblock`."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     try:
         yield
@@ -178,7 +170,7 @@ def blocked(numbers: Iterable[int]) -> Iterator[None]:
 
 
 def unblock(numbers: Iterable[int]) -> None:
-    """Let the signals come, those held back first."""
+    """Unblock the signals; pending ones come first."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
 
 
@@ -188,11 +180,11 @@ def ignore(numbers: Iterable[int]) -> None:
 
 
 def discard(numbers: Iterable[int]) -> None:
-    """Forget signals that are held back, and have those that come act as they do by default."""
+    """Drop blocked signals, and restore the default action."""
     pending = signal.sigpending()
     for number in numbers:
         if number in pending:
-            signal.signal(number, signal.SIG_IGN)  # which drops what is held back
+            signal.signal(number, signal.SIG_IGN)  # which drops pending ones
         signal.signal(
             number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
         )

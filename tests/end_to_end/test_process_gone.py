@@ -67,8 +67,8 @@ def test_of_a_living_listener_it_reports_the_end_at_its_next_beat(run, redis, go
 
     assert code == "process_gone"
     assert sentence == (
-        f"It does not run any more: process {gone[0]} is gone from this host. Its end is not recorded yet: its listener "
-        f"{node} does that at its next beat. If it stays so, restart that listener."
+        f"It no longer runs: process {gone[0]} is gone from this host. Its end is not recorded yet: its listener "
+        f"{node} records it at its next beat. If it does not, restart that listener."
     )
     assert "its process is gone, listener " in run("show", "t1").stdout
     assert checks(doctor) == [
@@ -90,7 +90,7 @@ def test_of_a_listener_that_is_gone_too_another_one_reports_it(run, redis, gone)
 
     assert code == "process_gone"
     assert (
-        "Its end is not recorded yet: a listener of video here with its spool does that."
+        "Its end is not recorded yet: start a listener of video here, with its spool, to record it."
         in sentence
     )
     ((_, advice),) = checks(run(*DOCTOR, "--json"))

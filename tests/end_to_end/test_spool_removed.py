@@ -51,7 +51,7 @@ def test_an_idle_listener_makes_its_spool_again_for_itself_alone_and_takes_tasks
     until(
         (spool / "listeners" / str(slot)).exists, what="its entry among the listeners of the spool"
     )
-    assert len(listener.lines("had been removed, and is made again")) == 1 and is_sound(
+    assert len(listener.lines("was removed, and is created again")) == 1 and is_sound(
         programs.client
     )
 
