@@ -1,8 +1,8 @@
-"""blueque.spark: the pipeline side of Blueque, for programs that use PySpark. `import blueque.spark
-as bs`.
+"""blueque.spark: Blueque for programs that use PySpark. `import blueque.spark as bs`.
 
 A table of contents: importing it neither imports pyspark nor starts Java; the first use of a name
-imports the module that has it. No module here bears the name of what it offers: it would hide it.
+imports the module that has it. No module here has the name of a public function, because it would
+hide it.
 
 May import: archives/ and what is below it. Begin with sessions.py.
 """
@@ -89,7 +89,7 @@ def _version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-        # a cluster's own, without metadata
+        # the package of a cluster, without metadata
         return getattr(sys.modules.get(package), "__version__", None)
 
 

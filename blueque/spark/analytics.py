@@ -18,7 +18,7 @@ from blueque.spark.measures import bucket, column, measured, names, ordered
 
 STATUSES = ("complete", "failed", "cancelled")
 _SHARES = (0.5, 0.9, 0.99)
-_ACCURACY = 1000  # of a rank: one in so many
+_ACCURACY = 1000  # the error of a rank: one in so many
 _SPREAD = ("n", "mean", "variance", "max", "p50", "p90", "p99")
 
 
@@ -38,7 +38,7 @@ def stats(df: DataFrame, by: str | Iterable[str] = ("queue", "day")) -> DataFram
 
 
 def summed(rows: DataFrame, by: Sequence[str]) -> DataFrame:
-    """Return `stats` of what is measured already, in no order."""
+    """Return `stats` of rows with measures, in no order."""
     ended = [sql.count_if(sql.col("status") == status).alias(status) for status in STATUSES]
     retried = sql.count_if(sql.col("attempts") > 1).alias("retried")
     spreads = [part for measure in ("wait", "run") for part in _spread(measure)]
@@ -81,7 +81,7 @@ def histogram(
 
 
 def counted(rows: DataFrame, of: str, by: Sequence[str]) -> DataFrame:
-    """Return `n` by number of bucket of what is measured already, in no order."""
+    """Return `n` by number of bucket, of rows with measures, in no order."""
     known = rows.where(sql.col(f"_{of}").isNotNull())
     return known.groupBy(*map(column, by), bucket(f"_{of}").alias("number")).agg(
         sql.count(sql.lit(1)).alias("n")
@@ -89,13 +89,12 @@ def counted(rows: DataFrame, of: str, by: Sequence[str]) -> DataFrame:
 
 
 def failures(df: DataFrame, by: str | Iterable[str] = ("queue",)) -> DataFrame:
-    """Return of what failed how often each type of error came, the most frequent first: a row per
-    group and type.
+    """Return how often each type of error came, the most frequent first: a row per group and type.
 
-    error_type: as recorded; where it is not (1.0.0 has none), the first word of the error, or
+    error_type: as recorded; without one (1.0.0 records none) the first word of the error, or
         "unknown". n: how many tasks.
-    task_id, error, last: the newest of them, its message, and when it failed. Raises InvalidInput,
-        InvalidType.
+    task_id, error, last: the newest of them, its message, and when it failed.
+    Raises InvalidInput, InvalidType.
     """
     groups = tuple(name for name in names(by) if name != "error_type")
     rows = measured(df, ("kind", "seen"), (*groups, "status", "task_id", "error"))
@@ -108,7 +107,7 @@ def failures(df: DataFrame, by: str | Iterable[str] = ("queue",)) -> DataFrame:
 
 
 def grouped(failed: DataFrame, by: Sequence[str], *also: Column) -> DataFrame:
-    """Return `n` and the `newest` by type of error of what is measured already, in no order."""
+    """Return `n` and the `newest` by type of error, of rows with measures, in no order."""
     newest = sql.max(sql.struct("_seen", "task_id", "error")).alias("newest")
     return failed.groupBy(*map(column, by), sql.col("_kind").alias("error_type")).agg(
         sql.count(sql.lit(1)).alias("n"), newest, *also
@@ -116,7 +115,7 @@ def grouped(failed: DataFrame, by: Sequence[str], *also: Column) -> DataFrame:
 
 
 def _spread(measure: str) -> Iterator[Column]:
-    """Yield what is told of a column of seconds; the percentiles in one array, for one pass over
+    """Yield the statistics of a column of seconds; the percentiles in one array, for one pass over
     the values.
     """
     seconds = sql.col(f"_{measure}")

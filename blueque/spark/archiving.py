@@ -1,7 +1,8 @@
 """Archives with Spark: its workers write and merge the files, and read them as a table.
 
-Who may do what, and when a task is deleted from Redis, is as without Spark, see blueque/archives.
-So each goes on where the other was killed, and both may write into one archive.
+The claim on a queue, and when a task is deleted from Redis, are as without Spark, see
+blueque/archives. So each kind goes on where the other was killed, and both may write into one
+archive.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PIECE = SLICE  # tasks that one worker writes at a time
-TRIES = 10  # while others compact
-MOST_TWICE = 10_000  # tasks that a query tells apart one by one
+TRIES = 10  # reads again while another process compacts
+MOST_TWICE = 10_000  # tasks archived more than once that a query lists by id
 
 
 def archive(
@@ -52,13 +53,13 @@ def archive(
     statuses: str | Iterable[str] = FINISHED,
     url: str | None = None,
 ) -> Archived:
-    """Move the finished tasks of a queue into Parquet files by queue and day, and delete from Redis
-    what is there then.
+    """Move the finished tasks of a queue into Parquet files by queue and day, and delete them from
+    Redis.
 
-    As `blueque.archive`, but the workers of Spark read and write, 50,000 tasks at a time. So they
-    need the same directory as the driver, by the same path, and the same address of Redis. The next
-    run goes on where one was killed, of either kind.
-    older_than: seconds since their end, or as "7d". limit: how many tasks at most.
+    As `blueque.archive`, but the workers of Spark read and write, 50,000 tasks at a time. They need
+    the same directory as the driver, by the same path, and the same address of Redis. The next run,
+    of either kind, goes on where one was killed.
+    older_than: seconds since their end, or as "7d". limit: the most tasks.
     Raises ArchiveRefused, InvalidInput, RedisAway; JobFailed when the workers fail for another
     reason.
     """
@@ -83,8 +84,8 @@ def compact(
     """Merge the small files of each queue and day, where there are `min_files` or more, into files
     of about `target` bytes.
 
-    As `blueque.archives.compact`, but the workers of Spark merge. Killed at any point, it loses and
-    doubles nothing.
+    As `blueque.archives.compact`, but the workers of Spark merge. Killed at any point, it neither
+    loses nor doubles rows.
     Raises ArchiveRefused, InvalidInput, JobFailed.
     """
     return compact_with(
@@ -105,13 +106,13 @@ def read_archive(
     """Return the tasks in an archive as a DataFrame, with the columns of `bs.read` but listed_as,
     and `other` and `day`.
 
-    It holds what is published at this moment, each row once, also while somebody archives or
-    compacts. A query that comes after a compaction fails if it needs files that are gone; read the
-    archive again then.
-    latest: only the newest state of a task that was archived more than once, as one that was put in
-    line again is. Whether there are any is found out at once, by a look at all ids; without,
-    nothing is read before it is asked for.
-    queue, days: only those of that queue, and of the days from the first to the last of the two.
+    It holds what is published now, each row once, even during archiving or compaction. A later
+    query fails if a compaction has removed files that it needs; read the archive again then.
+    latest: only the newest state of a task that was archived more than once, because it was put in
+        line again. That needs one look at all ids at once; without it nothing is read before a
+        query.
+    queue, days: only the tasks of that queue, and of the days from the first to the last of the
+        two.
     Raises ArchiveRefused, InvalidInput, Contended.
     """
     place = layout.open_(directory)
@@ -132,7 +133,7 @@ def read_archive(
 
 
 class Part(NamedTuple):
-    """What one worker writes, into a folder of its own below `staging`."""
+    """What one worker writes, into its own folder below `staging`."""
 
     url: str
     queue: str
@@ -155,7 +156,7 @@ def _write(spark: SparkSession, url: str, redis: Redis, work: Work) -> None:
     staged = [[*layout.staged(folder)] for folder in folders]
     rows = _count_unique([path for files in staged for path, _ in files])
     if rows is None:
-        # a list holds a task twice, as 1.0.0 can leave it: one has to see all
+        # a list may have a task twice, as 1.0.0 can leave it: one process has to see all
         write_here(redis, work)
         return
     for number, files in enumerate(staged):
@@ -167,14 +168,13 @@ def _write(spark: SparkSession, url: str, redis: Redis, work: Work) -> None:
 
 
 def write_part(part: Part) -> str:
-    """Write the tasks of a slice, in a worker, and return the folder with their files."""
+    """Write the tasks of a slice in a worker, and return the folder with their files."""
     if not os.path.isdir(part.staging):
         raise ArchiveRefused(
             part.staging,
             f"is not there on {host_name()}: driver and workers of Spark need the archive by the same path",
         )
-    # A name of its own, not of a day: Spark may have another worker do the same, and only one of
-    # them counts.
+    # Its own name: Spark may run the same in another worker, and only one of them counts.
     folder = os.path.join(part.staging, f"_part-{os.urandom(8).hex()}")
     files, seen = parquet.Files(folder), set[str]()
     client = Client(part.url, patience=PATIENCE)
@@ -206,7 +206,7 @@ def _table(spark: SparkSession, place: Directory, files: Sequence[File]) -> Data
             for name in reading.FIELDS
         ]
     )
-    # A file that has gone must be an error, whatever the session says of missing files.
+    # A missing file must be an error, whatever the session's option for missing files is.
     reader = (
         spark.read.schema(schema)
         .option("ignoreMissingFiles", "false")
@@ -222,7 +222,7 @@ def _table(spark: SparkSession, place: Directory, files: Sequence[File]) -> Data
         else spark.createDataFrame([], schema)
     )
     frame = frame.select(*reading.FIELDS)
-    # made by a compaction, and not yet brought in
+    # made by a compaction, and not yet moved in
     for file in [file for file in files if not is_inside[file]]:
         told = {
             "queue": functions.lit(file.queue),
@@ -233,15 +233,15 @@ def _table(spark: SparkSession, place: Directory, files: Sequence[File]) -> Data
 
 
 def _latest(frame: DataFrame) -> DataFrame:
-    """Return the row that was changed last of each task."""
-    # Hashes take less than half the time of ids; should two ids have the same, both are looked at
-    # more closely, no more.
+    """Return the newest row of each task."""
+    # Hashes take less than half the time of ids. If two ids have the same hash, both are compared by
+    # id, which does no harm.
     mark = functions.xxhash64("task_id")
     counts = frame.groupBy(mark.alias("mark")).count()
     twice = [row.mark for row in counts.where(counts["count"] > 1).limit(MOST_TWICE + 1).collect()]
     if not twice:
         return frame
-    # Of a few: so the others need not be sorted with them, nor read where a query asks for a day.
+    # Only a few: the others need not be sorted, nor read where a query asks for a day.
     is_twice = mark.isin(twice) if len(twice) <= MOST_TWICE else functions.lit(True)
     newest = Window.partitionBy("task_id").orderBy(functions.desc_nulls_last("updated"))
     several = frame.where(is_twice).withColumn("_place", functions.row_number().over(newest))
@@ -249,8 +249,8 @@ def _latest(frame: DataFrame) -> DataFrame:
 
 
 def _count_unique(paths: Sequence[str]) -> int | None:
-    """Return how many tasks these files hold; None: they hold one twice."""
-    from pyarrow import parquet as pq  # here: pyarrow is imported when it is needed, see arrow.py
+    """Return how many tasks these files have. None: they have a task twice."""
+    from pyarrow import parquet as pq  # here: pyarrow is imported only when needed, see arrow.py
 
     pa = arrow.pyarrow()
     ids = pa.chunked_array(

@@ -1,6 +1,4 @@
-"""Chunks: rows cut into what is good for one transaction, and put together by the shard of their
-task.
-"""
+"""Cuts rows into chunks for one transaction each, and groups them by the shard of their task."""
 
 from __future__ import annotations
 
@@ -12,12 +10,12 @@ from typing import Any
 from blueque.model.ids import shards_of
 from blueque.producer.row_batch import MAX_ROWS, Rows
 
-MAX_BYTES = 4 * 2**20  # of parameters in one transaction: Redis does nothing else meanwhile
-HELD_BYTES = 32 * 2**20  # of parameters in all buckets together
+MAX_BYTES = 4 * 2**20  # bytes of parameters in one transaction: Redis serves nothing else meanwhile
+HELD_BYTES = 32 * 2**20  # bytes of parameters in all buckets together
 
 
 def split(rows: Rows, most_bytes: int = MAX_BYTES) -> Iterator[Rows]:
-    """Yield the rows in chunks: so many, and so many bytes of parameters."""
+    """Yield the rows in chunks, limited by their number and by the bytes of their parameters."""
     for start in range(0, len(rows.parameters), MAX_ROWS):
         some = rows if len(rows.parameters) <= MAX_ROWS else _between(rows, start, start + MAX_ROWS)
         if sum(map(len, some.parameters)) <= most_bytes:
@@ -27,11 +25,10 @@ def split(rows: Rows, most_bytes: int = MAX_BYTES) -> Iterator[Rows]:
 
 
 def by_shard(pieces: Iterable[Rows], shards: int, held_bytes: int = HELD_BYTES) -> Iterator[Rows]:
-    """Yield the rows in chunks, each of one shard as far as that can be had without holding too
-    many rows.
+    """Yield the rows in chunks, each of one shard unless too many rows would have to be held.
 
-    This is for speed only: tasks of Spark that write at a time seldom meet in one ledger then.
-        pieces: with ids.
+    This is for speed only: concurrent tasks of Spark then seldom write to the same ledger.
+    pieces: with ids.
     """
     buckets = _Buckets(shards)
     for rows in pieces:
@@ -52,7 +49,7 @@ class _Buckets:
         self.size = 0
 
     def put(self, rows: Rows) -> Iterator[Rows]:
-        """Take rows, and yield the chunks that are full by it."""
+        """Take rows, and yield the chunks that are full now."""
         places: dict[int, list[int]] = {}
         for place, shard in enumerate(shards_of(rows.ids or (), self._shards)):
             places.setdefault(shard, []).append(place)

@@ -1,9 +1,8 @@
-"""What Spark asks of the data source `blueque`: the class that it finds is in
+"""The functions behind the data source `blueque`. Spark finds its class in
 discovery/pyspark_blueque.
 
-These run in Python processes that Spark starts beside its driver, so nothing here shares anything
-with your program. Writing is by sink.py (what the options say), layout.py (what the columns hold),
-writer.py and stream.py.
+They run in Python processes that Spark starts beside its driver, and share nothing with your
+program. Writing is in sink.py (the options), layout.py (the columns), writer.py and stream.py.
 """
 
 from __future__ import annotations
@@ -29,23 +28,21 @@ Made = TypeVar("Made")
 
 
 def schema(options: Mapping[str, str]) -> StructType:
-    """Return the columns of what is read."""
-    from blueque.spark.reader import make_schema  # here: who writes needs none of it
+    """Return the schema for these options."""
+    from blueque.spark.reader import make_schema  # here: writing does not need it
 
     return make_schema(options)
 
 
 def reader(schema: StructType, options: Mapping[str, str]) -> DataSourceReader:
-    """Return what reads them. Raises InvalidInput before Redis is asked."""
-    from blueque.spark.reader import make_reader  # here: who writes needs none of it
+    """Return the reader. Raises InvalidInput before Redis is asked."""
+    from blueque.spark.reader import make_reader  # here: writing does not need it
 
     return make_reader(schema, options)
 
 
 def _in_short(make: Callable[..., Made]) -> Callable[..., Made]:
-    """Have our own errors come without the way they took: Spark shows all of it, before the
-    sentence.
-    """
+    """Strip the traceback from our own errors: Spark prints all of it before the message."""
 
     @functools.wraps(make)
     def made(*given: Any) -> Made:
@@ -60,8 +57,8 @@ def _in_short(make: Callable[..., Made]) -> Callable[..., Made]:
 
 @_in_short
 def writer(schema: StructType, options: Mapping[str, str], overwrite: bool) -> DataSourceWriter:
-    """Return what writes a frame. Raises InvalidInput before any row is looked at."""
-    from blueque.spark.writer import make_writer  # here: who reads needs none of it
+    """Return the writer of a frame. Raises InvalidInput before any row is read."""
+    from blueque.spark.writer import make_writer  # here: reading does not need it
 
     if overwrite:
         raise InvalidInput(
@@ -74,8 +71,8 @@ def writer(schema: StructType, options: Mapping[str, str], overwrite: bool) -> D
 def stream_writer(
     schema: StructType, options: Mapping[str, str], overwrite: bool
 ) -> DataSourceStreamWriter:
-    """Return what writes the batches of a stream. Raises InvalidInput before any row is looked at."""
-    from blueque.spark.stream import make_stream_writer  # here: who reads needs none of it
+    """Return the writer of the batches of a stream. Raises InvalidInput before any row is read."""
+    from blueque.spark.stream import make_stream_writer  # here: reading does not need it
 
     if overwrite:
         raise InvalidInput(
@@ -86,7 +83,7 @@ def stream_writer(
 
 @_in_short
 def stream_reader() -> DataSourceStreamReader:
-    """Refuse: a queue cannot be read as a stream. Raises InvalidInput."""
+    """Raise InvalidInput: a queue cannot be read as a stream."""
     raise InvalidInput(
         "format('blueque') cannot be read as a stream: read finished tasks with spark.read.format('blueque') or "
         "blueque.spark.read, as often as you need them"

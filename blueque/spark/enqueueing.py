@@ -1,9 +1,8 @@
-"""enqueue: a task for each row of a frame, made by a job of Spark, once, whatever fails and is
-tried again.
+"""enqueue: makes a task of each row of a frame by a job of Spark, once, even if parts of it fail
+    and are tried again.
 
 The frame is brought into one form inside the JVM (frames.py) and written by `format("blueque")`
-(writer.py), whose commit
-runs in a process of its own: what it has to say is in the record of the run.
+(writer.py). The commit runs in another process; its result is in the record of the run.
 """
 
 from __future__ import annotations
@@ -47,11 +46,11 @@ _SETTLES = "the same again under this run settles it"
 
 
 class Enqueued(NamedTuple):
-    """What has come of a frame.
+    """The result of `enqueue`.
 
-    run: None where keys count in the whole queue. rows: of the frame; of the run, if it was
+    run: None when keys count in the whole queue. rows: of the frame; of the run, if it was
         committed before.
-    tasks: of the run, or all that are new if there is none. new: those that were not there when
+    tasks: of the run, or all new tasks if there is no run. new: the tasks that did not exist when
         this call began.
     is_replay: the run was committed before, and nothing was written.
     """
@@ -88,26 +87,24 @@ def enqueue(
     check: bool = True,
     **options: Unpack[ForAll],
 ) -> Enqueued:
-    """Put a task in line for each row of a frame, by a job of Spark, and return what has come of
-    it.
+    """Put a task in line for each row of a frame by a job of Spark, and return the result.
 
-    key: the column, or columns, by which a row makes one task only. With a `run`, that counts in
-    this run, and as long as its record is kept, even when its tasks have been deleted; without one
-    it counts in the queue, as for `Queue.enqueue`. Rows are visible as they are written: after a
-    failure run the same again. Without a key, all rows become visible at once, when all of them are
-    there, or none.
-    run: the name of the run. The same name again, once it is committed, changes nothing, and says
-        so in a warning.
-    params: columns that make the parameters, as a dict; one column of text, named alone, makes a
-    str. If left out: all columns that are nothing else, or those of the key, as a dict. json: the
-        one column of text holds JSON.
-    eta: a column of timestamps or Unix seconds, null for at once; or such a value for all.
-        priority: a column, or for all.
+    key: the column, or columns, by which a row makes only one task. With a `run` the key counts in
+        that run, as long as its record is kept, even when its tasks were deleted; without a run it
+        counts in the queue, as for `Queue.enqueue`. Rows are visible as they are written: after a
+        failure run the same again. Without a key, all rows become visible at once, or none.
+    run: the name of the run. Once it is committed, the same name changes nothing, and a warning
+        says so.
+    params: the columns that make the parameters, as a dict; the name of one text column makes a
+        str. If left out: all columns that have no other use, or those of the key, as a dict. json:
+        the one text column holds JSON.
+    eta: a column of timestamps or Unix seconds, null for at once; or a value for all. priority: a
+        column, or a value for all.
     keep: how long the run, or without one the key, counts afterwards; 90d, or 1d.
-    max_bytes: how much parameters may take. shards, shuffle: see docs/pipelines.md, "Speed".
-    check: with a key, look over all rows before any is written, in one more pass over the frame;
-    without, a row that is refused fails the job when it is met, and is the cause of JobFailed.
-    The other options are those of `Queue.enqueue`, for all tasks.
+    max_bytes: the most bytes of parameters. shards, shuffle: see docs/pipelines.md, "Speed".
+    check: with a key, check all rows before any is written, in one more pass over the frame;
+        without it, a refused row fails the job when it is reached, and is the cause of JobFailed.
+        The other options are those of `Queue.enqueue`, for all tasks.
     Raises InvalidInput before anything is written; WrongRun; JobFailed; what `Queue.enqueue`
     raises.
     """
@@ -147,10 +144,10 @@ class _Job:
     def __init__(
         self, df: DataFrame, sink: Sink, layout: Layout, said: Mapping[str, str], shuffle: bool
     ) -> None:
-        self.sink, self._run = sink, sink.run  # the latter as the user has named it
+        self.sink, self._run = sink, sink.run  # the run as the user has named it
         self._frame = frames.form(df, layout)
         self._shuffle = shuffle
-        # What the environment says here, it may not say where Spark plans.
+        # The environment of the process in which Spark plans may be another.
         self._options: dict[str, str] = {
             **said,
             **frames.formed(layout),
@@ -159,13 +156,13 @@ class _Job:
         }
 
     def enqueue_keys(self) -> tuple[int, int]:
-        """Write rows with keys that count in the queue; return how many there were, and how many
-        tasks are new.
+        """Write rows with keys that count in the queue; return how many rows there were, and how
+        many tasks are new.
         """
         with tempfile.TemporaryDirectory(prefix="blueque-") as directory:
             path = os.path.join(directory, "counts")
             with self.sink.connected() as client:
-                # if Redis does not answer, it is better said here
+                # if Redis does not answer, the error is clearer here
                 client.get_run(self.sink.queue, "-")
             self._write(
                 {COUNTS: path}, "what was written stays, and its keys count: enqueue the same again"
@@ -200,13 +197,12 @@ class _Job:
             {} if self.sink.keep is None else {"keep": self.sink.keep}
         )
         with self.sink.connected() as client:
-            # if Redis does not answer, it is better said here
+            # if Redis does not answer, the error is clearer here
             opened = open_staging(client, self.sink).record
         try:
             self._write(given, "nothing of it is visible")
         except BluequeError as error:
-            # Decided is decided, even if the process that published is dead: then it is for us to
-            # finish.
+            # A committed run counts, even if the process that published it is dead: then we finish it.
             if not self._is_finished(opened, is_random, error):
                 raise
         record = _record(self.sink)
@@ -222,7 +218,7 @@ class _Job:
                     Leftovers(client.connections).drop(staging.queue, staging.name)
                 return staging.is_committed
         except BluequeError as another:
-            if not isinstance(error, JobFailed):  # a row was refused, and so nothing was decided
+            if not isinstance(error, JobFailed):  # a row was refused, so nothing was committed
                 return False
             look = f"see what `blueque runs {self.sink.queue}` says of run {self.sink.run}"
             is_gone = isinstance(another, RunDropped)
@@ -234,7 +230,7 @@ class _Job:
 
     def _write(self, more: dict[str, str], fate: str) -> None:
         activate(self._frame.sparkSession)
-        # With keys, some may have been written before one was refused.
+        # With keys, some rows may have been written before one was refused.
         with jobs.failing(
             self.sink.queue, self._run, fate, () if self.sink.keys else (InvalidInput,)
         ):
@@ -254,12 +250,12 @@ def _lay_out(df: DataFrame, sink: Sink, shuffle: bool) -> Layout:
 
 
 def _replay(sink: Sink) -> Record | None:
-    """Return the record of the run if it was decided before, and see that it is finished; None:
-    there is work to do.
+    """Return the record of the run if it was committed before, and finish it. None: there is work
+    to do.
     """
     with sink.connected() as client:
         record = client.get_run(sink.queue, str(sink.run))
-        # of the last only leftovers are there
+        # only leftovers of the last run are there
         if record is None or record["state"] == "open" or "kind" not in record:
             return None
         if record["kind"] == "staged" and not sink.keys:

@@ -1,5 +1,5 @@
-"""Environment: what Spark is given in variables, and where it is. It needs no pyspark, which takes
-a second to import.
+"""The environment variables of Spark, and where Java and spark-submit are. It needs no pyspark,
+whose import takes a second.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pathlib import Path
 from blueque.errors import InvalidInput, NoJava, NotInstalled
 
 _HERE = Path(__file__).parent
-# in a checkout only; what is in it is elsewhere once it is installed
+# in a checkout only; an installed package has its content elsewhere
 _DISCOVERY = _HERE / "discovery"
-# variables of one whose Java somebody else has started
+# variables of a process whose Java another program has started
 _RUNS_ALREADY = {"PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"}
 
 
 def prepare(environ: MutableMapping[str, str], is_local: bool) -> None:
-    """Set what Java and the workers go by; it must be there before Java starts. Raises NoJava.
+    """Set the variables that Java and the workers need, before Java starts. Raises NoJava.
 
     is_local: the workers are on this machine.
     """
@@ -30,9 +30,9 @@ def prepare(environ: MutableMapping[str, str], is_local: bool) -> None:
         find_java(environ)
     environ.setdefault("PYSPARK_DRIVER_PYTHON", environ.get("PYSPARK_PYTHON", sys.executable))
     if is_local:
-        # else it is whatever python3 is in PATH, as on a cluster
+        # else it is the python3 in PATH, as on a cluster
         environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        # else it warns of host names that lead to the loopback
+        # else it warns of host names that resolve to the loopback
         environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     known = [path for path in environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     missing = [path for path in _import_paths() if path not in known]
@@ -41,8 +41,8 @@ def prepare(environ: MutableMapping[str, str], is_local: bool) -> None:
 
 
 def default_master(environ: Mapping[str, str] = os.environ) -> str | None:
-    """Return all of this machine, or None where somebody else has the say: spark-submit, Connect,
-    what Spark is told.
+    """Return all cores of this machine, or None where Spark is configured: by spark-submit,
+    Connect, or its files.
     """
     if _RUNS_ALREADY & environ.keys() or "--master" in environ.get("PYSPARK_SUBMIT_ARGS", ""):
         return None
@@ -54,7 +54,7 @@ def default_master(environ: Mapping[str, str] = os.environ) -> str | None:
 
 
 def quiet_log(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the options with which Spark logs errors only, unless it is told what to log."""
+    """Return the options with which Spark logs errors only, unless its logging is configured."""
     if _is_configured("log4j2.properties", environ):
         return {}
     return {
@@ -103,9 +103,7 @@ def find_submit(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def _import_paths() -> list[str]:
-    """Return the directories in which workers find Blueque, but for those in which every Python
-    looks.
-    """
+    """Return the directories in which workers find Blueque, without those where every Python looks."""
     if _DISCOVERY.is_dir():
         return [str(_HERE.parent.parent), str(_DISCOVERY)]
     usual = {*site.getsitepackages(), site.getusersitepackages()}
@@ -113,6 +111,6 @@ def _import_paths() -> list[str]:
 
 
 def _is_configured(name: str, environ: Mapping[str, str]) -> bool:
-    """Tell whether whoever installed Spark has a configuration file of this name."""
+    """Tell whether the installation of Spark has a configuration file of this name."""
     directory = environ.get("SPARK_CONF_DIR") or os.path.join(environ.get("SPARK_HOME", ""), "conf")
     return os.path.isabs(directory) and os.path.exists(os.path.join(directory, name))

@@ -1,8 +1,8 @@
-"""Runs one function on many things in the workers of Spark, wherever they are, and returns what it
-has returned for each.
+"""Runs one function on many things in the workers of Spark, and returns what it has returned for
+each.
 
-It is a Python UDF over one row for each thing: that needs neither RDDs, which Spark Connect has
-not, nor pandas.
+It is a Python UDF over one row for each thing: it needs neither RDDs, which Spark Connect lacks,
+nor pandas.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ U = TypeVar("U")
 
 
 def run(spark: SparkSession, function: Callable[[T], U], things: Sequence[T]) -> list[U]:
-    """Return function(thing) for each of the things, each called in a Spark task of its own.
+    """Return function(thing) for each of the things, each called in its own Spark task.
 
-    Spark may call it more than once for a thing, at the same time too: what it leaves behind must
-    bear a name of its own each time, and only what is returned counts. A BluequeError comes back as
-    it was raised; Spark tries RedisAway again.
+    Spark may call it more than once for a thing, even at the same time: what it leaves behind needs
+    a new name each time, and only the returned value counts. A BluequeError comes back as it was
+    raised; Spark tries RedisAway again.
     function: can be pickled, as one at the top of a module that the workers have.
     """
     if not things:
         return []
     packed = [pickle.dumps((function, thing)) for thing in things]
-    # Not deterministic: or Spark may call it once more for a column that is used twice.
+    # Not deterministic: else Spark may call it again for a column that is used twice.
     work = udf(lambda number: _call(packed[number]), "binary", useArrow=False).asNondeterministic()
     rows = (
         spark.range(0, len(packed), 1, len(packed))

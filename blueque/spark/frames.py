@@ -1,7 +1,6 @@
-"""Frames: the rows of a user's frame in one form, made and looked over by Spark itself, without
-Python.
+"""Brings the rows of a user's frame into one form and checks them, inside Spark, without Python.
 
-The form has the columns `parameters` (text), and `key`, `eta`, `priority` if the frame says them.
+The form has the columns `parameters` (text), and `key`, `eta`, `priority` if the frame has them.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from blueque.spark.layout import Layout, shown
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-# With these json_texts.py makes the same of the same rows.
+# With these options json_texts.py makes the same text.
 JSON = {
     "ignoreNullFields": "false",
     "timeZone": "UTC",
@@ -43,7 +42,7 @@ def form(frame: DataFrame, layout: Layout) -> DataFrame:
 
 
 def formed(layout: Layout) -> dict[str, str]:
-    """Return the options that say how to read the form."""
+    """Return the options with which to read the form."""
     options = {"params": "parameters", "json": str(layout.are_json).lower()}
     return (
         options
@@ -64,8 +63,8 @@ def by_shard(formed: DataFrame, queue: str, run: str, shards: int) -> DataFrame:
 
 
 def check(frame: DataFrame, layout: Layout) -> None:
-    """Look over all rows, in one job without Python, and refuse what the writers would refuse.
-    Raises InvalidInput.
+    """Check all rows in one job without Python, for what the writers would refuse. Raises
+    InvalidInput.
     """
     whole = _parameters(layout)
     tests = dict(_tests(layout))
@@ -88,8 +87,8 @@ def check(frame: DataFrame, layout: Layout) -> None:
 
 
 def _tests(layout: Layout) -> Iterable[tuple[str, tuple[Column, Column | None, str]]]:
-    """Yield for each thing that may be wrong: its name, whether it is, the value to show (None: the
-    parameters), words.
+    """Yield for each possible fault: its name, the condition, the value to show (None: the
+    parameters), and the message.
     """
     if layout.is_text:
         name = layout.parameters[0]
@@ -109,7 +108,7 @@ def _tests(layout: Layout) -> Iterable[tuple[str, tuple[Column, Column | None, s
         )
     if isinstance(layout.eta, str):
         eta = column(layout.eta).cast("double")
-        wrong = (eta < -LAST_SECOND) | (eta > LAST_SECOND)  # of numbers, NaN is the largest
+        wrong = (eta < -LAST_SECOND) | (eta > LAST_SECOND)  # NaN is larger than all numbers
         yield (
             "eta",
             (
@@ -131,9 +130,7 @@ def _tests(layout: Layout) -> Iterable[tuple[str, tuple[Column, Column | None, s
 
 
 def _size(frame: DataFrame, layout: Layout) -> Column:
-    """Return at most how many bytes the parameters of a row may take, which costs less than to make
-    them.
-    """
+    """Return an upper bound of the bytes of a row's parameters, which costs less than to make them."""
     if layout.is_text:
         return F.octet_length(column(layout.parameters[0]))
     sizes: list[Any] = [2]
@@ -144,7 +141,7 @@ def _size(frame: DataFrame, layout: Layout) -> Column:
         elif kind in ("array", "map", "struct", "binary", "variant"):
             size = F.octet_length(F.to_json(F.struct(column(name)), JSON))
         else:
-            size = F.lit(50)  # of a number or a time: a decimal has 38 digits at most
+            size = F.lit(50)  # for a number or a time: a decimal has at most 38 digits
         sizes.append(F.coalesce(size, F.lit(0)) + len(name.encode()) * _LONGER + 6)
     total = F.lit(sizes[0]).cast("long")
     for size in sizes[1:]:
@@ -181,5 +178,5 @@ def _key(layout: Layout) -> Column:
 
 
 def column(name: str) -> Column:
-    """Return the column of that name, whatever dots and spaces are in it."""
+    """Return the column of that name, which may have dots and spaces."""
     return F.col("`" + name.replace("`", "``") + "`")

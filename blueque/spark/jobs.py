@@ -1,5 +1,5 @@
-"""Jobs of Spark that have failed, in one sentence: Spark tells of them with the tracebacks of
-several processes.
+"""Says in one sentence why a job of Spark has failed. Spark itself prints the tracebacks of several
+processes.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from blueque.errors import BluequeError, InvalidInput, JobFailed
 
 E = TypeVar("E", bound=BluequeError)
 
-MAX_REASON = 300  # characters; all of it is in the cause
+MAX_REASON = 300  # characters; the cause has all of it
 
-_FACTS = "facts: "  # what comes before the attributes of an error of ours
+_FACTS = "facts: "  # the mark before the attributes of an error of Blueque
 _RAISED = re.compile(rf"^blueque\.errors\.(\w+): (.+)(?:\n{_FACTS}(\{{.*\}})$)?", re.MULTILINE)
 _TRACEBACK = re.compile(
     r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)", re.MULTILINE
 )
 _LAST = re.compile(r"^((?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)\b: .+)$", re.MULTILINE)
-# What Java puts before the sentence.
+# What Java prints before the message.
 _CALL = re.compile(r"^An error occurred while calling \S+\n: ")
 _STAGE = re.compile(r"^Job aborted due to stage failure: .* most recent failure: Lost task [^:]*: ")
 _CLASS = re.compile(r"^(?:\w+[.$])+\w+: ")
@@ -39,15 +39,15 @@ def failing(
     fate: str,
     as_it_was: tuple[type[BluequeError], ...] = (InvalidInput,),
 ) -> Iterator[None]:
-    """Have a job that fails in here raise an error of ours: that which stopped it, if it is one of
-    these, or JobFailed.
+    """Raise an error of Blueque for a job that fails in the block: the error that stopped it, if it
+    is of these types, or JobFailed.
     """
     try:
         yield
-    except BluequeError:  # some are OSErrors as well
+    except BluequeError:  # some are OSErrors, too
         raise
     except (PySparkException, Py4JError, OSError) as error:
-        # an OSError: Java has died, and does not answer
+        # an OSError: Java has died
         own = raised(error)
         if own is None:
             raise JobFailed(queue, run, reason(error), fate) from error
@@ -58,8 +58,8 @@ def failing(
 
 
 def told(error: E) -> E:
-    """Return the error with a note, by which `raised` knows its attributes where it comes as text
-    only.
+    """Return the error with a note, from which `raised` restores its attributes where only text
+    arrives.
     """
     facts = {name: value for name, value in vars(error).items() if not name.startswith("_")}
     if facts and not hasattr(error, "__notes__"):
@@ -69,7 +69,7 @@ def told(error: E) -> E:
 
 @contextmanager
 def telling() -> Iterator[None]:
-    """Have what is raised in here, or by what this decorates, be known elsewhere for what it was."""
+    """Add that note to the errors that are raised in the block, or by the decorated function."""
     try:
         yield
     except BluequeError as error:
@@ -78,15 +78,15 @@ def telling() -> Iterator[None]:
 
 
 def raised(error: BaseException) -> BluequeError | None:
-    """Return the error of ours for which a job has failed, as if it had been raised here; None: it
-    was none of ours.
+    """Return the error of Blueque that has stopped a job, as if it had been raised here. None: it
+    was another error.
     """
     found = _RAISED.findall(_text(error))
     kind: Any = getattr(errors, found[-1][0], None) if found else None
     if not (isinstance(kind, type) and issubclass(kind, BluequeError)):
         return None
     _, sentence, facts = found[-1]
-    # whoever catches that one asks for its attributes
+    # its attributes are needed
     while not facts and "__init__" in vars(kind):
         kind = kind.__bases__[0]
     own: BluequeError = kind.__new__(kind)

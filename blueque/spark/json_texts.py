@@ -1,9 +1,8 @@
 """JSON of Arrow columns: a text for each value, as Spark's `to_json` makes it with the options in
-enqueue.py.
+frames.py.
 
 A null is null, a time is ISO 8601 in UTC with microseconds, a day is 2030-01-31, bytes are base64,
-a map is an object,
-and what is no number in JSON is text: "NaN", "Infinity". Nothing else about them is lost.
+a map is an object. A number that JSON does not have becomes text: "NaN", "Infinity".
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 quoted: Callable[[str], str] = json_encoder.encode_basestring
-# each as a whole: what follows an escaped backslash is no escape
+# as a whole: what follows an escaped backslash is not an escape
 _ESCAPE = re.compile(r"\\(?:u00..|.)")
 
 
@@ -69,7 +68,7 @@ def _strings(column: pa.Array) -> list[str]:
 
 
 def _floats(column: pa.Array) -> list[str]:
-    # A short one has a short text of its own: as a double, 0.1 would be 0.10000000149011612.
+    # A float has a shorter text than its double: 0.1 would be 0.10000000149011612.
     values = (
         map(float, _plain(column.fill_null(0)))
         if column.type == pa.float32()

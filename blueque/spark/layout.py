@@ -1,5 +1,5 @@
-"""Layout: which columns hold what of the tasks, checked by their types first, and by their values
-when they come.
+"""Which columns hold which fields of the tasks; checks their types first, and their values when
+rows come.
 """
 
 from __future__ import annotations
@@ -41,9 +41,8 @@ _IN_JSON = (
 class Layout(NamedTuple):
     """Which columns hold what.
 
-    is_text: the only one of parameters holds them as they are to be. are_json: what comes of them
-        is JSON.
-    max_bytes: how much the parameters of a task may take.
+    is_text: the one column of parameters has them as text. are_json: the parameters are JSON.
+    max_bytes: the most bytes of the parameters of a task.
     """
 
     parameters: tuple[str, ...]
@@ -51,7 +50,7 @@ class Layout(NamedTuple):
     are_json: bool
     max_bytes: int
     keys: tuple[str, ...] = ()
-    eta: str | float | None = None  # a column, or the same for all
+    eta: str | float | None = None  # a column, or a value for all
     priority: str | None = None
 
 
@@ -73,8 +72,8 @@ def lay_out(schema: StructType, sink: Sink) -> Layout:
     parameters = sink.parameters or tuple(name for name in fields if name not in taken) or keys
     _require_parameters(fields, parameters, sink)
     chosen = [_found(fields, name, "params").dataType for name in parameters]
-    # What is left over is a dict also if it is one column: another one beside it changes nothing
-    # about it.
+    # The columns that are left over make a dict, even if it is only one: a second one changes
+    # nothing.
     is_named = bool(sink.parameters or sink.is_json)
     is_text = is_named and len(chosen) == 1 and kind(chosen[0]) == "string"
     if sink.is_json and not is_text:
@@ -89,9 +88,7 @@ def lay_out(schema: StructType, sink: Sink) -> Layout:
 
 
 def read(batch: pa.RecordBatch, layout: Layout) -> Rows:
-    """Return the rows of a batch. Raises InvalidInput for the first that is refused, which shows
-    it.
-    """
+    """Return the rows of a batch. Raises InvalidInput for the first refused row, with its value."""
     parameters = _parameters(batch, layout)
     keys = _keys(batch, layout, parameters) if layout.keys else None
     etas: list[float | None] | None = None
@@ -106,13 +103,13 @@ def read(batch: pa.RecordBatch, layout: Layout) -> Rows:
 
 
 def kind(data_type: DataType) -> str:
-    """Return how SQL calls a type, without what is in parentheses or behind a `<`."""
+    """Return the SQL name of a type, without what is in parentheses or behind a `<`."""
     name = data_type.simpleString().partition("(")[0].partition("<")[0].partition(" collate ")[0]
     return "string" if name in ("char", "varchar") else name
 
 
 def require_json(data_type: DataType, name: str) -> None:
-    """Refuse a type of which `to_json` makes nothing that a task could use."""
+    """Refuse a type for which `to_json` makes nothing that a task could use."""
     inner = getattr(data_type, "fields", None)
     its_kind = kind(data_type)
     if its_kind == "struct" and inner is not None:

@@ -1,11 +1,10 @@
-"""What is measured of each row of a table of tasks: its day, how long it waited and ran, and why it
-failed.
+"""The measures of each task in a table: its day, how long it waited and ran, and why it failed.
 
-wait: from `created`, or from `eta` where that is later, to `started`, in seconds. run: from
-`started` to `finished`. Both are of the attempt that started last, null where a time is missing
-(1.0.0 records none), never less than 0: clocks differ.
-day: in UTC, of `finished`; of `updated` where that is missing. kind: the error type, or the first
-word of the error. Nothing here depends on the time zone of the session, nor on ANSI mode.
+wait: from `created`, or from `eta` if that is later, to `started`, in seconds. run: from `started`
+    to `finished`. Both are of the attempt that started last, null where a time is missing (1.0.0
+    records none), never less than 0: clocks differ.
+day: in UTC, of `finished`; of `updated` if that is missing. kind: the error type, or the first word
+    of the error. Nothing here depends on the time zone of the session, or on ANSI mode.
 """
 
 from __future__ import annotations
@@ -32,8 +31,7 @@ _MEASURES = {
     "_seen": (("finished", "updated"), "coalesce(finished, updated)"),
     "_kind": (
         ("error", "error_type"),
-        # Of the beginning only: a regular expression over megabytes of a message would exhaust the
-        # stack of the JVM.
+        # The beginning only: a regular expression over megabytes would exhaust the stack of the JVM.
         "coalesce(nullif(error_type, ''), "
         r"nullif(regexp_extract(left(error, 200), r'(?U)^\W*(\w+(?:\.\w+)*)', 1), ''), 'unknown')",
     ),
@@ -45,12 +43,11 @@ _MEASURES = {
 
 
 def measured(df: DataFrame, measures: Iterable[str], columns: Iterable[str] = ()) -> DataFrame:
-    """Return these measures of each row, and some columns of the table, "day" among them: nothing
+    """Return these measures of each row, and some columns of the table, "day" among them. Nothing
     else is read.
 
     measures: wait, run, seen, kind; they are named _wait and so on.
-    Raises InvalidInput when the table lacks a column, with the `fields=` that it has to be read
-    with.
+    Raises InvalidInput when the table lacks a column, with the `fields=` that are needed.
     """
     derived = [f"_{name}" for name in measures]
     wanted = [*dict.fromkeys(columns)]
@@ -71,7 +68,7 @@ def measured(df: DataFrame, measures: Iterable[str], columns: Iterable[str] = ()
 
 
 def column(name: str) -> Column:
-    """Return a column by its name, whatever characters are in it."""
+    """Return a column by its name, which may have any characters."""
     return sql.col("`" + name.replace("`", "``") + "`")
 
 
@@ -98,7 +95,7 @@ def bucket(duration: str) -> Column:
 
 
 def ordered(df: DataFrame, by: Sequence[Column]) -> DataFrame:
-    """Return the rows in an order; Spark refuses one of nothing."""
+    """Return the rows in an order. Spark refuses an order without columns."""
     return df.orderBy(*by) if by else df
 
 

@@ -1,4 +1,4 @@
-"""Progress: how far the jobs of a Spark session are, counted in Spark's own tasks."""
+"""The progress of the jobs of a Spark session, counted in Spark's own tasks."""
 
 from __future__ import annotations
 
@@ -14,19 +14,17 @@ _ENDED = ("SUCCEEDED", "FAILED")
 
 
 class Far(NamedTuple):
-    """How many of Spark's tasks are done. total grows with each job: nobody knows how many will
-    come.
-    """
+    """How many of Spark's tasks are done. total grows with each job: how many will come is unknown."""
 
     done: int
     total: int
 
 
 class Progress:
-    """Looks at the jobs of a session, of whatever thread they are.
+    """Counts the tasks of all jobs of a session, in any thread.
 
-    tracker: `SparkContext.statusTracker()`. It forgets old jobs and stages, so that what they came
-        to is kept here.
+    tracker: `SparkContext.statusTracker()`. It forgets old jobs and stages, so their counts are
+        kept here.
     """
 
     def __init__(self, tracker: Any) -> None:
@@ -59,17 +57,16 @@ class Progress:
                 self._stages[number] = (stage.numCompletedTasks, stage.numTasks)
         if info.status in _ENDED:
             self._ended.add(job)
-            # what it has left out was there from before, or not needed after all
+            # the tasks that it has left out existed before, or were not needed
             for number in stages:
                 done, _ = self._stages.pop(number, (0, 0))
                 self._stages[number] = (done, done)
 
 
 class Reporter:
-    """Tells of the progress from a thread of its own, as long as it is started and not stopped.
+    """Reports the progress from another thread, while it is started.
 
-    tell: called with what has changed since the last time. A look that fails is made again: Java
-        may be at its end.
+    tell: called when the progress has changed. A look that fails is repeated: Java may be ending.
     """
 
     def __init__(self, progress: Progress, tell: Callable[[Far], object]) -> None:
@@ -83,7 +80,7 @@ class Reporter:
         self._thread.start()
 
     def stop(self, has_last_word: bool) -> None:
-        """Tell no more, but for a last look, if wanted."""
+        """Stop reporting; with a last report if wanted."""
         self._has_last_word = has_last_word
         self._stopping.set()
         self._thread.join(2 * EVERY)
@@ -100,6 +97,6 @@ class Reporter:
         except Exception as error:  # py4j raises all kinds
             log.debug("no progress of Spark: %s", error)
             return
-        if far != self._told and far.total:  # a stall limit goes by what is told, not by how often
+        if far != self._told and far.total:  # a stall limit counts changes, not reports
             self._told = far
             self._tell(far)

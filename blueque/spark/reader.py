@@ -1,4 +1,4 @@
-"""Tasks as a DataFrame: what `spark.read.format("blueque")` does, and `read`, which asks for it.
+"""Tasks as a DataFrame: `spark.read.format("blueque")`, and `read`, which calls it.
 
 The ids are those of one instant, taken when Spark plans the query. Each partition reads its slice
 of them in a worker, straight from Redis, as record batches of Arrow.
@@ -62,19 +62,18 @@ def read(
 ) -> DataFrame:
     """Return the tasks of a queue, or of several, as a DataFrame, one row for each.
 
-    status: one, or several; all if left out. Which tasks these are is settled for all at one
-    instant, when Spark plans the query; what is told of each is read later, so its `status` may be
-    another by then: `listed_as` has that of the instant.
+    status: one status, or several; all if left out. The set of tasks is fixed at one instant, when
+        Spark plans the query; their fields are read later, so `status` may have changed by then:
+        `listed_as` is the status of the instant.
     fields: names of columns, see blueque.model.columns; None: all but `other`. Few columns are read
         much faster.
     partitions: about how many; None: one for each 50,000 tasks of a status.
-    missing: what becomes of an entry whose task is gone: no row ("drop"), or one with no more than
-        its id ("null").
+    missing: what becomes of an entry whose task is gone: no row ("drop"), or a row with its id only
+        ("null").
     url: as for `blueque.Client`, and for the workers too, wherever they run.
-    keep: for how many seconds Redis holds the ids. A query that reads them later fails with
-    SnapshotGone, in Spark's words; a new DataFrame takes a new snapshot.
-    Warns of a queue that Redis does not know, which is perhaps mistyped. Raises InvalidInput,
-    InvalidType.
+    keep: for how many seconds Redis keeps the ids. A query that reads them later fails with
+        SnapshotGone, in Spark's words; a new DataFrame takes a new snapshot. Warns of a queue that
+        Redis does not know: its name may be mistyped. Raises InvalidInput, InvalidType.
     """
     wish = Wish(
         url=units.redis_url()[0] if url is None else url,
@@ -95,7 +94,7 @@ def _warn_of_unknown(wish: Wish) -> None:
     client = Client(wish.url, patience=0)
     try:
         known = {*client.get_inspector().queues()}
-    except BluequeError:  # that is for the query to find: it is patient, and Redis may be back
+    except BluequeError:  # the query will see it: it is patient, and Redis may be back
         return
     finally:
         client.close()
@@ -114,10 +113,10 @@ def make_schema(options: Mapping[str, str]) -> StructType:
 
 
 def make_reader(schema: StructType, options: Mapping[str, str]) -> DataSourceReader:
-    """Return what reads the tasks that the options ask for.
+    """Return the reader of the tasks that the options ask for.
 
-    schema: the one above, or a user's own, made of some of the columns. Raises InvalidInput if it
-        is neither.
+    schema: that of `make_schema`, or a user's own, with some of its columns. Raises InvalidInput
+        for any other.
     """
     wish = parse(options)
     wanted = [(field.name, field.dataType) for field in schema.fields]
@@ -132,7 +131,7 @@ def make_reader(schema: StructType, options: Mapping[str, str]) -> DataSourceRea
 
 @dataclass(frozen=True)
 class Wish:
-    """What somebody wants to read, every value of it checked."""
+    """The checked options of a read."""
 
     url: str
     queues: tuple[str, ...]
@@ -143,7 +142,7 @@ class Wish:
     keep: int
 
     def options(self) -> dict[str, str]:
-        """Return it as options, which Spark has as text only: what `parse` understands."""
+        """Return the options as text, which `parse` understands: Spark passes text only."""
         said = {"partitions": str(self.partitions)} if self.partitions is not None else {}
         return {
             "url": self.url,
@@ -157,8 +156,8 @@ class Wish:
 
 
 def parse(options: Mapping[str, str]) -> Wish:
-    """Return what the options say. Raises InvalidInput for one that is unknown, is missing or has
-    no such value.
+    """Return what the options ask for. Raises InvalidInput for an option that is unknown, missing
+    or malformed.
     """
     known = ("url", "queue", "status", "fields", "partitions", "missing", "keep")
     given = {name.lower(): text for name, text in options.items()}
@@ -208,7 +207,7 @@ class TaskReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the tasks of one slice. Raises SnapshotGone when its ids are no longer in Redis."""
         piece: Slice | None = partition.value
-        if piece is None:  # Spark's own, in place of none
+        if piece is None:  # a partition of Spark's own, because there was none
             return
         client = Client(self._wish.url, patience=PATIENCE)
         try:
@@ -232,8 +231,8 @@ def _words(text: str) -> list[str]:
 
 
 def _names(text: str) -> list[str]:
-    """Return names of queues: a JSON list of them, or the text itself, for a name may hold
-    anything.
+    """Return names of queues: a JSON list of them, or the text itself, because a name may have any
+    characters.
     """
     if not text.startswith("["):
         return [text]

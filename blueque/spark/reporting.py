@@ -18,7 +18,7 @@ from blueque.report.summary import Summary
 from blueque.spark.archiving import read_archive
 from blueque.spark.summaries import summarise
 
-TRIES = 3  # while others compact
+TRIES = 3  # reads again while another process compacts
 
 
 def report(
@@ -27,11 +27,11 @@ def report(
     path: str | os.PathLike[str],
     title: str = "",
 ) -> Path:
-    """Write a report about an archive, or a table of tasks, and return where it is.
+    """Write a report about an archive, or a table of tasks, and return its path.
 
     source: the directory of an archive, or what `read` or `read_archive` returned. path: of an HTML
-    file, written anew as a whole. It holds names of queues and hosts, and messages of errors;
-    neither parameters nor results. Others may archive and compact meanwhile.
+        file, replaced as a whole. It contains names of queues and hosts, and messages of errors;
+        neither parameters nor results. Other processes may archive and compact meanwhile.
     Raises ArchiveRefused; InvalidInput when there is no directory for the file, or the table lacks
     a column; Contended when the archive is compacted again and again meanwhile.
     """
@@ -54,7 +54,7 @@ def _of_archive(spark: SparkSession, place: Directory, title: str) -> Summary:
             df = read_archive(spark, place.root)
             return summarise(df, title or "Tasks", f"archive {place.root}", time.time(), keep=False)
         except (PySparkException, Py4JJavaError):
-            # the files that were listed are gone: list them anew
+            # the listed files are gone: list them again
             if compaction.generation(place) == before:
                 raise
     raise Contended("report", TRIES)

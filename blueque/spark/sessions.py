@@ -1,6 +1,4 @@
-"""Sessions of Spark that can be had in any process, forked ones too, and that find Blueque in their
-workers.
-"""
+"""Spark sessions for any process, also a forked one, whose workers find Blueque."""
 
 from __future__ import annotations
 
@@ -29,14 +27,13 @@ LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0
 def session(app: str = "blueque", master: str | None = None, **conf: Any) -> SparkSession:
     """Return the Spark session of this process, and start one if there is none.
 
-    It is quiet, has no web page, and counts time in UTC. In a process that was forked from one with
-    a session it is another one, with a Java process of its own. Its workers run this Python, unless
-    PYSPARK_PYTHON says otherwise, and find Blueque where it was found here.
-
+    It is quiet, has no web page, and uses UTC. A process that was forked from one with a session
+    gets another one, with its own Java process. Its workers run this Python, unless PYSPARK_PYTHON
+    names another, and find Blueque where it is here.
     app: its name, for people. master: as in Spark; if left out, what Spark is configured for, else
         all of this machine.
-    conf: options of Spark, `**{"spark.driver.memory": "2g"}` or `spark_driver_memory="2g"`; they go
-        before ours.
+    conf: options of Spark, `**{"spark.driver.memory": "2g"}` or `spark_driver_memory="2g"`; they
+        override ours.
     Raises NoJava; SparkEnded when the Java process of an earlier session in this process is gone;
     InvalidInput.
     """
@@ -62,7 +59,7 @@ def session(app: str = "blueque", master: str | None = None, **conf: Any) -> Spa
         **options,
     }.items():
         builder = builder.config(name, value)
-    logger = logging.getLogger("py4j")  # at INFO it tells of all that it closes
+    logger = logging.getLogger("py4j")  # at INFO it logs everything that it closes
     logger.setLevel(logger.level or logging.WARNING)
     found = builder.getOrCreate()
     gateway.claim()
@@ -70,11 +67,11 @@ def session(app: str = "blueque", master: str | None = None, **conf: Any) -> Spa
 
 
 def activate(session: SparkSession) -> None:
-    """Have this thread use the session: where it has none, Spark writes into no source that is
-    written in Python.
+    """Make this thread use the session: without one, Spark writes to no source that is written in
+    Python.
 
-    Its Java has a thread for each of ours, and only that in which the session was made has one by
-    itself.
+    Java has a thread for each of ours, and only the thread in which the session was made has a
+    session by itself.
     """
     # does so, and is the cheapest call of the public ones that do
     session.createDataFrame([], NO_COLUMNS)

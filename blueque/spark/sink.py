@@ -1,4 +1,4 @@
-"""Sink: where rows go and what becomes of them, as the options of a write say it."""
+"""The options of a write: where rows go, and how they become tasks."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from blueque.model.retry import Retry
 from blueque.model.units import DEFAULT_MAX_BYTES, max_bytes, parse_size, redis_url
 from blueque.producer.queue import require_retry
 
-SHARDS = 32  # so that tasks of Spark that write at a time seldom meet in one
+SHARDS = 32  # so that concurrent tasks of Spark seldom write to the same shard
 MAX_SHARDS = 1024
-PATIENCE = 5.0  # seconds; as of any client, where nothing is lost by giving up
+PATIENCE = 5.0  # seconds, as for any client: nothing is lost by giving up
 
-# What Spark itself says of a stream.
+# Options that Spark itself adds for a stream.
 _OF_SPARK = ("checkpointlocation", "queryname")
 
 
@@ -38,14 +38,14 @@ class ForAll(TypedDict, total=False):
 
 
 class Sink(NamedTuple):
-    """Where rows go: Spark copies it to every process that writes.
+    """Where rows go. Spark copies it to every process that writes.
 
-    run: the name of the run, or of the stream; None: it has no name of its own.
-    keys, parameters: names of columns; no parameters: all the columns that are nothing else.
-    is_json: the one column of parameters is text that holds JSON. eta, priority: for all rows, or
-        the name of a column.
-    options: of `Queue.enqueue`, for all tasks. keep: how long what was enqueued counts; None: as
-        long as it does by default.
+    run: the name of the run, or of the stream; None: the run has no name.
+    keys, parameters: names of columns; no parameters: all columns that have no other use.
+    is_json: the one column of parameters is JSON text. eta, priority: a value for all rows, or the
+        name of a column.
+    options: of `Queue.enqueue`, for all tasks. keep: how long the run or the key counts; None: the
+        default.
     """
 
     queue: str
@@ -63,7 +63,7 @@ class Sink(NamedTuple):
 
     @contextmanager
     def connected(self, patience: float | None = None) -> Iterator[Client]:
-        """Hand out a client, and close its connection afterwards."""
+        """Yield a client, and close its connection afterwards."""
         client = Client(
             self.url, patience=PATIENCE if patience is None else patience, max_bytes=self.max_bytes
         )
@@ -74,19 +74,19 @@ class Sink(NamedTuple):
 
     @property
     def for_all(self) -> dict[str, Any]:
-        """What is said of all tasks, as a queue takes it."""
+        """The options of all tasks, as a queue takes them."""
         return {**self.options, "priority": self.priority if isinstance(self.priority, int) else 0}
 
     @property
     def constants(self) -> dict[str, Any]:
-        """The same, and how long what was enqueued counts."""
+        """The same, and how long the run or the key counts."""
         return self.for_all | ({} if self.keep is None else {"keep": self.keep})
 
 
 def parse(options: Mapping[str, str], name_of_run: Literal["run", "name"] = "run") -> Sink:
-    """Return what the options of a write say. Raises InvalidInput, which names the option.
+    """Return what the options of a write ask for. Raises InvalidInput, which names the option.
 
-    name_of_run: how the option is called that names the run, or the stream.
+    name_of_run: the option that names the run, or the stream.
     """
     given = {
         name.lower(): value for name, value in options.items() if name.lower() not in _OF_SPARK
@@ -112,7 +112,7 @@ def parse(options: Mapping[str, str], name_of_run: Literal["run", "name"] = "run
     )
     if sink.run is not None:
         require_run_name(sink.run)
-    # which asks Redis nothing, and refuses what a queue would refuse
+    # asks Redis nothing, and refuses what a queue would refuse
     with sink.connected() as client:
         client.get_queue(sink.queue).enqueue_iter((), **sink.constants)
     return sink
@@ -124,7 +124,7 @@ def write_options(
     retry: Retry | Literal[False] | None = None,
     **others: Any,
 ) -> dict[str, str]:
-    """Return options as text, as `parse` reads them; those that are None are left out."""
+    """Return options as text, as `parse` reads them. Options that are None are left out."""
     options = {name: str(value) for name, value in others.items() if value is not None}
     if resources is not None:
         options["resources"] = ",".join(
@@ -154,7 +154,7 @@ def _refuse_unknown(given: Mapping[str, str], name_of_run: str) -> None:
 
 
 def _hint(name: str, known: list[str]) -> str:
-    from difflib import get_close_matches  # here: for a mistake only
+    from difflib import get_close_matches  # here: needed for a mistake only
 
     close = get_close_matches(name, known, n=1)
     return f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
@@ -174,7 +174,7 @@ def _name(text: str) -> str:
 
 
 def _columns(text: str) -> tuple[str, ...]:
-    """Return names: `a, b`, or in JSON where they hold a comma."""
+    """Return names: `a, b`, or JSON if they contain a comma."""
     names = json.loads(text) if text.startswith("[") else [name.strip() for name in text.split(",")]
     if not all(isinstance(name, str) and name for name in names):
         raise InvalidInput(f"{text!r} is no list of columns: write a, b")
@@ -188,12 +188,12 @@ def _yes_or_no(text: str) -> bool:
 
 
 def _eta(text: str) -> float | str:
-    """Return Unix seconds of such, or of a time as 2030-01-31T08:00:00Z; or else the name of a
+    """Return Unix seconds, given such or a time as 2030-01-31T08:00:00Z; otherwise the name of a
     column.
     """
     if re.fullmatch(r"-?\d+(\.\d*)?", text):
         return require_time(float(text))
-    from datetime import datetime  # here: mostly it is a column, or left out
+    from datetime import datetime  # here: usually it is a column, or left out
 
     try:
         moment = datetime.fromisoformat(text)

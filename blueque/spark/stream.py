@@ -1,7 +1,7 @@
 """The sink of streams: each micro-batch comes into its queue once, all at once, by its number and
-the stream's name.
+the name of the stream.
 
-Spark tells the number of a batch to `commit` only. So workers stage under the name of the stream,
+Spark gives the number of a batch to `commit` only. So workers stage under the name of the stream,
 and commit decides.
 """
 
@@ -42,8 +42,8 @@ log = logging.getLogger("blueque")
 
 
 def make_stream_writer(schema: StructType, options: Mapping[str, str]) -> StreamWriter:
-    """Return the writer for what the options say. Spark asks for one for each batch, and again to
-    commit it.
+    """Return the writer for these options. Spark asks for one for each batch, and again to commit
+    it.
     """
     sink = parse(options, "name")
     if sink.run is None:
@@ -66,14 +66,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, sink: Sink, layout: Layout, record: Record, owner: str) -> None:
         self.sink, self.layout, self._owner = sink, layout, owner
-        self._record = record  # of the stream as it was when Spark asked for this writer
+        self._record = record  # the record of the stream when Spark asked for this writer
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Report:
-        """Stage what one task of Spark has of a batch; Spark calls this in its workers."""
+        """Stage what one task of Spark has of a batch. Spark calls this in its workers."""
         return written(self.sink, self.layout, iterator, self._put)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Decide; what attempts that have died have staged is discarded."""
+        """Commit the batch; discard what dead attempts have staged."""
         done = accepted(messages)
         query = next((report.query for report in done if report.query is not None), None)
         with self.sink.connected() as client:
@@ -86,7 +86,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 f"stream {self.sink.run!r} of queue {self.sink.queue!r} has committed batch {batchId} with {outcome.rows} "
                 f"rows, and here it has {rows}"
             )
-            # it may be one that counts from 0 again
+            # it may be a query that counts from 0 again
             if rows and None in (query, self._record.get("query")):
                 raise InvalidInput(f"{told}: a query with a new checkpoint needs a new name")
             log.warning(
@@ -94,10 +94,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
             )
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Drop what was staged. What is decided stays, and is finished when the batch is tried
+        """Discard what was staged. A committed batch stays, and is finished when the batch is tried
         again.
         """
-        # then nothing of it is staged any more
+        # nothing of it is staged any more
         with self.sink.connected() as client, suppress(RunDropped):
             join_staging(client, self.sink, self._record).discard(chunks_of(messages))
 
@@ -107,8 +107,6 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def _query() -> str | None:
-    """Return Spark's id of the query that this process works for, which its checkpoint keeps; None:
-    it does not say.
-    """
+    """Return Spark's id of the query of this process, which its checkpoint keeps. None: unknown."""
     context = TaskContext.get()
     return None if context is None else context.getLocalProperty(QUERY_ID)

@@ -1,6 +1,4 @@
-"""Submission: a program for Spark as the work of a task, by spark-submit, as it is run on a
-cluster.
-"""
+"""Runs a program with spark-submit as the work of a task."""
 
 from __future__ import annotations
 
@@ -27,21 +25,22 @@ def submit(
     conf: Mapping[str, Any] | None = None,
     options: Sequence[str] = (),
 ) -> str | None:
-    """Run a program with spark-submit for a task, in its task process, and return what it has left
-    as its result.
+    """Run a program with spark-submit for a task, in its task process, and return the result that
+    it has written.
 
         def work(task):
             return bs.submit(task, "nightly.py", [task.parameters["day"]], {"spark.master": "yarn"})
 
-    To Spark it is blueque-[task id]. What it prints is printed by the task. It has the variables of
-    a task: what it writes to $BLUEQUE_TASK_DIR/progress is the task's progress, and
-    $BLUEQUE_TASK_DIR/result, as text, is what is returned; None if it writes none. `with
-    blueque.spark.task()` in it tells Spark's own progress. SIGTERM, as when the task is cancelled,
-    goes to all its processes here; what runs on a cluster ends with them in client mode only.
+    In Spark it is called blueque-[task id]. Its output is that of the task. It has the variables of
+    a task: what it writes to $BLUEQUE_TASK_DIR/progress is the task's progress; the text that it
+    writes to $BLUEQUE_TASK_DIR/result is returned, None if it writes none. `with
+    blueque.spark.task()` in it reports Spark's own progress. SIGTERM, as when the task is
+    cancelled, goes to all its processes here; what runs on a cluster ends with them in client mode
+    only.
 
     file: a Python program or a jar. conf: as for `session`. options: others of spark-submit,
         `["--class", "com.acme.Main"]`.
-    Raises SubmitFailed with the last lines of its output; SystemExit when SIGTERM has come; NoJava,
+    Raises SubmitFailed with the last lines of its output; SystemExit after SIGTERM; NoJava,
     NotInstalled, InvalidInput.
     """
     chosen = dict(environment.option(name, value) for name, value in (conf or {}).items())
@@ -64,22 +63,22 @@ def submit(
 
 def _defaults(chosen: Mapping[str, str]) -> dict[str, str]:
     if chosen.get("spark.submit.deployMode") == "cluster":
-        return {}  # our file is not there
+        return {}  # our configuration is not installed
     return {"spark.ui.showConsoleProgress": "false", **environment.quiet_log()}
 
 
 def _variables(chosen: Mapping[str, str]) -> dict[str, str]:
     variables = dict(os.environ)
     for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "PYSPARK_SUBMIT_ARGS"):
-        variables.pop(name, None)  # of a session of ours; the program has its own
+        variables.pop(name, None)  # of our session; the program has its own
     master = chosen.get("spark.master") or environment.default_master(variables) or ""
     environment.prepare(variables, is_local=master.startswith("local"))
     return variables
 
 
 def _last_words(attempt: Attempt) -> str:
-    """Return the last lines of both outputs: what a Python program says on standard error, Spark
-    has on standard output.
+    """Return the last lines of both outputs: Python writes errors to standard error, Spark to
+    standard output.
     """
     found = []
     for name in ("stderr", "stdout"):
@@ -94,7 +93,9 @@ def _last_words(attempt: Attempt) -> str:
 
 
 def _run(command: Sequence[str], variables: Mapping[str, str]) -> tuple[int, bool]:
-    """Run it; return its exit code, or minus the signal, and whether SIGTERM has come meanwhile."""
+    """Run the command; return its exit code, or minus the signal, and whether SIGTERM has come
+    meanwhile.
+    """
     program: subprocess.Popen[bytes] | None = None
     was_told = False
 
@@ -106,7 +107,7 @@ def _run(command: Sequence[str], variables: Mapping[str, str]) -> tuple[int, boo
 
     is_main = threading.current_thread() is threading.main_thread()
     is_ours = is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    if is_ours:  # else somebody has another use for it
+    if is_ours:  # else the program uses it otherwise
         signal.signal(signal.SIGTERM, pass_on)
     try:
         sys.stdout.flush()

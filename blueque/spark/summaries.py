@@ -1,5 +1,5 @@
-"""What a report tells of a table of tasks: summed up in Spark, so that only little comes back,
-however long the table is.
+"""The content of a report, aggregated in Spark, so that only little comes back from a table of any
+length.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from blueque.spark.measures import measured
 
 QUEUES, DRAWN_QUEUES, TYPES, HOSTS, BARS = 200, 12, 50, 30, 2000
 DAY = 86400
-_LAST_DAY = 2_932_896  # 9999-12-31: what comes later, no calendar of Python has
-_APART = 366  # days; a clock was wrong that says so
+_LAST_DAY = 2_932_896  # 9999-12-31: Python has no later date
+_APART = 366  # days; a clock that differs by more was wrong
 _LONGEST = 300  # characters of a message
 
 
 def summarise(df: DataFrame, title: str, source: str, made: float, keep: bool = True) -> Summary:
-    """Return all that a report tells of a table of tasks. Raises InvalidInput when it lacks a
+    """Return the content of a report about a table of tasks. Raises InvalidInput when it lacks a
     column.
 
-    keep: read it once, and keep what is needed of it meanwhile. A live Redis would say something
-    else each time; files say the same, and a few of their columns are read again faster than kept.
+    keep: read the table once, and keep what is needed meanwhile. A live Redis would give other rows
+        each time; files give the same, and a few of their columns are read again faster than kept.
     """
     rows = _rows(df)
     if keep:
@@ -71,7 +71,7 @@ def _summary(rows: DataFrame, empty: Summary) -> Summary:
 
 
 def _rows(df: DataFrame) -> DataFrame:
-    """Return what a report needs of each task; what only a failed one needs is null in all others."""
+    """Return what a report needs of each task. Columns of failures are null for all other tasks."""
     rows = measured(
         df,
         ("wait", "run", "seen", "kind"),
@@ -94,7 +94,7 @@ def _rows(df: DataFrame) -> DataFrame:
 
 
 def _groups(rows: DataFrame, by: Sequence[str], most: int = 0) -> list[Group]:
-    """Return groups, ordered by what they have in common; or the largest, the largest first."""
+    """Return the groups, in order; with `most` only the largest, the largest first."""
     found = summed(rows, by)
     if most:
         found = found.orderBy(sql.col("n").desc(), *by).limit(most)
@@ -123,7 +123,7 @@ def _spread(told: dict[str, Any], measure: str) -> Spread | None:
 
 
 def _main_days(days: Sequence[Group]) -> Sequence[Group]:
-    """Return the days that belong together; the others are of a clock that was wrong by years."""
+    """Return the days that belong together, without those of a clock that was wrong by years."""
     parts: list[list[Group]] = []
     for group in days:
         if not parts or (group.day or 0) - (parts[-1][-1].day or 0) > _APART:
@@ -170,9 +170,7 @@ def _failures(rows: DataFrame) -> tuple[Sequence[Failure], int]:
 
 
 def _timeline(rows: DataFrame, days: Sequence[Group]) -> Timeline | None:
-    """Return what ran where; of the hosts with the most work only, and summed up when there is too
-    much of it.
-    """
+    """Return what ran where: the hosts with the most work, aggregated when there are too many runs."""
     if not days:
         return None
     runs = _of_days(rows, days).where("finished >= started and node is not null")
@@ -186,8 +184,8 @@ def _timeline(rows: DataFrame, days: Sequence[Group]) -> Timeline | None:
         key=lambda host: natural(host.name),
     )
     runs = runs.where(sql.col("host").isin([host.name for host in hosts]))
-    # A run that began long before the first day is cut: the days themselves have at least half of
-    # the room.
+    # A run that began long before the first day is cut, so that the days have at least half of the
+    # width.
     first, last = days[0].day or 0, days[-1].day or 0
     since = max(min(row.since for row in found), (first - (last - first + 1)) * DAY)
     until = max(max(row.until for row in found), since + 1)
@@ -201,8 +199,8 @@ def _timeline(rows: DataFrame, days: Sequence[Group]) -> Timeline | None:
 
 
 def _hosts(runs: DataFrame) -> list[Row]:
-    """Return the hosts with the most work. What is asked of each row is asked of each listener
-    first: they are fewer.
+    """Return the hosts with the most work. Listeners are aggregated first: there are fewer of them
+    than rows.
     """
     nodes = runs.groupBy("host", "node").agg(
         sql.count(sql.lit(1)).alias("n"),
@@ -243,7 +241,7 @@ def _profiles(
 ) -> dict[str, dict[str, list[float]]]:
     """Return how many ran at the same time, by host and status, in each step.
 
-    Each run counts twice, where it starts and where it ends, so that a long one costs no more than
+    Each run counts twice, where it starts and where it ends, so that a long run costs no more than
     a short one.
     """
     at = f"greatest({{}} - {since!r}D, 0D) / {step!r}D as at"

@@ -1,4 +1,4 @@
-"""A Spark session for one task: it begins and ends with it, tells how far it is, and heeds SIGTERM."""
+"""A Spark session for one task: it ends with the task, reports its progress, and handles SIGTERM."""
 
 from __future__ import annotations
 
@@ -23,32 +23,33 @@ from blueque.task_process.running_task import Heeding, RunningTask, current_task
 
 log = logging.getLogger("blueque")
 
-_CANCEL = 2.0  # seconds for the jobs to be cancelled, when SIGTERM has come
-_STOP = 30.0  # ... for the session to stop in order: it may have files to move
-_CLOSED = 1.0  # ... for Java to end after its connections have
-_END = 5.0  # ... for Java to end after that; then it is killed
+_CANCEL = 2.0  # seconds for the jobs to be cancelled after SIGTERM
+_STOP = 30.0  # seconds for the session to stop: it may have files to move
+_CLOSED = 1.0  # seconds for Java to end after its connections have closed
+_END = 5.0  # seconds for Java to end after that; then it is killed
 
 
 @contextlib.contextmanager
 def task(
     task: Task | None = None, master: str | None = None, **conf: Any
 ) -> Iterator[SparkSession]:
-    """Give a task a Spark session that ends with the body.
+    """Give a task a Spark session that ends with the block.
 
         def work(task):
             with bs.task(task) as spark:
                 return spark.read.parquet(task.parameters["path"]).count()
 
     The session is called blueque-[task id], and its jobs have the id as tag and description. Once a
-    second the progress of the task is told, in tasks of Spark. When the task is cancelled, or has
-    to stop for another reason, SIGTERM comes: jobs are cancelled, the body is left through
-    SystemExit, and no process of Spark stays. A handler of the task's own for SIGTERM is left in
-    place, and then all this is its business.
+    second the progress of the task is reported, in tasks of Spark. When the task is cancelled, or
+    has to stop for another reason, SIGTERM comes: jobs are cancelled, the block is left through
+    SystemExit, and no process of Spark stays. A SIGTERM handler of the task itself is left in
+    place; then all this is up to the task.
 
-    task: if left out, the one that this process runs, or that has started this program, as with
+    task: if left out, the task that this process runs, or that has started this program, as with
         `submit`.
-    master, conf: see `session`. Raises what `session` does, SparkEnded when the Java process ends
-    before the body does, and LookupError when there is no task.
+    master, conf: see `session`.
+    Raises what `session` does, SparkEnded when the Java process ends before the block does, and
+    LookupError when there is no task.
     """
     task = _current() if task is None else task
     with _Sigterm() as sigterm:
@@ -56,13 +57,13 @@ def task(
         context = spark.sparkContext
         context.addJobTag(task.id.replace(",", " ") or "blueque")
         context.setJobDescription(task.id)
-        # After Java has started: that is done by a fork, and a process with threads should not.
+        # After Java has started: that forks, which a process with threads should not do.
         reporter = Reporter(Progress(context.statusTracker()), _teller(task))
         reporter.start()
         try:
             yield spark
         except BaseException as error:
-            # What the body has raised may be only what came of it that Java, too, has got SIGTERM.
+            # The block may have raised only because Java has got SIGTERM, too.
             instead = _Terminated("stopped by SIGTERM") if sigterm.has_come else _end_of_java(error)
             _leave(spark, reporter, sigterm)
             if instead is None or isinstance(error, _Terminated):
@@ -79,7 +80,7 @@ def _current() -> RunningTask:
 
 
 def _teller(task: Task) -> Callable[[Far], object]:
-    if not isinstance(task, RunningTask):  # of a program that has its listener as a library
+    if not isinstance(task, RunningTask):  # a task of a program that uses its listener as a library
         return lambda far: None
     return lambda far: task.progress(far.done, far.total, "tasks")
 
@@ -89,17 +90,17 @@ class _Terminated(SystemExit):
 
 
 class _Sigterm:
-    """Has SIGTERM raise in the main thread, once, unless somebody else has a use for it."""
+    """Makes SIGTERM raise in the main thread, once, unless the program handles it itself."""
 
     def __init__(self) -> None:
         self.has_come = False
-        self._is_over = False  # it is too late to raise
+        self._is_over = False  # SIGTERM raises no more
         self._before: Any = signal.SIG_DFL
 
     def __enter__(self) -> _Sigterm:
         is_main = threading.current_thread() is threading.main_thread()
         handler = signal.getsignal(signal.SIGTERM)
-        # Also of a task that has looked at `should_stop`: then it is to stop, and Spark with it.
+        # Also for a task that reads `should_stop`: it has to stop, and Spark with it.
         if is_main and (handler is signal.SIG_DFL or isinstance(handler, Heeding)):
             self._before = handler
             signal.signal(signal.SIGTERM, self._take)
@@ -110,27 +111,27 @@ class _Sigterm:
             signal.signal(signal.SIGTERM, self._before)
 
     def hold(self) -> None:
-        """Raise no more: what is being done should be done to its end."""
+        """Raise no more: what is being done has to be finished."""
         self._is_over = True
 
     def _take(self, number: int, frame: object) -> None:
         if self.has_come or self._is_over:
             return
         self.has_come = True
-        # It may be waiting for an answer of Java's. Whoever asks next, on the way out, would get
-        # that one.
+        # It may be waiting for a reply of Java. The next request, on the way out, would get that
+        # reply.
         gateway.drop_connection()
         raise _Terminated("stopped by SIGTERM")
 
 
 def _leave(spark: SparkSession, reporter: Reporter, sigterm: _Sigterm) -> None:
-    """End the session, and Java with it: a task should leave no processes."""
+    """End the session, and Java with it: a task leaves no processes behind."""
     sigterm.hold()
     java = gateway.java_process()
     is_running = java is None or java.poll() is None
     reporter.stop(has_last_word=is_running and not sigterm.has_come)
     if is_running and sigterm.has_come:
-        # All jobs, not those with the tag: threads of the task do not pass it on.
+        # All jobs, not only those with the tag: threads of the task do not pass it on.
         _within(_CANCEL, spark.sparkContext.cancelAllJobs)
     elif is_running:
         _within(_STOP, spark.stop)
@@ -139,12 +140,12 @@ def _leave(spark: SparkSession, reporter: Reporter, sigterm: _Sigterm) -> None:
 
 
 def _within(seconds: float, action: Callable[[], object]) -> None:
-    """Do it in another thread, and wait so long for it: Java may not answer any more."""
+    """Run an action in another thread, and wait so long for it: Java may not answer any more."""
 
     def act() -> None:
         try:
             action()
-        except Exception as error:  # Java is at its end, too; py4j raises all kinds
+        except Exception as error:  # Java is ending, too; py4j raises all kinds
             log.debug("Spark: %s", error)
 
     thread = threading.Thread(target=act, name="blueque-spark", daemon=True)
@@ -154,10 +155,10 @@ def _within(seconds: float, action: Callable[[], object]) -> None:
 
 def _end(java: subprocess.Popen[bytes], is_stopped: bool) -> None:
     if is_stopped:
-        java.terminate()  # stops the session in order, whatever it is doing
+        java.terminate()  # stops the session cleanly, whatever it is doing
     gateway.disconnect()
     if java.stdin is not None:
-        java.stdin.close()  # it ends when it sees that
+        java.stdin.close()  # it ends when its input is closed
     try:
         java.wait(_END)
     except subprocess.TimeoutExpired:
@@ -166,8 +167,8 @@ def _end(java: subprocess.Popen[bytes], is_stopped: bool) -> None:
 
 
 def _end_of_java(error: BaseException) -> SparkEnded | None:
-    """Return what to raise instead when the body has failed because Java was gone: py4j says that
-    in many ways.
+    """Return what to raise instead when the block has failed because Java was gone: py4j raises
+    many kinds of errors then.
     """
     java = gateway.java_process()
     if (

@@ -1,7 +1,7 @@
-"""Writers: what Spark copies to its workers to write a frame, and calls `commit` or `abort` of when
-they are done.
+"""The writers of frames. Spark copies them to its workers to write, and calls `commit` or `abort`
+at the end.
 
-Planning, each task and the commit run in processes of their own, which know of each other by the
+Planning, each task and the commit run in different processes, which know of each other by the
 messages of the tasks and by the record of the run in Redis.
 """
 
@@ -38,20 +38,20 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-COUNTS = "_counts"  # an option of ours: the file in which enqueue.py looks for counts
-PATIENCE = 30.0  # seconds; a worker that gives up has written for nothing
-KEEP_RANDOM = "1d"  # for a run that nobody can name again
+COUNTS = "_counts"  # our own option: the file in which enqueueing.py looks for counts
+PATIENCE = 30.0  # seconds; the work of a worker that gives up is lost
+KEEP_RANDOM = "1d"  # for a run that cannot be named again
 
 log = logging.getLogger("blueque")
 
 
 @dataclass
 class Report(WriterCommitMessage):
-    """What a task of Spark has done. new: tasks that it has made. chunks: the names of what it has
-    staged.
+    """What a task of Spark has done. new: tasks that it has made. chunks: the names of the chunks
+    that it has staged.
 
-    refusal: why a row of it was refused. A task that fails is tried again by Spark, which would not
-        make the row any better.
+    refusal: why a row was refused. A task that fails would be tried again by Spark, with the same
+        row.
     query: of a stream: Spark's id of the query.
     """
 
@@ -62,14 +62,14 @@ class Report(WriterCommitMessage):
     query: str | None = None
 
     def count(self, pieces: Iterable[Rows]) -> Iterator[Rows]:
-        """Hand the rows on, and count them."""
+        """Pass the rows on, and count them."""
         for rows in pieces:
             self.rows += len(rows.parameters)
             yield rows
 
 
 def make_writer(schema: StructType, options: Mapping[str, str]) -> Writer:
-    """Return the writer for what the options say. Raises InvalidInput before any row is looked at."""
+    """Return the writer for these options. Raises InvalidInput before any row is read."""
     given = {**options}
     counts = given.pop(COUNTS, None)
     sink = parse(given)
@@ -77,7 +77,7 @@ def make_writer(schema: StructType, options: Mapping[str, str]) -> Writer:
     with sink.connected() as client:
         if not sink.keys:
             is_random = sink.run is None
-            if is_random:  # once, when the write is planned; all that take part get a copy
+            if is_random:  # once, when the write is planned; all processes get a copy
                 sink = sink._replace(run=str(uuid.uuid4()), keep=sink.keep or KEEP_RANDOM)
             return StagedWriter(sink, layout, open_staging(client, sink), is_random)
         if sink.run is not None:
@@ -92,7 +92,7 @@ class Writer(DataSourceArrowWriter):
         self.sink, self.layout = sink, layout
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Report:
-        """Write what one task of Spark has of the rows; Spark calls this in its workers."""
+        """Write the rows of one task of Spark. Spark calls this in its workers."""
         return written(self.sink, self.layout, iterator, self.put)
 
     @abstractmethod
@@ -107,7 +107,7 @@ class RunWriter(Writer):
 
     def __init__(self, sink: Sink, layout: Layout, record: Record) -> None:
         super().__init__(sink, layout)
-        self._record = record  # of the run that the planner has opened, and no later one
+        self._record = record  # of the run that the planner has opened, not of a later one
 
     def put(self, client: Client, pieces: Iterator[Rows], report: Report) -> None:
         run = join_run(client, self.sink, self._record)
@@ -125,7 +125,7 @@ class RunWriter(Writer):
 
 
 class KeysWriter(Writer):
-    """Writes rows with keys that count in the whole queue, whoever enqueues, as
+    """Writes rows with keys that count in the whole queue, for every producer, as
     `Queue.enqueue(key=)`.
     """
 
@@ -138,7 +138,7 @@ class KeysWriter(Writer):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         done = accepted(messages)
-        if self._counts is not None:  # there is no run, and so no record that could tell
+        if self._counts is not None:  # without a run there is no record with the count
             with open(self._counts, "w") as file:
                 json.dump(
                     [sum(report.rows for report in done), sum(report.new for report in done)], file
@@ -146,15 +146,15 @@ class KeysWriter(Writer):
 
 
 class StagedWriter(Writer):
-    """Writes rows that become visible all at once, when all of them are there, or not at all."""
+    """Writes rows that become visible all at once, when all of them are written, or not at all."""
 
     def __init__(
         self, sink: Sink, layout: Layout, opened: Staging, is_random: bool = False
     ) -> None:
         super().__init__(sink, layout)
-        self._record = opened.record  # of the run that the planner has opened, and no later one
+        self._record = opened.record  # of the run that the planner has opened, not of a later one
         self._owner = driver()
-        self._is_random = is_random  # nobody else stages under this name
+        self._is_random = is_random  # no other process stages under this name
         if not opened.is_committed:
             opened.discard_of_dead()
 
@@ -172,16 +172,16 @@ class StagedWriter(Writer):
             warn_of_replay(self.sink)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Drop what was staged. What is decided stays: Spark calls this after a `commit` that
-        failed midway, too.
+        """Discard what was staged. What is committed stays: Spark also calls this after a `commit`
+        that failed halfway.
         """
-        # then nothing of it is staged any more
+        # nothing of it is staged any more
         with self.sink.connected() as client, suppress(RunDropped):
             staging = join_staging(client, self.sink, self._record)
             if not self._is_random:
                 staging.discard(chunks_of(messages))
             elif not staging.is_committed:
-                # a task of Spark that is still at it is refused from now on
+                # a task of Spark that still writes is refused from now on
                 Leftovers(client.connections).drop(staging.queue, staging.name)
 
 
@@ -192,7 +192,7 @@ def written(
     batches: Iterable[pa.RecordBatch],
     put: Callable[[Client, Iterator[Rows], Report], None],
 ) -> Report:
-    """Have the rows of the batches written, and return the report."""
+    """Write the rows of the batches, and return the report."""
     report = Report()
     with sink.connected(PATIENCE) as client:
         try:
@@ -227,23 +227,23 @@ def driver() -> str:
 
 
 def stage(staging: Staging, pieces: Iterable[Rows]) -> list[str]:
-    """Stage the rows and return the names of their chunks; if that fails, none is left, as far as
-    we can tell.
+    """Stage the rows and return the names of their chunks. If that fails, discard them as far as
+    possible.
     """
     names: list[str] = []
     try:
         for name in staging.stage_each(chain.from_iterable(map(split, pieces))):
             names.append(name)
     except Exception:
-        with suppress(BluequeError):  # what stays is dropped by `blueque gc`
+        with suppress(BluequeError):  # `blueque gc` discards the rest
             staging.discard(names)
         raise
     return names
 
 
 def enqueue_keyed(client: Client, pieces: Iterable[Rows], sink: Sink) -> int:
-    """Enqueue the rows with their keys, as `Queue.enqueue(key=)` does with one, and return how many
-    tasks are new.
+    """Enqueue the rows with their keys, as `Queue.enqueue(key=)` does for one task, and return how
+    many tasks are new.
     """
     queue = client.get_queue(sink.queue)
     rows = chain.from_iterable(_each(some, sink) for some in pieces)
@@ -254,7 +254,7 @@ def enqueue_keyed(client: Client, pieces: Iterable[Rows], sink: Sink) -> int:
 
 
 class _Row(Encoded):
-    """Parameters that know what else their task has."""
+    """Parameters with the other values of their task."""
 
     __slots__ = ("eta", "key", "priority")
 
@@ -263,7 +263,7 @@ class _Row(Encoded):
     ) -> None:
         super().__init__(text, is_json)
         self.key, self.priority = key, priority
-        self.eta = 0.0 if eta is None else eta  # a time that is past is at once
+        self.eta = 0.0 if eta is None else eta  # a time already past is at once
 
 
 def _each(rows: Rows, sink: Sink) -> Iterator[_Row]:
@@ -280,8 +280,8 @@ def _each(rows: Rows, sink: Sink) -> Iterator[_Row]:
 
 
 def accepted(messages: Iterable[WriterCommitMessage | None]) -> list[Report]:
-    """Return the reports of all tasks of Spark. Raises InvalidInput if one of them has met a row
-    that is refused.
+    """Return the reports of all tasks of Spark. Raises InvalidInput if one of them has met a
+    refused row.
     """
     done = [message for message in messages if isinstance(message, Report)]
     for report in done:

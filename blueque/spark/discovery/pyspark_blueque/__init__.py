@@ -1,9 +1,9 @@
-"""What makes `format("blueque")` known to every Spark session: Spark imports modules of such a name
-by itself.
+"""Makes `format("blueque")` known to every Spark session: Spark imports modules with such a name by
+itself.
 
-It does so at the first use of any source of data that is written in Python, and a failure here
-would break all of them. So nothing is imported here but what Spark has imported already; the rest
-is imported in the methods.
+It does so at the first use of any data source that is written in Python, and a failure here would
+break all of them. So nothing is imported here but what Spark has imported already; the methods
+import the rest.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class DefaultSource(DataSource):
-    """The queues of a Redis, as Spark sees them: tasks as rows, to read, to write, and to write
-    from streams.
+    """The queues of a Redis as a data source of Spark: tasks as rows, to read, to write, and to
+    write from streams.
 
-    docs/pipelines.md has the options; what becomes of them is in blueque/spark/datasource.py.
+    docs/pipelines.md has the options; blueque/spark/datasource.py has the functions.
     """
 
     @classmethod
