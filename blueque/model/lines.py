@@ -136,5 +136,5 @@ def _amount(name: object, amount: object) -> int:
             f'an amount of {name} is a whole number or a size such as "8GiB", not {amount!r}'
         )
     if not 0 <= amount <= MAX_AMOUNT:
-        raise InvalidInput(f"{amount} is no amount of {name}: 0 to 2**60")
+        raise InvalidInput(f"{amount} is not an amount of {name}: give 0 to 2**60")
     return amount

@@ -214,10 +214,10 @@ def _name(kind: object) -> str:
     if isinstance(kind, type) and issubclass(kind, BaseException):
         kind = class_name(kind)
     if not isinstance(kind, str):
-        raise InvalidType(f"on: {kind!r} is no exception class and no name of one")
+        raise InvalidType(f"on: {kind!r} is neither an exception class nor the name of one")
     name = kind.removeprefix("builtins.")
     if name.split() != [name] or len(name) > MAX_NAME:
-        raise InvalidInput(f"on: {name[:60]!r} is no name of an exception class")
+        raise InvalidInput(f"on: {name[:60]!r} is not the name of an exception class")
     if name == "BaseException":
         raise InvalidInput("on: BaseException is every failure: leave `on` out")
     return name
@@ -225,5 +225,5 @@ def _name(kind: object) -> str:
 
 def _unclear(text: str) -> InvalidInput:
     return InvalidInput(
-        f'{text[:60]!r} is no retry policy: write 3, or {{"max": 3, "backoff": 60}}'
+        f'{text[:60]!r} is not a retry policy: write 3, or {{"max": 3, "backoff": 60}}'
     )

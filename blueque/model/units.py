@@ -211,10 +211,10 @@ def parse_room(text: str) -> float:
     if match is None:
         size = parse_size(text)
         if size < 1:
-            raise InvalidInput(f"{text!r} is no room at all: write 50GiB or 20%")
+            raise InvalidInput(f"{text!r} is not a size: write 50GiB or 20%")
         return size
     if not 0 < float(match[1]) < 100:
-        raise InvalidInput(f"{text!r} is no share of a disk: write 20%")
+        raise InvalidInput(f"{text!r} is not a share of a disk: write 20%")
     return float(match[1]) / 100
 
 
@@ -251,7 +251,7 @@ def whole_days(seconds: float, text: object) -> int:
     days = seconds / DAY
     if not days.is_integer() or not 1 <= days <= MOST_STATISTICS:
         raise InvalidInput(
-            f"{text!r} is no number of whole days from 1 to {MOST_STATISTICS}: write 90d"
+            f"{text!r} is not a number of whole days from 1 to {MOST_STATISTICS}: write 90d"
         )
     return int(days)
 

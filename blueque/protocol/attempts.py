@@ -17,10 +17,10 @@ from blueque.protocol.fields import (
     Facts,
     ending,
     flat,
-    let_go_of_room,
+    put_in_line,
     record_cancelled,
+    release_room,
     require_owner,
-    stand,
     text_of,
 )
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
@@ -185,7 +185,7 @@ def retry(
         if eta is None:
             commands += [
                 ("HSET", key, "status", "pending", "queued", now, *flat(facts), *ended),
-                *stand(queue, fields.line, task),
+                *put_in_line(queue, fields.line, task),
                 ("ZADD", keys.wake(queue), 0, 0),
                 *record_event(redis, queue, task, fields, event),
             ]
@@ -240,7 +240,7 @@ def release(
                 *_take_out(redis, attempt, fields, now),
                 ("HDEL", key, *IDENTITY, *OUTCOME),
                 ("HSET", key, "status", "pending", "queued", now, *flat(facts), *ended),
-                *stand(queue, fields.line, task, is_first=True),
+                *put_in_line(queue, fields.line, task, is_first=True),
                 ("ZADD", keys.wake(queue), 0, 0),
                 *record_event(
                     redis, queue, task, fields, Event("released", node, now, {"reason": reason})
@@ -292,4 +292,4 @@ def _take_out(
     commands: list[Command] = [("LREM", keys.reserved(queue, node), 1, task)]
     if fields.status == "started":
         commands += [("SREM", keys.started(queue), keys.started_member(node, pid, task))]
-    return commands + let_go_of_room(queue, task, fields.lock, fields.counted)
+    return commands + release_room(queue, task, fields.lock, fields.counted)

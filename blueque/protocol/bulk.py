@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from blueque.connection.redis import Command, Look, Redis, pack
 from blueque.model import keys
 from blueque.model.lines import line_of
-from blueque.protocol.fields import make_known
+from blueque.protocol.fields import list_lines
 from blueque.protocol.submit import Options, new_fields
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 from blueque.protocol.watches import absence, absence_of_keys
@@ -97,7 +97,7 @@ class Batch:
             pack_with(("LPUSH", keys.line(self.queue, line)), tasks)
             for line, tasks in lines.items()
         ]
-        commands += make_known(self.queue, *lines)
+        commands += list_lines(self.queue, *lines)
         if later:
             commands += [("ZADD", keys.scheduled(self.queue), *later)]
         commands += [pack_with(("ZADD", keys.tasks(self.queue)), ids, score=self._now)]

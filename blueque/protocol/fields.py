@@ -102,15 +102,15 @@ def ending(token: str | None, finished: float | None, now: float) -> list[str | 
     return [*by, *at, "updated", now]
 
 
-def stand(queue: str, line: str, task: str, is_first: bool = False) -> list[Command]:
+def put_in_line(queue: str, line: str, task: str, is_first: bool = False) -> list[Command]:
     """Return the commands that put a task in its line and list the line."""
     return [
         ("RPUSH" if is_first else "LPUSH", keys.line(queue, line), task),
-        *make_known(queue, line),
+        *list_lines(queue, line),
     ]
 
 
-def make_known(queue: str, *lines: str) -> list[Command]:
+def list_lines(queue: str, *lines: str) -> list[Command]:
     """Return the commands that list lines which have tasks; the default line is never listed."""
     commands: list[Command] = [
         ("ZADD", keys.lines(queue), priority_of(line), line) for line in lines if line != DEFAULT
@@ -122,7 +122,7 @@ def make_known(queue: str, *lines: str) -> list[Command]:
     return commands
 
 
-def let_go_of_room(queue: str, task: str, lock: str | None, counted: str | None) -> list[Command]:
+def release_room(queue: str, task: str, lock: str | None, counted: str | None) -> list[Command]:
     """Return the commands that give back a lock and a place, and wake a listener that may wait for
     them.
     """
@@ -134,7 +134,7 @@ def let_go_of_room(queue: str, task: str, lock: str | None, counted: str | None)
     return [*commands, ("ZADD", keys.wake(queue), 0, 0)] if commands else []
 
 
-def hold_room(queue: str, task: str, fields: Mapping[str, str]) -> list[Command]:
+def take_room(queue: str, task: str, fields: Mapping[str, str]) -> list[Command]:
     """Return the commands that take lock and place of a running attempt again, even if both have
     been given to another task meanwhile.
     """

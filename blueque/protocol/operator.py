@@ -11,7 +11,14 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.lines import line_of
 from blueque.protocol.events import Event, record_event
-from blueque.protocol.fields import IDENTITY, OUTCOME, flat, let_go_of_room, record_cancelled, stand
+from blueque.protocol.fields import (
+    IDENTITY,
+    OUTCOME,
+    flat,
+    put_in_line,
+    record_cancelled,
+    release_room,
+)
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 from blueque.protocol.watches import fields_of
 
@@ -100,7 +107,7 @@ def cancel(
         else:
             commands = [
                 _taken_out(queue, task, fields),
-                *let_go_of_room(queue, task, fields.lock, fields.counted),
+                *release_room(queue, task, fields.lock, fields.counted),
                 ("HDEL", keys.task(task), *IDENTITY),
                 *record_cancelled(queue, task, None, now, who),
             ]
@@ -170,7 +177,7 @@ def requeue(redis: Redis, queue: str, task: str, mark: str, now: float, by: str 
                 ("LREM", ended, -1, task),
                 ("HDEL", key, *IDENTITY, *OUTCOME, *_OF_FAILURES),
                 ("HSET", key, "status", "pending", "queued", now, *requeued, "updated", now),
-                *stand(queue, line_of(fields.priority, fields.needs), task),
+                *put_in_line(queue, line_of(fields.priority, fields.needs), task),
                 ("ZADD", keys.wake(queue), 0, 0),
                 *record_event(redis, queue, task, fields, Event("requeued", by, now)),
             ],

@@ -13,7 +13,7 @@ from blueque.model import keys
 from blueque.model.lines import DEFAULT, line_of, needs_of
 from blueque.model.states import HELD
 from blueque.protocol.events import Event, record_event
-from blueque.protocol.fields import flat, stand
+from blueque.protocol.fields import flat, put_in_line
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 from blueque.protocol.watches import fields_of
 
@@ -81,7 +81,7 @@ def set_priority(
         if waiting.is_in_line:
             commands += [
                 ("LREM", keys.line(queue, fields.line), 0, task),
-                *stand(queue, line_of(str(priority), fields.needs), task),
+                *put_in_line(queue, line_of(str(priority), fields.needs), task),
                 ("ZADD", keys.wake(queue), 0, 0),
             ]
         event = Event("prioritized", by, now, {"priority": priority})
@@ -104,7 +104,7 @@ def put_first(redis: Redis, queue: str, task: str, now: float, by: str = "") -> 
         return Change(
             [
                 ("LREM", keys.line(queue, fields.line), 0, task),
-                *stand(queue, fields.line, task, is_first=True),
+                *put_in_line(queue, fields.line, task, is_first=True),
                 ("HSET", keys.task(task), "updated", now),
                 ("ZADD", keys.wake(queue), 0, 0),
                 *record_event(redis, queue, task, fields, Event("put_first", by, now)),
@@ -169,7 +169,7 @@ def move(redis: Redis, queue: str, task: str, to: str, now: float, by: str = "")
             return Change(commands, None)
         commands += [
             ("LREM", keys.line(queue, fields.line), 0, task),
-            *stand(to, fields.line, task),
+            *put_in_line(to, fields.line, task),
             ("ZADD", keys.wake(to), 0, 0),
         ]
         return Change(commands, None)

@@ -22,10 +22,10 @@ from blueque.protocol.fields import (
     OUTCOME,
     Facts,
     flat,
-    hold_room,
-    let_go_of_room,
+    put_in_line,
     record_cancelled,
-    stand,
+    release_room,
+    take_room,
 )
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
@@ -114,10 +114,10 @@ def recover(
         return Change(
             [
                 drop,
-                *let_go_of_room(queue, task, fields.lock, fields.counted),
+                *release_room(queue, task, fields.lock, fields.counted),
                 ("HDEL", key, *IDENTITY),
                 ("HSET", key, "status", "pending", "queued", now, "updated", now),
-                *stand(queue, line_of(fields.priority, fields.needs), task, is_first=True),
+                *put_in_line(queue, line_of(fields.priority, fields.needs), task, is_first=True),
                 ("ZADD", keys.wake(queue), 0, 0),
                 *record_event(redis, queue, task, fields, Event("recovered", node, now)),
             ],
@@ -179,7 +179,7 @@ def lose(
         commands: list[Command] = [
             ("LREM", keys.reserved(queue, node), 1, task),
             ("SREM", keys.started(queue), keys.started_member(node, fields.pid or "", task)),
-            *let_go_of_room(queue, task, fields.lock, fields.counted),
+            *release_room(queue, task, fields.lock, fields.counted),
         ]
         if fields.cancel is not None:
             event = Event("cancelled", node, now, {"began": fields.started})
@@ -219,7 +219,7 @@ def _lost(
     return [
         ("HDEL", key, *IDENTITY, *OUTCOME),
         ("HSET", key, "status", "pending", "queued", now, *lost, "updated", now),
-        *stand(queue, line_of(fields.priority, fields.needs), task, is_first=True),
+        *put_in_line(queue, line_of(fields.priority, fields.needs), task, is_first=True),
         ("ZADD", keys.wake(queue), 0, 0),
         *record_event(redis, queue, task, fields, Event("lost", node, now, event)),
     ]
@@ -313,7 +313,7 @@ def restore(
                 ("LREM", keys.failed(queue), 1, task),
                 ("LPUSH", keys.reserved(queue, node), task),
                 ("SADD", keys.started(queue), keys.started_member(node, pid, task)),
-                *hold_room(queue, task, fields),
+                *take_room(queue, task, fields),
                 ("HDEL", keys.task(task), *OUTCOME),
                 ("HSET", keys.task(task), *flat(written)),
                 *record_event(redis, queue, task, past, Event("restored", node, now)),
@@ -363,7 +363,7 @@ def reassert(
             ("ZREM", keys.scheduled(queue), task),
             *([("LPUSH", reserved, task)] if place is None else []),
             ("SADD", keys.started(queue), keys.started_member(node, written["pid"], task)),
-            *hold_room(queue, task, ours),
+            *take_room(queue, task, ours),
             ("HSET", keys.task(task), *flat(written)),
             ("ZADD", keys.tasks(queue), written.get("created", now), task),
             ("ZINCRBY", keys.QUEUES, 0, queue),

@@ -22,7 +22,7 @@ from blueque.model.states import (
     home,
     may_hold,
 )
-from blueque.protocol.fields import make_known, stand
+from blueque.protocol.fields import list_lines, put_in_line
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
 _REMOVE: dict[str, tuple[str | int, ...]] = {
@@ -113,7 +113,7 @@ def put_back(redis: Redis, place: Place, task: str, missed: Missed, now: float) 
                 return Answer(False)
             line = line_of(fields.priority, fields.needs)
             commands: list[Command] = [
-                *stand(place.queue, line, task, is_first=True),
+                *put_in_line(place.queue, line, task, is_first=True),
                 ("HSET", keys.task(task), "updated", now),
                 ("ZADD", keys.wake(place.queue), 0, 0),
             ]
@@ -217,7 +217,7 @@ def note_line(redis: Redis, queue: str, line: str) -> bool:
     key = keys.line(queue, line)
 
     def decide(exists: int) -> Verdict[bool]:
-        commands = make_known(queue, line)
+        commands = list_lines(queue, line)
         if not exists or not commands:
             return Answer(False)
         return Change([*commands, ("ZADD", keys.wake(queue), 0, 0)], True)

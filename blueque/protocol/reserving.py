@@ -22,7 +22,7 @@ from blueque.model.encoding import count_of
 from blueque.model.lines import DEFAULT, Needs, line_of, needs_of
 from blueque.model.states import HELD
 from blueque.protocol.events import Event, Past, after, past_of, record_event, waited
-from blueque.protocol.fields import flat, stand
+from blueque.protocol.fields import flat, put_in_line
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 from blueque.protocol.watches import ownership, turn
 
@@ -160,7 +160,7 @@ def _reserve(
             return Answer(needed)
         lacking = _lacking(needs, offer, limit, counts)
         if lacking is not None:
-            return Change([drop, *stand(queue, line, task, is_first=True)], lacking)
+            return Change([drop, *put_in_line(queue, line, task, is_first=True)], lacking)
         number = max(count_of(fields.get("attempt")), newest.get(fields.get("created", ""), 0)) + 1
         commands, written = _reservation(redis, attempt, fields, number, room, now)
         fields.pop("pid", None)

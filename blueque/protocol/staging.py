@@ -14,7 +14,7 @@ from blueque.model import keys
 from blueque.model.lines import DEFAULT, line_of
 from blueque.model.run import Record, parse
 from blueque.protocol.bulk import NewTasks, hashes
-from blueque.protocol.fields import flat, make_known
+from blueque.protocol.fields import flat, list_lines
 from blueque.protocol.runs import RunFields, is_open
 from blueque.protocol.submit import Options
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
@@ -157,7 +157,7 @@ def publish(redis: Redis, queue: str, run: str, chunk: str, follower: str | None
         tasks, lines, later = _sorted(entries)
         commands: list[Command] = [("ZINCRBY", keys.QUEUES, 0, queue)]
         commands += [("LPUSH", keys.line(queue, line), *some) for line, some in lines.items()]
-        commands += make_known(queue, *lines)
+        commands += list_lines(queue, *lines)
         if later:
             commands += [("ZADD", keys.scheduled(queue), *later)]
         commands += [

@@ -11,7 +11,7 @@ from blueque.model import keys
 from blueque.model.encoding import CENTURY
 from blueque.model.lines import line_of
 from blueque.protocol.events import Event, after, count, record_in_task
-from blueque.protocol.fields import flat, make_known, stand
+from blueque.protocol.fields import flat, list_lines, put_in_line
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 from blueque.protocol.watches import absence, absence_of_keys
 
@@ -68,7 +68,7 @@ def enqueue(
             [
                 ("HSET", keys.task(task), "status", "pending", *fields),
                 ("ZINCRBY", keys.QUEUES, 0, queue),
-                *stand(queue, line, task),
+                *put_in_line(queue, line, task),
                 ("ZADD", keys.tasks(queue), now, task),
                 ("ZADD", keys.wake(queue), 0, 0),
             ],
@@ -155,7 +155,7 @@ def _promote(
     commands: list[Command] = [
         ("LPUSH", keys.line(queue, line), *tasks) for line, tasks in by_line.items()
     ]
-    commands += make_known(queue, *by_line)
+    commands += list_lines(queue, *by_line)
     pending = ("status", "pending", "updated", now)
     commands += [
         ("HSET", keys.task(task), *pending, *flat(after(fields))) for task, fields in moved.items()

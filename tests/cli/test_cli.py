@@ -333,7 +333,7 @@ def test_each_line_gets_what_the_options_say(run, client):
 @pytest.mark.parametrize(
     ("option", "value", "words"),
     [
-        ("--retry", "often", "'often' is no retry policy"),
+        ("--retry", "often", "'often' is not a retry policy"),
         ("--retry", '{"tries": 3}', "'tries'"),
         ("--retry", "-1", "max is -1"),
         ("--time-limit", "0", "time_limit is 0"),

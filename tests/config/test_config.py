@@ -274,7 +274,7 @@ def test_an_empty_device_switches_the_file_off(tmp_path, monkeypatch):
         ),
         (
             "[listener]\nspool_limit = '120%'",
-            "listener.spool_limit: '120%' is no share of a disk: write 20%",
+            "listener.spool_limit: '120%' is not a share of a disk: write 20%",
         ),
         (
             "[listener]\nlog_limit = '1KiB'",
@@ -300,7 +300,7 @@ def test_an_empty_device_switches_the_file_off(tmp_path, monkeypatch):
         ),
         (
             "queues.a = { weight = 1, retry = { max = 1, on = [1] } }",
-            "queues.a.retry.on: on: 1 is no exception class and no name of one",
+            "queues.a.retry.on: on: 1 is neither an exception class nor the name of one",
         ),
         ("a = 1\nb = = 2", "Invalid value (at line 2, column 5)"),
         ("a = 1\na = 2", "Cannot overwrite a value (at end of document)"),

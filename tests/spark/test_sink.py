@@ -124,7 +124,7 @@ def test_names_of_options_may_be_written_in_any_case_and_what_spark_adds_is_not_
         ({"max_bytes": "big"}, "option 'max_bytes': 'big' is not a size"),
         ({"resources": "gpu"}, "option 'resources': 'none' is not a size"),
         ({"lock": "a=0"}, "option 'lock': a lock can be held by 1 to 1000000 tasks"),
-        ({"retry": "often"}, "option 'retry': 'often' is no retry policy"),
+        ({"retry": "often"}, "option 'retry': 'often' is not a retry policy"),
         ({"time_limit": "0"}, "time_limit is 0.0; it must be from 0.001"),
         ({"url": "http://here"}, "'http://here' is not a Redis address"),
     ],
