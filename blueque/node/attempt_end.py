@@ -82,7 +82,7 @@ class AttemptEnd:
         """Return the exit record, written by the task process or else by us; None when that
         cannot be known.
         """
-        measured = watch.measured()
+        measured = watch.measured
         ending: process.Ending | None = None
         if watch.is_child:
             ending = process.peek_ending(watch.pid)

@@ -81,6 +81,8 @@ class AttemptWatch:
         self._kill_at = NEVER
         self.next_step = self._next_step()  # when to call `step`, on the monotonic clock
         self._stopping: Stopping | None = None  # of what is left when the process itself has ended
+        # What the attempt has used, as far as it is known: memory_peak, cpu_seconds, leaked.
+        self.measured = self._measure()
 
     @property
     def task(self) -> Task:
@@ -181,6 +183,17 @@ class AttemptWatch:
         strays: children that have come to us; None when others may have got them, so that all
             processes are looked at.
         """
+        again = self._end_the_rest(strays)
+        if again is None:
+            self.measured = self._measure()
+        return again
+
+    def hurry(self) -> None:
+        """Kill what the process has left running."""
+        if self._stopping is not None:
+            self._stopping.hurry(time.monotonic())
+
+    def _end_the_rest(self, strays: set[int] | None) -> float | None:
         if self._is_elsewhere:
             return None
         if self._stopping is None:
@@ -189,13 +202,7 @@ class AttemptWatch:
             self._stopping = Stopping(self._get_tree(), self._limits.grace)
         return self._stopping.step(time.monotonic(), strays or ())
 
-    def hurry(self) -> None:
-        """Kill what the process has left running."""
-        if self._stopping is not None:
-            self._stopping.hurry(time.monotonic())
-
-    def measured(self) -> dict[str, Any]:
-        """Return what the attempt has used, as far as it is known: memory_peak, cpu_seconds, leaked."""
+    def _measure(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
         if self._tree is not None:
             found = {

@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Collection
 
 from blueque.system import signals
 
@@ -60,7 +59,8 @@ class Pause:
 
 
 class Orders:
-    """What a listener has been told. `waiting` waits for `descriptors`, and calls `obey`.
+    """What a listener has been told. `waiting` waits for `descriptors`, takes the signals, and
+    calls `obey` for each.
 
     lifeline: a pipe that hangs up when the master dies; None without a master. Then a Ctrl-C is for
         us, which else is for the master.
@@ -76,13 +76,12 @@ class Orders:
         self._max_runtime = max_runtime
         self.wants_end = False  # the task should come to an end, if it can go on elsewhere
         self.pause = pause or Pause()
-        self._lifeline = lifeline
-        self.on_child_end: Callable[[], object] = lambda: None  # called when a child has ended
+        self.lifeline = lifeline
         # The others come from a master only; a program of the user's own may use them for something
         # else.
         own = (signal.SIGINT,) if lifeline is None else OF_MASTER
         self._numbers = [signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD, *own]
-        self._signals: signals.Signals | None = None
+        self.signals: signals.Signals | None = None
         self.descriptors: tuple[int, ...] = () if lifeline is None else (lifeline,)
         self.has_news = False  # a signal came for which duties should be looked at
         self._echoes = signals.Echoes()
@@ -94,55 +93,49 @@ class Orders:
     def open(self) -> None:
         """Begin to hear signals, if this is the main thread, the only one that can."""
         if threading.current_thread() is threading.main_thread():
-            self._signals = signals.Signals(self._numbers)
-            if self._lifeline is not None:
+            self.signals = signals.Signals(self._numbers)
+            if self.lifeline is not None:
                 signals.show_stacks_on(signal.SIGUSR1)
-                self.descriptors = (self._signals.fileno(), self._lifeline)
+                self.descriptors = (self.signals.fileno(), self.lifeline)
             else:
                 self._listen_to_signals_only()
             signals.unblock(self._numbers)  # our master has held them back until we listen
 
     def close(self) -> None:
         """Put back what was done with signals before."""
-        if self._signals is not None:
-            if self._lifeline is not None:
+        if self.signals is not None:
+            if self.lifeline is not None:
                 signals.show_no_stacks_on(signal.SIGUSR1)
-            self._signals.restore()
+            self.signals.restore()
             self.descriptors = ()
-            if (
-                self._lifeline is not None
-            ):  # no signal that our master may still send shall end us now
+            # no signal that our master may still send shall end us now
+            if self.lifeline is not None:
                 signals.ignore(OF_MASTER)
 
     def after_fork_in_child(self) -> None:
         """Let go of what is the listener's."""
-        if self._signals is not None:
-            self._signals.after_fork_in_child()
+        if self.signals is not None:
+            self.signals.after_fork_in_child()
         self.pause.close()
-        if self._lifeline is not None:
-            os.close(self._lifeline)
+        if self.lifeline is not None:
+            os.close(self.lifeline)
             signals.show_no_stacks_on(signal.SIGUSR1)
             signals.discard([*OF_MASTER, signal.SIGHUP])
 
-    def obey(self, ready: Collection[int]) -> None:
-        """Obey the signals, or the end of the master, that made descriptors of ours ready."""
-        if self._lifeline in ready:
-            if self.now is Order.WORK:
-                log.warning("the master is gone; leaving after the task")
-                self.now = Order.DRAIN
-            self.has_news = True
-            self._listen_to_signals_only()
-        for number in self._signals.take() if self._signals is not None else ():
-            if number == signal.SIGCHLD:
-                self.on_child_end()
-            else:
-                self.has_news = True
-                self._obey(number)
+    def lose_master(self) -> None:
+        """Obey the end of the master."""
+        if self.now is Order.WORK:
+            log.warning("the master is gone; leaving after the task")
+            self.now = Order.DRAIN
+        self.has_news = True
+        self._listen_to_signals_only()
 
     def _listen_to_signals_only(self) -> None:
-        self.descriptors = () if self._signals is None else (self._signals.fileno(),)
+        self.descriptors = () if self.signals is None else (self.signals.fileno(),)
 
-    def _obey(self, number: int) -> None:
+    def obey(self, number: int) -> None:
+        """Obey a signal."""
+        self.has_news = True
         if number == signals.PAUSE:  # it has ended the wait
             return
         if number == signal.SIGUSR1:
@@ -158,7 +151,7 @@ class Orders:
             )
         if number in (signal.SIGQUIT, signals.OUT_OF_TIME):
             self.now = Order.STOP
-        elif self._lifeline is not None:
+        elif self.lifeline is not None:
             # our master sends SIGQUIT for more; a second SIGTERM comes from another program
             self.now = max(self.now, Order.DRAIN)
         elif not self._echoes.is_one(number):

@@ -46,7 +46,7 @@ class Duties:
         self._next_beat = self._next_look = self._next_promotion = self._next_deletion = NEVER
         self.next_at = NEVER  # when something is due, on the monotonic clock
         self.orphans: list[Task] = []  # of this host, that no listener watches
-        self._watched: str | None = None  # the id of the task that we watch
+        self.watched: str | None = None  # the id of the task that the supervisor watches
         # How that task stands, as the last beat saw it; the supervisor takes it.
         self.standing: Standing | None = None
         self._is_leaving_known = False
@@ -95,7 +95,8 @@ class Duties:
         # all of it.
         horizon = now + TOGETHER * self._defaults.timing.beat if self.next_at <= now else now
         if horizon >= self._next_beat or self._listeners.has_order:
-            self.standing = self.beat(self._watched)
+            standing = self.beat(self.watched)
+            self.standing = standing if self.watched is not None else None
         if self._orders.now is not Order.STOP:
             if horizon >= self._next_look:
                 self.look_after_others()
@@ -105,10 +106,9 @@ class Duties:
                 self._delete_old()
         self._plan()
 
-    def watch(self, task: str | None) -> None:
-        """Have each beat ask how this task stands, which we watch from now on; None: no task."""
-        self._watched, self.standing = task, None
-        self._held = ()  # a beat from before says nothing of what is held now
+    def watch_nothing(self) -> None:
+        """Forget what the last beat saw: the task that we watched is not ours any more."""
+        self.watched, self.standing, self._held = None, None, ()
 
     def take_orphans(self) -> list[Task]:
         """Return the tasks of this host that no listener watched when we looked last."""
@@ -133,8 +133,8 @@ class Duties:
         return [
             (queue, task)
             for queue, task in self._held
-            if task != self._watched
-            and (self._watched is not None or not self._listeners.of(queue).is_unsure)
+            if task != self.watched
+            and (self.watched is not None or not self._listeners.of(queue).is_unsure)
         ]
 
     def look_after_others(self) -> None:

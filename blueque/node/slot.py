@@ -55,9 +55,8 @@ class Slot:
             self._become_task_process,
             is_reaper=self._master is not None,
         )
-        self._orders.on_child_end = self._processes.reap
         self._duties = Duties(context, self._on_beat)
-        self._waiting = Waiting(context, self._duties)
+        self._waiting = Waiting(context, self._duties, self._processes.reap)
         self._adoption = Adoption(context, self._registry)
         self._supervisor = Supervisor(
             context, self._duties, self._waiting, self._processes, self._adoption

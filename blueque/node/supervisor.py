@@ -54,12 +54,12 @@ class Supervisor:
         task_id = watch.processor.task.id
         self._gone = Outage(f"Redis has task={task_id} again", logging.ERROR)
         reporter = Reporter(self._telling, watch.attempt, self._context.defaults.log_limit)
-        self._duties.watch(task_id)
+        self._duties.watched = task_id
         if self._watch(watch, reporter):
             self._end.report(watch, reporter, self._waiting.retry_until_order)
         else:
             self._processes.left_alone.add(watch.pid)
-        self._duties.watch(None)
+        self._duties.watch_nothing()
         watch.close()
 
     def after_fork_in_child(self) -> None:

@@ -7,6 +7,7 @@ beat; such a wait has a limit. A test forbids other modules of this room to wait
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Collection, Iterable
 from typing import TypeVar
@@ -28,9 +29,15 @@ LATE_BUSY = 1.0  # the same while a task runs
 
 
 class Waiting:
-    """How one listener waits."""
+    """How one listener waits. on_child_end: called when a child has ended."""
 
-    def __init__(self, context: NodeContext, duties: Duties) -> None:
+    def __init__(
+        self,
+        context: NodeContext,
+        duties: Duties,
+        on_child_end: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._on_child_end = on_child_end
         self._orders, self._duties = context.orders, duties
         self._listeners, self._outage = context.listeners, context.outage
 
@@ -148,7 +155,13 @@ class Waiting:
         ready = process.wait_readable((*own, *descriptors), seconds)
         if ready.isdisjoint(own):
             return ready
-        self._orders.obey(ready)
+        if self._orders.lifeline in ready:
+            self._orders.lose_master()
+        for number in self._orders.signals.take() if self._orders.signals is not None else ():
+            if number == signal.SIGCHLD:
+                self._on_child_end()
+            else:
+                self._orders.obey(number)
         return ready.difference(own)
 
     # While the connection is in use, there is no beat

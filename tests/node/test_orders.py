@@ -8,7 +8,6 @@ import signal
 import pytest
 
 from blueque.node.control import OF_MASTER, Order, Orders
-from blueque.system import process
 
 
 @pytest.mark.parametrize("has_master", [False, True])
@@ -20,7 +19,8 @@ def test_a_program_of_ones_own_keeps_its_handler_of_a_signal_that_only_a_master_
     orders.open()
     try:
         os.kill(os.getpid(), signal.SIGUSR2)
-        orders.obey(process.wait_readable(orders.descriptors, 0))
+        for number in orders.signals.take():
+            orders.obey(number)
         assert (len(came), orders.now) == ((0, Order.DRAIN) if has_master else (1, Order.WORK))
     finally:
         orders.close()
