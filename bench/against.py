@@ -1,5 +1,5 @@
 """bin/bench --against COMMIT: measures this checkout and another commit in turn, and says whether a
-task costs more.
+task costs more processor time.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The case of the backlog: what a waiting task takes in Redis, and whether calls slow down as it
-grows.
+"""The backlog case: how much memory a waiting task takes in Redis, and whether calls slow down as
+the line grows.
 """
 
 from __future__ import annotations

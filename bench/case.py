@@ -1,4 +1,4 @@
-"""What a case is: its words for the page, its columns and its targets."""
+"""A case: its text for the page, its columns and its targets."""
 
 from __future__ import annotations
 

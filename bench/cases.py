@@ -1,4 +1,4 @@
-"""What is measured: each case with its words for the page, its columns and its targets."""
+"""All cases, each with its text for the page, its columns and its targets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to a long task when something is killed, beside RQ with Retry and Celery with
+"""What happens to a long task when a process is killed, compared with RQ with Retry and Celery with
 acks_late, in one run.
 
     .venv/bin/python bench/crash.py [process] [worker] [node] [cycle] [sweep]

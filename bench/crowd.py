@@ -1,4 +1,4 @@
-"""Many waiting listeners: a process each, forked from one parent, in the library's own
+"""Many waiting listeners, each a process forked from one parent, in the library's own
 `Listener.listen`.
 
     python -m bench.crowd URL COUNT FILE

@@ -1,4 +1,4 @@
-"""The machine, and how much of it others use."""
+"""The load of the machine: how much of it other programs use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of looking: `blueque status` with few tasks in Redis and with many, and the help of verbs,
+"""Cases of reading: `blueque status` with few and with many tasks in Redis, and the help of verbs,
 which needs none.
 """
 

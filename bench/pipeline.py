@@ -1,5 +1,5 @@
-"""Cases of pipelines: from Spark into a queue, from a queue into Spark and into files, and backlogs
-larger than Redis.
+"""Cases of pipelines: from Spark into a queue, from a queue into Spark and into files, and feeds of
+large backlogs.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Draws the pictures of the page, in the environment that has matplotlib: `python plots.py
-DIRECTORY < drawings.json`.
+"""Draws the charts of the page, in the environment that has matplotlib: `python plots.py DIRECTORY
+< drawings.json`.
 """
 
 from __future__ import annotations

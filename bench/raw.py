@@ -1,4 +1,4 @@
-"""The raw limit: what one socket and Redis could do, the transaction of enqueue packed by hand
+"""The upper limit: what one socket and Redis can do, with the transaction of enqueue packed by hand
 before the clock starts.
 """
 

@@ -1,4 +1,4 @@
-"""The page: Markdown and instructions for its pictures, from the numbers. Pure."""
+"""The page: Markdown and instructions for its charts, from the numbers. Pure."""
 
 from __future__ import annotations
 

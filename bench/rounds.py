@@ -1,4 +1,4 @@
-"""Rounds: the order in which systems run, and what is made of the numbers. Pure."""
+"""Rounds: the order in which systems run, and the statistics of the numbers. Pure."""
 
 from __future__ import annotations
 

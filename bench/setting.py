@@ -1,4 +1,4 @@
-"""What the cases run with: the stage, the systems that take part, how many rounds and how large."""
+"""The setting of the cases: the stage, the systems, how many rounds and how large."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The stage of a run: a Redis, the programs on it, and the ledger. Whatever is started here is
-stopped here.
+"""The stage of a run: a Redis, the programs on it, and the ledger. What is started here is stopped
+here.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Blueque and its peers: what is installed, how workers are started, and what else a reader should
-know of them.
+"""Blueque and its peers: how each is installed, how its workers are started, and what a reader
+should know about it.
 """
 
 from __future__ import annotations

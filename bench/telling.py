@@ -1,4 +1,4 @@
-"""Cases of what running tasks tell: many lines, and how far they are, a thousand at once."""
+"""Cases of the output of tasks: many lines, and progress reports of a thousand tasks at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Environments of their own for the peers and for the plots, in `.venv-bench`, made once."""
+"""Environments for the peers and for the plots, in `.venv-bench`, made once."""
 
 from __future__ import annotations
 

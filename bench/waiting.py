@@ -1,4 +1,4 @@
-"""Cases of waiting: many listeners, one that idles, and one of a hundred queues."""
+"""Cases of waiting: many listeners, an idle listener, and a listener of a hundred queues."""
 
 from __future__ import annotations
 

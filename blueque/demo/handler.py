@@ -11,7 +11,9 @@ from blueque.model.task import Task
 
 
 def measure(task: Task) -> dict[str, Any]:
-    """Parse the Python files at `path`, a directory or one file, and return what there is in them."""
+    """Parse the Python files at `path`, a directory or one file, and return counts of what is in
+    them.
+    """
     path = Path(task.parameters["path"])
     files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
     counts = {
@@ -22,7 +24,7 @@ def measure(task: Task) -> dict[str, Any]:
         "deepest": 0,
         "unreadable": 0,
     }
-    warnings.simplefilter("ignore")  # a test suite is full of what one should not write
+    warnings.simplefilter("ignore")  # a test suite has code that causes warnings on purpose
     for file in files:
         source = file.read_bytes()
         counts["lines"] += len(source.splitlines())
@@ -31,7 +33,7 @@ def measure(task: Task) -> dict[str, Any]:
         except (SyntaxError, ValueError):
             if len(files) == 1:
                 raise
-            counts["unreadable"] += 1  # and some of its files are bad code on purpose
+            counts["unreadable"] += 1  # and some of its files are invalid on purpose
             continue
         functions, classes, deepest = shape(tree)
         counts["functions"] += functions
@@ -45,18 +47,18 @@ def shape(tree: ast.Module) -> tuple[int, int, int]:
     are nested.
     """
     functions = classes = deepest = 0
-    unseen: list[tuple[ast.AST, int]] = [(tree, 0)]  # and in how many blocks it stands
+    unseen: list[tuple[ast.AST, int]] = [(tree, 0)]  # nodes, and how deep each is nested
     while unseen:
         node, depth = unseen.pop()
         functions += isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         classes += isinstance(node, ast.ClassDef)
-        # An except clause stands beside its try, not in it.
+        # An except clause is beside its try, not inside.
         if isinstance(node, ast.Match) or (
             hasattr(node, "body") and not isinstance(node, ast.Module | ast.ExceptHandler)
         ):
             depth += 1
             deepest = max(deepest, depth)
-        # Only statements hold statements: expressions are not looked at, which is most of the tree.
+        # Only statements contain statements: expressions, most of the tree, are skipped.
         for name in ("body", "orelse", "handlers", "finalbody", "cases"):
             for inner in getattr(node, name, ()):
                 unseen.append((inner, depth - _is_elif(node, name, inner)))
@@ -64,8 +66,8 @@ def shape(tree: ast.Module) -> tuple[int, int, int]:
 
 
 def _is_elif(node: ast.AST, name: str, inner: ast.AST) -> bool:
-    """Tell whether `inner` is the elif of `node`: it looks like an if within its else, but for
-    where it begins.
+    """Tell whether `inner` is the elif of `node`. It looks like an if inside its else, but begins
+    elsewhere.
     """
     return (
         name == "orelse"

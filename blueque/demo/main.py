@@ -1,6 +1,4 @@
-"""The demo: measures Python's standard library, a task for each package, on a Redis that is thrown
-away afterwards.
-"""
+"""The demo: measures Python's standard library, a task for each package, on a temporary Redis."""
 
 from __future__ import annotations
 
@@ -38,22 +36,24 @@ from blueque.model.task import Task
 from blueque.system import process
 
 QUEUE = "stdlib"
-PIPELINE_QUEUE = "packages"  # of the second act, demo_pipeline.py
-REPORT = "blueque-demo-report.html"  # what it leaves, where the demo was started
+PIPELINE_QUEUE = "packages"  # the queue of the second part, pipeline.py
+REPORT = (
+    "blueque-demo-report.html"  # the file that stays, in the directory where the demo was started
+)
 SLOTS = 2
 SCHEDULED = 5  # tasks that are due 1, 2, ... seconds after the start
 MISSING = "no_such_module"  # the task that fails on purpose
 TOP = 15
-WIDTH = 79  # columns that a line may take
-STUCK_AFTER = 120.0  # when no task has ended for so long, something is wrong
+WIDTH = 79  # columns of a line
+STUCK_AFTER = 120.0  # seconds without any task that ends, after which the demo gives up
 
 
 def find_packages(stdlib: Path) -> list[tuple[str, Path]]:
     """Return (name, path) of every top-level package (a directory) and module (a .py file), largest
     first.
 
-    With their tests; only site-packages, which is not the standard library, and directories without
-    Python are left out.
+    With their tests. Without site-packages, which is not the standard library, and directories
+    without Python files.
     """
     sizes: dict[tuple[str, Path], int] = {}
     for path in stdlib.iterdir():
@@ -63,7 +63,7 @@ def find_packages(stdlib: Path) -> list[tuple[str, Path]]:
             size = sum(file.stat().st_size for file in path.rglob("*.py"))
             if size:
                 sizes[path.name, path] = size
-    # With the largest at the end, one slot would be at work long after the other.
+    # With the largest at the end, one slot would work long after the other.
     return sorted(sizes, key=lambda package: (-sizes[package], package))
 
 
@@ -78,9 +78,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--no-pipeline",
         action="store_true",
-        help="leave out the second act, which needs Java and Spark",
+        help="leave out the second part, which needs Java and Spark",
     )
-    # bin/demo has seen to Java and Spark
+    # bin/demo has checked Java and Spark
     parser.add_argument("--pipeline", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
     has_pipeline = chosen.pipeline and not chosen.no_pipeline
@@ -92,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Interrupted as interrupted:
         print(f"\nbin/demo: {interrupted}", file=sys.stderr)
         return 128 + interrupted.number
-    except BrokenPipeError:  # nobody reads on
+    except BrokenPipeError:  # the reader has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 128 + signal.SIGPIPE
     except (BluequeError, WentWrong) as error:
@@ -170,7 +170,7 @@ def _start_listener(stack: contextlib.ExitStack, directory: Path, url: str) -> P
         "--grace",
         "2s",
     ]
-    # The second order: do not wait for what still runs.
+    # The second signal: do not wait for running tasks.
     listener = Program("listener", arguments, directory, [signal.SIGTERM, signal.SIGINT])
     stack.callback(listener.stop)
     return listener
@@ -183,7 +183,7 @@ def _run_pipeline(
     interrupts: Interrupts,
     others: Sequence[Program],
 ) -> None:
-    """Have the second act done, a program of its own, which needs Java."""
+    """Run the second part, a program of its own, which needs Java."""
     print("\nThe same as a pipeline: Spark finds the work, and archives what comes of it.")
     sys.stdout.flush()
     arguments = ["-m", "blueque.demo.pipeline", url, str(directory), str(Path.cwd() / REPORT)]
@@ -246,7 +246,7 @@ def _watch(
 
 
 def verify(tasks: Mapping[str, str], ended: Mapping[str, Task]) -> None:
-    """Raise WentWrong unless every task has its own result, all but the one that has to fail.
+    """Raise WentWrong unless every task has its own result, except the task that has to fail.
 
     tasks: id -> package. ended: the last snapshot of each.
     """
@@ -305,7 +305,7 @@ def _print_row(row: Mapping[str, Any], seconds: float) -> None:
 
 
 def _print_redis(port: int, tasks: Mapping[str, str], ended: Mapping[str, Task]) -> None:
-    """Print what redis-cli is to be asked, and what it answers."""
+    """Print commands for redis-cli, and their output."""
     largest = keys.task(_rank(ended)[0].id)
     failed = next(keys.task(task_id) for task_id, package in tasks.items() if package == MISSING)
     print("\nThe same in Redis, which anybody can ask:")
@@ -318,7 +318,7 @@ def _print_redis(port: int, tasks: Mapping[str, str], ended: Mapping[str, Task])
         ("HMGET", failed, "status", "error_type", "error"),
     ):
         command = f"$ {redis_cli() or 'redis-cli'} -p {port} {shlex.join(words)}"
-        if len(command) > WIDTH:  # what it asks for comes on a line of its own
+        if len(command) > WIDTH:  # its arguments go on the next line
             command = f"$ {redis_cli() or 'redis-cli'} -p {port} {shlex.join(words[:2])} \\\n    {shlex.join(words[2:])}"
         print(command)
         for line in ask(port, *words):
@@ -326,9 +326,7 @@ def _print_redis(port: int, tasks: Mapping[str, str], ended: Mapping[str, Task])
 
 
 def _folded(text: str) -> str:
-    """Return the text, below the line to which it belongs, as it fits on a terminal; a long path
-    goes on where it ends.
-    """
+    """Return the text folded to the terminal; a long path goes to the next line."""
     return textwrap.fill(
         text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
     )

@@ -1,8 +1,8 @@
-"""The second act of the demo, a data pipeline: Spark finds the work, listeners do it, Spark reads
-what came of it.
+"""The second part of the demo, a data pipeline: Spark finds the work, listeners do it, Spark reads
+the results.
 
-A program of its own, `python -m blueque.demo.pipeline URL DIRECTORY REPORT`, written as one would
-write one's own.
+A program of its own, `python -m blueque.demo.pipeline URL DIRECTORY REPORT`, written as a user
+would write it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from blueque.errors import BluequeError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-QUEUE = "packages"  # of which the demo's listener takes tasks, too
+QUEUE = "packages"  # the demo's listener serves it, too
 RUN = "first-night"
 TOP = 5
-# Bad data: packages, and what the tasks of these fail with.
+# Bad data: packages, and the errors of their tasks.
 BROKEN = {"gone": "FileNotFoundError", "no_python": "SyntaxError", "no_path": "TypeError"}
 SHOWN = 41  # characters of a message
-STUCK_AFTER = 120.0  # seconds without any task that ends
+STUCK_AFTER = 120.0  # seconds without any task that ends, after which the demo gives up
 
 PACKAGES = """
     SELECT package, concat(:stdlib, '/', package) AS path, count(*) AS files, sum(length) AS bytes
@@ -78,7 +78,7 @@ def find_packages(spark: SparkSession) -> DataFrame:
     first.
     """
     stdlib = sysconfig.get_paths()["stdlib"]
-    # The content of the files is a column, too, which is not read when nobody asks for it.
+    # The content of the files is a column, too, but is not read here.
     files = (
         spark.read.format("binaryFile")
         .option("recursiveFileLookup", True)
@@ -90,9 +90,7 @@ def find_packages(spark: SparkSession) -> DataFrame:
 
 
 def broken_packages(spark: SparkSession, directory: Path) -> DataFrame:
-    """Return rows as bad data has them: a path that leads nowhere, a file that is no Python, and no
-    path at all.
-    """
+    """Return bad rows: a path that does not exist, a file that is not Python, and no path at all."""
     no_python = directory / "no_python.py"
     no_python.write_text("this is no Python\n")
     paths = [str(directory / "absent.py"), str(no_python), None]
@@ -100,7 +98,7 @@ def broken_packages(spark: SparkSession, directory: Path) -> DataFrame:
 
 
 def fill(packages: DataFrame, url: str) -> None:
-    """Put them in line, and once more: nothing must be there twice."""
+    """Put the packages in line, and once more: no task may be made twice."""
     for again in ("", ", once more"):
         done = bs.enqueue(
             packages, QUEUE, key="package", params=["package", "path"], run=RUN, url=url
@@ -145,13 +143,13 @@ def show(spark: SparkSession, tasks: DataFrame) -> None:
 
 
 def shortened(error: str) -> str:
-    """Return the message without its type, as it fits."""
+    """Return the message without its type, shortened."""
     said = error.partition(": ")[2]
     return said if len(said) <= SHOWN else said[: SHOWN - 3] + "..."
 
 
 def archive(spark: SparkSession, count: int, url: str, directory: Path) -> None:
-    """Have all of them in Parquet and none of them in Redis."""
+    """Move all tasks from Redis to Parquet files."""
     done = bs.archive(spark, QUEUE, str(directory), older_than=0, url=url)
     kept = bs.read_archive(spark, str(directory)).count()
     say(

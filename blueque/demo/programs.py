@@ -1,5 +1,5 @@
-"""What the demo starts and ends: a Redis, a scheduler, a listener; and how it lets itself be
-interrupted.
+"""The programs of the demo: starts and ends a Redis, a scheduler and a listener, and handles
+interrupts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ IN_MEMORY = """\
 
 
 class Interrupted(Exception):
-    """Somebody wants us to stop."""
+    """A signal asks the demo to stop."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"stopped by {signals.signal_name(number)}; nothing is left behind")
@@ -47,19 +47,19 @@ class WentWrong(Exception):
 
 
 class Interrupts:
-    """Ctrl-C and its like, obeyed where `pause` is called and nowhere else: so whatever is begun is
-    also ended.
+    """Ctrl-C and other signals. They take effect in `pause` only, so whatever is started is also
+    ended.
     """
 
     def __init__(self) -> None:
         numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
         if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
-            numbers.remove(signal.SIGHUP)  # started with nohup
+            numbers.remove(signal.SIGHUP)  # the demo was started with nohup
         self._numbers = numbers
         self._signals = signals.Signals(numbers)
 
     def ignore(self) -> None:
-        """Let nobody disturb us any more: the exit code is settled."""
+        """Ignore all signals from now on: the exit code is settled."""
         for number in self._numbers:
             signal.signal(number, signal.SIG_IGN)
 
@@ -71,11 +71,10 @@ class Interrupts:
 
 
 class Program:
-    """A child in a process group of its own: Ctrl-C on the terminal is for us alone, who then end
-    the others in order.
+    """A child in its own process group: Ctrl-C on the terminal reaches only the demo, which then
+    ends its children in order.
 
-    orders: the signals that make it leave. is_shown: what it prints goes where ours goes, not into
-        its log.
+    orders: the signals that make it leave. is_shown: its output goes to ours, not into its log.
     """
 
     def __init__(
@@ -91,7 +90,7 @@ class Program:
         environ = {
             key: value for key, value in os.environ.items() if not key.startswith("BLUEQUE_")
         }
-        environ["PYTHONSAFEPATH"] = "1"  # nothing from the directory where somebody starts the demo
+        environ["PYTHONSAFEPATH"] = "1"  # no imports from the directory where the demo is started
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, *arguments],
@@ -104,11 +103,11 @@ class Program:
         self.pid = self._process.pid
 
     def code(self) -> int | None:
-        """Return its exit code, or None while it runs."""
+        """The exit code, or None while it runs."""
         return self._process.poll()
 
     def require_running(self) -> None:
-        """Raise WentWrong, with its last words, if it has ended."""
+        """Raise WentWrong, with its last output, if it has ended."""
         code = self._process.poll()
         if code is not None:
             said = self._log.read_text(errors="replace").strip().splitlines()[-5:]
@@ -129,7 +128,7 @@ class Program:
 
 
 class Progress:
-    """A line that is drawn again and again on a terminal; a line every few seconds anywhere else."""
+    """A line that is redrawn on a terminal; a new line every few seconds elsewhere."""
 
     def __init__(self, total: int) -> None:
         self._total = total
@@ -149,13 +148,13 @@ class Progress:
             print(f"  {line}", flush=True)
 
     def leave(self) -> None:
-        """Make room for what is printed next."""
+        """Clear the line for other output."""
         if self._is_terminal:
             print("\r\033[K", end="", flush=True)
 
 
 def open_server(stack: contextlib.ExitStack, directory: Path) -> tuple[int, str]:
-    """Start a Redis that ends with the stack; return its port and what it is."""
+    """Start a Redis that ends with the stack; return its port and its description."""
     try:
         server = stack.enter_context(running_server())
     except NoServer:
@@ -167,31 +166,33 @@ def open_server(stack: contextlib.ExitStack, directory: Path) -> tuple[int, str]
 
 
 def open_server_in_memory(stack: contextlib.ExitStack, directory: Path) -> int:
-    told = directory / "port"
+    port_file = directory / "port"
     code = "import sys; from blueque.demo.programs import serve_in_memory; serve_in_memory(sys.argv[1])"
-    server = Program("in-memory server", ["-c", code, str(told)], directory, [signal.SIGKILL])
+    server = Program("in-memory server", ["-c", code, str(port_file)], directory, [signal.SIGKILL])
     stack.callback(server.stop)
     deadline = time.monotonic() + START_TIMEOUT
-    while not told.exists():
+    while not port_file.exists():
         server.require_running()
         if time.monotonic() > deadline:
             raise WentWrong("the in-memory server did not start")
         time.sleep(0.05)
-    return int(told.read_text())
+    return int(port_file.read_text())
 
 
-def serve_in_memory(told: str) -> None:
-    """Be fakeredis' server, and write the port into the file `told`."""
-    from fakeredis import TcpFakeServer  # here: an extra, and the last resort
+def serve_in_memory(port_file: str) -> None:
+    """Serve fakeredis, and write the port into a file."""
+    from fakeredis import TcpFakeServer  # here: an extra, and only the last choice
 
     server = TcpFakeServer(("127.0.0.1", 0))
-    Path(f"{told}.new").write_text(str(server.server_address[1]))
-    os.rename(f"{told}.new", told)
+    Path(f"{port_file}.new").write_text(str(server.server_address[1]))
+    os.rename(f"{port_file}.new", port_file)
     server.serve_forever()
 
 
 def end_descendants() -> None:
-    """End whatever our children have left behind. We are a subreaper: orphans become our children."""
+    """End the processes that our children have left. We are a subreaper: orphans become our
+    children.
+    """
     while children := _children():
         for pid in children:
             os.kill(pid, signal.SIGKILL)
@@ -200,7 +201,7 @@ def end_descendants() -> None:
 
 
 def _children() -> list[int]:
-    """Return the pids of our children, those included that have ended and wait to be reaped."""
+    """Return the pids of our children, with those that have ended and wait to be reaped."""
     found: list[int] = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -213,13 +214,13 @@ def _children() -> list[int]:
 
 
 def redis_cli() -> str | None:
-    """Return the name of a redis-cli that is installed here."""
+    """Return the name of an installed redis-cli."""
     return next((name for name in ("redis-cli", "valkey-cli") if shutil.which(name)), None)
 
 
 def ask(port: int | str, *words: str) -> list[str]:
-    """Return the lines that `redis-cli -p port words...` prints, by our own connection where there
-    is none.
+    """Return the lines that `redis-cli -p port words...` prints; over our own connection if it is
+    not installed.
     """
     program = redis_cli()
     if program is not None:

@@ -1,4 +1,4 @@
-"""The pictures of a report, each a figure with a caption that says what is seen."""
+"""The charts of a report, each a figure with a caption that says what it shows."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from blueque.report.phrases import counted, day, share, span
 from blueque.report.scales import Bins, Counts, Days, Durations, Tick
 from blueque.report.summary import Group, Spread
 
-HEIGHT = 120  # pixels of a plot, without what is written below it
+HEIGHT = 120  # pixels of a plot, without the labels below it
 _LABELS = 20
-_WIDEST = 0.07  # share of the width that the bar of a day may take
+_WIDEST = 0.07  # the largest share of the width for the bar of a day
 _TICKS = 5
-# What is drawn of a spread, and how it is called.
+# The lines of a spread, and their labels.
 _LINES: tuple[tuple[str, str, Callable[[Spread], float]], ...] = (
     ("p99", "99 % within", lambda spread: spread.p99),
     ("p90", "90 % within", lambda spread: spread.p90),
@@ -102,8 +102,8 @@ def run_times(name: str, title: str, counts: Mapping[int, int], spread: Spread |
 
 
 def range_bar(spread: Spread, scale: Durations) -> str:
-    """Return a small picture of a spread for a row of a table: median to 90 % thick, on to 99 %
-    thin.
+    """Return a small chart of a spread for a row of a table: thick from the median to 90 %, thin on
+    to 99 %.
     """
     p50, p90, p99 = (scale.at(seconds) for seconds in (spread.p50, spread.p90, spread.p99))
     mark = svg.rect(min(max(p50 - 0.01, 0), 0.98), 1, 0.02, 12, "mark")
@@ -112,8 +112,8 @@ def range_bar(spread: Spread, scale: Durations) -> str:
 
 
 def figure(name: str, title: str, says: str, *content: str) -> str:
-    """Return a picture with its title and a sentence on what it shows; or only these, where there
-    is nothing to draw.
+    """Return a chart with its title and a sentence on what it shows; without content only these
+    two.
     """
     caption = svg.tag(
         "figcaption", svg.tag("b", svg.text(title)), svg.tag("span", svg.text(says), title=says)
@@ -126,7 +126,7 @@ def figure(name: str, title: str, says: str, *content: str) -> str:
 
 
 def legend(outcomes: bool, lines: bool) -> str:
-    """Return what the colours and lines mean."""
+    """Return the meaning of the colours and lines."""
     keys = []
     if outcomes:
         for kind in ("complete", "failed", "cancelled"):
@@ -173,18 +173,18 @@ def _most(groups: Sequence[Group], of: Callable[[Group], int]) -> str:
 
 
 def _bar(x: float, width: float, low: float, high: float, class_: str, tip: str = "") -> str:
-    height = max(high * HEIGHT, 1.0)  # one of a million is seen as well
+    height = max(high * HEIGHT, 1.0)  # one of a million is visible, too
     return svg.rect(x, HEIGHT * (1 - low) - height, width, height, class_, tip)
 
 
 def _line(values: Mapping[int, float], days: Days, scale: Durations) -> Iterator[str]:
-    """Yield a line through days that follow each other."""
+    """Yield a line through consecutive days."""
     for number in sorted(values):
         yield f"{'L' if number - 1 in values else 'M'}{_point(number, values[number], days, scale)}"
 
 
 def _dots(values: Mapping[int, float], days: Days, scale: Durations) -> Iterator[str]:
-    """Yield a dot for each day that has none beside it: a line of no length, with round ends."""
+    """Yield a dot for each day without neighbours: a line of no length, with round ends."""
     for number in values:
         if number - 1 not in values and number + 1 not in values:
             yield f"M{_point(number, values[number], days, scale)}h0.01"
@@ -195,7 +195,7 @@ def _point(number: int, value: float, days: Days, scale: Durations) -> str:
 
 
 def _hit(days: Days, number: int, tip: str) -> str:
-    """Return what cannot be seen, but shows a tip to a pointer anywhere above or below a day."""
+    """Return an invisible area that shows a tip to a pointer above or below a day."""
     return svg.rect(days.at(number) - 0.5 / days.count, 0, 1 / days.count, HEIGHT, None, tip)
 
 
@@ -209,8 +209,8 @@ def _spread_tip(number: int, spread: Spread) -> str:
 
 
 def _marks(bins: Bins, spread: Spread) -> Iterator[str]:
-    """Yield lines at the median and at 90 %, and what they are above the plot, unless one would lie
-    upon the other.
+    """Yield lines at the median and at 90 %, with labels above the plot, unless one would cover the
+    other.
     """
     p50, p90 = bins.at(spread.p50), bins.at(spread.p90)
     for at, said in ((p50, "median"), (p90, "90 %")):

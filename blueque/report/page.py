@@ -1,6 +1,4 @@
-"""The page of a report: one HTML file that needs nothing beside it, on any screen, in light and
-dark, and on paper.
-"""
+"""The page of a report: one HTML file for any screen, in light and dark, and for paper."""
 
 from __future__ import annotations
 
@@ -13,10 +11,10 @@ from blueque.report.style import STYLE
 from blueque.report.summary import Group, Spread, Summary
 from blueque.version import __version__
 
-_FIRST = 20  # queues that are listed at once
-# should a text ever get through, it can do nothing
+_FIRST = 20  # queues that are listed without a click
+# if a text were ever not escaped, it could do nothing
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-# Failure is not told by colour alone.
+# Failure is not shown by colour alone.
 _HATCH = (
     '<svg width="0" height="0" class="defs" aria-hidden="true"><defs><pattern id="hatch" width="4" height="4" '
     'patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="4" height="4" class="hatch-ground"/>'
@@ -150,7 +148,7 @@ def _queues(summary: Summary) -> str:
 
 
 def _cards(summary: Summary) -> Iterator[str]:
-    """Yield pictures of the queues with the most tasks."""
+    """Yield charts of the queues with the most tasks."""
     if summary.all_queues > len(summary.by_day):
         yield _left(f"The {len(summary.by_day)} queues with the most tasks.")
     yield charts.legend(False, True)

@@ -1,4 +1,4 @@
-"""Counts, shares, days and instants as a report says them. Days are numbered from 1970-01-01, in
+"""Formats counts, shares, days and instants for a report. Days are numbered from 1970-01-01, in
 UTC.
 """
 
@@ -21,7 +21,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def span(seconds: float | None) -> str:
-    """Return a duration as everywhere else, 0.8 s or 4 m 12 s; less than a tenth of a second as 12
+    """Return a duration as in the commands, 0.8 s or 4 m 12 s; less than a tenth of a second as 12
     ms.
     """
     if seconds is None or not 0 < seconds < 0.0995:
@@ -38,7 +38,7 @@ def share(part: float, whole: float) -> str:
 
 
 def work(seconds: float) -> str:
-    """Return how long many tasks ran, all together: a duration that may be one of years."""
+    """Return the total run time of many tasks, which may be years."""
     days = seconds / _DAY
     if days >= 1e6:  # a clock was wrong
         return f"{days / 1e6:,.0f}M d"
@@ -46,7 +46,7 @@ def work(seconds: float) -> str:
 
 
 def short(count: float) -> str:
-    """Return a count as it stands at an axis: 0, 250, 1,500, 20k, 3.5M."""
+    """Return a count for an axis: 0, 250, 1,500, 20k, 3.5M."""
     for size, unit in ((1e9, "G"), (1e6, "M")):
         if count >= size:
             return f"{count / size:g}{unit}"
@@ -71,7 +71,7 @@ def iso_day(number: int) -> str:
 
 
 def stamp(instant: float | None, length: float = _DAY) -> str:
-    """Return 2026-11-21 05:26; with seconds when all that is told of is shorter than an hour."""
+    """Return 2026-11-21 05:26; with seconds when the whole span is shorter than an hour."""
     moment = None if instant is None else _moment(instant)
     if moment is None:
         return "-"
@@ -83,7 +83,7 @@ def stamp(instant: float | None, length: float = _DAY) -> str:
 
 
 def tick(instant: float, step: float) -> str:
-    """Return an instant at an axis that has one each `step` seconds."""
+    """Return an instant for an axis with a label each `step` seconds."""
     moment, number = _moment(instant), math.floor(instant / _DAY)
     if moment is None or step >= 90 * _DAY:
         return month(number) if moment else "-"
@@ -93,9 +93,7 @@ def tick(instant: float, step: float) -> str:
 
 
 def hosts(names: Sequence[str]) -> dict[str, str]:
-    """Return a short name for each host: what its domain adds is left out where no other has the
-    same.
-    """
+    """Return a short name for each host: without the domain where no other host has the same name."""
     short_names = [
         name.partition(".")[0] if not name.replace(".", "").isdigit() else name for name in names
     ]
@@ -106,7 +104,7 @@ def hosts(names: Sequence[str]) -> dict[str, str]:
 
 
 def natural(name: str) -> list[tuple[int, str]]:
-    """Return what sorts gpu-2 before gpu-10."""
+    """Return a sort key that puts gpu-2 before gpu-10."""
     return [
         (int(part), "") if part.isdecimal() else (-1, part)
         for part in re.split(r"([0-9]{1,9})", name)
@@ -116,5 +114,5 @@ def natural(name: str) -> list[tuple[int, str]]:
 def _moment(instant: float) -> datetime | None:
     try:
         return datetime.fromtimestamp(instant, UTC)
-    except (ValueError, OverflowError, OSError):  # at either end of the calendar
+    except (ValueError, OverflowError, OSError):  # outside the calendar of Python
         return None

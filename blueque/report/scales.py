@@ -1,4 +1,4 @@
-"""Axes: where a value lies, as a share of the whole, and what is written beside it."""
+"""Axes: the place of a value, as a share of the whole, and the labels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from blueque.model import histogram
 from blueque.report.phrases import day, month, short, span, tick
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
-# Durations that people think in, with about the same distance on a logarithmic axis.
+# Usual durations, with about the same distance on a logarithmic axis.
 _DURATIONS = {
     0.001: "1 ms",
     0.01: "10 ms",
@@ -58,7 +58,7 @@ _STEPS = [
     *(count * DAY for count in (1, 2, 7, 14, 30, 90, 365)),
 ]
 _DAYS = [1, 2, 7, 14, 30, 60, 90, 180, 365, 730, 1825, 3650]
-_MANY_DAYS = 300  # from so many on, months are said instead
+_MANY_DAYS = 300  # from so many days on, months are labelled instead
 
 
 class Tick(NamedTuple):
@@ -144,9 +144,7 @@ class Times:
 
 
 class Bins:
-    """An axis of places for durations, each a few of Qless's buckets, and how many there are in
-    each.
-    """
+    """An axis of places for durations: each combines a few of Qless's buckets, with their counts."""
 
     def __init__(self, counts: Mapping[int, int]) -> None:
         filled = [0] * len(_EDGES)
@@ -157,14 +155,14 @@ class Bins:
         self.counts = filled[self._low : max(used) + 2]
 
     def at(self, seconds: float) -> float:
-        """Return where a duration lies."""
+        """Return the place of a duration."""
         place = _bin(seconds) - self._low
         since, until = self.edges(place)
         within = (seconds - since) / (until - since) if math.isfinite(until) else 0.5
         return min(max((place + within) / len(self.counts), 0.0), 1.0)
 
     def edges(self, place: int) -> tuple[float, float]:
-        """Return how long what is counted in a place lasted, from and below."""
+        """Return the shortest duration of a place, and the shortest of the next."""
         ends = [*_EDGES, math.inf]
         return ends[place + self._low], ends[place + self._low + 1]
 
@@ -177,7 +175,7 @@ class Bins:
 
 
 def step_of(length: float, most: int) -> float:
-    """Return a step that people think in, of which at most so many cover a length of time."""
+    """Return a usual step, of which at most `most` cover a length of time."""
     return float(
         next(
             (step for step in _STEPS if length / step <= most), math.ceil(length / DAY / most) * DAY

@@ -1,5 +1,5 @@
-"""How a report looks: one accent, red for failure, and the colours of the states as everywhere in
-Blueque.
+"""The style of a report: one accent, red for failure, and the colours of the states as everywhere
+in Blueque.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What a report tells: small, however many tasks there were. Times are in Unix seconds, durations
-in seconds, days counted from 1970-01-01.
+"""The content of a report: small for any number of tasks. Times are in Unix seconds, durations in
+seconds, days counted from 1970-01-01.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 
 class Spread(NamedTuple):
-    """How long something took."""
+    """The distribution of a duration."""
 
-    n: int  # of how many it is known
+    n: int  # how many tasks have it
     mean: float
     maximum: float
     p50: float
@@ -21,9 +21,9 @@ class Spread(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Tasks that have something in common: a queue, a day, both, or nothing.
+    """Tasks with something in common: a queue, a day, both, or nothing.
 
-    day: of the end, since 1970-01-01, in UTC. wait, run: None where it is known of no task.
+    day: of the end, since 1970-01-01, in UTC. wait, run: None if no task has it.
     """
 
     queue: str | None
@@ -38,12 +38,12 @@ class Group(NamedTuple):
 
     @property
     def others(self) -> int:
-        """How many have not finished."""
+        """How many tasks have not finished."""
         return self.n - self.complete - self.failed - self.cancelled
 
     @property
     def work(self) -> float:
-        """How long its tasks ran, all together."""
+        """The total run time of its tasks."""
         return self.run.n * self.run.mean if self.run else 0.0
 
 
@@ -81,11 +81,11 @@ class Host(NamedTuple):
 
 @dataclass(frozen=True)
 class Timeline:
-    """What ran when on which host, between two times.
+    """Which tasks ran when on which host, between two times.
 
-    Either `bars`, every run; or `profiles`, when there are too many of them: by host and status,
-    how many ran at the same time in each step of time. more: how many hosts are left out, those
-    with the least work.
+    Either `bars`, every run; or `profiles`, when there are too many runs: by host and status, how
+    many ran at the same time in each step of time.
+    more: how many hosts are left out, those with the least work.
     """
 
     since: float
@@ -99,11 +99,12 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Summary:
-    """All of a report.
+    """The content of a report.
 
     days, queues: a group for each; queues only those with the most tasks, of `all_queues`. by_day:
-    of some queues, a group for each of their days. run_times: of some queues, how many by number of
-    bucket. strays: tasks of days far from all others. failures: the most frequent, of `all_types`.
+        of some queues, a group for each day.
+    run_times: of some queues, how many by number of bucket. strays: tasks of days far from all
+        others. failures: the most frequent, of `all_types`.
     """
 
     title: str

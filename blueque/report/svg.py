@@ -1,8 +1,8 @@
-"""Elements of HTML and SVG, and the one place where text becomes part of them.
+"""Elements of HTML and SVG, and the one place where text is escaped.
 
-A picture has no viewBox: what is horizontal is in percent, so that it may be of any width, and what
-is vertical in pixels, so that text and lines stay as they are. What percents cannot say, paths, is
-drawn in a stretched picture within it.
+A chart has no viewBox: horizontal values are in percent, so that it may have any width, and
+vertical values in pixels, so that text and lines keep their size. Paths, which cannot use percent,
+are in a stretched chart within it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ from collections.abc import Iterable
 
 from blueque.text.format import clean
 
-WIDTH = 1000  # of a stretched picture, in its own units
+WIDTH = 1000  # the width of a stretched chart, in its own units
 
 
 def text(value: object, longest: int = 0) -> str:
-    """Return a text as it may stand in an element or an attribute: harmless, and cut when it is
-    longer than asked for.
-    """
+    """Return a text escaped for an element or an attribute, and cut to `longest` characters."""
     shown = str(value)
     if longest and len(shown) > longest:
         shown = shown[: longest - 1] + "…"
@@ -41,9 +39,7 @@ def tag(name: str, *content: str, **attributes: object) -> str:
 def picture(
     name: str, title: str, says: str, height: float, *content: str, class_: str = "plot"
 ) -> str:
-    """Return an SVG that tells those who cannot see it what it shows. name: no other on the page
-    may have it.
-    """
+    """Return an SVG with a description for screen readers. name: unique on the page."""
     return tag(
         "svg",
         tag("title", text(title), id=f"{name}-t"),
@@ -63,7 +59,7 @@ def ornament(width: str, height: int, *content: str, class_: str | None = None) 
 
 
 def stretched(height: float, *content: str) -> str:
-    """Return a picture within a picture, WIDTH units wide however wide that is."""
+    """Return a chart within a chart, WIDTH units wide at any width."""
     return tag(
         "svg",
         *content,
@@ -79,8 +75,8 @@ def path(points: Iterable[str], class_: str) -> str:
 
 
 def rect(x: float, y: float, width: float, height: float, class_: str | None, tip: str = "") -> str:
-    """Return a rectangle; x and width are shares of the whole. tip: shown by a pointer that rests
-    on it.
+    """Return a rectangle; x and width are shares of the whole. tip: shown when a pointer rests on
+    it.
     """
     return tag(
         "rect",
@@ -106,7 +102,7 @@ def percent(share: float) -> str:
 
 
 def number(value: float, places: int = 2) -> str:
-    """Return a number without zeros that say nothing."""
+    """Return a number without trailing zeros."""
     shown = f"{value:.{places}f}"
     if "." in shown:
         shown = shown.rstrip("0").rstrip(".")

@@ -34,7 +34,7 @@ def days(groups: Sequence[Group]) -> str:
 
 
 def queues(groups: Sequence[Group], scale: Durations | None) -> str:
-    """Return a row for each queue. scale: for a picture of its run times."""
+    """Return a row for each queue. scale: for a small chart of its run times."""
     picture = svg.tag("th", "Run time, logarithmic", scope="col", class_="bar ranges")
     heads = [_head("Queue"), *(_head(head, True) for head in _HEADS), picture]
     rows = []
@@ -49,8 +49,8 @@ def queues(groups: Sequence[Group], scale: Durations | None) -> str:
 
 
 def failures(found: Sequence[Failure], failed: int) -> str:
-    """Return a row for each type of error, and one below it for the last of them. failed: how many
-    tasks failed in all.
+    """Return a row for each type of error, and one below it for the newest. failed: how many tasks
+    failed in all.
     """
     numbers = ("Tasks", "Share", "Last, UTC")
     heads = ("Type", "Tasks", "Share", "", "Mostly in", "Last, UTC")
@@ -70,7 +70,7 @@ def failures(found: Sequence[Failure], failed: int) -> str:
 
 
 def folded(title: str, content: str) -> str:
-    """Return what is shown when somebody asks for it."""
+    """Return content that is shown on a click."""
     return svg.tag("details", svg.tag("summary", svg.text(title)), content)
 
 

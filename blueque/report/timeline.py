@@ -1,6 +1,4 @@
-"""What ran when on which host: one row for each, lanes for what ran at the same time, or how many
-did.
-"""
+"""The chart of what ran when: a row for each host, with lanes for concurrent runs, or their number."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from blueque.report.phrases import counted, span, stamp, work
 from blueque.report.scales import Times, step_of
 from blueque.report.summary import Bar, Host, Timeline
 
-LANES = 12  # of one host; more are summed up
+LANES = 12  # lanes of one host; more are drawn as a profile
 STEPS = 240
 _LANE, _GAP, _PROFILE = 9, 2, 30  # pixels
 _THIN, _THINNEST = 0.003, 0.0012  # shares of the width
@@ -22,7 +20,7 @@ _ORDER = ("complete", "cancelled", "failed")  # from the bottom
 
 
 def draw(timeline: Timeline) -> str:
-    """Return a row for each host, and the axis of all."""
+    """Return a row for each host, and the common axis."""
     times = Times(timeline.since, timeline.until)
     short = phrases.hosts([host.name for host in timeline.hosts])
     rows = [
@@ -33,7 +31,7 @@ def draw(timeline: Timeline) -> str:
 
 
 def says(timeline: Timeline) -> str:
-    """Return what has to be known to read it."""
+    """Return the sentence that explains the chart."""
     runs = counted(sum(host.n for host in timeline.hosts), "run")
     length = timeline.until - timeline.since
     since, until = stamp(timeline.since, length), stamp(timeline.until, length)
@@ -54,8 +52,8 @@ def says(timeline: Timeline) -> str:
 def add_up(changes: Mapping[int, tuple[float, int]], steps: int) -> list[float]:
     """Return how many ran at the same time in each step, on average.
 
-    changes: by step, what those that start or end in it add to it itself (part), and to all later
-        ones (whole).
+    changes: by step, what the runs that start or end in it add to the step itself (part), and to
+        all later steps (whole).
     """
     found, level = [], 0.0
     for place in range(steps):
@@ -78,9 +76,9 @@ def profile(bars: Iterable[Bar], since: float, step: float, steps: int) -> dict[
 
 
 def lanes(bars: Iterable[Bar]) -> list[list[Bar]]:
-    """Return bars in as few lanes as possible, in none of which two overlap."""
+    """Return the bars in as few lanes as possible, without overlaps in a lane."""
     found: list[list[Bar]] = []
-    ends: list[tuple[float, int]] = []  # of each lane, when it is free again
+    ends: list[tuple[float, int]] = []  # when each lane is free again
     for bar in sorted(bars, key=lambda bar: (bar.start, bar.end)):
         if ends and ends[0][0] <= bar.start:
             _, number = heapq.heappop(ends)
@@ -139,9 +137,7 @@ def _rects(lane: Iterable[Bar], times: Times, y: float) -> Iterator[str]:
 
 
 def _blocks(lane: Iterable[Bar], times: Times) -> Iterator[list[Bar]]:
-    """Yield bars that are drawn as one: thin ones of the same outcome with no gap to be seen
-    between them.
-    """
+    """Yield bars that are drawn as one: thin bars of the same outcome without a visible gap."""
     block: list[Bar] = []
     for bar in lane:
         is_thin = times.at(bar.end) - times.at(bar.start) < _THIN
@@ -183,7 +179,7 @@ def _draw_profile(
 
 
 def _area(below: Sequence[float], above: Sequence[float], peak: float) -> Iterator[str]:
-    """Yield the outline of steps that have any height, each run of them for itself."""
+    """Yield the outline of consecutive steps with a height, one for each run of them."""
     width, scale = svg.WIDTH / max(len(below), 1), (_PROFILE - _GAP) / (peak or 1)
     place = 0
     while place < len(below):
@@ -210,8 +206,8 @@ def _grid(times: Times, height: float) -> Iterator[str]:
 
 def _axis(times: Times) -> str:
     labels = [
-        # Also at the ends, where there is room beside it: were it moved, times as far apart would
-        # not look so.
+        # Also at the ends, where there is room beside it: if it were moved, equal distances would look
+        # unequal.
         svg.label(tick.at, 12, tick.label, f"middle{' minor' if tick.is_minor else ''}")
         for tick in times.ticks(_TICKS)
     ]
