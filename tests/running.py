@@ -38,6 +38,8 @@ ROOT = Path(__file__).parent.parent
 BLUEQUE = [sys.executable, "-m", "blueque.cli.main"]
 MARK = "RUN_BY_TEST"  # an environment variable by which a test's processes are known
 
+PATCHED = "PATCHED_BY_TEST"  # the variable that tests/patched reads
+
 T = TypeVar("T")
 
 
@@ -269,14 +271,12 @@ class Programs:
             *kind,
             *work,
         ]
-        # A fork may inherit what another thread has locked, and has our modules, whatever a path in
-        # its environment says.
-        if before or options or self._environ or threading.active_count() > 1:
+        if before or not self._may_fork(**options):
             started = self._start(
                 [*before, sys.executable, "-m", "blueque.cli.listener", *arguments], **options
             )
         else:
-            started = self._fork_listener(arguments)
+            started = self._fork_listener(arguments, **options)
         listener = Listener(*started, self.client, queue)
         return listener.ready(slots) if is_awaited else listener
 
@@ -302,7 +302,17 @@ class Programs:
         """Start any program. environ: variables of its own; the other options are those of Popen."""
         return Program(*self._start(command, **options))
 
-    def _fork_listener(self, arguments: list[str]) -> tuple[Forked, Path, Path]:
+    def _may_fork(self, environ: Mapping[str, str] | None = None, **options: Any) -> bool:
+        """Tell whether a fork can read the arguments of a listener: it may inherit what another
+        thread has locked, and has our modules, whatever a path in its environment says.
+        """
+        own = {**self._environ, **(environ or {})}
+        is_ours = "PYTHONPATH" not in own or (PATCHED in own and "blueque.cli" not in own[PATCHED])
+        return is_ours and not options and threading.active_count() == 1
+
+    def _fork_listener(
+        self, arguments: list[str], environ: Mapping[str, str] | None = None
+    ) -> tuple[Forked, Path, Path]:
         """Have a fork of ours read the arguments. It becomes the listener by exec, as any
         blueque-listener does.
 
@@ -318,7 +328,12 @@ class Programs:
         ):
             files = (stdin.fileno(), stdout.fileno(), stderr.fileno())
             pid = forked.start(
-                arguments, self._environment(), *files, "listener", self.directory, is_apart=True
+                arguments,
+                self._environment(environ),
+                *files,
+                "listener",
+                self.directory,
+                is_apart=True,
             )
         self._started.append(forked.Forked(pid))
         return self._started[-1], printed, log
@@ -407,7 +422,7 @@ def patched(constants: Mapping[str, Any]) -> dict[str, str]:
         module, _, constant = f"blueque.{place}".rpartition(".")
         assert importlib.util.find_spec(module), f"there is no module {module}"
         values.setdefault(module, {})[constant] = value
-    return {"PYTHONPATH": path, "PATCHED_BY_TEST": json.dumps(values)}
+    return {"PYTHONPATH": path, PATCHED: json.dumps(values)}
 
 
 def clean_environment() -> dict[str, str]:
