@@ -54,17 +54,13 @@ class AttemptWatch:
         self._start = process.start_ticks(pid) if is_child else known_start
         self.pidfd = _open(pid, task, is_child)  # None: the process is gone
         self._is_elsewhere = not is_child and _is_elsewhere(task)
-        # why we have ended it: an error_type, or cancelled, stopped, fenced
+        # why we have ended it: an error_type, or cancelled, stopped, fenced; and in a sentence
         self.reason: str | None = None
-        self.error = ""  # the same in a sentence
-        # of the registration of our listener when we began to watch
-        self.instance: str | None = None
-        # the listener that had the attempt before us: lost_node, last_seen
-        self.lost_with: dict[str, str] = {}
-        self._limits = limits
-        began = attempt.began_at()
-        self._began = time.monotonic() if began is None else began
-        self._tree = tree
+        self.error = ""
+        self.instance: str | None = None  # of our registration when we began to watch
+        self.lost_with: dict[str, str] = {}  # the listener before us: lost_node, last_seen
+        self._limits, self._tree = limits, tree
+        self._began = attempt.began_at() or time.monotonic()
         # At once when it is adopted: what it leaves will not come to us, and is known only if it
         # was seen before.
         self._sample_every = SAMPLE if limits.memory is None else SAMPLE_LIMITED
