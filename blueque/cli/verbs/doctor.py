@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from blueque.audit.doctor import Doctor
 from blueque.cli import printing
 from blueque.cli.failure import ATTENTION
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
@@ -70,6 +69,8 @@ def doctor(invocation: Invocation, fix: bool, settle: float, as_json: bool) -> i
     It reads every key with SCAN, as no other verb does: run it by hand, not all the time. The exit code is 75 if there is
     a failure or a warning.
     """
+    from blueque.audit.doctor import Doctor  # here: --help does without
+
     the_doctor = Doctor(invocation.client().connections)
     checks = the_doctor.check(settle)
     report = the_doctor.audit(settle)

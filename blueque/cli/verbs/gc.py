@@ -22,11 +22,9 @@ from blueque.cli.options import (
 )
 from blueque.cli.printing import count
 from blueque.errors import RunDropped, WrongRun
-from blueque.producer.abandoned_runs import Leftovers
 
 if TYPE_CHECKING:
-    from blueque.client import Client
-    from blueque.producer.abandoned_runs import Leftover
+    from blueque.producer.abandoned_runs import Leftover, Leftovers
 
 _WEEK = 7 * 86400.0
 
@@ -63,13 +61,15 @@ def gc(
     its staged tasks are deleted; it asks first. A run that a program works on is left alone. The exit code is 75 if
     something could not be done, or a program works on the run again.
     """
+    from blueque.producer.abandoned_runs import Leftovers  # here: --help does without
+
     client = invocation.client()
     abandoned = Leftovers(client.connections)
     found = abandoned.find(queues_matching(client.get_inspector().queues(), names), older_than)
     done: list[bool] = []
     if not dry_run:
         _ask(found, is_sure)
-        done = [_end(client, run) for run in found]
+        done = [_end(abandoned, run) for run in found]
     pairs = list(zip(found, done or [False] * len(found), strict=True))
     if as_json:
         items = [_item(run) | ({} if dry_run else {"done": is_done}) for run, is_done in pairs]
@@ -89,9 +89,9 @@ def _ask(found: Sequence[Leftover], is_sure: bool) -> None:
         require_consent(is_sure, facts, "Forget them?", [_sentence(run) for run in found])
 
 
-def _end(client: Client, run: Leftover) -> bool:
+def _end(abandoned: Leftovers, run: Leftover) -> bool:
     try:
-        return Leftovers(client.connections).end(run)
+        return abandoned.end(run)
     except (RunDropped, WrongRun) as error:
         printing.talk(str(error))
         return False

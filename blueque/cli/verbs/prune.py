@@ -24,7 +24,6 @@ from blueque.cli.printing import Column, count
 from blueque.cli.states import state_option
 from blueque.model.states import FINISHED, Place
 from blueque.model.units import Keep
-from blueque.recovery.retention import Retention
 
 if TYPE_CHECKING:
     from blueque.client import Client
@@ -70,6 +69,8 @@ def prune(
     few tasks at a time: then a task that ended within a day is not deleted for being one too many. A queue is skipped
     while `blueque archive` works on a batch of it. It asks first; the exit code is 6 if the answer is not yes.
     """
+    from blueque.recovery.retention import Retention  # here: --help does without
+
     queues = queues_matching(invocation.client().get_inspector().queues(), patterns)
     client = invocation.client(patience=30.0)  # from here on: work that has begun may wait
     rules = _rules(client, queues, states or FINISHED, older, keep)

@@ -16,7 +16,6 @@ from blueque.cli.options import Invocation, json_option, pass_invocation, shared
 from blueque.cli.printing import Column, count
 from blueque.cli.verbs import feeds
 from blueque.errors import WrongRun
-from blueque.producer.abandoned_runs import Leftovers
 
 if TYPE_CHECKING:
     from blueque.client import Client
@@ -98,6 +97,8 @@ def _list(client: Client, queues: Sequence[str], as_json: bool) -> None:
 
 
 def _drop(client: Client, queue: str, run: str, is_sure: bool) -> None:
+    from blueque.producer.abandoned_runs import Leftovers  # here: --help does without
+
     record = client.get_run(queue, run)
     if record is None:
         raise Failure(MISSING, f"no run {run!r} of queue {queue!r}", "See the runs: blueque runs")
