@@ -49,6 +49,16 @@ _TEXTS = (
     "run",
     "needs",
 )
+_LAST = (
+    "reclaimed_node",
+    "error_type",
+    "exit_code",
+    "signal",
+    "error",
+    "traceback",
+    "parameters",
+    "result",
+)
 _LIMITS = {
     "time_limit": "time",
     "stall_limit": "stall",
@@ -94,17 +104,7 @@ def facts(task: Task, signs: Signs, is_utc: bool, hide: Hide) -> list[tuple[str,
         "files": task.files,
         **_earlier(task),
     }
-    plain = (
-        "reclaimed_node",
-        "error_type",
-        "exit_code",
-        "signal",
-        "error",
-        "traceback",
-        "parameters",
-        "result",
-    )
-    told |= {name: task.fields.get(name) for name in plain}
+    told |= {name: task.fields.get(name) for name in _LAST}
     if told["parameters"] is not None:
         told["parameters"] = hide(told["parameters"])
     others = [(name, text) for name, text in sorted(task.fields.items()) if name not in FIELDS]

@@ -103,28 +103,10 @@ def _held(inquiry: Inquiry) -> Iterator[Reason]:
         inquiry.task,
         next((one for one in inquiry.nodes if one.id == inquiry.task.node), None),
     )
-    who = printing.short_node(task.node or "nobody")
-    if task.status == "started":
-        if process.is_gone(task.pid or 0, task.fields):
-            yield _process_gone(task, node)
-            return
-        yield Reason(
-            "running",
-            f"It runs on {who} with pid {task.fields.get('pid')}, attempt {task.attempt}.",
-            f"blueque show {task.id}",
-        )
-        usual = usual_of(inquiry.usual)
-        if usual is not None:
-            sentence = f"It reports no progress. {usual.capitalize()}: the range of half of the recent tasks of its queue."
-            yield Reason("usual", sentence)
-        if task.cancel is not None:
-            asked = printing.span(inquiry.now - task.cancel)
-            yield Reason(
-                "cancelling",
-                f"It is being cancelled: asked for {asked} ago{_by(task.cancelled_by)}.",
-            )
-    else:
-        yield Reason("reserved", f"{who} has reserved it and is about to start it.")
+    if task.status == "started" and process.is_gone(task.pid or 0, task.fields):
+        yield _process_gone(task, node)
+        return
+    yield from _running_reasons(inquiry)
     if (
         node is not None
         and node.state not in ("dead", "gone")
@@ -147,6 +129,27 @@ def _held(inquiry: Inquiry) -> Iterator[Reason]:
         yield Reason(
             "listener", f"{sentence}a listener on {host} with its spool adopts it.", _serve(inquiry)
         )
+
+
+def _running_reasons(inquiry: Inquiry) -> Iterator[Reason]:
+    task = inquiry.task
+    who = printing.short_node(task.node or "an unknown listener")
+    if task.status != "started":
+        yield Reason("reserved", f"{who} has reserved it and is about to start it.")
+        return
+    yield Reason(
+        "running",
+        f"It runs on {who} with pid {task.fields.get('pid')}, attempt {task.attempt}.",
+        f"blueque show {task.id}",
+    )
+    usual = usual_of(inquiry.usual)
+    if usual is not None:
+        sentence = f"It reports no progress. {usual.capitalize()}: the range of half of the recent tasks of its queue."
+        yield Reason("usual", sentence)
+    if task.cancel is not None:
+        asked = printing.span(inquiry.now - task.cancel)
+        sentence = f"It is being cancelled: asked for {asked} ago{_by(task.cancelled_by)}."
+        yield Reason("cancelling", sentence)
 
 
 def _process_gone(task: Task, node: Node | None) -> Reason:

@@ -40,23 +40,7 @@ def record_of(error: BaseException, is_asked_to_stop: bool = False) -> Record:
     if isinstance(error, HandBack) and is_asked_to_stop:
         return _record_of_hand_back(printable(error, MAX_ERROR))
     if isinstance(error, SystemExit):
-        code = 0 if error.code is None else int(error.code) if isinstance(error.code, int) else None
-        if code == 0:  # a program that ends like this has succeeded
-            return {"status": "complete", "result": "null", "result_encoding": "json"}
-        if code is not None:
-            return {
-                "status": "failed",
-                "error": f"sys.exit({code})",
-                "error_type": "exit",
-                "exit_code": code,
-            }
-        said = printable(error.code, MAX_ERROR)
-        return {
-            "status": "failed",
-            "error": f"sys.exit: {said}",
-            "error_type": "exit",
-            "exit_code": 1,
-        }
+        return _record_of_exit(error)
     if isinstance(error, RetryLater) and (record := _record_of_wish(error)):
         return record
     import traceback  # here: a listener never needs it
@@ -82,6 +66,21 @@ def record_of(error: BaseException, is_asked_to_stop: bool = False) -> Record:
     if isinstance(error, Fail):
         record |= {"error": message or "Fail", "error_type": "Fail", "retry": "never"}
     return record
+
+
+def _record_of_exit(error: SystemExit) -> Record:
+    code = 0 if error.code is None else int(error.code) if isinstance(error.code, int) else None
+    if code == 0:  # a program that ends like this has succeeded
+        return {"status": "complete", "result": "null", "result_encoding": "json"}
+    text = (
+        f"sys.exit({code})" if code is not None else f"sys.exit: {printable(error.code, MAX_ERROR)}"
+    )
+    return {
+        "status": "failed",
+        "error": text,
+        "error_type": "exit",
+        "exit_code": 1 if code is None else code,
+    }
 
 
 def _from_the_handler_on(trace: TracebackType | None) -> TracebackType | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,6 +27,11 @@ from blueque.cli.verbs.pause import pause
 from blueque.cli.verbs.resume import resume
 from blueque.model.states import FINISHED, STATUSES, WAITING
 
+if TYPE_CHECKING:
+    from blueque.client import Client
+    from blueque.model.snapshot import Snapshot
+    from blueque.queries.overview import Line
+
 _COLUMNS = [
     Column("QUEUE", can_shrink=True),
     Column("SCHED", True),
@@ -36,6 +42,7 @@ _COLUMNS = [
     Column("MAY RUN", True),
     Column("STATE", can_shrink=True),
 ]
+_COUNTS = ("scheduled", "pending", "running", "failed", "complete", "cancelled", "listeners")
 _TASKS = [Column("QUEUE", can_shrink=True), Column("TASKS", True)]
 
 
@@ -57,47 +64,31 @@ def list_queues(invocation: Invocation, as_json: bool) -> None:
     """List all queues: waiting and running tasks, listeners, limits and pauses."""
     lines = invocation.client().get_inspector().overview().lines
     if as_json:
-        printing.print_json(
-            "queues",
-            items=[
-                {
-                    "queue": line.queue,
-                    "scheduled": line.scheduled,
-                    "pending": line.pending,
-                    "running": line.running,
-                    "failed": line.failed,
-                    "complete": line.complete,
-                    "cancelled": line.cancelled,
-                    "listeners": line.listeners,
-                    "max_concurrency": line.max_concurrency,
-                    "paused": line.pause is not None,
-                }
-                for line in lines
-            ],
-        )
+        printing.print_json("queues", items=[_item(line) for line in lines])
     elif lines:
-        click.echo(
-            "\n".join(
-                printing.table(
-                    _COLUMNS,
-                    [
-                        [
-                            line.queue,
-                            str(line.scheduled),
-                            str(line.pending),
-                            str(line.running),
-                            str(line.failed),
-                            str(line.listeners),
-                            "-" if line.max_concurrency is None else str(line.max_concurrency),
-                            "open" if line.pause is None else f"paused by {line.pause.by}",
-                        ]
-                        for line in lines
-                    ],
-                )
-            )
-        )
+        click.echo("\n".join(printing.table(_COLUMNS, [_row(line) for line in lines])))
     else:
         printing.talk("no queues")
+
+
+def _item(line: Line) -> dict[str, Any]:
+    counts = {name: getattr(line, name) for name in _COUNTS}
+    return {
+        "queue": line.queue,
+        **counts,
+        "max_concurrency": line.max_concurrency,
+        "paused": line.pause is not None,
+    }
+
+
+def _row(line: Line) -> list[str]:
+    counts = (line.scheduled, line.pending, line.running, line.failed, line.listeners)
+    return [
+        line.queue,
+        *map(str, counts),
+        "-" if line.max_concurrency is None else str(line.max_concurrency),
+        "open" if line.pause is None else f"paused by {line.pause.by}",
+    ]
 
 
 @queue.command(short_help="Forget a queue that is empty and no longer used.")
@@ -205,26 +196,10 @@ def purge(
         for part in snapshot.parts:
             found[part.listed_as] += part.last - part.first
             by_queue[part.queue] += part.last - part.first
-        total = sum(found.values())
-        sorts = ", ".join(f"{number} {state}" for state, number in found.items())
-        done = 0
+        total, done = sum(found.values()), 0
         if total and not dry_run:
-            where = f"queue {names[0]}" if len(names) == 1 else f"{len(+by_queue)} queues"
-            facts = f"{count(total, 'task')} of {where} would be deleted for good: {sorts}"
-            rows = [[name, str(number)] for name, number in (+by_queue).items()]
-            require_consent(
-                is_sure,
-                facts,
-                "Delete?",
-                printing.table(_TASKS, rows) if len(names) > 1 else (),
-                number=total,
-            )
-            try:
-                for done in client.purge(snapshot):  # noqa: B007  # how many so far
-                    pass
-            except BaseException:
-                printing.talk(f"{done} of {total} deleted, then it stopped:")
-                raise
+            _ask_to_purge(names, found, by_queue, is_sure)
+            done = _purge(client, snapshot, total)
     finally:
         client.thaw(snapshot)
     if as_json:
@@ -233,7 +208,7 @@ def purge(
         )
     elif dry_run:
         for name in names:
-            which = f": {sorts}" if len(names) == 1 else ""
+            which = f": {_sorts(found)}" if len(names) == 1 else ""
             click.echo(
                 f"{printing.clean(name)}  {count(by_queue[name], 'task')} would be deleted{which}"
             )
@@ -245,3 +220,30 @@ def purge(
         )
         return ATTENTION
     return 0
+
+
+def _ask_to_purge(
+    names: Sequence[str], found: Mapping[str, int], by_queue: Counter[str], is_sure: bool
+) -> None:
+    total = sum(found.values())
+    where = f"queue {names[0]}" if len(names) == 1 else f"{len(+by_queue)} queues"
+    facts = f"{count(total, 'task')} of {where} would be deleted for good: {_sorts(found)}"
+    rows = [[name, str(number)] for name, number in (+by_queue).items()]
+    details = printing.table(_TASKS, rows) if len(names) > 1 else ()
+    require_consent(is_sure, facts, "Delete?", details, number=total)
+
+
+def _purge(client: Client, snapshot: Snapshot, total: int) -> int:
+    """Delete the tasks of the snapshot and return how many. If an error ends this, say how many."""
+    done = 0
+    try:
+        for done in client.purge(snapshot):  # noqa: B007  # how many so far
+            pass
+    except BaseException:
+        printing.talk(f"{done} of {total} deleted, then it stopped:")
+        raise
+    return done
+
+
+def _sorts(found: Mapping[str, int]) -> str:
+    return ", ".join(f"{number} {state}" for state, number in found.items())

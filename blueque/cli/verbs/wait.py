@@ -17,6 +17,7 @@ from blueque.errors import WaitTimedOut
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
+    from blueque.queries.inspector import Inspector
 
 
 @click.command()
@@ -69,19 +70,25 @@ def wait(
         printing.talk(detached(list(waiting)))
         raise
     if as_json:
-        now = inspector.now()
-        waited = inspector.tasks([*waiting])
-        printing.print_json(
-            "wait",
-            **printing.times(now=now),
-            timed_out=code == TIMED_OUT,
-            items=[
-                as_item(task, now) | {"error": task.error, "result": value_of(task, "result")}
-                for task in ended
-            ],
-            waiting=[as_item(task, now) for task in waited],
-        )
+        _print_json(inspector, ended, [*waiting], code == TIMED_OUT)
     return code or (NOT_COMPLETE if any(task.status != "complete" for task in ended) else 0)
+
+
+def _print_json(
+    inspector: Inspector, ended: Sequence[Task], waiting: Sequence[str], is_timed_out: bool
+) -> None:
+    now = inspector.now()
+    items = [
+        as_item(task, now) | {"error": task.error, "result": value_of(task, "result")}
+        for task in ended
+    ]
+    printing.print_json(
+        "wait",
+        **printing.times(now=now),
+        timed_out=is_timed_out,
+        items=items,
+        waiting=[as_item(task, now) for task in inspector.tasks([*waiting])],
+    )
 
 
 def tell_ending(task: Task) -> None:
