@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import click
 
-BUG = 1  # unexpected: please report
+BUG = 1  # unexpected error
 USAGE = 2  # wrong usage, ambiguous id
 MISSING = 3  # no such task, queue, node
-NOT_COMPLETE = 4  # what was waited for has failed, was cancelled, or lost
+NOT_COMPLETE = 4  # an awaited task failed, was cancelled or lost
 REFUSED = 5  # the object is not in a state that allows it
-UNCONFIRMED = 6  # it needs a yes: there is no terminal to ask on, or the answer was no
+UNCONFIRMED = 6  # not confirmed: no terminal to ask on, or the answer was not yes
 AWAY = 69  # Redis does not answer, or cannot serve now
-ATTENTION = 75  # works, but somebody should look, or try again
+ATTENTION = 75  # something needs attention, or try again
 FORBIDDEN = 77  # password, ACL, read-only replica
-CONFIGURATION = 78  # environment or server set up wrongly
-TIMED_OUT = 124  # what was waited for has not come, as coreutils' timeout says it
+CONFIGURATION = 78  # a mistake in the environment, the file or the server
+TIMED_OUT = 124  # timeout, as of coreutils' timeout
 INTERRUPTED = 130  # Ctrl-C
-PIPE = 141  # nobody reads our output any more, as the shell counts SIGPIPE
+PIPE = 141  # the output was closed: SIGPIPE, as a shell reports it
 
 
 class Failure(click.ClickException):

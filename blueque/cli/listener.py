@@ -1,6 +1,4 @@
-"""blueque-listener: reads its arguments, then becomes `blueque.node.main` by exec: every fork
-copies what that holds.
-"""
+"""blueque-listener: read the arguments, then exec `blueque.node.main`, whose memory each fork copies."""
 
 from __future__ import annotations
 
@@ -57,16 +55,16 @@ if TYPE_CHECKING:
     from blueque.config.toml_file import Config
     from blueque.model.retry import Retry
 
-# Variables that a task inherits: programs other than blueque-listener go by them as well.
+# Variables that a task inherits, because other programs use them as well.
 _FOR_ALL = {
     f"BLUEQUE_{name}"
     for name in ("HOST", "SPOOL", "SPOOL_LIMIT", "LOG_LIMIT", "BEAT", "LEASE", "LOST_AFTER")
 }
-KEEP = 7 * 86400.0  # seconds for which the files of a past attempt stay
+KEEP = 7 * 86400.0  # seconds for which the files of a finished attempt stay
 
 
 class _Listener(Program):
-    """A command whose --exec takes all that follows, options of the program included."""
+    """A command whose --exec takes all following words, also options."""
 
     def parse_args(self, ctx: click.Context, args: MutableSequence[str]) -> list[str]:
         own, program = list(args), None
@@ -91,7 +89,7 @@ class _Listener(Program):
 
 
 class _Words(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
-    """A program and its arguments, as a variable has them."""
+    """A program and its arguments, from a variable."""
 
     name = "command"
 
@@ -111,15 +109,15 @@ class _Words(click.ParamType):  # type: ignore[type-arg]  # generic in newer cli
     "--exec",
     type=_Words(),
     metavar="PROGRAM [ARGS]...",
-    help="Run this program for each task; comes last.",
+    help="Run this program for each task; must come last.",
 )
 @click.option(
     "--select",
     type=click.Choice(NAMES),
-    help="From which of several queues to take: the first that has work, each in turn, or drawn by weight.",
+    help="How to choose among several queues: the first with work, each in turn, or drawn by weight.",
 )
 @click.option(
-    "--slots", type=click.IntRange(1, MAX_SLOTS), help="How many tasks at a time; else 1."
+    "--slots", type=click.IntRange(1, MAX_SLOTS), help="Number of tasks at a time; default 1."
 )
 @click.option(
     "--resource",
@@ -132,7 +130,7 @@ class _Words(click.ParamType):  # type: ignore[type-arg]  # generic in newer cli
 @click.option(
     "--warm/--no-warm",
     default=None,
-    help="Import the callable before there is a task; the default, unless the node has gpu.",
+    help="Import the callable before there is a task; default unless the host has the resource gpu.",
 )
 @click.option(
     "--spawn", is_flag=True, help="Run each task in a fresh interpreter, for CUDA and threads."
@@ -153,37 +151,45 @@ class _Words(click.ParamType):  # type: ignore[type-arg]  # generic in newer cli
     "--host",
     type=HostName(),
     metavar="NAME",
-    help="What node ids call this host; else BLUEQUE_HOST, its full name, or its short one if that is localhost.",
+    help="Name of this host in node ids; default BLUEQUE_HOST, the full name, or the short name if that is localhost.",
 )
-@click.option("--spool", metavar="DIR", help="Where the files of attempts lie; else BLUEQUE_SPOOL.")
-@click.option("--keep", type=DURATION, help="How long the files of a past attempt stay; else 7d.")
+@click.option(
+    "--spool", metavar="DIR", help="Directory for the files of attempts; default BLUEQUE_SPOOL."
+)
+@click.option(
+    "--keep", type=DURATION, help="How long the files of a finished attempt stay; default 7d."
+)
 @click.option(
     "--spool-limit",
     type=Room(),
     metavar="SIZE|PERCENT",
-    help="How much room all of them may take before the oldest go; else BLUEQUE_SPOOL_LIMIT, 20% of the disk.",
+    help="Size of the spool above which the oldest files are removed; default BLUEQUE_SPOOL_LIMIT, 20% of the disk.",
 )
 @click.option(
     "--log-limit",
     type=LogLimit(),
     metavar="SIZE",
-    help="How much a task may print, to stdout and to stderr, before the middle goes; else BLUEQUE_LOG_LIMIT, 1GiB.",
+    help="Size of stdout or stderr of a task above which the middle is removed; default BLUEQUE_LOG_LIMIT, 1GiB.",
 )
 @click.option(
-    "--beat", type=DURATION, help="How often to show that we live; else BLUEQUE_BEAT, 10s."
+    "--beat",
+    type=DURATION,
+    help="Interval of beats, which show that a listener lives; default BLUEQUE_BEAT, 10s.",
 )
 @click.option(
-    "--lease", type=DURATION, help="Dead after so long without a beat; else BLUEQUE_LEASE, 60s."
+    "--lease",
+    type=DURATION,
+    help="A listener without a beat for so long is dead; default BLUEQUE_LEASE, 60s.",
 )
 @click.option(
     "--lost-after",
     type=DURATION,
-    help="Its tasks lost after so long; else BLUEQUE_LOST_AFTER, 10m.",
+    help="Tasks of a dead listener are lost after so long; default BLUEQUE_LOST_AFTER, 10m.",
 )
 @click.option(
     "--on-term",
     type=click.Choice(ON_TERM),
-    help="At SIGTERM: leave running tasks to their listeners, wait for them, stop them; drain in a container, else leave.",
+    help="At SIGTERM: leave running tasks to their listeners, wait for them, or stop them; default drain in a container, else leave.",
 )
 @click.option(
     "--until-empty",
@@ -194,7 +200,7 @@ class _Words(click.ParamType):  # type: ignore[type-arg]  # generic in newer cli
 @click.option(
     "--max-runtime",
     type=DURATION,
-    help="After so long do as at SIGTERM: take nothing new, and then as --on-term says.",
+    help="After so long, take nothing new, and then do what --on-term says.",
 )
 @log_format_option
 @limit_options(grace="30s")
@@ -212,27 +218,26 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
     blueque-listener urgent normal night --run mypackage.tasks:work
     blueque-listener render.4k=100 ingest=5 --run mypackage.tasks:work
 
-    With several queues each slot takes one task at a time from all of them together: from the first queue that has work
-    (--select ordered), from each in turn (round-robin), or as a draw decides in which each has a chance in proportion to
-    its WEIGHT (lottery, the default where a weight is given). To name a queue whose own name holds an =, add a weight of
-    1: a=x=1. A blueque.toml may say all this, and more of each queue; what is said here goes before it.
+    With several queues, each slot takes one task at a time: from the first queue that has work (--select ordered), from
+    each queue in turn (round-robin), or from a queue drawn with a chance in proportion to its WEIGHT (lottery, the
+    default if a weight is given). For a queue whose name contains =, add a weight: a=x=1. blueque.toml can set all of
+    this, and more for each queue; options overrule it.
 
-    What runs the tasks can stand in blueque.toml, for all queues or for each its own, or in BLUEQUE_RUN or BLUEQUE_EXEC:
+    The handler can also be set in blueque.toml, for all queues or for each queue, or in BLUEQUE_RUN or BLUEQUE_EXEC:
 
     \b
     [queues."video.encode"]
     run = "mypackage.tasks:encode"
 
-    So can every option here: --max-runtime is BLUEQUE_MAX_RUNTIME in the environment, and max_runtime in [listener].
+    So can every option: --max-runtime is BLUEQUE_MAX_RUNTIME in the environment, and max_runtime in [listener].
 
-    The callable gets the task, task.parameters among its attributes, and returns the result. A program gets the
+    The callable gets the task, with its parameters as task.parameters, and returns the result. A program gets the
     parameters on its standard input, and BLUEQUE_TASK_ID, BLUEQUE_QUEUE, BLUEQUE_ATTEMPT and BLUEQUE_TASK_DIR in its
-    environment; its last line of output, or the file `result` in that directory, is the result.
+    environment. Its result is its last line of output, or the file `result` in that directory.
 
-    Ctrl-C: take nothing new, leave when the running tasks have ended; the second one, a second later or more, stops
-    them. SIGTERM: see --on-term. With leave, the default outside a container, the running tasks run on, each with a
-    listener behind it, and those who start the next blueque-listener here find them. --retry and the limits are for tasks
-    that have none of their own.
+    Ctrl-C: take nothing new, and exit when the running tasks have ended; a second Ctrl-C, at least a second later, stops
+    them. SIGTERM: see --on-term. With leave, the default outside a container, running tasks run on, each with its
+    listener, and the next blueque-listener here finds them. --retry and the limits apply to tasks without their own.
 
     SIGUSR2: take nothing new, and stay; the next one: take tasks again. SIGHUP: start anew with what blueque.toml says now.
     SIGUSR1: write to the log where master and listeners are just now. None of them touches a task.
@@ -298,13 +303,13 @@ _NOT_FOR_TASKS = sorted({variable(option) for option in settings_of(command)} - 
 def _handlers(
     context: click.Context, config: Config, queues: Iterable[str]
 ) -> dict[str, HandlerName]:
-    """Return what runs the tasks of each queue. Ends the program when nothing does."""
+    """Return the handler of each queue. Ends the program if a queue has none."""
     refuse_both(context, "run", "exec", "a task has one handler, so give one of the two")
     found = nearest(context, {}, "run", "exec")
     if context.get_parameter_source("exec") is ParameterSource.COMMANDLINE:
         if ParameterSource.COMMANDLINE in map(context.get_parameter_source, ("spawn", "preload")):
             raise click.UsageError(
-                "--spawn and --preload are for --run: a program is a process of its own anyway"
+                "--spawn and --preload need --run: a program always runs in its own process"
             )
         _refuse_swallowed(found["exec"])
         found["exec"] = found["exec"][found["exec"][0] == "--" :]
@@ -322,9 +327,9 @@ def _handlers(
 
 
 def _no_handler(queue: str) -> tuple[str, str, str, str]:
-    """Return what is wrong, and the three ways to mend it."""
+    """Return the message, and three ways to name a handler."""
     return (
-        f"nothing says what to run for the tasks of queue {queue!r}. Name a callable or a program in one of three ways:",
+        f"queue {queue!r} has no handler. Name a callable or a program in one of three ways:",
         "an option: --run MODULE:CALLABLE, or --exec PROGRAM [ARGS]...",
         f'blueque.toml: run = "MODULE:CALLABLE" or exec = ["PROGRAM"] in [{shown_path(("queues", queue))}] or in [listener]',
         "a variable: BLUEQUE_RUN=MODULE:CALLABLE, or BLUEQUE_EXEC='PROGRAM [ARGS]...'",
@@ -334,14 +339,14 @@ def _no_handler(queue: str) -> tuple[str, str, str, str]:
 def _importing(
     context: click.Context, said: Mapping[str, Any], handlers: Mapping[str, HandlerName]
 ) -> dict[str, Any]:
-    """Return how task processes come to their callables: `spawn` and `preload`."""
+    """Return how task processes import their callables: `spawn` and `preload`."""
     found = nearest(context, said, "spawn", "preload")
     if found.get("spawn") and found.get("preload"):
         refuse_both(
             context,
             "spawn",
             "preload",
-            "--preload is for forks, a fresh interpreter imports everything itself",
+            "--preload works with forks only: with --spawn, each task imports everything itself",
         )
     is_for_any = any(name.run for name in handlers.values())
     return {
@@ -370,7 +375,7 @@ def _timing(config: Config, options: Mapping[str, Any]) -> Timing:
 
 
 def _limits(options: Mapping[str, Any]) -> dict[str, int | float]:
-    """Return the limits that options and variables say."""
+    """Return the limits from options and variables."""
     try:
         return fields(**{name: options[name] for name in LIMITS if name in options})
     except InvalidInput as error:
@@ -378,7 +383,7 @@ def _limits(options: Mapping[str, Any]) -> dict[str, int | float]:
 
 
 def _room(said: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[float, int]:
-    """Return how much room the spool may take, and each file that a task prints to."""
+    """Return the limits of the spool and of each output file."""
     try:
         return (
             options.get("spool_limit") or units.spool_limit(otherwise=said.get("spool_limit")),
@@ -389,16 +394,14 @@ def _room(said: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[float, i
 
 
 def _refuse_swallowed(program: Sequence[str]) -> None:
-    """Refuse options that look like our own among the arguments of the program, unless -- comes
-    before.
-    """
+    """Refuse options of the listener among the arguments of the program, unless -- comes before."""
     arguments = program[1 : program.index("--") if "--" in program else None]
     options = [one for one in command.params if isinstance(one, click.Option)]
     known = {name for one in options for name in (*one.opts, *one.secondary_opts)}
     for word in arguments:
         if word.partition("=")[0] in known:
             raise click.UsageError(
-                f"{word} would be given to {program[0]}: options of the listener go before --exec. If that is meant: "
+                f"{word} would be given to {program[0]}: options of the listener go before --exec. To allow it: "
                 f"--exec -- {shlex.join(program)}"
             )
 
@@ -406,9 +409,7 @@ def _refuse_swallowed(program: Sequence[str]) -> None:
 def _of_queues(
     config: Config, names: Sequence[str], retry: Retry | None, options: Mapping[str, int | float]
 ) -> dict[str, list[object]]:
-    """Return, of each queue of which the file says something, what its tasks are held to: limits
-    and policy.
-    """
+    """Return the limits and the policy of each queue in the file."""
     found: dict[str, list[object]] = {}
     for name in names:
         if name in config.queues:
@@ -433,7 +434,7 @@ def _held_to(limits: Mapping[str, int | float | None]) -> list[int | float | Non
 
 
 def _named(client: Client, words: Sequence[str]) -> dict[str, float | None]:
-    """Return the queues in the arguments, and their weights; None: it has none."""
+    """Return the queues in the arguments, and their weights; None: without a weight."""
     found: dict[str, float | None] = {}
     for word in words:
         queue, sign, number = word.rpartition("=")
@@ -443,7 +444,7 @@ def _named(client: Client, words: Sequence[str]) -> dict[str, float | None]:
             raise click.UsageError(f"{word!r}: {error}") from error
         except ValueError as error:
             raise click.UsageError(
-                f"{word!r}: {number!r} is no weight: write QUEUE=WEIGHT, and a queue whose own name holds an = with a "
+                f"{word!r}: {number!r} is not a weight: write QUEUE=WEIGHT; write a queue whose name contains = with a "
                 f"weight of 1, {word + '=1'!r}"
             ) from error
         name = queue if sign else word
@@ -452,8 +453,7 @@ def _named(client: Client, words: Sequence[str]) -> dict[str, float | None]:
         client.get_queue(name)  # refuses a bad name
         if set("*?[") & set(name):
             click.echo(
-                f"blueque-listener: {name!r} is taken for the name of one queue, not for a pattern",
-                err=True,
+                f"blueque-listener: {name!r} is the name of one queue, not a pattern", err=True
             )
         found[name] = weight
     return found
@@ -474,13 +474,13 @@ def _chosen(
     heavy = next((name for name, weight in weights.items() if weight != 1), None)
     if select != "lottery" and heavy is not None:
         raise click.UsageError(
-            f"the weight of queue {heavy!r} has no meaning with --select {select}, only with lottery"
+            f"the weight of queue {heavy!r} needs --select lottery, not {select}"
         )
     return {**known, **weights}, select
 
 
 def _amounts(context: click.Context, words: Sequence[str]) -> dict[str, int]:
-    """Return how much of each resource there is, as the options or the variable say."""
+    """Return the amount of each resource, from the options or the variable."""
     amounts: dict[str, str] = {}
     try:
         for word in words:
@@ -521,11 +521,9 @@ def _become_master(choices: dict[str, Any]) -> None:
 
 
 def _take_environment(url: str, source: str) -> dict[str, str]:
-    """Remove the variables that no task inherits, nor may the list of processes show; return what
-    the check at SIGHUP needs in order to read the same configuration.
-    """
+    """Remove the variables that tasks must not inherit; return those that the check at SIGHUP needs."""
     names = [*_NOT_FOR_TASKS, "BLUEQUE_REDIS_URL"]
-    # another address may be of another service
+    # another address may belong to another service
     if os.environ.get("REDIS_URL") == url:
         names.append("REDIS_URL")
     found = {name: os.environ.pop(name) for name in names if name in os.environ}
@@ -536,9 +534,7 @@ def _take_environment(url: str, source: str) -> dict[str, str]:
 
 
 def _without_url(arguments: list[str]) -> list[str]:
-    """Return the arguments fit to be seen by everybody in a list of processes, for days: there may
-    be a password in it.
-    """
+    """Return the arguments without the address, which may hold a password that `ps` would show."""
     own = arguments[: arguments.index("--exec")] if "--exec" in arguments else arguments
     shown = [word for word in own if not word.startswith("--redis-url=")]
     if "--redis-url" in shown:

@@ -186,7 +186,7 @@ def test_a_queue_without_a_handler_ends_the_listener_with_the_three_ways_to_name
     code, log = refused(programs, "a", "render.4k")
 
     assert code == 78
-    assert "for the tasks of queue 'render.4k'" in log
+    assert "queue 'render.4k' has no handler" in log
     file = '[queues."render.4k"] or in [listener]'
     for way in ("--run MODULE:CALLABLE, or --exec", file, "BLUEQUE_RUN=", "BLUEQUE_EXEC="):
         assert way in log
@@ -267,5 +267,5 @@ def test_a_task_inherits_no_variable_that_is_an_option_of_its_listener(programs)
 def test_a_name_that_looks_like_a_pattern_is_told_to_be_a_name(programs):
     listener = listen(programs, "render.*", "--run", "first:run")
 
-    assert "'render.*' is taken for the name of one queue, not for a pattern" in listener.log
+    assert "'render.*' is the name of one queue, not a pattern" in listener.log
     assert results(programs, "render.*") == [["first", "render.*"]]

@@ -157,7 +157,7 @@ def test_another_redis_gets_the_new_tasks_and_the_first_one_the_end_of_what_runs
         ('spool = "/proc/1/no"', "", "/proc/1/no"),
         ('preload = ["absent"]', "", "cannot preload absent: ModuleNotFoundError"),
         ("", '[queues.work]\nrun = "work:absent"', "cannot import the handler work:absent"),
-        ("", "", "nothing says what to run for the tasks of queue 'work'"),
+        ("", "", "queue 'work' has no handler"),
     ],
     ids=["syntax", "spool", "preload", "handler", "nothing"],
 )
