@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from blueque.audit.observation import Finding, Holder, LineSeen, Observation, QueueSeen
 from blueque.model import keys
@@ -57,47 +58,79 @@ def judge_locks(holders: Mapping[str, Mapping[Holder, int]]) -> Iterator[Finding
 def _line(
     queue: str, name: str, seen: LineSeen, alive: dict[str, dict[str, int]]
 ) -> Iterator[Finding]:
-    key, listing = keys.line(queue, name), keys.lines(queue)
-    line = f"line {name} of queue {queue}"
-    tasks = f"{seen.length} task{'' if seen.length == 1 else 's'}"
-
-    def finding(
-        code: str, key: str, sentence: str, fix: str | None, task: str | None = None
-    ) -> Finding:
-        place = Place("line", queue, line=name)
-        return Finding(code, key, task, queue, sentence, fix, text=name, place=place)
-
-    needs = needs_of(name)
+    needs, finder = needs_of(name), _Finder(queue, name)
     if needs is None or not _has_priority(name):
-        sentence = f"{line} has a name that makes no sense"
-        if seen.length:
-            yield finding("bad_line", key, f"{sentence}, and no listener takes its {tasks}.", None)
-        elif seen.score is not None:
-            yield finding("bad_line", listing, f"{sentence}.", "drop_line")
-        return
-    if not seen.length:
-        if seen.score is None and seen.is_waiting:
-            sentence = f"{line} has no tasks any more, and is not in {listing}."
-            yield finding("empty_line", keys.waiting(needs.lock or ""), sentence, "drop_line")
-        return
+        yield from _misnamed(seen, finder)
+    elif seen.length:
+        yield from _listing(needs, seen, finder)
+        yield from _unfit(needs, seen, alive, finder)
+    elif seen.score is None and seen.is_waiting:
+        sentence = f"{finder.line} has no tasks any more, and is not in {keys.lines(queue)}."
+        yield finder.find("empty_line", keys.waiting(needs.lock or ""), sentence, "drop_line")
+
+
+class _Finder(NamedTuple):
+    """Makes the findings about one line."""
+
+    queue: str
+    name: str
+
+    @property
+    def line(self) -> str:
+        return f"line {self.name} of queue {self.queue}"
+
+    def find(
+        self, code: str, key: str, sentence: str, fix: str | None, task: str | None = None
+    ) -> Finding:
+        place = Place("line", self.queue, line=self.name)
+        return Finding(code, key, task, self.queue, sentence, fix, text=self.name, place=place)
+
+
+def _misnamed(seen: LineSeen, finder: _Finder) -> Iterator[Finding]:
+    sentence = f"{finder.line} has a name that makes no sense"
+    if seen.length:
+        key = keys.line(finder.queue, finder.name)
+        sentence += f", and no listener takes its {_tasks(seen)}."
+        yield finder.find("bad_line", key, sentence, None)
+    elif seen.score is not None:
+        yield finder.find("bad_line", keys.lines(finder.queue), f"{sentence}.", "drop_line")
+
+
+def _listing(needs: Needs, seen: LineSeen, finder: _Finder) -> Iterator[Finding]:
+    """Judge how a line with tasks is listed."""
+    line, listing = finder.line, keys.lines(finder.queue)
     if seen.score is None:
         wait = "waits" if seen.length == 1 else "wait"
-        sentence = f"{line} is not in {listing}: no listener looks there, and {tasks} {wait}."
-        yield finding("hidden_line", listing, sentence, "note_line")
-    elif seen.score != priority_of(name):
+        sentence = (
+            f"{line} is not in {listing}: no listener looks there, and {_tasks(seen)} {wait}."
+        )
+        yield finder.find("hidden_line", listing, sentence, "note_line")
+        return
+    if seen.score != priority_of(finder.name):
         sentence = f"{line} has the score {seen.score:g}: it has its turn too early or too late."
-        yield finding("line_score", listing, sentence, "note_line")
-    if seen.score is not None and needs.lock is not None and not seen.is_waiting:
+        yield finder.find("line_score", listing, sentence, "note_line")
+    if needs.lock is not None and not seen.is_waiting:
         waiting = keys.waiting(needs.lock)
         sentence = f"{line} is not in {waiting}: it is not woken when the lock is freed."
-        yield finding("waiting", waiting, sentence, "note_line")
+        yield finder.find("waiting", waiting, sentence, "note_line")
+
+
+def _unfit(
+    needs: Needs, seen: LineSeen, alive: dict[str, dict[str, int]], finder: _Finder
+) -> Iterator[Finding]:
+    """Judge whether any listener that is alive could run the tasks of a line."""
     lack = lacking(needs, list(alive.values()))
-    if alive and lack is not None:
-        need = f"need{'s' if seen.length == 1 else ''} {hints.amounts(needs.resources)}"
-        sentence = (
-            f"{tasks} of queue {queue} {need} and can never start, the first is {seen.first}: "
-        )
-        yield finding("stuck", key, sentence + _lacking(needs, lack, alive), None, seen.first)
+    if not alive or lack is None:
+        return
+    need = f"need{'s' if seen.length == 1 else ''} {hints.amounts(needs.resources)}"
+    sentence = f"{_tasks(seen)} of queue {finder.queue} {need} and can never start, the first is {seen.first}: "
+    sentence += _lacking(needs, lack, alive)
+    key = keys.line(finder.queue, finder.name)
+    yield finder.find("stuck", key, sentence, None, seen.first)
+
+
+def _tasks(seen: LineSeen) -> str:
+    return f"{seen.length} task{'' if seen.length == 1 else 's'}"
 
 
 def _has_priority(name: str) -> bool:

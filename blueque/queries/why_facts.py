@@ -80,7 +80,6 @@ def inquire(redis: Redis, task_id: str) -> Inquiry:
     asked, days = _ask_lengths(queue, compared), ask_usual(queue, now) if is_quiet(task) else []
     every, replies = read_nodes_and(redis, members, now, [*asked, *days])
     nodes, others = _sharing(every, queue)
-    pause, room = _settings(first.settings)
     counted, holders = first.held[0], [task for held in first.held[1:] for task in held]
     higher, beside = _count_others(line, compared, replies[: len(asked)], first.lines[1])
     ids = [*(held for node in (*nodes, *others) for held in node.held), *holders, *counted]
@@ -95,8 +94,7 @@ def inquire(redis: Redis, task_id: str) -> Inquiry:
         first.place[1],
         higher,
         beside,
-        pause,
-        room,
+        *_settings(first.settings),
         nodes,
         others,
         holders,

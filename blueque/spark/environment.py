@@ -69,7 +69,7 @@ def option(name: str, value: object) -> tuple[str, str]:
     if name.startswith("spark_"):
         name = name.replace("_", ".")
     if not name.startswith("spark."):
-        raise InvalidInput(f"{name!r} is no option of Spark: their names begin with spark.")
+        raise InvalidInput(f"{name!r} is not an option of Spark: their names begin with spark.")
     if value is None:
         raise InvalidInput(f"option {name} of Spark is None: leave it out")
     return name, str(value).lower() if isinstance(value, bool) else str(value)

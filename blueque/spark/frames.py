@@ -114,7 +114,7 @@ def _tests(layout: Layout) -> Iterable[tuple[str, tuple[Column, Column | None, s
             (
                 wrong,
                 eta,
-                f"eta: column {layout.eta!r} is no time before the year 10000: seconds, not milliseconds?",
+                f"eta: column {layout.eta!r} is not a time before the year 10000: seconds, not milliseconds?",
             ),
         )
     if layout.priority:

@@ -102,7 +102,7 @@ def _warn_of_unknown(wish: Wish) -> None:
     if unknown:
         names = ", ".join(map(repr, unknown))
         log.warning(
-            "Redis knows no queue %s: a table of its tasks has no rows as long as nobody enqueues there",
+            "Redis knows no queue %s: a table of its tasks has no rows until tasks are enqueued there",
             names,
         )
 

@@ -143,7 +143,7 @@ def _refuse_unknown(given: Mapping[str, str], name_of_run: str) -> None:
     for name in given:
         if name == "path":
             raise InvalidInput(
-                "a queue is no path: name it with option 'queue', and say save() or start() without one"
+                "a queue is not a path: name it with option 'queue', and say save() or start() without one"
             )
         if name not in known:
             other = {
@@ -177,7 +177,7 @@ def _columns(text: str) -> tuple[str, ...]:
     """Return names: `a, b`, or JSON if they contain a comma."""
     names = json.loads(text) if text.startswith("[") else [name.strip() for name in text.split(",")]
     if not all(isinstance(name, str) and name for name in names):
-        raise InvalidInput(f"{text!r} is no list of columns: write a, b")
+        raise InvalidInput(f"{text!r} is not a list of columns: write a, b")
     return tuple(names)
 
 

@@ -1359,7 +1359,7 @@ class Pushing(Redis):
     """A Redis where another program pushes tasks after each of the first pieces of a list."""
 
     def __init__(self, redis: Redis, cli: Any, times: int) -> None:
-        super().__init__(redis._connect, redis.patience)
+        super().__init__(redis.connect, redis.patience)
         self._cli, self._times = cli, times
 
     def read(self, *commands: Any) -> list[Any]:

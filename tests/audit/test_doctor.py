@@ -277,7 +277,7 @@ def test_a_warning_counts_as_such(doctor, redis, cli):
 
     assert (result.returncode, result.stdout.splitlines()[-1]) == (75, "1 warning")
     assert (
-        "warn  blueque_queues counts 2 listeners of queue video, which has 0. --fix would count anew."
+        "warn  blueque_queues counts 2 listeners of queue video, which has 0. --fix would count again."
         in result.stdout
     )
 

@@ -239,7 +239,7 @@ def test_what_cannot_be_meant_is_refused_without_a_job(df, enqueue, state, said,
             ["id as k", "1", "id * 1e12 as e"],
             {"eta": "e"},
             InvalidInput,
-            "eta: column 'e' is no time before",
+            "eta: column 'e' is not a time before",
         ),
         (
             ["id as k", "1", "int(id) as n"],

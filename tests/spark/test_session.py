@@ -96,7 +96,7 @@ def test_options_are_taken_as_python_has_them(given, option):
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("shuffle_partitions", 8, "'shuffle_partitions' is no option of Spark"),
+        ("shuffle_partitions", 8, "'shuffle_partitions' is not an option of Spark"),
         ("spark.ui.port", None, "spark.ui.port of Spark is None"),
     ],
 )

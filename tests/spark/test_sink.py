@@ -103,14 +103,14 @@ def test_names_of_options_may_be_written_in_any_case_and_what_spark_adds_is_not_
         ({"prioritty": "1"}, "there is no option 'prioritty': did you mean 'priority'?"),
         ({"colour": "red"}, "there is no option 'colour': there are queue, url, key, "),
         ({"name": "x"}, "there is no option 'name': only a stream has a 'name', this is a 'run'"),
-        ({"path": "out/"}, "a queue is no path: name it with option 'queue'"),
+        ({"path": "out/"}, "a queue is not a path: name it with option 'queue'"),
         ({"run": ""}, "option 'run': it is empty"),
         (
             {"run": "x" * 201},
             "the run name 'xxxxxxxxxxxxxxxxxxxx'... takes 201 bytes; the limit is 200",
         ),
-        ({"key": "a,,b"}, "option 'key': 'a,,b' is no list of columns"),
-        ({"params": "[1]"}, r"option 'params': '\[1\]' is no list of columns"),
+        ({"key": "a,,b"}, "option 'key': 'a,,b' is not a list of columns"),
+        ({"params": "[1]"}, r"option 'params': '\[1\]' is not a list of columns"),
         ({"json": "yes"}, "option 'json': it is true or false, not 'yes'"),
         (
             {"eta": "1700000000000"},
