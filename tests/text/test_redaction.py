@@ -195,4 +195,4 @@ def test_a_file_names_more(run, task, tmp_path):
     assert shown == {"login": {"user": "ada", "token": HIDDEN}, "iban": HIDDEN, "n": 1}
     file.write_text('[show]\nredact = "iban"\n')
     refused = run("show", task, "--config", str(file))
-    assert (refused.returncode, "show.redact: it is an array" in refused.stderr) == (78, True)
+    assert (refused.returncode, "show.redact: must be an array" in refused.stderr) == (78, True)
