@@ -10,6 +10,7 @@ import gc
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -140,10 +141,12 @@ def _differences(before: ProcessState) -> list[tuple[str, str]]:
 
 
 def _is_connected_again(before: object, after: object) -> bool:
-    """Tell whether a descriptor is a socket as it was before: a connection of the whole run that
-    was made again.
+    """Tell whether a descriptor is a socket as it was before, or one with the same peer: a
+    connection of the whole run that was made again.
     """
-    return str(before).startswith("socket:") and str(after).startswith("socket:")
+    old, _, old_peer = str(before).partition(" to ")
+    new, _, peer = str(after).partition(" to ")
+    return new.startswith("socket:") and (old == new or (bool(peer) and old_peer == peer))
 
 
 def _may_end(found: list[tuple[str, str]]) -> bool:
@@ -201,9 +204,21 @@ def _descriptors() -> dict[str, object]:
     for number in os.listdir("/proc/self/fd"):
         with contextlib.suppress(FileNotFoundError):  # that of the directory itself
             target = os.readlink(f"/proc/self/fd/{number}")
+            if target.startswith("socket:"):
+                target += _peer(int(number))
             if not target.startswith(KEPT_BY_PYTHON):
                 found[f"descriptor {number}"] = target
     return found
+
+
+def _peer(number: int) -> str:
+    """Return ` to ` and the address at the other end of a socket; empty when it has none."""
+    try:
+        with socket.socket(fileno=os.dup(number)) as copy:
+            peer = copy.getpeername()
+    except OSError:
+        return ""
+    return f" to {peer}" if peer else ""
 
 
 def _command(pid: int) -> str:

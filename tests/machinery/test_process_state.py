@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -120,6 +121,23 @@ def test_what_is_left_is_named_and_nothing_when_it_has_been_taken_away(monkeypat
 
     assert said in "\n".join(traces)
     assert process_state.differences(before) == []
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_a_socket_in_the_place_of_another_is_left_unless_it_has_the_same_peer(monkeypatch, is_same):
+    monkeypatch.setattr(process_state, "PATIENCE", 0.0)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as one,
+        socket.create_server(("127.0.0.1", 0)) as two,
+    ):
+        first = socket.create_connection(one.getsockname())
+        number = first.fileno()
+        before = process_state.take()
+        first.close()
+        with socket.create_connection((one if is_same else two).getsockname()) as second:
+            assert second.fileno() == number
+            traces = process_state.differences(before)
+    assert bool(traces) is not is_same
 
 
 def test_what_the_garbage_collection_closes_is_not_left():
