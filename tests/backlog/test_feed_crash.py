@@ -189,7 +189,7 @@ class Ground:
 
     def naive(self, redis):
         """Enqueue, then save the cursor; each of it as carefully as can be."""
-        patient = Redis(redis._connect, 1e6)
+        patient = Redis(redis.connect, 1e6)
         (done,) = patient.read(("GET", "cursor"))
         for first in range(int(done or 0), FEW, 2):
             some = range(first, min(first + 2, FEW))

@@ -549,9 +549,9 @@ def test_a_module_that_cannot_be_preloaded_is_refused_at_the_start(programs, tex
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--spawn", "--preload", "heavy"], "--preload is for forks"),
-        (["--preload", "heavy", "--exec", "true"], "are for --run"),
-        (["--spawn", "--exec", "true"], "are for --run"),
+        (["--spawn", "--preload", "heavy"], "--preload works with forks only"),
+        (["--preload", "heavy", "--exec", "true"], "need --run"),
+        (["--spawn", "--exec", "true"], "need --run"),
         (["--resource", "gpu"], "write NAME=AMOUNT"),
         (["--resource", "gpu=1", "--resource", "gpu=2"], "named twice"),
         (["--resource", "GPU=1"], "small letters"),
