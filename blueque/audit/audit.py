@@ -1,7 +1,7 @@
-"""The audit: is everything in Redis as it must be? And the repair of what is not.
+"""The audit finds what is wrong in Redis, and repairs it.
 
-The oracle of the tests, and what `blueque doctor` shows. It sees only what Redis knows: not whether
-a process lives, nor for how long a heartbeat has stood still. Listeners and schedulers judge that.
+`blueque doctor` and the tests use it. It sees only what Redis knows: not whether a process is
+alive, nor for how long a beat has not changed. Listeners and schedulers judge that.
 """
 
 from __future__ import annotations

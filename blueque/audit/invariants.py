@@ -1,5 +1,5 @@
-"""What must always be true of Redis as a whole, as pure functions: what a scan has seen in,
-findings out.
+"""What must always be true of Redis as a whole. The functions are pure: they take what a scan has
+seen, and yield findings.
 
 docs/protocol/audit.md, "Invariants", has the same in words. The rules of lines, locks and limits
 are in line_invariants.py.

@@ -240,7 +240,7 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
     listener, and the next blueque-listener here finds them. --retry and the limits apply to tasks without their own.
 
     SIGUSR2: take nothing new, and stay; the next one: take tasks again. SIGHUP: start anew with what blueque.toml says now.
-    SIGUSR1: write to the log where master and listeners are just now. None of them touches a task.
+    SIGUSR1: write the stacks of master and listeners to the log. These three signals never touch a task.
     """
     # refuse a mistake in the file, and a bad address
     config, client = invocation.config, invocation.client()

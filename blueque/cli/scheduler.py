@@ -34,10 +34,9 @@ from blueque.node.reload import ANSWER_TO, Check
 def command(invocation: Invocation, /, **_: Any) -> int:
     """Put the scheduled tasks of every queue in line when they are due.
 
-    Any number may run at once: no task is put in line twice. SIGTERM or Ctrl-C stops it at once.
-    SIGHUP has it start anew with what blueque.toml says now, SIGUSR1 write to its log where it is. Options can stand
-    elsewhere as well: --log-format is BLUEQUE_LOG_FORMAT in the environment, and log_format in
-        [scheduler] of blueque.toml.
+    Any number may run at once: no task is put in line twice. SIGTERM or Ctrl-C stops it at once. SIGHUP: start anew with
+    what blueque.toml says now. SIGUSR1: write the stacks of its threads to the log. Options can also be set elsewhere:
+    --log-format is BLUEQUE_LOG_FORMAT in the environment, and log_format in [scheduler] of blueque.toml.
     """
     from blueque.scheduler import Scheduler
     from blueque.system.log_format import log_to_stderr  # here: --help does without

@@ -1,9 +1,8 @@
 """ListenerGroup: one listener of several queues, which takes one task at a time from all of them
 together.
 
-It is registered in each of its queues by a Listener. What it does in all of them, it does in one or
-two round trips, be they two queues or a hundred; with a single queue it does what that Listener
-does, and nothing more.
+It has a Listener for each queue, which registers it there. A step in all queues takes one or two
+round trips, for two queues as for a hundred. With a single queue it only calls the Listener.
 """
 
 from __future__ import annotations
@@ -56,14 +55,14 @@ class ListenerGroup:
 
     @property
     def node(self) -> str:
-        """The id under which we are registered in the first queue, and in the others too, unless
-        others use it there.
+        """Our node id in the first queue. In another queue it may differ, if another listener uses
+        this id there.
         """
         return self._first.node
 
     @property
     def has_order(self) -> bool:
-        """Whether there is an order for us in any of the queues: beat, to see which."""
+        """Whether an order for us waits in any of the queues; the next beat reads it."""
         return any(listener.has_order for listener in self)
 
     def listen(self, callback: Callable[[Task], object] | None = None) -> Task:
@@ -89,14 +88,13 @@ class ListenerGroup:
         return task
 
     def lost(self, error: NotRegistered) -> None:
-        """Know that we are not registered in that queue any more."""
+        """Note that we are no longer registered in the queue of the error."""
         self.of(error.queue).instance = None
 
     def beat(self, task_id: str | None = None) -> Standing:
-        """Show that we live, in all queues; see what is wanted of us in any, and how the task that
-        we watch stands.
+        """Beat in all queues, and read our orders and the state of the task that we watch.
 
-        Raises NotRegistered, having beaten in the other queues.
+        Raises NotRegistered for one queue, after it has beaten in the others.
         Source: docs/protocol.md, "beat"; docs/protocol/placement.md, "beat_all".
         """
         if len(self.queues) == 1:
@@ -145,7 +143,7 @@ class ListenerGroup:
         self._wait(seconds, is_answered, is_idle=False)
 
     def wake(self, queues: Iterable[str]) -> None:
-        """Wake an idle listener of each of any queues. Source: docs/protocol.md, "wake"."""
+        """Wake an idle listener of each of these queues. Source: docs/protocol.md, "wake"."""
         for queue in queues:
             protocol.wake(self._redis, queue)
 
@@ -176,7 +174,7 @@ class ListenerGroup:
             listener.announce(what, by)
 
     def leave(self) -> bool:
-        """Take leave of all queues; False: we still hold a task."""
+        """Deregister from all queues. False: we still hold a task."""
         for listener in self:
             if listener.queue not in self._gone and listener.leave():
                 self._gone.add(listener.queue)

@@ -44,8 +44,8 @@ MOST_MISPLACED = 100  # tasks that one look puts in the line where they belong
 class Listener:
     """One listener of one queue, under the node id `[fqdn]_[pid]`.
 
-    `listen` is for programs of your own. Nobody beats for such a listener, and its registration
-    says so. The listener program uses the others, which return at once or when told to.
+    Your own programs call `listen`. Such a listener does not beat, and its registration says so.
+    `blueque-listener` calls the other methods; they return at once, or when `is_answered` does.
     """
 
     def __init__(self, redis: Redis, queue: str) -> None:
@@ -71,7 +71,7 @@ class Listener:
 
     @property
     def node(self) -> str:
-        """The id of this listener, `[fqdn]_[pid]`; where another uses that,
+        """The id of this listener, `[fqdn]_[pid]`. If another listener uses that id,
         `[fqdn]-[random]_[pid]`.
         """
         return (
@@ -80,12 +80,12 @@ class Listener:
 
     @property
     def is_registered(self) -> bool:
-        """Whether this process has registered, and has not been told that this is over."""
+        """Whether this process has registered, and Redis has not said that this has ended."""
         return self.instance is not None and self._pid == os.getpid()
 
     @property
     def is_unsure(self) -> bool:
-        """Whether an id may be in our own list that we have not reserved; see `settle`."""
+        """Whether our own list may hold a task that we have not reserved; see `settle`."""
         return self._is_unsure
 
     def listen(self, callback: Callable[[Task], object] | None = None) -> Task:
@@ -117,9 +117,9 @@ class Listener:
     def claim_orphan(self) -> Task | None:
         """Claim a task of a listener on this host whose process is gone; None when there is none.
 
-        The task keeps the dead listener's node. A reserved one has not started: run it with a
-        Processor. A started one
-        may still be running: wait for its pid. Source: docs/protocol/beside-1.0.0.md, "claim".
+        The task keeps the node of the dead listener. A reserved task has not started: run it with a
+        Processor. A started task may still be running: wait until the process with its pid has
+        ended. Source: docs/protocol/beside-1.0.0.md, "claim".
         """
         inspector = Inspector(self._redis)
         for other in sorted(inspector.listeners(self.queue)):
@@ -193,14 +193,14 @@ class Listener:
         return facts
 
     def beat(self, task_id: str | None = None) -> Standing:
-        """Show that we live, and see what is wanted of us and how the task that we watch stands.
+        """Beat, and read our orders and the state of the task that we watch.
 
         Raises NotRegistered. Source: docs/protocol.md, "beat".
         """
         return protocol.beat(self._redis, *self.pulse(), time.time(), task_id)
 
     def pulse(self) -> Pulse:
-        """Return what our next beat writes."""
+        """Count a beat, and return what it writes."""
         self._beat += 1
         return Pulse(self.queue, self.node, self.instance or "", self._beat)
 
@@ -311,10 +311,9 @@ class Listener:
         return claim if claim is not None else False
 
     def settle(self, held: Sequence[str]) -> Task | None:
-        """Reserve what is in our own list after an answer was lost, one task at a time; None: there
-        is nothing.
+        """Reserve a task that a lost reply has left in our own list. None: there is none any more.
 
-        held: the ids in that list, looked at after a beat.
+        held: the ids in that list, as read after a beat.
         """
         self._pass_marker_on(True)
         for task_id in reversed(held):
@@ -344,10 +343,11 @@ class Listener:
     def announce(
         self, what: Literal["drain", "leave", "pause", "work"], by: str = "a signal"
     ) -> None:
-        """Show in our registration that we take nothing new, and leave (leave: without asking our task to
-        stop) or stay (pause), or that we take tasks again (work).
+        """Write into our registration what we do. drain: take no task, ask ours to stop, and exit
+        after it. leave: the same without asking. pause: take no task, but do not exit. work: take
+        tasks again.
 
-        by: what has caused it.
+        by: the cause.
         Source: docs/protocol/operator.md, "order".
         """
         protocol.order(self._redis, self.queue, self.node, what, by)
@@ -395,7 +395,7 @@ class Listener:
         """Hand back an attempt of ours; return the status that the task has now. Source:
         docs/protocol.md, "release".
 
-        reason: why, in a word, for its history.
+        reason: one word, for the history of the task.
         """
         now, node = time.time(), task.node or ""
         status = protocol.release(
@@ -481,7 +481,7 @@ class Listener:
         self._pass_marker_on(is_work_left)
 
     def leave(self) -> bool:
-        """Take leave, and hand on the wake-up call if one went to us for nothing. False: we still
+        """Deregister, and wake another listener if a wake-up came to us in vain. False: we still
         hold a task.
 
         Source: docs/protocol.md, "deregister" and "wake".

@@ -20,17 +20,18 @@ MOST_NOTES = 1000  # of needs that we have called for
 
 
 class PeerWakeup:
-    """The calls of one listener."""
+    """Wakes other listeners for one listener."""
 
     def __init__(self, redis: Redis, queue: str) -> None:
         self._redis, self._queue = redis, queue
         self._not_before: dict[Resources, float] = {}
 
     def call(self, wanted: Sequence[Resources], asker: str) -> None:
-        """Have idle listeners look for work: those that can meet the first of these needs that any
-        can meet.
+        """Wake idle listeners that have what a task needs: for the first of these needs for which
+        there is such a listener.
 
-        asker: our node, whose like is not called. Source: docs/protocol/placement.md, "call".
+        asker: our node. Listeners that share its resources are not woken. Source:
+        docs/protocol/placement.md, "call".
         """
         now = time.monotonic()
         wanted = [needs for needs in wanted if now >= self._not_before.get(needs, 0.0)]

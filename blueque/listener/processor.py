@@ -91,7 +91,7 @@ class Processor:
         """Hand the task back: it is the next in line again, at no cost. Return the status that it
         has now.
 
-        reason: why, in a word, for its history.
+        reason: one word, for the history of the task.
         Raises NotOwner when the attempt is not ours any more. Source: docs/protocol.md, "release".
         """
         now, facts = time.time(), self._last_files()
@@ -155,8 +155,8 @@ class Processor:
         default: Retry | None = None,
         facts: Mapping[str, str | int | float] | None = None,
     ) -> str | None:
-        """Give up an attempt whose process is gone without a word; return what became of the task,
-        None: it was not ours.
+        """Give up an attempt whose process is gone and has left no exit record. Return the new
+        status of the task; None: the attempt was not ours.
 
         Source: docs/protocol/recovery.md, "lose".
 

@@ -1,10 +1,10 @@
-"""Resources: what a node has to give to the tasks that run on it, such as GPUs and memory, shared
-by all its listeners.
+"""Resources: the GPUs, memory and so on of a node, which its listeners give to the tasks there.
 
-Each resource is a file in `[spool]/resources/`, and each unit of it a byte of that file, which need
-not be there. To have a unit is to hold a lock on its byte, and the kernel does the accounting: a
-lock belongs to an open file, which its listener hands on to the task process, and it ends when the
-last of them has closed it or is dead. Nothing is ever left to tidy up.
+Each resource is a file in `[spool]/resources/`, and each unit is a byte position in it; the file
+may be shorter. A task holds a unit as long as a process of it holds the lock on that byte. The
+lock belongs to an open file. The listener passes the open file to the task process, and the kernel
+ends the lock when the last process has closed the file or has died. So no unit stays taken by
+mistake.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Claim:
         return {name: self.numbers.get(name, amount) for name, amount in self.amounts.items()}
 
     def close(self) -> None:
-        """Let go of our copies."""
+        """Close our copies of the descriptors."""
         descriptors, self._descriptors = self._descriptors, []
         for descriptor in descriptors:
             os.close(descriptor)
@@ -79,8 +79,8 @@ def environment(
 ) -> dict[str, str]:
     """Return the variables that tell a task what it has been given, on a node with these totals.
 
-    CUDA_VISIBLE_DEVICES holds its GPUs alone: none, if it has asked for none, so that it cannot
-    take another's. Where the listener has the variable itself, the numbers count in that list.
+    CUDA_VISIBLE_DEVICES names only the GPUs of this task, or none, so that it cannot use the GPU of
+    another task. If the listener itself has the variable, unit 0 is the first GPU named there.
     """
     found = {}
     for name, given in granted.items():
@@ -115,8 +115,8 @@ class Pool:
         self._declared: list[int] = []  # descriptors, each with a lock as long as we take tasks
 
     def open(self) -> None:
-        """Make the directory if need be, and see that the file system can do what we need. Raises
-        SpoolRefused.
+        """Create the directory if needed, and check that the file system has the locks that we
+        need. Raises SpoolRefused.
         """
         devices = visible_devices()
         if devices is not None and self.totals.get(GPU, 0) > len(devices):
@@ -146,11 +146,10 @@ class Pool:
             )
 
     def declare(self) -> None:
-        """Say how much there is of each resource, as long as we take tasks, until `withdraw` or our
-        death.
+        """Publish our totals to the other listeners of the node, until `withdraw` or our death.
 
-        Raises SpoolRefused when another listener that takes tasks says otherwise: one would give
-        out what the other's node does not have.
+        Raises SpoolRefused when another listener that takes tasks publishes another total: one of
+        the two would give out units that the node does not have.
         """
         deadline = time.monotonic() + _AGREED_WITHIN
         try:
@@ -172,16 +171,16 @@ class Pool:
             raise
 
     def withdraw(self) -> None:
-        """Say no more how much there is: we take nothing new. In a forked child: leave it to the
-        parent to say.
+        """Stop publishing our totals, because we take no more tasks. In a forked child: close the
+        copies; the parent goes on publishing.
         """
         declared, self._declared = self._declared, []
         for descriptor in declared:
             os.close(descriptor)
 
     def claim(self, wanted: Mapping[str, int]) -> Claim | None:
-        """Take that much of each resource, now and all or nothing; None: there is not as much free,
-        or never was.
+        """Take that much of each resource, all or nothing, without waiting. None: less is free, or
+        the node has less.
         """
         amounts = {name: amount for name, amount in wanted.items() if amount}
         if not self.has(amounts):

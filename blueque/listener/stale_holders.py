@@ -1,5 +1,5 @@
-"""StaleHolders: frees a lock, or a place among the running tasks of a queue, that is held by a task
-without an attempt.
+"""StaleHolders: frees a lock, or a place among the running tasks of a queue, if the task that holds
+it does not run.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ MOST_NOTES = 1000  # of locks whose holders have been looked at
 
 
 class StaleHolders:
-    """What one listener does when it finds a lock taken, or a queue full: now and then, it looks
-    whether that is so.
+    """When a listener finds a lock taken or a queue full, this checks, at most every 10 seconds,
+    that the holders still run.
     """
 
     def __init__(self, redis: Redis, queue: str) -> None:
@@ -32,9 +32,9 @@ class StaleHolders:
         self._suspects: set[str] = set()
 
     def look(self, lock: str | None, room: Room | None = None) -> None:
-        """Free what those hold who have no attempt that could.
+        """Free what is held by tasks that are neither reserved nor started.
 
-        lock: its name, or None: the places of the queue; then `room` says who has them.
+        lock: the name of a lock; None: the places of the queue, with its `room`.
         Source: docs/protocol/placement.md, "free"; docs/protocol/audit.md, "drop_hint".
         """
         if time.monotonic() < self._not_before.get(lock, 0.0):
@@ -68,7 +68,7 @@ class StaleHolders:
         """Drop entries of started tasks that no hash backs: at the second look, for 1.0.0 makes the
         entry at first.
         """
-        strays = self._inspector.started_by_nobody(self._queue)
+        strays = self._inspector.contradicted_started(self._queue)
         wrong, self._suspects = self._suspects & strays.keys(), set(strays)
         place = Place("started", self._queue)
         return sum(

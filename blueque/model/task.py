@@ -175,7 +175,7 @@ class Task:
 
     @property
     def result(self) -> Any:
-        """What the handler returned, in the same way."""
+        """What the handler returned; see `parameters` for the types."""
         return decode(self._fields.get("result"), self._fields.get("result_encoding"))
 
     @property
@@ -219,7 +219,7 @@ class Task:
 
     @property
     def lost_node(self) -> str | None:
-        """The listener with which it was lost."""
+        """The listener that had it when it was lost."""
         return self._get("lost_node")
 
     @property

@@ -1,8 +1,8 @@
 """Adoption: finds attempts on this node that no listener watches any more, and takes them over.
 
-They are found in three places: our own lists, where a former life of this listener may have left
-some; the lists of dead listeners of this host; and the spool, which also knows attempts that Redis
-has given up.
+It finds them in three places: in our own lists, where an earlier process with our node id may have
+left some; in the lists of dead listeners of this host; and in the spool, which also has attempts
+that other listeners have declared lost.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Candidate(NamedTuple):
 
 
 class Adoption:
-    """What one listener can find, and take over."""
+    """Finds attempts for one listener, and takes them over."""
 
     def __init__(self, context: NodeContext, registry: Registry) -> None:
         self._client, self._listeners = context.client, context.listeners
@@ -57,7 +57,7 @@ class Adoption:
         self._logged: set[str] = set()  # tasks that we cannot adopt, as the log has said
 
     def candidates(self, orphans: list[Task]) -> list[Candidate]:
-        """Return what can be taken over by us, who watch nothing.
+        """Return the attempts that this listener can take over. It watches none now.
 
         orphans: started tasks of dead listeners of this host.
         """
@@ -73,8 +73,8 @@ class Adoption:
     def of_our_lists(self, watched: str | None = None) -> list[Candidate]:
         """Return the attempts in our own lists but for the one that we watch.
 
-        Those that have not begun are released. A former life of this listener may have left them
-        there, or Redis has lost how they ended, as after a failover.
+        Those that have not begun are released. An earlier process with our node id may have left
+        them there, or Redis has lost how they ended, as after a failover.
         """
         found: list[Candidate] = []
         for task in self._listeners.held():
@@ -90,8 +90,8 @@ class Adoption:
         return found
 
     def take_over(self, candidate: Candidate) -> AttemptWatch | None:
-        """Have the attempt be ours, and return its watch; None: another listener was first, or the
-        task does not need it.
+        """Become the owner of the attempt, and return its watch; None: another listener was first,
+        or the task does not need the attempt.
 
         Raises what Redis does, NotRegistered.
         """
@@ -139,7 +139,7 @@ class Adoption:
             self._listeners.of(queue).put_back(task)
 
     def ask_for_help(self, count: int) -> None:
-        """Ask the master for listeners that adopt so many attempts."""
+        """Ask the master to fork listeners that adopt so many attempts."""
         if count > 0 and self._master is not None:
             try:
                 os.write(self._master.requests, b"%d\n" % count)

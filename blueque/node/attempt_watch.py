@@ -1,6 +1,6 @@
-"""AttemptWatch: one attempt that runs, what it takes, and everything that may end it.
+"""AttemptWatch: watches one running attempt, measures its memory and CPU time, and ends it.
 
-It does not wait and talks to no Redis: the supervisor calls `step` when `next_step` says so, and
+It does not wait and does not use Redis: the supervisor calls `step` at the time `next_step`, and
 waits for `pidfd`.
 """
 
@@ -33,10 +33,10 @@ NEVER = float("inf")
 class AttemptWatch:
     """An attempt and the process that runs it.
 
-    processor: records what Redis should know of it.
-    limits: what it is held to.
-    is_child: whether the process is our own child, and its end ours to see.
-    tree: its processes, as they were seen before.
+    processor: records the attempt in Redis.
+    limits: the limits of the task.
+    is_child: whether the process is our own child, so that we can read its exit status.
+    tree: the processes of an attempt that we adopt, read before the adoption.
     """
 
     def __init__(
@@ -113,11 +113,11 @@ class AttemptWatch:
 
     @property
     def asked_for(self) -> str | None:
-        """Why the task should first have come to an end by itself; None: we have not asked it to."""
+        """The first reason for which we asked the task to stop; None: we have not asked it."""
         return next(iter(self._asked_for), None)
 
     def ask(self, reason: str) -> None:
-        """Have the task know that it should come to an end by itself; reason: in a word."""
+        """Ask the task to stop by itself. reason: one word."""
         is_first = not self._asked_for
         self._asked_for[reason] = None
         if not is_first:
@@ -144,10 +144,10 @@ class AttemptWatch:
             log.warning("task=%s stays asked to stop: %s", self.task.id, error.strerror)
 
     def show_stack(self, mark: str | None) -> str | None:
-        """Have the task show its stack, if that was asked for since the last time; return why it
-        cannot.
+        """Make the task show its stack, if this request is new. Return why it cannot; None: it can,
+        or there is no new request.
 
-        mark: of the last request; behind it the reason, if it was declined.
+        mark: of the newest request. A mark with a reason behind it was declined already.
         """
         if mark is None or mark == self._stack or self.pidfd is None or self._is_elsewhere:
             return None
@@ -173,11 +173,11 @@ class AttemptWatch:
         self.next_step = self._next_step()
 
     def end_the_rest(self, strays: set[int] | None) -> float | None:
-        """The process having ended, end what it has left running; return when to call again, None
-        when nothing is left.
+        """End the processes that the ended task process has left running. Return when to call
+        again; None: nothing is left.
 
-        strays: children that have come to us; None when others may have got them, so that all
-            processes are looked at.
+        strays: processes of the task that have become our children; None: they may have become
+            children of another process, so all processes of the host are searched.
         """
         again = self._end_the_rest(strays)
         if again is None:

@@ -178,10 +178,11 @@ def _names(found: list[Entry]) -> list[tuple[str, int]]:
 
 
 def carry(spool: Spool, task: Task, attempt: Attempt, kept: Mapping[str, str], limit: int) -> None:
-    """Have an attempt find what the one before has left, here or in Redis. Raises OSError.
+    """Give an attempt the checkpoint of an earlier attempt, from this spool or from Redis. Raises
+    OSError.
 
-    kept: what Redis has. The files of an attempt that is not older are newer: Redis may have been
-        away when it ended.
+    kept: the checkpoint in Redis. Files here go before it, unless they are of an older attempt than
+        it is: Redis may have been away when their attempt ended.
     """
     kept = _trusted(task, kept)
     value, directory = _left_here(spool, task, int(kept.get("attempt", "0")), limit)

@@ -19,14 +19,12 @@ NEW, READY, BUSY = range(3)  # what a slot is: not registered yet, without a tas
 class Master(NamedTuple):
     """What a slot knows of the master that forked it.
 
-    lifeline: a pipe that hangs up when the master dies; a slot without a master leaves after its
-        task.
-    requests: a pipe to the master; a number in it says how many attempts there are that we cannot
-        adopt ourselves.
-    adopts_only: reserve no task; adopt one attempt, if there is one, and leave when it has ended.
-    pause: while there is one, reserve nothing.
-    max_runtime: after how many seconds the master leaves.
-    show: takes NEW, READY or BUSY, for the master to see.
+    lifeline: a pipe that closes when the master dies; the slot then exits after its task.
+    requests: a pipe to the master. The slot writes how many attempts other listeners have to adopt.
+    adopts_only: reserve no task; adopt one attempt, if there is one, and exit when it has ended.
+    pause: while it is set, reserve nothing.
+    max_runtime: the master exits after so many seconds.
+    show: tells the master that the slot is NEW, READY or BUSY.
     """
 
     pid: int
@@ -39,12 +37,12 @@ class Master(NamedTuple):
 
 
 class NodeContext(NamedTuple):
-    """One slot: its connection, its listeners, its limits, its files, and what it has been told.
+    """One slot: its connection, its listeners, its limits, its files, and the orders it has got.
 
-    client: without patience. Retries are the slot's own, for it must hear signals meanwhile.
-    pool: what the node has for tasks that need resources.
-    master: None in a program of the user's own, whose other children are not ours.
-    outage: of Redis, as the log tells it.
+    client: without patience. The slot repeats calls itself, so that it obeys signals meanwhile.
+    pool: the resources of the node.
+    master: None in a program of the user, see ForkingRunner. Its other children are not ours.
+    outage: logs that Redis is away, and that it is back.
     """
 
     client: Client

@@ -1,4 +1,4 @@
-"""Orders: what a listener is told by signals and by the death of its master."""
+"""Orders: what a listener must do after a signal, or after the death of its master."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CAUSES = (None, "a signal", "an order")  # of a pause
 
 
 class Order(enum.IntEnum):
-    """What a listener has been ordered. It only ever grows."""
+    """What a listener must do. Only a higher order replaces an order."""
 
     WORK = 0
     DRAIN = 1  # take nothing new; leave when the task has ended
@@ -25,16 +25,16 @@ class Order(enum.IntEnum):
 
 
 class OrderCame(Exception):
-    """An order came that ends what was going on."""
+    """An order came, and the current step was given up."""
 
 
 class Pause:
     """Whether the listeners of one master take nothing new.
 
-    The master and all that it forks share the value, so that a listener which could not hear for a
-    while, or is forked later, finds the last value. Two signals that wait at the same time may be
-    delivered in any order.
-    descriptor: of the value of a former program of the master; see `reload.Handover`.
+    The master and all processes that it forks share the value. So a listener that blocked signals
+    for a while, or that is forked later, finds the newest value. Signals alone are not enough: two
+    signals that wait at the same time may be delivered in any order.
+    descriptor: of the value, from the program that this master has replaced; see `reload.Handover`.
     """
 
     def __init__(self, descriptor: int | None = None) -> None:
@@ -50,7 +50,7 @@ class Pause:
         os.pwrite(self.descriptor, bytes([_CAUSES.index(cause)]), 0)
 
     def close(self) -> None:
-        """Let go of our copy of the value."""
+        """Close our descriptor of the value."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
@@ -59,12 +59,12 @@ class Pause:
 
 
 class Orders:
-    """What a listener has been told. `waiting` waits for `descriptors`, takes the signals, and
-    calls `obey` for each.
+    """The orders and signals that a listener has received. node/waiting.py waits for
+    `descriptors`, takes the signals, and calls `obey` for each.
 
-    lifeline: a pipe that hangs up when the master dies; None without a master. Then a Ctrl-C is for
-        us, which else is for the master.
-    pause: while there is one, take nothing, and stay.
+    lifeline: a pipe that closes when the master dies; None: there is no master. Then this process
+        handles Ctrl-C, else the master does.
+    pause: while it is set, the listener takes no task, but does not exit.
     max_runtime: of our master, in seconds.
     """
 
@@ -91,7 +91,7 @@ class Orders:
         return self.pause.by is not None
 
     def open(self) -> None:
-        """Begin to hear signals, if this is the main thread, the only one that can."""
+        """Install the signal handlers, if this is the main thread; no other thread can."""
         if threading.current_thread() is threading.main_thread():
             self.signals = signals.Signals(self._numbers)
             if self.lifeline is not None:
@@ -102,7 +102,7 @@ class Orders:
             signals.unblock(self._numbers)  # our master has held them back until we listen
 
     def close(self) -> None:
-        """Put back what was done with signals before."""
+        """Restore the earlier signal handlers."""
         if self.signals is not None:
             if self.lifeline is not None:
                 signals.show_no_stacks_on(signal.SIGUSR1)
@@ -113,7 +113,7 @@ class Orders:
                 signals.ignore(OF_MASTER)
 
     def after_fork_in_child(self) -> None:
-        """Let go of what is the listener's."""
+        """Close what belongs to the listener."""
         if self.signals is not None:
             self.signals.after_fork_in_child()
         self.pause.close()
@@ -123,7 +123,7 @@ class Orders:
             signals.discard([*OF_MASTER, signal.SIGHUP])
 
     def lose_master(self) -> None:
-        """Obey the end of the master."""
+        """Act on the death of the master."""
         if self.now is Order.WORK:
             log.warning("the master is gone; leaving after the task")
             self.now = Order.DRAIN

@@ -29,8 +29,8 @@ AFTER_TROUBLE = 1.0  # seconds until it is tried again
 
 
 class Duties:
-    """The regular duties of one listener, in all its queues. None of them waits, but for an answer
-    from Redis. They begin with `register`.
+    """The regular duties of one listener, in all its queues. They begin with `register`. A duty
+    waits for nothing but answers from Redis.
     """
 
     def __init__(self, context: NodeContext, on_beat: Callable[[], object] = lambda: None) -> None:
@@ -70,7 +70,7 @@ class Duties:
         self._plan()
 
     def end(self) -> None:
-        """Beat no more, and do nothing else: we take leave of Redis."""
+        """Plan no more duties: the listener is about to deregister."""
         self._next_beat = self._next_look = self._next_promotion = self._next_deletion = NEVER
         self._plan()
 
@@ -107,16 +107,16 @@ class Duties:
         self._plan()
 
     def watch_nothing(self) -> None:
-        """Forget what the last beat saw: the task that we watched is not ours any more."""
+        """Forget what the last beat saw: the listener watches no task any more."""
         self.watched, self.standing, self._held = None, None, ()
 
     def take_orphans(self) -> list[Task]:
-        """Return the tasks of this host that no listener watched when we looked last."""
+        """Return, once, the tasks of this host that no listener watched at the last look."""
         orphans, self.orphans = self.orphans, []
         return orphans
 
     def has_unwatched(self) -> bool:
-        """Tell whether our own lists had another task than the one we watch at the last beat."""
+        """Tell whether the last beat saw a task in our own lists that we do not watch."""
         return bool(self._unwatched())
 
     def take_unwatched(self) -> list[tuple[str, str]]:
@@ -149,8 +149,8 @@ class Duties:
             self._next_look = time.monotonic() + self._recovery.rest
 
     def beat(self, watched: str | None) -> Standing | None:
-        """Beat, having registered again if need be. Return how that task stands, None if Redis has
-        not told.
+        """Beat, and register again if needed. Return the state of that task; None: Redis did not
+        answer.
         """
         self.oom_kills = process.out_of_memory_kills()
         for listener in self._listeners:

@@ -1,4 +1,4 @@
-"""Launcher: has a process ready for an attempt, and lets it begin once its start is recorded."""
+"""Launcher: prepares a process for an attempt, records the start, and lets the process begin."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class Prepared(NamedTuple):
 
 
 class Launcher:
-    """What a slot needs between the task that it has reserved and the process that runs it.
+    """Starts a process for each task that its slot has reserved.
 
-    room: the outage of the spool, while it has no room.
+    room: logs that the spool has no room, and that it has room again.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Launcher:
         self._claim: Claim | None = None  # of our task
 
     def launch(self, task: Task) -> AttemptWatch | None:
-        """Have a process run the task; return the watch of the attempt, None: it does not run."""
+        """Start a process for the task. Return the watch; None: the task does not run."""
         try:
             prepared = self._prepare(task)
         except OrderCame:  # nothing of it has run
@@ -132,7 +132,7 @@ class Launcher:
             log.warning("task=%s stays reserved: %s", task.id, error)
 
     def let_go(self) -> bool:
-        """Let go of what was set aside for the task; False: there was nothing."""
+        """Release the resources that were claimed for the task. False: there were none."""
         claim, self._claim = self._claim, None
         if claim is not None:
             claim.close()

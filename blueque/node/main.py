@@ -1,8 +1,8 @@
-"""What `blueque-listener` becomes by exec once it has read its arguments, to keep small what every
-fork copies.
+"""The program that `blueque-listener` runs by exec after it has read its arguments.
 
-The master, its listeners and their task processes come from here. Its choices are in one
-environment variable.
+The exec drops the modules that only the command line needs, so each fork copies less memory. The
+master, its listeners and their task processes run this program. The `Choices` lie in memory; an
+environment variable holds the number of their descriptor.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Choices(NamedTuple):
 
 
 def main() -> int:
-    """Be the master that the environment asks for."""
+    """Run the master with the choices of `blueque-listener`; return the exit status."""
     choices = Choices.from_json(process.read_from_memory(int(os.environ.pop(CHOICES))))
     handover = Handover.take()
     notifier = Notifier()
@@ -209,7 +209,7 @@ def _replace_program(
 
 
 def run_slot(choices: Choices, master: context.Master) -> int:
-    """Be one listener; return the exit status."""
+    """Run one listener in this process; return the exit status."""
     said = Config(statistics_keep=choices.statistics_keep)
     client = Client(choices.redis_url, patience=0, max_bytes=choices.max_bytes, config=said)
     spool = Spool(choices.spool, choices.max_bytes)

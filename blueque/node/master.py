@@ -52,8 +52,8 @@ class Hooks(NamedTuple):
     """What a master calls.
 
     chore: done now and then in a child of its own.
-    left_behind: returns the listeners that a former master has left behind their tasks; each takes
-        one of our slots.
+    left_behind: returns the pids of listeners that still run a task although their master has gone;
+        each counts as one of our slots.
     note_ending: called for a process that is no listener of ours, when it has ended; see
         `process.reap_strays`.
     on_listener_end: called with the pid of a listener of ours that has ended.
@@ -66,8 +66,8 @@ class Hooks(NamedTuple):
 
 
 class Master:
-    """Forks a process that runs `body(master)` for each slot, and stays until all have left, or as
-    `Options.on_term` says.
+    """Forks a process that runs `body(master)` for each slot, and exits when all of them have
+    exited, or as `Options.on_term` says.
 
     reload: what SIGHUP does; None: nothing.
     handover: of the program that this one has replaced.
@@ -112,7 +112,7 @@ class Master:
         self._has_worked = handover is not None
 
     def run(self) -> int:
-        """Return the exit status when all slots have left, or are left behind."""
+        """Run until all slots have exited, or go on without us; return the exit status."""
         self._open()
         if self._handover is not None:
             self._replace_slots()
@@ -353,7 +353,7 @@ class Master:
             self._pass_on(signal.SIGQUIT)
 
     def _obey_aside(self, number: int) -> None:
-        """Obey what ends nobody."""
+        """Obey a signal that ends no process."""
         if number != signal.SIGUSR2 and self._echoes_aside.is_one(number):
             return  # a second SIGUSR2 takes the first one back
         own = sorted(self._children)

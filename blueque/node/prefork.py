@@ -1,14 +1,13 @@
 """TaskProcesses: the processes of one listener that run its tasks, most of them forked ahead.
 
-A fork is expensive twice: the child copies each page that it writes to, and so does the listener
-until the next fork. So task processes are forked ahead, off the way of a task, and several in a row
-while tasks are short: then the listener copies its pages once for all of them. All but one go when
-no task has come for a minute. A warm one has prepared its work, too: it has imported the handler.
-It leaves when its handshake is closed.
+A fork costs time twice: the child copies each memory page that it writes to, and so does the
+listener until its next fork. So a listener forks a task process before the task comes. While tasks
+are short, it forks several in a row and copies its pages once for all of them. When no task has
+come for a minute, it ends all waiting processes but one. A warm process has also imported the
+handler. A waiting process exits when the listener closes the handshake.
 
-Where queues have different handlers, a warm process is for tasks of one of them only: what an
-import has done to a process is not for the task of another handler. One that is not warm is for any
-task.
+If queues have different handlers, a warm process takes only tasks of the handler that it has
+imported, because an import may change the process. Another process takes any task.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ BURST = 8  # how many are forked in a row for short tasks
 class Work(NamedTuple):
     """What a slot runs.
 
-    life: what a task process does from its fork to its exit status, as `task_process.main`, given
-        all but the work: spool, handshake, and the queue whose handler to import, if any.
-    is_warm: whether a process prepares its work before there is any.
-    kinds: of each queue the first one that has the same handler; none: all queues have the same.
+    life: the function that a task process runs from its fork to its exit status. It gets the spool,
+        the handshake, and the queue whose handler to import, or None; see `task_process.main`.
+    is_warm: whether a process imports the handler before there is a task.
+    kinds: for each queue, the first queue with the same handler; empty: all have one handler.
     burst: how many processes are forked in a row for short tasks.
     until_empty: leave when there is nothing to reserve.
     """
@@ -65,11 +64,11 @@ class TaskProcess(NamedTuple):
 
 
 class TaskProcesses:
-    """Those of one listener.
+    """The task processes of one listener.
 
-    become: the whole life of one, given its end of the handshake, and the queue whose handler to
-        import, if any; returns its exit status.
-    is_reaper: whether other children that have ended are ours to reap.
+    become: the function that a task process runs. It gets its end of the handshake, and the queue
+        whose handler to import, or None, and returns the exit status.
+    is_reaper: whether this listener reaps all children of its process, not only task processes.
     """
 
     def __init__(
@@ -112,7 +111,7 @@ class TaskProcesses:
         return taken
 
     def fork_ahead(self) -> None:
-        """Have at least one wait."""
+        """Fork task processes if none waits."""
         if not self._waiting:
             try:
                 self._fork(self._work.burst if self.are_tasks_short and self._is_in_demand else 1)
@@ -120,8 +119,8 @@ class TaskProcesses:
                 pass
 
     def reap(self) -> None:
-        """Let go of children that have ended, except the one that runs our task, whose end is
-        looked at first.
+        """Reap the children that have ended, except the one that runs our task: its end has to be
+        examined first.
         """
         self._drop_dead()
         if self._is_reaper:
@@ -141,11 +140,10 @@ class TaskProcesses:
         return {child for child in found if process.session(child) not in self.left_alone}
 
     def cool_down(self, pid: int, how: str) -> None:
-        """Prepare no work ahead for a while: a process has died before it had any, and the next
-        might, too.
+        """Import no handler ahead for a while, because a process died before it had a task.
 
-        A task then imports the handler itself and fails with it, and no process is forked for
-        nothing again and again.
+        The next task then imports the handler itself and fails with its error. Without this pause,
+        the listener would fork processes that die again and again.
         """
         now = time.monotonic()
         if self._work.is_warm and now >= self._cold_until:
@@ -158,11 +156,11 @@ class TaskProcesses:
         self._cold_until = now + COLD
 
     def dismiss(self) -> None:
-        """Send all away that wait."""
+        """End all waiting processes."""
         self._dismiss(self._waiting)
 
     def dismiss_unneeded(self) -> None:
-        """Send all but one away if there has been no task for a while."""
+        """End all waiting processes but one if no task has come for a while."""
         if time.monotonic() >= self._taken_at + UNNEEDED:
             self._dismiss(self._waiting[1:])
 

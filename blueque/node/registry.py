@@ -1,9 +1,9 @@
 """Registry: which listeners work beside a spool, and for which master: `[spool]/listeners/[pid]`.
 
-A listener that is left behind its task by a master that has gone still uses one of the node's
-slots. The next master learns it here, without asking Redis. So does a check of a container: `python
--m blueque.node.registry` ends with 0 if listeners
-live beside BLUEQUE_SPOOL, and Redis has taken a beat of each within BLUEQUE_LEASE.
+A master may exit while a listener still runs a task. That listener counts as one of the slots of
+the next master, which reads the registry and does not ask Redis. The health check of a container
+reads it, too: `python -m blueque.node.registry` exits with 0 if listeners are alive beside
+BLUEQUE_SPOOL and Redis has accepted a beat of each within BLUEQUE_LEASE.
 """
 
 from __future__ import annotations

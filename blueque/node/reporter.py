@@ -1,8 +1,8 @@
 """Reporter: sends to Redis about once a second what a running task reports: progress, output,
 checkpoint.
 
-Only the last matters to how its end is recorded; what Redis does not take of the others stays in
-the spool.
+If an attempt has not completed its task, its end is recorded only after its checkpoint is sent.
+Progress and output that Redis does not take stay in the spool.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ class Reporter:
             self._read_and_send(task, is_over=True)
 
     def hand_over(self, processor: Processor) -> None:
-        """Send the checkpoint for the next attempt. Raises RedisAway and the like: the end of this
-        one may not be recorded before.
+        """Send the checkpoint for the next attempt. Raises RedisAway and the like; then call it
+        again before the end of this attempt is recorded.
 
-        processor: of a connection that waits for as long as it takes.
+        processor: its connection waits longer than that of the other reports.
         """
         try:
             self._get_checkpoint().finish(processor)

@@ -1,8 +1,8 @@
-"""Slot: one listener at work. Adopt, reserve, fork, start, watch, report, again.
+"""Slot: one listener at work. It adopts or reserves a task, starts it, watches it until it has
+ended, and begins again.
 
-It runs no user code and never blocks where a signal, its next beat or the end of its task could not
-reach it: it waits in one place, `waiting`, for whichever comes first. `supervisor` has what it does
-while an attempt runs.
+It runs no user code. It waits only in node/waiting.py, so it always notices a signal, the time of
+its next beat and the end of its task. node/supervisor.py has what it does while an attempt runs.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ class Slot:
         self._died_before_start = 0  # task processes, one after the other
 
     def run(self) -> bool:
-        """Work until told to leave; return whether that was an order left for us in Redis.
+        """Work until an order to leave. Return whether the order came from Redis.
 
-        Raises RedisRefused at the start for what Redis will not change by itself, SpoolRefused.
+        Raises at the start: SpoolRefused; RedisRefused, if it would not help to try again.
         """
         self._spool.open()
         if self._pool is not None:

@@ -28,7 +28,7 @@ QUIET = 1.0  # seconds after which we listen for orders; short tasks are spared 
 
 
 class Supervisor:
-    """The care of one listener for the attempt that it watches."""
+    """Watches the attempts of one listener, one after the other."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Supervisor:
         self._listen_at = 0.0  # when to wait for an order in Redis, on the monotonic clock
 
     def attend(self, watch: AttemptWatch) -> None:
-        """See the attempt to its end, and record it. Raises OrderCame."""
+        """Watch the attempt until it has ended, and record its end. Raises OrderCame."""
         task_id = watch.processor.task.id
         self._gone = Outage(f"Redis has task={task_id} again", logging.ERROR)
         reporter = Reporter(self._telling, watch.attempt, self._context.defaults.log_limit)
@@ -63,7 +63,7 @@ class Supervisor:
         watch.close()
 
     def after_fork_in_child(self) -> None:
-        """Let go of what is the listener's."""
+        """Close what belongs to the listener."""
         self._telling.close()
 
     def _watch(self, watch: AttemptWatch, reporter: Reporter) -> bool:

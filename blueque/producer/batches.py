@@ -1,7 +1,7 @@
 """Puts many tasks from any iterable into Redis, batch by batch.
 
-At most two batches are in memory: one that Redis works on, and one in the making. In a run there
-are three, because the look for the next batch travels with the one before.
+At most two batches are in memory: one that Redis works on, and one that is being packed. In a run
+there are three, because the reads for the next batch are sent together with the one before it.
 """
 
 from __future__ import annotations

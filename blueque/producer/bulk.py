@@ -170,8 +170,8 @@ class ManyTasks:
 
         name: as for `open_run`; random if left out. keep: how long the run is kept after it was
             committed.
-        stream: it has batches, each of which comes all at once, and once. A stream needs a name,
-            and is kept for ever.
+        stream: the run has batches. All tasks of a batch come at once, and only once. A stream
+            needs a name, and is kept for ever.
         Raises WrongRun when another run has that name. Source: docs/protocol/bulk.md, "open_run".
         """
         if stream and name is None:

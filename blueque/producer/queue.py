@@ -76,24 +76,25 @@ class Queue(ManyTasks):
         """Put a new task in line and return its id, a str that also knows whether the task
         `is_new`.
 
-        parameters: a str is stored untouched; anything else as JSON, and comes back as it was.
+        parameters: a str is stored unchanged; any other value as JSON, so a tuple comes back as a
+            list.
         key: the same key in the same queue is the same task, and makes no second one while the
             first is in Redis. A whole number is the same key as its digits.
-        keep: how long the key counts after its task was deleted; seconds, or text as "1d".
-        priority: -100 to 100; higher is first, and of equal ones the older.
+        keep: how long the key stays in use after its task was deleted; seconds, or text as "1d".
+        priority: -100 to 100. A higher priority goes first; among equal ones, the older task.
         resources: what its node must have free, as {"gpu": 1, "memory": "8GiB"}; it is reserved for
             the task.
-        lock: of the tasks with a lock of that name one runs at a time, in all queues; ("licence",
-            3): three.
-        retry: its policy, or a number of retries; else that of this Queue object, else that of the
-            listener; False: none in any case.
+        lock: only one task with this lock runs at a time, in all queues together. With
+            ("licence", 3), three do.
+        retry: a policy, or a number of retries; None: the policy of this Queue object, or else that
+            of the listener; False: the task is never retried.
         time_limit, stall_limit: how long it may run, and how long without progress; seconds, or
             text as "2h".
         memory_limit: how much its processes may use together; bytes, or text as "8GiB".
         grace, lead: the time between SIGTERM and SIGKILL, and the time before a limit at which the
             task is warned.
         Raises InvalidInput before anything is written; RedisAway when nothing was written;
-        OutcomeUnknown, with `task_id`, when the answer was lost and Redis did not come back to say.
+        OutcomeUnknown, with `task_id`, when the answer was lost and Redis stayed away.
         Source: docs/protocol.md, "enqueue".
         """
         its_limits = limits.fields(
@@ -200,12 +201,13 @@ class Queue(ManyTasks):
         *,
         only: Collection[str] | None = None,
     ) -> str:
-        """Cancel a task: return `cancelled`, or `cancelling` while its listener has yet to end it.
+        """Cancel a task. Return `cancelled`, or `cancelling` if its listener first has to end it.
 
+        A running task gets SIGTERM and, after its grace, SIGKILL. If it ends by itself first, that
+        outcome counts.
         by, reason: who cancels (this user and host if left out), and why; both stay with the task.
-        only: the statuses in which it may be: with ["scheduled", "pending"] a task that has started
-            meanwhile runs on. A running task gets SIGTERM and, after its grace, SIGKILL. If it ends
-            by itself first, that outcome counts.
+        only: the statuses in which the task may be cancelled. With ["scheduled", "pending"], a task
+            that has started meanwhile runs on.
         Raises NotCancellable when it has ended, is in another status, or a listener of 1.0.0 has
         it; WrongQueue.
         Source: docs/protocol.md, "cancel".

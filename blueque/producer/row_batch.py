@@ -104,8 +104,8 @@ def relay(
     packed: the batches; None: there is nothing yet. An error of this iterator is raised when all
         batches before it are in Redis.
     send: takes the batch, the next batch if it is known, and what to call meanwhile.
-    looks_ahead: know the next batch before a batch is sent, so that its look can travel along: one
-        more is in memory.
+    looks_ahead: pack the next batch before a batch is sent, so that its reads are sent together
+        with that batch. This takes the memory of one more batch.
     """
     ready: deque[Packed] = deque()
     ends: list[BaseException] = []  # an error or a Ctrl-C that ended the iterator

@@ -1,4 +1,4 @@
-"""Every change to Redis: one function for each section of docs/protocol.md, under the same name.
+"""Every change to Redis: one function for each section of docs/protocol.md and docs/protocol/.
 
 May import: spool/ and what is below it. Begin with transaction.py, the executor, then submit.py and
     reserving.py.

@@ -71,12 +71,13 @@ class _TaskFields(NamedTuple):
 def claim_batch(
     redis: Redis, ref: BatchRef, facts: Facts, place: Facts, now: float, over: str | None = None
 ) -> dict[str, str]:
-    """Open a batch, or take over the open one. Return the record as it is then: ours, or another
-    archiver's.
+    """Open a batch, or take over the open one. Return the record after that: it is ours, or that of
+    another archiver.
 
-    ref: with the id of a new batch. facts: fields about the archiver. place: fields about where a
-        new batch is to lie.
-    over: the mark of a dead archiver, or empty for none, whose batch is taken over.
+    ref: with the id of a new batch. facts: fields about the archiver. place: fields that say where
+        the files of a new batch will be.
+    over: take over the open batch if its archiver has this mark; the caller knows that it is dead.
+        Empty: take over a batch without an archiver. None: take over nothing.
     """
     queue, batch, writer = ref
     key = keys.archive(queue)

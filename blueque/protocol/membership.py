@@ -207,8 +207,8 @@ def fence(redis: Redis, queue: str, node: str, instance: str, beat: str | None) 
 
 
 def strike(redis: Redis, queue: str, node: str) -> bool:
-    """Strike a dead listener of 1.0.0, which has no registration, off the listeners. Its tasks can
-    then be recovered.
+    """Remove a dead listener of 1.0.0, which has no registration, from the listeners of the queue.
+    Its tasks can then be recovered.
 
     The caller has made sure that its process is gone. False: another judge was first, and recovers
     the tasks.

@@ -168,9 +168,9 @@ class Inspector:
                 found.append(Task(task_id, fields))
         return [task for task in found if task.status == "started"]
 
-    def started_by_nobody(self, queue: str) -> dict[str, str]:
-        """Return entries of started tasks that no hash backs, of the first hundred: the entry and
-        the task id in it.
+    def contradicted_started(self, queue: str) -> dict[str, str]:
+        """Return entries of started tasks that contradict the hash of their task, each with the id
+        in it. It checks a hundred entries, picked at random.
         """
         place = Place("started", queue)
         (members,) = self._redis.read(("SRANDMEMBER", place.key, STARTED_AT_ONCE))

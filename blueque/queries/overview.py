@@ -67,11 +67,12 @@ _OF_FAILED = ("status", "queue", "error_type", "finished", "updated")
 
 
 class Line(NamedTuple):
-    """A queue at one instant: how many tasks it has in each status.
+    """A queue at one instant, not a line of it: how many tasks it has in each status.
 
     overdue: how many scheduled tasks should be in line by now; the first of them was due
         `overdue_for` seconds ago.
-    is_minded: whether a listener of the queue could have put them in line, not only a scheduler.
+    is_minded: whether the queue has a listener that puts due tasks in line; else only a scheduler
+        does.
     lost, poison: ids of failed tasks with that error type, of the `looked_at` newest and at most a
         day old.
     pause: None if it is not paused. max_concurrency: how many of its tasks may run; None: any

@@ -94,7 +94,7 @@ def load(redis: Redis, queues: Sequence[str], seconds: float) -> Timeline:
 
 
 def over(events: Iterable[Event], since: float) -> list[Run]:
-    """Return the runs that ended with these events, which are in order."""
+    """Return the runs that have ended, from events in the order of their times."""
     begun: dict[tuple[str, int], tuple[str, float]] = {}
     found = []
     for event in events:

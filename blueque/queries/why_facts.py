@@ -1,5 +1,5 @@
-"""Everything that bears on why one task does not run, in six round trips. `why_text` makes
-sentences of it.
+"""Everything that bears on why one task does not run, in six round trips. cli/why_text.py
+turns them into sentences.
 """
 
 from __future__ import annotations

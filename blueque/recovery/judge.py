@@ -147,8 +147,8 @@ class Recovery:
         return orphans
 
     def note_beats(self, beats: dict[str, float], members: set[str], now: float) -> None:
-        """Note whose beat has changed. A listener without an entry is kept until it is seen that it
-        holds nothing.
+        """Note which listeners have a new beat. A listener that is in neither argument stays noted
+        until a look finds that it holds no task.
         """
         self._members = members
         for node in {*beats, *members}:

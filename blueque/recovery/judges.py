@@ -31,7 +31,7 @@ class Recoveries:
         self._is_at_once = True  # whether one look reads all queues
 
     def own(self, queue: str, node: str) -> None:
-        """Name the listener that judges: its own registration is not judged."""
+        """Note the node id of the judge in this queue: a listener does not judge itself."""
         self._judges[queue].own_node = node
 
     @property

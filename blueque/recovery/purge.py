@@ -18,8 +18,8 @@ AT_ONCE = 50  # tasks; the time of WATCH grows with the square of the keys
 
 
 def purge(redis: Redis, snapshot: Snapshot) -> Iterator[int]:
-    """Delete the tasks of a snapshot that still wait, or have ended, as they had then. Yield how
-    many are deleted so far.
+    """Delete the tasks of a snapshot that still have the status of their part; pending and
+    scheduled count as one status. Yield how many are deleted so far.
 
     Raises SnapshotGone.
     """

@@ -1,11 +1,10 @@
-"""Gauge: how far a task is, in a file that task and listener both map, so that to tell it takes
-half a microsecond.
+"""Gauge: the progress of a task in the file `progress.live`. The task writes it through a memory
+map, so a report takes half a microsecond.
 
-    progress.live   a number that is another one each time; done and total as doubles, not a number
-    where there is none; the
-                    length of the words; the words: the unit, a line feed and the text, in UTF-8; at
-                    the end that number again. It is changed at the end first, and at the beginning
-                    last: who reads from there sees that something is being written
+The file holds, in this order: a number that each report changes; done and total as doubles, NaN if
+unknown; the length of the words; the words, which are the unit, a line feed and the text in UTF-8;
+and in its last 8 bytes the number again. A report writes the number at the end first, and the
+number at the beginning last. A reader that finds two different numbers reads again.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _NONE = float("nan")
 
 
 class Told(NamedTuple):
-    """What a task has told. number: another one each time. done, total: None if unknown."""
+    """A progress report. number: a new one for each report. done, total: None if unknown."""
 
     number: int
     done: float | None
@@ -52,7 +51,7 @@ class Told(NamedTuple):
 
 
 class Gauge:
-    """The task's side. Children that it forks may tell by the same object. Raises OSError."""
+    """Writes the file. Forked children of the task may use the same object. Raises OSError."""
 
     def __init__(self, directory: str) -> None:
         descriptor = open_plain(f"{directory}/{NAME}", os.O_RDWR | os.O_CREAT)
@@ -67,7 +66,7 @@ class Gauge:
         self._packed = b""
 
     def tell(self, done: float | None, total: float | None, unit: str, text: str) -> None:
-        """Write it down."""
+        """Write a report."""
         if self._words != (unit, text):
             self._packed = f"{one_line(unit)}\n{one_line(text)}".encode()[:MAX_WORDS]
             self._words = (unit, text)
@@ -84,7 +83,7 @@ class Gauge:
 
 
 def read(directory: str) -> Told | None:
-    """Return what was told last; None: nothing was, or it is just being written, again and again."""
+    """Return the last report; None: there is none, or at each try one was just being written."""
     try:
         descriptor = open_plain(f"{directory}/{NAME}")
     except OSError:

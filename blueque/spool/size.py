@@ -1,4 +1,4 @@
-"""How much room a spool takes on the disk, and which attempts go first when that is too much."""
+"""The size of a spool on the disk, and which attempts are removed when it is too large."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from blueque.spool.attempt import is_wanted
 
 
 class Shrunk(NamedTuple):
-    """What has come of it: how many attempts were removed, and how many bytes are still there."""
+    """The result: how many attempts were removed, and how many bytes are left."""
 
     removed: int
     size: int
 
 
 def shrink(attempts: Iterator[str], most: int, remove: Callable[[str], None]) -> Shrunk:
-    """Remove attempts whose end Redis knows, the longest known first, until all take no more than
-    so many bytes.
+    """Remove attempts whose end Redis knows, the longest known first, until the spool takes at most
+    `most` bytes.
 
-    attempts: their directories. What runs, and what Redis does not know yet, stays, whatever it
-    takes; what the next attempt may go on from goes last. remove: removes one.
+    attempts: their directories. An attempt that runs, or whose end Redis does not know, is never
+        removed. Attempts whose files the next attempt may need are removed last.
+    remove: removes the directory of an attempt.
     """
     size = 0
     reported: list[tuple[bool, float, int, str]] = []
@@ -47,8 +48,8 @@ def shrink(attempts: Iterator[str], most: int, remove: Callable[[str], None]) ->
 
 
 def size_of(path: str) -> int:
-    """Return how many bytes of the disk a directory takes with all in it. What is gone meanwhile
-    takes none.
+    """Return how many bytes of the disk a directory and its content take. A file that vanishes
+    meanwhile counts as 0.
     """
     total = 0
     try:

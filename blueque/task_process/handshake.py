@@ -1,8 +1,8 @@
 """Handshake: how a task process, forked ahead, gets its task from its listener.
 
-A pair of sockets that keeps messages whole: an assignment says what to get ready for, and carries
-open files with it; a second message lets the process begin. When the listener closes its end, or
-dies, without that, there is nothing to run.
+They use a pair of sockets. The first message is an assignment: it says for which attempt to
+prepare, and passes open files. The second message lets the process begin. If the listener closes
+its end or dies before that, the process exits without running anything.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def _send(handshake: int, message: bytes, descriptors: Sequence[int] = ()) -> No
 
 
 class Handshake:
-    """The end of the task process. Made before a line of the user's has run, which may replace what
-    it needs.
+    """The end of the task process. Create it before any user code runs, because user code may
+    replace functions that it needs.
     """
 
     def __init__(self, handshake: int) -> None:

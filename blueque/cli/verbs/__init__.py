@@ -1,4 +1,4 @@
 """The verbs of `blueque`, one module for each; closely related verbs share one.
 
-May import: everything but demo. Begin with main.py in cli/ names the module of each verb.
+May import: everything but demo. Begin with main.py in cli/, which names the module of each verb.
 """

@@ -148,10 +148,10 @@ def enqueue(
     if not task.is_new:
         remark(client.get_inspector().tasks([task])[0])
     elif due is None and _is_watched():
-        warn_of_nobody(client, queue)
+        warn_of_no_listener(client, queue)
 
 
-def warn_of_nobody(client: Client, queue: str) -> None:
+def warn_of_no_listener(client: Client, queue: str) -> None:
     """Say if a queue has no listener: its name may be a mistake."""
     if not client.get_inspector().listeners(queue):
         printing.talk(

@@ -21,9 +21,8 @@ def first(invocation: Invocation, ids: Sequence[str], as_json: bool) -> int:
     \b
     blueque first 7c1f
 
-    Of several, the first one named is the next. ID may be the beginning of an id; - reads ids from standard input. The
-    exit code is 5 if a task is not pending. A scheduled task has no place in line before its time; priority and move
-    take it.
+    If you name several, the first one that you name goes first. ID may be the beginning of an id; - reads ids from standard
+    input. The exit code is 5 if a task is not pending. A scheduled task is in no line yet; priority and move work on it.
     """
     return act_on_waiting(
         "first",

@@ -20,7 +20,7 @@ from blueque.cli.options import (
     pass_invocation,
     shared_options,
 )
-from blueque.cli.verbs.enqueue import parameters_of, remark, warn_of_nobody
+from blueque.cli.verbs.enqueue import parameters_of, remark, warn_of_no_listener
 from blueque.cli.verbs.logs import PACE, harmless
 from blueque.cli.verbs.show import as_item
 from blueque.cli.verbs.wait import detached, tell_ending
@@ -84,7 +84,7 @@ def run_task(
         if not task_id.is_new:
             remark(client.get_inspector().tasks([task_id])[0])
         else:
-            warn_of_nobody(client, queue)
+            warn_of_no_listener(client, queue)
         task = _follow(client, task_id, output)
     except KeyboardInterrupt:
         printing.talk(detached([task_id]))
