@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.model.snapshot import Slice, Snapshot
-from blueque.model.states import FINISHED, Place
+from blueque.model.states import HELD, WAITING, Place
 from blueque.queries import finished
 from blueque.tables import snapshot_reader
 
@@ -19,7 +19,8 @@ AT_ONCE = 50  # tasks; the time of WATCH grows with the square of the keys
 
 def purge(redis: Redis, snapshot: Snapshot) -> Iterator[int]:
     """Delete the tasks of a snapshot that still have the status of their part; pending and
-    scheduled count as one status. Yield how many are deleted so far.
+    scheduled count as one status. Leave those that were reserved or started. Yield how many are
+    deleted so far.
 
     Raises SnapshotGone.
     """
@@ -31,7 +32,9 @@ def purge(redis: Redis, snapshot: Snapshot) -> Iterator[int]:
 
 
 def _purge(redis: Redis, piece: Slice, tasks: Sequence[str]) -> int:
-    if piece.listed_as not in FINISHED:
+    if piece.listed_as in HELD:
+        return 0
+    if piece.listed_as in WAITING:
         return protocol.purge(redis, piece.queue, tasks)
     seen = finished.seen(redis, Place(piece.listed_as, piece.queue), tasks)
     ended = [task for task in seen if task is not None]
