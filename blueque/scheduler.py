@@ -228,7 +228,7 @@ class Scheduler:
             replace_program(
                 [sys.executable, *sys.orig_argv[1:]], {**os.environ, **self._notifier.environ}
             )
-        os.close(check.answer)
+        check.forget()
 
     def _step_or_pause(self) -> float:
         try:

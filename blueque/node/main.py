@@ -141,6 +141,8 @@ def main() -> int:
     handover = Handover.take()
     notifier = Notifier()
     log_to_stderr(choices.log_format)
+    for name in choices.environ.keys() - {hosts.VARIABLE}:  # the program before us may have kept it
+        os.environ.pop(name, None)
     if choices.host is not None:
         os.environ[hosts.VARIABLE] = choices.host  # for all that we fork, and for what tasks start
     sys.path.insert(0, os.getcwd())  # the handler is found where we were started, wherever tasks go
@@ -195,17 +197,35 @@ def _master(choices: Choices, notifier: Notifier, handover: Handover | None) -> 
 def _replace_program(
     choices: Choices, notifier: Notifier, check: Check, handover: Handover
 ) -> None:
-    """Become the master that the checked configuration asks for; return only if that fails."""
+    """Become the master that the checked configuration asks for; return only if that fails.
+
+    Spool and resources stay: attempts that run have their files and their units there.
+    """
+    checked = check.read()
+    check.forget()
+    if checked is None:
+        log.error(
+            "cannot reload the configuration: the check has ended without an answer; "
+            "everything stays as it is"
+        )
+        return
+    for name, value in {"spool": choices.spool, "resources": choices.resources}.items():
+        if checked.get(name) != value:
+            log.warning(
+                "SIGHUP: the new value of %s holds when the listener is started again", name
+            )
+            checked[name] = value
+    kept = process.keep_in_memory(json.dumps(checked))
     environment = {
         **os.environ,
         **notifier.environ,
         hosts.VARIABLE: choices.environ.get(hosts.VARIABLE, ""),
-        CHOICES: str(check.answer),
+        CHOICES: str(kept),
         HANDOVER: json.dumps(handover._asdict()),
     }
     arguments = [sys.executable, "-P", "-m", "blueque.node.main", *sys.argv[1:]]
-    replace_program(arguments, environment, [check.answer, *handover.descriptors])
-    os.close(check.answer)
+    replace_program(arguments, environment, [kept, *handover.descriptors])
+    os.close(kept)
 
 
 def run_slot(choices: Choices, master: context.Master) -> int:

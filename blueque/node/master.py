@@ -118,6 +118,8 @@ class Master:
             self._replace_slots()
         self._hold_slots()
         while self._children or self._fork_at or self._held or self._order is None:
+            if self._order is not None and self._is_leaving:
+                return self._status
             now = time.monotonic()
             if now >= self._leave_at and self._order is None:
                 log.warning("--max-runtime is over, as if SIGTERM had come")
@@ -141,8 +143,6 @@ class Master:
             )
             for number in self._signals.take():
                 self._obey(number)
-            if self._order is not None and self._is_leaving:
-                return self._status
             self._reap()
             self._hear_requests()
         return self._status
@@ -259,6 +259,8 @@ class Master:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         for descriptor in (self._lifeline, self._lifeline_end, self._requests, self._requests_end):
             os.close(descriptor)
+        if self._reload is not None:
+            self._reload.check.forget()
         self._hooks.chore()
         return 0
 
@@ -291,6 +293,8 @@ class Master:
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         os.close(self._lifeline_end)
         os.close(self._requests)
+        if self._reload is not None:
+            self._reload.check.forget()
         known = context.Master(
             master,
             self._lifeline,
@@ -400,6 +404,8 @@ class Master:
                         self._pause.descriptor,
                     )
                 )
+            elif reload.check.pid is None:
+                reload.check.forget()
 
     def _reap(self) -> None:
         """Reap children that have ended, and see to replacements."""
@@ -424,6 +430,7 @@ class Master:
                 self._replace(pid, born, code)
         if is_checked and self._order is None and self._reload is not None:
             self._become_new_program(self._reload)
+            self._reap()  # it has not come to that, and has taken the signals
 
     def _replace(self, pid: int, born: float, code: int) -> None:
         """Have another listener forked in the place of one that has ended, if there should be one."""

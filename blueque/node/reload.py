@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from blueque.system import process
 
@@ -45,12 +45,31 @@ class Check:
         if self.pid is not None:
             self._is_out_of_date = True
             return
-        self.answer = os.memfd_create("blueque")
+        self.forget()
         try:
+            self.answer = os.memfd_create("blueque")
             self.pid = process.fork(self._become_program)
         except OSError as error:
+            self.forget()
+            log.error("cannot check: %s; everything stays as it is", error.strerror)
+
+    def forget(self) -> None:
+        """Close what the child has written: it may hold a password."""
+        if self.answer >= 0:
             os.close(self.answer)
-            log.error("cannot fork: %s; everything stays as it is", error.strerror)
+            self.answer = -1
+
+    def read(self) -> dict[str, Any] | None:
+        """Return the choices that the child has written; None: it has written none, or not all.
+
+        A handler's module may end the child with status 0 before it has written them.
+        """
+        content = os.pread(self.answer, os.fstat(self.answer).st_size, 0)
+        try:
+            choices = json.loads(content) if content.endswith(b"\n") else None
+        except ValueError:
+            return None
+        return choices if isinstance(choices, dict) else None
 
     def poll(self) -> bool:
         """Call `end` if the child has ended."""
@@ -64,7 +83,7 @@ class Check:
         self.pid = None
         if code == 0 and not self._is_out_of_date:
             return True
-        os.close(self.answer)
+        self.forget()
         if self._is_out_of_date:
             self._is_out_of_date = False
             self.begin()

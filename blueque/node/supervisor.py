@@ -72,10 +72,12 @@ class Supervisor:
         """
         self._listen_at = time.monotonic() + QUIET
         while watch.pidfd is not None:
-            if self._orders.now is Order.STOP and not self._waiting.is_ready(watch.pidfd):
-                watch.end("stopped", self._orders.why_stopped)
-            elif self._orders.wants_end:
-                watch.ask("drain")
+            is_stopping = self._orders.now is Order.STOP
+            if (is_stopping or self._orders.wants_end) and not self._waiting.is_ready(watch.pidfd):
+                if is_stopping:
+                    watch.end("stopped", self._orders.why_stopped)
+                else:
+                    watch.ask("drain")
             has_ended = self._wait(watch, watch.pidfd, reporter)
             if self._duties.orphans:
                 self._call_for_adopters()

@@ -62,7 +62,7 @@ def main(
     signals.unblock(SIGNALS)
     listener, output, blank = Handshake(handshake), Output(), spool.make_blank()
     if blank is not None or is_warm:
-        output.keep(blank)
+        _keep(output, blank)
     if prepared is not None and (prepare := work_of(prepared).prepare) is not None:
         _prepare(prepare, output)
         if os.getpid() != pid:  # a child that the import forked has returned here
@@ -79,6 +79,14 @@ def main(
     if not listener.may_begin():
         return _leave(is_warm)
     return _run(work_of, task, attempt, spare, assignment.time_limit)
+
+
+def _keep(output: Output, blank: str | None) -> None:
+    try:
+        output.keep(blank)
+    except OSError:
+        # A task has come already, and its attempt has taken the directory under another name.
+        output.keep(None)
 
 
 def _leave(is_warm: bool) -> int:

@@ -177,6 +177,36 @@ def test_a_mistake_leaves_everything_as_it_is(programs, queue, listener, rest, s
     assert started.slots() == slots and started.stop() == 0
 
 
+def test_a_check_that_ends_well_without_an_answer_leaves_everything_as_it_is(programs, queue):
+    programs.write("", "early.py")
+    configure(programs, 'run = "work:run"\npreload = ["early"]')
+    listener = start(programs, PYTHONPATH=str(programs.directory))
+    slots, running = listener.slots(), begin(programs, queue)
+    programs.write("import os; os._exit(0)", "early.py")
+    listener.send(signal.SIGHUP)
+    listener.says("the check has ended without an answer; everything stays as it is")
+    let_go(programs)
+    assert outcome(programs.client, running.id).result == "done"
+    assert listener.slots() == slots and listener.stop() == 0
+
+
+def test_a_new_spool_and_new_resources_wait_for_the_next_start(programs, queue):
+    resources = "[listener.resources]\ngpu = "
+    spool = f'run = "work:run"\nspool = "{programs.directory}/'
+    configure(programs, f'{spool}spool"', f"{resources}2")
+    listener = start(programs, BLUEQUE_SPOOL="")
+    running = begin(programs, queue)
+    configure(programs, f'{spool}other"', f"{resources}3")
+    reload(listener)
+    for name in ("spool", "resources"):
+        assert f"the new value of {name} holds when the listener is started again" in listener.log
+    let_go(programs)
+    assert outcome(programs.client, running.id).result == "done"
+    task = outcome(programs.client, queue.enqueue("", resources={"gpu": 2}))
+    assert task.result == "done" and f"{programs.directory}/spool/" in task.fields["files"]
+    assert listener.stop() == 0
+
+
 def test_a_handler_that_cannot_be_imported_is_tried_again_at_the_next_one(programs, queue):
     listener = programs.listener("work:run")
     slots = listener.slots()
