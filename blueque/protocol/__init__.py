@@ -1,7 +1,7 @@
-"""Every change to Redis: one function for each section of docs/protocol.md and docs/protocol/.
+"""Every change to Redis: one function for each section of the protocol pages.
 
 May import: spool/ and what is below it. Begin with transaction.py, the executor, then submit.py and
-    reserving.py.
+reserving.py.
 
 Producers and schedulers: submit.py; bulk.py for many tasks at once; runs.py for keyed runs,
     staging.py for staged runs; feeding.py for a backlog larger than Redis.
