@@ -256,6 +256,31 @@ def test_sigterm_leaves_a_task_behind_its_listener_also_after_a_reload(programs,
     assert outcome(programs.client, queue.enqueue("")).result == "done"
 
 
+def test_sigterm_in_the_moment_in_which_the_check_ends_is_obeyed_at_once(programs, queue):
+    late = """
+        import os, signal
+        from blueque.node.master import Master
+
+        become = Master._become_new_program
+
+        def become_late(self, reload):
+            os.kill(os.getpid(), signal.SIGTERM)
+            become(self, reload)
+
+        Master._become_new_program = become_late
+    """
+    (programs.directory / "hook").mkdir()
+    programs.write(late, "hook/sitecustomize.py")
+    path = os.pathsep.join([str(programs.directory / "hook"), str(ROOT)])
+    listener = programs.listener("work:run", on_term="leave", environ={"PYTHONPATH": path})
+    running = begin(programs, queue)
+    listener.send(signal.SIGHUP)
+    assert listener.wait() == 0  # though its task runs
+    assert "replacing" not in listener.log and "SIGTERM" in listener.log
+    let_go(programs)
+    assert outcome(programs.client, running.id).result == "done"
+
+
 def test_a_pause_by_a_signal_lasts(programs, queue):
     def states():
         return [(node.state, node.order_by) for node in programs.client.get_inspector().nodes()]
