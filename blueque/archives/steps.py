@@ -81,7 +81,7 @@ def finish(directory: Directory, claim: Claim) -> None:
 
 
 def _require_all(directory: Directory, claim: Claim) -> None:
-    """Raise ArchiveRefused if files are missing because somebody removed them."""
+    """Raise ArchiveRefused if files are missing because they were removed."""
     rows = parquet.count_rows(directory.published(claim.queue, claim.batch))
     if rows != claim.rows:
         claim.make_sure()  # another archiver may have gone on, and compacted them

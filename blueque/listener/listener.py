@@ -152,9 +152,8 @@ class Listener:
         """
         facts = self._facts(timing, spool, retry)
         instance = os.urandom(16).hex()
-        # The name that we had: a task of ours may be under it. One under which another has left
-        # something is not for us: who registers under it lives, and nobody would see to what the
-        # other has left.
+        # Keep the name that we had: a task of ours may be under it. Take no name under which another
+        # listener has left tasks: its name would count as alive, and its tasks would stay there.
         node = self.node
         if self._node != node and Inspector(self._redis).reserved(self.queue, node):
             node = _another_name()
@@ -303,7 +302,7 @@ class Listener:
 
     def _claim(self, needs: Needs) -> Claim | Literal[False] | None:
         """Take what a task needs of our node: a claim, None if it needs nothing, False if it is not
-        to be had now.
+        available now.
         """
         if not needs.resources:
             return None

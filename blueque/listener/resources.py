@@ -272,11 +272,11 @@ class Pool:
 
 
 def _agree(descriptor: int, total: int) -> int | None:
-    """Return the total that those who hold the file say, which is ours if nobody else does; None:
-    it is just being said.
+    """Return the total that the holders of the file have agreed on, ours if we hold it alone; None:
+    another process is writing it.
 
-    Whoever is alone may write. All hold a lock that they share, also the one who wrote, without
-    letting go in between.
+    Only a process that holds the file alone may write. All holders share a lock; the writer turns
+    its exclusive lock into a shared one without releasing it in between.
     """
     if _lock(descriptor, 0, 1):
         os.ftruncate(descriptor, 0)

@@ -24,10 +24,10 @@ EXIT_CONFIGURATION = 78
 EXIT_DRAINED = 64  # of a listener to its master only: it is not to be replaced
 EXIT_EMPTY = 65  # the same: it has found nothing to take, and was told to leave then
 _HOPELESS = (EXIT_NOT_ALLOWED, EXIT_CONFIGURATION)
-_ASIDE = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)  # signals that end nobody
+_ASIDE = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)  # signals that end no process
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, *_ASIDE)
 _PRUNE_EVERY = 600.0
-_WORKED = 60.0  # seconds; whoever lived so long was not hopeless from the start
+_WORKED = 60.0  # seconds; a listener that ran for so long had been able to start
 _YOUNG = 1.0  # seconds; one that dies sooner is replaced later: no endless forking
 _LOOK_AT_HELD = 1.0
 _NOTIFY_EVERY = 1.0
@@ -423,7 +423,7 @@ class Master:
             elif self._reload is not None and pid == self._reload.check.pid:
                 is_checked = self._reload.check.end(reaped.code)
             else:
-                # perhaps a dead listener's task: whoever adopts it wants to know
+                # perhaps the task of a dead listener: its adopter needs the exit status
                 self._hooks.note_ending(pid, ticks, reaped)
         for pid, born, code in ended:
             if self._order is None:

@@ -115,7 +115,7 @@ class TaskProcesses:
         if not self._waiting:
             try:
                 self._fork(self._work.burst if self.are_tasks_short and self._is_in_demand else 1)
-            except OSError:  # no process to be had now; the next task will wait for one
+            except OSError:  # the fork failed; the next task will wait for a process
                 pass
 
     def reap(self) -> None:

@@ -56,7 +56,7 @@ class Gauge:
     def __init__(self, directory: str) -> None:
         descriptor = open_plain(f"{directory}/{NAME}", os.O_RDWR | os.O_CREAT)
         try:
-            # Else a full disk would end whoever writes to the map. (It still may where each write
+            # Else a full disk would end a process that writes to the map. (It still may where each write
             # is a copy, as on btrfs.)
             os.posix_fallocate(descriptor, 0, _SIZE)
             self._map = mmap.mmap(descriptor, _SIZE)

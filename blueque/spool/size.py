@@ -32,7 +32,7 @@ def shrink(attempts: Iterator[str], most: int, remove: Callable[[str], None]) ->
         size += its
         try:
             reported.append((is_wanted(path), os.lstat(f"{path}/reported").st_mtime, its, path))
-        except OSError:  # it runs, or nobody has told Redis yet
+        except OSError:  # it runs, or its end is not reported to Redis yet
             continue
     removed = 0
     for _, _, its, path in sorted(reported):

@@ -46,6 +46,6 @@ class Notifier:
                 socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
             ) as own:
                 own.sendto(text.encode(), address)
-        except OSError:  # nobody listens, or it has too much to read: no reason to stop
+        except OSError:  # no process listens, or its queue is full: no reason to stop
             return False
         return True

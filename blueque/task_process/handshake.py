@@ -114,5 +114,5 @@ def _close(descriptors: Sequence[int]) -> None:
 
 def _socket(descriptor: int) -> socket.socket:
     end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, descriptor)
-    end.settimeout(None)  # somebody may have set another default for the whole process
+    end.settimeout(None)  # an imported module may have changed the default timeout
     return end
