@@ -30,11 +30,12 @@ class FaultProxy:
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.url = f"redis://127.0.0.1:{self._listening.getsockname()[1]}/0"
         self.writes = 0
-        self.has_struck = False
+        self.has_struck = self._is_closed = False
         self._plan: tuple[Fault, int, bytes] | None = None
         self._held: list[tuple[socket.socket, bytes]] = []
         self._open: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
 
     def arm(self, fault: Fault, write: int = 1, having: bytes = b"") -> None:
         """Let `fault` strike once, at the write-th write from here on that has these bytes in it."""
@@ -57,18 +58,23 @@ class FaultProxy:
         self._listening.close()
 
     def close(self) -> None:
+        """Close all connections, and wait until they are closed."""
+        self._is_closed = True
         self.stop_listening()
-        for end in self._open:
-            _shut(end)
+        for thread in self._threads:  # the first accepts; those that it has started come after it
+            for end in self._open:
+                _shut(end)
+            thread.join()
         for server, _ in self._held:
             server.close()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):  # closed
             while True:
-                threading.Thread(
-                    target=self._forward, args=self._listening.accept()[:1], daemon=True
-                ).start()
+                client, _ = self._listening.accept()
+                thread = threading.Thread(target=self._forward, args=(client,), daemon=True)
+                self._threads.append(thread)
+                thread.start()
 
     def _forward(self, client: socket.socket) -> None:
         server = socket.create_connection(self._server)
@@ -76,7 +82,7 @@ class FaultProxy:
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._open += [client, server]
         with client, server, contextlib.suppress(OSError):
-            while True:
+            while not self._is_closed:
                 readable, _, _ = select.select([client, server], [], [])
                 if server in readable:
                     answer = server.recv(65536)

@@ -8,7 +8,7 @@ import os
 
 from chaos import chaos, report
 
-SECONDS = 20.0  # of faults, if each kind has struck by then; the rest takes some more
+SECONDS = 10.0  # of faults, if each kind has struck by then; the rest takes some more
 
 
 def test_nothing_is_lost_or_run_twice_unasked_whatever_dies_freezes_or_is_cut_off(tmp_path):
