@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import process_state
 import pytest
 from running import TEST_PATHS
-
-from spark.shared_classes import OPTIONS, being_made, make_home
 
 if TYPE_CHECKING:
     import redis as redis_py
@@ -23,10 +22,9 @@ ROWS = 4000  # of `df`, in two partitions: two chunks each, and four of the naiv
 HERE = Path(__file__).parent
 # What makes Spark start in half the time. Good for a minute, and slow for an hour. Its classes are
 # not verified again.
-JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 FAST = {
-    JAVA_OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -Xlog:disable "
-    f"-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote -XX:VMOptionsFile={OPTIONS}",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
     "spark.driver.memory": "512m",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
@@ -52,15 +50,20 @@ def no_traces() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def spark_home() -> Iterator[None]:
+def spark_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Have Python workers import pyspark from where it is installed, which takes a fifth of a
     second and not most of one.
 
     Spark puts a zip file first in their path, which has no compiled modules in it; this home of
     Spark has no such file.
     """
+    spec = find_spec("pyspark")
+    assert spec is not None and spec.origin is not None
+    home = tmp_path_factory.mktemp("spark-home")
+    for name in ("bin", "jars"):
+        (home / name).symlink_to(Path(spec.origin).parent / name)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_HOME", str(make_home()))
+        patch.setenv("SPARK_HOME", str(home))
         yield
 
 
@@ -76,8 +79,7 @@ def spark(spark_home: None) -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([*TEST_PATHS, os.environ.get("PYTHONPATH", "")]))
         found = bs.session("tests", "local[2,4]", **FAST)
-    with being_made():
-        yield found
+    yield found
     found.stop()
 
 
