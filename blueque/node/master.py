@@ -16,6 +16,7 @@ from blueque.node.control import OF_MASTER, Pause
 from blueque.node.reload import Handover, Reload
 from blueque.system import process, signals
 from blueque.system.systemd import Notifier
+from blueque.text.format import count
 
 log = logging.getLogger("blueque")
 
@@ -167,9 +168,9 @@ class Master:
             if self._board is not None:
                 self._board[place] = context.BUSY
         log.warning(
-            "the new configuration holds for the tasks to come; replacing %d listeners, "
+            "the new configuration holds for the tasks to come; replacing %s, "
             "those with a task when it has ended",
-            len(self._born),
+            count(len(self._born), "listener"),
         )
         self._tell(self._born, signal.SIGUSR2)
         self._reap()  # of some, the program before us has got the SIGCHLD
@@ -180,8 +181,8 @@ class Master:
         self._held = set(sorted(self._hooks.left_behind())[:free])
         if self._held:
             log.warning(
-                "%d listeners of a former master are behind their tasks; each counts as a slot",
-                len(self._held),
+                "a former master has left %s with a running task; each counts as a slot",
+                count(len(self._held), "listener"),
             )
         self._fork_at += [0.0] * (free - len(self._held))
 

@@ -171,7 +171,7 @@ def test_sighup_has_the_listener_take_another_handler_from_the_file(programs):
 
     programs.write("[queues.a]\nrun = 'second:run'", "blueque.toml")
     listener.send(signal.SIGHUP)
-    listener.says("replacing 1 listeners")
+    listener.says("replacing 1 listener,")
     until(lambda: listener.log.count("register queue=a") == 2, what="the next listener")
 
     assert results(programs, "a") == [["second", "a"]]

@@ -217,7 +217,7 @@ def test_a_handler_that_cannot_be_imported_is_tried_again_at_the_next_one(progra
     assert listener.slots() == slots and "replacing" not in listener.log
     programs.write(WORK)
     listener.send_again(signal.SIGHUP)
-    listener.says("replacing 1 listeners")
+    listener.says("replacing 1 listener,")
 
 
 def test_a_second_one_while_the_first_is_checked_is_not_lost(programs, queue):
@@ -237,7 +237,7 @@ def test_a_second_one_while_the_first_is_checked_is_not_lost(programs, queue):
     listener.send_again(signal.SIGHUP)
     until(lambda: len(listener.lines("SIGHUP: checking")) == 2, what="the second one")
     let_go(programs)
-    listener.says("replacing 1 listeners")
+    listener.says("replacing 1 listener,")
     assert "everything stays as it is" not in listener.log
 
 
@@ -248,7 +248,7 @@ def test_sigterm_leaves_a_task_behind_its_listener_also_after_a_reload(programs,
     assert listener.stop() == 0
     until(lambda: programs.left() != [], what="the listener that is left behind")
     other = programs.listener("work:run", slots=1, is_awaited=False)
-    other.says("1 listeners of a former master are behind their tasks")
+    other.says("a former master has left 1 listener with a running task")
     let_go(programs)
     task = outcome(programs.client, running.id)
     assert (task.result, task.pid, task.node) == ("done", running.pid, running.node)
@@ -305,7 +305,7 @@ def test_a_slot_that_was_drained_stays_so(programs, queue):
     programs.client.get_listeners().drain(node)
     listener.says(f"listener pid={first} has been drained")
     reload(listener)
-    assert listener.lines("replacing 1 listeners")
+    assert listener.lines("replacing 1 listener,")
     until(lambda: listener.slots() not in ([], [second]), what="another listener")
     assert len(listener.slots()) == 1
 
@@ -337,7 +337,7 @@ def test_a_task_that_ends_in_the_window_is_reported(programs, queue):
     let_go(programs)
     assert outcome(programs.client, running.id).result == "done"
     window.close()
-    listener.says("replacing 1 listeners")
+    listener.says("replacing 1 listener,")
     assert outcome(programs.client, queue.enqueue("")).result == "done"
     assert listener.stop() == 0
 

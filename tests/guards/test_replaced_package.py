@@ -332,7 +332,7 @@ def test_a_listener_whose_package_was_replaced_cannot_read_its_configuration_aga
     assert "replacing" not in listener.log
     site.bring_back()
     listener.send_again(signal.SIGHUP)
-    listener.says("replacing 1 listeners")
+    listener.says("replacing 1 listener,")
     let_go(programs)
 
     assert ended(programs.client, task.id).status == "complete"
