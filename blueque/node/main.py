@@ -215,6 +215,8 @@ def _replace_program(
                 "SIGHUP: the new value of %s holds when the listener is started again", name
             )
             checked[name] = value
+    if checked["slots"] != choices.slots:
+        handover = handover.with_slots_counted_anew()
     kept = process.keep_in_memory(json.dumps(checked))
     environment = {
         **os.environ,

@@ -90,6 +90,8 @@ class Master:
         # the same of those that only adopt
         self._adopters: dict[int, float] = dict(handover.adopters) if handover else {}
         self._gone = handover.gone if handover else 0  # slots that have left and are not replaced
+        # listeners that are replaced even if they have been drained, see `Handover`
+        self._recounted = set(handover.recounted) if handover else set[int]()
         self._fork_at: list[float] = []  # when to fork the slots that are missing
         self._held: set[int] = set()  # listeners of a former master whose slots are not free yet
         self._first = 0  # the first signal that we were given
@@ -133,6 +135,7 @@ class Master:
             if self._order is None:
                 self._fill_slots(now)
                 if not self._children and not self._fork_at and not self._held:
+                    self._cancel_check()
                     return self._status  # drained from afar, all of them
             if now >= self._next_chore:
                 self._fork_chore()
@@ -403,6 +406,7 @@ class Master:
                         (self._lifeline, self._lifeline_end),
                         (self._requests, self._requests_end),
                         self._pause.descriptor,
+                        sorted(self._recounted & self._born.keys()),
                     )
                 )
             elif reload.check.pid is None:
@@ -440,12 +444,15 @@ class Master:
             self._first = 0
             self._pass_on(signal.SIGTERM)
             return
-        if code in (EXIT_DRAINED, EXIT_EMPTY):
-            self._gone += 1
-            if code == EXIT_DRAINED:
-                log.warning("listener pid=%d has been drained", pid)
-            return
+        if code == EXIT_DRAINED:
+            log.warning("listener pid=%d has been drained", pid)
         now = time.monotonic()
+        if code in (EXIT_DRAINED, EXIT_EMPTY):
+            if pid not in self._recounted:
+                self._gone += 1
+            elif self._free >= 1:
+                self._fork_at.append(now)
+            return
         self._has_worked = self._has_worked or now - born > _WORKED
         if self._free < 1:  # there are fewer slots than before SIGHUP
             log.warning("listener pid=%d ended (%s)", pid, process.describe(code))
@@ -455,10 +462,15 @@ class Master:
 
     def _pass_on(self, number: int) -> None:
         self._order = number
+        self._cancel_check()
         if self._notifier is not None:
             self._notify(self._notifier)
         self._fork_at, self._held = [], set()
         self._tell(self._children, number)
+
+    def _cancel_check(self) -> None:
+        if self._reload is not None:
+            self._reload.check.cancel()
 
     def _tell(self, pids: Iterable[int], number: int) -> None:
         for pid in pids:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from blueque.system import process
+from blueque.system.process_tree import Tree
 
 log = logging.getLogger("blueque")
 
@@ -37,13 +39,16 @@ class Check:
         self.answer = -1  # the descriptor of what the child has written
         self._arguments, self._environment = arguments, environment or {}
         self._is_out_of_date = False
+        self._is_cancelled = False
 
     def begin(self) -> None:
-        """Fork the child, or fork another when the present one has ended: it may have read the file
-        before the last change.
+        """Fork the child. If there is one already, end it first, as it may have read the file before
+        the last change, or wait for ever in an import; `end` then forks another.
         """
         if self.pid is not None:
+            log.warning("ending the check that is still running, to begin a new one")
             self._is_out_of_date = True
+            self._kill(self.pid)
             return
         self.forget()
         try:
@@ -52,6 +57,12 @@ class Check:
         except OSError as error:
             self.forget()
             log.error("cannot check: %s; everything stays as it is", error.strerror)
+
+    def cancel(self) -> None:
+        """End the child, if there is one, and fork no other: this program leaves."""
+        if self.pid is not None:
+            self._is_cancelled = True
+            self._kill(self.pid)
 
     def forget(self) -> None:
         """Close what the child has written: it may hold a password."""
@@ -81,9 +92,11 @@ class Check:
     def end(self, code: int) -> bool:
         """Take the exit code of the child; return whether the program is to be replaced now."""
         self.pid = None
-        if code == 0 and not self._is_out_of_date:
+        if code == 0 and not self._is_out_of_date and not self._is_cancelled:
             return True
         self.forget()
+        if self._is_cancelled:
+            return False
         if self._is_out_of_date:
             self._is_out_of_date = False
             self.begin()
@@ -95,7 +108,14 @@ class Check:
             )
         return False
 
+    def _kill(self, pid: int) -> None:
+        """Kill the child and what it has started. It is not waited for: a process that waits for a
+        disk ends later.
+        """
+        Tree(pid).signal(signal.SIGKILL)
+
     def _become_program(self) -> int:
+        os.setsid()  # so that what it starts is found, see `_kill`
         os.set_inheritable(self.answer, True)
         told = process.keep_in_memory(json.dumps(self._environment))
         variables = {ANSWER_TO: str(self.answer), TOLD: str(told)}
@@ -110,6 +130,8 @@ class Handover(NamedTuple):
     gone: how many slots have ended for good.
     started: when the first master started, on the monotonic clock.
     lifeline, requests: both ends of each pipe. pause: the descriptor of the `Pause`.
+    recounted: pids of listeners that were forked before the number of slots changed: if they have
+        been drained, that says nothing about the new number.
     """
 
     slots: dict[int, float]
@@ -119,6 +141,13 @@ class Handover(NamedTuple):
     lifeline: tuple[int, int]
     requests: tuple[int, int]
     pause: int
+    recounted: Sequence[int] = ()
+
+    def with_slots_counted_anew(self) -> Handover:
+        """Return the handover for a number of slots that has changed: it holds, whatever has been
+        drained before.
+        """
+        return self._replace(gone=0, recounted=list(self.slots))
 
     @property
     def descriptors(self) -> list[int]:

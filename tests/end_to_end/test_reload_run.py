@@ -74,6 +74,17 @@ def reload(listener, times=1):
     until(lambda: len(listener.lines("replacing ")) == times, what="the exec")
 
 
+def states(programs):
+    """Return the state of each listener, by pid."""
+    return {pid_of(node.id): node.state for node in programs.client.get_inspector().nodes()}
+
+
+def drain(programs, pid):
+    nodes = programs.client.get_inspector().nodes()
+    (node,) = (node.id for node in nodes if pid_of(node.id) == pid)
+    programs.client.get_listeners().drain(node)
+
+
 class Window:
     """The time between the exec and the first line of the new program."""
 
@@ -220,25 +231,53 @@ def test_a_handler_that_cannot_be_imported_is_tried_again_at_the_next_one(progra
     listener.says("replacing 1 listener,")
 
 
-def test_a_second_one_while_the_first_is_checked_is_not_lost(programs, queue):
-    listener = programs.listener("work:run", "--no-warm")
-    slow = """
+def write_endless(programs):
+    """Have the import of the handler wait for ever, after it has noted its process."""
+    os.mkfifo(programs.directory / "never")
+    programs.write("""
+        import os
         from pathlib import Path
-        import os, time
-        os.write(os.open("imports", os.O_WRONLY | os.O_CREAT | os.O_APPEND), b"x")
-        while not Path("go").exists():
-            time.sleep(0.005)
-        raise RuntimeError("the first")
-    """
-    programs.write(slow)
+
+        Path("pid.new").write_text(str(os.getpid()))
+        os.rename("pid.new", "pid")
+        open("never").close()
+    """)
+
+
+def check_endlessly(programs, listener):
+    """Send SIGHUP; return the process of the check that imports the handler."""
+    pid = programs.directory / "pid"
     listener.send(signal.SIGHUP)
-    until((programs.directory / "imports").exists, what="the check")
+    until(pid.exists, what="the check")
+    return int(pid.read_text())
+
+
+def test_a_newer_one_ends_a_check_whose_import_never_ends_and_is_not_lost(programs, queue):
+    listener = programs.listener("work:run", "--no-warm")
+    write_endless(programs)
+    checking = check_endlessly(programs, listener)
     programs.write(WORK)
     listener.send_again(signal.SIGHUP)
-    until(lambda: len(listener.lines("SIGHUP: checking")) == 2, what="the second one")
-    let_go(programs)
+    listener.says("ending the check that is still running, to begin a new one")
     listener.says("replacing 1 listener,")
+    until(lambda: not state_of(checking), what="the end of the first check")
     assert "everything stays as it is" not in listener.log
+    let_go(programs)
+    assert outcome(programs.client, queue.enqueue("")).result == "done"
+    assert listener.stop() == 0 and programs.left() == []
+
+
+def test_sigterm_ends_a_check_whose_import_never_ends(programs, queue):
+    listener = programs.listener("work:run", "--no-warm")
+    running = begin(programs, queue)
+    write_endless(programs)
+    checking = check_endlessly(programs, listener)
+    listener.send(signal.SIGTERM)
+    until(lambda: not state_of(checking), what="the end of the check")
+    assert "everything stays as it is" not in listener.log
+    let_go(programs)
+    assert listener.wait() == 0
+    assert outcome(programs.client, running.id).result == "done"
 
 
 def test_sigterm_leaves_a_task_behind_its_listener_also_after_a_reload(programs, queue):
@@ -301,13 +340,32 @@ def test_a_pause_by_a_signal_lasts(programs, queue):
 def test_a_slot_that_was_drained_stays_so(programs, queue):
     listener = programs.listener("work:run", slots=2)
     first, second = listener.slots()
-    (node,) = (one.id for one in programs.client.get_inspector().nodes() if pid_of(one.id) == first)
-    programs.client.get_listeners().drain(node)
+    drain(programs, first)
     listener.says(f"listener pid={first} has been drained")
     reload(listener)
     assert listener.lines("replacing 1 listener,")
     until(lambda: listener.slots() not in ([], [second]), what="another listener")
     assert len(listener.slots()) == 1
+
+
+def test_another_number_of_slots_holds_whatever_has_been_drained_before(programs, queue):
+    configure(programs, 'run = "work:run"\nbeat = "0.2s"\nslots = 4')
+    listener = start(programs, slots=4)
+    running = begin(programs, queue)
+    idle = next(pid for pid in listener.slots() if pid != pid_of(running.node))
+    drain(programs, idle)
+    listener.says(f"listener pid={idle} has been drained")
+    drain(programs, pid_of(running.node))
+    until(lambda: len(listener.lines("told to drain")) == 2, what="a busy listener that drains")
+    configure(programs, 'run = "work:run"\nbeat = "0.2s"\nslots = 2')
+    for times in (1, 2):  # the second one does not change the number
+        reload(listener, times)
+    let_go(programs)
+    listener.says(f"listener pid={pid_of(running.node)} has been drained")
+    until(lambda: list(states(programs).values()) == ["up", "up"], what="two listeners")
+    assert len(listener.slots()) == 2
+    assert outcome(programs.client, running.id).result == "done"
+    assert listener.stop() == 0
 
 
 def test_max_runtime_counts_from_the_first_start(programs):

@@ -53,7 +53,7 @@ def test_a_handover_is_taken_once_and_may_have_fields_of_a_later_version(monkeyp
         f'"lifeline": [{read}, {write}], "requests": [{read}, {write}], "pause": {read}, "more": 1}}',
     )
     handover = Handover.take()
-    assert handover == ({7: 1.5}, {}, 1, 2.5, [read, write], [read, write], read)
+    assert handover == ({7: 1.5}, {}, 1, 2.5, [read, write], [read, write], read, ())
     assert not os.get_inheritable(read) and Handover.take() is None
     os.close(read)
     os.close(write)
