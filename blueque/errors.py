@@ -290,7 +290,7 @@ class BatchFailed(BluequeError):
     ) -> None:
         fate = "may or may not be there" if is_unknown else "is not there"
         super().__init__(
-            f"batch {batch}, of {len(ids)} tasks from position {position} on, {fate}: {why}"
+            f"batch {batch}, of {len(ids)} task{'' if len(ids) == 1 else 's'} from position {position} on, {fate}: {why}"
         )
         self.batch, self.position, self.done = batch, position, position
         self.ids, self.is_unknown = ids, is_unknown

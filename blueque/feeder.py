@@ -16,6 +16,7 @@ from blueque.errors import BluequeError, InvalidInput
 from blueque.model import units
 from blueque.model.encoding import require_feed_name, require_whole
 from blueque.producer.bulk import Common
+from blueque.text.format import count
 
 MAX_WINDOW = 10_000_000
 
@@ -107,7 +108,7 @@ def feed(
     except BluequeError as error:
         if feeding.has_begun:
             error.add_note(
-                f"blueque: {feeding.rows} rows of feed {name!r} are done; the same call goes on there"
+                f"blueque: feed {name!r} has done {count(feeding.rows, 'row')}; the same call goes on there"
             )
         raise
     finally:

@@ -26,6 +26,7 @@ from blueque.system import process, signals
 from blueque.system.outage import Outage
 from blueque.system.systemd import Notifier
 from blueque.task_process.import_ahead import import_for_daemon
+from blueque.text.format import count
 from blueque.version import __version__
 
 log = logging.getLogger("blueque")
@@ -199,7 +200,9 @@ class Scheduler:
         """
         if not self._notifier.is_wanted:
             return seconds
-        state = "waiting for Redis" if self._outage.is_on else f"{len(self._lookout.views)} queues"
+        state = (
+            "waiting for Redis" if self._outage.is_on else count(len(self._lookout.views), "queue")
+        )
         self._notifier.tell("READY=1", f"STATUS={state}")
         self._give_sign()
         return min(seconds, max(self._sign_at - time.monotonic(), 0.0))

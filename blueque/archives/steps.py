@@ -20,6 +20,7 @@ from blueque.connection.redis import Redis
 from blueque.errors import ArchiveRefused
 from blueque.model import keys
 from blueque.protocol.archiving import MOST
+from blueque.text.format import count
 
 Tell = Callable[[int], object]  # is called with the number of tasks so far
 
@@ -87,6 +88,6 @@ def _require_all(directory: Directory, claim: Claim) -> None:
         claim.make_sure()  # another archiver may have gone on, and compacted them
         raise ArchiveRefused(
             directory.root,
-            f"batch {claim.batch} of queue {claim.queue!r} has {rows} rows in its files, and {claim.rows} were written: put "
+            f"batch {claim.batch} of queue {claim.queue!r} has {count(rows, 'row')} in its files, and {claim.rows} were written: put "
             f"back what is missing; if it is lost for good, delete the key {keys.archive(claim.queue)}",
         )

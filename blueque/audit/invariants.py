@@ -162,7 +162,8 @@ def _queue(queue: str, seen: QueueSeen) -> Iterator[Finding]:
         sentence = f"{keys.QUEUES} does not have queue {queue}, which has keys."
         yield Finding("unknown_queue", keys.QUEUES, None, queue, sentence, "recount")
     elif seen.score != seen.members:
-        sentence = f"{keys.QUEUES} counts {seen.score:g} listeners of queue {queue}, which has {seen.members}."
+        listeners = "listener" if seen.score == 1 else "listeners"
+        sentence = f"{keys.QUEUES} counts {seen.score:g} {listeners} of queue {queue}, which has {seen.members}."
         yield Finding("score", keys.QUEUES, None, queue, sentence, "recount")
 
 

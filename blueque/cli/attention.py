@@ -199,7 +199,7 @@ def _of_failures(line: Line) -> Iterator[Concern]:
         )
         yield Concern(line.queue, "poison", sentence, command)
     if line.failing:
-        many = f"{line.failing} tasks{' or more' if line.looked_at == line.failing < line.failed else ''}"
+        many = f"{count(line.failing, 'task')}{' or more' if line.looked_at == line.failing < line.failed else ''}"
         sentence = f"{many} failed in the last hour, more than a fifth of those that ended"
         yield Concern(line.queue, "failing", sentence, f"{failed} --since 1h")
 

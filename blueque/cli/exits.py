@@ -74,11 +74,7 @@ _CODES: list[tuple[type[BluequeError], int, str]] = [
     (NotRegistered, REFUSED, ""),
     (NodeTaken, REFUSED, ""),
     (RunDropped, REFUSED, ""),
-    (
-        RedisAway,
-        AWAY,
-        "The address is from {origin}. Is Redis running there? To use another one: --redis-url URL",
-    ),
+    (RedisAway, AWAY, "{origin} Is Redis running there? To use another one: --redis-url URL"),
     (Contended, ATTENTION, "Try again in a moment."),
     (BatchFailed, AWAY, ""),  # if it has a cause, that says more
     (SpoolRefused, CONFIGURATION, ""),
@@ -138,7 +134,7 @@ def run(command: click.Command, program: str) -> NoReturn:
 def explain(error: BluequeError, origin: str) -> Failure:
     """Return the failure with which an error ends the program.
 
-    origin: where the address of Redis came from.
+    origin: a sentence that says where the address of Redis came from.
     """
     if isinstance(error, BatchFailed) and isinstance(error.__cause__, BluequeError):
         why = explain(error.__cause__, origin)
@@ -222,11 +218,12 @@ def _sentence(error: click.ClickException) -> str:
 
 
 def _origin(invocation: Invocation) -> str:
-    """Return where the address of Redis came from."""
+    """Say where the address of Redis came from."""
     try:
-        return invocation.address()[1]
+        origin = invocation.address()[1]
     except Failure:  # its file has a mistake
-        return "default"
+        origin = "default"
+    return "It is the default address." if origin == "default" else f"The address is from {origin}."
 
 
 def _print_lines(*lines: str) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 from blueque.model import units
 from blueque.system import process
 from blueque.system.plain_files import remove, write_whole
+from blueque.text.format import count
 
 
 class Registry:
@@ -130,7 +131,8 @@ def main() -> int:
     lease, signs = units.timing(None, None, None).lease, Registry(units.spool()).signs()
     silent = sum(age > lease for age in signs)
     print(
-        f"{len(signs)} listeners" + (f", {silent} without a beat for {lease:g} s" if silent else "")
+        count(len(signs), "listener")
+        + (f", {silent} without a beat for {lease:g} s" if silent else "")
     )
     return 0 if signs and not silent else 1
 

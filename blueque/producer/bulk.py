@@ -20,6 +20,7 @@ from blueque.producer.batches import Batches, Column, Plan
 from blueque.producer.keyed_run import KeyedRun
 from blueque.producer.staged_run import Staging
 from blueque.protocol.runs import RunTerms
+from blueque.text.format import count
 
 MAX_BATCH = 10_000
 MAX_SHARDS = 1024
@@ -279,6 +280,6 @@ def _count(batches: Batches) -> Count:
             tasks += len(made.ids)
             new += sum(made.are_new)
     except Exception as error:
-        error.add_note(f"blueque: the {tasks} tasks of the batches before are in Redis")
+        error.add_note(f"blueque: the batches before are in Redis, {count(tasks, 'task')}")
         raise
     return Count(tasks, new)

@@ -53,7 +53,9 @@ class Rows(NamedTuple):
         }
         for name, column in columns.items():
             if column is not None and len(column) != count:
-                raise InvalidInput(f"{name}: there are {len(column)} for {count} rows")
+                raise InvalidInput(
+                    f"{name}: there are {len(column)} for {count} row{'' if count == 1 else 's'}"
+                )
         if {*map(type, self.parameters)} != {bytes} or max(map(len, self.parameters)) > max_bytes:
             _each(
                 "the parameters",

@@ -16,6 +16,7 @@ from blueque.model.lines import HIGHEST, LOWEST
 from blueque.producer.row_batch import Rows
 from blueque.spark import json_texts
 from blueque.spark.sink import Sink
+from blueque.text.format import count
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField, StructType
@@ -180,7 +181,7 @@ def _parameters(batch: pa.RecordBatch, layout: Layout) -> list[bytes]:
         made = list(map(str.encode, json_texts.objects(layout.parameters, columns)))
     elif columns[0].null_count:
         raise InvalidType(
-            f"params: column {layout.parameters[0]!r} is null in {columns[0].null_count} rows of a batch"
+            f"params: column {layout.parameters[0]!r} is null in {count(columns[0].null_count, 'row')} of a batch"
         )
     else:
         made = list(map(str.encode, columns[0].to_pylist()))

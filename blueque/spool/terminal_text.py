@@ -232,7 +232,7 @@ class Stream:
         """Return what a terminal would show of the begun line."""
         line, cut = self._last_drawing()
         line = _UP.sub(b"", line) if b"\x1b[" in line else line
-        return b"%b ... (%d bytes more)" % (line, cut) if cut else line
+        return b"%b ... (%b more)" % (line, _bytes(cut)) if cut else line
 
     def _last_drawing(self) -> tuple[bytes, int]:
         """Return the text after the last carriage return, cut, and how many bytes were left out."""
@@ -243,7 +243,11 @@ class Stream:
 
 
 def _gap(size: int) -> bytes:
-    return b"... (%d bytes left out)" % size
+    return b"... (%b left out)" % _bytes(size)
+
+
+def _bytes(size: int) -> bytes:
+    return b"%d byte%b" % (size, b"" if size == 1 else b"s")
 
 
 def _thin_out(path: str, size: int, kept: int) -> None:

@@ -672,7 +672,7 @@ def test_a_bad_row_is_named_when_all_before_it_are_fed_and_can_be_left_out(feed,
         ) as caught:
             feed(few)
         assert (caught.value.file, caught.value.row) == ("b.jsonl", 2)
-        assert "6 rows of feed 'f' are done" in caught.value.__notes__[0]
+        assert "feed 'f' has done 6 rows" in caught.value.__notes__[0]
         assert fed in (6, 0) and numbers(cli) == list(range(6))
     notes = []
     outcome = feed(

@@ -19,9 +19,11 @@ import redis as redis_py
 from faults import Fault, FaultProxy
 
 from blueque import Retry, __version__, errors, protocol
+from blueque.cli import exits
 from blueque.cli.exits import explain
 from blueque.cli.failure import BUG
 from blueque.cli.main import _VERBS
+from blueque.cli.options import Invocation
 from blueque.cli.printing import clean, pieces, span, stamp, width
 from blueque.model.attempt_ref import AttemptRef
 
@@ -1485,6 +1487,25 @@ def test_every_error_of_ours_has_an_exit_code_of_its_own(kind):
     failure = explain(error, "default")
 
     assert (failure.exit_code != BUG) == (kind is not errors.BluequeError)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [("", "It is the default address. Is"), ("redis://db1", "The address is from REDIS_URL. Is")],
+    ids=["default", "variable"],
+)
+def test_what_does_not_answer_is_said_with_where_its_address_came_from(
+    monkeypatch, tmp_path, url, said
+):
+    (tmp_path / "blueque.toml").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("BLUEQUE_REDIS_URL", raising=False)
+    monkeypatch.setenv("REDIS_URL", url)
+    away = errors.RedisAway.__new__(errors.RedisAway)
+
+    (advice,) = explain(away, exits._origin(Invocation())).advice
+
+    assert advice.startswith(said)
 
 
 @pytest.mark.parametrize("is_debug", [False, True])

@@ -198,7 +198,11 @@ def test_a_file_of_blank_lines_is_not_said_to_be_done_before(run, programs):
     run(verb=("feed", "a.jsonl", "video", "--name", "g"))
     third = run(verb=("feed", "a.jsonl", "blank.jsonl", "video", "--name", "g"))
 
+    write(programs.directory / "one.jsonl", range(1))
+    _, again = (run(verb=("feed", "one.jsonl", "video", "--name", "h")) for _ in range(2))
+
     assert first.printed == "f  nothing to feed: there are only blank lines in blank.jsonl\n"
+    assert again.printed == "h  nothing new: the only row is done already\n"
     assert second.printed == "f  nothing new: all 3 rows are done already\n"
     assert (
         third.printed == "g  nothing new but 3 blank lines; 5 rows in all, with those fed before\n"

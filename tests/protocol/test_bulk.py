@@ -309,7 +309,7 @@ def test_what_the_iterable_raises_comes_through_after_the_batches_before(queue, 
 
     with pytest.raises(KeyError, match="mine") as raised:
         queue.enqueue_many(rows(), batch=4)
-    assert raised.value.__notes__ == ["blueque: the 8 tasks of the batches before are in Redis"]
+    assert raised.value.__notes__ == ["blueque: the batches before are in Redis, 8 tasks"]
     assert parameters(cli) == [*range(8)]
 
 

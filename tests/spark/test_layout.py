@@ -239,7 +239,7 @@ def test_frames_that_cannot_be_meant_are_refused(schema, said, sentence):
             InvalidInput,
             "key: column 'k' is null in the row with the parameters 'b'",
         ),
-        ({"p": ["a", None]}, InvalidType, "params: column 'p' is null in 1 rows of a batch"),
+        ({"p": ["a", None]}, InvalidType, "params: column 'p' is null in 1 row of a batch"),
         (
             {"p": ["a", "x" * 101]},
             TooLarge,

@@ -83,12 +83,12 @@ def test_of_a_bar_that_is_drawn_again_and_again_the_last_is_a_line(files):
 
 
 def test_a_long_line_is_cut_and_says_by_how_much(files):
-    tailing = Tail(files(b"x" * 5_000_000 + b"\nnext\n" + b"y" * (MAX_LINE + 7)))
+    tailing = Tail(files(b"x" * 5_000_000 + b"\nnext\n" + b"y" * (MAX_LINE + 1)))
     tailing.look(1.0, is_over=True)
 
     first, second, third = texts(tailing.news())
     assert first == "x" * MAX_LINE + f" ... ({5_000_000 - MAX_LINE} bytes more)"
-    assert (second, third) == ("next", "y" * MAX_LINE + " ... (7 bytes more)")
+    assert (second, third) == ("next", "y" * MAX_LINE + " ... (1 byte more)")
 
 
 def test_of_a_flood_the_first_and_the_last_lines_are_held_and_all_are_counted(files):

@@ -185,7 +185,7 @@ class _Screen:
         parts = [_rows(progress.rows)]
         if progress.total is not None:
             parts = [
-                f"{progress.rows:,} of {'' if progress.is_exact else 'about '}{progress.total:,} rows"
+                f"{progress.rows:,} of {'' if progress.is_exact else 'about '}{_rows(progress.total)}"
             ]
         parts.append(f"{rate:,.0f}/s" if rate >= 10 or not rate else f"{rate:.2g}/s")
         if progress.waiting is not None:
@@ -223,7 +223,7 @@ def _print_text(outcome: FeedOutcome, rows_before: int, source: str) -> None:
             f"{name}  {_rows(outcome.fed)} fed in {printing.span(outcome.seconds)}, {rate:,.0f}/s{bad}"
         )
         if rows_before:
-            click.echo(f"{outcome.rows:,} rows in all, with those fed before")
+            click.echo(f"{_rows(outcome.rows)} in all, with those fed before")
     elif not outcome.rows:
         click.echo(f"{name}  nothing to feed: there are no rows in {printing.clean(source)}")
     elif not rows_before:
@@ -233,10 +233,11 @@ def _print_text(outcome: FeedOutcome, rows_before: int, source: str) -> None:
     elif outcome.rows > rows_before:
         blank = printing.count(outcome.rows - rows_before, "blank line")
         click.echo(
-            f"{name}  nothing new but {blank}; {outcome.rows:,} rows in all, with those fed before"
+            f"{name}  nothing new but {blank}; {_rows(outcome.rows)} in all, with those fed before"
         )
     else:
-        click.echo(f"{name}  nothing new: all {outcome.rows:,} rows are done already")
+        done = "the only row is" if outcome.rows == 1 else f"all {_rows(outcome.rows)} are"
+        click.echo(f"{name}  nothing new: {done} done already")
 
 
 def _rows(count: int) -> str:

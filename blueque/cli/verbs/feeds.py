@@ -97,7 +97,7 @@ def _forget(client: Client, queue: str, feed: str, is_sure: bool) -> None:
             MISSING, f"no feed {feed!r} of queue {queue!r}", "See the names: blueque feeds"
         )
     rows = int(record.get("rows", 0))
-    facts = f"feed {feed} has fed {rows:,} rows and would begin anew"
+    facts = f"feed {feed} has fed {rows:,} row{'' if rows == 1 else 's'} and would begin anew"
     if "token" in record:
         facts += f"; {record.get('node')} feeds it, and would stop"
     require_consent(is_sure, facts, "Forget it?")

@@ -226,7 +226,7 @@ def _ask_to_purge(
     names: Sequence[str], found: Mapping[str, int], by_queue: Counter[str], is_sure: bool
 ) -> None:
     total = sum(found.values())
-    where = f"queue {names[0]}" if len(names) == 1 else f"{len(+by_queue)} queues"
+    where = f"queue {names[0]}" if len(names) == 1 else count(len(+by_queue), "queue")
     facts = f"{count(total, 'task')} of {where} would be deleted for good: {_sorts(found)}"
     rows = [[name, str(number)] for name, number in (+by_queue).items()]
     details = printing.table(_TASKS, rows) if len(names) > 1 else ()

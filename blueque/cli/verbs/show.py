@@ -124,7 +124,9 @@ def _print_fact(label: str, value: str) -> None:
         ]
         hidden = len(lines) - _MAX_LINES
         if hidden > 0:
-            lines[_MAX_LINES:] = [f"... ({hidden} more lines: --json shows all)"]
+            lines[_MAX_LINES:] = [
+                f"... ({hidden} more line{'' if hidden == 1 else 's'}: --json shows all)"
+            ]
     title = printing.clean(label)
     if len(title) >= _LABEL:
         lines.insert(0, "")
