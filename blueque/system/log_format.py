@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import io
 import json
 import logging
@@ -75,7 +76,14 @@ class _OneLine(logging.Formatter):
     """Writes each record on one line, whatever characters names and ids have."""
 
     def __init__(self, form: str = "%(asctime)s %(message)s") -> None:
-        super().__init__(form, "%H:%M:%S")
+        super().__init__(form)
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
+        """Return the local time with the date: a task runs for days, and a night may have an hour
+        twice.
+        """
+        moment = datetime.datetime.fromtimestamp(record.created).astimezone()
+        return moment.isoformat(timespec="seconds")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         return super().formatMessage(record).translate(_CONTROL)

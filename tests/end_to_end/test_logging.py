@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import logging
 import re
 import sys
+import time
 
 import pytest
 
@@ -43,9 +45,16 @@ def test_the_journal_gets_priorities_and_no_times(programs):
     assert all(line.startswith("<3>") for line in lines[2:])
 
 
-def test_what_somebody_else_reads_has_times_though_the_journal_is_named(programs):
+def test_what_is_not_read_by_the_journal_has_local_times_with_date_and_offset(
+    programs, monkeypatch
+):
+    monkeypatch.setenv("TZ", "IST-5:30")
+    before = int(time.time())
     lines = written(programs, 1)
-    assert re.fullmatch(r"\d\d:\d\d:\d\d start task=a\\x0ab", lines[0])
+    at, _, message = lines[0].partition(" ")
+    assert message == "start task=a\\x0ab"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+05:30", at)
+    assert before <= datetime.datetime.fromisoformat(at).timestamp() <= time.time()
 
 
 def test_json_is_a_whole_object_in_every_line_with_a_traceback_too(programs):
