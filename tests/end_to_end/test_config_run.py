@@ -256,6 +256,7 @@ def test_a_listener_holds_the_spool_and_what_tasks_print_to_their_limits(program
         ("scheduler", ()),
         ("main", ("status",)),
         ("main", ("enqueue", "work", "1")),
+        ("main", ("config",)),
     ],
 )
 def test_a_mistake_ends_every_program_with_one_sentence_and_exit_code_78(

@@ -169,8 +169,9 @@ def test_another_redis_gets_the_new_tasks_and_the_first_one_the_end_of_what_runs
         ('preload = ["absent"]', "", "cannot preload absent: ModuleNotFoundError"),
         ("", '[queues.work]\nrun = "work:absent"', "cannot import the handler work:absent"),
         ("", "", "queue 'work' has no handler"),
+        ("", "[queues.work]\nwieght = 1", "blueque.toml: queues.work.wieght: unknown key"),
     ],
-    ids=["syntax", "spool", "preload", "handler", "nothing"],
+    ids=["syntax", "spool", "preload", "handler", "nothing", "key"],
 )
 def test_a_mistake_leaves_everything_as_it_is(programs, queue, listener, rest, said):
     configure(programs, f'run = "work:run"\nspool = "{programs.directory}/spool"')
