@@ -8,7 +8,7 @@ import contextlib
 import logging
 import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from blueque.audit import audit, server_check
 from blueque.audit.audit import Finding, Report
@@ -28,10 +28,13 @@ log = logging.getLogger("blueque")
 
 
 class Doctor:
-    """Checks a whole Redis, and repairs findings."""
+    """Checks a whole Redis, and repairs findings.
 
-    def __init__(self, redis: Redis) -> None:
-        self._redis = redis
+    serve: returns the command that starts a listener of a queue.
+    """
+
+    def __init__(self, redis: Redis, serve: Callable[[str], str] = hints.serve) -> None:
+        self._redis, self._serve = redis, serve
 
     def check(self, settle: float = 0.0) -> list[Check]:
         """Check the server, the due tasks, the processes on this host, and the runs and archive
@@ -45,7 +48,7 @@ class Doctor:
             seen = overview.overview(reader)
             queues = [line.queue for line in seen.lines]
             checks += [*server_check.judge_due(seen.lines), *server_check.judge_hosts(seen.nodes)]
-            checks += _gone(reader, queues, seen.nodes, settle)
+            checks += _gone(reader, queues, seen.nodes, settle, self._serve)
             checks += map(_of_run, Leftovers(reader).find(queues, server_check.FORGOTTEN))
             return [*checks, *_archives(reader, queues)]
 
@@ -67,7 +70,9 @@ class Doctor:
         return is_repaired
 
 
-def _gone(redis: Redis, queues: list[str], nodes: list[Node], settle: float) -> Iterator[Check]:
+def _gone(
+    redis: Redis, queues: list[str], nodes: list[Node], settle: float, serve: Callable[[str], str]
+) -> Iterator[Check]:
     """Yield the started tasks whose process is gone from this host."""
     first = _started_without_process(redis, queues)
     if not first:
@@ -80,7 +85,7 @@ def _gone(redis: Redis, queues: list[str], nodes: list[Node], settle: float) -> 
         if node.state not in ("dead", "gone") and not is_process_gone(node)
     }
     for key in first.keys() & again.keys():
-        yield _of_gone(again[key], (again[key].node, again[key].queue) in living)
+        yield _of_gone(again[key], (again[key].node, again[key].queue) in living, serve)
 
 
 def _started_without_process(redis: Redis, queues: list[str]) -> dict[tuple[str, str | None], Task]:
@@ -107,13 +112,13 @@ def _archives(redis: Redis, queues: list[str]) -> Iterator[Check]:
             yield Check("archives", "warn", sentence)
 
 
-def _of_gone(task: Task, has_listener: bool) -> Check:
+def _of_gone(task: Task, has_listener: bool, serve: Callable[[str], str]) -> Check:
     """Say which listener reports the end of a task whose process has ended."""
     fact = f"task {task.id} of queue {task.queue} is started, and its process {task.pid} is gone from this host"
     if has_listener:
         advice = f"its listener {task.node} reports its end at its next beat. If it stays so, restart that listener."
     else:
-        advice = f"a listener of the queue here with its spool reports its end: {hints.serve(task.queue or '')}."
+        advice = f"a listener of the queue here with its spool reports its end: {serve(task.queue or '')}."
     return Check("process", "warn", f"{fact}; {advice}")
 
 

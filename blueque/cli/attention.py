@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from blueque.audit import server_check
@@ -43,8 +43,11 @@ class Concern(NamedTuple):
     command: str | None = None
 
 
-def concerns(overview: Overview) -> Iterator[Concern]:
-    """Yield what needs attention: first in general, then by queue."""
+def concerns(overview: Overview, serve: Callable[[str], str] = hints.serve) -> Iterator[Concern]:
+    """Yield what needs attention: first in general, then by queue.
+
+    serve: returns the command that starts a listener of a queue.
+    """
     for check in server_check.concerns(overview.server or {}):
         yield Concern("Redis", check.name, check.sentence.rstrip("."), "blueque doctor")
     yield from _versions(overview.nodes)
@@ -60,7 +63,7 @@ def concerns(overview: Overview) -> Iterator[Concern]:
     for record in overview.feeds:
         open_feeds.setdefault(record["queue"], []).append(record)
     for line in overview.lines:
-        yield from _of_queue(line, nodes[line.queue], overview.now)
+        yield from _of_queue(line, nodes[line.queue], overview.now, serve)
         yield from _of_tasks(line.queue, standing.get(line.queue, ()), overview.now)
         if line.queue in overview.tails:
             running = [task for task in overview.running if task.queue == line.queue]
@@ -120,15 +123,20 @@ def _clocks(ahead: Mapping[str, float]) -> Iterator[Concern]:
         )
 
 
-def _of_queue(line: Line, nodes: Sequence[Node], now: float) -> Iterator[Concern]:
+def _of_queue(
+    line: Line, nodes: Sequence[Node], now: float, serve: Callable[[str], str]
+) -> Iterator[Concern]:
     states: dict[str, list[Node]] = {}
     for node in nodes:
         states.setdefault(node.state, []).append(node)
-    yield from _of_waiting(line, states, now)
+    yield from _of_waiting(line, states, now, serve)
     for state in ("silent", "dead", "gone"):
         if state in states:
             yield Concern(
-                line.queue, state, _of_silence(states[state]), _about_silent(line, states[state])
+                line.queue,
+                state,
+                _of_silence(states[state]),
+                _about_silent(line, states[state], serve),
             )
     yield from _of_failures(line)
     if line.overdue:
@@ -145,7 +153,9 @@ def _of_queue(line: Line, nodes: Sequence[Node], now: float) -> Iterator[Concern
         yield Concern(line.queue, "overdue", sentence, "blueque-scheduler")
 
 
-def _of_waiting(line: Line, states: Mapping[str, Sequence[Node]], now: float) -> Iterator[Concern]:
+def _of_waiting(
+    line: Line, states: Mapping[str, Sequence[Node]], now: float, serve: Callable[[str], str]
+) -> Iterator[Concern]:
     if line.pending and states.keys().isdisjoint(_SERVING):
         idle = [
             f"{count(len(states[state]), 'listener')} {state}"
@@ -153,11 +163,7 @@ def _of_waiting(line: Line, states: Mapping[str, Sequence[Node]], now: float) ->
             if state in states
         ]
         waits = f"{line.pending} pending, oldest waits {printing.span(line.oldest)}"
-        why = (
-            f"blueque why {printing.short_id(line.first)}"
-            if line.first
-            else hints.serve(line.queue)
-        )
+        why = f"blueque why {printing.short_id(line.first)}" if line.first else serve(line.queue)
         yield Concern(
             line.queue, "no_listener", f"{waits}, {', '.join(idle) or 'no listener'}", why
         )
@@ -269,9 +275,9 @@ def _of_silence(nodes: Sequence[Node]) -> str:
     return f"{len(nodes)} listeners are {nodes[0].state}{tasks}"
 
 
-def _about_silent(line: Line, nodes: Sequence[Node]) -> str:
+def _about_silent(line: Line, nodes: Sequence[Node], serve: Callable[[str], str]) -> str:
     if any(node.held for node in nodes):
-        return f"{hints.serve(line.queue)}, on that host with its spool"
+        return f"{serve(line.queue)}, on that host with its spool"
     return (
         f"blueque node show {shlex.quote(printing.short_node(nodes[0].id))}"
         if len(nodes) == 1

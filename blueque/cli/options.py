@@ -63,6 +63,12 @@ class Invocation:
 
         return redaction.reveal if reveals else redaction.hider(self.config.redact)
 
+    def serve(self, queue: str) -> str:
+        """Return the command that starts a listener of the queue, as `hints.serve`."""
+        from blueque.text import hints  # here: --help does without
+
+        return hints.serve(queue, has_handler=self.config.has_handler(queue))
+
     def client(self, patience: float = 0.0) -> Client:
         """Return a client for the address.
 

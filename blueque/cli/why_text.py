@@ -104,7 +104,7 @@ def _held(inquiry: Inquiry) -> Iterator[Reason]:
         next((one for one in inquiry.nodes if one.id == inquiry.task.node), None),
     )
     if task.status == "started" and process.is_gone(task.pid or 0, task.fields):
-        yield _process_gone(task, node)
+        yield _process_gone(inquiry, node)
         return
     yield from _running_reasons(inquiry)
     if (
@@ -152,14 +152,15 @@ def _running_reasons(inquiry: Inquiry) -> Iterator[Reason]:
         yield Reason("cancelling", sentence)
 
 
-def _process_gone(task: Task, node: Node | None) -> Reason:
+def _process_gone(inquiry: Inquiry, node: Node | None) -> Reason:
     """Say which listener will report the end of a task whose process has ended."""
+    task = inquiry.task
     what = (
         f"It no longer runs: process {task.pid} is gone from this host. Its end is not recorded yet"
     )
     if node is None or node.state in ("dead", "gone") or is_process_gone(node):
         sentence = f"{what}: start a listener of {task.queue} here, with its spool, to record it."
-        return Reason("process_gone", sentence, hints.serve(task.queue or ""))
+        return Reason("process_gone", sentence, _serve(inquiry))
     sentence = f"{what}: its listener {printing.short_node(node.id)} records it at its next beat. If it does not, restart"
     return Reason("process_gone", f"{sentence} that listener.", f"blueque show {task.id}")
 
@@ -327,7 +328,9 @@ def _takers(inquiry: Inquiry) -> list[Node]:
 def _serve(inquiry: Inquiry) -> str:
     """Return the command that starts a listener that could run the task."""
     return hints.serve(
-        inquiry.task.queue or "", inquiry.needs.resources if inquiry.needs is not None else ()
+        inquiry.task.queue or "",
+        inquiry.needs.resources if inquiry.needs is not None else (),
+        inquiry.has_handler,
     )
 
 

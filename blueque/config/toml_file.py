@@ -91,6 +91,15 @@ class Config(NamedTuple):
     def queue(self, name: str) -> QueueConfig:
         return self.queues.get(name, QueueConfig())
 
+    def has_handler(self, queue: str, environ: Mapping[str, str] = os.environ) -> bool:
+        """Tell whether the file or a variable names what runs the tasks of a queue."""
+        return bool(
+            environ.get("BLUEQUE_RUN")
+            or environ.get("BLUEQUE_EXEC")
+            or self.queue(queue).handler
+            or self.listener.keys() & _HANDLER.keys()
+        )
+
     def retention_of(self, queue: str) -> dict[str, Keep]:
         """Return how long the finished tasks of a queue stay, by every status in which one may end."""
         return {**RETENTION, **self.retention, **self.queue(queue).retention}

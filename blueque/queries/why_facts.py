@@ -43,6 +43,8 @@ class Inquiry(NamedTuple):
     staged: the state of its run, if the task is staged and not visible yet; else None.
     usual: how long tasks of its queue usually run, if it runs without progress.
     wish: why its last attempt asked to run again later, if it is scheduled for that.
+    has_handler: the configuration here, which is not in Redis, names what runs the tasks of its
+        queue.
     """
 
     task: Task
@@ -63,6 +65,7 @@ class Inquiry(NamedTuple):
     staged: str | None = None
     usual: Usual | None = None
     wish: str | None = None
+    has_handler: bool = False
 
 
 def inquire(redis: Redis, task_id: str) -> Inquiry:

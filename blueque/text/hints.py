@@ -13,12 +13,14 @@ _UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 Resources = Sequence[tuple[str, int]]
 
 
-def serve(queue: str, resources: Resources = ()) -> str:
+def serve(queue: str, resources: Resources = (), has_handler: bool = False) -> str:
     """Return the command that starts a listener of the queue with these resources.
 
-    It names no handler: blueque.toml or the environment may, or the listener says how to.
+    has_handler: blueque.toml or the environment names what runs its tasks; else the command has
+        a place for it.
     """
     options = "".join(f" --resource {name}={amount(number)}" for name, number in resources)
+    options += "" if has_handler else " --run MODULE:CALLABLE"
     # A name that ends with =NUMBER would be read as a name and its weight.
     name = f"{queue}=1" if "=" in queue else queue
     return (

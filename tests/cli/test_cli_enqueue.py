@@ -391,10 +391,12 @@ def test_a_person_is_told_when_nobody_serves_the_queue_and_a_script_is_not(url, 
 
     assert said("vidoe") == ""
     monkeypatch.setattr("blueque.cli.verbs.enqueue._is_watched", lambda: True)
-    command = "blueque-listener vidoe"
+    command = "blueque-listener vidoe --run MODULE:CALLABLE"
     assert (
         said("vidoe") == f"No listener serves vidoe yet, so the task waits. Start one: {command}\n"
     )
+    monkeypatch.setenv("BLUEQUE_RUN", "tasks:cut")
+    assert said("vidoe").endswith(" Start one: blueque-listener vidoe\n")
     assert said("vidoe", "--in", "2h") == ""
     protocol.register(redis, "video", "host_1", "i", {}, time.time())
     assert said("video") == ""
@@ -411,7 +413,7 @@ def test_run_says_at_once_that_nobody_serves_the_queue(url, monkeypatch):
         .stderr
     )
 
-    assert (
-        said.splitlines()[1]
-        == "No listener serves vidoe yet, so the task waits. Start one: blueque-listener vidoe"
+    assert said.splitlines()[1] == (
+        "No listener serves vidoe yet, so the task waits."
+        " Start one: blueque-listener vidoe --run MODULE:CALLABLE"
     )

@@ -338,7 +338,10 @@ def test_a_queue_that_nobody_serves_is_said_with_the_command_that_does(why, redi
     codes, text = why("pending-1")
 
     assert codes == ["no_listener"]
-    assert "No listener serves audio mix." in text and "blueque-listener 'audio mix'\n" in text
+    assert (
+        "No listener serves audio mix." in text
+        and "blueque-listener 'audio mix' --run MODULE:CALLABLE\n" in text
+    )
 
 
 def test_a_silent_listener_is_no_listener_and_said_when_it_was_seen(why, redis, cli):
@@ -484,20 +487,51 @@ def test_only_those_that_can_run_are_said_to_have_their_turn_before_it(why, redi
 @pytest.mark.parametrize(
     ("queue", "resources", "command"),
     [
-        ("run=4", {}, "blueque-listener run=4=1"),
-        ("--run", {}, "blueque-listener -- --run"),
-        ("-q=4", {"gpu": 1}, "blueque-listener --resource gpu=1 -- -q=4=1"),
+        ("run=4", {}, "blueque-listener run=4=1 --run MODULE:CALLABLE"),
+        ("--run", {}, "blueque-listener --run MODULE:CALLABLE -- --run"),
+        ("-q=4", {"gpu": 1}, "blueque-listener --resource gpu=1 --run MODULE:CALLABLE -- -q=4=1"),
         (
             "audio",
             {"gpu": 1, "memory": 8 << 30},
-            "blueque-listener audio --resource gpu=1 --resource memory=8GiB",
+            "blueque-listener audio --resource gpu=1 --resource memory=8GiB --run MODULE:CALLABLE",
         ),
     ],
 )
-def test_the_next_step_can_be_run_as_it_is_printed(why, redis, queue, resources, command):
+def test_the_next_step_names_queue_resources_and_a_place_for_a_handler(
+    why, redis, queue, resources, command
+):
     wait(redis, "pending-1", queue=queue, **resources)
 
     assert f"{command}\n" in why("pending-1")[1]
+
+
+@pytest.mark.parametrize(
+    ("file", "variables"),
+    [
+        ('[queues.audio]\nrun = "tasks:mix"', {}),
+        ('[listener]\nexec = "./mix.sh"', {}),
+        ("", {"BLUEQUE_RUN": "tasks:mix"}),
+        ("", {"BLUEQUE_EXEC": "./mix.sh"}),
+    ],
+    ids=["queue", "listener", "run", "exec"],
+)
+def test_the_next_step_leaves_out_a_handler_that_the_configuration_names(
+    run, redis, tmp_path, file, variables
+):
+    (tmp_path / "blueque.toml").write_text(file)
+    enqueue(redis, "pending-1", "audio")
+    environ = variables | {"BLUEQUE_CONFIG": str(tmp_path / "blueque.toml")}
+
+    assert "\n  blueque-listener audio\n" in run("why", "pending-1", **environ).stdout
+
+
+def test_the_next_step_has_a_place_for_a_handler_that_only_another_queue_has(run, redis, tmp_path):
+    (tmp_path / "blueque.toml").write_text('[queues.video]\nrun = "tasks:cut"')
+    enqueue(redis, "pending-1", "audio")
+
+    said = run("why", "pending-1", BLUEQUE_CONFIG=str(tmp_path / "blueque.toml")).stdout
+
+    assert "\n  blueque-listener audio --run MODULE:CALLABLE\n" in said
 
 
 def test_the_next_step_for_a_paused_queue_with_a_dash_can_be_run(why, redis, run):

@@ -71,7 +71,7 @@ def doctor(invocation: Invocation, fix: bool, settle: float, as_json: bool) -> i
     """
     from blueque.audit.doctor import Doctor  # here: --help does without
 
-    the_doctor = Doctor(invocation.client().connections)
+    the_doctor = Doctor(invocation.client().connections, invocation.serve)
     checks = the_doctor.check(settle)
     report = the_doctor.audit(settle)
     fixed: list[Finding] = []

@@ -23,7 +23,6 @@ from blueque.cli.options import (
     shared_options,
 )
 from blueque.errors import InvalidInput
-from blueque.text import hints
 from blueque.text.json_errors import as_json, as_text
 
 if TYPE_CHECKING:
@@ -148,14 +147,14 @@ def enqueue(
     if not task.is_new:
         remark(client.get_inspector().tasks([task])[0])
     elif due is None and _is_watched():
-        warn_of_no_listener(client, queue)
+        warn_of_no_listener(invocation, client, queue)
 
 
-def warn_of_no_listener(client: Client, queue: str) -> None:
+def warn_of_no_listener(invocation: Invocation, client: Client, queue: str) -> None:
     """Say if a queue has no listener: its name may be a mistake."""
     if not client.get_inspector().listeners(queue):
         printing.talk(
-            f"No listener serves {queue} yet, so the task waits. Start one: {hints.serve(queue)}"
+            f"No listener serves {queue} yet, so the task waits. Start one: {invocation.serve(queue)}"
         )
 
 

@@ -84,7 +84,7 @@ def run_task(
         if not task_id.is_new:
             remark(client.get_inspector().tasks([task_id])[0])
         else:
-            warn_of_no_listener(client, queue)
+            warn_of_no_listener(invocation, client, queue)
         task = _follow(client, task_id, output)
     except KeyboardInterrupt:
         printing.talk(detached([task_id]))

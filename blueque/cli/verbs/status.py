@@ -120,7 +120,7 @@ def status(
 def print_status(invocation: Invocation, as_json: bool, shows_all: bool = False) -> list[Concern]:
     """Read Redis once, print the status, and return what needs attention."""
     overview = invocation.client().get_inspector().overview()
-    concerns = list(attention.concerns(overview))
+    concerns = list(attention.concerns(overview, invocation.serve))
     if as_json:
         _print_json(invocation, overview, concerns)
     else:

@@ -28,6 +28,7 @@ def why(invocation: Invocation, prefix: str, as_json: bool) -> None:
     """
     inspector = invocation.client().get_inspector()
     its = inspector.inquire(find_one(inspector, prefix))
+    its = its._replace(has_handler=invocation.config.has_handler(its.task.queue or ""))
     found = words.reasons(its, invocation.is_utc)
     if as_json:
         item = as_item(its.task, its.now) | {
