@@ -29,6 +29,12 @@ class Standstill(FaultProxy):
         """Serve whoever comes from here on, and those who have been held but the first."""
         self._is_let_go.set()
 
+    def close(self) -> None:
+        """Close all connections, those that are held without a further word to Redis."""
+        self._is_closed = True
+        self._is_let_go.set()
+        super().close()
+
     def _strikes(self, server: socket.socket, data: bytes) -> bool:
         with self._lock:
             is_first = not self.is_reached.is_set()
@@ -44,4 +50,4 @@ class Standstill(FaultProxy):
                         return True
                 self.is_reached.set()
         self._is_let_go.wait()
-        return is_first  # then its connection is closed
+        return is_first or self._is_closed  # then its connection is closed
