@@ -28,6 +28,9 @@ FAST = {
     "spark.driver.memory": "512m",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
+    # no class of its own for each query, which takes longer than to run it: see `compiled`
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
 }
 
@@ -92,6 +95,17 @@ def active(request: pytest.FixtureRequest) -> None:
         from blueque.spark.sessions import activate  # here: see above
 
         activate(request.getfixturevalue("spark"))
+
+
+@pytest.fixture
+def compiled(spark: SparkSession) -> Iterator[None]:
+    """Have Spark compile queries, as it does for users: for tests of what expressions return."""
+    usual = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+    for name, value in usual.items():
+        spark.conf.set(name, value)
+    yield
+    for name in usual:
+        spark.conf.set(name, FAST[name])
 
 
 @pytest.fixture

@@ -100,7 +100,7 @@ def _only(client, queue):
     return task
 
 
-def test_a_key_of_several_columns_is_the_same_whoever_makes_it(spark):
+def test_a_key_of_several_columns_is_the_same_whoever_makes_it(spark, compiled):
     """Rows of `bs.enqueue` have keys that Spark makes in Java, those of `format("blueque")` keys
     that its workers make.
     """

@@ -17,7 +17,9 @@ BLOCKS = re.findall(
 SCENES = 12
 
 
-def test_the_page_does_what_it_says(spark, url, client, cli, tmp_path, monkeypatch, capsys):
+def test_the_page_does_what_it_says(
+    spark, compiled, url, client, cli, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("BLUEQUE_REDIS_URL", url)
     rows = [(f"s{number}", "left", "2026-11-22", number) for number in range(SCENES)]

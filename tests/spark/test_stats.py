@@ -16,6 +16,7 @@ from blueque import InvalidInput, InvalidType
 from blueque.model import histogram as buckets
 from spark.frames import frame
 
+pytestmark = pytest.mark.usefixtures("compiled")
 DAY = 86400
 MIDNIGHT = 1795132800.0  # 20 November 2026, in UTC
 NEEDED = (
