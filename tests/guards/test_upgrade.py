@@ -207,5 +207,5 @@ def test_the_programs_of_the_previous_release_start_under_their_names(wheel, url
             capture_output=True,
             text=True,
         )
-        assert (check.returncode, check.stdout, check.stderr) == (0, "1 listeners\n", "")
+        assert (check.returncode, check.stdout, check.stderr) == (0, "1 listener\n", "")
         assert listener.stop() == 0
