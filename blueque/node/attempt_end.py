@@ -18,6 +18,7 @@ from blueque.node.context import NodeContext
 from blueque.node.control import OrderCame
 from blueque.node.duties import Duties
 from blueque.node.reporter import Reporter
+from blueque.node.unreadable import log_failure
 from blueque.node.waiting import Waiting
 from blueque.recovery.judge import last_seen
 from blueque.spool import checkpoint, outcome_record
@@ -151,11 +152,11 @@ class AttemptEnd:
             try:
                 return watch.attempt.read_exit()
             except (OSError, MemoryError):
-                watch.attempt.log_failure("exit record")
+                log_failure(watch.attempt, "exit record")
                 if time.monotonic() >= deadline:
                     return None
             except Exception:  # the task has written it
-                watch.attempt.log_failure("exit record")
+                log_failure(watch.attempt, "exit record")
                 return None
             self._waiting.wait(TRY_AGAIN)
 

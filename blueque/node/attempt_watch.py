@@ -16,6 +16,7 @@ from blueque.listener.processor import Processor
 from blueque.model.encoding import count_of
 from blueque.model.limits import Limits
 from blueque.model.task import Task
+from blueque.node.unreadable import guarded
 from blueque.spool.attempt import Attempt
 from blueque.system import process
 from blueque.system.process_tree import Stopping, Tree
@@ -253,7 +254,7 @@ class AttemptWatch:
         if limit is None or self.reason is not None:
             return
         # Not the age of a file, which goes by a clock that may be set, but whether it has changed.
-        progress = self.attempt.guarded("progress", self._signs, None), self.bars
+        progress = guarded(self.attempt, "progress", self._signs, None), self.bars
         if progress != self._progress:
             self._progress, self._progressed_at = progress, now
             self._warned.discard("stall_limit")

@@ -18,6 +18,7 @@ from blueque.listener.processor import Processor
 from blueque.model.task import Task
 from blueque.model.units import LOG_LIMIT
 from blueque.node.checkpoint_sync import CheckpointSync
+from blueque.node.unreadable import log_failure
 from blueque.spool.attempt import Attempt
 from blueque.spool.log_tail import Tail
 from blueque.spool.progress_file import Told
@@ -89,7 +90,7 @@ class Reporter:
         except BluequeError:
             raise
         except Exception:  # of the files: its end matters more
-            self._attempt.log_failure("checkpoint")
+            log_failure(self._attempt, "checkpoint")
 
     def _get_checkpoint(self) -> CheckpointSync:
         if self._checkpoint is None:
@@ -123,7 +124,7 @@ class Reporter:
                 if isinstance(error, RedisAway):
                     break
             except Exception:  # the task may have left anything there
-                self._attempt.log_failure(kind)
+                log_failure(self._attempt, kind)
                 is_sent = False
         return is_sent
 

@@ -27,6 +27,7 @@ from blueque.node.supervisor import Supervisor
 from blueque.node.waiting import Waiting
 from blueque.protocol import permissions
 from blueque.system import process
+from blueque.system.log_format import stop_logging
 from blueque.system.outage import Outage
 
 log = logging.getLogger("blueque")
@@ -295,6 +296,7 @@ class Slot:
 
     def _become_task_process(self, handshake: int, prepared: str | None) -> int:
         """Close what belongs to the listener, and be a task process."""
+        stop_logging()
         self._client.close()  # our copy of the socket; the listener's connection stays
         self._supervisor.after_fork_in_child()
         self._orders.after_fork_in_child()

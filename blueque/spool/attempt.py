@@ -10,22 +10,17 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-import logging
 import os
 import stat
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 from blueque.spool import progress_file
 from blueque.spool.exit_record import usable, usable_ending
 from blueque.system import plain_files
 from blueque.system.plain_files import NotPlain, remove, replace, write_whole
 from blueque.text.format import one_line
-
-log = logging.getLogger("blueque")
-
-T = TypeVar("T")
 
 MAX_BEGINNING = 64  # bytes at the end of `task` that say when it began
 STOP = "stop"  # the file that asks the task to come to an end
@@ -47,26 +42,7 @@ class Attempt:
         self.path = path
         self._room = room
         self._link = link
-        self._failed: set[str] = set()  # kinds of reads that have failed
-
-    def guarded(self, kind: str, look: Callable[[], T], otherwise: T) -> T:
-        """Return what `look` returns, or `otherwise` if it raises. Log each kind of failure once.
-
-        kind: what it reads, in a word or two. The task may have left anything in the files.
-        """
-        try:
-            return look()
-        except Exception:
-            self.log_failure(kind)
-            return otherwise
-
-    def log_failure(self, kind: str) -> None:
-        """Log the current exception, once for each kind."""
-        if kind not in self._failed:
-            self._failed.add(kind)
-            log.exception(
-                "cannot read the %s of the attempt in %s; going on without", kind, self.path
-            )
+        self.unreadable: set[str] = set()  # kinds of files whose failure has been logged
 
     def read_task(self) -> tuple[str, dict[str, str]]:
         """Return the id and the fields of the task as it was reserved. Raises OSError, ValueError."""

@@ -7,11 +7,11 @@ file `checkpoint.known` says which parts Redis may have: those the attempt was g
 
 from __future__ import annotations
 
+import _thread  # not `threading`, which does work at each fork
 import errno
 import json
 import os
 import stat
-import threading
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -44,7 +44,7 @@ class Entry(NamedTuple):
 def write(directory: str, text: str) -> None:
     """Write the value completely or not at all, without a sync to the disk. Raises OSError."""
     content = text.encode()
-    new = f"{directory}/{VALUE}.{os.getpid()}-{threading.get_native_id()}"
+    new = f"{directory}/{VALUE}.{os.getpid()}-{_thread.get_native_id()}"
     try:
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:

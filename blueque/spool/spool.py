@@ -39,6 +39,7 @@ from blueque.errors import SpoolRefused
 from blueque.model.encoding import count_of
 from blueque.spool.attempt import Attempt, is_wanted, parse_task
 from blueque.spool.size import Shrunk, allowed, shrink
+from blueque.spool.task_spool import RECORD_OVERHEAD, TaskSpool, remove_tree
 from blueque.system import plain_files, process
 from blueque.system.plain_files import remove, write_all
 
@@ -46,9 +47,6 @@ log = logging.getLogger("blueque")
 
 # Room that must be free besides what is set aside, for directories and the first lines of output.
 MARGIN = 1024 * 1024
-# An exit record holds the result as a JSON string (at worst most characters escaped once), an error
-# and a traceback.
-RECORD_OVERHEAD = 128 * 1024
 _OWN_NAMES = (
     "open",
     "listeners",
@@ -57,23 +55,14 @@ _OWN_NAMES = (
 )  # directories that do not belong to a task
 
 
-class Spool:
-    """The spool directory of a host.
-
-    max_bytes: the largest result that an exit record must hold.
-    slot: the pid of the listener that reserves the space; None: this process.
-    """
+class Spool(TaskSpool):
+    """The spool directory of a host, as its listeners use it."""
 
     def __init__(self, root: str, max_bytes: int, slot: int | None = None) -> None:
-        self.root = os.path.abspath(root)
-        self.max_bytes = max_bytes
+        super().__init__(root, max_bytes, slot)
         self._room = 2 * max_bytes + RECORD_OVERHEAD
         # its files hold the parameters at most twice
         self._margin = 2 * max_bytes + MARGIN
-        self.slot = slot or os.getpid()
-        self._room_path = f"{self.root}/room.{self.slot}"
-        self.open_path = f"{self.root}/open"
-        self._blanks_path = f"{self.root}/blanks"
 
     def open(self) -> None:
         """Create the directory if needed; refuse one that other users could read or have created.
@@ -154,28 +143,6 @@ class Spool:
         running = (link for pid, ticks, link in self._links() if process.start_ticks(pid) == ticks)
         return {written["room"] for link in running if (written := _written(link)) is not None}
 
-    def make_blank(self) -> str | None:
-        """Prepare a directory with the files of each attempt, for the next task; return it, or None.
-
-        Creating files is slow, renaming a directory is not. If this fails, `create` does it.
-        """
-        path = f"{self._blanks_path}/{os.getpid()}"
-        try:
-            os.mkdir(f"{path}.new", 0o700)
-            os.mkdir(f"{path}.new/1", 0o700)
-            for name in ("task", "stdout", "stderr"):
-                os.close(os.open(f"{path}.new/1/{name}", os.O_WRONLY | os.O_CREAT, 0o600))
-            os.rename(f"{path}.new", path)  # completely or not at all
-        except OSError:
-            return None
-        return f"{path}/1"
-
-    def remove_blank(self, pid: int) -> None:
-        """Remove what `make_blank` has prepared in process `pid`, if it was not used."""
-        for path in (f"{self._blanks_path}/{pid}", f"{self._blanks_path}/{pid}.new"):
-            if os.path.lexists(path):
-                _remove_tree(path)
-
     def create(self, task_id: str, number: int, fields: Mapping[str, str], pid: int = 0) -> Attempt:
         """Create the directory of an attempt, if possible from `make_blank` of process `pid`. Raises
         OSError.
@@ -195,7 +162,7 @@ class Spool:
             finally:
                 os.close(descriptor)
         except OSError:
-            _remove_tree(attempt.path)
+            remove_tree(attempt.path)
             raise
         return attempt
 
@@ -223,9 +190,6 @@ class Spool:
 
     def attempt(self, task_id: str, number: int) -> Attempt:
         return self.attempt_at(f"{self.root}/{_file_name(task_id)}/{number}")
-
-    def attempt_at(self, path: str, link: str | None = None) -> Attempt:
-        return Attempt(path, self._room_path, link)
 
     def find(self, task_id: str, token: str | None) -> Attempt | None:
         """Return the attempt with this token; None if it is not in this spool."""
@@ -317,7 +281,7 @@ class Spool:
             pid = name.partition(".")[0]
             if pid.isdecimal() and not process.is_running(int(pid)):
                 # its process was killed before it had a task
-                _remove_tree(f"{self._blanks_path}/{name}")
+                remove_tree(f"{self._blanks_path}/{name}")
         for name in os.listdir(self.root):
             path = f"{self.root}/{name}"
             kind, _, pid = name.partition(".")
@@ -354,12 +318,12 @@ class Spool:
     def _remove_attempt(self, path: str) -> None:
         """Remove a directory in one step for other processes: they see all of it or nothing."""
         gone = f"{self._blanks_path}/{os.getpid()}.gone"
-        _remove_tree(gone)
+        remove_tree(gone)
         try:
             os.rename(path, gone)
         except OSError:
             gone = path
-        _remove_tree(gone)
+        remove_tree(gone)
 
     def _attempts(self) -> Iterator[str]:
         """Yield the directory of every attempt, but not prepared ones."""
@@ -385,15 +349,6 @@ def _written(path: str) -> dict[str, Any] | None:
         return parse_task(plain_files.read(path))
     except (OSError, ValueError):
         return None
-
-
-def _remove_tree(path: str) -> None:
-    import shutil  # here: what a listener imports, each of its forks copies
-
-    try:
-        shutil.rmtree(path, ignore_errors=True)
-    except RecursionError:  # directories a thousand levels deep stay
-        pass
 
 
 def _attempts(path: str) -> list[str]:

@@ -16,7 +16,7 @@ from typing import NamedTuple, NoReturn
 from blueque.errors import InvalidInput
 from blueque.model import units
 from blueque.model.units import HandlerName
-from blueque.spool.spool import Spool
+from blueque.spool.task_spool import TaskSpool
 from blueque.system import process
 from blueque.task_process import handlers as work
 from blueque.task_process import main as task_process
@@ -69,7 +69,7 @@ class Job(NamedTuple):
 
 def run(
     job: Job,
-    spool: Spool,
+    spool: TaskSpool,
     handshake: int,
     prepared: str | None,
     is_outdated: Callable[[], bool] = lambda: False,
@@ -79,7 +79,7 @@ def run(
     return task_process.main(job.work_of, spool, handshake, prepared, is_outdated)
 
 
-def become(job: Job, spool: Spool, handshake: int, prepared: str | None) -> NoReturn:
+def become(job: Job, spool: TaskSpool, handshake: int, prepared: str | None) -> NoReturn:
     """In a forked child: exec a fresh interpreter with the same job. Raises OSError."""
     orders = Orders(*job, spool.root, spool.slot, handshake, prepared, sys.path)
     os.set_inheritable(handshake, True)
@@ -111,7 +111,7 @@ def main() -> int:
     sys.path[:] = orders.paths
     handlers = {queue: HandlerName(*name) for queue, name in orders.handlers.items()}
     job = Job(handlers, orders.max_bytes, orders.redis_url, orders.is_for_programs)
-    spool = Spool(orders.spool, orders.max_bytes, orders.slot)
+    spool = TaskSpool(orders.spool, orders.max_bytes, orders.slot)
     return run(job, spool, orders.handshake, orders.prepared, lambda: _version_of_file() != version)
 
 

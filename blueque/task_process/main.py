@@ -18,8 +18,8 @@ from collections.abc import Callable
 from blueque.spool import checkpoint
 from blueque.spool.attempt import STOP, Attempt
 from blueque.spool.outcome_record import record_of
-from blueque.spool.spool import Spool
-from blueque.system import log_format, process, signals
+from blueque.spool.task_spool import TaskSpool
+from blueque.system import process, signals
 from blueque.task_process import running_task
 from blueque.task_process.handlers import Work
 from blueque.task_process.handshake import Assignment, Handshake
@@ -38,7 +38,7 @@ SIGNALS = (
 
 def main(
     work_of: Callable[[str], Work],
-    spool: Spool,
+    spool: TaskSpool,
     handshake: int,
     prepared: str | None = None,
     is_outdated: Callable[[], bool] = lambda: False,
@@ -51,7 +51,6 @@ def main(
     """
     is_warm = prepared is not None
     pid = os.getpid()
-    log_format.stop_logging()
     gc.freeze()  # a collection would write to, and so copy, every page of the listener
     os.setsid()
     signal.set_wakeup_fd(-1)
@@ -110,7 +109,7 @@ def _prepare(prepare: Callable[[], object], output: Output) -> None:
     process.die_with_parent(False)
 
 
-def _rehearse(spool: Spool) -> None:
+def _rehearse(spool: TaskSpool) -> None:
     """Touch copy-on-write pages ahead of time: do what `_get_ready` will do, without effect."""
     variables = (
         "BLUEQUE_TASK_ID",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -284,9 +283,11 @@ class Heeding:
 
 def _heed_sigterm(task: RunningTask) -> None:
     """Install the SIGTERM handler, unless the task has its own."""
-    is_main = threading.current_thread() is threading.main_thread()
-    if task.id and is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, Heeding(task))
+    if task.id and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        try:
+            signal.signal(signal.SIGTERM, Heeding(task))
+        except ValueError:  # in another thread than the main one
+            return
         # A signal that reaches a forked child before it is ready would be lost: block it until the
         # child has the default action.
         os.register_at_fork(

@@ -16,6 +16,7 @@ from running import Programs, patched, until
 from spoiled import FILES, HUGE, KINDS
 
 from blueque import Retry
+from blueque.node.unreadable import guarded
 from blueque.spool.attempt import Attempt
 
 WORK = """
@@ -256,7 +257,7 @@ def test_what_cannot_be_looked_at_is_said_once(tmp_path, caplog):
     def look():
         raise ValueError("broken")
 
-    assert [attempt.guarded("progress", look, 7) for _ in range(3)] == [7, 7, 7]
+    assert [guarded(attempt, "progress", look, 7) for _ in range(3)] == [7, 7, 7]
     assert [record.getMessage().split(" of ")[0] for record in caplog.records] == [
         "cannot read the progress"
     ]

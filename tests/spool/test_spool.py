@@ -503,7 +503,7 @@ def test_an_attempt_that_is_removed_is_gone_at_once_and_what_a_killed_process_le
     attempt.mark_reported()
     removed = []
     remove = lambda path: removed.append((path, os.path.exists(attempt.path)))  # noqa: E731
-    monkeypatch.setattr("blueque.spool.spool._remove_tree", remove)
+    monkeypatch.setattr("blueque.spool.spool.remove_tree", remove)
     spool.prune(float("inf"))
     monkeypatch.undo()
     assert (removed[-1][0], removed[-1][1]) == (f"{spool.root}/blanks/{os.getpid()}.gone", False)

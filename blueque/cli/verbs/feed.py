@@ -104,7 +104,7 @@ def feed(
     Ctrl-C and SIGTERM end it between two steps, with exit code 130 or 143.
     """
     from blueque import feeder
-    from blueque.system import signals  # here: --help does without
+    from blueque.system.stop_signals import StopSignals  # here: --help does without
 
     *paths, queue = words or ("",)
     if not paths:
@@ -113,7 +113,7 @@ def feed(
         raise click.UsageError("give --params or --value, not both")
     columns = value if params is None else [name.strip() for name in params.split(",")]
     stop, screen = threading.Event(), _Screen(quiet)
-    stopping = signals.StopSignals(stop)
+    stopping = StopSignals(stop)
     try:
         outcome = feeder.feed(
             paths if len(paths) > 1 else paths[0],
