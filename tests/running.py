@@ -26,10 +26,13 @@ from blueque import Client, Task
 from blueque.model import keys
 from blueque.system import hosts, process
 from blueque.system.signals import ECHO
+from blueque.task_process.fork_server import NAME
+from blueque.task_process.main import NAME as TASK_NAME
 
 if TYPE_CHECKING:
     from forked import Forked
 
+_FORK_SERVER = b"blueque.task_process.fork_server"
 PATIENCE = 15.0  # seconds after which something awaited will never come
 # as in pyproject.toml
 TEST_PATHS = [str(Path(__file__).parent / part) for part in ("", "machinery", "legacy")]
@@ -85,8 +88,42 @@ def parent_of(pid: int) -> int:
 
 
 def children_of(pid: int) -> set[int]:
-    """Return the processes whose parent it is, those that have ended and are not reaped among them."""
-    return process.children(pid)
+    """Return the processes whose parent it is, those that have ended and are not reaped among them,
+    but not the fork server of a slot.
+    """
+    return {child for child in process.children(pid) if not is_fork_server(child)}
+
+
+def task_processes_of(slot: int) -> set[int]:
+    """Return the children of a slot that are task processes, once they have their name."""
+    return {child for child in process.children(slot) if _command_and_name(child)[1] == TASK_NAME}
+
+
+def is_fork_server(pid: int) -> bool:
+    """Tell whether it is a fork server, which has the command line of the task processes, too."""
+    command, name = _command_and_name(pid)
+    return name == NAME or (_FORK_SERVER in command and name != TASK_NAME)
+
+
+def fork_server_of(slot: int) -> int:
+    """Return the pid of the fork server of a slot, once it has imported what it needs."""
+    (server,) = until(
+        lambda: [
+            child
+            for child in process.children(slot)
+            if _FORK_SERVER in (found := _command_and_name(child))[0] and found[1] == NAME
+        ],
+        what="a fork server",
+    )
+    return server
+
+
+def _command_and_name(pid: int) -> tuple[list[bytes], str]:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        return words, Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return [], ""
 
 
 def memory_of(pid: int) -> int:

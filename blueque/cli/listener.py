@@ -136,10 +136,7 @@ class _Words(click.ParamType):  # type: ignore[type-arg]  # generic in newer cli
     "--spawn", is_flag=True, help="Run each task in a fresh interpreter, for CUDA and threads."
 )
 @click.option(
-    "--preload",
-    metavar="MODULE",
-    multiple=True,
-    help="Import this once in each slot, for all its tasks.",
+    "--preload", metavar="MODULE", multiple=True, help="Import this once for all tasks of a slot."
 )
 @click.option(
     "--task-redis/--no-task-redis",

@@ -27,7 +27,7 @@ from blueque.system.process_tree import Tree
 
 log = logging.getLogger("blueque")
 
-LOOK_AT_SPOOL = 30.0  # seconds between two looks at all open attempts of the spool
+LOOK = 30.0  # seconds between two looks at our own lists, and at all open attempts of the spool
 
 
 class Candidate(NamedTuple):
@@ -53,21 +53,31 @@ class Adoption:
         self._defaults, self._spool = context.defaults, context.spool
         self._master, self._registry = context.master, registry
         self._inspector = context.client.get_inspector()
-        self._next_look_at_spool = 0.0
+        self._next_look = 0.0
+        self._instances: list[str | None] = []  # our registrations at the last look at our lists
         self._logged: set[str] = set()  # tasks that we cannot adopt, as the log has said
 
-    def candidates(self, orphans: list[Task]) -> list[Candidate]:
+    def candidates(self, orphans: list[Task], has_unwatched: bool) -> list[Candidate]:
         """Return the attempts that this listener can take over. It watches none now.
 
         orphans: started tasks of dead listeners of this host.
+        has_unwatched: whether the last beat saw a task in our own lists. Between two beats they are
+            looked at only after a registration, because an earlier process may have had our node
+            id.
         """
-        found = self.of_our_lists()
+        now, instances = time.monotonic(), [listener.instance for listener in self._listeners]
+        is_due = now >= self._next_look
+        found: list[Candidate] = []
+        if is_due or has_unwatched or instances != self._instances:
+            found = self.of_our_lists()
+        are_more = len(found) > 1  # then look again after the first
         for task in orphans:
             if self._listeners.has(task.queue):  # otherwise another program has made it
                 found += self._orphan(task, self._spool.find(task.id, task.token))
-        if time.monotonic() >= self._next_look_at_spool:
-            self._next_look_at_spool = time.monotonic() + LOOK_AT_SPOOL
+        if is_due:
             found += self._in_spool({candidate.attempt.path for candidate in found})
+            self._next_look = now + LOOK
+        self._instances = [] if are_more else instances
         return found
 
     def of_our_lists(self, watched: str | None = None) -> list[Candidate]:

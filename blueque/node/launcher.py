@@ -149,7 +149,7 @@ class Launcher:
         spool, max_bytes = self._context.spool, self._context.client.max_bytes
         while True:
             try:
-                taken = taken or self._processes.take(queue)
+                taken = taken or self._processes.take(queue, self._waiting.wait)
                 attempt = attempt or spool.create(
                     task.id, task.attempt or 1, task.fields, taken.pid
                 )
@@ -177,7 +177,9 @@ class Launcher:
         granted = claim.granted() if claim is not None else {}
         environ = environment(pool.totals, granted) if pool is not None else {}
         held = claim.filenos() if claim is not None else []
-        assignment = handshake.Assignment(attempt.path, granted, environ, time_limit)
+        assignment = handshake.Assignment(
+            attempt.path, granted, environ, time_limit, attempt.written
+        )
         try:
             handshake.assign(taken.handshake, assignment, held)
         except BrokenPipeError:  # it was killed while it waited, which we shall see at its start

@@ -16,7 +16,6 @@ import os
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -46,14 +45,14 @@ from blueque.node.options import Defaults
 from blueque.node.prefork import BURST, Work
 from blueque.node.registry import Registry
 from blueque.node.reload import HANDOVER, Check, Handover, Reload, replace_program
-from blueque.node.slot import Slot
+from blueque.node.slot import PreloadRefused, Slot
 from blueque.spool.spool import Spool
 from blueque.system import hosts, process
+from blueque.system.dropped_prints import dropping_prints
 from blueque.system.log_format import log_to_stderr, stop_logging
-from blueque.system.log_writer import dropping_prints
 from blueque.system.systemd import Notifier
-from blueque.task_process import fresh_interpreter
-from blueque.task_process.handlers import resolve, unfit
+from blueque.task_process import fork_server, fresh_interpreter
+from blueque.task_process.handlers import place_of, resolve, unfit
 from blueque.task_process.import_ahead import import_for_daemon
 from blueque.version import __version__
 
@@ -70,7 +69,7 @@ class Choices(NamedTuple):
         stop.
     resources: how much of each our node has. is_warm: import ahead of the task. is_spawned: in a
         fresh interpreter.
-    preload: modules that a listener itself imports, so that its forks have them.
+    preload: modules that each fork server imports, so that its forks have them.
     """
 
     queues: list[str]
@@ -237,15 +236,13 @@ def run_slot(choices: Choices, master: context.Master) -> int:
     spool = Spool(choices.spool, choices.max_bytes)
     # for a client that a module makes when it is imported
     units.connect_as_listener(choices.job.redis_url)
-    if (refusal := _preload(choices)) is not None:
-        log.error("%s", refusal)
-        return EXIT_CONFIGURATION
     work = Work(
         _life(choices),
         choices.is_warm,
         _kinds(choices.handlers),
         burst=1 if choices.is_spawned else BURST,
         until_empty=choices.until_empty,
+        server=_fork_server(choices, spool),
     )
     select = selector(choices.select, choices.weights)
     listeners = ListenerGroup(client.connections, choices.queues, select)
@@ -257,7 +254,7 @@ def run_slot(choices: Choices, master: context.Master) -> int:
     except RedisRefused as error:
         log.error("%s", error)
         return EXIT_CONFIGURATION if error.code in CLUSTER else EXIT_NOT_ALLOWED
-    except SpoolRefused as error:
+    except (SpoolRefused, PreloadRefused) as error:
         log.error("%s", error)
         return EXIT_CONFIGURATION
 
@@ -325,7 +322,7 @@ def _check_handler(name: HandlerName, job: fresh_interpreter.Job) -> str | None:
             refusal = f"the handler {name.run} {reason}" if reason else ""
         except BaseException as error:  # a module may call sys.exit when it is imported
             is_ours = isinstance(error, BluequeError)
-            said = str(error) if is_ours else f"{type(error).__name__}: {error}{_place(error)}"
+            said = str(error) if is_ours else f"{type(error).__name__}: {error}{place_of(error)}"
             refusal = f"cannot import the handler {name.run}: {said}"
         os.write(write, refusal.encode("utf-8", "backslashreplace")[:4000] or _IMPORTED)
         return 1 if refusal else 0
@@ -342,17 +339,6 @@ def _check_handler(name: HandlerName, job: fresh_interpreter.Job) -> str | None:
         return None
     refusal = said.decode("utf-8", "replace")
     return refusal or f"cannot import the handler {name.run}: {process.describe(code)}"
-
-
-def _place(error: BaseException) -> str:
-    """Return where in the user's code an import broke."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [
-        frame
-        for frame in frames
-        if "importlib" not in frame.filename and "blueque" not in frame.filename
-    ]
-    return f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
 
 
 def _shown(choices: Choices) -> str:
@@ -376,10 +362,15 @@ def _shown_handlers(choices: Choices) -> str:
 
 
 def _life(choices: Choices) -> Callable[[Spool, int, str | None], int]:
-    """Return what a task process does from its fork on."""
+    """Return what a task process does that the listener itself has forked."""
     if choices.is_spawned:
         return functools.partial(fresh_interpreter.become, choices.job)
-    return functools.partial(fresh_interpreter.run, choices.job)
+
+    def live(spool: Spool, handshake: int, prepared: str | None) -> int:
+        _preload(choices)  # as the fork server would have; what fails there fails in the handler
+        return fresh_interpreter.run(choices.job, spool, handshake, prepared)
+
+    return live
 
 
 def _pool(choices: Choices) -> Pool | None:
@@ -389,24 +380,23 @@ def _pool(choices: Choices) -> Pool | None:
 
 
 def _preload(choices: Choices) -> str | None:
-    """Import the modules here, for all task processes to have. Return why one cannot be imported,
-    or None.
-    """
-    if not choices.preload:
-        return None
-    refusal = None
-    stop_logging()
-    try:
-        with dropping_prints():
-            for name in choices.preload:
-                importlib.import_module(name)
-    except BaseException as error:  # a module may call sys.exit when it is imported
-        refusal = f"cannot preload {name}: {type(error).__name__}: {error}{_place(error)}"
-    log_to_stderr(choices.log_format)
-    if refusal is None:
-        gc.collect()
-        gc.freeze()
-    return refusal
+    """Import the modules; return why one cannot be imported, or None."""
+    with dropping_prints():
+        return fork_server.preload(choices.preload)
+
+
+def _fork_server(choices: Choices, spool: Spool) -> fork_server.Orders:
+    return fork_server.Orders(
+        list(choices.job),
+        choices.is_spawned,
+        spool.root,
+        spool.slot,
+        -1,
+        choices.preload,
+        sys.path,
+        sorted(sys.modules),
+        sys.argv[1:],
+    )
 
 
 def _warm_up(choices: Choices) -> None:

@@ -1,10 +1,9 @@
 """TaskProcesses: the processes of one listener that run its tasks, most of them forked ahead.
 
-A fork costs time twice: the child copies each memory page that it writes to, and so does the
-listener until its next fork. So a listener forks a task process before the task comes. While tasks
-are short, it forks several in a row and copies its pages once for all of them. When no task has
-come for a minute, it ends all waiting processes but one. A warm process has also imported the
-handler. A waiting process exits when the listener closes the handshake.
+A listener has a task process forked before the task comes, by its fork server or by itself (see
+forks.py). While tasks are short, it has several forked in a row. When no task has come for a
+minute, it ends all waiting processes but one. A warm process has also imported the handler. A
+waiting process exits when the listener closes the handshake.
 
 If queues have different handlers, a warm process takes only tasks of the handler that it has
 imported, because an import may change the process. Another process takes any task.
@@ -12,24 +11,31 @@ imported, because an import may change the process. Another process takes any ta
 
 from __future__ import annotations
 
+import errno
 import functools
 import logging
 import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
+from blueque.node.forks import ForkServer
 from blueque.spool.spool import Spool
 from blueque.system import process, signals
-from blueque.task_process import handshake, main
+from blueque.task_process import fork_server, handshake, main
 
 log = logging.getLogger("blueque")
 
 UNNEEDED = 60.0  # seconds without a task after which all but one of them go
 COLD = 60.0  # seconds for which none prepares its work after one has died of it
+TRIES = 6  # to get one for a task
 BURST = 8  # how many are forked in a row for short tasks
+
+# Waits up to so many seconds, and does what is due meanwhile: `Waiting.wait`.
+Pause: TypeAlias = Callable[[float], object]
 
 
 class Work(NamedTuple):
@@ -41,6 +47,7 @@ class Work(NamedTuple):
     kinds: for each queue, the first queue with the same handler; empty: all have one handler.
     burst: how many processes are forked in a row for short tasks.
     until_empty: leave when there is nothing to reserve.
+    server: for the fork server of a slot; None: the listener forks all its task processes itself.
     """
 
     life: Callable[[Spool, int, str | None], int]
@@ -48,6 +55,7 @@ class Work(NamedTuple):
     kinds: Mapping[str, str] = MappingProxyType({})
     burst: int = BURST
     until_empty: bool = False
+    server: fork_server.Orders | None = None
 
 
 class TaskProcess(NamedTuple):
@@ -66,7 +74,7 @@ class TaskProcess(NamedTuple):
 class TaskProcesses:
     """The task processes of one listener.
 
-    become: the function that a task process runs. It gets its end of the handshake, and the queue
+    become: the function that a task process runs which the listener has forked. It gets its end of the handshake, and the queue
         whose handler to import, or None, and returns the exit status.
     is_reaper: whether this listener reaps all children of its process, not only task processes.
     """
@@ -89,20 +97,52 @@ class TaskProcesses:
         self._taken_at = float("-inf")
         self._is_in_demand = False  # two were taken within `UNNEEDED`
         self.are_tasks_short = False
+        self._server = None if work.server is None else ForkServer(work.server, self._busy)
+        # The descriptor that tells that `reap` should be called, as long as there is one.
+        self.answering = [] if self._server is None else self._server.answering
+        self._error = 0  # that kept the fork server from forking, as errno
         self._waiting: list[TaskProcess] = []
         self.running: int | None = None  # the pid of the one that runs our task, not to be reaped
         self.left_alone: set[int] = set()  # of tasks of ours that another listener has adopted
 
-    def take(self, queue: str) -> TaskProcess:
+    def start(self) -> None:
+        """Start the fork server, if there is to be one."""
+        if self._server is not None:
+            self._server.start()
+
+    def is_preloading(self) -> bool:
+        """Tell whether modules are still imported that all task processes are to have."""
+        return self._work.server is not None and bool(
+            self._work.server.preload and self._server and self._server.is_starting
+        )
+
+    @property
+    def refusal(self) -> str | None:
+        """Why one of these modules cannot be imported."""
+        return None if self._server is None else self._server.refusal
+
+    def take(self, queue: str, pause: Pause) -> TaskProcess:
         """Return a process for a task of that queue, forked now if none waits. Raises OSError."""
         kind = self._kinds.get(queue, "")
-        self._dismiss(
-            [waiting for waiting in self._waiting if waiting.prepared not in (None, kind)]
-        )
         # If two tasks in a row have the same handler, the next one may have it, too.
         self._prepares = kind if kind == self._kind else None
-        self._drop_dead()
-        self._fork(1)
+        if self.answering:
+            self._collect()
+        may_ask, self._error = True, 0
+        for _ in range(TRIES):
+            self._drop_dead()
+            unfit = [one for one in self._waiting if one.prepared not in (None, kind)]
+            self._dismiss(unfit)
+            if self._waiting:
+                break
+            if not ((self._server and self._server.asked) or (may_ask and self._ask(1))):
+                self._fork(1)
+                continue
+            may_ask = self._await_answer(pause)  # another one would make the task wait again
+            if error := self._take_error():
+                raise error
+        else:
+            raise OSError(errno.EAGAIN, "task processes end as soon as they are forked")
         self._kind = kind
         now = time.monotonic()
         self._taken_at, self._is_in_demand = now, now < self._taken_at + UNNEEDED
@@ -111,10 +151,16 @@ class TaskProcesses:
         return taken
 
     def fork_ahead(self) -> None:
-        """Fork task processes if none waits."""
-        if not self._waiting:
+        """Have task processes forked if none waits."""
+        if self.answering:
+            self._collect()
+        server = self._server
+        if self._waiting or (server and (server.asked or server.is_starting)):
+            return  # `reap` is called when it has started
+        count = self._work.burst if self.are_tasks_short and self._is_in_demand else 1
+        if not self._ask(count):
             try:
-                self._fork(self._work.burst if self.are_tasks_short and self._is_in_demand else 1)
+                self._fork(count)
             except OSError:  # the fork failed; the next task will wait for a process
                 pass
 
@@ -122,22 +168,40 @@ class TaskProcesses:
         """Reap the children that have ended, except the one that runs our task: its end has to be
         examined first.
         """
+        is_starting = self._server is not None and self._server.is_starting
+        if self.answering:
+            self._collect()
+        if is_starting and self._server is not None and not self._server.is_starting:
+            self.fork_ahead()
         self._drop_dead()
-        if self._is_reaper:
+        # Before it is known which children are forked for us, they would pass for strays.
+        if self._is_reaper and not (self._server and self._server.asked):
             # One that ran our task once, and that another listener has adopted, is among them.
-            keep = {self.running or 0, *(waiting.pid for waiting in self._waiting)}
-            process.reap_strays(keep, self._spool.note_ending)
+            process.reap_strays(self._busy(), self._note_ending)
 
-    def strays(self) -> set[int] | None:
+    def strays(self, pause: Pause) -> set[int] | None:
         """Return the children that have come to us from our task; None in a program whose other
         children are not ours.
         """
         if not self._is_reaper:
             return None
-        own = {self.running, *(waiting.pid for waiting in self._waiting)}
-        found = process.children(os.getpid()) - own
+        while self._server and self._server.asked:
+            self._await_answer(pause)  # which children are forked for us
+        found = process.children(os.getpid()) - self._busy()
+        if self._server is not None:
+            found -= {child for child in found if self._server.has_been(child)}
         # What another listener has adopted from us, and what came of that, belongs to it.
         return {child for child in found if process.session(child) not in self.left_alone}
+
+    def _busy(self) -> set[int]:
+        """Return the processes that run a task of ours or wait for one."""
+        return {self.running or 0, *(waiting.pid for waiting in self._waiting)}
+
+    def _note_ending(self, pid: int, ticks: int, reaped: process.Reaped) -> None:
+        if self._server is not None and self._server.has_been(pid):
+            self._server.note_end(pid, reaped.code)
+        else:
+            self._spool.note_ending(pid, ticks, reaped)
 
     def cool_down(self, pid: int, how: str) -> None:
         """Import no handler ahead for a while, because a process died before it had a task.
@@ -156,18 +220,56 @@ class TaskProcesses:
         self._cold_until = now + COLD
 
     def dismiss(self) -> None:
-        """End all waiting processes."""
+        """End all waiting processes, and the fork server."""
+        if self._server is not None:
+            self._collect()
+            self._server.close()
         self._dismiss(self._waiting)
 
-    def dismiss_unneeded(self) -> None:
-        """End all waiting processes but one if no task has come for a while."""
+    def look_over(self) -> None:
+        """End all waiting processes but one if no task has come for a while, and a fork server that
+        does not answer.
+        """
+        if self._server is not None:
+            self._server.note_late()
         if time.monotonic() >= self._taken_at + UNNEEDED:
             self._dismiss(self._waiting[1:])
 
+    def _to_prepare(self) -> str | None:
+        """Return the queue whose handler the next ones import."""
+        is_warm = self._work.is_warm and time.monotonic() >= self._cold_until
+        return self._prepares if is_warm else None
+
+    def _ask(self, count: int) -> bool:
+        """Ask the fork server for so many; False: there is none now."""
+        return self._server is not None and self._server.ask(self._to_prepare(), count)
+
+    def _collect(self) -> None:
+        """Take what the fork server has forked."""
+        for asked, forked in () if self._server is None else self._server.answers():
+            self._error = 0 if forked.pids else forked.error
+            for end, pid in zip_longest(asked.handshakes, forked.pids):
+                if pid is None or not process.is_child(pid):
+                    os.close(end)
+                else:
+                    identity = process.identity(pid)
+                    self._waiting.append(TaskProcess(pid, end, identity, asked.prepared))
+
+    def _take_error(self) -> OSError | None:
+        """Return, once, why the fork server could not fork."""
+        error, self._error = self._error, 0
+        return OSError(error, os.strerror(error)) if error else None
+
+    def _await_answer(self, pause: Pause) -> bool:
+        """Wait until the fork server answers. False: it is given up."""
+        assert self._server is not None
+        pause(self._server.until - time.monotonic())  # which collects it
+        self._server.note_late()
+        return self._server.pid is not None
+
     def _fork(self, count: int) -> None:
         """Fork until so many wait. Raises OSError."""
-        is_warm = self._work.is_warm and time.monotonic() >= self._cold_until
-        prepared = self._prepares if is_warm else None
+        prepared = self._to_prepare()
         while len(self._waiting) < count:
             theirs, ours = handshake.make()
             try:
@@ -206,5 +308,7 @@ class TaskProcesses:
         # notice that the listener is gone.
         for end in [ours, *(waiting.handshake for waiting in self._waiting)]:
             os.close(end)
+        if self._server is not None:
+            self._server.after_fork_in_child()
         self._waiting = []
         return self._become(theirs, prepared)

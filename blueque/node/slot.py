@@ -34,7 +34,12 @@ log = logging.getLogger("blueque")
 
 # Redis will not change its mind about these by itself.
 _NOT_ALLOWED = {"NOAUTH", "WRONGPASS", "NOPERM", "ERR", *CLUSTER}
+PRELOAD = 0.02  # seconds between two looks at a fork server that imports modules
 SHORT = 1.0  # a task that took less than this is followed by many like it
+
+
+class PreloadRefused(Exception):
+    """A module of `--preload` cannot be imported."""
 
 
 class Slot:
@@ -57,7 +62,9 @@ class Slot:
             is_reaper=self._master is not None,
         )
         self._duties = Duties(context, self._on_beat)
-        self._waiting = Waiting(context, self._duties, self._processes.reap)
+        self._waiting = Waiting(
+            context, self._duties, self._processes.reap, self._processes.answering
+        )
         self._adoption = Adoption(context, self._registry)
         self._supervisor = Supervisor(
             context, self._duties, self._waiting, self._processes, self._adoption
@@ -68,7 +75,8 @@ class Slot:
     def run(self) -> bool:
         """Work until an order to leave. Return whether the order came from Redis.
 
-        Raises at the start: SpoolRefused; RedisRefused, if it would not help to try again.
+        Raises at the start: SpoolRefused; PreloadRefused; RedisRefused, if it would not help to try
+        again.
         """
         self._spool.open()
         if self._pool is not None:
@@ -77,9 +85,12 @@ class Slot:
         if self._master is not None:
             process.become_subreaper()
             self._join_registry(self._master.pid)
+            if not self._master.adopts_only:
+                self._processes.start()
         self._client.connections.has_answer = self._waiting.has_answer
         self._orders.open()
         try:
+            self._await_preload()
             require_rights = functools.partial(
                 permissions.require_rights,
                 self._client.connections,
@@ -97,6 +108,12 @@ class Slot:
         finally:
             self._close()
         return self._duties.is_drained
+
+    def _await_preload(self) -> None:
+        while self._orders.now is Order.WORK and self._processes.is_preloading():
+            self._waiting.wait(PRELOAD)
+        if self._processes.refusal is not None:
+            raise PreloadRefused(self._processes.refusal)
 
     def _close(self) -> None:
         self._orders.close()
@@ -130,9 +147,9 @@ class Slot:
     def _adopt(self) -> bool:
         """Take over one attempt that no listener watches, if there is one, and see it to its end."""
         retry, adoption = self._waiting.retry_registered, self._adoption
-        unwatched = self._duties.take_unwatched()
+        unwatched, orphans = self._duties.take_unwatched(), self._duties.take_orphans()
         retry(lambda: adoption.put_back(unwatched))
-        candidates = retry(lambda: adoption.candidates(self._duties.take_orphans()))
+        candidates = retry(lambda: adoption.candidates(orphans, bool(unwatched)))
         for number, candidate in enumerate(candidates):
             watch = retry(functools.partial(adoption.take_over, candidate))
             if watch is not None:
@@ -292,7 +309,7 @@ class Slot:
     def _on_beat(self) -> None:
         if self._master is not None:
             self._registry.sign()
-        self._processes.dismiss_unneeded()
+        self._processes.look_over()
 
     def _become_task_process(self, handshake: int, prepared: str | None) -> int:
         """Close what belongs to the listener, and be a task process."""

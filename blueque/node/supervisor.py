@@ -119,7 +119,9 @@ class Supervisor:
     def _end_the_rest(self, watch: AttemptWatch) -> None:
         """End what the process of the attempt has left running, and wait for that."""
         while True:
-            again = watch.end_the_rest(self._processes.strays() if watch.is_child else None)
+            again = watch.end_the_rest(
+                self._processes.strays(self._waiting.wait) if watch.is_child else None
+            )
             if again is None:
                 return
             self._waiting.wait(again - time.monotonic())

@@ -29,15 +29,20 @@ LATE_BUSY = 1.0  # the same while a task runs
 
 
 class Waiting:
-    """How one listener waits. on_child_end: called when a child has ended."""
+    """How one listener waits.
+
+    on_child: called when a child has ended, or has been forked for us.
+    descriptors: those that tell of forked children now; the list is the caller's.
+    """
 
     def __init__(
         self,
         context: NodeContext,
         duties: Duties,
-        on_child_end: Callable[[], object] = lambda: None,
+        on_child: Callable[[], object] = lambda: None,
+        descriptors: Collection[int] = (),
     ) -> None:
-        self._on_child_end = on_child_end
+        self._on_child, self._descriptors = on_child, descriptors
         self._orders, self._duties = context.orders, duties
         self._listeners, self._outage = context.listeners, context.outage
 
@@ -151,15 +156,18 @@ class Waiting:
         """Wait for descriptors, a signal or the time, and obey; return which of the descriptors are
         ready.
         """
-        own = self._orders.descriptors
+        of_children = tuple(self._descriptors)
+        own = (*self._orders.descriptors, *of_children)
         ready = process.wait_readable((*own, *descriptors), seconds)
         if ready.isdisjoint(own):
             return ready
         if self._orders.lifeline in ready:
             self._orders.lose_master()
+        if not ready.isdisjoint(of_children):
+            self._on_child()
         for number in self._orders.signals.take() if self._orders.signals is not None else ():
             if number == signal.SIGCHLD:
-                self._on_child_end()
+                self._on_child()
             else:
                 self._orders.obey(number)
         return ready.difference(own)

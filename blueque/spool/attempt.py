@@ -42,11 +42,15 @@ class Attempt:
         self.path = path
         self._room = room
         self._link = link
+        self.written = b""  # the file `task`, if we have created it
         self.unreadable: set[str] = set()  # kinds of files whose failure has been logged
 
-    def read_task(self) -> tuple[str, dict[str, str]]:
-        """Return the id and the fields of the task as it was reserved. Raises OSError, ValueError."""
-        written = parse_task(plain_files.read(self._task_file))
+    def read_task(self, content: bytes = b"") -> tuple[str, dict[str, str]]:
+        """Return the id and the fields of the task as it was reserved. Raises OSError, ValueError.
+
+        content: of the file `task`, if it is known.
+        """
+        written = parse_task(content or plain_files.read(self._task_file))
         return written["id"], written["fields"]
 
     @property

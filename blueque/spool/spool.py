@@ -144,26 +144,28 @@ class Spool(TaskSpool):
         return {written["room"] for link in running if (written := _written(link)) is not None}
 
     def create(self, task_id: str, number: int, fields: Mapping[str, str], pid: int = 0) -> Attempt:
-        """Create the directory of an attempt, if possible from `make_blank` of process `pid`. Raises
+        """Create the directory of an attempt, if possible from `make_blank` for process `pid`. Raises
         OSError.
         """
         attempt = self.attempt(task_id, number)
         if number != 1 or not self._use_blank(pid, os.path.dirname(attempt.path)):
+            self.remove_blank(pid)
             attempt = self._make_directory(attempt)
         room = os.path.basename(self._room_path)
         written = {"id": task_id, "path": attempt.path, "room": room, "fields": dict(fields)}
-        content = json.dumps(written, ensure_ascii=False)
+        content = json.dumps(written, ensure_ascii=False).encode("utf-8", "surrogateescape")
         try:
             # Not to be truncated, empty as it is: ext4 takes that for an old file replaced, and
             # writes it out at once.
             descriptor = os.open(f"{attempt.path}/task", os.O_WRONLY | os.O_CREAT, 0o600)
             try:
-                write_all(descriptor, content.encode("utf-8", "surrogateescape"))
+                write_all(descriptor, content)
             finally:
                 os.close(descriptor)
         except OSError:
             remove_tree(attempt.path)
             raise
+        attempt.written = content
         return attempt
 
     def _use_blank(self, pid: int, path: str) -> bool:

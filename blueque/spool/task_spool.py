@@ -14,6 +14,30 @@ from blueque.spool.attempt import Attempt
 RECORD_OVERHEAD = 128 * 1024
 
 
+class Blank:
+    """A directory for the next attempt. files: its stdout and stderr, open."""
+
+    def __init__(self, directory: str, path: str, files: list[int]) -> None:
+        self._directory, self._path, self.files = directory, path, files
+
+    def give_to(self, pid: int | None) -> None:
+        """Let the attempt have it that this process runs: completely or not at all. None: nobody
+        needs it.
+        """
+        try:
+            if pid is not None:
+                os.rename(self._path, f"{self._directory}/{pid}")
+                return
+        except OSError:  # of an earlier process with this pid; the attempt makes its own
+            pass
+        remove_tree(self._path)
+
+    def close(self) -> None:
+        """Close the files here."""
+        for file in self.files:
+            os.close(file)
+
+
 class TaskSpool:
     """The spool directory of a host, and the space that one listener has reserved in it.
 
@@ -32,24 +56,30 @@ class TaskSpool:
     def attempt_at(self, path: str, link: str | None = None) -> Attempt:
         return Attempt(path, self._room_path, link)
 
-    def make_blank(self) -> str | None:
-        """Prepare a directory with the files of each attempt, for the next task; return it, or None.
+    def make_blank(self, name: str) -> Blank | None:
+        """Prepare a directory with the files of each attempt, for the next task; None: that failed, and
+        `Spool.create` does it.
 
-        Creating files is slow, renaming a directory is not. If this fails, `Spool.create` does it.
+        name: of the directory until `Blank.give_to`, unused elsewhere. Creating files is slow,
+        renaming a directory is not.
         """
-        path = f"{self._blanks_path}/{os.getpid()}"
+        path = f"{self._blanks_path}/{name}.new"
+        files: list[int] = []
         try:
-            os.mkdir(f"{path}.new", 0o700)
-            os.mkdir(f"{path}.new/1", 0o700)
-            for name in ("task", "stdout", "stderr"):
-                os.close(os.open(f"{path}.new/1/{name}", os.O_WRONLY | os.O_CREAT, 0o600))
-            os.rename(f"{path}.new", path)  # completely or not at all
+            os.mkdir(path, 0o700)
+            os.mkdir(f"{path}/1", 0o700)
+            os.close(os.open(f"{path}/1/task", os.O_WRONLY | os.O_CREAT, 0o600))
+            for stream in ("stdout", "stderr"):
+                flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
+                files.append(os.open(f"{path}/1/{stream}", flags, 0o600))
         except OSError:
+            for file in files:
+                os.close(file)
             return None
-        return f"{path}/1"
+        return Blank(self._blanks_path, path, files)
 
     def remove_blank(self, pid: int) -> None:
-        """Remove what `make_blank` has prepared in process `pid`, if it was not used."""
+        """Remove what `make_blank` has prepared for process `pid`, if it was not used."""
         for path in (f"{self._blanks_path}/{pid}", f"{self._blanks_path}/{pid}.new"):
             if os.path.lexists(path):
                 remove_tree(path)

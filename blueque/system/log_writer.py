@@ -7,15 +7,13 @@ written comes after one that says how many were dropped.
 
 from __future__ import annotations
 
-import contextlib
-import io
 import logging
 import os
 import select
 import socket
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 STDERR = 2
 DROPPED = "drop lines=%d: standard error could not take them"
@@ -79,29 +77,6 @@ class Writer(logging.Handler):
             os.close(own)
             return lambda data: os.write(STDERR, data)
         return _write_if_ready
-
-
-@contextlib.contextmanager
-def dropping_prints() -> Iterator[None]:
-    """Have `sys.stderr` drop what standard error cannot take at once, for imports of a user's
-    modules.
-
-    A buffered stream raises BlockingIOError for it, because `Writer` has made the descriptor
-    non-blocking.
-    """
-    plain = sys.stderr
-    if plain is None:
-        yield
-        return
-    encoding, raw = getattr(plain, "encoding", None), io.FileIO(STDERR, "w", closefd=False)
-    sys.stderr = unbuffered = io.TextIOWrapper(
-        raw, encoding, "backslashreplace", write_through=True
-    )
-    try:
-        yield
-    finally:
-        if sys.stderr is unbuffered:  # else the import has replaced it
-            sys.stderr = plain
 
 
 def _about(dropped: int) -> logging.LogRecord:

@@ -16,7 +16,7 @@ from blueque.system.hosts import host_name, is_this_machine
 from blueque.system.procfs import has_ended, read_all_stats, read_stat
 from blueque.system.signals import signal_name
 
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36
 # a constant of the kernel: the namespace of the machine, not of a container
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"
 
@@ -156,6 +156,11 @@ def die_with_parent(is_wanted: bool) -> None:
     _libc().prctl(PR_SET_PDEATHSIG, signal.SIGKILL if is_wanted else 0, 0, 0, 0)
 
 
+def set_name(name: str) -> None:
+    """Set the name of this process, which `ps -o comm` and `top` show. 15 characters at most."""
+    _libc().prctl(PR_SET_NAME, name.encode(), 0, 0, 0)
+
+
 def fork(body: Callable[[], int]) -> int:
     """Run `body()` in a new process and return its pid. The child exits with what `body` returns."""
     _flush()
@@ -212,6 +217,15 @@ def peek_ending(pid: int) -> Ending | None:
     if info.si_code == os.CLD_EXITED:
         return Ending(info.si_status, None)
     return Ending(None, info.si_status, info.si_code == os.CLD_DUMPED)
+
+
+def is_child(pid: int) -> bool:
+    """Tell whether the process is a child of this one that has not been reaped."""
+    try:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def reap(pid: int) -> None:

@@ -120,6 +120,19 @@ def unfit(handler: Any) -> str | None:
     return None
 
 
+def place_of(error: BaseException) -> str:
+    """Return where in the user's code an import broke."""
+    import traceback  # here: every fork copies what the listener has imported
+
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [
+        frame
+        for frame in frames
+        if "importlib" not in frame.filename and "blueque" not in frame.filename
+    ]
+    return f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
+
+
 def program(
     command: list[str], max_bytes: int, environ: Mapping[str, str] = MappingProxyType({})
 ) -> Work:

@@ -1,7 +1,7 @@
 """Handshake: how a task process, forked ahead, gets its task from its listener.
 
 They use a pair of sockets. The first message is an assignment: it says for which attempt to
-prepare, and passes open files. The second message lets the process begin. If the listener closes
+prepare. A second one passes open files, if there are any. The last message lets the process begin. If the listener closes
 its end or dies before that, the process exits without running anything.
 """
 
@@ -13,12 +13,15 @@ import json
 import os
 import socket
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-_MOST = 200_000  # bytes; a path takes 4,096, six times that as JSON at worst
-_MOST_DESCRIPTORS = 64
-_GO = b"go"
-_receive = socket.recv_fds  # before a line of the user's has run, which may replace it
+_MOST = 200_000  # bytes of a message
+_MOST_OF_TASK = (
+    16_000  # bytes of a task that travels with its assignment; sockets hold four times that
+)
+_GO, _RIGHTS = b"go", b"held"
+# Before a line of the user's has run, which may replace them.
+_receive, _Socket, _read = socket.recv_fds, socket.socket, os.read
 
 
 class Assignment(NamedTuple):
@@ -27,12 +30,14 @@ class Assignment(NamedTuple):
     path: the directory of the attempt. resources: what the task has been given, by name: numbers,
         or an amount.
     environ: variables for it. time_limit: in seconds, if it has one.
+    task: the content of the file `task`; empty: read it there.
     """
 
     path: str
     resources: dict[str, list[int] | int]
     environ: dict[str, str]
     time_limit: float | None = None
+    task: bytes = b""
 
 
 def make() -> tuple[int, int]:
@@ -47,7 +52,11 @@ def assign(handshake: int, assignment: Assignment, descriptors: Sequence[int] = 
     """Have the process at the other end get ready, with copies of the descriptors. Raises
     BrokenPipeError: it is gone.
     """
-    _send(handshake, json.dumps(assignment).encode(), descriptors)
+    task = assignment.task if len(assignment.task) <= _MOST_OF_TASK else b""
+    head = json.dumps([len(descriptors), *assignment[:-1]]).encode()
+    _send(handshake, head + b"\n" + task)
+    if descriptors:
+        _send(handshake, _RIGHTS, descriptors)
 
 
 def begin(handshake: int) -> None:
@@ -71,37 +80,56 @@ def _send(handshake: int, message: bytes, descriptors: Sequence[int] = ()) -> No
 
 
 class Handshake:
-    """The end of the task process. Create it before any user code runs, because user code may
-    replace functions that it needs.
+    """The end of the task process. Create it before any user code runs, which may close it and open
+    something else in its place.
     """
 
     def __init__(self, handshake: int) -> None:
-        self._end = _socket(handshake)
+        self._end, self._identity = handshake, _identify(handshake)
 
     def assignment(self) -> Assignment | None:
         """Wait for the assignment; None: there will be none. The descriptors that come with it stay open
         until this process ends.
         """
-        try:
-            said, descriptors, _, _ = _receive(
-                self._end, _MOST, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
-            )
-        except OSError:  # what has been imported has closed it
+        said = self._receive(_MOST)
+        if not said:
             return None
-        if descriptors:
-            # What is set aside is the task's, not of a helper that it forks and that outlives it.
-            os.register_at_fork(after_in_child=functools.partial(_close, descriptors))
-        found: Any = json.loads(said) if said else None
-        return Assignment(*found) if found is not None else None
+        first, _, task = said.partition(b"\n")
+        count, path, resources, environ, time_limit = json.loads(first)
+        if count:
+            self._keep(count)
+        return Assignment(path, resources, environ, time_limit, task)
+
+    def _keep(self, count: int) -> None:
+        end = _socket(self._end)
+        _, descriptors, _, _ = _receive(end, len(_RIGHTS), count, socket.MSG_CMSG_CLOEXEC)
+        end.detach()
+        # What is set aside is the task's, not of a helper that it forks and that outlives it.
+        os.register_at_fork(after_in_child=functools.partial(_close, descriptors))
 
     def may_begin(self) -> bool:
         """Wait until the start is recorded; False: it never will be."""
-        try:
-            said = self._end.recv(len(_GO))
-        except OSError:
-            return False
-        self._end.close()
+        said = self._receive(len(_GO))
+        if said:
+            os.close(self._end)
         return said == _GO
+
+    def _receive(self, most: int) -> bytes:
+        """Return the next message; empty: there will be none, or what was imported has closed our end."""
+        if self._identity != _identify(self._end):
+            return b""
+        try:
+            return _read(self._end, most)
+        except OSError:
+            return b""
+
+
+def _identify(descriptor: int) -> tuple[int, int] | None:
+    try:
+        status = os.fstat(descriptor)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _close(descriptors: Sequence[int]) -> None:
@@ -113,6 +141,6 @@ def _close(descriptors: Sequence[int]) -> None:
 
 
 def _socket(descriptor: int) -> socket.socket:
-    end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, descriptor)
+    end = _Socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, descriptor)
     end.settimeout(None)  # an imported module may have changed the default timeout
     return end

@@ -38,8 +38,15 @@ def import_for_daemon(is_plain: bool = True) -> None:
         import redis
 
 
+def import_for_tasks() -> None:
+    """Import what a task process may need of the standard library besides what it has."""
+    import pathlib
+    import shutil
+    import traceback
+
+
 def import_for_handler() -> None:
-    """Import what an imported handler may need later, in an interpreter that was not forked.
+    """Import what an imported handler may need later, where the process is no fork of a listener.
 
     What the methods of Client import takes 200 ms and 5 MB, so only if the handler has imported
     Client. A module that cannot be imported does not fail the task, which may not need it.

@@ -18,14 +18,15 @@ from collections.abc import Callable
 from blueque.spool import checkpoint
 from blueque.spool.attempt import STOP, Attempt
 from blueque.spool.outcome_record import record_of
-from blueque.spool.task_spool import TaskSpool
+from blueque.spool.task_spool import Blank, TaskSpool
 from blueque.system import process, signals
-from blueque.task_process import running_task
+from blueque.task_process import redirect, running_task
 from blueque.task_process.handlers import Work
 from blueque.task_process.handshake import Assignment, Handshake
 from blueque.task_process.redirect import Output
 from blueque.task_process.running_task import RunningTask
 
+NAME = "blueque-task"  # of task processes, for `ps -o comm`
 SIGNALS = (
     signal.SIGTERM,
     signal.SIGUSR2,
@@ -34,6 +35,9 @@ SIGNALS = (
     signal.SIGCHLD,
     signal.SIGTTOU,
 )
+SOON, LONGEST, LATE = 0.0002, 0.02, 5.0  # seconds between looks at our parent, and in all
+# What is blocked when a task process is forked: it is for the parent, or comes too early.
+HELD_BACK = (*SIGNALS, signal.SIGHUP, signal.SIGUSR1)
 
 
 def main(
@@ -43,49 +47,96 @@ def main(
     prepared: str | None = None,
     is_outdated: Callable[[], bool] = lambda: False,
 ) -> int:
+    """Be a task process from a fork of a listener, or the start of an interpreter, to the exit status.
+
+    The arguments are those of `live`.
+    """
+    process.set_name(NAME)
+    gc.freeze()  # a collection would write to, and so copy, every page of the listener
+    signal.set_wakeup_fd(-1)
+    # signals that were sent to the listener; SIGUSR2 is handled before the fork
+    signals.discard(set(SIGNALS) - {signal.SIGUSR2})
+    settle(spool.max_bytes)
+    return live(work_of, spool, handshake, prepared, is_outdated)
+
+
+def settle(max_bytes: int) -> None:
+    """Do what is the same for all task processes, here or in the process that forks them: input,
+    output, variables.
+
+    max_bytes: the limit for results and checkpoints of a program.
+    """
+    # SIGUSR1 warns of a limit; its default action would end the task
+    signal.signal(signal.SIGUSR1, lambda *_: None)
+    redirect.settle()
+    os.environ["BLUEQUE_MAX_BYTES"] = str(max_bytes)
+    # inherited if the listener itself runs in a task
+    os.environ.pop("BLUEQUE_DEADLINE", None)
+    # a progress bar that is drawn ten times a second fills the log in three days
+    os.environ.setdefault("TQDM_MININTERVAL", "5")
+    # else the output of Python programs that it starts comes when they end
+    os.environ.setdefault("PYTHONUNBUFFERED", "1")
+
+
+def live(
+    work_of: Callable[[str], Work],
+    spool: TaskSpool,
+    handshake: int,
+    prepared: str | None = None,
+    is_outdated: Callable[[], bool] = lambda: False,
+    blank: Blank | None = None,
+) -> int:
     """Wait for a task, run it, write the exit record; return the exit status.
 
     work_of: returns how to run the tasks of a queue. handshake: a descriptor, see handshake.py.
     prepared: the queue whose handler to import before there is a task.
     is_outdated: called when there is a task; True: leave the task to another process.
+    blank: what was made for this process; None: it makes that itself.
     """
     is_warm = prepared is not None
     pid = os.getpid()
-    gc.freeze()  # a collection would write to, and so copy, every page of the listener
     os.setsid()
-    signal.set_wakeup_fd(-1)
-    # signals that were sent to the listener; SIGUSR2 is handled before the fork
-    signals.discard(set(SIGNALS) - {signal.SIGUSR2})
-    # SIGUSR1 warns of a limit; its default action would end the task
-    signal.signal(signal.SIGUSR1, lambda *_: None)
-    signals.unblock(SIGNALS)
-    listener, output, blank = Handshake(handshake), Output(), spool.make_blank()
+    if blank is None:  # else what forked this process has unblocked them
+        signals.unblock(HELD_BACK)
+    listener, output, is_own = Handshake(handshake), Output(), blank is None
+    if blank is None and (blank := spool.make_blank(str(pid))) is not None:
+        blank.give_to(pid)
     if blank is not None or is_warm:
-        _keep(output, blank)
+        output.keep(None if blank is None else blank.files)
     if prepared is not None and (prepare := work_of(prepared).prepare) is not None:
+        # an import that never returns does not see that the handshake is closed
+        if not _await_parent(spool.slot):  # the end of another parent must not end us
+            return _leave(is_warm)
+        process.die_with_parent(True)
+        if os.getppid() != spool.slot:
+            return _leave(is_warm)
         _prepare(prepare, output)
+        process.die_with_parent(False)
         if os.getpid() != pid:  # a child that the import forked has returned here
             return 0
-    _rehearse(spool)
     assignment = listener.assignment()
     if assignment is None or is_outdated():
         return _leave(is_warm)
     # kept for the exit record, in case the task uses up all descriptors
     spare = os.open(os.devnull, os.O_RDONLY)
     attempt = spool.attempt_at(assignment.path)
-    spool.remove_blank(pid)
+    if is_own:  # the listener may have looked for it too early
+        spool.remove_blank(pid)
     task = _get_ready(attempt, assignment, output, spool.max_bytes)
     if not listener.may_begin():
         return _leave(is_warm)
     return _run(work_of, task, attempt, spare, assignment.time_limit)
 
 
-def _keep(output: Output, blank: str | None) -> None:
-    try:
-        output.keep(blank)
-    except OSError:
-        # A task has come already, and its attempt has taken the directory under another name.
-        output.keep(None)
+def _await_parent(slot: int) -> bool:
+    """Wait until the slot is our parent, as it is when what forked us has ended. False: it is gone."""
+    pause, until = SOON, time.monotonic() + LATE
+    while os.getppid() != slot:
+        if time.monotonic() >= until:
+            return False
+        time.sleep(pause)
+        pause = min(2 * pause, LONGEST)
+    return True
 
 
 def _leave(is_warm: bool) -> int:
@@ -99,39 +150,10 @@ def _prepare(prepare: Callable[[], object], output: Output) -> None:
     """Import the handler ahead of time. If that fails, the task does it again and fails with the
     reason.
     """
-    process.die_with_parent(
-        True
-    )  # an import that never returns does not see that the handshake is closed
     try:
         prepare()
     except BaseException:  # a module may call sys.exit when it is imported
         output.drop()
-    process.die_with_parent(False)
-
-
-def _rehearse(spool: TaskSpool) -> None:
-    """Touch copy-on-write pages ahead of time: do what `_get_ready` will do, without effect."""
-    variables = (
-        "BLUEQUE_TASK_ID",
-        "BLUEQUE_QUEUE",
-        "BLUEQUE_NODE",
-        "BLUEQUE_ATTEMPT",
-        "BLUEQUE_TASK_DIR",
-        "BLUEQUE_PROGRESS",
-        "BLUEQUE_CHECKPOINT",
-        "BLUEQUE_CHECKPOINT_DIR",
-        "BLUEQUE_STOP_FILE",
-        "BLUEQUE_MAX_BYTES",
-        "BLUEQUE_DEADLINE",
-    )
-    os.environ.update(dict.fromkeys(variables, ""))
-    for name in variables:
-        del os.environ[name]
-    RunningTask("", {}, "")
-    try:
-        spool.attempt_at(f"{spool.root}/nothing").read_task()
-    except OSError:
-        pass
 
 
 def _get_ready(
@@ -140,7 +162,7 @@ def _get_ready(
     """Do what can be done before the start is recorded; return the task, or why it cannot run."""
     try:
         output.send_to(attempt)
-        task_id, fields = attempt.read_task()
+        task_id, fields = attempt.read_task(assignment.task)
         task = RunningTask(
             task_id,
             {**fields, "status": "started", "pid": str(os.getpid())},
@@ -159,14 +181,6 @@ def _get_ready(
         os.environ["BLUEQUE_CHECKPOINT"] = f"{attempt.path}/{checkpoint.VALUE}"
         os.environ["BLUEQUE_CHECKPOINT_DIR"] = f"{attempt.path}/{checkpoint.DIRECTORY}"
         os.environ["BLUEQUE_STOP_FILE"] = f"{attempt.path}/{STOP}"
-        # the limit for results and checkpoints of a program
-        os.environ["BLUEQUE_MAX_BYTES"] = str(max_bytes)
-        # inherited if the listener itself runs in a task
-        os.environ.pop("BLUEQUE_DEADLINE", None)
-        # a progress bar that is drawn ten times a second fills the log in three days
-        os.environ.setdefault("TQDM_MININTERVAL", "5")
-        # else the output of Python programs that it starts comes when they end
-        os.environ.setdefault("PYTHONUNBUFFERED", "1")
     except BaseException as error:
         return error
     return task

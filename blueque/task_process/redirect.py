@@ -7,6 +7,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from blueque.spool.attempt import Attempt
@@ -15,21 +16,26 @@ from blueque.system.plain_files import open_plain
 _STREAMS = ((1, "stdout"), (2, "stderr"))
 
 
+def settle() -> None:
+    """Have empty input, and streams whose lines are written at once, with any characters."""
+    _replace(0, os.open(os.devnull, os.O_RDONLY))
+    sys.stdin = _stream(sys.stdin, 0, "r")
+    sys.stdout = _stream(sys.stdout, 1, "w")
+    sys.stderr = _stream(sys.stderr, 2, "w")
+
+
 class Output:
-    """The standard streams of this task process."""
+    """The output of this task process."""
 
     def __init__(self) -> None:
         # descriptor -> device and inode of the file that it was given
         self._kept: dict[int, tuple[int, int]] = {}
 
-    def keep(self, directory: str | None) -> None:
-        """Send output to the files in this directory until there is a task; None: discard it."""
-        _replace(0, os.open(os.devnull, os.O_RDONLY))
-        for number, name in _STREAMS:
-            path = os.devnull if directory is None else f"{directory}/{name}"
-            _replace(number, os.open(path, os.O_RDWR | os.O_APPEND))
+    def keep(self, files: Sequence[int] | None) -> None:
+        """Send output to these two files until there is a task; None: discard it. They are closed."""
+        for place, (number, _) in enumerate(_STREAMS):
+            _replace(number, os.open(os.devnull, os.O_RDWR) if files is None else files[place])
             self._kept[number] = _identity(number)
-        _renew_streams()
 
     def drop(self) -> None:
         """Discard the output so far."""
@@ -42,26 +48,21 @@ class Output:
                     pass
 
     def send_to(self, attempt: Attempt) -> None:
-        """Send output to the files of the attempt, beginning with the output so far. Input is
-        empty.
+        """Send output to the files of the attempt, beginning with the output so far.
 
         These are files, not pipes, so that the task survives its listener.
         """
-        if not self._kept:
-            _replace(0, os.open(os.devnull, os.O_RDONLY))
         _flush()
         for number, name in _STREAMS:
             if self._kept and not self._is_ours(number):
                 continue  # the imported module has redirected it
-            file = open_plain(f"{attempt.path}/{name}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-            if self._kept and _identity(file) == self._kept[number]:
-                os.close(file)  # the same file: the blank directory was renamed
-                continue
+            path = f"{attempt.path}/{name}"
+            if self._kept and _is_file(path, self._kept[number]):
+                continue  # the blank directory was renamed
+            file = open_plain(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             if self._kept:
                 _copy(number, file)
             _replace(number, file)
-        if not self._kept:
-            _renew_streams()
 
     def _is_ours(self, number: int) -> bool:
         try:
@@ -81,6 +82,14 @@ def _identity(descriptor: int) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
+def _is_file(path: str, identity: tuple[int, int]) -> bool:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return False
+    return (status.st_dev, status.st_ino) == identity
+
+
 def _copy(number: int, file: int) -> None:
     at = 0
     try:
@@ -96,12 +105,6 @@ def _flush() -> None:
             stream.flush()
         except (OSError, ValueError, AttributeError):  # closed, or replaced by another object
             pass
-
-
-def _renew_streams() -> None:
-    sys.stdin = _stream(sys.stdin, 0, "r")
-    sys.stdout = _stream(sys.stdout, 1, "w")
-    sys.stderr = _stream(sys.stderr, 2, "w")
 
 
 def _is_on(stream: Any, number: int) -> bool:

@@ -356,8 +356,8 @@ def test_task_ids_that_name_other_places_stay_inside_the_spool(programs):
     assert [path.name for path in (programs.directory / "spool" / "listeners").iterdir()] == [
         str(own)
     ]
-    assert list((programs.directory / "spool" / "open").iterdir()) == []
     assert listener.stop() == 0
+    assert list((programs.directory / "spool" / "open").iterdir()) == []
 
 
 @pytest.mark.parametrize(

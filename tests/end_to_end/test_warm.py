@@ -14,7 +14,7 @@ import time
 
 import pytest
 from handlers import ended, files, has_begun, has_moved, pid_of
-from running import ROOT, Programs, children_of, is_there, patched, until
+from running import ROOT, Programs, fork_server_of, is_there, patched, task_processes_of, until
 
 # An import that tells of itself, and does what the file `what` says; but for the first, which is
 # the check at the start.
@@ -50,7 +50,7 @@ def become(programs, what: str) -> None:
 def spare_of(listener) -> int:
     """Return the pid of the one waiting task process."""
     (slot,) = listener.slots()
-    (spare,) = until(lambda: children_of(slot), what="a spare process")
+    (spare,) = until(lambda: task_processes_of(slot), what="a spare process")
     return spare
 
 
@@ -186,7 +186,7 @@ def burst(programs, slot):
 
     def spares():
         run(programs)
-        waiting = children_of(slot)
+        waiting = task_processes_of(slot)
         return waiting if len(waiting) > 2 else set()
 
     return until(spares, what="several spare processes")
@@ -206,9 +206,9 @@ def test_after_a_burst_all_but_one_of_the_processes_go_and_the_next_task_runs_in
     (slot,) = started.slots()
     waiting = burst(brief, slot)
 
-    until(lambda: len(children_of(slot)) == 1, what="the leaving of all but one")
+    until(lambda: len(task_processes_of(slot)) == 1, what="the leaving of all but one")
 
-    (left,) = children_of(slot)
+    (left,) = task_processes_of(slot)
     blanks = brief.directory / "spool" / "blanks"
     assert left in waiting
     until(
@@ -233,9 +233,9 @@ def test_the_processes_of_a_burst_go_while_a_long_task_runs(brief):
     task_id = brief.client.get_queue("work").enqueue("wait")
     until(lambda: brief.client.get_task(task_id).status == "started", what="its start")
 
-    until(lambda: len(children_of(slot)) == 2, what="the leaving of all but one")
+    until(lambda: len(task_processes_of(slot)) == 2, what="the leaving of all but one")
 
-    assert brief.client.get_task(task_id).pid in children_of(slot)
+    assert brief.client.get_task(task_id).pid in task_processes_of(slot)
     (brief.directory / "go").touch()
     assert ended(brief.client, task_id).status == "complete"
 
@@ -246,7 +246,7 @@ def test_short_tasks_that_come_now_and_then_have_one_process_ready(programs):
 
     for _ in range(4):
         run(programs)
-        assert len(until(lambda: children_of(slot), what="the next process")) == 1
+        assert len(until(lambda: task_processes_of(slot), what="the next process")) == 1
 
 
 def test_an_idle_listener_does_not_replace_a_process_that_died_until_it_needs_one(programs):
@@ -513,7 +513,7 @@ def test_threads_that_an_import_starts_are_there_for_a_spawned_task(programs):
 # --preload
 
 
-def test_a_preloaded_module_is_imported_once_in_each_listener(programs):
+def test_a_preloaded_module_is_imported_once_in_each_fork_server(programs):
     programs.write(
         "import os\nBY = os.getpid()\nopen('preloads', 'a').write(f'{BY}\\n')", "heavy.py"
     )
@@ -526,10 +526,9 @@ def test_a_preloaded_module_is_imported_once_in_each_listener(programs):
 
     results = {run(programs)[0].result for _ in range(4)}
 
-    assert results <= set(started.slots())
-    assert (
-        sorted(map(int, (programs.directory / "preloads").read_text().split())) == started.slots()
-    )
+    servers = {fork_server_of(slot) for slot in started.slots()}
+    assert results <= servers
+    assert {*map(int, (programs.directory / "preloads").read_text().split())} == servers
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 from handlers import begin, ended, ledger, let_go, pid_of
-from running import ROOT, Programs, until
+from running import ROOT, Listener, Programs, fork_server_of, until
 from test_layers import Module, imports_of, modules
 
 from blueque.system.embedded_redis import Server
 
 # Every import that a process begun before the replacement makes after it, of our package or by it.
+# A fork server has a copy of our package, but not of what that imports.
 RECORDER = """
     import os, sys
 
@@ -32,6 +33,9 @@ RECORDER = """
                 while "importlib" in frame.f_code.co_filename:
                     frame = frame.f_back
                 caller = frame.f_code.co_filename
+                is_copied = "blueque.task_process.fork_server" in sys.orig_argv
+                if is_copied and not name.startswith("blueque"):
+                    return None
                 if name.startswith("blueque") or caller.startswith(SITE + "/blueque/"):
                     with open(SITE + "/late", "a") as file:
                         file.write(f"{os.getpid()} {name} by {os.path.relpath(caller, SITE)}:{frame.f_code.co_name}\\n")
@@ -173,10 +177,12 @@ class Site:
         )
         self.environ = {"PYTHONPATH": str(path)}
 
-    def replace(self, kind: str) -> None:
+    def replace(self, kind: str, listener: Listener | None = None) -> None:
         """Have an empty package in the place of the package, or one in which every module has
-        another name.
+        another name. listener: its fork servers have begun.
         """
+        for slot in () if listener is None else listener.slots():
+            fork_server_of(slot)
         new = self._path / "second"
         if kind == "empty":
             new.mkdir()
@@ -261,7 +267,7 @@ def test_every_end_is_reported_though_the_package_was_replaced_under_task_and_li
     postponed = begin(programs, "postpone", **options)
     handed_back = begin(programs, "hand_back", **options)
 
-    site.replace(kind)
+    site.replace(kind, listener)
     let_go(programs)
     programs.client.get_queue("work").cancel(tasks["stay cancel"].id)
 
@@ -297,7 +303,7 @@ def test_redis_goes_and_a_listener_dies_after_the_replacement(frail, own_server:
     options = {"resources": {"gpu": 1}}
     reported, adopted = begin(frail, "complete", **options), begin(frail, "complete", **options)
 
-    site.replace("empty")
+    site.replace("empty", listener)
     own_server.kill()
     let_go(frail, reported.id)
     listener.says("; waiting")
@@ -326,7 +332,7 @@ def test_a_listener_whose_package_was_replaced_cannot_read_its_configuration_aga
     listener = programs.listener("work:run", "--resource", "gpu=1")
     task = begin(programs, "complete", resources={"gpu": 1})
 
-    site.replace("empty")
+    site.replace("empty", listener)
     listener.send(signal.SIGHUP)
     listener.says("cannot reload the configuration (exit code 1; the lines above say why)")
     assert "replacing" not in listener.log
@@ -366,7 +372,7 @@ def test_programs_that_tasks_run_are_reported_after_the_replacement(programs, si
     until(lambda: len(ledger(programs)) == 3, what="all of them")
     good, bad, cancelled = ids
 
-    site.replace("renamed")
+    site.replace("renamed", listener)
     queue.cancel(cancelled)
     assert ended(programs.client, cancelled).status == "cancelled"
     let_go(programs)
@@ -383,7 +389,7 @@ def test_a_fresh_interpreter_runs_to_its_end_and_the_next_waits_for_a_package(pr
     options = {"resources": {"gpu": 1}}
     running = [begin(programs, how, **options) for how in ("use_client", "complete", "give_up")]
 
-    site.replace("empty")
+    site.replace("empty", listener)
     let_go(programs)
     ends = [ended(programs.client, task.id) for task in running]
     assert [(task.status, task.fields.get("error_type")) for task in ends] == [

@@ -697,8 +697,15 @@ def test_what_is_not_ours_in_the_spool_is_left_alone(spool, root):
     assert tree(root) == ["README", "room.for-more"]
 
 
+def make_blank(spool):
+    """Make what the task process with our pid would have."""
+    blank = spool.make_blank("made-ahead")
+    blank.give_to(os.getpid())
+    blank.close()
+
+
 def test_the_first_attempt_of_a_task_uses_what_a_process_has_made_ahead(spool, root):
-    spool.make_blank()
+    make_blank(spool)
     inode = (root / "blanks" / str(os.getpid()) / "1" / "stdout").stat().st_ino
 
     attempt = spool.create("some-task", 1, FIELDS, os.getpid())
@@ -712,7 +719,7 @@ def test_the_first_attempt_of_a_task_uses_what_a_process_has_made_ahead(spool, r
 @pytest.mark.parametrize("number", [1, 2])
 def test_what_was_made_ahead_does_not_take_the_place_of_files_that_are_there(spool, root, number):
     spool.create("some-task", 1, {"parameters": "old"}).write_exit(RECORD)
-    spool.make_blank()
+    make_blank(spool)
 
     attempt = spool.create("some-task", number, {"parameters": "new"}, os.getpid())
 
@@ -723,7 +730,7 @@ def test_what_was_made_ahead_does_not_take_the_place_of_files_that_are_there(spo
 
 
 def test_files_made_ahead_that_nobody_has_used_can_be_removed(spool, root):
-    spool.make_blank()
+    make_blank(spool)
     spool.remove_blank(os.getpid())
     spool.remove_blank(os.getpid())
 
@@ -731,7 +738,7 @@ def test_files_made_ahead_that_nobody_has_used_can_be_removed(spool, root):
 
 
 def test_files_made_ahead_go_with_the_process_that_was_to_use_them(spool, root):
-    spool.make_blank()
+    make_blank(spool)
     (root / "blanks" / "999999999" / "1").mkdir(parents=True)
     (root / "blanks" / "999999999.new" / "1").mkdir(parents=True)
 

@@ -122,7 +122,7 @@ def test_the_most_recent_call_comes_last_with_its_source_and_without_the_frames_
     whole = [
         line.rpartition(" in ")[2] for line in run("stack", "--all", task_id).stdout.splitlines()
     ]
-    assert "main" in whole and whole.index("work") + 2 == whole.index("run", whole.index("work"))
+    assert "live" in whole and whole.index("work") + 2 == whole.index("run", whole.index("work"))
 
 
 def test_no_source_is_shown_of_a_file_that_has_changed_since(work, queue, client, run):

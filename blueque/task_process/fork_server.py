@@ -1,0 +1,322 @@
+"""The fork server of a slot: a small interpreter that forks the slot's task processes.
+
+A process that is forked copies memory pages of its parent and repeats what modules such as
+`logging`, `threading` and `random` do at each fork. A slot has Redis, a log and more in memory.
+This program has only what a task process needs, so a fork costs a third.
+
+The slot sends the handshakes of the processes that it wants, and the fork server answers with their
+pids. It forks a middle process, which forks the task processes and ends: so they become children
+of the slot, which watches and reaps them. node/forks.py has the side of the slot.
+
+No code of the user's runs here but modules of `--preload`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Any, NamedTuple, NoReturn
+
+from blueque.model import units
+from blueque.model.units import HandlerName
+from blueque.spool.task_spool import Blank, TaskSpool
+from blueque.system import process, signals
+from blueque.system.dropped_prints import dropping_prints
+from blueque.task_process import fresh_interpreter, handlers, main
+from blueque.task_process.fresh_interpreter import Job
+from blueque.task_process.handlers import Handler, Work, place_of
+from blueque.task_process.import_ahead import import_for_handler, import_for_tasks
+from blueque.task_process.remembered import Imports, PackageCopy, Remembered
+from blueque.version import __version__
+
+ORDERS = "BLUEQUE_FORK_SERVER"
+NAME = "blueque-forks"  # of this process, for `ps -o comm`
+_MOST = 200_000  # bytes of a message
+_MOST_PROCESSES = 64  # in one request
+
+
+def _stamp_of_file() -> list[int] | None:
+    """Return inode and modification time of this file; None if it is gone."""
+    try:
+        status = os.stat(__file__)
+    except OSError:
+        return None
+    return [status.st_ino, status.st_mtime_ns]
+
+
+# Of the package as it was when this process imported it: a slot and its fork server must agree.
+VERSION = [__version__, _stamp_of_file()]
+
+
+def is_replaced() -> bool:
+    """Tell whether the package is another one now than this process has imported."""
+    return _stamp_of_file() != VERSION[1]
+
+
+class Orders(NamedTuple):
+    """What a fork server needs to know.
+
+    job: what the task processes run; its fields. is_spawned: each in a fresh interpreter.
+    spool: its directory. slot: the pid of the slot. end: the descriptor of our end of the socket.
+    preload: modules to import here. paths: the import path.
+    library: names of the modules that the slot has; a task process may be given them.
+    arguments: those of the listener, for `sys.argv` of a handler.
+    """
+
+    job: list[Any]
+    is_spawned: bool
+    spool: str
+    slot: int
+    end: int
+    preload: list[str]
+    paths: list[str]
+    library: list[str]
+    arguments: list[str]
+
+    def get_job(self) -> Job:
+        handlers, *others = self.job
+        named = {queue: HandlerName(*name) for queue, name in handlers.items()}
+        return Job(named, *others)
+
+
+class Forked(NamedTuple):
+    """The answer to a request: the pids, in the order of the handshakes, and the number of the
+    error that kept it from more, or 0.
+    """
+
+    pids: list[int]
+    error: int = 0
+
+
+def start(orders: Orders) -> int:
+    """Start a fork server from a slot, and return its pid. Raises OSError."""
+    kept = process.keep_in_memory(json.dumps(orders))
+    try:
+        with signals.blocked(main.HELD_BACK):  # it ends when its slot does
+            return process.fork(functools.partial(_become, orders, kept))
+    finally:
+        os.close(kept)
+
+
+def _become(orders: Orders, kept: int) -> NoReturn:
+    """In a forked child: exec a fresh interpreter that reads its orders from that descriptor."""
+    process.set_name(NAME)
+    os.set_inheritable(orders.end, True)
+    shown = sorted({name.run or "--exec" for name in orders.get_job().handlers.values()})
+    arguments = [sys.executable, "-P", "-m", "blueque.task_process.fork_server", *shown]
+    os.execve(sys.executable, arguments, {**os.environ, ORDERS: str(kept)})
+
+
+def ask(end: socket.socket, prepared: str | None, handshakes: Sequence[int]) -> None:
+    """Ask for a task process for each handshake. Raises OSError."""
+    socket.send_fds(end, [json.dumps(prepared).encode()], handshakes)
+
+
+class _Server:
+    def __init__(self, orders: Orders, package: PackageCopy) -> None:
+        self._orders, self._job, self._package = orders, orders.get_job(), package
+        self._library = frozenset(orders.library)
+        self._own_paths = list(sys.path)  # on which nothing of the user's comes first
+        self._spool = TaskSpool(orders.spool, self._job.max_bytes, orders.slot)
+        self._end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, orders.end)
+        self._end.set_inheritable(False)
+        # Each task process that is the first to import a handler tells what it has imported.
+        self._hear, self._tell = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._tell.setblocking(False)
+        self._remembered = Remembered()
+        self._work: dict[str, Work | None] = {}  # by queue; None: it runs a program
+        self._modules = set[str]()  # that all task processes have
+        self._has_learned: set[str] = set()  # names of handlers
+        self._told = False  # in a task process: what the import has brought
+
+    def serve(self) -> int:
+        """Fork what the slot asks for, until it closes its end."""
+        sys.meta_path[:0] = [self._package, self._remembered]
+        self._send(["version", *VERSION])
+        units.connect_as_listener(self._job.redis_url)
+        with dropping_prints():
+            self._send(["ready", preload(self._orders.preload)])
+        signals.discard((*main.SIGNALS, signal.SIGHUP))
+        main.settle(self._job.max_bytes)
+        self._modules = set(sys.modules)
+        self._work = {queue: self._get_work(name) for queue, name in self._job.handlers.items()}
+        gc.collect()
+        gc.freeze()  # a collection in a task process would copy all that it shares with us
+        poll = select.poll()
+        for end in (self._end, self._hear):
+            poll.register(end, select.POLLIN)
+        while True:
+            ready = {descriptor for descriptor, _ in poll.poll()}
+            if self._hear.fileno() in ready:
+                self._learn()
+            if self._end.fileno() in ready:
+                said, handshakes, _, _ = socket.recv_fds(
+                    self._end, _MOST, _MOST_PROCESSES, socket.MSG_CMSG_CLOEXEC
+                )
+                if not said:
+                    return 0
+                self._send(["forked", *self._fork(json.loads(said), handshakes)])
+
+    def _get_work(self, name: HandlerName) -> Work | None:
+        if name.run is None:
+            return None
+        return handlers.handler(functools.partial(self._resolve, name.run), self._job.max_bytes)
+
+    def _send(self, message: list[Any]) -> None:
+        self._end.send(json.dumps(message).encode())
+
+    def _learn(self) -> None:
+        with contextlib.suppress(ValueError, TypeError):  # the import may have replaced anything
+            name, library, sources = json.loads(self._hear.recv(_MOST))
+            if name not in self._has_learned:
+                self._has_learned.add(name)
+                known = [module for module in library if module in self._library]
+                self._remembered.learn(Imports(known, sources), self._own_paths)
+
+    def _fork(self, prepared: str | None, handshakes: Sequence[int]) -> Forked:
+        """Fork a middle process that forks the task processes; return what it has said."""
+        read, write = os.pipe()
+        try:
+            middle = process.fork(
+                functools.partial(self._fork_each, prepared, handshakes, read, write)
+            )
+        except OSError as error:
+            os.close(write)
+            return Forked([], error.errno or 0)
+        else:
+            os.close(write)
+            said = os.read(read, _MOST)  # nothing, if it was killed
+            process.reap(middle)
+            return Forked(*json.loads(said)) if said else Forked([], 0)
+        finally:
+            os.close(read)
+            for handshake in handshakes:
+                os.close(handshake)
+
+    def _fork_each(
+        self, prepared: str | None, handshakes: Sequence[int], read: int, write: int
+    ) -> int:
+        """In the middle process: fork a task process for each handshake, and tell their pids."""
+        process.set_name(main.NAME)
+        signals.unblock(main.HELD_BACK)
+        self._end.close()
+        self._hear.close()
+        os.close(read)
+        middle = os.getpid()
+        blanks: list[Blank | None] = [None] * len(handshakes)
+        if not self._orders.is_spawned:
+            # Here, one after the other: processes that all make one at once disturb each other.
+            blanks = [self._spool.make_blank(f"{middle}.{n}") for n in range(len(handshakes))]
+        pids: list[int] = []
+        error = 0
+        try:
+            # After each fork this process copies what it writes to: no more than this in between.
+            for _ in handshakes:
+                pid = os.fork()
+                if pid == 0:
+                    break
+                pids.append(pid)
+            else:
+                pid = -1
+        except OSError as refusal:
+            pid, error = -1, refusal.errno or 0
+        if pid == 0:
+            own = len(pids)
+            for end in (write, *handshakes[:own], *handshakes[own + 1 :]):
+                os.close(end)
+            for blank in (*blanks[:own], *blanks[own + 1 :]):
+                if blank is not None:
+                    blank.close()
+            return self._live(handshakes[own], prepared, blanks[own])
+        for blank, forked in zip_longest(blanks, pids):
+            if blank is not None:
+                blank.give_to(forked)
+        with contextlib.suppress(BrokenPipeError):  # our slot has died, and the fork server with it
+            os.write(write, json.dumps(Forked(pids, error)).encode())
+        return 0
+
+    def _live(self, handshake: int, prepared: str | None, blank: Blank | None) -> int:
+        """Be a task process."""
+        if not any(self._work.values()):
+            self._tell.close()
+        if self._orders.is_spawned:
+            fresh_interpreter.become(self._job, self._spool, handshake, prepared)
+        return main.live(self._work_of, self._spool, handshake, prepared, blank=blank)
+
+    def _work_of(self, queue: str) -> Work:
+        """Return how to run tasks of a queue. Raises InvalidInput if it has no handler."""
+        return self._work.get(queue) or self._job.work_of(queue)
+
+    def _resolve(self, name: str) -> Handler:
+        """Return the callable; tell the fork server what its import has brought."""
+        if self._told:
+            return handlers.resolve(name)
+        self._told = True
+        try:
+            handler = handlers.resolve(name)
+            if name not in self._has_learned:
+                import_for_handler()
+                self._say(name)
+        finally:
+            with contextlib.suppress(OSError):  # the import may have closed it
+                self._tell.close()
+        return handler
+
+    def _say(self, name: str) -> None:
+        # The import may have replaced anything, and the fork server may be gone.
+        with contextlib.suppress(Exception):
+            imports = Imports.since(self._modules, self._library)
+            message = json.dumps([name, *imports]).encode()
+            if len(message) <= _MOST:
+                self._tell.send(message)
+
+
+def preload(names: Sequence[str]) -> str | None:
+    """Import the modules; return why one cannot be imported, or None."""
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except BaseException as error:  # a module may call sys.exit when it is imported
+            return f"cannot preload {name}: {type(error).__name__}: {error}{place_of(error)}"
+    return None
+
+
+def main_program() -> int:
+    """Serve the slot that the environment describes."""
+    for number in range(3):  # else a socket of ours would take the place of a stream
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    import_for_tasks()
+    orders = Orders(*json.loads(process.read_from_memory(int(os.environ.pop(ORDERS)))))
+    os.setsid()
+    # Our slot may have held back more when it forked us.
+    signal.pthread_sigmask(signal.SIG_SETMASK, main.HELD_BACK)
+    process.die_with_parent(True)
+    if os.getppid() != orders.slot:
+        return 0
+    try:
+        server = _Server(orders, PackageCopy())
+    except OSError:  # the package is just being replaced
+        return 1
+    process.set_name(NAME)
+    sys.path[:], sys.argv[1:] = orders.paths, orders.arguments
+    try:
+        return server.serve()
+    except (ConnectionError, KeyboardInterrupt):  # the slot is gone
+        return 0
+
+
+if __name__ == "__main__":
+    process.leave_with(main_program)

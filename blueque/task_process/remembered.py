@@ -1,0 +1,234 @@
+"""What a fork server has in memory so that its task processes need not read it again.
+
+Nothing of the user's runs in the fork server: a task process tells it which modules the handler has
+imported. Of those that a listener has imported as well it imports the same, so that a task process
+has no more than a fork of the listener would have. Of the user's own modules it keeps the compiled
+code, which each task process runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import gc
+import importlib
+import marshal
+import os
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import MAGIC_NUMBER, cache_from_source, spec_from_file_location
+from types import CodeType, ModuleType
+from typing import NamedTuple
+
+_MOST_MODULES, _MOST_BYTES = 100, 2**20  # of the user's own code
+_PACKAGE = os.path.dirname(os.path.dirname(__file__))
+_NO_PART_OF_A_TASK = {"cli", "demo", "previous_release", "report", "__pycache__"}
+_HEADER = 16  # bytes before the code in a .pyc file
+_DESCRIPTOR = 251  # of the copies of our package: higher than what open() gives to a task
+
+
+class Imports(NamedTuple):
+    """What the import of a handler has brought.
+
+    library: names of modules that a listener has, too. sources: the user's own, as name and path.
+    """
+
+    library: list[str]
+    sources: list[tuple[str, str]]
+
+    @classmethod
+    def since(cls, before: Collection[str], library: Collection[str]) -> Imports:
+        """Return what this process has imported since it had the modules of these names.
+
+        library: names of the modules that a listener has.
+        """
+        new = [name for name in list(sys.modules) if name not in before]
+        own = [(name, path) for name in new if (path := _path_of_own(name)) is not None]
+        return cls([name for name in new if name in library], own[:_MOST_MODULES])
+
+
+def _path_of_own(name: str) -> str | None:
+    """Return the path of a module of the user's; None: it is installed, or no plain source file."""
+    spec = getattr(sys.modules.get(name), "__spec__", None)
+    path = getattr(spec, "origin", None)
+    if spec is None or type(spec.loader) is not SourceFileLoader or not isinstance(path, str):
+        return None
+    installed = (os.path.dirname(os.__file__), sys.prefix, sys.base_prefix, _PACKAGE)
+    return None if path.startswith(tuple(place + os.sep for place in installed)) else path
+
+
+class _Known(SourceFileLoader):
+    """Loads a module from code in memory."""
+
+    def __init__(self, name: str, path: str) -> None:
+        super().__init__(name, path)
+        self.stamp = _stamp(path)
+        self._code = super().get_code(name)
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        return self._code
+
+
+class Remembered:
+    """A finder that finds the user's modules where they are, and takes their code from memory if
+    the file is still the same.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Known] = {}  # by path
+        self._names = set[str]()
+        self._bytes = 0
+
+    def learn(self, imports: Imports, paths: list[str]) -> None:
+        """Import the modules of the library, and read the others.
+
+        paths: the import path for the library, on which nothing of the user's comes first.
+        """
+        own, sys.path[:] = list(sys.path), paths
+        try:
+            for name in imports.library:
+                with contextlib.suppress(Exception):  # a task process meets the same, and says so
+                    importlib.import_module(name)
+        finally:
+            sys.path[:] = own
+        for name, path in imports.sources:
+            with contextlib.suppress(Exception):
+                self._read(name, path)
+        gc.collect()
+        gc.freeze()  # a collection in a task process would copy all that it shares with us
+
+    def _read(self, name: str, path: str) -> None:
+        size = os.stat(path).st_size
+        if path not in self._known and self._bytes + size <= _MOST_BYTES:
+            self._known[path] = _Known(name, path)
+            self._names.add(name)
+            self._bytes += size
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return how to load the module; None: not from memory."""
+        if name not in self._names:
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is None or type(spec.loader) is not SourceFileLoader:
+            return None
+        known = self._known.get(spec.origin or "")
+        with contextlib.suppress(OSError):
+            if known is not None and known.name == name and _stamp(known.path) == known.stamp:
+                spec.loader = known
+        return spec
+
+
+def _stamp(path: str) -> tuple[int, int, int, int]:
+    status = os.stat(path)
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+
+
+class _Copy(NamedTuple):
+    """Where the copy of a module lies. is_compiled: else it is the source."""
+
+    path: str
+    is_package: bool
+    first: int
+    size: int
+    is_compiled: bool
+
+
+class _Copied(SourceFileLoader):
+    """Loads a module of Blueque from the copy of its file."""
+
+    def __init__(self, name: str, copy: _Copy, copies: PackageCopy) -> None:
+        super().__init__(name, copy.path)
+        self._copy, self._copies = copy, copies
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        content = self._copies.read(self._copy)
+        if content is None:
+            return super().get_code(fullname)
+        if self._copy.is_compiled:
+            code: CodeType = marshal.loads(content)
+            return code
+        return self.source_to_code(content, self.path)
+
+
+class PackageCopy:
+    """A finder of Blueque's modules as they were when this process began.
+
+    If the package is replaced, what a handler imports late would else be of another version than
+    what it has. The copies are in a file in memory, of which no fork copies anything.
+    """
+
+    def __init__(self) -> None:
+        self._file = os.memfd_create("blueque-package", os.MFD_CLOEXEC)
+        with contextlib.suppress(OSError):  # the limit of open files is lower
+            opened = self._file
+            self._file = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, _DESCRIPTOR)
+            os.close(opened)
+        self._identity = self._identify()
+        self._copies: dict[str, _Copy] = {}
+        end = 0
+        for name, path in _sources("blueque", _PACKAGE):
+            content, is_compiled = _content(path)
+            os.pwrite(self._file, content, end)
+            is_package = os.path.basename(path) == "__init__.py"
+            self._copies[name] = _Copy(path, is_package, end, len(content), is_compiled)
+            end += len(content)
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return how to load the module; None: it is not one of Blueque's."""
+        copy = self._copies.get(name)
+        if copy is None:
+            return None
+        below = [os.path.dirname(copy.path)] if copy.is_package else None
+        loader = _Copied(name, copy, self)
+        return spec_from_file_location(
+            name, copy.path, loader=loader, submodule_search_locations=below
+        )
+
+    def read(self, copy: _Copy) -> bytes | None:
+        """Return the content; None: the task has closed the file, or has opened another one in its
+        place.
+        """
+        if self._identify() != self._identity:
+            return None
+        return os.pread(self._file, copy.size, copy.first)
+
+    def _identify(self) -> tuple[int, int] | None:
+        try:
+            status = os.fstat(self._file)
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino
+
+
+def _sources(package: str, directory: str) -> Iterator[tuple[str, str]]:
+    """Yield name and path of each module of the package that a task may import."""
+    for entry in os.scandir(directory):
+        stem, suffix = os.path.splitext(entry.name)
+        if suffix == ".py" and stem != "__init__":
+            yield f"{package}.{stem}", entry.path
+        elif entry.name not in _NO_PART_OF_A_TASK and entry.is_dir():
+            path = f"{entry.path}/__init__.py"
+            if os.path.exists(path):
+                yield f"{package}.{entry.name}", path
+                yield from _sources(f"{package}.{entry.name}", entry.path)
+
+
+def _content(path: str) -> tuple[bytes, bool]:
+    """Return the compiled code of a source file, or else the source; and whether it is compiled."""
+    status = os.stat(path)
+    wanted = b"".join(
+        number.to_bytes(4, "little")
+        for number in (0, int(status.st_mtime) & 0xFFFFFFFF, status.st_size & 0xFFFFFFFF)
+    )
+    with contextlib.suppress(OSError, NotImplementedError):
+        with open(cache_from_source(path), "rb") as file:
+            content = file.read()
+        if content[:_HEADER] == MAGIC_NUMBER + wanted:
+            return content[_HEADER:], True
+    with open(path, "rb") as file:
+        return file.read(), False
