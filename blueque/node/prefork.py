@@ -263,7 +263,8 @@ class TaskProcesses:
     def _await_answer(self, pause: Pause) -> bool:
         """Wait until the fork server answers. False: it is given up."""
         assert self._server is not None
-        pause(self._server.until - time.monotonic())  # which collects it
+        while self._server.asked and (left := self._server.until - time.monotonic()) > 0:
+            pause(left)  # which collects it; a signal or a duty cuts it short
         self._server.note_late()
         return self._server.pid is not None
 

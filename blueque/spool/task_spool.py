@@ -21,8 +21,8 @@ class Blank:
         self._directory, self._path, self.files = directory, path, files
 
     def give_to(self, pid: int | None) -> None:
-        """Let the attempt have it that this process runs: completely or not at all. None: nobody
-        needs it.
+        """Let the attempt have it that this process runs: completely or not at all. None: remove
+        it.
         """
         try:
             if pid is not None:
