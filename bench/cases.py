@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from bench import backlog, looking, producing, telling, waiting, working
+from bench import backlog, looking, producing, selecting, telling, waiting, working
 from bench.case import Case, Lines, Target
 from bench.pipeline_cases import PIPELINE_CASES
+from blueque.model.selection import NAMES
 
 CASES = [
     Case(
@@ -261,6 +262,37 @@ CASES = [
         {"1": "1 queue", "100": "100 queues"},
         plot="steps",
         axis="ms from the call to the handler's first line",
+    ),
+    Case(
+        "many",
+        "A task of one queue among many",
+        "One slot that listens to 1, 20 or 200 queues drains one of them, in the middle; all others are empty. The "
+        "processor time of the listener, without its task processes, and of Redis, for each task.",
+        selecting.many_queues,
+        [
+            ("listener", "listener, us of CPU"),
+            ("redis", "Redis, us of CPU"),
+            ("all", "both"),
+            ("commands", "commands per task"),
+        ],
+        None,
+        [
+            Target(
+                f"200 queues, {select}",
+                "1.3 x the CPU with one queue",
+                1.3,
+                False,
+                (selecting.row_of(200, select), "all"),
+                (selecting.row_of(1, select), "all"),
+            )
+            for select in NAMES
+        ],
+        {
+            selecting.row_of(count, select): f"{count} queue{'s' if count > 1 else ''}, {select}"
+            for count in selecting.COUNTS
+            for select in NAMES
+        },
+        plot="none",
     ),
     Case(
         "printing",

@@ -114,25 +114,48 @@ class Redis:
 
     def connection(self) -> Connection:
         """Return this thread's connection; open it if needed."""
-        kept: Connection | None = getattr(self._local, "connection", None)
+        kept = self._kept("connection")
+        if kept is None:
+            self._local.connection = kept = self._open()
+        return kept
+
+    def tracking(self, owner: object) -> Connection | None:
+        """Return this thread's other connection, which reports changes of the keys that it reads;
+        open it if needed. None: Redis refuses to report them.
+
+        owner: who reads the reports. For another owner, a new one is opened, and for the same one
+            after `close`: then Redis has reported nothing of what was read before.
+        """
+        kept = self._kept("tracking")
+        if kept is not None and self._local.owner is owner:
+            return kept
         if kept is not None:
-            if self._local.pid == os.getpid() and not kept.is_closed:
-                return kept
-            kept.close()  # after a fork this closes our copy, not the parent's connection
-        self._local.connection = made = self.connect()
-        made.has_answer = self.has_answer
-        self._local.pid = os.getpid()
-        return made
+            kept.close()
+        made = self._open()
+        self._local.tracking, self._local.owner = made, owner
+        if made.track():
+            return made
+        made.close()
+        return None
 
     @property
     def ahead(self) -> Ahead | None:
         """The look that was sent ahead on this thread's connection, if there is one."""
-        kept: Connection | None = getattr(self._local, "connection", None)
-        return (
-            kept.ahead
-            if kept is not None and self._local.pid == os.getpid() and not kept.is_closed
-            else None
-        )
+        kept = self._kept("connection")
+        return None if kept is None else kept.ahead
+
+    def _kept(self, name: str) -> Connection | None:
+        """Return a connection of this thread, if it is open and not inherited over a fork."""
+        if getattr(self._local, "pid", None) != os.getpid():
+            self.close()  # after a fork this closes our copies, not the parent's connections
+            self._local.pid = os.getpid()
+        kept: Connection | None = getattr(self._local, name, None)
+        return None if kept is None or kept.is_closed else kept
+
+    def _open(self) -> Connection:
+        made = self.connect()
+        made.has_answer = self.has_answer
+        return made
 
     def another(self) -> Redis:
         """Return a copy with connections of its own, for use while a reply is awaited on this one."""
@@ -149,10 +172,11 @@ class Redis:
         return other
 
     def close(self) -> None:
-        """Close this thread's connection; the next call opens another."""
-        kept: Connection | None = getattr(self._local, "connection", None)
-        if kept is not None:
-            kept.close()
+        """Close this thread's connections; the next call opens others."""
+        for name in ("connection", "tracking"):
+            kept: Connection | None = getattr(self._local, name, None)
+            if kept is not None:
+                kept.close()
 
     def read(self, *commands: Command) -> list[Any]:
         """Send commands that only read, in one write, and return their replies. It tries again

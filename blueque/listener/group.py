@@ -23,6 +23,7 @@ from blueque.model.task import Task
 from blueque.model.wrong_types import unless_wrong_type
 from blueque.protocol.membership import Standing, order_of
 from blueque.queries.inspector import Inspector
+from blueque.queries.ready_queues import ReadyQueues
 
 log = logging.getLogger("blueque")
 
@@ -38,6 +39,7 @@ class ListenerGroup:
         self.queues = list(dict.fromkeys(queues))
         self._redis, self._select = redis, require_select(select) or Ordered()
         self._inspector = Inspector(redis)
+        self._ready_queues = ReadyQueues(redis, self.queues)
         self._listeners = {queue: Listener(redis, queue) for queue in self.queues}
         self._gone: set[str] = set()  # queues from which we have deregistered
         # (action, queue) that Redis refuses, logged once each
@@ -211,9 +213,7 @@ class ListenerGroup:
         return None
 
     def _with_work(self) -> set[str]:
-        return unless_wrong_type(
-            lambda: self._inspector.with_work(self.queues), lambda _: self._with_work_one_by_one()
-        )
+        return unless_wrong_type(self._ready_queues.look, lambda _: self._with_work_one_by_one())
 
     def _with_work_one_by_one(self) -> set[str]:
         found: set[str] = set()

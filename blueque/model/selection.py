@@ -45,8 +45,7 @@ class RoundRobin:
 class ReducedLottery:
     """Draw a queue at random, with a chance in proportion to its weight.
 
-    An empty queue is left out and another one is drawn. So each queue with work gets its share, and
-    none waits for ever.
+    Only queues with work take part. So each of them gets its share, and none waits for ever.
 
     weights: above 0, by queue; 1 for a queue that is not mentioned.
     random: returns a number from 0 up to, not including, 1.
@@ -60,12 +59,11 @@ class ReducedLottery:
         self._random = random or _random
 
     def __call__(self, queues: Sequence[str], ready: Collection[str]) -> Iterator[str]:
-        pool = list(queues)
+        pool = [queue for queue in queues if queue in ready]
         while pool:
             winner = self._draw(pool)
             pool.remove(winner)
-            if winner in ready:
-                yield winner
+            yield winner
 
     def _draw(self, pool: Sequence[str]) -> str:
         weights = [self._weights.get(queue, 1.0) for queue in pool]

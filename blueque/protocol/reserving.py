@@ -265,7 +265,7 @@ def wait(
             return None
         replies = connection.receive(1)
     except BaseException:
-        connection.close()
+        redis.close()
         raise
     name_refused([command], replies)
     raise_refusal(replies)

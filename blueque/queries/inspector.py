@@ -216,22 +216,9 @@ class Inspector:
 
     def with_work(self, queues: Sequence[str]) -> set[str]:
         """Return which queues have tasks in line and are not paused: one round trip."""
-        looks = [
-            look
-            for queue in queues
-            for look in (
-                ("LLEN", keys.pending(queue)),
-                ("ZCARD", keys.lines(queue)),
-                ("HEXISTS", keys.settings(queue), "paused"),
-            )
-        ]
-        replies = self._redis.read(*looks)
-        found = zip(queues, replies[::3], replies[1::3], replies[2::3], strict=True)
-        return {
-            queue
-            for queue, length, lines, is_paused in found
-            if (length or lines) and not is_paused
-        }
+        return take_work(
+            queues, self._redis.read(*[look for queue in queues for look in ask_work(queue)])
+        )
 
     def has_any_work(self, queues: Sequence[str]) -> bool:
         """Tell whether any of the queues has, or may have, a task in line: one command."""
@@ -396,6 +383,25 @@ class Inspector:
         trips for 20 queues.
         """
         return listing.find(self._redis, prefix)
+
+
+def ask_work(queue: str) -> tuple[Command, ...]:
+    """Return the commands whose replies tell whether a queue has work; see `take_work`."""
+    pending, lines, settings = work_keys(queue)
+    return ("LLEN", pending), ("ZCARD", lines), ("HEXISTS", settings, "paused")
+
+
+def work_keys(queue: str) -> tuple[str, str, str]:
+    """Return the keys that tell whether a queue has tasks in line and is not paused."""
+    return keys.pending(queue), keys.lines(queue), keys.settings(queue)
+
+
+def take_work(queues: Sequence[str], replies: Sequence[int]) -> set[str]:
+    """Return those of the queues that have tasks in line and are not paused."""
+    found = zip(queues, replies[::3], replies[1::3], replies[2::3], strict=False)
+    return {
+        queue for queue, length, lines, is_paused in found if (length or lines) and not is_paused
+    }
 
 
 def _pool(registration: Mapping[str, str]) -> tuple[str, ...]:

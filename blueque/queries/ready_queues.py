@@ -1,0 +1,103 @@
+"""Knows which of some queues have work, and reads only those that have changed.
+
+It reads over its own connection with CLIENT TRACKING: Redis reports when a key that was read has
+changed, and until then the reply holds. Redis sends such reports before the reply to a later
+command. So after one round trip every earlier change is known, whoever made it.
+
+Without tracking (TLS through redis-py, a proxy, an ACL without +hello +client|tracking), or while
+this connection fails, each look reads all queues, over the connection of the caller.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Sequence
+
+from blueque.connection.redis import Command, Connection, Redis, exchange, raise_refusal
+from blueque.errors import RedisAway, RedisRefused
+from blueque.queries.inspector import Inspector, ask_work, take_work, work_keys
+
+log = logging.getLogger("blueque")
+
+ROUNDS = 2  # of a look: what changes during the second is for the next look
+AFTER_FAILURE = 10.0  # seconds until another connection is opened
+AFTER_REFUSAL = 3600.0
+UNUSED = 60.0  # seconds after which it is not trusted: a firewall may have dropped it silently
+
+
+class ReadyQueues:
+    """Which of the queues have tasks in line and are not paused. Its state is two sets of queues."""
+
+    def __init__(self, redis: Redis, queues: Sequence[str]) -> None:
+        self._redis, self._queues = redis, queues
+        self._inspector = Inspector(redis)
+        self._queue_of = {key: queue for queue in queues for key in work_keys(queue)}
+        self._connection: Connection | None = None
+        self._ready: set[str] = set()
+        self._changed: set[str] = set()
+        self._used_at = self._open_at = -math.inf
+        self._has_logged = False
+
+    def look(self) -> set[str]:
+        """Return the queues that have work: one round trip, or two if one has changed meanwhile.
+
+        Raises RedisAway, RedisRefused.
+        """
+        try:
+            connection = self._tracking()
+            if connection is not None:
+                return self._look(connection)
+        except (RedisAway, RedisRefused) as error:
+            log.debug("reading all queues: %s", error)
+            self._close()
+            self._open_at = time.monotonic() + AFTER_FAILURE
+        except BaseException:
+            self._close()
+            raise
+        return self._inspector.with_work(self._queues)
+
+    def _tracking(self) -> Connection | None:
+        """Return the connection of our own; None: there is none now."""
+        now = time.monotonic()
+        if now < self._open_at:
+            return None
+        if now > self._used_at + UNUSED:
+            self._close()
+        self._used_at = now
+        connection = self._redis.tracking(self)
+        if connection is None:
+            if not self._has_logged:
+                log.info("Redis does not report changes to this user: each choice reads all queues")
+            self._has_logged, self._open_at = True, now + AFTER_REFUSAL
+        elif connection is not self._connection:
+            self._ready, self._changed = set(), set(self._queues)
+        self._connection = connection
+        return connection
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    def _look(self, connection: Connection) -> set[str]:
+        for _ in range(ROUNDS):
+            changed = connection.take_invalidated()
+            if changed is None:
+                self._changed = set(self._queues)
+            else:
+                self._changed |= {self._queue_of[key] for key in changed if key in self._queue_of}
+            self._read(connection)
+            if not connection.has_invalidated():
+                break
+        return set(self._ready)
+
+    def _read(self, connection: Connection) -> None:
+        """Read what has changed; nothing has: wait for an answer nevertheless, to know that."""
+        queues = list(self._changed)
+        commands: list[Command] = [command for queue in queues for command in ask_work(queue)]
+        replies = exchange(connection, commands or [("PING",)])
+        raise_refusal(replies)
+        self._ready -= self._changed
+        self._ready |= take_work(queues, replies)
+        self._changed = set()
