@@ -24,7 +24,9 @@ log = logging.getLogger("blueque")
 ROUNDS = 2  # of a look: what changes during the second is for the next look
 AFTER_FAILURE = 10.0  # seconds until another connection is opened
 AFTER_REFUSAL = 3600.0
-UNUSED = 60.0  # seconds after which it is not trusted: a firewall may have dropped it silently
+# Seconds for which one connection is used. A firewall may drop one silently that nobody uses; and
+# a few changes are not reported, such as SWAPDB.
+TRUSTED = 60.0
 
 
 class ReadyQueues:
@@ -37,7 +39,7 @@ class ReadyQueues:
         self._connection: Connection | None = None
         self._ready: set[str] = set()
         self._changed: set[str] = set()
-        self._used_at = self._open_at = -math.inf
+        self._open_at = self._renew_at = -math.inf  # on the monotonic clock
         self._has_logged = False
 
     def look(self) -> set[str]:
@@ -63,9 +65,8 @@ class ReadyQueues:
         now = time.monotonic()
         if now < self._open_at:
             return None
-        if now > self._used_at + UNUSED:
+        if now > self._renew_at:
             self._close()
-        self._used_at = now
         connection = self._redis.tracking(self)
         if connection is None:
             if not self._has_logged:
@@ -73,6 +74,7 @@ class ReadyQueues:
             self._has_logged, self._open_at = True, now + AFTER_REFUSAL
         elif connection is not self._connection:
             self._ready, self._changed = set(), set(self._queues)
+            self._renew_at = now + TRUSTED
         self._connection = connection
         return connection
 

@@ -174,8 +174,9 @@ def test_a_transaction_that_was_queued_before_the_failover_is_refused_as_a_whole
     assert not pair.new.exists("a")
 
 
-def test_a_blocked_listener_takes_from_the_new_primary(pair, kind):
-    listener = kind(pair.proxy, patience=5).get_listener("video")
+@pytest.mark.parametrize("queues", [["video"], ["audio", "video"]])
+def test_a_blocked_listener_takes_from_the_new_primary(pair, kind, queues):
+    listener = kind(pair.proxy, patience=5).get_listener(*queues)
     thread, taken = listening(listener, pair)
     pair.fail_over()
     task_id = Client(pair.proxy.url).get_queue("video").enqueue("after")

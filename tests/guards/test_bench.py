@@ -24,6 +24,7 @@ from bench import (
     raw,
     report,
     rounds,
+    selecting,
     sides,
     systems,
     telling,
@@ -263,6 +264,21 @@ def test_what_tasks_tell_is_measured_beside_what_it_takes_without() -> None:
     assert [its["rate"][0] > 0 for its in printed.rows.values()] == 4 * [True]
     beats, progress, both = (told.rows[row]["commands"][0] for row in ("beats", "progress", "both"))
     assert beats < progress < both
+
+
+def test_a_task_of_one_queue_among_several_is_measured_beside_one_of_a_single_queue(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(selecting, "COUNTS", (1, 3))
+    monkeypatch.setattr(selecting, "NAMES", ("ordered",))
+    with open_stage() as stage:
+        bench = Bench(stage, [], rounds=1, scale=0.01, quiet=Quiet(0.0))
+        measured = selecting.many_queues(bench)
+
+    assert measured.failed == {}
+    assert measured.rows.keys() == {"1 ordered", "3 ordered"}
+    for its in measured.rows.values():
+        assert its["listener"][0] > 0 and its["redis"][0] > 0 and its["commands"][0] > 20
 
 
 @pytest.mark.parametrize(("count", "left_out"), [(6, 0), (8, 0), (9, 1), (12, 2), (15, 3), (20, 5)])
