@@ -280,6 +280,8 @@ def exchange(
 
 def name_refused(commands: Sequence[Command], replies: Sequence[Any]) -> None:
     """Set the command of each error among the replies."""
+    if RedisRefused not in map(type, replies):  # the usual case
+        return
     for command, reply in zip(commands, replies, strict=False):
         if isinstance(reply, RedisRefused):
             words = (
@@ -303,21 +305,23 @@ def pack(command: Command) -> bytes:
         return command
     try:
         packed: bytes = hiredis.pack_command(tuple(command))  # type: ignore[arg-type]
-    except UnicodeEncodeError:  # a name that is not UTF-8, as read from Redis
-        try:
-            parts = [
-                part if isinstance(part, bytes) else str(part).encode("utf-8", "surrogateescape")
-                for part in command
-            ]
-        except UnicodeEncodeError as error:
-            raise InvalidInput(f"{error.object[error.start]!r} is not a character") from error
+    except UnicodeEncodeError:
+        parts = [part if isinstance(part, bytes) else as_bytes(str(part)) for part in command]
         packed = hiredis.pack_command(tuple(parts))  # type: ignore[arg-type]
     return packed
 
 
+def as_bytes(text: str) -> bytes:
+    """Return text as Redis gets it, also a name that is not UTF-8, as read from Redis."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"{error.object[error.start]!r} is not a character") from error
+
+
 def pack_all(commands: Iterable[Command]) -> bytes:
     """Return several commands in Redis' wire format."""
-    return b"".join([pack(command) for command in commands])
+    return b"".join([command if type(command) is bytes else pack(command) for command in commands])
 
 
 def as_hash(reply: Sequence[str]) -> dict[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import time
-import uuid
 from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, Literal
@@ -22,7 +21,7 @@ from blueque.model.encoding import (
     require_time,
     require_whole,
 )
-from blueque.model.ids import DEFAULT_KEEP, TaskId, id_of_key, key_fields, require_key
+from blueque.model.ids import DEFAULT_KEEP, TaskId, id_of_key, key_fields, random_id, require_key
 from blueque.model.lines import require_lock, require_priority, require_resources, write_needs
 from blueque.model.retry import Retry
 from blueque.model.task import Task
@@ -151,9 +150,9 @@ class Queue(ManyTasks):
         if due < now:
             return self._enqueue(parameters, options, key)
         text, coded = self._encode(parameters)
-        task_id = str(uuid.uuid4()) if key is None else id_of_key(self.name, key)
+        task_id = random_id() if key is None else id_of_key(self.name, key)
         is_new = protocol.schedule(
-            self._redis, self.name, task_id, text, due, now, {**coded, **options}
+            self._redis, self.name, task_id, text, due, now, {**coded, **options}, key is None
         )
         log.info("schedule task=%s queue=%s eta=%s", task_id, self.name, due)
         return TaskId(task_id, is_new or key is None)
@@ -364,7 +363,14 @@ class Queue(ManyTasks):
         text, coded = self._encode(parameters)
         task_id, spare = self._ids() if key is None else (id_of_key(self.name, key), None)
         is_new = protocol.enqueue(
-            self._redis, self.name, task_id, text, time.time(), {**coded, **options}, spare
+            self._redis,
+            self.name,
+            task_id,
+            text,
+            time.time(),
+            {**coded, **options},
+            spare,
+            key is None,
         )
         log.info("enqueue task=%s queue=%s", task_id, self.name)
         # without a key an earlier try of this call has made it
@@ -385,6 +391,8 @@ class Queue(ManyTasks):
             options["retry"] = policy.to_text() if policy else "null"
         if require_priority(priority):
             options["priority"] = priority
+        if lock is None and resources is None and not self._resources:
+            return options
         name, limit = (None, 1) if lock is None else require_lock(lock)
         needs = write_needs(
             require_resources(self._resources if resources is None else resources), name, limit
@@ -402,9 +410,9 @@ class Queue(ManyTasks):
     def _ids(self) -> tuple[str, str]:
         """Return the id for this call and one for the next call on this connection."""
         ahead = self._redis.ahead
-        # The look may belong to another call, and its task exist; then enqueue looks again.
-        watched = ahead.look.task if ahead is not None and ahead.replies[1:] == [0] else None
-        return watched or str(uuid.uuid4()), str(uuid.uuid4())
+        # Only the look at a spare id has no reads.
+        watched = ahead.look.task if ahead is not None and not ahead.look.reads else None
+        return watched or random_id(), random_id()
 
 
 def require_retry(retry: object) -> Retry | Literal[False] | None:

@@ -8,7 +8,8 @@ Producers and schedulers: submit.py; bulk.py for many tasks at once; runs.py for
 Listeners: membership.py, many_queues.py, reserving.py, attempts.py, logs_and_checkpoints.py.
 Waiting tasks: placement.py. Dead listeners: recover.py. Operators: operator.py. Audits: repair.py.
 Deletion: pruning.py, queues.py. Snapshots and archives: snapshots.py, archiving.py.
-Shared: transaction.py, watches.py (looks), fields.py, events.py; permissions.py checks the ACL.
+Shared: transaction.py, watches.py (looks), fields.py, events.py, packing.py (templates of bytes);
+    permissions.py checks the ACL.
 """
 
 from blueque.protocol.archiving import (

@@ -10,17 +10,16 @@ from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple
 
-from blueque.connection.redis import Command, Look, Redis, pack
+from blueque.connection.redis import AnyLook, Command, Redis, pack
 from blueque.model import keys
 from blueque.model.lines import line_of
 from blueque.protocol.fields import list_lines
+from blueque.protocol.packing import HOLE, fixed, pack_with, template
 from blueque.protocol.submit import Options, new_fields
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 from blueque.protocol.watches import absence, absence_of_keys
 
 MAX_KEYED = 200  # the time of WATCH grows with the square of the keys
-
-_HOLE = "".join(("what", " differs"))  # a place in a template; compared by identity
 
 
 class NewTasks(NamedTuple):
@@ -152,9 +151,9 @@ def _make(
     ids = [task.decode() for task in batch.tasks.ids] if batch.tasks.keys is not None else []
     count = len(batch.tasks.ids)
 
-    def decide(exists: int) -> Verdict[None]:
+    def decide(*exist: int) -> Verdict[None]:
         # All or none: if one exists, all do, or did.
-        return Answer(None) if exists else Change(batch.commands, None)
+        return Answer(None) if any(exist) else Change(batch.commands, None)
 
     def decide_each(*replies: Any) -> Verdict[list[bool]]:
         exists, marks, kept = replies[:count], replies[count : 2 * count], replies[-1]
@@ -171,7 +170,7 @@ def _make(
         return transact(redis, name, look, decide_each, meanwhile=meanwhile)
     first = absence(batch.tasks.ids[0].decode())
 
-    def again() -> Look[int]:
+    def again(is_unknown: bool) -> AnyLook:
         # The first may have run and be deleted.
         return first._replace(
             reads=(("EXISTS", *[keys.task(task.decode()) for task in batch.tasks.ids]),)
@@ -236,37 +235,13 @@ def _template(
         fields_given.pop("priority", None)
         if priority:
             fields_given["priority"] = priority
-    fields = new_fields(queue, _HOLE, now, fields_given)
-    words = ["HSET", "status", "scheduled" if is_later else "pending", *fields]
+    fields = new_fields(queue, HOLE, now, fields_given)
+    words = ["status", "scheduled" if is_later else "pending", *fields]
     if tasks.keys is not None:
-        words += ["key", _HOLE]
+        words += ["key", HOLE]
         if tasks.mark:
             words += ["keep", tasks.keep, "enqueued_by", tasks.mark]
     if is_later:
-        words += ["eta", _HOLE]
-    packed = [b"$%d\r\n%b\r\n" if word is _HOLE else _word(word) for word in words]
-    packed.insert(1, _word(keys.task("?" * width)).replace(b"?" * width, b"%b"))
-    return b"*%d\r\n" % len(packed) + b"".join(packed)
-
-
-def pack_with(
-    command: Sequence[str | int | float],
-    words: Sequence[bytes],
-    before: bytes = b"",
-    score: str | None = None,
-) -> bytes:
-    """Return a command followed by many words of one length, in Redis' wire format.
-
-    before: a prefix of each of the words. score: a word of its own before each of them.
-    """
-    between = b"\r\n$%d\r\n%b" % (len(before) + len(words[0]), before)
-    if score is not None:
-        between = b"\r\n$%d\r\n%b%b" % (len(score), score.encode(), between)
-    count = len(command) + len(words) * (1 if score is None else 2)
-    begin = pack(command).partition(b"\r\n")[2].removesuffix(b"\r\n")
-    return b"*%d\r\n%b%b%b\r\n" % (count, begin, between, between.join(words))
-
-
-def _word(word: str | int | float) -> bytes:
-    """Return one word of a packed command, safe in a template."""
-    return pack((word,)).partition(b"\r\n")[2].replace(b"%", b"%%")
+        words += ["eta", HOLE]
+    key = fixed(keys.task("?" * width)).replace(b"?" * width, b"%b")
+    return b"*%d\r\n" % (len(words) + 2) + fixed("HSET") + key + template(words)

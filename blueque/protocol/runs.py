@@ -13,8 +13,9 @@ from blueque.errors import RunDropped, WrongRun
 from blueque.model import keys
 from blueque.model.ids import octets_of, shards_of
 from blueque.model.run import Record, parse, require_same
-from blueque.protocol.bulk import Batch, NewTasks, pack_with
+from blueque.protocol.bulk import Batch, NewTasks
 from blueque.protocol.fields import flat
+from blueque.protocol.packing import pack_with
 from blueque.protocol.submit import Options
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
@@ -217,8 +218,9 @@ def _enqueue_run(
             batch.commands_to_make(new, unlisted), [number in ours for number in range(count)]
         )
 
-    def again() -> AnyLook:
-        perhaps.update(tried)
+    def again(is_unknown: bool) -> AnyLook:
+        if is_unknown:
+            perhaps.update(tried)
         return look
 
     return transact(

@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from blueque.connection.redis import AnyLook, Command, Look, Redis
+from blueque.connection.redis import AnyLook, Command, Look, Redis, as_bytes, pack
 from blueque.errors import NotFinished, WrongQueue
 from blueque.model import keys
 from blueque.model.encoding import CENTURY
 from blueque.model.lines import line_of
 from blueque.protocol.events import Event, after, count, record_in_task
 from blueque.protocol.fields import flat, list_lines, put_in_line
+from blueque.protocol.packing import HOLE, packed_words, template
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 from blueque.protocol.watches import absence, absence_of_keys
 
 Options = Mapping[str, str | int | float] | None  # further fields of a new task
+
+_FORMS = 100  # lines whose commands are kept packed
+
+
+class _Form(NamedTuple):
+    """The commands of enqueue for a line, in Redis' wire format, with holes.
+
+    words: how many the record has without further fields. record: for the number of words, the key,
+        the parameters, twice the time, and the further fields, packed. join: for the id. indexed: for
+        the time and the id.
+    """
+
+    words: int
+    record: bytes
+    queue: bytes
+    join: bytes
+    listed: Sequence[bytes]
+    indexed: bytes
+    wake: bytes
 
 
 class _DueFields(NamedTuple):
@@ -48,6 +69,7 @@ def enqueue(
     now: float,
     options: Options = None,
     spare: str | None = None,
+    is_drawn: bool = False,
 ) -> bool:
     """Create a task and put it in line. True: this call created it; False: the id existed before,
     or its key is still in use.
@@ -55,28 +77,20 @@ def enqueue(
     options: further fields, `parameters_encoding` first if the parameters have one; then such as
         retry, time_limit, priority and needs. With a key also keep and enqueued_by, a random mark
         of this call.
-    spare: an id for the next call on this connection; its look is sent with our EXEC.
+    spare: an id drawn at random for the next call on this connection; it is watched from our EXEC
+        on. is_drawn: the id was drawn at random for this call, or was its spare id.
     """
     given = options or {}
     line = line_of(str(given.get("priority", "")), str(given.get("needs", "")))
 
-    def decide(exists: int, *marks: Any) -> Verdict[bool]:
+    def decide(exists: int = 0, *marks: Any) -> Verdict[bool]:
         if _is_taken(exists, *marks):
             return Answer(_is_own(given, *marks))
-        fields = new_fields(queue, parameters, now, options)
-        return Change(
-            [
-                ("HSET", keys.task(task), "status", "pending", *fields),
-                ("ZINCRBY", keys.QUEUES, 0, queue),
-                *put_in_line(queue, line, task),
-                ("ZADD", keys.tasks(queue), now, task),
-                ("ZADD", keys.wake(queue), 0, 0),
-            ],
-            True,
-        )
+        return Change(_filled(_form(queue, line), task, parameters, now, given), True)
 
-    ahead = absence(spare) if spare else None
-    return transact(redis, "enqueue", _absence(task, given), decide, ahead=ahead)
+    ahead = absence(spare, is_drawn=True) if spare else None
+    look, again = _looks(task, given, is_drawn)
+    return transact(redis, "enqueue", look, decide, ahead=ahead, again=again)
 
 
 def schedule(
@@ -87,12 +101,13 @@ def schedule(
     eta: float,
     now: float,
     options: Options = None,
+    is_drawn: bool = False,
 ) -> bool:
     """Create a task that joins the line at `eta`. The rest is as for enqueue."""
     given = options or {}
     fields = new_fields(queue, parameters, now, options)
 
-    def decide(exists: int, *marks: Any) -> Verdict[bool]:
+    def decide(exists: int = 0, *marks: Any) -> Verdict[bool]:
         if _is_taken(exists, *marks):
             return Answer(_is_own(given, *marks))
         return Change(
@@ -105,7 +120,8 @@ def schedule(
             True,
         )
 
-    return transact(redis, "schedule", _absence(task, given), decide)
+    look, again = _looks(task, given, is_drawn)
+    return transact(redis, "schedule", look, decide, again=again)
 
 
 def enqueue_due(redis: Redis, queue: str, now: float, limit: int = 100) -> list[str] | None:
@@ -206,8 +222,12 @@ def keep_key(task: str, keep: str | None, mark: str | None) -> list[Command]:
     return []
 
 
-def _absence(task: str, options: Mapping[str, Any]) -> AnyLook:
-    return absence_of_keys([task]) if "key" in options else absence(task)
+def _looks(
+    task: str, options: Mapping[str, Any], is_drawn: bool
+) -> tuple[AnyLook, Callable[[bool], AnyLook]]:
+    """Return the look of the first try, and what returns that of the others."""
+    look = absence_of_keys([task]) if "key" in options else absence(task, is_drawn)
+    return look, lambda is_unknown: absence(task) if is_drawn else look
 
 
 def _is_taken(exists: int, mark: str | None = None, kept: Sequence[str | None] = (None,)) -> bool:
@@ -224,9 +244,45 @@ def _is_own(
     return own is not None and own in (mark, kept[0])
 
 
-def new_fields(queue: str, parameters: str, now: float, options: Options) -> list[str | float]:
+def new_fields(
+    queue: str, parameters: str, now: float | str, options: Options
+) -> list[str | float]:
     fields: list[str | float] = ["queue", queue, "parameters", parameters]
     fields += ["created", now, "updated", now]
     for name, value in (options or {}).items():
         fields += [name, value]
     return fields
+
+
+@functools.lru_cache(_FORMS)
+def _form(queue: str, line: str) -> _Form:
+    record = ["HSET", HOLE, "status", "pending", *new_fields(queue, HOLE, HOLE, None)]
+    join, *listed = put_in_line(queue, line, HOLE)
+    index = ["ZADD", keys.tasks(queue), HOLE, HOLE]
+    return _Form(
+        len(record),
+        b"*%d\r\n" + template(record) + b"%b",
+        pack(("ZINCRBY", keys.QUEUES, 0, queue)),
+        b"*%d\r\n" % len(join) + template(join),
+        [pack(command) for command in listed],
+        b"*%d\r\n" % len(index) + template(index),
+        pack(("ZADD", keys.wake(queue), 0, 0)),
+    )
+
+
+def _filled(
+    form: _Form, task: str, parameters: str, now: float, options: Mapping[str, str | int | float]
+) -> list[Command]:
+    """Return the commands of enqueue, in the order of the document."""
+    key, name = as_bytes(keys.task(task)), as_bytes(task)
+    text, at = as_bytes(parameters), str(now).encode()
+    further = flat(options)
+    fields = len(key), key, len(text), text, len(at), at, len(at), at
+    return [
+        form.record % (form.words + len(further), *fields, packed_words(further)),
+        form.queue,
+        form.join % (len(name), name),
+        *form.listed,
+        form.indexed % (len(at), at, len(name), name),
+        form.wake,
+    ]

@@ -28,12 +28,15 @@ from blueque.connection.redis import (
     Replies,
     exchange,
     name_refused,
+    pack,
     raise_refusal,
 )
 from blueque.errors import Contended, OutcomeUnknown, RedisAway, RedisRefused
 from blueque.system.backoff import jitter
 
 MAX_CONFLICTS = 100
+
+_MULTI, _EXEC = pack(("MULTI",)), pack(("EXEC",))
 
 Result = TypeVar("Result")
 
@@ -64,7 +67,7 @@ def transact(
     decide: Callable[[*Replies], Verdict[Result]],
     *,
     ahead: AnyLook | None = None,
-    again: Callable[[], Look[*Replies]] | None = None,
+    again: Callable[[bool], Look[*Replies]] | None = None,
     meanwhile: Callable[[], object] | None = None,
     repeatable: bool = True,
 ) -> Result:
@@ -73,8 +76,8 @@ def transact(
     decide: takes one argument for each of the reads; raises to refuse.
     ahead: the look of the transaction that most likely follows on this connection; it is sent with
         our EXEC.
-    again: returns the look to take after a lost reply, where recognising an earlier success takes
-        more reads.
+    again: returns the look for every try after the first, where the first leaves out reads that
+        only recognise an earlier success. It is told whether an EXEC may have been executed.
     meanwhile: called while Redis executes, once for each EXEC; must neither raise nor use this
         connection.
     repeatable: False when `decide` cannot recognise its own success: a lost reply then raises
@@ -84,14 +87,14 @@ def transact(
     """
     patience = Patience(redis.patience)
     is_unknown = False
-    conflicts = 0
+    conflicts = tries = 0
     while conflicts < MAX_CONFLICTS:
         is_sent = False
+        look = again(is_unknown) if tries and again is not None else look
+        tries += 1
         try:
             connection = redis.connection()
-            verdict = _decide(
-                connection, again() if is_unknown and again is not None else look, decide
-            )
+            verdict = _decide(connection, look, decide)
             if isinstance(verdict, Answer):
                 return verdict.value
             is_sent = True
@@ -167,7 +170,7 @@ def _execute(
     meanwhile: Callable[[], object] | None,
 ) -> list[Any] | None:
     """Return the replies of the commands, or None when a watched key had changed."""
-    block: list[Command] = [("MULTI",), *commands, ("EXEC",)]
+    block: list[Command] = [_MULTI, *commands, _EXEC]
     end = len(block)
     if ahead is not None:
         block += [("WATCH", *ahead.watch), *ahead.reads]

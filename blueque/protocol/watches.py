@@ -9,9 +9,14 @@ from blueque.model import keys
 from blueque.protocol.fields import AttemptFields
 
 
-def absence(task: str) -> Look[int]:
-    """For enqueue and schedule: is the id new?"""
-    return Look((keys.task(task),), (("EXISTS", keys.task(task)),), task)
+def absence(task: str, is_drawn: bool = False) -> Look[*tuple[int, ...]]:
+    """For enqueue and schedule: is the id new?
+
+    is_drawn: it was drawn at random for this call. Then no task has it, and the watch alone refuses
+        a late write: only a further try of the call has to ask.
+    """
+    key = keys.task(task)
+    return Look((key,), () if is_drawn else (("EXISTS", key),), task)
 
 
 def absence_of_keys(tasks: Sequence[str]) -> AnyLook:

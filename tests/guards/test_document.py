@@ -919,15 +919,17 @@ def lost(node: str = NODE, instance: str = I) -> Given:
     )
 
 
-def enqueue(values: Values) -> Given:
+def enqueue(values: Values, is_drawn: bool = False) -> Given:
     options = JSON_OPTIONS if values["ENCODING"] else values.get("GIVEN")
-    return lambda redis: protocol.enqueue(redis, Q, "t1", values["PARAMETERS"], 9.25, options)
+    return lambda redis: protocol.enqueue(
+        redis, Q, "t1", values["PARAMETERS"], 9.25, options, is_drawn=is_drawn
+    )
 
 
-def schedule(values: Values) -> Given:
+def schedule(values: Values, is_drawn: bool = False) -> Given:
     options = JSON_OPTIONS if values["ENCODING"] else values.get("GIVEN")
     return lambda redis: protocol.schedule(
-        redis, Q, "t1", values["PARAMETERS"], 100.5, 9.25, options
+        redis, Q, "t1", values["PARAMETERS"], 100.5, 9.25, options, is_drawn
     )
 
 
@@ -1440,7 +1442,7 @@ REASSERT = {
     "CREATED": "1.0",
 }
 IN_FIRST_LOOK = {"ROOM": [], "LINE": keys.pending(Q)}
-HAS_KEY = "it has a key"
+HAS_KEY, MAY_EXIST = "it has a key", "it may exist"
 WATCHES, NOT_IN_LIST = "it watches a task", "it is not in the list"
 AFTER_LOST = {"failed": [FAILED_ONE], "started": [NOT_FAILED, STARTED], "reserved": [NOT_FAILED]}
 made_by_1_0_0 = raw(
@@ -1535,15 +1537,16 @@ NO_RECORD, A_TASK, A_NEW_ONE = "there is no record", "there is a [TASK]", "there
 A_FILE, BAD_ROWS = "a file is done", "rows were left out"
 
 SAMPLES = [
-    Sample("enqueue", "text", nothing, enqueue(NEW), NEW),
-    Sample("enqueue", "JSON, with options", nothing, enqueue(NEW_JSON), NEW_JSON),
+    Sample("enqueue", "text", nothing, enqueue(NEW), NEW, [MAY_EXIST]),
+    Sample("enqueue", "an id drawn just now", nothing, enqueue(NEW, is_drawn=True), NEW),
+    Sample("enqueue", "JSON, with options", nothing, enqueue(NEW_JSON), NEW_JSON, [MAY_EXIST]),
     Sample(
         "enqueue",
         "with a priority and needs",
         nothing,
         enqueue_in(NEW, IS_URGENT),
         {**NEW, **URGENT, "OPTIONS": flat(IS_URGENT)},
-        [OTHER_LINE],
+        [MAY_EXIST, OTHER_LINE],
     ),
     Sample(
         "enqueue",
@@ -1551,17 +1554,17 @@ SAMPLES = [
         nothing,
         enqueue_in(NEW, IS_SHARED),
         {**NEW, **SHARED, "OPTIONS": flat(IS_SHARED)},
-        IN_LOCKED_LINE,
+        [MAY_EXIST, *IN_LOCKED_LINE],
     ),
-    Sample("enqueue", "again", enqueued("t1"), enqueue(NEW), NEW, until="MULTI"),
-    Sample("enqueue", "with a key", nothing, enqueue(WITH_KEY), WITH_KEY, [HAS_KEY]),
+    Sample("enqueue", "again", enqueued("t1"), enqueue(NEW), NEW, [MAY_EXIST], until="MULTI"),
+    Sample("enqueue", "with a key", nothing, enqueue(WITH_KEY), WITH_KEY, [MAY_EXIST, HAS_KEY]),
     Sample(
         "enqueue",
         "with a key and a lock",
         nothing,
         enqueue_in(NEW, {**IS_SHARED, **WITH_KEY["GIVEN"]}),
         {**WITH_KEY, **SHARED, "OPTIONS": flat(IS_SHARED)},
-        [HAS_KEY, *IN_LOCKED_LINE],
+        [MAY_EXIST, HAS_KEY, *IN_LOCKED_LINE],
     ),
     Sample(
         "enqueue",
@@ -1569,7 +1572,7 @@ SAMPLES = [
         given(enqueue(WITH_KEY)),
         enqueue(WITH_KEY),
         WITH_KEY,
-        [HAS_KEY],
+        [MAY_EXIST, HAS_KEY],
         until="MULTI",
     ),
     Sample(
@@ -1578,12 +1581,24 @@ SAMPLES = [
         raw("SET", keys.key_kept("t1"), "m2"),
         enqueue(WITH_KEY),
         WITH_KEY,
-        [HAS_KEY],
+        [MAY_EXIST, HAS_KEY],
         until="MULTI",
     ),
-    Sample("schedule", "text", nothing, schedule(NEW), {**NEW, "ETA": 100.5}),
+    Sample("schedule", "text", nothing, schedule(NEW), {**NEW, "ETA": 100.5}, [MAY_EXIST]),
     Sample(
-        "schedule", "JSON, with options", nothing, schedule(NEW_JSON), {**NEW_JSON, "ETA": 100.5}
+        "schedule",
+        "an id drawn just now",
+        nothing,
+        schedule(NEW, is_drawn=True),
+        {**NEW, "ETA": 100.5},
+    ),
+    Sample(
+        "schedule",
+        "JSON, with options",
+        nothing,
+        schedule(NEW_JSON),
+        {**NEW_JSON, "ETA": 100.5},
+        [MAY_EXIST],
     ),
     Sample(
         "schedule",
@@ -1591,10 +1606,16 @@ SAMPLES = [
         scheduled("t1", 5.0),
         schedule(NEW),
         {**NEW, "ETA": 100.5},
+        [MAY_EXIST],
         until="MULTI",
     ),
     Sample(
-        "schedule", "with a key", nothing, schedule(WITH_KEY), {**WITH_KEY, "ETA": 100.5}, [HAS_KEY]
+        "schedule",
+        "with a key",
+        nothing,
+        schedule(WITH_KEY),
+        {**WITH_KEY, "ETA": 100.5},
+        [MAY_EXIST, HAS_KEY],
     ),
     Sample(
         "schedule",
@@ -1602,7 +1623,7 @@ SAMPLES = [
         enqueued("t1"),
         schedule(WITH_KEY),
         {**WITH_KEY, "ETA": 100.5},
-        [HAS_KEY],
+        [MAY_EXIST, HAS_KEY],
         until="MULTI",
     ),
     Sample("enqueue_many", "text", nothing, enqueue_many(MANY), MANY, look=0),
@@ -4447,9 +4468,11 @@ def test_a_spare_id_is_watched_along_with_the_exec(redis, monitor):
     (change,), (look_ahead,) = section("enqueue").changes, blocks(chapter("Looking ahead"))
 
     first = monitor.commands_of(
-        redis, lambda: protocol.enqueue(redis, Q, "t1", "p", 9.25, spare="t2")
+        redis, lambda: protocol.enqueue(redis, Q, "t1", "p", 9.25, spare="t2", is_drawn=True)
     )
-    second = monitor.commands_of(redis, lambda: protocol.enqueue(redis, Q, "t2", "p", 9.25))
+    second = monitor.commands_of(
+        redis, lambda: protocol.enqueue(redis, Q, "t2", "p", 9.25, is_drawn=True)
+    )
 
     values = {**NEW, "PARAMETERS": "p"}
     ahead = commands(look_ahead.splitlines(), {"SPARE": "t2"})

@@ -8,7 +8,9 @@ import pytest
 
 from blueque import NotFinished, WrongQueue, protocol
 from blueque.connection.redis import exchange
+from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
+from blueque.protocol.fields import flat
 
 
 def finish(redis, task, status):
@@ -110,20 +112,50 @@ def test_a_task_enqueued_under_a_spare_id_is_like_any_other(redis, cli, state):
 
     protocol.enqueue(redis, "video", "t0", "in", now=4.5, spare="t1")
     assert redis.ahead.look.task == "t1"
-    protocol.enqueue(redis, "video", "t1", "in", now=5.5, spare="t2")
+    protocol.enqueue(redis, "video", "t1", "in", now=5.5, spare="t2", is_drawn=True)
 
     assert line(cli) == ["t0", "t1"]
     assert cli.hgetall("blueque_task_t1") == expected["blueque_task_t1"]
     assert "blueque_task_t2" not in state()
 
 
-def test_a_spare_id_that_somebody_takes_meanwhile_is_left_to_them(redis, cli, state):
+@pytest.mark.parametrize("is_drawn", [False, True])
+def test_a_spare_id_that_somebody_takes_meanwhile_is_left_to_them(redis, cli, state, is_drawn):
     protocol.enqueue(redis, "video", "t1", "in", now=5.5, spare="t2")
     cli.hset("blueque_task_t2", "status", "theirs")
     before = state()
 
-    assert protocol.enqueue(redis, "video", "t2", "in", now=6.5) is False
+    assert protocol.enqueue(redis, "video", "t2", "in", now=6.5, is_drawn=is_drawn) is False
     assert state() == before
+
+
+def test_names_and_texts_that_would_spoil_a_template_arrive_as_they_are(redis, cli):
+    queue, task, text = 'a 100 %b "\r\n$5', "t\udcff%d", "%(name)s %% \x00"
+    line = "5,gpu=1,lock:50%25=1"
+    options = {"key": "%s é", "priority": 5, "needs": "gpu=1,lock:50%25=1", "time_limit": 0.5}
+
+    for name in (task, "%s"):
+        protocol.enqueue(redis, queue, name, text, now=5.5, options=options)
+
+    assert redis.read(
+        ("HGETALL", keys.task(task)),
+        ("LRANGE", keys.line(queue, line), 0, -1),
+        ("ZRANGE", keys.tasks(queue), 0, -1, "WITHSCORES"),
+        ("ZRANGE", keys.lines(queue), 0, -1, "WITHSCORES"),
+        ("SMEMBERS", keys.waiting("50%")),
+        ("ZRANGE", keys.QUEUES, 0, -1),
+    ) == [
+        flat(
+            {"status": "pending", "queue": queue, "parameters": text}
+            | {"created": "5.5", "updated": "5.5"}
+            | {"key": "%s é", "priority": "5", "needs": options["needs"], "time_limit": "0.5"}
+        ),
+        ["%s", task],
+        ["%s", "5.5", task, "5.5"],
+        [line, "5"],
+        [f"{line}_{queue}"],
+        [queue],
+    ]
 
 
 def test_a_spare_id_left_aside_does_not_disturb_another_transaction(redis, cli):
