@@ -74,6 +74,10 @@ class ForkServer:
             return self._ready_by
         return self.asked[0].until if self.asked else float("inf")
 
+    @property
+    def has_been_started(self) -> bool:
+        return self._started_at > float("-inf")
+
     def start(self) -> None:
         """Start one if there is none, unless one has failed a short time ago."""
         if self._end is not None or time.monotonic() < self._start_at:

@@ -106,15 +106,18 @@ class TaskProcesses:
         self.left_alone: set[int] = set()  # of tasks of ours that another listener has adopted
 
     def start(self) -> None:
-        """Start the fork server, if there is to be one."""
-        if self._server is not None:
+        """Start the fork server, if there is to be one and none has been started."""
+        if self._server is not None and not self._server.has_been_started:
             self._server.start()
 
+    @property
+    def has_preloads(self) -> bool:
+        """Whether there are modules to import that all task processes are to have."""
+        return self._work.server is not None and bool(self._work.server.preload)
+
     def is_preloading(self) -> bool:
-        """Tell whether modules are still imported that all task processes are to have."""
-        return self._work.server is not None and bool(
-            self._work.server.preload and self._server and self._server.is_starting
-        )
+        """Tell whether these modules are still imported."""
+        return self.has_preloads and self._server is not None and self._server.is_starting
 
     @property
     def refusal(self) -> str | None:

@@ -85,7 +85,7 @@ class Slot:
         if self._master is not None:
             process.become_subreaper()
             self._join_registry(self._master.pid)
-            if not self._master.adopts_only:
+            if not self._master.adopts_only and self._processes.has_preloads:
                 self._processes.start()
         self._client.connections.has_answer = self._waiting.has_answer
         self._orders.open()
@@ -137,6 +137,7 @@ class Slot:
                 continue
             if self._master is not None and self._master.adopts_only:
                 return
+            self._processes.start()  # not before: an interpreter that starts delays an adoption
             self._processes.fork_ahead()
             task = self._next_task()
             if task is not None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from handlers import WORK, begin, ended, ledger, let_go
+from handlers import WORK, begin, ended, ledger, let_go, pid_of
 from running import (
     ROOT,
     Listener,
@@ -215,6 +215,23 @@ def test_it_goes_with_a_slot_that_is_killed_and_the_task_is_adopted(programs):
     let_go(programs)
     task = ended(programs.client, task.id)
     assert (task.status, task.attempt) == ("complete", 1)
+
+
+def test_a_listener_that_adopts_starts_one_when_it_reserves_a_task(programs):
+    listener = programs.listener("work:run", "--beat", "0.2s", "--lease", "2s")
+    slot, task = slot_of(listener), begin(programs, "wait")
+    fork_server_of(slot)
+
+    os.kill(slot, signal.SIGKILL)
+
+    adopter = until(
+        lambda: pid if (pid := pid_of(programs.client.get_task(task.id).node)) != slot else None,
+        what="another listener",
+    )
+    assert process.children(adopter) == set()
+    let_go(programs)
+    assert ended(programs.client, task.id).status == "complete"
+    assert fork_server_of(adopter)
 
 
 def test_it_ignores_what_ends_a_group_and_a_task_does_not(programs):
