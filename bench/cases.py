@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import backlog, looking, producing, selecting, telling, waiting, working
+from bench import backlog, full, looking, producing, selecting, telling, waiting, working
 from bench.case import Case, Lines, Target
 from bench.pipeline_cases import PIPELINE_CASES
 from blueque.model.selection import NAMES
@@ -217,6 +217,64 @@ CASES = [
         ),
     ),
     Case(
+        "drain_full",
+        "Drain beside a million complete tasks",
+        "Two slots and tasks that do nothing, in a Redis that is empty and in one that keeps a million complete tasks of "
+        "the queue, in turn in blocks of a fraction of a second. What a task costs in processor time, by process, to the "
+        "microsecond: the listener with its master, the task processes, Redis.",
+        full.drain,
+        [
+            ("all", "us of CPU per task"),
+            ("listener", "listener"),
+            ("tasks", "task processes"),
+            ("redis", "Redis"),
+            ("rate", "tasks/s"),
+        ],
+        None,
+        [
+            Target(
+                "drain with a million complete tasks",
+                "1.05 x the CPU of a task in an empty Redis",
+                1.05,
+                False,
+                ("full", "all"),
+                ("empty", "all"),
+            )
+        ],
+        {"empty": "an empty Redis", "full": "1,000,000 complete tasks"},
+        plot="none",
+    ),
+    Case(
+        "scheduler",
+        "A scheduler of a million tasks",
+        "A scheduler in a Redis with 5,000 tasks that are due tomorrow, and one in a Redis with a million. First it has "
+        "nothing to do, for 10 s. Then 5,000 tasks are due at one time: how many it puts in line in a second, and what that "
+        "takes of it and of Redis. Then once more while another program enqueues, one call after the other, into another "
+        "queue: how long its calls take.",
+        full.scheduler,
+        [
+            ("commands", "idle commands/s"),
+            ("idle", "idle, % of a core"),
+            ("rate", "tasks/s"),
+            ("cost", "us of CPU per task"),
+            ("p50", "p50 ms of an enqueue"),
+            ("p99", "p99 ms of an enqueue"),
+        ],
+        None,
+        [
+            Target(
+                "a scheduler of a million tasks",
+                "1.2 x the CPU of a task among 5,000",
+                1.2,
+                False,
+                ("many", "cost"),
+                ("few", "cost"),
+            )
+        ],
+        {"few": "5,000 scheduled", "many": "1,000,000 scheduled"},
+        plot="none",
+    ),
+    Case(
         "idle",
         "What an idle worker costs",
         "A worker that has nothing to do: commands it sends to Redis, its share of a core, and the memory that is its "
@@ -384,6 +442,23 @@ CASES = [
             ),
         ],
         {"few": "10,000 tasks", "many": "1,000,000 tasks"},
+        plot="none",
+    ),
+    Case(
+        "status_queues",
+        "What status takes with many queues",
+        "The same with up to 100,000 queues. One in a hundred has a listener and tasks that wait and run; the others keep two "
+        "complete tasks each.",
+        looking.many_queues,
+        [
+            ("queues", "queues"),
+            ("p50", "the look, p50 ms"),
+            ("p95", "the look, p95 ms"),
+            ("whole", "whole program, p50 ms"),
+        ],
+        None,
+        [Target("status, 100,000 queues", "1 s", 1000.0, False, ("100000", "whole"), unit=" ms")],
+        {"1000": "1,000 queues", "10000": "10,000 queues", "100000": "100,000 queues"},
         plot="none",
     ),
     Case(

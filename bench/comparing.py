@@ -152,7 +152,7 @@ def idle(plan: Plan) -> Outcome:
     outcome, window = Outcome(), max(plan.scale, 0.05) * IDLE_WINDOW
     with contextlib.ExitStack() as stack:
         seats = [
-            stack.enter_context(_seat(side, "one", 1, "--hz", "1"))
+            stack.enter_context(open_seat(side, "one", 1, "--hz", "1"))
             for _ in range(PAIRS)
             for side in plan.sides
         ]
@@ -202,7 +202,7 @@ def _in_turn(plan: Plan, command: str, blocks: int, count: int, slots: int) -> O
     for number in range(plan.rounds):
         plan.quiet.wait()
         with contextlib.ExitStack() as stack:
-            seats = [stack.enter_context(_seat(side, command, slots)) for side in plan.sides]
+            seats = [stack.enter_context(open_seat(side, command, slots)) for side in plan.sides]
             for seat in seats:
                 if command == "one":
                     seat.stay_on_core(number)
@@ -214,12 +214,12 @@ def _in_turn(plan: Plan, command: str, blocks: int, count: int, slots: int) -> O
                     seat.answers.append(seat.block(count))
             for seat, used in zip(seats, before, strict=True):
                 seat.settle()
-                outcome.add(seat.side.key, _values(seat, used))
+                outcome.add(seat.side.key, values_of(seat, used))
     return outcome
 
 
 @contextlib.contextmanager
-def _seat(side: System, command: str, slots: int, *options: str) -> Iterator[Seat]:
+def open_seat(side: System, command: str, slots: int, *options: str) -> Iterator[Seat]:
     """Start a Redis, a driver, and a listener of so many slots, if any; they are gone at the end."""
     with contextlib.ExitStack() as stack:
         stage = stack.enter_context(open_stage(*options))
@@ -231,7 +231,7 @@ def _seat(side: System, command: str, slots: int, *options: str) -> Iterator[Sea
         yield Seat(side, stage, stack.enter_context(stage.driver(side, "serve", command)), listener)
 
 
-def _values(seat: Seat, before: Values) -> Values:
+def values_of(seat: Seat, before: Values) -> Values:
     """Return what the blocks of a round have brought. The processor time of a producer counts where
     no listener works.
     """

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import subprocess
 import sys
 import time
@@ -22,6 +23,8 @@ from blueque.connection.redis import Command
 from blueque.model import keys
 
 QUEUES, LISTENERS, RUNNING = 200, 2, 6  # listeners and running tasks are of each queue
+MANY_QUEUES = [1000, 10_000, 100_000]
+AT_WORK = 100  # one queue of so many has a listener, and tasks that wait and run
 LOOKS = 20  # and as many starts of a program
 STARTS = 5  # of each verb, to find the slowest
 AT_ONCE = 4000  # commands in one write
@@ -41,6 +44,21 @@ def overview(bench: Bench) -> Outcome:
             stage = stack.enter_context(open_stage())
             _fill(stage, max(count // QUEUES, 1))
             runs[row] = functools.partial(_look, stage, looks)
+        bench.in_turn(outcome, runs)
+    return outcome
+
+
+def many_queues(bench: Bench) -> Outcome:
+    """The same with many queues, most of which have nothing but complete tasks."""
+    outcome, looks = Outcome(), bench.scaled(LOOKS // 4, 2)
+    with contextlib.ExitStack() as stack:
+        runs = {}
+        for queues in MANY_QUEUES:
+            stage = stack.enter_context(open_stage())
+            count = bench.scaled(queues, AT_WORK)
+            _fill_queues(stage, count)
+            outcome.add(str(queues), {"queues": float(count)})
+            runs[str(queues)] = functools.partial(_look, stage, looks)
         bench.in_turn(outcome, runs)
     return outcome
 
@@ -123,35 +141,69 @@ def _fill(stage: Stage, each: int) -> None:
         queue = f"queue.{number}"
         nodes = [f"host-{number % 20}_{number * LISTENERS + one}" for one in range(LISTENERS)]
         for node in nodes:
-            protocol.register(
-                stage.redis,
-                queue,
-                node,
-                "i",
-                {"beat_every": 10, "lease": 86400, "version": "2"},
-                now,
-            )
-        commands: list[Command] = []
-        for command in _tasks(queue, nodes[0], each, now):
-            commands.append(command)
-            if len(commands) == AT_ONCE:
-                stage.redis.read(*commands)
-                commands.clear()
-        stage.redis.read(*commands)
+            _register(stage, queue, node, now)
+        send_all(stage, _tasks(queue, nodes[0], each, now))
+
+
+def _fill_queues(stage: Stage, count: int) -> None:
+    now = time.time()
+    names = [f"tenant.{number}" for number in range(count)]
+    send_all(stage, (command for queue in names for command in _done(queue, now)))
+    for number, queue in enumerate(names[::AT_WORK]):
+        node = f"host-{number % 20}_{number + 1}"
+        _register(stage, queue, node, now)
+        send_all(stage, _tasks(queue, node, 5, now))
+
+
+def _register(stage: Stage, queue: str, node: str, now: float) -> None:
+    facts: dict[str, str | int | float] = {"beat_every": 10, "lease": 86400, "version": "2"}
+    protocol.register(stage.redis, queue, node, "i", facts, now)
+
+
+def send_all(stage: Stage, commands: Iterable[Command]) -> None:
+    """Send any number of commands, some thousands in one write."""
+    left = iter(commands)
+    while some := list(itertools.islice(left, AT_ONCE)):
+        stage.redis.read(*some)
+
+
+def _done(queue: str, now: float) -> Iterator[Command]:
+    """Yield the commands that make a queue with two complete tasks."""
+    yield ("ZADD", keys.QUEUES, 0, queue)
+    yield ("HSET", keys.totals(queue), "complete", 2)
+    yield from complete_tasks(queue, 2, now)
+
+
+def complete_tasks(queue: str, count: int, now: float) -> Iterator[Command]:
+    """Yield the commands that make so many complete tasks."""
+    for _ in range(count):
+        task = str(uuid.uuid4())
+        yield (
+            "HSET",
+            keys.task(task),
+            "status",
+            "complete",
+            *_usual(queue, now),
+            *_ended("h_1", now),
+        )
+        yield ("LPUSH", keys.complete(queue), task)
+        yield ("ZADD", keys.tasks(queue), now - 90000, task)
+
+
+def _usual(queue: str, now: float) -> tuple[str | float, ...]:
+    """Return the fields that each task has."""
+    times = ("created", now - 90000, "updated", now - 80000)
+    return ("queue", queue, "parameters", '{"input": "a.mov"}', *times)
+
+
+def _ended(node: str, now: float) -> tuple[str | float, ...]:
+    """Return the fields that an attempt which has ended adds to those."""
+    times = ("started", now - 7200, "finished", now - 7200)
+    return ("node", node, "pid", 77, "attempt", 1, *times)
 
 
 def _tasks(queue: str, node: str, each: int, now: float) -> Iterator[Command]:
-    usual = (
-        "queue",
-        queue,
-        "parameters",
-        '{"input": "a.mov"}',
-        "created",
-        now - 90000,
-        "updated",
-        now - 80000,
-    )
-    ended = ("node", node, "pid", 77, "attempt", 1, "started", now - 7200, "finished", now - 7200)
+    usual, ended = _usual(queue, now), _ended(node, now)
     lists = {
         "complete": keys.complete(queue),
         "failed": keys.failed(queue),

@@ -52,9 +52,9 @@ def concerns(overview: Overview, serve: Callable[[str], str] = hints.serve) -> I
         yield Concern("Redis", check.name, check.sentence.rstrip("."), "blueque doctor")
     yield from _versions(overview.nodes)
     yield from _clocks(overview.ahead)
-    nodes: dict[str, list[Node]] = {line.queue: [] for line in overview.lines}
+    nodes: dict[str, list[Node]] = {}
     for node in overview.nodes:
-        nodes[node.queue].append(node)
+        nodes.setdefault(node.queue, []).append(node)
     standing: dict[str, list[Task]] = {}
     for task in overview.running:
         if stands_still(task, overview.now):
@@ -63,7 +63,9 @@ def concerns(overview: Overview, serve: Callable[[str], str] = hints.serve) -> I
     for record in overview.feeds:
         open_feeds.setdefault(record["queue"], []).append(record)
     for line in overview.lines:
-        yield from _of_queue(line, nodes[line.queue], overview.now, serve)
+        if line.queue in overview.quiet:
+            continue
+        yield from _of_queue(line, nodes.get(line.queue, ()), overview.now, serve)
         yield from _of_tasks(line.queue, standing.get(line.queue, ()), overview.now)
         if line.queue in overview.tails:
             running = [task for task in overview.running if task.queue == line.queue]

@@ -10,7 +10,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVarTuple
 
 import hiredis
@@ -186,12 +187,31 @@ class Redis:
         raise_refusal(replies)
         return replies
 
-    def answers(self, *commands: Command) -> list[Any]:
-        """Do the same, but return a refusal as a value: for reads that an ACL may forbid."""
+    def read_batches(self, batches: Iterable[Sequence[Command]]) -> Iterator[list[Any]]:
+        """Do the same with each batch, and yield its replies. The next batch is made while Redis
+        works on one.
+        """
+        left = iter(batches)
+        made = list(islice(left, 1))
+        while made:
+            batch = made.pop()
+            replies = self.answers(
+                *batch, meanwhile=lambda: made.extend(islice(left, 1 - len(made)))
+            )
+            raise_refusal(replies)
+            yield replies
+
+    def answers(
+        self, *commands: Command, meanwhile: Callable[[], object] | None = None
+    ) -> list[Any]:
+        """Do the same as `read`, but return a refusal as a value: for reads that an ACL may forbid.
+
+        meanwhile: called while Redis works, and again with each try.
+        """
         patience = Patience(self.patience)
         while True:
             try:
-                replies = exchange(self.connection(), commands)
+                replies = exchange(self.connection(), commands, meanwhile)
                 return (
                     replies
                     if self.wrong_types is None

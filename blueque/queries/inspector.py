@@ -331,8 +331,8 @@ class Inspector:
         return facts.get("redis_version")
 
     def overview(self) -> Overview:
-        """Return the state of everything: at most five round trips for any number of queues and
-        tasks.
+        """Return the state of everything: at most six round trips for any number of tasks, and one
+        more for each further 2,000 queues.
 
         Of each queue the 10,000 lines of the highest priority are counted.
         """

@@ -1,11 +1,12 @@
-"""The state of everything at one instant, in five round trips for any number of queues and tasks.
+"""The state of everything at one instant, in six round trips for any number of tasks and up to
+2,000 queues.
 
 Every read is bounded, and a list entry is only a hint, as in listing.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -32,6 +33,7 @@ from blueque.queries.listing import (
     take_shown,
     to_seconds,
 )
+from blueque.queries.quiet_queues import quiet_queues
 from blueque.queries.statistics import USUAL_DAYS, Usual, ask_usual, tail, take_ran, usual
 from blueque.queries.task_log import ask_printed, printed_at
 from blueque.queries.waiting_lines import (
@@ -121,6 +123,7 @@ class Overview(NamedTuple):
         the queues whose tasks run longest.
     ahead: by how many seconds at least the clock of a listener is ahead of that of Redis, by its
         id. A beat from the future shows it; a clock that is behind cannot be told from a late beat.
+    quiet: the queues that have nothing but complete tasks.
     """
 
     now: float
@@ -133,6 +136,7 @@ class Overview(NamedTuple):
     usual: Mapping[str, Usual] = {}
     tails: Mapping[str, float] = {}
     ahead: Mapping[str, float] = {}
+    quiet: Set[str] = frozenset()
 
 
 class _Counts(NamedTuple):
@@ -166,7 +170,9 @@ class _Failed(NamedTuple):
 
 def overview(redis: Redis) -> Overview:
     """See Inspector.overview."""
-    now, queues, server = _begin(redis)
+    now, every, server = _begin(redis)
+    quiet = quiet_queues(redis, every)
+    queues = [queue for queue in every if queue not in quiet]
     groups = [ask_members(queue) + _ask_counts(queue, now, len(queues)) for queue in queues]
     # The time is read last, so that it is later than every beat.
     *replies, (time,) = read_groups(redis, [*groups, [("TIME",)]])
@@ -187,7 +193,10 @@ def overview(redis: Redis) -> Overview:
     for node in nodes:
         own[node.queue].append(node)
     lines = []
-    for queue in queues:
+    for queue in every:
+        if queue in quiet:
+            lines.append(Line(queue, 0, 0, 0, 0, quiet[queue], 0, 0, None, 0))
+            continue
         line = _line(counts[queue], queue, waits[queue], own[queue], failed[queue], tasks, now)
         failures = failed[queue].within_hour if queue in failing else 0
         able = _runnable(line, waits[queue], held)
@@ -195,7 +204,9 @@ def overview(redis: Redis) -> Overview:
     middles = {queue: middle for queue in ran if (middle := usual(ran[queue])) is not None}
     tails = {queue: most for queue in ran if (most := tail(ran[queue])) is not None}
     ahead = _ahead([seen.members for seen in counts.values()], to_seconds(time))
-    return Overview(now, lines, running, nodes, records, server, printed, middles, tails, ahead)
+    return Overview(
+        now, lines, running, nodes, records, server, printed, middles, tails, ahead, quiet.keys()
+    )
 
 
 def _details(

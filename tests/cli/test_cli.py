@@ -25,6 +25,7 @@ from blueque.cli.failure import BUG
 from blueque.cli.main import _VERBS
 from blueque.cli.options import Invocation
 from blueque.cli.printing import clean, pieces, span, stamp, width
+from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 
 PROGRAM = [sys.executable, "-m", "blueque.cli.main"]
@@ -669,7 +670,7 @@ def test_the_commands_that_status_prints_take_a_name_with_a_dash_for_a_name(run,
 
 
 @pytest.mark.parametrize("queues", [1, 50])
-def test_status_takes_five_round_trips_whatever_the_number_of_queues(
+def test_status_takes_six_round_trips_whatever_the_number_of_queues(
     run, url, redis, listener, queues
 ):
     start(redis, "t1")
@@ -680,7 +681,18 @@ def test_status_takes_five_round_trips_whatever_the_number_of_queues(
     result = run("status", BLUEQUE_REDIS_URL=proxy.url)
     proxy.close()
 
-    assert (result.returncode, proxy.writes) == (0, 5)
+    assert (result.returncode, proxy.writes) == (0, 6)
+
+
+def test_status_shows_the_busiest_of_very_many_queues_and_counts_the_others(run, redis, cli):
+    cli.zadd(keys.QUEUES, {f"q{n:04}": 0 for n in range(1001)})
+    enqueue(redis, "t1", "q1000")
+
+    shown, whole = run("status").stdout, run("status", "--all").stdout
+
+    assert "\nq1000 " in shown and "\nq0000 " in shown and "\nq0999 " not in shown
+    assert "\n(1 more: blueque status --all)\n" in shown
+    assert "\nq0999 " in whole and " more:" not in whole
 
 
 def test_status_as_json_gives_times_twice(run, redis, listener):

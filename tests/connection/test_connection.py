@@ -359,6 +359,38 @@ def test_a_long_reply_is_read_whole(server, cli, kind):
     assert ask(kind(server, patience=0), "LRANGE", "list", 0, -1) == values
 
 
+def test_the_next_batch_is_made_before_the_replies_to_one_are_taken(server, cli, kind):
+    cli.set("a", "1")
+    done = []
+
+    def batches():
+        for number in range(3):
+            done.append(f"made {number}")
+            yield [("GET", "a")] * (number + 1)
+
+    redis = kind(server)._redis
+    for replies in redis.read_batches(batches()):
+        done.append(replies)
+
+    assert done == ["made 0", "made 1", ["1"], "made 2", ["1"] * 2, ["1"] * 3]
+
+
+def test_a_batch_is_read_again_on_a_new_connection(server, cli):
+    cli.set("a", "1")
+    proxy = FaultProxy(server.url)
+    client = Client(proxy.url, patience=5)
+    redis = client._redis
+    batches = redis.read_batches([("GET", "a")] * (number + 1) for number in range(3))
+
+    first = next(batches)
+    proxy.arm(Fault.CUT_AFTER)
+    others = [*batches]
+    client.close()
+    proxy.close()
+
+    assert (first, others, proxy.has_struck) == (["1"], [["1"] * 2, ["1"] * 3], True)
+
+
 def test_wait_tells_whether_something_can_be_received(server, kind):
     connection = kind(server, patience=0)._redis.connection()
 

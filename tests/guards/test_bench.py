@@ -19,6 +19,7 @@ from bench import (
     cases,
     comparing,
     cpu,
+    full,
     looking,
     producing,
     raw,
@@ -253,6 +254,27 @@ def test_looks_and_help_are_measured_from_the_start_of_a_program_to_its_end() ->
     )
     assert helps.rows["verb"]["p50"][0] > helps.rows["pass"]["p50"][0] > 0
     assert helps.facts["slowest"] in ("status", "config")
+
+
+def test_status_is_measured_with_many_queues() -> None:
+    with open_stage() as stage:
+        bench = Bench(stage, [], rounds=1, scale=0.002, quiet=Quiet(0.0))
+        looks = looking.many_queues(bench)
+
+    assert looks.failed == {}
+    assert [row["queues"] for row in looks.rows.values()] == [[100.0], [100.0], [200.0]]
+    assert all(row["whole"][0] > row["p50"][0] > 0 for row in looks.rows.values())
+
+
+def test_a_full_redis_is_measured_beside_one_that_is_not() -> None:
+    with open_stage() as stage:
+        bench = Bench(stage, [], rounds=1, scale=0.01, quiet=Quiet(0.0))
+        drained, scheduled = full.drain(bench), full.scheduler(bench)
+
+    assert drained.failed == scheduled.failed == {}
+    assert all(row["all"][0] > row["redis"][0] > 0 for row in drained.rows.values())
+    assert all(row["cost"][0] > 0 and row["p99"][0] > 0 for row in scheduled.rows.values())
+    assert [*drained.rows, *scheduled.rows] == ["empty", "full", "few", "many"]
 
 
 def test_what_tasks_tell_is_measured_beside_what_it_takes_without() -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 10  # of running tasks, and of hosts
 MAX_QUEUES = 20  # on a terminal
+MAX_PIPED_QUEUES = 1000  # elsewhere
 MAX_CONCERNS = 20  # on a terminal
 
 _QUEUES = [
@@ -164,13 +165,12 @@ def _print_text(
 
 
 def _print_queues(overview: Overview, shows_all: bool) -> None:
-    """Print the queues; if there are too many for a terminal, those with waiting or running tasks."""
+    """Print the queues; if there are too many, those with the most waiting and running tasks."""
     lines = overview.lines
-    if not shows_all and printing.is_terminal() and len(lines) > MAX_QUEUES:
-        busy = sorted(lines, key=lambda line: (not line.started and not line.pending, line.queue))[
-            :MAX_QUEUES
-        ]
-        lines = sorted(busy, key=lambda line: line.queue)
+    most = MAX_QUEUES if printing.is_terminal() else MAX_PIPED_QUEUES
+    if not shows_all and len(lines) > most:
+        busiest = sorted(lines, key=lambda line: -line.started - line.pending)[:most]
+        lines = sorted(busiest, key=lambda line: line.queue)
     _print_table(_QUEUES, [_queue_row(line) for line in lines])
     _print_rest(len(overview.lines), len(lines), "blueque status --all")
     bounded = [line for line in lines if line.pause is not None or line.max_concurrency is not None]
