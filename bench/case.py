@@ -43,6 +43,7 @@ class Case(NamedTuple):
     rows: names of rows that are not systems. plot: bars, steps, lines or none.
     lines: what a plot of lines shows: the metric of its x axis with its words, that of the y axis,
         and the metrics.
+    question: what its chart tells a person who has to decide; such charts open the page.
     """
 
     name: str
@@ -56,3 +57,4 @@ class Case(NamedTuple):
     plot: str = "bars"
     axis: str = ""
     lines: Lines | None = None
+    question: str = ""

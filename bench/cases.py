@@ -20,12 +20,20 @@ CASES = [
         [
             Target(
                 "enqueue one by one",
-                "1.0 x blueque 1.0.0",
-                1.0,
+                "1.3 x blueque 1.0.0",
+                1.3,
                 True,
                 ("blueque", "rate"),
                 ("blueque_1_0_0", "rate"),
-            )
+            ),
+            Target(
+                "enqueue one by one",
+                "0.6 x the raw limit",
+                0.6,
+                True,
+                ("blueque", "rate"),
+                ("raw", "rate"),
+            ),
         ],
         {"raw": "*raw limit*"},
         axis="tasks/s",
@@ -59,6 +67,8 @@ CASES = [
         ],
         {"raw": "*raw limit*"},
         axis="tasks/s",
+        question="How fast does a program fill a queue?\n"
+        "One producer, with the best call that its library has. It decides where millions of tasks come at once.",
     ),
     Case(
         "put_many",
@@ -109,6 +119,10 @@ CASES = [
         ],
         {"forks": "*fork limit*"},
         axis="tasks/s",
+        question="How many tasks do two slots run?\n"
+        "Tasks that do nothing, two at a time, so this is what a queue costs. Blueque, 1.0.0 and RQ run each task in a process "
+        "of its own, which a crash, a leak or a limit ends alone; the others run many in one. It decides for tasks of "
+        "milliseconds; for tasks of minutes all are alike.",
     ),
     Case(
         "pickup",
@@ -122,23 +136,34 @@ CASES = [
         [
             Target(
                 "pick-up p50, idle, warm",
-                "3 x Huey's threads",
-                3.0,
+                "2 x Huey's threads",
+                2.0,
                 False,
                 ("blueque", "p50"),
                 ("huey", "p50"),
             ),
             Target(
                 "pick-up p50, idle, warm",
-                "1/4 of RQ",
-                0.25,
+                "1/6 of RQ",
+                1 / 6,
                 False,
                 ("blueque", "p50"),
                 ("rq", "p50"),
             ),
+            Target(
+                "pick-up p99, idle, warm",
+                "3 x p50",
+                3.0,
+                False,
+                ("blueque", "p99"),
+                ("blueque", "p50"),
+            ),
         ],
         plot="steps",
         axis="ms from the call to the handler's first line",
+        question="How soon does a task begin?\n"
+        "One idle worker, one task at a time: the share of tasks that began within a time after the call of enqueue. It "
+        "decides where a person waits for the result.",
     ),
     Case(
         "listeners",
@@ -280,7 +305,7 @@ CASES = [
         "A worker that has nothing to do: commands it sends to Redis, its share of a core, and the memory that is its "
         "alone (USS), all its processes together. Ours: a listener, the master over it and a scheduler beside it; "
         '"listener" is the listener with its warm child, without those two. All at the same time, each on a Redis of '
-        "its own, in windows of 10 s, which is the time between two beats.",
+        "its own, in windows of a minute, in which each regular look falls.",
         waiting.idle,
         [
             ("commands", "commands/s"),
@@ -292,10 +317,18 @@ CASES = [
         [
             Target(
                 "one idle listener and a scheduler",
-                "2 commands/s (aim 1)",
-                2.0,
+                "1 command/s",
+                1.0,
                 False,
                 ("blueque", "commands"),
+            ),
+            Target(
+                "one idle listener and a scheduler",
+                "0.1 % of a core",
+                0.1,
+                False,
+                ("blueque", "cpu"),
+                unit=" %",
             ),
             Target(
                 "one idle listener with its warm child",

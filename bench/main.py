@@ -59,7 +59,7 @@ def main() -> None:
     text = report.page(known["facts"], known.get("versions", {}), names, known["cases"], notes)
     (output / "benchmarks.md").write_text(text)
     _draw(report.drawings(names, known["cases"]), pictures)
-    print(text.split("## The machine", 1)[0])
+    print(report.targets(names, known["cases"]))
     print(f"written: {output / 'benchmarks.md'}")
 
 
@@ -91,6 +91,7 @@ def _run(arguments: argparse.Namespace, known: dict[str, Any], kept: Path) -> No
                 continue
             print(f"{case.title} ({time.monotonic() - began:.0f} s)", flush=True)
             bench.quiet.seen = []
+            bench.twice = frozenset(target.ours[0] for target in case.targets)
             try:
                 outcome = case.run(bench)
             except FAILURES as error:
@@ -105,15 +106,19 @@ def _numbers(outcome: Outcome, bench: Bench) -> report.Numbers:
     def exact(values: list[float]) -> list[float]:
         return [float(f"{value:.5g}") for value in values]
 
+    def of_rows(rows: dict[str, dict[str, list[float]]]) -> dict[str, dict[str, list[float]]]:
+        return {
+            row: {metric: exact(values) for metric, values in its.items()}
+            for row, its in rows.items()
+        }
+
     return {
         "rounds": bench.rounds,
         "scale": bench.scale,
         "load": exact(bench.quiet.seen),
         "failed": outcome.failed,
-        "rows": {
-            row: {metric: exact(values) for metric, values in its.items()}
-            for row, its in outcome.rows.items()
-        },
+        "rows": of_rows(outcome.rows),
+        "again": of_rows(outcome.again),
         "samples": {row: exact(values) for row, values in outcome.samples.items()},
     }
 

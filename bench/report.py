@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -27,14 +28,22 @@ HEAD = """\
 
 Blueque beside what one would take instead, in one run on one machine: `bin/bench` has installed the peers, run all this and
 written this page. Trust the ratios, which are taken round by round, and not the last digit of anything: numbers are given as
-the median of all rounds, with the lowest and the highest behind it.
+the median of all rounds, with the lowest and the highest behind it. What was promised, and what came out, is [at the
+end](#what-was-promised-and-what-came-out).
+"""
+
+PROMISED = """\
+## What was promised, and what came out
+
+A/A is the same thing measured twice in each round, the second time to the first: a difference as small as that shows nothing.
+Where a case measures nothing twice, it is a round to the round before.
 """
 
 REPEAT = """\
 ## To repeat it
 
 ```
-bin/bench                                   # everything, about a quarter of an hour; rewrites this page
+bin/bench                                   # everything, about an hour; rewrites this page
 bin/bench --cases drain pickup --rounds 9   # only these; the others stay as they are
 bin/bench --scale 0.1 --rounds 1 --output /tmp/bench
 bin/bench --peers rq huey                   # only these beside Blueque
@@ -75,10 +84,10 @@ def page(
 ) -> str:
     """Return the page. results: by the name of the case; a case without any is left out."""
     measured = [case for case in cases if case.name in results]
-    parts = [HEAD, _targets(measured, results), _machine(facts, versions)]
+    parts = [HEAD, *(_lead(case) for case in measured if case.question), _machine(facts, versions)]
     parts += [_case(case, results[case.name]) for case in measured]
     parts += [notes.strip()] if notes.strip() else []
-    parts.append(REPEAT)
+    parts += [PROMISED, targets(measured, results), REPEAT]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
@@ -112,7 +121,8 @@ def table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in [headings, rule, *lines])
 
 
-def _targets(cases: Sequence[Case], results: dict[str, Numbers]) -> str:
+def targets(cases: Sequence[Case], results: dict[str, Numbers]) -> str:
+    """Return the table of all that was promised."""
     lines = []
     for case in cases:
         for target in case.targets:
@@ -120,13 +130,31 @@ def _targets(cases: Sequence[Case], results: dict[str, Numbers]) -> str:
             bound = "" if target.bound is None else "at least " if target.is_least else "at most "
             wanted = bound + target.wanted
             if verdict is None:
-                lines.append([target.name, wanted, "–", "not measured"])
+                lines.append([target.name, wanted, "–", "", "not measured"])
                 continue
             values, words = verdict
-            lines.append([target.name, wanted, _measured(target, values), words])
-    return "## What was promised, and what came out\n\n" + table(
-        ["case", "promised", "measured", ""], lines
-    )
+            same = _same(target, results[case.name])
+            lines.append([target.name, wanted, _measured(target, values), same, words])
+    return table(["case", "promised", "measured", "A/A", ""], lines)
+
+
+def _same(target: Target, numbers: Numbers) -> str:
+    """Return how what is promised differs from itself, as a ratio."""
+    values = _values(numbers, target.ours)
+    row, metric = target.ours
+    found = ratios(numbers.get("again", {}).get(row, {}).get(metric, []), values)
+    if found:
+        return f"{spread(found)} x"
+    found = ratios(values[1:], values)
+    return f"{spread(found)} x, by rounds" if found else "–"
+
+
+def _lead(case: Case) -> str:
+    """Return the chart of a case, with what it tells a person who has to decide."""
+    heading, _, text = case.question.partition("\n")
+    anchor = re.sub(r"[^\w -]", "", case.title.lower()).replace(" ", "-")
+    body = textwrap.fill(f"{text} [Numbers](#{anchor}).", WIDTH, break_on_hyphens=False)
+    return f"## {heading}\n\n{body}\n\n![{case.title}](benchmarks/{case.name}.png)"
 
 
 def _measured(target: Target, values: list[float]) -> str:
@@ -142,7 +170,7 @@ def _case(case: Case, numbers: Numbers) -> str:
     parts = [f"## {case.title}", textwrap.fill(case.about, WIDTH), rows_table(case, numbers)]
     failed = [f"- {_name(case, row)} is missing: {why}" for row, why in numbers["failed"].items()]
     parts += ["\n".join(failed)] if failed else []
-    if numbers["rows"] and case.plot != "none":
+    if numbers["rows"] and case.plot != "none" and not case.question:
         parts.append(f"![{case.title}](benchmarks/{case.name}.png)")
     parts.append(_circumstances(numbers))
     return "\n\n".join(parts)

@@ -40,9 +40,12 @@ FAILURES = (
 class Outcome:
     """What a case has brought: for each row and metric a value per round; which rows failed, and
     why.
+
+    again: what the second run of a row in each round has brought, to be compared with the first.
     """
 
     rows: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    again: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     samples: dict[str, list[float]] = field(default_factory=dict)
     facts: dict[str, str] = field(default_factory=dict)
@@ -53,6 +56,8 @@ class Outcome:
 
 
 class Bench:
+    """twice: the rows that run twice in each round."""
+
     def __init__(
         self, stage: Stage, systems: list[System], rounds: int, scale: float, quiet: Quiet
     ) -> None:
@@ -62,6 +67,7 @@ class Bench:
         self.scale = scale
         self.quiet = quiet
         self.not_installed: dict[str, str] = {}
+        self.twice: frozenset[str] = frozenset()
 
     def scaled(self, count: int, least: int = 20) -> int:
         return max(int(count * self.scale), least)
@@ -74,15 +80,34 @@ class Bench:
         return Outcome()
 
     def in_turn(self, outcome: Outcome, runs: Mapping[str, Callable[[], Values]]) -> None:
-        """Have each run once in each round, in rotating order; one that fails is not tried again,
-        and says why.
+        """Have each run once in each round, in rotating order, and some twice; one that fails is
+        not tried again, and says why.
         """
+        turns = [
+            *((row, False) for row in runs),
+            *((row, True) for row in runs if row in self.twice),
+        ]
         for number in range(self.rounds):
-            for row in rotated(list(runs), number):
+            for row, is_again in rotated(turns, number):
                 if row in outcome.failed:
                     continue
                 self.quiet.wait()
-                self.one(outcome, row, runs[row])
+                if is_again:
+                    self._again(outcome, row, runs[row])
+                else:
+                    self.one(outcome, row, runs[row])
+
+    def _again(self, outcome: Outcome, row: str, run: Callable[[], Values]) -> None:
+        """Run it, and keep what it brings apart."""
+        kept = [*outcome.samples.get(row, [])]
+        try:
+            for metric, value in run().items():
+                outcome.again.setdefault(row, {}).setdefault(metric, []).append(value)
+        except FAILURES as error:
+            outcome.again.pop(row, None)
+            print(f"    {row}, again: {reason(error)}", file=sys.stderr, flush=True)
+        if row in outcome.samples:
+            outcome.samples[row][:] = kept
 
     def one(self, outcome: Outcome, row: str, run: Callable[[], Values]) -> None:
         try:

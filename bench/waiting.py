@@ -19,6 +19,7 @@ from bench.stage import LINE, Program, RunFailed, Stage, family
 READY_TIMEOUT = 60.0  # seconds
 SETTLE = 3.0  # seconds after which everything that happens once has happened
 WINDOW = 10.0  # seconds of idling; a listener beats once in it
+MINUTE = 60.0  # seconds of idling; each of its regular looks falls in it
 MIB = 2**20
 
 
@@ -93,7 +94,7 @@ def idle(bench: Bench) -> Outcome:
     to disturb.
     """
     outcome = bench.outcome()
-    window = WINDOW if bench.scale >= 1 else max(WINDOW * bench.scale, 1.0)
+    window = MINUTE if bench.scale >= 1 else max(MINUTE * bench.scale, 1.0)
     with contextlib.ExitStack() as stack:
         waiting: dict[str, tuple[Stage, list[Program]]] = {}
         for system in bench.systems:

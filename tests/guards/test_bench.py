@@ -65,6 +65,7 @@ NUMBERS = {
     "load": [0.0, 0.02, 0.04],
     "failed": {"rq": "not installed: no index"},
     "samples": {},
+    "again": {"blueque": {"rate": [250.0, 250.0, 336.0]}},
     "rows": {
         "blueque": {"rate": [240.0, 250.0, 320.0]},
         "blueque_1_0_0": {"rate": [200.0, 250.0, 200.0]},
@@ -134,8 +135,11 @@ def test_the_page_says_what_was_met_and_what_is_missing() -> None:
         {"cores": "2"}, {"RQ": "3.0.0"}, [CASE], {"drain": NUMBERS}, "## A note\n\nBecause.\n"
     )
 
-    assert "| drain | at least 1.1 x blueque 1.0.0 | 1.20 (1.00 – 1.60) x | met |" in page
-    assert "| drain | at least 2.5 x RQ | – | not measured |" in page
+    assert (
+        "| drain | at least 1.1 x blueque 1.0.0 | 1.20 (1.00 – 1.60) x | 1.04 (1.00 – 1.05) x | met |"
+        in page
+    )
+    assert "| drain | at least 2.5 x RQ | – |  | not measured |" in page
     assert (
         "| Blueque, a process per task, exit record synced to the disk | 250 (240 – 320) |  |"
         in page
@@ -144,6 +148,76 @@ def test_the_page_says_what_was_met_and_what_is_missing() -> None:
     assert "- RQ is missing: not installed: no index" in page
     assert "*3 rounds; others used 2 % of the machine before a run, at most 4 %.*" in page
     assert "## A note\n\nBecause." in page
+
+
+def test_the_page_opens_with_charts_and_ends_with_what_was_promised() -> None:
+    case = CASE._replace(title="Drain a line, fast", question="How many?\nSo many.")
+    other = CASE._replace(name="other", title="Other")
+
+    page = report.page({}, {}, [case, other], {"drain": NUMBERS, "other": NUMBERS}, "A note.")
+
+    parts = [
+        "## How many?",
+        "So many. [Numbers](#drain-a-line-fast).",
+        "![Drain a line, fast](benchmarks/drain.png)",
+        "## The machine",
+        "## Drain a line, fast",
+        "## Other",
+        "![Other](benchmarks/other.png)",
+        "A note.",
+        "## What was promised",
+        "## To repeat it",
+    ]
+    assert [page.count(part) for part in parts] == [1] * len(parts)
+    assert sorted(parts, key=page.index) == parts
+
+
+def test_what_was_not_run_twice_is_compared_with_the_round_before() -> None:
+    numbers = {**NUMBERS, "again": {}}
+    once = {**numbers, "rows": {"blueque": {"rate": [5.0]}}}
+
+    (row,) = (
+        line for line in report.targets([CASE], {"drain": numbers}).splitlines() if "300" in line
+    )
+    (other,) = (
+        line for line in report.targets([CASE], {"drain": once}).splitlines() if "300" in line
+    )
+
+    assert "| 1.16 (1.04 – 1.28) x, by rounds |" in row
+    assert "| – |" in other
+
+
+def test_what_is_promised_runs_twice_in_each_round_and_is_kept_apart() -> None:
+    with open_stage() as stage:
+        bench = Bench(stage, [], rounds=2, scale=1.0, quiet=Quiet(0.0))
+        bench.twice, outcome, ran = frozenset(["pig"]), Outcome(), []
+
+        def run(row: str) -> dict[str, float]:
+            ran.append(row)
+            outcome.samples.setdefault(row, []).append(len(ran))
+            return {"rate": float(len(ran))}
+
+        bench.in_turn(outcome, {"pig": lambda: run("pig"), "bird": lambda: run("bird")})
+
+    assert ran == ["pig", "bird", "pig", "bird", "pig", "pig"]
+    assert outcome.rows == {"pig": {"rate": [1.0, 6.0]}, "bird": {"rate": [2.0, 4.0]}}
+    assert outcome.again == {"pig": {"rate": [3.0, 5.0]}}
+    assert outcome.samples == {"pig": [1, 6], "bird": [2, 4]}
+
+
+def test_a_second_run_that_fails_spoils_nothing() -> None:
+    with open_stage() as stage:
+        bench = Bench(stage, [], rounds=1, scale=1.0, quiet=Quiet(0.0))
+        bench.twice, outcome, values = frozenset(["pig"]), Outcome(), [{"rate": 1.0}]
+
+        def run() -> dict[str, float]:
+            if not values:
+                raise RunFailed("it has no wings")
+            return values.pop()
+
+        bench.in_turn(outcome, {"pig": run})
+
+    assert (outcome.rows, outcome.again, outcome.failed) == ({"pig": {"rate": [1.0]}}, {}, {})
 
 
 def test_a_case_that_was_not_measured_is_not_on_the_page() -> None:
