@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import time
 
 import pytest
-from running import until
+from running import PATIENCE
 
 from blueque.spool import progress_file
 from blueque.spool.progress_file import MAX_WORDS, Gauge
@@ -113,13 +114,11 @@ def test_whoever_reads_while_it_is_told_sees_one_telling_and_not_parts_of_two(tm
     try:
         assert ready.wait(10)
         seen = {}
-
-        def read():
+        deadline = time.monotonic() + PATIENCE
+        while len(seen) < 200:  # without the pauses of `until`, each of which is many tellings long
             if (told := progress_file.read(str(tmp_path))) is not None:
                 seen[told.number] = told
-            return len(seen) >= 200
-
-        until(read, what="two hundred different tellings")
+            assert time.monotonic() < deadline, f"only {len(seen)} different tellings"
     finally:
         end.set()
         process.join()
