@@ -17,7 +17,7 @@ from blueque import protocol
 from blueque.connection.redis import Connection, Patience, Redis
 from blueque.errors import InvalidInput, NotRegistered, RedisAway, RedisRefused
 from blueque.listener.listener import Listener
-from blueque.model import units
+from blueque.model import keys, units
 from blueque.model.selection import Ordered, Select, require_select
 from blueque.model.task import Task
 from blueque.model.wrong_types import unless_wrong_type
@@ -41,6 +41,8 @@ class ListenerGroup:
         self._inspector = Inspector(redis)
         self._ready_queues = ReadyQueues(redis, self.queues)
         self._listeners = {queue: Listener(redis, queue) for queue in self.queues}
+        self._woken_by = {keys.wake(queue): queue for queue in self.queues}
+        self._called: set[str] = set()  # queues whose wake-up calls may have come to us
         self._gone: set[str] = set()  # queues from which we have deregistered
         # (action, queue) that Redis refuses, logged once each
         self._refused: set[tuple[str, str]] = set()
@@ -121,12 +123,13 @@ class ListenerGroup:
         """
         if len(self.queues) == 1:
             return self._first.take()
-        ready, task = set(self.queues), self._settle()
+        ready, task = self._called, self._settle()
         if task is None:
             ready = self._with_work()
             task = self._take_from(ready)
-        for listener in self:  # the calls for which we take nothing
-            listener.decline(listener.queue in ready)
+        for queue in self._called:  # the calls for which we take nothing
+            self._listeners[queue].decline(queue in ready)
+        self._called = {queue for queue in self._called if self._listeners[queue].has_marker}
         return task
 
     def idle(self, seconds: float, is_answered: Callable[[Connection], bool]) -> bool:
@@ -279,8 +282,12 @@ class ListenerGroup:
             lambda: protocol.wait(self._redis, listeners, seconds, is_answered, is_idle),
             wait_for_others,
         )
-        for listener in self:
-            listener.take_marker(marker)
+        if marker in self._woken_by:
+            self._called.add(self._woken_by[marker])
+            self._listeners[self._woken_by[marker]].take_marker(marker)
+        elif marker is not None:
+            for listener in self:
+                listener.take_marker(marker)
         return marker is not None
 
     def _with_markers(self, listeners: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -88,6 +88,11 @@ class Listener:
         """Whether our own list may hold a task that we have not reserved; see `settle`."""
         return self._is_unsure
 
+    @property
+    def has_marker(self) -> bool:
+        """Whether a wake-up call has come to us for which we have not taken a task yet."""
+        return self._has_marker
+
     def listen(self, callback: Callable[[Task], object] | None = None) -> Task:
         """Wait until a task is reserved for this listener and return it; `callback`, if given, is
         called with it first.

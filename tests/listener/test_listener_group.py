@@ -229,6 +229,27 @@ def test_a_call_for_a_task_that_somebody_else_has_taken_is_not_passed_on(client,
     assert awake(cli) == set()
 
 
+def test_a_call_that_could_not_be_passed_on_is_passed_on_with_the_next_task(
+    client, group, cli, monkeypatch
+):
+    assert group.take() is None
+    client.get_queue("audio").enqueue("")
+    assert group.idle(5, lambda connection: connection.wait(5)) is True
+    for _ in range(2):
+        client.get_queue("video").enqueue("")
+    cli.delete("blueque_wake_video")
+
+    def fail(*_):
+        raise RedisAway("in a test")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(protocol, "wake", fail)
+        assert group.take().queue == "video"
+    assert awake(cli) == set()
+    assert group.take().queue == "video"
+    assert awake(cli) == {"audio"}
+
+
 def test_who_takes_nothing_passes_every_call_on(client, group, cli):
     for queue in ("video", "audio"):
         client.get_queue(queue).enqueue("")
