@@ -154,3 +154,13 @@ ensure_node() {
     has_node && return
     apt_install nodejs && has_node
 }
+
+# Have the Java processes of the tests start Spark in half the time, see tests/spark/shared_classes.py. Without the file
+# all goes well, too.
+share_classes() {
+    state="$("$java" -version 2>&1) $(cat "$venv/installed[test]")"
+    [ "$(cat "$venv/spark-classes" 2>/dev/null)" = "$state" ] && return
+    say "having Java share the classes of Spark (half a minute, once)"
+    (cd "$root/tests" && PYTHONPATH=.:machinery:legacy quietly "$venv/bin/python" -m spark.shared_classes) || true
+    printf '%s\n' "$state" >"$venv/spark-classes"
+}

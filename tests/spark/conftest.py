@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,17 +13,18 @@ import process_state
 import pytest
 from running import TEST_PATHS
 
+from spark import shared_classes
+
 if TYPE_CHECKING:
     import redis as redis_py
     from pyspark.sql import DataFrame, SparkSession
 
 ROWS = 4000  # of `df`, in two partitions: two chunks each, and four of the naive way
 HERE = Path(__file__).parent
-# What makes Spark start in half the time. Good for a minute, and slow for an hour. Its classes are
-# not verified again.
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+# What makes Spark quick for a minute, and slow for an hour.
 FAST = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
-    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+    JAVA_OPTIONS: shared_classes.USE if shared_classes.FILE.exists() else shared_classes.QUICK,
     "spark.driver.memory": "512m",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
@@ -53,20 +53,10 @@ def no_traces() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def spark_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Have Python workers import pyspark from where it is installed, which takes a fifth of a
-    second and not most of one.
-
-    Spark puts a zip file first in their path, which has no compiled modules in it; this home of
-    Spark has no such file.
-    """
-    spec = find_spec("pyspark")
-    assert spec is not None and spec.origin is not None
-    home = tmp_path_factory.mktemp("spark-home")
-    for name in ("bin", "jars"):
-        (home / name).symlink_to(Path(spec.origin).parent / name)
+def spark_home() -> Iterator[None]:
+    shared_classes.make_home()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_HOME", str(home))
+        patch.setenv("SPARK_HOME", str(shared_classes.HOME))
         yield
 
 

@@ -6,15 +6,17 @@ import json
 import os
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 from running import is_there, until
 
 import blueque
 from blueque import InvalidInput, NoJava, SparkEnded
-from blueque.spark import environment
+from blueque.spark import environment, gateway
 from blueque.system import process
 from blueque.task_process.running_task import RunningTask
+from spark import shared_classes
 from spark.conftest import FAST
 
 
@@ -36,10 +38,15 @@ def test_it_counts_time_in_utc_and_shows_nothing(spark):
     assert spark.sparkContext.uiWebUrl is None
 
 
+@pytest.mark.skipif(not shared_classes.FILE.exists(), reason="bin/test makes the file of classes")
+def test_its_java_has_the_classes_of_spark_from_the_file_that_all_share(spark):
+    java = gateway.java_process().pid
+    assert str(shared_classes.FILE) in Path(f"/proc/{java}/maps").read_text()
+
+
 def use_spark(writing, inherited, directory):
     """What a task process does that is forked from one with a session, and whose Java is killed."""
     import blueque.spark as bs
-    from blueque.spark import gateway
 
     found = []
     try:
