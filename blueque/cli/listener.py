@@ -30,7 +30,7 @@ from blueque.cli.options import (
     version_option,
 )
 from blueque.cli.program import Program, given, nearest, refuse_both, settings_of, variable
-from blueque.config.toml_file import LIMITS, MAX_SLOTS, ON_TERM, shown_path
+from blueque.config.toml_file import LIMITS, MAX_SLOTS, MOST_REUSED, ON_TERM, shown_path
 from blueque.errors import InvalidInput
 from blueque.listener.resources import GPU
 from blueque.model import units
@@ -60,6 +60,8 @@ _FOR_ALL = {
     f"BLUEQUE_{name}"
     for name in ("HOST", "SPOOL", "SPOOL_LIMIT", "LOG_LIMIT", "BEAT", "LEASE", "LOST_AFTER")
 }
+# what makes no sense for a program, which always runs in its own process
+_FOR_CALLABLES = ("spawn", "preload", "reuse", "reuse_for")
 KEEP = 7 * 86400.0  # seconds for which the files of a finished attempt stay
 
 
@@ -137,6 +139,17 @@ class _Words(click.ParamType):  # type: ignore[type-arg]  # generic in newer cli
 )
 @click.option(
     "--preload", metavar="MODULE", multiple=True, help="Import this once for all tasks of a slot."
+)
+@click.option(
+    "--reuse",
+    type=click.IntRange(1, MOST_REUSED),
+    metavar="N",
+    help="Run up to N tasks in a process, one after the other; default 1. What one leaves in memory, the next one finds.",
+)
+@click.option(
+    "--reuse-for",
+    type=DURATION,
+    help="Give a process no other task when so long has passed since its first; without --reuse, any number of tasks.",
 )
 @click.option(
     "--task-redis/--no-task-redis",
@@ -279,6 +292,7 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
             "is_warm": values.get("warm", GPU not in amounts),
             "is_spawned": values.get("spawn", False),
             "preload": values.get("preload", ()),
+            "reuse": _reuse(config, options, handlers),
             "of_queues": _of_queues(config, names, options.get("retry"), limits),
             "retention": client.retention_rules(names),
             "statistics_keep": units.statistics_keep(otherwise=config.statistics_keep),
@@ -304,9 +318,9 @@ def _handlers(
     refuse_both(context, "run", "exec", "a task has one handler, so give one of the two")
     found = nearest(context, {}, "run", "exec")
     if context.get_parameter_source("exec") is ParameterSource.COMMANDLINE:
-        if ParameterSource.COMMANDLINE in map(context.get_parameter_source, ("spawn", "preload")):
+        if ParameterSource.COMMANDLINE in map(context.get_parameter_source, _FOR_CALLABLES):
             raise click.UsageError(
-                "--spawn and --preload need --run: a program always runs in its own process"
+                "--spawn, --preload, --reuse and --reuse-for need --run: a program always runs in its own process"
             )
         _refuse_swallowed(found["exec"])
         found["exec"] = found["exec"][found["exec"][0] == "--" :]
@@ -323,6 +337,18 @@ def _handlers(
     return handlers
 
 
+def _reuse(
+    config: Config, options: Mapping[str, Any], handlers: Mapping[str, HandlerName]
+) -> dict[str, tuple[int | None, float | None]]:
+    """Return how many tasks a process takes, and for how long, for each queue with a callable."""
+    found = {}
+    for queue, name in handlers.items():
+        if name.run is not None:
+            said = {**config.listener, **config.queue(queue).reused, **options}
+            found[queue] = said.get("reuse"), said.get("reuse_for")
+    return found
+
+
 def _no_handler(queue: str) -> tuple[str, str, str, str]:
     """Return the message, and three ways to name a handler."""
     return (
@@ -337,6 +363,10 @@ def _importing(
     context: click.Context, said: Mapping[str, Any], handlers: Mapping[str, HandlerName]
 ) -> dict[str, Any]:
     """Return how task processes import their callables: `spawn` and `preload`."""
+    for key in ("reuse", "reuse_for"):
+        refuse_both(
+            context, "spawn", key, "with --spawn, each task has a fresh interpreter to itself"
+        )
     found = nearest(context, said, "spawn", "preload")
     if found.get("spawn") and found.get("preload"):
         refuse_both(

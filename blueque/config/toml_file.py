@@ -39,6 +39,7 @@ NAME = "blueque.toml"
 FINISHED = ("complete", "failed", "cancelled")
 ON_TERM = ("leave", "drain", "stop")
 MAX_SLOTS = 1000
+MOST_REUSED = 10**9  # tasks of one process
 MOST_KEPT = 10**12  # tasks of which the newest stay
 
 Path = tuple[str, ...]
@@ -57,6 +58,7 @@ class QueueConfig(NamedTuple):
     retention: how long a finished task stays, by its status.
     resources: what a task of it needs that says nothing itself.
     handler: what runs its tasks.
+    reused: `reuse` and `reuse_for`, those that are said: how many tasks a process takes.
     """
 
     weight: float | None = None
@@ -65,6 +67,7 @@ class QueueConfig(NamedTuple):
     retention: Mapping[str, Keep] = _EMPTY
     resources: Mapping[str, int] | None = None
     handler: HandlerName | None = None
+    reused: Mapping[str, int | float] = _EMPTY
 
 
 class Config(NamedTuple):
@@ -191,6 +194,12 @@ class _Checker:
                     ("listener", name),
                     f"it is {listener[name]:g} s: at least three beats of {beat:g} s are needed, {3 * beat:g} s",
                 )
+        for name in _REUSE:
+            if listener.get("spawn") and listener.get(name, 1) != 1:
+                raise self._refused(
+                    ("listener", name),
+                    "with spawn = true, each task has a fresh interpreter to itself",
+                )
         if listener.get("spawn") and listener.get("preload"):
             raise self._refused(
                 ("listener", "preload"),
@@ -208,14 +217,21 @@ class _Checker:
                     "retention": dict,
                     "resources": require_resources,
                     **_HANDLER,
+                    **_REUSE,
                     **_limits(),
                 },
             )
         )
+        reused = {name: own.pop(name) for name in _REUSE if name in own}
         self._refuse_both(path, own)
         name = HandlerName(own.pop("run", None), own.pop("exec", None))
         retention = self._retention((*path, "retention"), own.pop("retention", {}))
-        return QueueConfig(**own, retention=retention, handler=name if any(name) else None)
+        return QueueConfig(
+            **own,
+            retention=retention,
+            handler=name if any(name) else None,
+            reused=MappingProxyType(reused),
+        )
 
     def _refuse_both(self, path: Path, values: Mapping[str, Any]) -> None:
         if "run" in values and "exec" in values:
@@ -359,6 +375,17 @@ _HANDLER: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
 )
 
 
+def _duration(value: Any) -> float:
+    seconds = parse_duration(value) if isinstance(value, str) else value
+    return require_number(seconds, "it", 0.001, CENTURY)
+
+
+# How many tasks a process takes, and for how long.
+_REUSE: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
+    {"reuse": lambda value: require_whole(value, "it", 1, MOST_REUSED), "reuse_for": _duration}
+)
+
+
 def _yes_or_no(value: Any) -> bool:
     if not isinstance(value, bool):
         raise InvalidType(f"must be true or false, not {_kind(value)}")
@@ -372,11 +399,6 @@ def _one_of(words: tuple[str, ...]) -> Callable[[Any], str]:
         return str(value)
 
     return check
-
-
-def _duration(value: Any) -> float:
-    seconds = parse_duration(value) if isinstance(value, str) else value
-    return require_number(seconds, "it", 0.001, CENTURY)
 
 
 def _days(value: Any) -> int:
@@ -442,6 +464,7 @@ def _listener_checks() -> dict[str, Callable[[Any], Any]]:
         "until_empty": _yes_or_no,
         "max_runtime": _duration,
         "task_redis": _yes_or_no,
+        **_REUSE,
         "log_format": _one_of(LOG_FORMATS),
         **_HANDLER,
         **_limits(),

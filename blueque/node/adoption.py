@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from blueque.errors import NotOwner
+from blueque.model.encoding import count_of
 from blueque.model.limits import of
 from blueque.model.states import LOST, WAITING
 from blueque.model.task import Task
@@ -108,7 +109,8 @@ class Adoption:
         task, attempt, pid, kind = candidate
         taken: Task | None = task
         seen = None
-        tree = tree_of(task, pid)  # before it is ours: it may end the moment that it is
+        # before it is ours: it may end the moment that it is
+        tree = tree_of(task, pid, attempt.used_before())
         if kind == "orphan":
             registration = self._inspector.registration(task.queue or "", task.node or "")
             seen = registration.get("beat_at")
@@ -139,7 +141,8 @@ class Adoption:
         is_child = is_same and process.parent(pid) == os.getpid()
         limits = of(task.fields, self._defaults.of(task.queue).limits)
         processor = self._client.get_processor(task)
-        watch = AttemptWatch(processor, attempt, pid, limits, is_child, tree)
+        used_before = attempt.used_before()
+        watch = AttemptWatch(processor, attempt, pid, limits, is_child, tree, used_before)
         watch.instance = self._listeners.of(task.queue).instance
         return watch
 
@@ -158,7 +161,9 @@ class Adoption:
 
     def _orphan(self, task: Task, attempt: Attempt | None) -> list[Candidate]:
         if attempt is not None:
-            return [Candidate(task, attempt, task.pid or 0, "orphan")]
+            pid, ticks = task.pid or 0, count_of(task.fields.get("pid_start"))
+            is_its = self._spool.runs(pid, ticks, attempt)
+            return [Candidate(task, attempt, pid if is_its else 0, "orphan")]
         if task.id not in self._logged:
             self._logged.add(task.id)
             log.warning(

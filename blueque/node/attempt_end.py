@@ -85,10 +85,17 @@ class AttemptEnd:
         """
         measured = watch.measured
         ending: process.Ending | None = None
-        if watch.is_child:
+        record: outcome_record.Record | None = None
+        if watch.is_at_rest or not watch.is_child:
+            record = self._read_exit(watch)
+        if watch.is_at_rest and record is None:  # what the task has left may have removed it
+            self.end_process(watch)
+        if watch.is_child and not watch.is_at_rest:
             ending = process.peek_ending(watch.pid)
-            measured = _measured(process.wait_usage(watch.pid), measured)
-        record = self._read_exit(watch)
+            used = process.wait_usage(watch.pid)
+            used = used._replace(cpu_seconds=max(used.cpu_seconds - watch.used_before, 0.0))
+            measured = _measured(used, measured)
+            record = self._read_exit(watch)
         if record is None and ending is None and watch.attempt.has_begun():
             noted = self._noted_end(watch)
             record = self._read_exit(watch)
@@ -112,6 +119,12 @@ class AttemptEnd:
         if watch.reason is None and record["status"] == "failed" and error_type in BY_LISTENER:
             watch.reason = error_type  # Redis has lost that this was reported once
         return record
+
+    def end_process(self, watch: AttemptWatch) -> None:
+        """End the process that waits for another task, and gets none."""
+        watch.end_process()
+        while not self._waiting.wait(TRY_AGAIN, watch.descriptors).intersection(watch.descriptors):
+            pass
 
     def _complete(
         self,

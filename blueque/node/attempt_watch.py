@@ -10,12 +10,14 @@ import logging
 import os
 import signal
 import time
+from collections.abc import Collection
 from typing import Any
 
 from blueque.listener.processor import Processor
 from blueque.model.encoding import count_of
 from blueque.model.limits import Limits
 from blueque.model.task import Task
+from blueque.node.reuse import Reusable
 from blueque.node.unreadable import guarded
 from blueque.spool.attempt import Attempt
 from blueque.system import process
@@ -38,6 +40,8 @@ class AttemptWatch:
     limits: the limits of the task.
     is_child: whether the process is our own child, so that we can read its exit status.
     tree: the processes of an attempt that we adopt, read before the adoption.
+    used_before: seconds of CPU time that its process has used for earlier tasks.
+    reusable: its process, if it may take another task.
     """
 
     def __init__(
@@ -48,6 +52,8 @@ class AttemptWatch:
         limits: Limits,
         is_child: bool,
         tree: Tree | None = None,
+        used_before: float = 0.0,
+        reusable: Reusable | None = None,
     ) -> None:
         self.processor, self.attempt, self.pid, self.is_child = processor, attempt, pid, is_child
         task = processor.task
@@ -58,6 +64,13 @@ class AttemptWatch:
         # why we have ended it: an error_type, or cancelled, stopped, fenced; and in a sentence
         self.reason: str | None = None
         self.error = ""
+        self.used_before = used_before
+        self.reusable = reusable
+        self.is_at_rest = False  # it has ended, and its process waits for another task
+        # What is ready when the attempt may have ended; empty: its process is gone.
+        self.descriptors = [] if self.pidfd is None else [self.pidfd]
+        if reusable is not None and self.pidfd is not None:
+            self.descriptors.append(reusable.handshake)
         self.instance: str | None = None  # of our registration when we began to watch
         self.lost_with: dict[str, str] = {}  # the listener before us: lost_node, last_seen
         self._limits, self._tree = limits, tree
@@ -84,6 +97,44 @@ class AttemptWatch:
     @property
     def task(self) -> Task:
         return self.processor.task
+
+    def has_ended(self, ready: Collection[int]) -> bool:
+        """Tell whether the attempt has ended. ready: the descriptors that are."""
+        if self.pidfd in ready:
+            self._let_go_of_process()
+            return True
+        if self.reusable is None or self.reusable.handshake not in ready:
+            return False
+        self.is_at_rest = self.reusable.hear(self.attempt.path)
+        if not self.is_at_rest:  # its end of the handshake is closed: it takes no other task
+            self._let_go_of_process()
+        return self.is_at_rest
+
+    def give_process(self) -> Reusable:
+        """Return the process that waits for another task, which is the caller's from now on."""
+        assert self.reusable is not None and self.is_at_rest
+        reusable, self.reusable = self.reusable, None
+        return reusable
+
+    def why_not_again(self) -> str | None:
+        """Return why the process that waits for another task gets none; None: it may have one."""
+        assert self.reusable is not None
+        if self.reason is not None:
+            return self.error
+        if self._stopping is not None and self._stopping.left:
+            return "what the task has left running cannot be ended"
+        return self.reusable.why_not(self._limits.memory)
+
+    def end_process(self) -> None:
+        """Kill the process that waits for another task, and gets none."""
+        self._let_go_of_process()
+        process.signal_group(self.pid, signal.SIGKILL)
+
+    def _let_go_of_process(self) -> None:
+        if self.reusable is not None:
+            self.reusable.close()
+            self.reusable, self.is_at_rest = None, False
+            del self.descriptors[1:]
 
     def _next_step(self) -> float:
         limit = NEVER
@@ -194,10 +245,16 @@ class AttemptWatch:
         if self._is_elsewhere:
             return None
         if self._stopping is None:
-            if strays is not None and not strays and self._tree is None:
+            if strays is not None and not (strays or self._tree or self._has_children):
                 return None
             self._stopping = Stopping(self._get_tree(), self._limits.grace)
         return self._stopping.step(time.monotonic(), strays or ())
+
+    @property
+    def _has_children(self) -> bool:
+        """Whether the process waits for another task while children of this one run."""
+        rest = None if self.reusable is None else self.reusable.rest
+        return rest is not None and rest.has_children
 
     def _measure(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -211,13 +268,14 @@ class AttemptWatch:
         return found
 
     def close(self) -> None:
+        self._let_go_of_process()
         if self.pidfd is not None:
             os.close(self.pidfd)
             self.pidfd = None
 
     def _get_tree(self) -> Tree:
         if self._tree is None:
-            self._tree = Tree(self.pid, self._start)
+            self._tree = Tree(self.pid, self._start, self.used_before)
         return self._tree
 
     def _signal(self, number: int) -> None:
@@ -298,13 +356,13 @@ def _is_elsewhere(task: Task) -> bool:
     return bool(task.fields.get("boot")) and not process.shares_pids(task.fields)
 
 
-def tree_of(task: Task, pid: int) -> Tree | None:
+def tree_of(task: Task, pid: int, used_before: float) -> Tree | None:
     """Return the processes of an attempt that another listener has started; None: they are gone, or
-    elsewhere.
+    elsewhere. used_before: as in `AttemptWatch`.
     """
     if pid < 2 or not process.shares_pids(task.fields) or not process.is_alive(pid, task.fields):
         return None
-    tree = Tree(pid, count_of(task.fields.get("pid_start")))
+    tree = Tree(pid, count_of(task.fields.get("pid_start")), used_before)
     tree.look()
     return tree
 

@@ -19,7 +19,8 @@ from blueque.node.attempt_end import close
 from blueque.node.attempt_watch import AttemptWatch
 from blueque.node.context import NodeContext
 from blueque.node.control import Order, OrderCame
-from blueque.node.prefork import TaskProcess, TaskProcesses
+from blueque.node.prefork import TaskProcesses
+from blueque.node.reuse import Reusable, TaskProcess
 from blueque.node.waiting import Waiting
 from blueque.spool.attempt import Attempt
 from blueque.system import hosts, process
@@ -35,14 +36,22 @@ TRY_AGAIN = 2.0  # seconds between two tries while the disk or the process table
 class Prepared(NamedTuple):
     """An attempt that waits for its start to be recorded.
 
+    reusable: the process, if it may take another task; else None.
     instance: of the registration of the listener that reserved it.
     """
 
     processor: Processor
     attempt: Attempt
     process: TaskProcess
+    reusable: Reusable | None
     limits: Limits
     instance: str | None
+
+    def close_handshake(self) -> None:
+        if self.reusable is not None:
+            self.reusable.close()
+        else:
+            os.close(self.process.handshake)
 
 
 class Launcher:
@@ -86,9 +95,15 @@ class Launcher:
         kept = self._checkpoint_of(task)
         attempt, taken = self._open(task, queue, kept)
         limits = of(task.fields, context.defaults.of(queue).limits)
-        self._assign(taken, attempt, limits.time)
+        reusable = self._processes.reusable
+        self._assign(taken, attempt, limits.time, reusable is not None)
         processor = context.client.get_processor(task)
-        return Prepared(processor, attempt, taken, limits, listener.instance)
+        return Prepared(processor, attempt, taken, reusable, limits, listener.instance)
+
+    @property
+    def _devices(self) -> str:
+        """What the task has been given that is numbered, as text."""
+        return self._claim.devices() if self._claim is not None and self._claim.numbers else ""
 
     def _start(self, prepared: Prepared) -> AttemptWatch:
         """Record the start, let the process begin, return the watch of the attempt.
@@ -96,21 +111,27 @@ class Launcher:
         Raises NotOwner, OrderCame: the process does not begin. With OrderCame the start may have
             been recorded.
         """
-        processor, attempt, taken, limits, instance = prepared
+        processor, attempt, taken, reusable, limits, instance = prepared
         facts = {**taken.identity, "files": f"{hosts.host_name()}:{attempt.path}"}
-        if self._claim is not None and self._claim.numbers:
-            facts["devices"] = self._claim.devices()
+        if self._devices:
+            facts["devices"] = self._devices
         record_start = functools.partial(processor.record_start, taken.pid, facts)
         try:
             self._waiting.retry_until_order(record_start)
             handshake.begin(taken.handshake)
         except BrokenPipeError:  # it was killed while it waited: its end says how
             pass
-        finally:
-            os.close(taken.handshake)
+        except BaseException:
+            prepared.close_handshake()
+            raise
+        if reusable is None:
+            prepared.close_handshake()
         # What is forked now inherits neither the handshake nor the descriptor of the watch.
         self._processes.fork_ahead()
-        watch = AttemptWatch(processor, attempt, taken.pid, limits, is_child=True)
+        used_before = 0.0 if taken.past is None else taken.past.cpu_seconds
+        watch = AttemptWatch(
+            processor, attempt, taken.pid, limits, True, None, used_before, reusable
+        )
         watch.instance = instance
         return watch
 
@@ -149,7 +170,7 @@ class Launcher:
         spool, max_bytes = self._context.spool, self._context.client.max_bytes
         while True:
             try:
-                taken = taken or self._processes.take(queue, self._waiting.wait)
+                taken = taken or self._processes.take(queue, self._waiting.wait, self._devices)
                 attempt = attempt or spool.create(
                     task.id, task.attempt or 1, task.fields, taken.pid
                 )
@@ -169,7 +190,9 @@ class Launcher:
                     self._room.note(None)
                 return attempt, taken
 
-    def _assign(self, taken: TaskProcess, attempt: Attempt, time_limit: float | None) -> None:
+    def _assign(
+        self, taken: TaskProcess, attempt: Attempt, time_limit: float | None, may_rest: bool
+    ) -> None:
         """Have the process get ready for the attempt, and hold what was set aside for it, while we
         record the start.
         """
@@ -178,7 +201,7 @@ class Launcher:
         environ = environment(pool.totals, granted) if pool is not None else {}
         held = claim.filenos() if claim is not None else []
         assignment = handshake.Assignment(
-            attempt.path, granted, environ, time_limit, attempt.written
+            attempt.path, granted, environ, time_limit, may_rest, attempt.written
         )
         try:
             handshake.assign(taken.handshake, assignment, held)

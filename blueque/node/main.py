@@ -45,6 +45,7 @@ from blueque.node.options import Defaults
 from blueque.node.prefork import BURST, Work
 from blueque.node.registry import Registry
 from blueque.node.reload import HANDOVER, Check, Handover, Reload, replace_program
+from blueque.node.reuse import Reuse
 from blueque.node.slot import PreloadRefused, Slot
 from blueque.spool.spool import Spool
 from blueque.system import hosts, process
@@ -70,6 +71,7 @@ class Choices(NamedTuple):
     resources: how much of each our node has. is_warm: import ahead of the task. is_spawned: in a
         fresh interpreter.
     preload: modules that each fork server imports, so that its forks have them.
+    reuse: how many tasks a process takes, and for how many seconds, by queue; see `Reuse.of`.
     """
 
     queues: list[str]
@@ -92,6 +94,7 @@ class Choices(NamedTuple):
     is_warm: bool
     is_spawned: bool
     preload: list[str]
+    reuse: dict[str, tuple[int | None, float | None]]
     of_queues: dict[str, tuple[list[float | None], str | None]]  # limits, retry
     # by queue and by status, as `Keep`
     retention: dict[str, dict[str, tuple[float | None, int | None]]]
@@ -242,6 +245,7 @@ def run_slot(choices: Choices, master: context.Master) -> int:
         _kinds(choices.handlers),
         burst=1 if choices.is_spawned else BURST,
         until_empty=choices.until_empty,
+        reuse=_reuse(choices),
         server=_fork_server(choices, spool),
     )
     select = selector(choices.select, choices.weights)
@@ -371,6 +375,13 @@ def _life(choices: Choices) -> Callable[[Spool, int, str | None], int]:
         return fresh_interpreter.run(choices.job, spool, handshake, prepared)
 
     return live
+
+
+def _reuse(choices: Choices) -> dict[str, Reuse]:
+    """Return how many tasks a process takes, by queue. A fresh interpreter takes one."""
+    if choices.is_spawned:
+        return {}
+    return {queue: Reuse.of(*said) for queue, said in choices.reuse.items()}
 
 
 def _pool(choices: Choices) -> Pool | None:

@@ -23,6 +23,7 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from blueque.node.forks import ForkServer
+from blueque.node.reuse import Reusable, Reuse, TaskProcess
 from blueque.spool.spool import Spool
 from blueque.system import process, signals
 from blueque.task_process import fork_server, handshake, main
@@ -32,6 +33,7 @@ log = logging.getLogger("blueque")
 UNNEEDED = 60.0  # seconds without a task after which all but one of them go
 COLD = 60.0  # seconds for which none prepares its work after one has died of it
 TRIES = 6  # to get one for a task
+ONCE = Reuse()  # a process takes one task
 BURST = 8  # how many are forked in a row for short tasks
 
 # Waits up to so many seconds, and does what is due meanwhile: `Waiting.wait`.
@@ -47,6 +49,7 @@ class Work(NamedTuple):
     kinds: for each queue, the first queue with the same handler; empty: all have one handler.
     burst: how many processes are forked in a row for short tasks.
     until_empty: leave when there is nothing to reserve.
+    reuse: how many tasks a process takes, by queue; one, for a queue that is not there.
     server: for the fork server of a slot; None: the listener forks all its task processes itself.
     """
 
@@ -55,20 +58,8 @@ class Work(NamedTuple):
     kinds: Mapping[str, str] = MappingProxyType({})
     burst: int = BURST
     until_empty: bool = False
+    reuse: Mapping[str, Reuse] = MappingProxyType({})
     server: fork_server.Orders | None = None
-
-
-class TaskProcess(NamedTuple):
-    """A process that waits for a task. handshake: our end of it.
-
-    identity: as `process.identity` tells. prepared: the queue whose handler it has imported, if it
-        has.
-    """
-
-    pid: int
-    handshake: int
-    identity: dict[str, str | int]
-    prepared: str | None = None
 
 
 class TaskProcesses:
@@ -103,6 +94,8 @@ class TaskProcesses:
         self._error = 0  # that kept the fork server from forking, as errno
         self._waiting: list[TaskProcess] = []
         self.running: int | None = None  # the pid of the one that runs our task, not to be reaped
+        # the one that was taken last, if it may take another task
+        self.reusable: Reusable | None = None
         self.left_alone: set[int] = set()  # of tasks of ours that another listener has adopted
 
     def start(self) -> None:
@@ -124,8 +117,11 @@ class TaskProcesses:
         """Why one of these modules cannot be imported."""
         return None if self._server is None else self._server.refusal
 
-    def take(self, queue: str, pause: Pause) -> TaskProcess:
-        """Return a process for a task of that queue, forked now if none waits. Raises OSError."""
+    def take(self, queue: str, pause: Pause, devices: str = "") -> TaskProcess:
+        """Return a process for a task of that queue, forked now if none waits. Raises OSError.
+
+        devices: what the task has been given that is numbered, see `Claim.devices`.
+        """
         kind = self._kinds.get(queue, "")
         # If two tasks in a row have the same handler, the next one may have it, too.
         self._prepares = kind if kind == self._kind else None
@@ -134,7 +130,7 @@ class TaskProcesses:
         may_ask, self._error = True, 0
         for _ in range(TRIES):
             self._drop_dead()
-            unfit = [one for one in self._waiting if one.prepared not in (None, kind)]
+            unfit = [one for one in self._waiting if not self._is_fit(one, queue, devices)]
             self._dismiss(unfit)
             if self._waiting:
                 break
@@ -151,7 +147,38 @@ class TaskProcesses:
         self._taken_at, self._is_in_demand = now, now < self._taken_at + UNNEEDED
         taken = self._waiting.pop(0)
         self.running = taken.pid
+        self.reusable = self._get_reusable(taken, queue, devices)
         return taken
+
+    def _is_fit(self, waiting: TaskProcess, queue: str, devices: str) -> bool:
+        """Tell whether the process may run a task of that queue."""
+        past = waiting.past
+        if waiting.prepared not in (None, self._kinds.get(queue, "")):
+            return False
+        return past is None or (
+            past.tasks < self._get_reuse(queue).tasks
+            and time.monotonic() < past.until
+            and past.devices == devices
+        )
+
+    def _get_reuse(self, queue: str) -> Reuse:
+        return self._work.reuse.get(queue, ONCE)
+
+    def _get_reusable(self, taken: TaskProcess, queue: str, devices: str) -> Reusable | None:
+        past, reuse = taken.past, self._get_reuse(queue)
+        if (past.tasks if past is not None else 0) + 1 >= reuse.tasks:
+            return None
+        until = time.monotonic() + reuse.seconds if past is None else past.until
+        return Reusable(taken._replace(prepared=self._kind), until, devices)
+
+    def take_back(self, reusable: Reusable) -> None:
+        """Have a process that has ended its task wait for the next."""
+        self._waiting.insert(0, reusable.next())
+        self.reusable = None
+
+    def end_reused(self) -> None:
+        """End the waiting processes that have run a task."""
+        self._dismiss([waiting for waiting in self._waiting if waiting.past is not None])
 
     def fork_ahead(self) -> None:
         """Have task processes forked if none waits."""
@@ -235,8 +262,10 @@ class TaskProcesses:
         """
         if self._server is not None:
             self._server.note_late()
-        if time.monotonic() >= self._taken_at + UNNEEDED:
+        now = time.monotonic()
+        if now >= self._taken_at + UNNEEDED:
             self._dismiss(self._waiting[1:])
+        self._dismiss([one for one in self._waiting if one.past and now >= one.past.until])
 
     def _to_prepare(self) -> str | None:
         """Return the queue whose handler the next ones import."""
@@ -294,7 +323,11 @@ class TaskProcesses:
             if process.peek_ending(waiting.pid) is not None:
                 self._waiting.remove(waiting)
                 os.close(waiting.handshake)
-                self.cool_down(waiting.pid, process.describe(process.wait_for(waiting.pid)))
+                how = process.describe(process.wait_for(waiting.pid))
+                if waiting.past is None:
+                    self.cool_down(waiting.pid, how)
+                else:
+                    log.info("pid=%d ended while it waited for another task (%s)", waiting.pid, how)
 
     def _dismiss(self, some: Sequence[TaskProcess]) -> None:
         some = list(some)
@@ -312,6 +345,8 @@ class TaskProcesses:
         # notice that the listener is gone.
         for end in [ours, *(waiting.handshake for waiting in self._waiting)]:
             os.close(end)
+        if self.reusable is not None:
+            self.reusable.close()
         if self._server is not None:
             self._server.after_fork_in_child()
         self._waiting = []

@@ -210,6 +210,8 @@ class Slot:
             self._listeners.decline()  # others may have the wake-up calls that came to us
             self._rest(TRY_AGAIN)
             return True
+        if self._orders.is_paused:
+            self._processes.end_reused()
         if self._orders.is_paused and not self._until_empty:
             self._listeners.decline()
             self._waiting.wait_for_order()

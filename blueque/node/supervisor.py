@@ -57,6 +57,8 @@ class Supervisor:
         self._duties.watched = task_id
         if self._watch(watch, reporter):
             self._end.report(watch, reporter, self._waiting.retry_until_order)
+            if watch.is_at_rest:
+                self._keep_process(watch)
         else:
             self._processes.left_alone.add(watch.pid)
         self._duties.watch_nothing()
@@ -73,12 +75,13 @@ class Supervisor:
         self._listen_at = time.monotonic() + QUIET
         while watch.pidfd is not None:
             is_stopping = self._orders.now is Order.STOP
-            if (is_stopping or self._orders.wants_end) and not self._waiting.is_ready(watch.pidfd):
+            is_asked = is_stopping or self._orders.wants_end
+            if is_asked and not self._waiting.ready(watch.descriptors):
                 if is_stopping:
                     watch.end("stopped", self._orders.why_stopped)
                 else:
                     watch.ask("drain")
-            has_ended = self._wait(watch, watch.pidfd, reporter)
+            has_ended = watch.has_ended(self._wait(watch, reporter))
             if self._duties.orphans:
                 self._call_for_adopters()
             standing, self._duties.standing = self._duties.standing, None
@@ -91,16 +94,28 @@ class Supervisor:
             watch.step()
             watch.bars = reporter.step(watch.task)
         self._end_the_rest(watch)
+        if watch.is_at_rest and (reason := watch.why_not_again()) is not None:
+            log.info(
+                "pid=%d takes no other task after task=%s: %s", watch.pid, watch.task.id, reason
+            )
+            self._end.end_process(watch)
         return True
 
-    def _wait(self, watch: AttemptWatch, pidfd: int, reporter: Reporter) -> bool:
-        """Wait until something is to be done; return whether the process has ended."""
+    def _keep_process(self, watch: AttemptWatch) -> None:
+        """Have the process of an attempt whose end is recorded wait for another task."""
+        if watch.attempt.is_open:  # it could not be closed, and the next one would replace it
+            self._end.end_process(watch)
+        else:
+            self._processes.take_back(watch.give_process())
+
+    def _wait(self, watch: AttemptWatch, reporter: Reporter) -> set[int]:
+        """Wait until something is to be done; return the descriptors of the watch that are ready."""
         until, is_stopping = watch.next_step, self._orders.now is Order.STOP
         if is_stopping or time.monotonic() < self._listen_at:
             until = min(until, reporter.next_step)
             if not is_stopping:
                 until = min(until, self._listen_at)
-            return pidfd in self._waiting.wait(until - time.monotonic(), [pidfd])
+            return self._waiting.wait(until - time.monotonic(), watch.descriptors)
 
         def step() -> float:
             watch.bars = reporter.step(watch.task)
@@ -108,13 +123,13 @@ class Supervisor:
 
         # An order may be left in Redis, too.
         try:
-            ready = self._waiting.wait_for_order_or(pidfd, until, step)
+            ready = self._waiting.wait_for_order_or(watch.descriptors, until, step)
             self._outage.note(None, duty="orders")
         except (RedisAway, RedisRefused) as error:
             self._outage.note(error, "still watching the task", duty="orders")
             self._listen_at = time.monotonic() + self._outage.pause("orders")
-            return self._waiting.is_ready(pidfd)
-        return pidfd in ready
+            return self._waiting.ready(watch.descriptors)
+        return ready
 
     def _end_the_rest(self, watch: AttemptWatch) -> None:
         """End what the process of the attempt has left running, and wait for that."""

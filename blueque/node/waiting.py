@@ -55,9 +55,9 @@ class Waiting:
             self._duties.do_due()
         return ready
 
-    def is_ready(self, descriptor: int) -> bool:
-        """Tell whether a wait for the descriptor would end at once."""
-        return bool(process.wait_readable([descriptor], 0))
+    def ready(self, descriptors: Collection[int]) -> set[int]:
+        """Return the descriptors for which a wait would end at once."""
+        return process.wait_readable(descriptors, 0)
 
     def wait_for_work(self) -> bool:
         """Wait for work in any queue, an order, or the next duty, and do what is due. Return
@@ -75,10 +75,10 @@ class Waiting:
         self._duties.do_due()
 
     def wait_for_order_or(
-        self, descriptor: int, until: float, meanwhile: Callable[[], float]
+        self, descriptors: Collection[int], until: float, meanwhile: Callable[[], float]
     ) -> set[int]:
-        """Busy: wait for an order in Redis, the descriptor, a signal, the next duty or that time,
-        and do what is due. Return the descriptor if it is ready. Raises RedisAway, RedisRefused.
+        """Busy: wait for an order in Redis, a descriptor, a signal, the next duty or that time,
+        and do what is due. Return the descriptors that are ready. Raises RedisAway, RedisRefused.
 
         until: on the monotonic clock. meanwhile: called now and then; it returns when it should be
             called again, and uses another connection.
@@ -93,17 +93,17 @@ class Waiting:
                 if connection.wait(0):
                     return True
                 again = min(until, meanwhile()) - time.monotonic()
-                ready = self._poll(min(left, again), [descriptor, connection.fileno()])
+                ready = self._poll(min(left, again), [*descriptors, connection.fileno()])
                 if connection.fileno() in ready:
                     return True
                 has_changed = self._orders.now is not before
-                if descriptor in ready or has_changed or time.monotonic() >= until:
+                if ready or has_changed or time.monotonic() >= until:
                     return False
             return False
 
         self._listeners.watch_orders(seconds, is_answered)
         self._duties.do_due()
-        return ready & {descriptor}
+        return ready.intersection(descriptors)
 
     def retry_until_order(
         self, action: Callable[[], T], until: Order = Order.STOP, fatal: Iterable[str] = ()

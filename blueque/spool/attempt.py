@@ -64,22 +64,34 @@ class Attempt:
         write_whole(path, text.encode("utf-8", "surrogateescape"), is_synced=False)
         return path
 
-    def begin(self) -> None:
-        """Record that the task may begin, with the monotonic time of this boot."""
+    def begin(self, used_before: float = 0.0) -> None:
+        """Record that the task may begin, with the monotonic time of this boot.
+
+        used_before: seconds of CPU time that its process has used for earlier tasks.
+        """
+        before = b" %.2f" % used_before if used_before else b""
         descriptor = plain_files.open_plain(f"{self.path}/task", os.O_WRONLY | os.O_APPEND)
         try:
-            os.write(descriptor, b"\n%.3f" % time.monotonic())
+            os.write(descriptor, b"\n%.3f%b" % (time.monotonic(), before))
         finally:
             os.close(descriptor)
 
     def began_at(self) -> float | None:
         """Return when it began, on the monotonic clock; None if it has not, or that is not recorded."""
         try:
-            began = float(self._beginning() or "")
+            began = float((self._beginning() or "").partition(" ")[0])
         except ValueError:
             return None
         now = time.monotonic()
         return min(began, now) if 0 <= began <= now + 1 else None  # else the task has written there
+
+    def used_before(self) -> float:
+        """Return the seconds of CPU time that its process had used before; 0.0 if unknown."""
+        try:
+            used = float((self._beginning() or "").partition(" ")[2])
+        except ValueError:
+            return 0.0
+        return used if 0 <= used < float("inf") else 0.0  # else the task has written there
 
     def has_begun(self) -> bool:
         """Tell whether the task has begun to run; True if unknown."""
@@ -156,6 +168,11 @@ class Attempt:
         """
         pid, _, ticks = os.path.basename(self._link or "").partition("-")
         return (int(pid), int(ticks)) if pid.isdecimal() and ticks.isdecimal() else (0, 0)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has its other name in `open`."""
+        return self._link is not None
 
     def mark_reported(self, is_wanted: bool = False) -> None:
         """Record that Redis knows the end: from now on the directory may be pruned.

@@ -257,6 +257,14 @@ class Spool(TaskSpool):
             if written is not None:
                 yield pid, ticks, self.attempt_at(written["path"], link)
 
+    def runs(self, pid: int, ticks: int, attempt: Attempt) -> bool:
+        """Tell whether the process, if it is alive, runs this attempt.
+
+        A process that takes one task after the other may run a later one, or wait for it.
+        """
+        written = _written(f"{self.open_path}/{pid}-{ticks}")
+        return not attempt.has_exit() if written is None else written["path"] == attempt.path
+
     def _links(self) -> Iterator[tuple[int, int, str]]:
         """Yield the process of each open attempt, and its file: (pid, start ticks, path)."""
         for name in _attempts(self.open_path):

@@ -41,10 +41,12 @@ class Tree:
     pid: below 2: unknown, and the tree is empty. Session 0 is that of the whole machine.
     start: the start ticks of the process; None: those of the process with this pid at the first
         look.
+    used_before: seconds of CPU time that do not count, because the process used them for something
+        else.
     """
 
-    def __init__(self, pid: int, start: int | None = None) -> None:
-        self.pid = pid
+    def __init__(self, pid: int, start: int | None = None, used_before: float = 0.0) -> None:
+        self.pid, self._used_before = pid, used_before
         self.peak_memory = 0  # bytes, as in `Usage`
         self.cpu_seconds = 0.0
         self._start = start
@@ -211,7 +213,7 @@ class Tree:
             )
             self._ended_ticks += max(ticks - got, 0)
         total = self._ended_ticks + sum(member.ticks for member in members.values())
-        self.cpu_seconds = max(self.cpu_seconds, total / _TICKS)
+        self.cpu_seconds = max(self.cpu_seconds, total / _TICKS - self._used_before)
 
 
 class Stopping:

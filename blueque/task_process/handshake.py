@@ -3,6 +3,9 @@
 They use a pair of sockets. The first message is an assignment: it says for which attempt to
 prepare. A second one passes open files, if there are any. The last message lets the process begin. If the listener closes
 its end or dies before that, the process exits without running anything.
+
+With `--reuse`, both keep the sockets. When the task has ended and its exit record is written, the
+process says so with a `Rest`, and waits for the next assignment.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ class Assignment(NamedTuple):
     path: the directory of the attempt. resources: what the task has been given, by name: numbers,
         or an amount.
     environ: variables for it. time_limit: in seconds, if it has one.
+    may_rest: whether to wait for another task when this one has ended.
     task: the content of the file `task`; empty: read it there.
     """
 
@@ -37,7 +41,25 @@ class Assignment(NamedTuple):
     resources: dict[str, list[int] | int]
     environ: dict[str, str]
     time_limit: float | None = None
+    may_rest: bool = False
     task: bytes = b""
+
+
+class Rest(NamedTuple):
+    """What a task process says when a task has ended and it waits for another.
+
+    path: the directory of the attempt that has ended. cpu_seconds: of all its tasks so far.
+    memory: bytes of its resident memory. descriptors: how many are open.
+    threads: how many are left that would keep a Python program alive.
+    has_children: whether child processes are left.
+    """
+
+    path: str
+    cpu_seconds: float
+    memory: int
+    descriptors: int
+    threads: int
+    has_children: bool
 
 
 def make() -> tuple[int, int]:
@@ -64,6 +86,17 @@ def begin(handshake: int) -> None:
     _send(handshake, _GO)
 
 
+def hear_rest(handshake: int) -> Rest | None:
+    """Return what the process at the other end says, which waits for another task; None: it never
+    will.
+    """
+    try:
+        said = os.read(handshake, _MOST)
+        return Rest(*json.loads(said)) if said else None
+    except (OSError, ValueError, TypeError):  # a child of the task may have the other end, too
+        return None
+
+
 def _send(handshake: int, message: bytes, descriptors: Sequence[int] = ()) -> None:
     rights = (
         [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
@@ -72,7 +105,7 @@ def _send(handshake: int, message: bytes, descriptors: Sequence[int] = ()) -> No
     )
     end = _socket(handshake)
     try:
-        end.sendmsg([message], rights)
+        end.sendmsg([message], rights, socket.MSG_NOSIGNAL)
     except ConnectionResetError as error:
         raise BrokenPipeError from error
     finally:
@@ -86,33 +119,56 @@ class Handshake:
 
     def __init__(self, handshake: int) -> None:
         self._end, self._identity = handshake, _identify(handshake)
+        self._held: list[int] = []  # descriptors that came with the assignment
+        self._has_hook = False  # that closes them in forked children
 
     def assignment(self) -> Assignment | None:
         """Wait for the assignment; None: there will be none. The descriptors that come with it stay open
-        until this process ends.
+        until `rest`, or until this process ends.
         """
         said = self._receive(_MOST)
         if not said:
             return None
         first, _, task = said.partition(b"\n")
-        count, path, resources, environ, time_limit = json.loads(first)
+        count, path, resources, environ, time_limit, may_rest = json.loads(first)
         if count:
             self._keep(count)
-        return Assignment(path, resources, environ, time_limit, task)
+        return Assignment(path, resources, environ, time_limit, may_rest, task)
 
     def _keep(self, count: int) -> None:
         end = _socket(self._end)
         _, descriptors, _, _ = _receive(end, len(_RIGHTS), count, socket.MSG_CMSG_CLOEXEC)
         end.detach()
-        # What is set aside is the task's, not of a helper that it forks and that outlives it.
-        os.register_at_fork(after_in_child=functools.partial(_close, descriptors))
+        if not self._has_hook:
+            self._has_hook = True
+            # What is set aside is the task's, not of a helper that it forks and that outlives it.
+            os.register_at_fork(after_in_child=functools.partial(_close, self._held))
+        self._held += descriptors
 
-    def may_begin(self) -> bool:
-        """Wait until the start is recorded; False: it never will be."""
+    def may_begin(self, may_rest: bool = False) -> bool:
+        """Wait until the start is recorded; False: it never will be.
+
+        may_rest: keep our end for `rest`.
+        """
         said = self._receive(len(_GO))
-        if said:
+        if said and not may_rest:
             os.close(self._end)
         return said == _GO
+
+    def let_go(self) -> None:
+        """Close what came with the assignment: its task has ended."""
+        _close(self._held)
+        self._held.clear()
+
+    def rest(self, rest: Rest) -> bool:
+        """Tell that the task has ended and that we wait for another. False: there will be none."""
+        if self._identity != _identify(self._end):
+            return False
+        try:
+            _send(self._end, json.dumps(rest).encode())
+        except OSError:
+            return False
+        return True
 
     def _receive(self, most: int) -> bytes:
         """Return the next message; empty: there will be none, or what was imported has closed our end."""

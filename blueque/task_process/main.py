@@ -9,11 +9,11 @@ from __future__ import annotations
 import gc
 import io
 import os
-import resource
 import signal
 import sys
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from blueque.spool import checkpoint
 from blueque.spool.attempt import STOP, Attempt
@@ -24,6 +24,7 @@ from blueque.task_process import redirect, running_task
 from blueque.task_process.handlers import Work
 from blueque.task_process.handshake import Assignment, Handshake
 from blueque.task_process.redirect import Output
+from blueque.task_process.reuse import Setting, Usage
 from blueque.task_process.running_task import RunningTask
 
 NAME = "blueque-task"  # of task processes, for `ps -o comm`
@@ -114,18 +115,43 @@ def live(
         process.die_with_parent(False)
         if os.getpid() != pid:  # a child that the import forked has returned here
             return 0
-    assignment = listener.assignment()
-    if assignment is None or is_outdated():
-        return _leave(is_warm)
-    # kept for the exit record, in case the task uses up all descriptors
-    spare = os.open(os.devnull, os.O_RDONLY)
-    attempt = spool.attempt_at(assignment.path)
-    if is_own:  # the listener may have looked for it too early
-        spool.remove_blank(pid)
-    task = _get_ready(attempt, assignment, output, spool.max_bytes)
-    if not listener.may_begin():
-        return _leave(is_warm)
-    return _run(work_of, task, attempt, spare, assignment.time_limit)
+    setting: Setting | None = None
+    while True:
+        assignment = listener.assignment()
+        if assignment is None or is_outdated():
+            return _leave(is_warm)
+        if setting is None and assignment.may_rest:
+            setting = Setting()
+        # kept for the exit record, in case the task uses up all descriptors
+        spare = os.open(os.devnull, os.O_RDONLY)
+        attempt = spool.attempt_at(assignment.path)
+        if is_own:  # the listener may have looked for it too early
+            spool.remove_blank(pid)
+        task = _get_ready(attempt, assignment, output, spool.max_bytes)
+        if not listener.may_begin(assignment.may_rest):
+            return _leave(is_warm)
+        ran = _run(work_of, task, attempt, spare, assignment.time_limit, setting)
+        if os.getpid() != pid:  # a child that the task forked has returned here
+            return 0
+        if setting is None or not (assignment.may_rest and ran.may_rest):
+            return ran.status
+        if not _rest(listener, setting, attempt):
+            return ran.status
+        is_own = is_warm = True
+        blank = spool.make_blank(str(pid))
+        if blank is not None:
+            blank.give_to(pid)
+        output.keep(None if blank is None else blank.files)
+
+
+def _rest(listener: Handshake, setting: Setting, attempt: Attempt) -> bool:
+    """Get ready for another task, and say so. False: this process takes no other task."""
+    try:
+        setting.restore()
+        listener.let_go()
+        return listener.rest(setting.rest(attempt.path))
+    except Exception:  # what the task has changed cannot be changed back
+        return False
 
 
 def _await_parent(slot: int) -> bool:
@@ -186,41 +212,53 @@ def _get_ready(
     return task
 
 
+class _Ran(NamedTuple):
+    """How a task has run: the exit status, and whether the process is fit for another task."""
+
+    status: int
+    may_rest: bool
+
+
 def _run(
     work_of: Callable[[str], Work],
     task: RunningTask | BaseException,
     attempt: Attempt,
     spare: int,
     time_limit: float | None,
-) -> int:
+    setting: Setting | None,
+) -> _Ran:
     """Run the task and write its exit record.
 
     spare: a descriptor to close before the exit record is written.
+    setting: of a process that takes several tasks.
     """
-    pid = os.getpid()
+    pid, may_rest = os.getpid(), True
+    usage = Usage() if setting is None else setting.usage
     try:
-        attempt.begin()
+        attempt.begin(usage.before)
         if isinstance(task, BaseException):
             raise task
+        work = work_of(task.queue or "")
+        if setting is not None and work.prepare is not None:
+            setting.import_handler(work.prepare)
         if time_limit is not None:
             os.environ["BLUEQUE_DEADLINE"] = f"{time.time() + time_limit:.3f}"
-        record = work_of(task.queue or "").run(task, attempt)
+        record = work.run(task, attempt)
     except BaseException as error:  # SystemExit and KeyboardInterrupt end a task too
         record = record_of(
             error, is_asked_to_stop=isinstance(task, RunningTask) and task.should_stop
         )
+        may_rest = isinstance(error, Exception | SystemExit) and not isinstance(error, MemoryError)
     if os.getpid() != pid:  # a child that the task forked has returned here
-        return 0
+        return _Ran(0, False)
     _flush_files()
-    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    record["cpu_seconds"] = round(sum(usage.ru_utime + usage.ru_stime for usage in usages), 3)
-    record["memory_peak"] = max(usage.ru_maxrss for usage in usages) * 1024
+    record |= usage.measure()
     try:
         os.close(spare)
     except OSError:  # the task has closed that too
         pass
     attempt.write_exit({**record, "finished": time.time()})
-    return 0 if record["status"] == "complete" else 1
+    return _Ran(0 if record["status"] == "complete" else 1, may_rest)
 
 
 def _flush_files() -> None:

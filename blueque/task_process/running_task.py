@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _ENDLESS = float("inf")
 
-_current: RunningTask | None = None  # the only global state: a process runs one task
+_current: RunningTask | None = None  # a process runs one task at a time
+_leaves_sigterm = False  # to its forked children, see `_heed_sigterm`
 
 
 class RunningTask(Task):
@@ -283,11 +284,15 @@ class Heeding:
 
 def _heed_sigterm(task: RunningTask) -> None:
     """Install the SIGTERM handler, unless the task has its own."""
+    global _leaves_sigterm
     if task.id and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         try:
             signal.signal(signal.SIGTERM, Heeding(task))
         except ValueError:  # in another thread than the main one
             return
+        if _leaves_sigterm:  # since an earlier task of this process
+            return
+        _leaves_sigterm = True
         # A signal that reaches a forked child before it is ready would be lost: block it until the
         # child has the default action.
         os.register_at_fork(

@@ -39,10 +39,13 @@ def register() -> None:
             descriptor = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, DESCRIPTOR)
         finally:
             os.close(opened)
-        if descriptor == DESCRIPTOR:
-            faulthandler.register(NUMBER, descriptor, all_threads=True, chain=False)
-        else:  # the task already uses this number
+        if descriptor != DESCRIPTOR:  # this number is in use
             os.close(descriptor)
+            if not _is_memory(f"/proc/self/fd/{DESCRIPTOR}"):  # by the task, and not by us
+                return
+        # An earlier task may have replaced the handler, which only a new registration installs.
+        faulthandler.unregister(NUMBER)
+        faulthandler.register(NUMBER, DESCRIPTOR, all_threads=True, chain=False)
     except (OSError, RuntimeError, ValueError):
         pass  # no descriptor is left; the task runs without stack dumps
 
@@ -70,9 +73,14 @@ def _open_memory(pid: int) -> int:
     opened a file of its own under its number.
     """
     path = f"/proc/{pid}/fd/{DESCRIPTOR}"
-    if not os.readlink(path).startswith(f"/memfd:{_MEMORY} "):
+    if not _is_memory(path):
         raise FileNotFoundError(path)
     return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+
+
+def _is_memory(path: str) -> bool:
+    """Tell whether this descriptor is the file in memory. Raises OSError."""
+    return os.readlink(path).startswith(f"/memfd:{_MEMORY} ")
 
 
 def _read(memory: int) -> bytes:

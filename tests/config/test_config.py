@@ -24,6 +24,7 @@ resources = { gpu = 2, memory = "64GiB" }
 time_limit = "2h"
 warm = false
 preload = ["numpy"]
+reuse = 100
 
 [queues."render.4k"]
 weight = 100
@@ -32,6 +33,7 @@ time_limit = "7d"
 memory_limit = "8GiB"
 retention = { complete = "7d", failed = "90d" }
 resources = { gpu = 1 }
+reuse_for = "1h"
 
 [queues.ingest]
 retry = 2
@@ -62,6 +64,7 @@ def test_a_whole_file_says_all_this():
         "resources": {"gpu": 2, "memory": 64 * 2**30},
         "warm": False,
         "preload": ["numpy"],
+        "reuse": 100,
         "limits": {"time_limit": 7200},
     }
     assert config.queue("render.4k") == QueueConfig(
@@ -70,6 +73,7 @@ def test_a_whole_file_says_all_this():
         {"time_limit": 7 * 86400, "memory_limit": 8 * 2**30},
         {"complete": Keep(7 * 86400.0), "failed": Keep(90 * 86400.0)},
         {"gpu": 1},
+        reused={"reuse_for": 3600.0},
     )
     assert config.queue("ingest") == QueueConfig(retry=Retry(max=2))
     assert config.queue("once") == QueueConfig(retry=False, retention={"cancelled": Keep(60.0)})
@@ -237,6 +241,15 @@ def test_an_empty_device_switches_the_file_off(tmp_path, monkeypatch):
             "listener.preload: preload works with forks only: with spawn = true, each task imports everything itself",
         ),
         (
+            "[listener]\nspawn = true\nreuse = 2",
+            "listener.reuse: with spawn = true, each task has a fresh interpreter to itself",
+        ),
+        ("[queues.a]\nreuse = 0", "queues.a.reuse: it is 0; it must be from 1 to 1000000000"),
+        (
+            "[queues.a]\nreuse_for = 0",
+            "queues.a.reuse_for: it is 0; it must be from 0.001 to 3155760000",
+        ),
+        (
             "max_bytes = '1 zebibyte'",
             "max_bytes: '1 zebibyte' is not a size: write 65536, 64KiB or 10MB",
         ),
@@ -321,6 +334,10 @@ def test_an_error_names_the_key_apart():
         str(error) == "/etc/blueque.toml: queues.a.retry.backof: unknown key; did you mean backoff?"
     )
     assert (error.path, error.key) == ("/etc/blueque.toml", "queues.a.retry.backof")
+
+
+def test_one_task_for_each_process_is_what_spawn_means_anyway():
+    assert parse("[listener]\nspawn = true\nreuse = 1").listener["reuse"] == 1
 
 
 def test_nothing_is_wrong_with_one_preload_beside_a_listener_that_does_not_spawn():

@@ -78,7 +78,7 @@ def wait_for_order(listening: Listening, descriptor: int) -> None:
 
 def wait_for_order_or(listening: Listening, descriptor: int) -> None:
     never = time.monotonic() + LONG
-    listening.waiting.wait_for_order_or(descriptor, never, lambda: never)
+    listening.waiting.wait_for_order_or([descriptor], never, lambda: never)
 
 
 def retry(listening: Listening, descriptor: int) -> None:

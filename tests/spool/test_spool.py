@@ -329,6 +329,41 @@ def test_open_attempts_are_told_with_their_processes_and_what_is_none_is_skipped
     }
 
 
+def test_a_process_runs_the_attempt_that_its_file_names_and_no_earlier_one(spool):
+    first, second = (spool.create(task, 1, FIELDS) for task in ("first", "second"))
+    first.open(spool.open_path, 4021, 99)
+    assert spool.runs(4021, 99, first)
+    first.write_exit(RECORD)
+    assert spool.runs(4021, 99, first), "it may be about to end"
+    first.close()
+
+    second.open(spool.open_path, 4021, 99)
+
+    assert not spool.runs(4021, 99, first) and spool.runs(4021, 99, second)
+
+
+def test_a_process_without_a_file_runs_what_has_not_ended(spool, attempt):
+    assert spool.runs(4021, 99, attempt)
+    attempt.write_exit(RECORD)
+    assert not spool.runs(4021, 99, attempt), "it waits for another task"
+
+
+def test_what_the_process_of_an_attempt_had_used_before_is_read_where_it_began(attempt):
+    assert attempt.used_before() == 0.0
+
+    attempt.begin(12.5)
+
+    assert attempt.used_before() == 12.5
+    assert attempt.began_at() is not None and attempt.has_begun()
+
+
+@pytest.mark.parametrize("written", ["\n5 -1", "\n5 nan", "\n5 inf", "\n5 much", "\n5"])
+def test_a_forged_use_before_it_began_does_not_count(attempt, written):
+    with open(f"{attempt.path}/task", "a") as file:
+        file.write(written)
+    assert attempt.used_before() == 0.0
+
+
 def test_how_a_process_ended_is_noted_where_its_attempt_is_and_nowhere_else(spool, attempt):
     attempt.open(spool.open_path, 77, 5)
     reaped = Reaped(-9, 0.25, 4096)

@@ -218,6 +218,8 @@ def _defaults(environ: Mapping[str, str], is_lottery: bool) -> dict[str, Any]:
         "warm": True,
         "spawn": False,
         "preload": [],
+        "reuse": 1,
+        "reuse_for": None,
         "retry": False,
         "time_limit": None,
         "stall_limit": None,

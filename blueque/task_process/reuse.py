@@ -1,0 +1,193 @@
+"""Setting: what a task process that takes several tasks finds as its first one did.
+
+Not reset is what the tasks share on purpose: modules, their variables, and what C libraries keep.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]  # without the enumerations that `signal` makes
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+
+from blueque.task_process import redirect
+from blueque.task_process.handshake import Rest
+
+_LIMITS = sorted({value for name, value in vars(resource).items() if name.startswith("RLIMIT_")})
+_TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+_SIGNALS = sorted({*signal.valid_signals()} - {signal.SIGKILL, signal.SIGSTOP})
+PATIENCE, PACE = 1.0, 0.002  # seconds to wait for a helper process; between two looks
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Setting:
+    """The environment, working directory, umask, signals and limits of this process.
+
+    Create it before there is a task.
+    """
+
+    def __init__(self) -> None:
+        self._environ, self._variables = os.environ, dict(os.environ)
+        self._is_imported = False
+        self.usage = Usage()
+        self._note()
+
+    def import_handler(self, prepare: Callable[[], object]) -> None:
+        """Import the handler, once. What the import sets holds for all tasks."""
+        if self._is_imported:
+            return
+        self._is_imported = True
+        before = dict(os.environ)
+        prepare()
+        for name in {*before, *os.environ}:
+            if name not in os.environ:
+                self._variables.pop(name, None)
+            elif os.environ[name] != before.get(name):
+                self._variables[name] = os.environ[name]
+        self._note()
+
+    def _note(self) -> None:
+        self._directory = os.getcwd()
+        self._umask = os.umask(0o077)
+        os.umask(self._umask)
+        self._mask = _signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        self._handlers = {number: _signal.getsignal(number) for number in _SIGNALS}
+        self._limits = {kind: resource.getrlimit(kind) for kind in _LIMITS}
+        self._priority, self._processors = os.getpriority(os.PRIO_PROCESS, 0), _processors()
+        self._users = _users()
+        self._streams = sys.stdin, sys.stdout, sys.stderr
+
+    def restore(self) -> None:
+        """Undo what a task has changed. Raises OSError, ValueError or others if that is not allowed."""
+        if _users() != self._users:
+            raise PermissionError("the task has changed its user or its groups")
+        os.environ = self._environ  # noqa: B003  # the task may have put another object there
+        _restore_variables(self._variables)
+        os.chdir(self._directory)
+        os.umask(self._umask)
+        self._restore_signals()
+        for kind, limit in self._limits.items():
+            if resource.getrlimit(kind) != limit:
+                resource.setrlimit(kind, limit)
+        if os.getpriority(os.PRIO_PROCESS, 0) != self._priority:
+            os.setpriority(os.PRIO_PROCESS, 0, self._priority)
+        if _processors() != self._processors:
+            os.sched_setaffinity(0, self._processors)
+        sys.stdin, sys.stdout, sys.stderr = self._streams
+        redirect.settle()
+        _end_resource_tracker()
+        _reset_peak()
+
+    def _restore_signals(self) -> None:
+        """Drop what is pending, too: it was for the task that has ended."""
+        for timer in _TIMERS:
+            signal.setitimer(timer, 0)
+        signal.set_wakeup_fd(-1)
+        _signal.pthread_sigmask(signal.SIG_SETMASK, _SIGNALS)
+        for number in signal.sigpending():
+            signal.signal(number, signal.SIG_IGN)
+        for number, handler in self._handlers.items():
+            if _signal.getsignal(number) != handler:
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        _signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+
+    def rest(self, path: str) -> Rest:
+        """Return what the listener needs to know to give this process another task. Raises OSError."""
+        with open("/proc/self/statm", "rb", buffering=0) as file:
+            memory = int(file.read().split()[1]) * _PAGE
+        return Rest(
+            path,
+            round(self.usage.before, 3),
+            memory,
+            len(os.listdir("/proc/self/fd")),
+            _count_threads(),
+            _has_children(),
+        )
+
+
+class Usage:
+    """What the tasks of this process use, one after the other.
+
+    before: seconds of CPU time of the tasks that have ended.
+    """
+
+    def __init__(self) -> None:
+        self.before = 0.0
+        self._peak_of_children = 0
+
+    def measure(self) -> dict[str, float]:
+        """Return what the task that has just ended has used: cpu_seconds, memory_peak."""
+        own, children = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        before = self.before
+        self.before = sum(usage.ru_utime + usage.ru_stime for usage in (own, children))
+        # That of children is the peak of all tasks: another one says nothing of this task.
+        is_new = children.ru_maxrss > self._peak_of_children
+        self._peak_of_children = children.ru_maxrss
+        return {
+            "cpu_seconds": round(self.before - before, 3),
+            "memory_peak": max(own.ru_maxrss, children.ru_maxrss if is_new else 0) * 1024,
+        }
+
+
+def _reset_peak() -> None:
+    """Let the peak of memory be that of the next task."""
+    try:
+        with open("/proc/self/clear_refs", "wb", buffering=0) as file:
+            file.write(b"5")
+    except OSError:  # a kernel without it: the peak is that of all tasks so far
+        pass
+
+
+def _restore_variables(variables: Mapping[str, str]) -> None:
+    for name in [*os.environ]:
+        if name not in variables:
+            del os.environ[name]
+    for name, value in variables.items():
+        if os.environ.get(name) != value:
+            os.environ[name] = value
+
+
+def _users() -> tuple[object, ...]:
+    return os.getresuid(), os.getresgid(), os.getgroups()
+
+
+def _processors() -> set[int]:
+    return os.sched_getaffinity(0)
+
+
+def _count_threads() -> int:
+    """Return how many threads are left that are not daemons, as those of libraries mostly are."""
+    threading = sys.modules.get("threading")  # else no thread has been started by it
+    if threading is None:
+        return 0
+    main = threading.main_thread()
+    return sum(not thread.daemon and thread is not main for thread in threading.enumerate())
+
+
+def _end_resource_tracker() -> None:
+    """End the helper process of multiprocessing, which ignores SIGTERM. The next one that is needed
+    is started then.
+    """
+    module = sys.modules.get("multiprocessing.resource_tracker")
+    tracker = getattr(module, "_resource_tracker", None)
+    descriptor, pid = getattr(tracker, "_fd", None), getattr(tracker, "_pid", None)
+    if tracker is None or descriptor is None or pid is None:
+        return
+    tracker._fd = tracker._pid = None
+    os.close(descriptor)  # it ends when nobody has this pipe
+    until = time.monotonic() + PATIENCE
+    while os.waitpid(pid, os.WNOHANG)[0] == 0 and time.monotonic() < until:
+        time.sleep(PACE)
+
+
+def _has_children() -> bool:
+    """Reap the children that have ended; tell whether others are left."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True

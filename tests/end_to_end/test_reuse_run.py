@@ -1,0 +1,664 @@
+"""Task processes that take one task after the other: `--reuse` and `--reuse-for`.
+
+Whatever a task leaves, the next one finds the process as its first task did; and nothing that was
+meant for a task touches the next one, although it has the same pid.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+
+import pytest
+from handlers import WORK, begin, ended, files, has_moved, is_sound, ledger, let_go, pid_of, running
+from running import Programs, is_there, patched, until
+
+from blueque import Retry
+from blueque.errors import NotCancellable
+from blueque.model import keys
+from blueque.spool import checkpoint
+
+OWN = (
+    WORK
+    + """
+    import resource, threading
+
+    count = 0
+    kept = []
+
+    def remember(task):
+        global count
+        count += 1
+        return [os.getpid(), count]
+
+    def fail_and_remember(task):
+        global count
+        count += 1
+        raise ValueError(str(count))
+
+    LOOKS = {
+        "environ": lambda: {k: v for k, v in os.environ.items() if "BLUEQUE" not in k},
+        "cwd": os.getcwd,
+        "umask": lambda: [os.umask(0o22), os.umask(0o22)][0],
+        "signals": lambda: [str(signal.getsignal(n)) for n in (1, 2, 3, 10, 12, 15, 17, 34)],
+        "mask": lambda: sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
+        "pending": lambda: sorted(signal.sigpending()),
+        "timer": lambda: signal.getitimer(signal.ITIMER_REAL),
+        "limits": lambda: [resource.getrlimit(n) for n in range(16)],
+        "priority": lambda: os.getpriority(os.PRIO_PROCESS, 0),
+        "processors": lambda: sorted(os.sched_getaffinity(0)),
+        "streams": lambda: [s.fileno() for s in (sys.stdin, sys.stdout, sys.stderr)],
+        "input": lambda: os.readlink("/proc/self/fd/0"),
+        "deadline": lambda: os.environ.get("BLUEQUE_DEADLINE"),
+    }
+
+    def look(task):
+        return {name: see() for name, see in LOOKS.items()} | {"pid": os.getpid()}
+
+    def change(task):
+        os.environ["OWN"] = "1"
+        del os.environ["PATH"]
+        os.chdir("/")
+        os.umask(0)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+        signal.signal(signal.SIGRTMIN, lambda *_: None)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP, signal.SIGTERM})
+        os.kill(os.getpid(), signal.SIGHUP)
+        signal.setitimer(signal.ITIMER_REAL, 1000)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (200, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        sys.stdout = open("/dev/null", "w")
+        sys.stdin.close()
+        os.dup2(1, 0)
+        os.dup2(2, 1)
+        return os.getpid()
+
+    def replace_environ(task):
+        os.environ = {"ONLY": "1"}
+        return os.getpid()
+
+    def lower_for_ever(task):
+        os.nice(5) if os.geteuid() else os.setgroups([65534])
+        return os.getpid()
+
+    def close_all(task):
+        os.closerange(3, 500)
+        return os.getpid()
+
+    def leave_a_thread(task):
+        threading.Thread(target=time.sleep, args=(1000,)).start()
+        return os.getpid()
+
+    def leave_a_daemon_thread(task):
+        threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+        return os.getpid()
+
+    def keep_memory(task, mebibytes):
+        kept.append(b"x" * (int(mebibytes) << 20))
+        return os.getpid()
+
+    def keep_files(task, number):
+        kept.extend(open("/dev/null") for _ in range(int(number)))
+        return os.getpid()
+
+    def use_shared_memory(task):
+        from multiprocessing import shared_memory
+        shared = shared_memory.SharedMemory(create=True, size=10)
+        shared.close()
+        shared.unlink()
+        return os.getpid()
+
+    def tell_devices(task):
+        return [os.getpid(), task.resources, os.environ.get("CUDA_VISIBLE_DEVICES")]
+
+    def raise_it(task, name):
+        raise {"MemoryError": MemoryError, "SystemExit": SystemExit}[name](3)
+
+    def say(task, *words):
+        print(*words)
+        print(*words, file=sys.stderr)
+        os.system("echo " + " ".join(words))
+        return os.getpid()
+
+    def compute(task, seconds, mebibytes):
+        eaten = b"x" * (int(mebibytes) << 20)
+        end = time.process_time() + float(seconds)
+        while time.process_time() < end:
+            pass
+        return os.getpid()
+
+    def heed(task):
+        task.should_stop
+        return [os.getpid(), str(signal.getsignal(signal.SIGTERM))]
+
+    def report(task):
+        from blueque import current_task
+        with task.stage("a stage", 1, of=2):
+            current_task().progress(0.5, "half")
+        task.checkpoint(task.parameters)
+        return [current_task().id, os.environ["BLUEQUE_TASK_ID"], os.getpid()]
+
+    def remove_own_record(task):
+        note(task)
+        await_word(task)
+        subprocess.Popen(
+            ["sh", "-c", "while ! rm exit 2> /dev/null; do :; done"],
+            cwd=os.environ["BLUEQUE_TASK_DIR"],
+        )
+        return "done"
+"""
+)
+WORK = OWN
+QUICK = ("--beat", "0.2s", "--lease", "0.6s", "--lost-after", "30s")
+ENVIRON = patched({"node.master._YOUNG": 0.1})
+
+
+def run(programs: Programs, *each: str, **options):
+    """Run tasks one after the other, and return them as they have ended."""
+    queue = programs.client.get_queue("work")
+    return [ended(programs.client, queue.enqueue(how, **options)) for how in each]
+
+
+def results(programs: Programs, *each: str):
+    done = run(programs, *each)
+    assert {task.status for task in done} == {"complete"}, [task.error for task in done]
+    return [task.result for task in done]
+
+
+def test_without_the_option_each_task_has_a_process_of_its_own(programs):
+    programs.listener("work:run")
+
+    pids = [task.pid for task in run(programs, "quick", "quick")]
+
+    assert len({*pids}) == 2
+
+
+def test_so_many_tasks_share_a_process_and_its_memory_and_no_more(programs):
+    programs.listener("work:run", "--reuse", "3")
+
+    found = results(programs, *["remember"] * 7)
+
+    first, second, third = found[0][0], found[3][0], found[6][0]
+    assert found == [
+        *[[first, number] for number in (1, 2, 3)],
+        *[[second, number] for number in (1, 2, 3)],
+        [third, 1],
+    ]
+    assert len({first, second, third}) == 3
+    assert is_sound(programs.client)
+
+
+def test_a_process_that_has_had_its_tasks_is_gone(programs):
+    programs.listener("work:run", "--reuse", "2")
+
+    done = run(programs, "quick", "quick")
+
+    assert done[0].pid == done[1].pid
+    until(lambda: not is_there(done[0].pid), what="the end of the process")
+
+
+def test_after_its_time_a_process_takes_no_task(programs):
+    programs.listener("work:run", "--reuse-for", "1h")
+    first, second = results(programs, "remember", "remember")
+    assert second == [first[0], 2]
+
+
+def test_a_process_ends_when_its_time_is_over(programs):
+    (slot,) = programs.listener("work:run", "--reuse-for", "0.2s", "--beat", "0.1s").slots()
+
+    (task,) = run(programs, "quick")
+
+    until(lambda: not is_there(task.pid), what="its end while no task comes")
+    assert run(programs, "quick")[0].pid != task.pid
+    assert is_there(slot)
+
+
+def test_a_task_that_fails_may_be_followed_by_another_in_its_process(programs):
+    programs.listener("work:run", "--reuse", "100")
+
+    failed, then = run(programs, "fail_and_remember", "remember")
+
+    assert (failed.status, failed.error) == ("failed", "ValueError: 1")
+    assert then.result == [failed.pid, 2]
+
+
+def test_the_next_attempt_of_a_task_may_run_in_the_same_process(programs):
+    programs.listener("work:run", "--reuse", "100")
+    queue = programs.client.get_queue("work")
+
+    done = ended(programs.client, queue.enqueue("fail_at_first", retry=Retry(1, backoff=0)))
+
+    assert (done.status, done.attempt, done.result) == ("complete", 2, [2, "2"])
+    assert {run.pid for run in ledger(programs)} == {done.pid}
+
+
+def test_a_task_finds_the_process_as_its_first_task_did(programs):
+    programs.listener("work:run", "--reuse", "100", "--time-limit", "1h")
+
+    before, pid, after = results(programs, "look", "change", "look")
+
+    assert pid == before["pid"]
+    deadlines = float(before.pop("deadline")), float(after.pop("deadline"))
+    assert deadlines[0] < deadlines[1]
+    assert after == before
+    assert before["input"] == "/dev/null" and before["streams"] == [0, 1, 2]
+
+
+def test_an_environment_that_is_replaced_is_that_of_the_task_only(programs):
+    programs.listener("work:run", "--reuse", "100")
+
+    before, pid, after = results(programs, "look", "replace_environ", "look")
+
+    assert (after["pid"], after["environ"]) == (pid, before["environ"])
+
+
+@pytest.mark.parametrize("options", [(), ("--no-warm",)], ids=repr)
+def test_what_the_import_sets_holds_for_all_tasks(programs, options):
+    programs.write(
+        "import os\nos.environ['SET'] = 'by the import'\nos.umask(0o27)\n"
+        + (programs.directory / "work.py").read_text()
+    )
+    programs.listener("work:run", "--reuse", "100", *options)
+
+    first, _, after = results(programs, "look", "change", "look")
+
+    assert first["environ"]["SET"] == after["environ"]["SET"] == "by the import"
+    assert first["umask"] == 0o27 and after["pid"] == first["pid"]
+
+
+@pytest.mark.parametrize(
+    "how", ["lower_for_ever", "close_all", "leave_a_thread", "keep_files 150", "keep_memory 200"]
+)
+def test_a_process_that_cannot_be_as_before_takes_no_other_task(programs, how):
+    programs.listener("work:run", "--reuse", "100")
+    run(programs, "quick")
+
+    spoiled, then = results(programs, how, "remember")
+
+    assert then[0] != spoiled
+    until(lambda: not is_there(spoiled), what="the end of the process")
+
+
+def test_the_log_says_why_a_process_takes_no_other_task(programs):
+    listener = programs.listener("work:run", "--reuse", "100")
+
+    (task,) = run(programs, "leave_a_thread")
+
+    listener.says(f"pid={task.pid} takes no other task after task={task.id}: it has 1 thread left")
+
+
+def test_a_thread_that_is_a_daemon_may_stay(programs):
+    programs.listener("work:run", "--reuse", "100")
+
+    first, second = results(programs, "leave_a_daemon_thread", "remember")
+
+    assert second == [first, 1]
+
+
+@pytest.mark.parametrize(("name", "is_same"), [("MemoryError", False), ("SystemExit", True)])
+def test_after_a_want_of_memory_a_process_takes_no_other_task(programs, name, is_same):
+    programs.listener("work:run", "--reuse", "100")
+
+    failed, then = run(programs, f"raise_it {name}", "quick")
+
+    assert failed.status == "failed"
+    assert (failed.pid == then.pid) is is_same
+
+
+def test_memory_that_a_first_task_keeps_is_a_model_and_what_others_keep_is_a_leak(programs):
+    programs.listener("work:run", "--reuse", "100")
+
+    pids = results(programs, "keep_memory 200", "keep_memory 20", "keep_memory 300", "quick")[:3]
+
+    assert pids[0] == pids[1] == pids[2]
+    assert run(programs, "quick")[0].pid != pids[2]
+
+
+def test_a_process_near_its_memory_limit_takes_no_other_task(programs):
+    programs.listener("work:run", "--reuse", "100", "--memory-limit", "500MiB")
+
+    first, second = run(programs, "keep_memory 300", "quick")
+
+    assert second.pid != first.pid and second.status == "complete"
+
+
+@pytest.mark.parametrize("kind", ["plain", "session", "twice", "deaf"])
+def test_what_a_task_has_left_running_has_ended_before_the_next_begins(programs, kind):
+    programs.listener("work:run", "--reuse", "100", grace="0.5s")
+    let_go(programs)
+
+    first = run(programs, f"leave_children {kind}")[0]
+    children = first.leaked
+    second = run(programs, "remember")[0]
+
+    assert (first.status, children, second.pid) == ("complete", 1, first.pid)
+    assert second.leaked is None
+    assert not [pid for pid in programs.left() if b"sleep" in _command(pid)]
+
+
+def _command(pid: int) -> bytes:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def test_each_task_has_its_own_output_progress_and_checkpoint(programs):
+    programs.listener("work:run", "--reuse", "100")
+
+    said = run(programs, "say the first", "say the second", "report", "report")
+
+    assert len({task.pid for task in said}) == 1
+    for task, words in zip(said, ("the first", "the second"), strict=False):
+        assert (files(programs, task) / "stdout").read_text() == f"{words}\n{words}\n"
+        assert (files(programs, task) / "stderr").read_text() == f"{words}\n"
+    for task in said[2:]:
+        assert task.result == [task.id, task.id, said[0].pid]
+        assert "a stage" in task.progress
+        assert json.loads((files(programs, task) / checkpoint.VALUE).read_text()) == "report"
+    assert not (files(programs, said[1]) / checkpoint.VALUE).exists()
+
+
+def test_each_task_tells_what_it_has_used_itself(programs):
+    programs.listener("work:run", "--reuse", "100")
+
+    large, small = run(programs, "compute 0.6 200", "compute 0 1")
+
+    assert large.pid == small.pid
+    assert large.cpu_seconds >= 0.6 and large.memory_peak > 200 << 20
+    assert small.cpu_seconds < 0.5 and small.memory_peak < 200 << 20
+
+
+def test_a_task_that_is_killed_tells_what_it_has_used_itself(programs):
+    programs.listener("work:run", "--reuse", "100")
+
+    large, killed = run(programs, "compute 0.6 1", "kill_itself")
+
+    assert large.pid == killed.pid
+    assert (killed.status, killed.signal) == ("failed", "SIGKILL")
+    assert killed.cpu_seconds < 0.5
+
+
+def test_a_task_that_reads_should_stop_leaves_no_handler_to_the_next(programs):
+    programs.listener("work:run", "--reuse", "100")
+
+    first, second, third = results(programs, "heed", "look", "heed")
+
+    assert first[0] == second["pid"] == third[0]
+    assert "Heeding" in first[1] and "Heeding" in third[1]
+    assert "Heeding" not in str(second["signals"])
+
+
+def test_the_helper_process_of_multiprocessing_is_no_leak(programs):
+    programs.listener("work:run", "--reuse", "100")
+
+    first, second = run(programs, "use_shared_memory", "use_shared_memory")
+
+    assert first.result == second.result == first.pid
+    assert (first.leaked, second.leaked) == (None, None)
+
+
+def test_what_is_set_aside_for_a_task_is_free_when_it_has_ended(programs):
+    programs.listener("work:run", "--reuse", "100", "--resource", "gpu=1")
+    queue = programs.client.get_queue("work")
+
+    tasks = [queue.enqueue("tell_devices", resources={"gpu": 1}) for _ in range(3)]
+
+    found = [ended(programs.client, task).result for task in tasks]
+    assert found == [[found[0][0], {"gpu": [0]}, "0"]] * 3
+
+
+def test_a_task_with_other_devices_has_another_process(programs):
+    """A library that is loaded keeps to the devices that it has found."""
+    programs.listener("work:run", "--reuse", "100", "--resource", "gpu=2")
+    queue = programs.client.get_queue("work")
+
+    tasks = [queue.enqueue("tell_devices", resources={"gpu": count}) for count in (1, 2, 1)]
+
+    one, both, again = [ended(programs.client, task).result for task in tasks]
+    assert [one[1:], both[1:]] == [[{"gpu": [0]}, "0"], [{"gpu": [0, 1]}, "0,1"]]
+    assert len({one[0], both[0], again[0]}) == 3
+
+
+def test_queues_with_one_handler_share_a_process_and_each_has_its_own_number(programs):
+    programs.write("from work import run\n", "other.py")
+    programs.write(
+        """
+        [listener]
+        run = "work:run"
+        reuse = 100
+        [queues.once]
+        reuse = 1
+        [queues.other]
+        run = "other:run"
+        """,
+        "blueque.toml",
+    )
+    names = ("work", "same", "once", "other")
+    arguments = ("--redis-url", programs.url, "--spool", "spool", "--on-term", "drain")
+    program = programs.start([sys.executable, "-m", "blueque.cli.listener", *arguments, *names])
+
+    def run_in(name: str) -> int:
+        queue = programs.client.get_queue(name)
+        return ended(programs.client, queue.enqueue("remember")).result[0]
+
+    shared = [run_in(name) for name in ("work", "same", "work")]
+    assert len({*shared}) == 1
+    assert run_in("once") != shared[0], "it may have no task before it, either"
+    other = [run_in("other"), run_in("other")]
+    assert other[0] == other[1] != run_in("work")
+    assert program.is_running, program.log
+
+
+@pytest.mark.parametrize(
+    ("arguments", "refusal"),
+    [
+        (("--run", "work:run", "--spawn", "--reuse", "2"), "a fresh interpreter to itself"),
+        (("--run", "work:run", "--spawn", "--reuse-for", "1h"), "a fresh interpreter to itself"),
+        (("--reuse", "2", "--exec", "true"), "need --run"),
+        (("--reuse-for", "1h", "--exec", "true"), "need --run"),
+        (("--run", "work:run", "--reuse", "0"), "--reuse: 0 is not a whole number from 1"),
+    ],
+)
+def test_the_options_are_refused_where_they_make_no_sense(programs, arguments, refusal):
+    options = ("--redis-url", programs.url, *arguments)
+    program = programs.start([sys.executable, "-m", "blueque.cli.listener", "work", *options])
+
+    assert program.wait() == 2
+    assert refusal in program.log
+
+
+# What was meant for a task does not touch the next one
+
+
+def test_an_order_for_a_task_that_has_ended_does_not_touch_the_next_one(programs):
+    listener = programs.listener("work:run", "--reuse", "100", *QUICK)
+    first = run(programs, "quick")[0]
+    second = begin(programs, "wait")
+    assert second.pid == first.pid
+
+    redis = programs.client._redis
+    with pytest.raises(NotCancellable):
+        programs.client.get_queue("work").cancel(first.id)
+    # As a program may write it that has seen the task a moment before.
+    redis.read(("HSET", keys.task(first.id), "cancel", "1", "stack", "mark"))
+    beat = _beat(programs, second.node)
+    until(lambda: _beat(programs, second.node) > beat + 2, what="three beats")
+
+    assert is_there(second.pid)
+    let_go(programs)
+    done = ended(programs.client, second.id)
+    assert (done.status, done.pid, done.error) == ("complete", first.pid, None)
+    assert listener.lines("stopping task=") == []
+
+
+def _beat(programs: Programs, node: str) -> int:
+    return int(programs.client.get_inspector().registration("work", node).get("beat", -1))
+
+
+def test_a_signal_that_a_task_has_held_back_does_not_reach_the_next_one(programs):
+    programs.listener("work:run", "--reuse", "100")
+
+    pid, second = results(programs, "change", "look")
+
+    assert (second["pid"], second["pending"]) == (pid, [])
+
+
+def test_a_limit_holds_for_each_task_and_ends_the_process_of_one_alone(programs):
+    programs.listener("work:run", "--reuse", "100", "--time-limit", "1s", grace="0.2s")
+
+    naps = run(programs, "nap 0.6", "nap 0.6", "wait", "quick")
+
+    assert [task.status for task in naps] == ["complete", "complete", "failed", "complete"]
+    assert naps[2].error_type == "time_limit"
+    assert naps[0].pid == naps[1].pid == naps[2].pid != naps[3].pid
+
+
+def test_a_task_that_is_cancelled_ends_its_process(programs):
+    programs.listener("work:run", "--reuse", "100", *QUICK)
+    first = run(programs, "quick")[0]
+    second = begin(programs, "wait")
+
+    programs.client.get_queue("work").cancel(second.id)
+
+    assert ended(programs.client, second.id).status == "cancelled"
+    third = run(programs, "quick")[0]
+    assert (second.pid, third.status) == (first.pid, "complete") and third.pid != first.pid
+
+
+def test_the_stack_of_each_task_is_its_own(programs):
+    programs.listener("work:run", "--reuse", "100", *QUICK)
+    run(programs, "quick")
+    first = begin(programs, "wait")
+    _show_stack(programs, first)
+    let_go(programs, first.id)
+    assert ended(programs.client, first.id).status == "complete"
+    second = begin(programs, "wait")
+    assert second.pid == first.pid
+    assert not (files(programs, second) / "stack").exists()
+
+    _show_stack(programs, second)
+
+    let_go(programs)
+    assert ended(programs.client, second.id).status == "complete"
+
+
+def _show_stack(programs: Programs, task) -> None:
+    programs.client._redis.read(("HSET", keys.task(task.id), "stack", "mark"))
+    path = files(programs, task) / "stack"
+    until(lambda: path.exists() and "in await_word" in path.read_text(), what="its stack")
+
+
+# Whatever dies
+
+
+def test_a_task_whose_listener_is_killed_is_adopted_and_runs_once(programs):
+    programs.listener("work:run", "--reuse", "100", *QUICK)
+    first = run(programs, "quick")[0]
+    second = begin(programs, "wait")
+    assert second.pid == first.pid
+
+    os.kill(pid_of(second.node), signal.SIGKILL)
+    has_moved(programs.client, second)
+    let_go(programs)
+
+    done = ended(programs.client, second.id)
+    assert (done.status, done.result, done.attempt) == ("complete", "done", 1)
+    assert len(ledger(programs, second.id)) == 1
+    until(lambda: not is_there(second.pid), what="the end of a process without a listener")
+    assert programs.client.get_task(first.id).status == "complete"
+    third = run(programs, "quick")[0]
+    assert third.pid != second.pid and is_sound(programs.client)
+
+
+def test_a_process_that_waits_ends_when_its_listener_is_killed(programs):
+    (slot,) = programs.listener("work:run", "--reuse", "100").slots()
+    first = run(programs, "quick")[0]
+
+    os.kill(slot, signal.SIGKILL)
+
+    until(lambda: not is_there(first.pid), what="the end of the process")
+
+
+def test_a_task_whose_process_is_killed_fails_and_those_before_it_stay_complete(programs):
+    programs.listener("work:run", "--reuse", "100")
+    first = run(programs, "quick")[0]
+    queue = programs.client.get_queue("work")
+    second = running(programs, queue.enqueue("first_nap 1000", retry=Retry(1, backoff=0)))
+    assert second.pid == first.pid
+
+    os.kill(second.pid, signal.SIGKILL)
+
+    done = ended(programs.client, second.id)
+    assert (done.status, done.attempt) == ("complete", 2) and done.pid != first.pid
+    assert programs.client.get_task(first.id).status == "complete"
+    assert len(ledger(programs, first.id)) == 1 and is_sound(programs.client)
+
+
+def test_a_process_that_is_killed_while_it_waits_is_replaced(programs):
+    listener = programs.listener("work:run", "--reuse", "100")
+    first = run(programs, "quick")[0]
+
+    os.kill(first.pid, signal.SIGKILL)
+    until(lambda: not is_there(first.pid), what="its end")
+
+    second = run(programs, "quick")[0]
+    assert (second.status, second.attempt) == ("complete", 1) and second.pid != first.pid
+    assert listener.lines("ended before it had begun") == []
+
+
+def test_an_end_that_redis_has_lost_is_reported_again_while_the_process_runs_another_task(programs):
+    """The living pid is no proof that the earlier task runs."""
+    programs.listener("work:run", "--reuse", "100", "--time-limit", "1h", *QUICK)
+    first = begin(programs, "wait")
+    redis, before = programs.client._redis, programs.client.get_task(first.id).fields
+    let_go(programs, first.id)
+    assert ended(programs.client, first.id).status == "complete"
+    second = begin(programs, "wait")
+    assert second.pid == first.pid
+
+    node = first.node or ""
+    redis.read(
+        ("DEL", keys.task(first.id)),
+        ("HSET", keys.task(first.id), *[text for pair in before.items() for text in pair]),
+        ("LREM", keys.complete("work"), 0, first.id),
+        ("LPUSH", keys.reserved("work", node), first.id),
+        ("SADD", keys.started("work"), keys.started_member(node, first.pid, first.id)),
+    )
+
+    done = ended(programs.client, first.id)
+    assert (done.status, done.result, len(ledger(programs, first.id))) == ("complete", "done", 1)
+    assert is_there(second.pid) and programs.client.get_task(second.id).status == "started"
+    let_go(programs)
+    assert ended(programs.client, second.id).pid == first.pid
+
+
+def test_a_record_that_is_removed_after_the_end_is_the_end_of_the_process(programs):
+    programs.listener("work:run", "--reuse", "100", grace="0.2s")
+    let_go(programs)
+
+    done, then = run(programs, "remove_own_record", "quick")
+
+    assert then.status == "complete"
+    if done.status != "complete":  # the child was faster than the listener
+        assert then.pid != done.pid
+
+
+# Who gives orders
+
+
+@pytest.mark.parametrize("order", ["pause", "drain", "hangup"])
+def test_a_process_that_waits_ends_when_its_listener_takes_no_task(programs, order):
+    listener = programs.listener("work:run", "--reuse", "100", *QUICK)
+    first = run(programs, "quick")[0]
+    assert is_there(first.pid)
+
+    number = {"pause": signal.SIGUSR2, "drain": signal.SIGTERM, "hangup": signal.SIGHUP}[order]
+    listener.send(number)
+
+    until(lambda: not is_there(first.pid), what="the end of the process")
