@@ -86,8 +86,9 @@ CASES = [
         "Drain a line, two tasks at a time",
         "Tasks that do nothing but append 18 bytes to a file wait already when the workers start; the clock starts when "
         "the first are done. Blueque, 1.0.0 and RQ run a process per task, ours with an exit record synced to the "
-        "disk; the others have pools, which is less work and less shelter. The fork limit: two bare Python processes "
-        "that fork, exit and wait.",
+        "disk; the others have pools, which is less work and less shelter. With `--reuse 100`, ours runs up to 100 tasks in a "
+        "process, each still with an exit record synced to the disk. The fork limit: two bare Python processes that "
+        "fork, exit and wait.",
         working.drain,
         [("rate", "tasks/s")],
         "rate",
@@ -116,8 +117,24 @@ CASES = [
                 ("blueque", "rate"),
                 ("forks", "rate"),
             ),
+            Target(
+                "drain, `--reuse 100`, 2 slots",
+                "2 x blueque 1.0.0 (aim 3)",
+                2.0,
+                True,
+                ("reuse", "rate"),
+                ("blueque_1_0_0", "rate"),
+            ),
+            Target(
+                "drain, `--reuse 100`, 2 slots",
+                "times Celery's pool",
+                None,
+                True,
+                ("reuse", "rate"),
+                ("celery", "rate"),
+            ),
         ],
-        {"forks": "*fork limit*"},
+        {"forks": "*fork limit*", "reuse": "Blueque, `--reuse 100`"},
         axis="tasks/s",
         question="How many tasks do two slots run?\n"
         "Tasks that do nothing, two at a time, so this is what a queue costs. Blueque, 1.0.0 and RQ run each task in a process "

@@ -180,6 +180,9 @@ SYSTEMS = [
 
 
 OURS = SYSTEMS[0]
+REUSED = OURS._replace(
+    key="reuse", workers=lambda place, count: [[*listener(place, count), "--reuse", "100"]]
+)
 
 
 def _huey(kind: str, count: int) -> list[str]:

@@ -10,12 +10,13 @@ import time
 from bench.rounds import percentile
 from bench.setting import Bench, Outcome, Values
 from bench.stage import RunFailed
-from bench.systems import System
+from bench.systems import REUSED, System
 
 AT_A_TIME = 2
 FEW = 20  # tasks of a drain that are not counted: the programs start meanwhile
 DRAINED = {
     "blueque": 700,
+    "reuse": 2000,
     "blueque_1_0_0": 500,
     "rq": 220,
     "celery": 2500,
@@ -66,8 +67,9 @@ def drain(bench: Bench) -> Outcome:
                 forker.kill()
                 forker.wait()
 
+    systems = [*bench.systems, REUSED]
     bench.in_turn(
-        outcome, {**{one.key: functools.partial(run, one) for one in bench.systems}, "forks": forks}
+        outcome, {**{one.key: functools.partial(run, one) for one in systems}, "forks": forks}
     )
     return outcome
 
