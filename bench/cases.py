@@ -71,6 +71,60 @@ CASES = [
         "One producer, with the best call that its library has. It decides where millions of tasks come at once.",
     ),
     Case(
+        "keyed",
+        "Enqueue, in bulk, with keys",
+        "One producer gives an iterable of dicts, whose field `scene` is the key, to `enqueue_many`, in a run and without; "
+        "JSON, ids and keys are checked and made inside the clock, and each key makes one task, whoever else makes it. The "
+        "raw limits write as many hashes of the same fields, and one LPUSH for a thousand; they look for nothing and keep "
+        "no index. They are packed before the clock starts, and one transaction is sent ahead of the answer to the one "
+        "before.",
+        producing.keyed,
+        [("rate", "tasks/s")],
+        None,
+        [
+            Target(
+                "`enqueue_many(keys=, run=)`",
+                "0.7 x the raw limit of its record",
+                0.7,
+                True,
+                ("run", "rate"),
+                ("raw_run", "rate"),
+            ),
+            Target(
+                "`enqueue_many(keys=)`",
+                "0.6 x the raw limit of its record",
+                0.6,
+                True,
+                ("keys", "rate"),
+                ("raw_keys", "rate"),
+            ),
+            Target(
+                "`enqueue_many(keys=, run=)`",
+                "the share of the raw limit of 1.0.0",
+                None,
+                True,
+                ("run", "rate"),
+                ("raw", "rate"),
+            ),
+            Target(
+                "`enqueue_many(keys=)`",
+                "the share of the raw limit of 1.0.0",
+                None,
+                True,
+                ("keys", "rate"),
+                ("raw", "rate"),
+            ),
+        ],
+        {
+            "run": "keyed, in a run",
+            "keys": "keyed, without a run",
+            "raw_run": "*raw limit, the record in a run*",
+            "raw_keys": "*raw limit, the record without a run*",
+            "raw": "*raw limit, the record of 1.0.0*",
+        },
+        plot="none",
+    ),
+    Case(
         "put_many",
         "A hundred producers at once",
         "A hundred producers in four processes, each with a connection of its own, enqueue 50 tasks of 1 KiB each, one "

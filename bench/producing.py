@@ -1,10 +1,12 @@
-"""Cases of producers: enqueue one by one, in bulk, and from a hundred producers at once."""
+"""Cases of producers: enqueue one by one, in bulk, with keys, and from a hundred producers at once."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import select
+import time
 from typing import Any
 
 from bench import raw
@@ -15,6 +17,7 @@ from bench.systems import QUEUE, System
 
 TEXT = "x" * 100
 JSON = '{"text": "%s"}' % ("x" * 88)
+ROW = {"scene": "scene-00000000", "camera": "left", "frames": 240, "quality": "draft"}
 DRIVERS, THREADS = 4, 25  # processes, and producers in each
 
 
@@ -60,6 +63,45 @@ def bulk(bench: Bench) -> Outcome:
 
     bench.in_turn(
         outcome, {**{one.key: functools.partial(run, one) for one in bench.systems}, "raw": run_raw}
+    )
+    return outcome
+
+
+def keyed(bench: Bench) -> Outcome:
+    """In a run and without, beside writers of the same records and of those of 1.0.0."""
+    outcome, stage, count = bench.outcome_of_ours(), bench.stage, bench.scaled(100_000)
+    text = json.dumps(ROW, separators=(",", ":"))
+
+    def run(name: str | None) -> Values:
+        stage.clear()
+        rows = ({**ROW, "scene": f"scene-{number:08}"} for number in range(count))
+        queue = stage.client.get_queue(QUEUE)
+        began = time.perf_counter()
+        queue.enqueue_many(rows, keys="scene", run=name)
+        return {"rate": count / (time.perf_counter() - began)}
+
+    def run_raw(*fields: str | float) -> Values:
+        stage.clear()
+        blocks = raw.of_1_0_0(
+            QUEUE,
+            count,
+            raw.BATCH,
+            text,
+            lambda number: (*fields, "key", f"scene-{number:08}") if fields else (),
+        )
+        return {"rate": count / raw.send(stage.url, blocks, 2)}
+
+    in_run = "parameters_encoding", "json", "run", "bench"
+    without = "parameters_encoding", "json", "keep", 86400, "enqueued_by", "0123456789abcdef"
+    bench.in_turn(
+        outcome,
+        {
+            "run": functools.partial(run, "bench"),
+            "keys": functools.partial(run, None),
+            "raw_run": functools.partial(run_raw, *in_run),
+            "raw_keys": functools.partial(run_raw, *without),
+            "raw": run_raw,
+        },
     )
     return outcome
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import socket
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from urllib.parse import urlsplit
 
 import hiredis
@@ -49,27 +49,24 @@ def ours(
         yield transaction(commands)
 
 
-def of_1_0_0(queue: str, count: int, size: int, text: str) -> Iterator[Block]:
-    """The same as 1.0.0 enqueues."""
+def of_1_0_0(
+    queue: str,
+    count: int,
+    size: int,
+    text: str,
+    more: Callable[[int], Sequence[str | float]] = lambda number: (),
+) -> Iterator[Block]:
+    """The same as 1.0.0 enqueues: hash and line.
+
+    more: further fields of a task, by its number.
+    """
     now = time.time()
+    fields = ["queue", queue, "parameters", text, "created", now, "updated", now]
     for first in range(0, count, size):
         ids = [str(uuid.uuid4()) for _ in range(min(size, count - first))]
         commands = [
-            command(
-                "HSET",
-                keys.task(task),
-                "status",
-                "pending",
-                "queue",
-                queue,
-                "parameters",
-                text,
-                "created",
-                now,
-                "updated",
-                now,
-            )
-            for task in ids
+            command("HSET", keys.task(task), "status", "pending", *fields, *more(number))
+            for number, task in enumerate(ids, first)
         ]
         commands += [
             command("ZINCRBY", keys.QUEUES, 0, queue),

@@ -1,6 +1,6 @@
 """Puts many tasks from any iterable into Redis, batch by batch.
 
-At most two batches are in memory: one that Redis works on, and one that is being packed. In a run
+At most two batches are in memory: one that Redis works on, and one that is being packed. With keys
 there are three, because the reads for the next batch are sent together with the one before it.
 """
 
@@ -136,7 +136,7 @@ class Batches:
                 self._redis, plan.queue, plan.run, RunTerms("keyed", plan.keep, 1), time.time()
             )
         try:
-            yield from relay(self._parts(), self._send, looks_ahead=plan.run is not None)
+            yield from relay(self._parts(), self._send, looks_ahead=plan.keys is not None)
         finally:
             if self._own is not None:
                 self._own.close()
@@ -184,21 +184,17 @@ class Batches:
         follower: _Part | None,
         meanwhile: Callable[[], object] | None,
     ) -> Sequence[bool]:
+        after = follower.batch if follower is not None else None
         if isinstance(part.batch, RunBatch):
             if self._run["state"] != "open":
                 return [False] * len(part.batch.tasks.ids)
-            after = (
-                follower.batch
-                if follower is not None and isinstance(follower.batch, RunBatch)
-                else None
-            )
             return enqueue_run(redis, part.batch, after, meanwhile)
         spare = None
         if self._plan.keys is None and not part.is_last:
             self._ids = random_ids(self._size)
             spare = self._ids[0].decode()
         put = enqueue_many if self._plan.etas is None else schedule_many
-        return put(redis, part.batch, spare, meanwhile)
+        return put(redis, part.batch, spare, meanwhile, after)
 
     def _make(self) -> tuple[_Part | None, bool]:
         """Return the next batch, and whether it is the last. None: there was only a FLUSH, or

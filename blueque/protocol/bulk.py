@@ -6,6 +6,7 @@ before.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ from blueque.protocol.fields import list_lines
 from blueque.protocol.packing import HOLE, fixed, pack_with, template
 from blueque.protocol.submit import Options, new_fields
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
-from blueque.protocol.watches import absence, absence_of_keys
+from blueque.protocol.watches import absence, absence_of_all, absence_of_keys, exist_all
 
 MAX_KEYED = 200  # the time of WATCH grows with the square of the keys
 
@@ -80,6 +81,11 @@ class Batch:
         self._hashes = hashes(queue, tasks, now, options)
         self.commands = self.commands_for(range(len(tasks.ids)))
 
+    @functools.cached_property
+    def look(self) -> AnyLook:
+        """The look of tasks with keys; see absence_of_all."""
+        return absence_of_all(self.tasks.ids)
+
     def commands_for(self, chosen: Sequence[int]) -> list[Command]:
         """Return the commands that create the tasks with these numbers."""
         is_whole = len(chosen) == len(self.tasks.ids)
@@ -124,14 +130,17 @@ def enqueue_many(
     batch: Batch,
     spare: str | None = None,
     meanwhile: Callable[[], object] | None = None,
+    follower: Batch | None = None,
 ) -> list[bool]:
     """Put new tasks in line: all or none; with keys, those with a new key. Tell for each whether
     this call created it.
 
-    spare: the first id of the next batch on this connection, without keys; its look is sent with
-        our EXEC.
+    spare: without keys, the first id of the next batch on this connection. follower: with keys, the
+        next batch. The look of either is sent with our EXEC.
     meanwhile: called while Redis works; see transact.
     """
+    if batch.tasks.keys is not None:
+        return _make_keyed(redis, "enqueue_many", batch, follower, meanwhile)
     return _make(redis, "enqueue_many", batch, spare, meanwhile)
 
 
@@ -140,22 +149,45 @@ def schedule_many(
     batch: Batch,
     spare: str | None = None,
     meanwhile: Callable[[], object] | None = None,
+    follower: Batch | None = None,
 ) -> list[bool]:
     """The same for tasks with an eta; tasks without one are put in line."""
+    if batch.tasks.keys is not None:
+        return _make_keyed(redis, "schedule_many", batch, follower, meanwhile)
     return _make(redis, "schedule_many", batch, spare, meanwhile)
 
 
 def _make(
     redis: Redis, name: str, batch: Batch, spare: str | None, meanwhile: Callable[[], object] | None
 ) -> list[bool]:
-    ids = [task.decode() for task in batch.tasks.ids] if batch.tasks.keys is not None else []
-    count = len(batch.tasks.ids)
+    first = absence(batch.tasks.ids[0].decode())
 
     def decide(*exist: int) -> Verdict[None]:
         # All or none: if one exists, all do, or did.
         return Answer(None) if any(exist) else Change(batch.commands, None)
 
-    def decide_each(*replies: Any) -> Verdict[list[bool]]:
+    def again(is_unknown: bool) -> AnyLook:
+        # The first may have run and be deleted.
+        return first._replace(reads=(exist_all(batch.tasks.ids),))
+
+    ahead = absence(spare) if spare else None
+    transact(redis, name, first, decide, ahead=ahead, again=again, meanwhile=meanwhile)
+    return [True] * len(batch.tasks.ids)
+
+
+def _make_keyed(
+    redis: Redis,
+    name: str,
+    batch: Batch,
+    follower: Batch | None,
+    meanwhile: Callable[[], object] | None,
+) -> list[bool]:
+    count = len(batch.tasks.ids)
+    ahead = follower.look if follower is not None else None
+
+    def decide(*replies: Any) -> Verdict[list[bool] | None]:
+        if len(replies) == len(batch.look.reads):
+            return decide_all(*replies)
         exists, marks, kept = replies[:count], replies[count : 2 * count], replies[-1]
         new = [number for number in range(count) if not exists[number] and kept[number] is None]
         is_ours = [batch.tasks.mark in (marks[number], kept[number]) for number in range(count)]
@@ -165,20 +197,19 @@ def _make(
             is_ours[number] = True
         return Change(batch.commands if len(new) == count else batch.commands_for(new), is_ours)
 
-    if batch.tasks.keys is not None:
-        look = absence_of_keys(ids)
-        return transact(redis, name, look, decide_each, meanwhile=meanwhile)
-    first = absence(batch.tasks.ids[0].decode())
+    def decide_all(existing: int, kept: int) -> Verdict[list[bool] | None]:
+        if existing == count:
+            return Answer([False] * count)
+        return Answer(None) if existing or kept else Change(batch.commands, [True] * count)
 
-    def again(is_unknown: bool) -> AnyLook:
-        # The first may have run and be deleted.
-        return first._replace(
-            reads=(("EXISTS", *[keys.task(task.decode()) for task in batch.tasks.ids]),)
-        )
+    def each(is_unknown: bool = False) -> AnyLook:
+        return absence_of_keys([task.decode() for task in batch.tasks.ids])
 
-    ahead = absence(spare) if spare else None
-    transact(redis, name, first, decide, ahead=ahead, again=again, meanwhile=meanwhile)
-    return [True] * count
+    def run(look: AnyLook) -> list[bool] | None:
+        return transact(redis, name, look, decide, ahead=ahead, again=each, meanwhile=meanwhile)
+
+    made = run(batch.look)
+    return (run(each()) if made is None else made) or []
 
 
 def hashes(queue: str, tasks: NewTasks, now: float, options: Options) -> list[bytes]:

@@ -16,6 +16,7 @@ from blueque.model import keys
 from blueque.protocol.bulk import Batch
 from blueque.protocol.fields import flat
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
+from blueque.protocol.watches import exist_all
 
 KEPT = 90 * 86400  # seconds that the record of a finished feed stays
 # The fields of the record about its feeder and its last beat.
@@ -91,7 +92,7 @@ class FeedChunk:
         self.done = dict(done or {})
         self.ids: Sequence[bytes] = batch.tasks.ids if batch is not None else ()
         self.fed = len(self.ids) if fed is None else fed
-        self.probe: Sequence[Command] = [_exist(self.ids)] if self.ids else []
+        self.probe: Sequence[Command] = [exist_all(self.ids)] if self.ids else []
 
 
 class Window(NamedTuple):
@@ -287,13 +288,6 @@ def _look(
         [("EXISTS", keys.task(task.decode())) for task in chunk.ids] if is_close else chunk.probe
     )
     return Look([record], reads)
-
-
-def _exist(ids: Sequence[bytes]) -> bytes:
-    """Return the EXISTS of tasks with ids of one length, in Redis' wire format."""
-    prefix = keys.task("").encode()
-    mark = b"\r\n$%d\r\n%b" % (len(prefix) + len(ids[0]), prefix)
-    return b"*%d\r\n$6\r\nEXISTS%b%b\r\n" % (len(ids) + 1, mark, mark.join(ids))
 
 
 def _moves(ref: FeedRef, chunk: FeedChunk, new: Sequence[int], now: float) -> list[Command]:

@@ -18,6 +18,7 @@ from blueque.protocol.fields import flat
 from blueque.protocol.packing import pack_with
 from blueque.protocol.submit import Options
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
+from blueque.protocol.watches import exist_all
 
 
 class RunFields(NamedTuple):
@@ -63,7 +64,7 @@ class RunBatch(Batch):
                 self._shards.setdefault(shard, []).append(number)  # type: ignore[attr-defined]
         super().__init__(queue, tasks, now, {**(options or {}), "run": run})
         self.commands += self._entered()
-        self.look = self._looking(pack_with(("EXISTS",), tasks.ids, keys.task("").encode()))
+        self.look = self._looking(exist_all(tasks.ids))
 
     def look_at_each(self) -> AnyLook:
         """Return the look that tells which tasks exist, for when some exist that are not in the
@@ -167,7 +168,7 @@ def open_run(
 def enqueue_run(
     redis: Redis,
     batch: RunBatch,
-    follower: RunBatch | None = None,
+    follower: Batch | None = None,
     meanwhile: Callable[[], object] | None = None,
 ) -> list[bool]:
     """Create the tasks of a keyed run that are not in its ledger, and tell which; none if the run

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from blueque.connection.redis import AnyLook, Look
 from blueque.model import keys
 from blueque.protocol.fields import AttemptFields
+from blueque.protocol.packing import pack_with
 
 
 def absence(task: str, is_drawn: bool = False) -> Look[*tuple[int, ...]]:
@@ -17,6 +18,22 @@ def absence(task: str, is_drawn: bool = False) -> Look[*tuple[int, ...]]:
     """
     key = keys.task(task)
     return Look((key,), () if is_drawn else (("EXISTS", key),), task)
+
+
+def absence_of_all(tasks: Sequence[bytes]) -> Look[int, int]:
+    """For many tasks with keys: how many of them exist, and how many keys of deleted ones are still
+    in use? In most batches none or all do, and nothing more has to be asked.
+    """
+    return Look(
+        [keys.task(task.decode()) for task in tasks],
+        (exist_all(tasks), pack_with(("EXISTS",), tasks, keys.key_kept("").encode())),
+        tasks[0].decode(),
+    )
+
+
+def exist_all(tasks: Sequence[bytes]) -> bytes:
+    """Return the EXISTS of many tasks, with ids of one length."""
+    return pack_with(("EXISTS",), tasks, keys.task("").encode())
 
 
 def absence_of_keys(tasks: Sequence[str]) -> AnyLook:

@@ -1661,6 +1661,7 @@ SAMPLES = [
             "ENTRIES": [9.25, "t2"],
             **in_default_line("t2"),
         },
+        [AGAIN],
     ),
     Sample(
         "enqueue_many",

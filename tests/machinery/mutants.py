@@ -1046,6 +1046,15 @@ MUTANTS = [
         (1, 1),
     ),
     Mutant(
+        "enqueue_many does not watch the tasks with keys",
+        "watches",
+        "absence_of_all",
+        "[keys.task(task.decode()) for task in tasks],",
+        '["nothing"],',
+        "two producers of the same keys",
+        (2, 0),
+    ),
+    Mutant(
         "start and the ends do not watch the task",
         "watches",
         "ownership",

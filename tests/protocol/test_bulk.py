@@ -8,7 +8,7 @@ import threading
 import time
 import tracemalloc
 import uuid
-from itertools import islice
+from itertools import islice, pairwise
 
 import fakeredis
 import pytest
@@ -451,6 +451,43 @@ def test_the_ids_tell_which_are_new_one_for_each_of_the_parameters(queue, cli):
 
     assert [task.is_new for task in ids] == [True, False, False, True]
     assert ids == [task_id.id_of_key("video", key) for key in "abac"]
+
+
+@pytest.mark.parametrize("made", [[], ["b"], ["a", "b"]])
+def test_the_key_of_a_deleted_task_makes_no_task_among_others(queue, redis, cli, made):
+    ids = {key: task_id.id_of_key("video", key) for key in "abc"}
+    cli.set(keys.key_kept(ids["c"]), "mark")
+    for key in made:
+        queue.enqueue("before", key=key)
+
+    found = queue.enqueue_many([{"k": key} for key in "abc"], keys="k")
+
+    assert (found, found.new) == (3, 2 - len(made))
+    assert sorted(line(cli)) == sorted([ids["a"], ids["b"]])
+
+
+def test_keys_that_another_makes_after_the_look_ahead_are_not_new(url, queue, cli):
+    other = Client(url).get_queue("video")
+    steps = queue.enqueue_iter(["a", "b", "c", "d", "e", "f"], keys=str, batch=2)
+
+    first = next(steps)  # and its look at the second batch
+    theirs = [other.enqueue("theirs", key=key) for key in ("c", "e", "f")]
+    found = [[task.is_new for task in ids] for ids in [first, *steps]]
+
+    assert found == [[True, True], [False, True], [False, False]]
+    assert len(line(cli)) == len({*line(cli)}) == 6
+    assert {cli.hget(keys.task(task), "parameters") for task in theirs} == {"theirs"}
+
+
+def test_with_keys_each_batch_after_the_first_takes_one_write(proxy):
+    client = Client(proxy.url)
+    steps = client.get_queue("video").enqueue_iter(map(str, range(9)), keys=str, batch=3)
+    writes = []
+    for _ in steps:
+        writes.append(proxy.writes)
+
+    assert [after - before for before, after in pairwise(writes)] == [1, 1]
+    client.close()
 
 
 @pytest.mark.parametrize("key", ["", "x" * 1001, 7.0, True, None, "\ud800"])
