@@ -7,6 +7,7 @@ import functools
 import json
 import select
 import time
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bench import raw
@@ -18,6 +19,10 @@ from bench.systems import QUEUE, System
 TEXT = "x" * 100
 JSON = '{"text": "%s"}' % ("x" * 88)
 ROW = {"scene": "scene-00000000", "camera": "left", "frames": 240, "quality": "draft"}
+# What tasks with a key have besides the fields of 1.0.0, but for the key itself.
+IN_RUN: list[str | float] = ["parameters_encoding", "json", "run", "bench"]
+WITHOUT_RUN: list[str | float] = ["parameters_encoding", "json", "keep", 86400]
+WITHOUT_RUN += ["enqueued_by", "0123456789abcdef"]
 DRIVERS, THREADS = 4, 25  # processes, and producers in each
 
 
@@ -70,7 +75,6 @@ def bulk(bench: Bench) -> Outcome:
 def keyed(bench: Bench) -> Outcome:
     """In a run and without, beside writers of the same records and of those of 1.0.0."""
     outcome, stage, count = bench.outcome_of_ours(), bench.stage, bench.scaled(100_000)
-    text = json.dumps(ROW, separators=(",", ":"))
 
     def run(name: str | None) -> Values:
         stage.clear()
@@ -80,30 +84,32 @@ def keyed(bench: Bench) -> Outcome:
         queue.enqueue_many(rows, keys="scene", run=name)
         return {"rate": count / (time.perf_counter() - began)}
 
-    def run_raw(*fields: str | float) -> Values:
+    def run_raw(fields: Sequence[str | float]) -> Values:
         stage.clear()
-        blocks = raw.of_1_0_0(
-            QUEUE,
-            count,
-            raw.BATCH,
-            text,
-            lambda number: (*fields, "key", f"scene-{number:08}") if fields else (),
-        )
-        return {"rate": count / raw.send(stage.url, blocks, 2)}
+        return {"rate": count / raw.send(stage.url, records(count, fields), 2)}
 
-    in_run = "parameters_encoding", "json", "run", "bench"
-    without = "parameters_encoding", "json", "keep", 86400, "enqueued_by", "0123456789abcdef"
     bench.in_turn(
         outcome,
         {
             "run": functools.partial(run, "bench"),
             "keys": functools.partial(run, None),
-            "raw_run": functools.partial(run_raw, *in_run),
-            "raw_keys": functools.partial(run_raw, *without),
-            "raw": run_raw,
+            "raw_run": functools.partial(run_raw, IN_RUN),
+            "raw_keys": functools.partial(run_raw, WITHOUT_RUN),
+            "raw": functools.partial(run_raw, ()),
         },
     )
     return outcome
+
+
+def records(count: int, fields: Sequence[str | float]) -> Iterator[raw.Block]:
+    """Yield transactions that write so many tasks; if there are further fields, then with keys."""
+    return raw.of_1_0_0(
+        QUEUE,
+        count,
+        raw.BATCH,
+        json.dumps(ROW, separators=(",", ":")),
+        lambda number: (*fields, "key", f"scene-{number:08}") if fields else (),
+    )
 
 
 def put_many(bench: Bench) -> Outcome:

@@ -56,16 +56,20 @@ class SocketConnection:
 
     def receive(self, count: int) -> list[Any]:
         replies: list[Any] = []
-        while len(replies) < count:
-            reply = self._next()
-            if type(reply) in _PLAIN:  # such as thousands of QUEUED, or the replies to many HMGETs
-                replies.append(reply)
-            elif reply is _INCOMPLETE:
-                self._feed()
-            elif isinstance(reply, hiredis.PushNotification):
-                self._pushed.append(reply)
-            else:
-                replies.append(unless_away(reply, self))
+        get = self._reader.gets
+        try:
+            while len(replies) < count:
+                reply = get()
+                if type(reply) in _PLAIN:  # such as thousands of QUEUED
+                    replies.append(reply)
+                elif reply is _INCOMPLETE:
+                    self._feed()
+                elif isinstance(reply, hiredis.PushNotification):
+                    self._pushed.append(reply)
+                else:
+                    replies.append(unless_away(reply, self))
+        except hiredis.ProtocolError as error:
+            self._refuse(error)
         return replies
 
     def wait(self, seconds: float) -> bool:
@@ -112,7 +116,7 @@ class SocketConnection:
         try:
             return self._reader.gets()
         except hiredis.ProtocolError as error:
-            self._lost(OSError(f"this is not Redis: {error}"))
+            self._refuse(error)
 
     def _has_data(self) -> bool:
         return bool(self._data or self._reader.has_data())
@@ -134,6 +138,9 @@ class SocketConnection:
         if not data:
             self._lost(OSError("the server closed the connection"))
         return data
+
+    def _refuse(self, error: hiredis.ProtocolError) -> NoReturn:
+        self._lost(OSError(f"this is not Redis: {error}"))
 
     def _lost(self, error: OSError) -> NoReturn:
         self.close()

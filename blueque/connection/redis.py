@@ -312,8 +312,10 @@ def name_refused(commands: Sequence[Command], replies: Sequence[Any]) -> None:
             reply.command = " ".join(map(str, words))
 
 
-def raise_refusal(replies: Iterable[Any]) -> None:
+def raise_refusal(replies: Sequence[Any]) -> None:
     """Raise the first error among the replies."""
+    if RedisRefused not in map(type, replies):  # the usual case
+        return
     for reply in replies:
         if isinstance(reply, RedisRefused):
             raise reply

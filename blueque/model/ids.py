@@ -57,9 +57,14 @@ def random_ids(count: int) -> list[bytes]:
     return _texts(os.urandom(16 * count), _VERSION_4)
 
 
+def ids_of_keys(queue: str, keys: Sequence[bytes]) -> list[bytes]:
+    """Return the ids of tasks made from their keys, as ASCII: `id_of_key` for many."""
+    return _ids_in(NAMESPACE, f"{queue}\0", keys)
+
+
 def ids_of_run_keys(queue: str, run: str, keys: Sequence[bytes]) -> list[bytes]:
     """Return the ids of tasks of a run, made from their keys, as ASCII: `id_of_run_key` for many."""
-    return _ids_in(RUN_NAMESPACE, queue, run, keys)
+    return _ids_in(RUN_NAMESPACE, f"{queue}\0{run}\0", keys)
 
 
 def ids_of_feed(queue: str, scope: str, texts: Sequence[bytes]) -> list[bytes]:
@@ -68,7 +73,7 @@ def ids_of_feed(queue: str, scope: str, texts: Sequence[bytes]) -> list[bytes]:
 
     scope: the name of the feed for keys, the instance of its record for numbers.
     """
-    return _ids_in(FEED_NAMESPACE, queue, scope, texts)
+    return _ids_in(FEED_NAMESPACE, f"{queue}\0{scope}\0", texts)
 
 
 def id_of_run_key(queue: str, run: str, key: str) -> str:
@@ -106,8 +111,8 @@ def shards_of(ids: Sequence[bytes], shards: int) -> list[int]:
     ]
 
 
-def _ids_in(namespace: uuid.UUID, queue: str, scope: str, texts: Sequence[bytes]) -> list[bytes]:
-    begun = hashlib.sha1(namespace.bytes + f"{queue}\0{scope}\0".encode(), usedforsecurity=False)
+def _ids_in(namespace: uuid.UUID, prefix: str, texts: Sequence[bytes]) -> list[bytes]:
+    begun = hashlib.sha1(namespace.bytes + prefix.encode(), usedforsecurity=False)
     digests = []
     for text in texts:
         sha1 = begun.copy()

@@ -23,7 +23,7 @@ from blueque.errors import (
     RedisRefused,
 )
 from blueque.model.encoding import FLUSH, encode, quick_encoder, require_text_keys, require_time
-from blueque.model.ids import TaskId, id_of_key, ids_of_run_keys, random_ids, require_key
+from blueque.model.ids import TaskId, ids_of_keys, ids_of_run_keys, random_ids, require_key
 from blueque.model.lines import require_priority
 from blueque.model.run import Record
 from blueque.producer.row_batch import relay
@@ -263,12 +263,11 @@ class Batches:
         return rows, parameters, True
 
     def _take_ids(self, its_keys: list[str] | None, count: int) -> list[bytes]:
-        if its_keys is not None and self._plan.run is not None:
-            return ids_of_run_keys(
-                self._plan.queue, self._plan.run, [key.encode() for key in its_keys]
-            )
         if its_keys is not None:
-            return [id_of_key(self._plan.queue, key).encode() for key in its_keys]
+            packed = [key.encode() for key in its_keys]
+            if self._plan.run is not None:
+                return ids_of_run_keys(self._plan.queue, self._plan.run, packed)
+            return ids_of_keys(self._plan.queue, packed)
         ids, self._ids = self._ids or random_ids(count), []
         return ids[:count]
 

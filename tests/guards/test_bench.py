@@ -303,15 +303,34 @@ def test_the_raw_limit_leaves_in_redis_what_enqueue_leaves(
     assert shape(by_hand) == shape(state())
 
 
+@pytest.mark.parametrize(("fields", "run"), [("IN_RUN", "bench"), ("WITHOUT_RUN", None)])
+def test_the_raw_limit_of_keyed_tasks_writes_the_fields_of_ours(
+    client: Client, url: str, cli: redis_py.Redis, fields: str, run: str | None
+) -> None:
+    def task() -> dict[str, str]:
+        (name,) = cli.keys("blueque_task_*")
+        found: dict[str, str] = cli.hgetall(name)
+        return found | {mark: "" for mark in ("created", "updated", "enqueued_by") if mark in found}
+
+    raw.send(url, producing.records(1, getattr(producing, fields)), 2)
+    by_hand = task()
+    cli.flushall()
+    client.get_queue("bench").enqueue_many([producing.ROW], keys="scene", run=run)
+
+    assert task() == by_hand
+
+
 def test_a_tiny_run_of_blueque_alone_brings_numbers() -> None:
     with open_stage() as stage:
         bench = Bench(stage, systems.SYSTEMS[:1], rounds=1, scale=0.01, quiet=Quiet(0.0))
-        enqueued = producing.enqueue(bench)
+        enqueued, keyed = producing.enqueue(bench), producing.keyed(bench)
         drained = working.drain(bench)
         picked = working.pickup(bench)
 
     assert enqueued.failed == drained.failed == picked.failed == {}
     assert enqueued.rows["blueque"]["rate"][0] > 0 and enqueued.rows["raw"]["rate"][0] > 0
+    assert keyed.failed == {} and all(its["rate"][0] > 0 for its in keyed.rows.values())
+    assert keyed.rows.keys() == {"run", "keys", "raw_run", "raw_keys", "raw"}
     assert drained.rows["blueque"]["rate"][0] > 0 and drained.rows["forks"]["rate"][0] > 0
     assert len(picked.samples["blueque"]) == 3
 
