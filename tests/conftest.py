@@ -117,6 +117,16 @@ def no_traces() -> Iterator[None]:
     assert not traces, "\n".join(["This test has left in its process:", *traces])
 
 
+@pytest.fixture(autouse=True)
+def no_logged_errors(no_traces: None, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Drop what was logged before the look for traces: pytest would keep an error with the frames
+    that it went through, and these a client with its connection.
+    """
+    yield
+    for phase in ("setup", "call"):
+        caplog.get_records(phase).clear()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def legacy_name() -> Iterator[str]:
     """The name that 1.0.0 has for this machine, for us too: it may be localhost, and then we would

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from types import FrameType
 from typing import Any, NamedTuple
 
 from blueque.system import process
@@ -94,7 +95,32 @@ def differences(before: ProcessState, apart_from: tuple[str, ...] = ()) -> list[
         time.sleep(pause)
         pause = min(2 * pause, 0.05)
         found = look()
-    return [sentence for _, sentence in found]
+    return [
+        sentence + (_owners(sentence) if kind == "descriptors" else "") for kind, sentence in found
+    ]
+
+
+def _owners(sentence: str) -> str:
+    """Return the types of the objects through which something reaches the socket that it names."""
+    number = int(sentence.split()[1])
+    level: list[object] = [
+        thing
+        for thing in gc.get_objects()
+        if isinstance(thing, socket.socket) and thing.fileno() == number
+    ]
+    chain: list[str] = []
+    known = {id(level), id(chain)}
+    while level and len(chain) < 8:
+        known |= {id(thing) for thing in level}
+        chain.append(" or ".join(sorted({type(thing).__qualname__ for thing in level})))
+        above = [
+            thing
+            for thing in gc.get_referrers(*level)
+            if id(thing) not in known and not isinstance(thing, FrameType)
+        ]
+        known.add(id(above))
+        level = above
+    return ", held by " + " < ".join(chain) if chain else ""
 
 
 def reset_signals() -> None:

@@ -219,9 +219,13 @@ class Listener(Program):
 
     def ready(self, slots: int = 1) -> Listener:
         """Wait until so many listeners are registered."""
-        until(
-            lambda: len(self.slots()) == slots or not self.is_running, what="a registered listener"
-        )
+        try:
+            until(
+                lambda: len(self.slots()) == slots or not self.is_running,
+                what="a registered listener",
+            )
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it said:\n{self.log}") from None
         assert self.is_running, self.log
         return self
 

@@ -13,9 +13,12 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import process_state
 import pytest
+
+from blueque import Client
 
 Undo = Callable[[], object]
 
@@ -140,6 +143,18 @@ def test_a_socket_in_the_place_of_another_is_left_unless_it_has_the_same_peer(mo
     assert bool(traces) is not is_same
 
 
+def test_of_a_socket_that_is_left_it_is_said_who_holds_it(monkeypatch):
+    monkeypatch.setattr(process_state, "PATIENCE", 0.0)
+    before = process_state.take()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        holder = SimpleNamespace(server=server)
+        (trace,) = process_state.differences(before)
+
+    assert holder.server is server
+    assert "held by socket < " in trace and "SimpleNamespace" in trace
+
+
 def test_what_the_garbage_collection_closes_is_not_left():
     before = process_state.take()
 
@@ -151,6 +166,16 @@ def test_what_the_garbage_collection_closes_is_not_left():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         assert process_state.differences(before) == []
+
+
+def test_a_client_that_has_logged_an_error_is_not_kept_by_the_log(url, cli, caplog):
+    client = Client(url, patience=2)
+    client.get_task("t")
+    cli.client_kill_filter(_type="normal", skipme=True)
+
+    client.get_task("t")
+
+    assert "trying again" in caplog.text  # its connection is looked for when this test is over
 
 
 def test_a_thread_that_is_about_to_end_is_not_left():

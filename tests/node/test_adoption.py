@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import handlers
 import pytest
@@ -56,6 +58,15 @@ def kill_all_but_the_tasks(listener):
     listener.wait()
     kill(*slots)
     until(lambda: not any(map(is_there, slots)), what="the end of the listeners")
+
+
+def watches(slot, pid):
+    """Tell whether a listener has a descriptor of the process; it opens one after it owns the task."""
+    for path in Path(f"/proc/{slot}/fdinfo").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            if f"Pid:\t{pid}\n" in path.read_text():
+                return True
+    return False
 
 
 def test_a_task_whose_listener_is_killed_has_another_at_once_and_ends_as_if_nothing_had_happened(
@@ -156,7 +167,8 @@ def test_how_an_orphan_of_a_dead_master_ended_is_not_known_and_its_present_liste
     task = begin(programs)
     kill_all_but_the_tasks(listener)
     programs.listener("work:run")
-    node = has_moved(programs.client, task, 10.0)
+    node = has_moved(programs.client, task)
+    until(lambda: watches(pid_of(node), task.pid), what="a descriptor of the process")
     kill(task.pid)
     lost = ended(programs.client, task.id)
     assert (lost.status, lost.error_type, lost.lost_node, lost.last_seen) == (
