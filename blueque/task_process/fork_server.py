@@ -137,6 +137,7 @@ class _Server:
         self._work: dict[str, Work | None] = {}  # by queue; None: it runs a program
         self._modules = set[str]()  # that all task processes have
         self._has_learned: set[str] = set()  # names of handlers
+        self._has_handlers = False  # else all run programs
         self._told = False  # in a task process: what the import has brought
 
     def serve(self) -> int:
@@ -150,6 +151,7 @@ class _Server:
         main.settle(self._job.max_bytes)
         self._modules = set(sys.modules)
         self._work = {queue: self._get_work(name) for queue, name in self._job.handlers.items()}
+        self._has_handlers = any(self._work.values())
         gc.collect()
         gc.freeze()  # a collection in a task process would copy all that it shares with us
         poll = select.poll()
@@ -247,7 +249,7 @@ class _Server:
 
     def _live(self, handshake: int, prepared: str | None, blank: Blank | None) -> int:
         """Be a task process."""
-        if not any(self._work.values()):
+        if not self._has_handlers:
             self._tell.close()
         if self._orders.is_spawned:
             fresh_interpreter.become(self._job, self._spool, handshake, prepared)
@@ -263,13 +265,15 @@ class _Server:
             return handlers.resolve(name)
         self._told = True
         try:
-            handler = handlers.resolve(name)
+            handler = handlers.resolve(name, self._remembered.load)
             if name not in self._has_learned:
                 import_for_handler()
                 self._say(name)
         finally:
-            with contextlib.suppress(OSError):  # the import may have closed it
-                self._tell.close()
+            try:
+                os.close(self._tell.fileno())
+            except OSError:  # the import has closed it
+                pass
         return handler
 
     def _say(self, name: str) -> None:

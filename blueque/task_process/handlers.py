@@ -70,14 +70,16 @@ def handler(get: Callable[[], Handler], max_bytes: int) -> Work:
     return Work(work, prepare)
 
 
-def resolve(name: str) -> Handler:
+def resolve(name: str, load: Callable[[str], Any] = importlib.import_module) -> Handler:
     """Return the callable that `package.module:callable` names. Raises InvalidInput, and
     anything that its import raises.
+
+    load: imports a module.
     """
     module_name, _, path = name.partition(":")
     if not module_name or not path:
         raise InvalidInput(f"{name!r} is not of the form package.module:callable")
-    found: Any = importlib.import_module(module_name)
+    found: Any = load(module_name)
     for part in path.split("."):
         try:
             found = getattr(found, part)

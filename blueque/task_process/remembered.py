@@ -17,7 +17,12 @@ import os
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
-from importlib.util import MAGIC_NUMBER, cache_from_source, spec_from_file_location
+from importlib.util import (
+    MAGIC_NUMBER,
+    cache_from_source,
+    module_from_spec,
+    spec_from_file_location,
+)
 from types import CodeType, ModuleType
 from typing import NamedTuple
 
@@ -26,6 +31,9 @@ _PACKAGE = os.path.dirname(os.path.dirname(__file__))
 _NO_PART_OF_A_TASK = {"cli", "demo", "previous_release", "report", "__pycache__"}
 _HEADER = 16  # bytes before the code in a .pyc file
 _DESCRIPTOR = 251  # of the copies of our package: higher than what open() gives to a task
+
+
+_Stamp = tuple[int, int, int, int] | None
 
 
 class Imports(NamedTuple):
@@ -44,6 +52,8 @@ class Imports(NamedTuple):
         library: names of the modules that a listener has.
         """
         new = [name for name in list(sys.modules) if name not in before]
+        if len(sys._current_frames()) > 1:  # threads import, too; importlib has locks for that
+            return cls([name for name in new if name in library], [])
         own = [(name, path) for name in new if (path := _path_of_own(name)) is not None]
         return cls([name for name in new if name in library], own[:_MOST_MODULES])
 
@@ -59,25 +69,53 @@ def _path_of_own(name: str) -> str | None:
 
 
 class _Known(SourceFileLoader):
-    """Loads a module from code in memory."""
+    """Loads a module from code in memory.
+
+    spec: how it is loaded. module: as it is before its code is run; used once.
+    """
 
     def __init__(self, name: str, path: str) -> None:
         super().__init__(name, path)
-        self.stamp = _stamp(path)
-        self._code = super().get_code(name)
+        self._stamp, self.code = _stamp(path), super().get_code(name)
+        is_package = self.is_package(name)
+        self._place = os.path.dirname(os.path.dirname(path) if is_package else path)
+        self._searched = self._search()
+        self.spec = spec_from_file_location(name, path, loader=self)
+        self.module = None if self.spec is None else module_from_spec(self.spec)
+
+    def _search(self) -> dict[str, _Stamp]:
+        """Return the stamps of the directory in which it is found, and of those that are searched
+        before.
+        """
+        before: list[str] = []
+        if "." not in self.name and self._place in sys.path:
+            before = sys.path[: sys.path.index(self._place)]
+        searched = {place: _stamp(place) for place in (*before, self._place)}
+        found = PathFinder.find_spec(self.name) if before else None
+        if found is None or found.origin != self.path:
+            return {self._place: searched[self._place]}
+        return searched
 
     def get_code(self, fullname: str) -> CodeType | None:
-        return self._code
+        return self.code
+
+    def is_found(self, path: Sequence[str]) -> bool:
+        """Tell whether a search in these directories certainly finds this module, unchanged."""
+        for place in path:
+            if not place.startswith("/") or _stamp(place) != self._searched.get(place):
+                return False
+            if place == self._place:
+                return _stamp(self.path) == self._stamp
+        return False
 
 
 class Remembered:
-    """A finder that finds the user's modules where they are, and takes their code from memory if
-    the file is still the same.
+    """Imports the user's modules of which neither the file nor a directory that is searched for it
+    has changed. It takes their code from memory.
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, _Known] = {}  # by path
-        self._names = set[str]()
+        self._known: dict[str, list[_Known]] = {}  # by name
         self._bytes = 0
 
     def learn(self, imports: Imports, paths: list[str]) -> None:
@@ -100,29 +138,53 @@ class Remembered:
 
     def _read(self, name: str, path: str) -> None:
         size = os.stat(path).st_size
-        if path not in self._known and self._bytes + size <= _MOST_BYTES:
-            self._known[path] = _Known(name, path)
-            self._names.add(name)
+        if self._bytes + size <= _MOST_BYTES:
+            self._known.setdefault(name, []).append(_Known(name, path))
             self._bytes += size
+
+    def load(self, name: str) -> ModuleType:
+        """Import a module as importlib does; one from memory without what that does for others,
+        which writes to a hundred pages of memory.
+        """
+        if name in sys.modules:
+            return importlib.import_module(name)
+        package, _, own_name = name.rpartition(".")
+        parent = self.load(package) if package else None
+        path = sys.path if parent is None else getattr(parent, "__path__", ())
+        known = self._find(name, path)
+        if known is None or known.code is None or known.module is None:
+            return importlib.import_module(name)
+        sys.modules[name], known.module = known.module, None
+        try:
+            exec(known.code, sys.modules[name].__dict__)
+        except BaseException:
+            sys.modules.pop(name, None)
+            raise
+        module = sys.modules[name]  # it may have put another one in its place
+        if parent is not None:
+            setattr(parent, own_name, module)
+        return module
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return how to load the module; None: not from memory."""
-        if name not in self._names:
-            return None
-        spec = PathFinder.find_spec(name, path, target)
-        if spec is None or type(spec.loader) is not SourceFileLoader:
-            return None
-        known = self._known.get(spec.origin or "")
-        with contextlib.suppress(OSError):
-            if known is not None and known.name == name and _stamp(known.path) == known.stamp:
-                spec.loader = known
-        return spec
+        """Return how importlib is to load a module that is imported elsewhere."""
+        known = self._find(name, sys.path if path is None else path)
+        return None if known is None else known.spec
+
+    def _find(self, name: str, path: Sequence[str]) -> _Known | None:
+        for known in self._known.get(name, ()):
+            if known.is_found(path):
+                return known
+        return None
 
 
-def _stamp(path: str) -> tuple[int, int, int, int]:
-    status = os.stat(path)
+def _stamp(path: str) -> _Stamp:
+    """Return what changes with a file or directory; None: it is not there."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
     return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
 
 

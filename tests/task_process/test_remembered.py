@@ -1,0 +1,143 @@
+"""What a fork server remembers of the modules of a user."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from blueque.task_process.remembered import Imports, Remembered
+
+NAMES = ("film", "film.copies", "actors")
+
+
+@pytest.fixture
+def path(tmp_path, monkeypatch) -> Iterator[list[Path]]:
+    """Two directories, which are searched first."""
+    found = [tmp_path / "first", tmp_path / "second"]
+    for directory in found:
+        directory.mkdir()
+    monkeypatch.setattr(sys, "path", [*map(str, found), *sys.path])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    yield found
+    forget()
+
+
+def forget() -> None:
+    for name in NAMES:
+        sys.modules.pop(name, None)
+
+
+def learned(**modules: Path) -> Remembered:
+    remembered = Remembered()
+    sources = [(name.replace("__", "."), str(path)) for name, path in modules.items()]
+    remembered.learn(Imports([], sources), sys.path)
+    return remembered
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_a_module_comes_from_memory_as_importlib_would_bring_it(path):
+    film = write(path[1] / "film.py", "NAME = __name__\n")
+    remembered = learned(film=film)
+    code = film.read_bytes()
+    stat = film.stat()
+
+    module = remembered.load("film")
+
+    assert (sys.modules["film"], module.NAME, module.__file__) == (module, "film", str(film))
+    assert (module.__spec__.origin, module.__spec__.name) == (str(film), "film")
+    assert (film.read_bytes(), film.stat().st_mtime_ns) == (code, stat.st_mtime_ns)
+    assert remembered.load("film") is module
+
+
+def test_it_is_not_read_again_as_long_as_nothing_has_changed(path, monkeypatch):
+    remembered = learned(film=write(path[1] / "film.py", "NAME = 1\n"))
+    monkeypatch.setattr("importlib.import_module", None)
+
+    assert remembered.load("film").NAME == 1
+
+
+def test_what_a_handler_imports_itself_comes_from_memory_as_long_as_it_is_the_same(path):
+    film = write(path[1] / "film.py", "NAME = 'first'\n")
+    remembered = learned(film=film)
+
+    spec = remembered.find_spec("film")
+    write(film, "NAME = 'edited'\n")
+
+    assert (spec.origin, spec.loader.get_code("film").co_consts[0]) == (str(film), "first")
+    assert remembered.find_spec("film") is None
+
+
+def test_an_edited_file_and_one_that_is_found_earlier_count_at_once(path):
+    film = write(path[1] / "film.py", "NAME = 'first'\n")
+    edited, shadowed = learned(film=film), learned(film=film)
+
+    write(film, "NAME = 'edited'\n")
+    assert edited.load("film").NAME == "edited"
+
+    forget()
+    write(path[0] / "film.py", "NAME = 'found earlier'\n")
+    assert shadowed.load("film").NAME == "found earlier"
+
+
+def test_a_package_that_takes_the_name_counts_at_once(path):
+    remembered = learned(film=write(path[0] / "film.py", "NAME = 'module'\n"))
+
+    write(path[0] / "film" / "__init__.py", "NAME = 'package'\n")
+
+    assert remembered.load("film").NAME == "package"
+
+
+def test_a_module_of_a_package_is_its_attribute(path):
+    package = write(path[1] / "film" / "__init__.py", "NAME = __path__\n")
+    copies = write(path[1] / "film" / "copies.py", "from film import NAME\n")
+    remembered = learned(film=package, film__copies=copies)
+
+    module = remembered.load("film.copies")
+
+    assert sys.modules["film"].copies is module
+    assert [str(package.parent)] == module.NAME
+
+
+def test_an_import_that_fails_leaves_nothing_behind_and_may_be_tried_again(path):
+    broken = (
+        "import sys\nif not hasattr(sys, 'works'):\n    PART = 1\n    raise OSError('no disk')\n"
+    )
+    remembered = learned(film=write(path[1] / "film.py", broken))
+
+    with pytest.raises(OSError, match="no disk"):
+        remembered.load("film")
+    assert "film" not in sys.modules
+
+    with pytest.raises(OSError, match="no disk"):
+        remembered.load("film")
+    sys.works = True
+    try:
+        assert not hasattr(remembered.load("film"), "PART")
+    finally:
+        del sys.works
+
+
+def test_nothing_is_remembered_of_a_handler_that_starts_threads(path):
+    write(path[1] / "film.py", "")
+    before = set(sys.modules)
+    __import__("film")
+    without = Imports.since(before, ())
+    go = threading.Event()
+    thread = threading.Thread(target=go.wait)
+    thread.start()
+
+    with_thread = Imports.since(before, ())
+
+    go.set()
+    thread.join()
+    assert [name for name, _ in without.sources] == ["film"]
+    assert with_thread.sources == []
