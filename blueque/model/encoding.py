@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable
-from datetime import datetime
 from json import encoder as json_encoder
 from typing import Any
 
@@ -166,14 +165,16 @@ def require_whole(value: object, what: str, lowest: int, highest: int) -> int:
 
 def require_time(eta: object) -> float:
     """Return Unix seconds of a number, or of a datetime with a time zone, before the year 10000."""
-    if isinstance(eta, datetime):
+    if isinstance(eta, bool) or not isinstance(eta, int | float):
+        from datetime import datetime  # here: a task process does not need it
+
+        if not isinstance(eta, datetime):
+            raise InvalidType(f"eta is Unix seconds or a datetime, not {type(eta).__name__}")
         if eta.tzinfo is None:
             raise InvalidInput(
                 f"eta {eta} has no time zone: say which, as with datetime.now(timezone.utc)"
             )
         return eta.timestamp()
-    if isinstance(eta, bool) or not isinstance(eta, int | float):
-        raise InvalidType(f"eta is Unix seconds or a datetime, not {type(eta).__name__}")
     if not -LAST_SECOND <= eta <= LAST_SECOND:  # NaN is neither
         raise InvalidInput(
             f"eta {eta} is not a time before the year 10000: seconds, not milliseconds?"

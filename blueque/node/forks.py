@@ -118,7 +118,7 @@ class ForkServer:
                 their, our = handshake.make()
                 theirs.append(their)
                 ours.append(our)
-            fork_server.ask(self._end, prepared, theirs)
+            fork_server.ask(self._end.fileno(), prepared, theirs)
         except OSError as error:
             for end in ours:
                 os.close(end)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import re
-import socket
 
 from blueque.errors import InvalidInput
 
@@ -35,6 +34,8 @@ def default_name() -> str:
     """Return `getfqdn()` as 1.0.0 does, unless that is `localhost` or an address; then
     `gethostname()`.
     """
+    import socket  # here: a task process does not need it
+
     return _full_name() if names_one_machine(_full_name()) else socket.gethostname()
 
 
@@ -75,10 +76,14 @@ def has_been_this_machine(host: str) -> bool:
 
 @functools.cache
 def _full_name() -> str:
+    import socket  # here: a task process does not need it
+
     return socket.getfqdn()  # may ask the DNS
 
 
 def _is_address(name: str) -> bool:
+    import socket  # here: a task process does not need it
+
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
             socket.inet_pton(family, name.partition("%")[0])

@@ -21,7 +21,6 @@ import json
 import os
 import select
 import signal
-import socket
 import sys
 from collections.abc import Sequence
 from itertools import zip_longest
@@ -30,12 +29,12 @@ from typing import Any, NamedTuple, NoReturn
 from blueque.model import units
 from blueque.model.units import HandlerName
 from blueque.spool.task_spool import Blank, TaskSpool
-from blueque.system import process, signals
+from blueque.system import process, signals, unix_sockets
 from blueque.system.dropped_prints import dropping_prints
 from blueque.task_process import fresh_interpreter, handlers, main
 from blueque.task_process.fresh_interpreter import Job
 from blueque.task_process.handlers import Handler, Work, place_of
-from blueque.task_process.import_ahead import import_for_handler, import_for_tasks
+from blueque.task_process.import_ahead import import_for_forks, import_for_handler
 from blueque.task_process.remembered import Imports, PackageCopy, Remembered
 from blueque.version import __version__
 
@@ -117,9 +116,9 @@ def _become(orders: Orders, kept: int) -> NoReturn:
     os.execve(sys.executable, arguments, {**os.environ, ORDERS: str(kept)})
 
 
-def ask(end: socket.socket, prepared: str | None, handshakes: Sequence[int]) -> None:
+def ask(end: int, prepared: str | None, handshakes: Sequence[int]) -> None:
     """Ask for a task process for each handshake. Raises OSError."""
-    socket.send_fds(end, [json.dumps(prepared).encode()], handshakes)
+    unix_sockets.send(end, json.dumps(prepared).encode(), handshakes, may_wait=False)
 
 
 class _Server:
@@ -128,11 +127,11 @@ class _Server:
         self._library = frozenset(orders.library)
         self._own_paths = list(sys.path)  # on which nothing of the user's comes first
         self._spool = TaskSpool(orders.spool, self._job.max_bytes, orders.slot)
-        self._end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, orders.end)
-        self._end.set_inheritable(False)
+        self._end = orders.end
+        os.set_inheritable(self._end, False)
         # Each task process that is the first to import a handler tells what it has imported.
-        self._hear, self._tell = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._tell.setblocking(False)
+        self._hear, self._tell = unix_sockets.pair(unix_sockets.DATAGRAMS)
+        os.set_blocking(self._tell, False)
         self._remembered = Remembered()
         self._work: dict[str, Work | None] = {}  # by queue; None: it runs a program
         self._modules = set[str]()  # that all task processes have
@@ -159,12 +158,10 @@ class _Server:
             poll.register(end, select.POLLIN)
         while True:
             ready = {descriptor for descriptor, _ in poll.poll()}
-            if self._hear.fileno() in ready:
+            if self._hear in ready:
                 self._learn()
-            if self._end.fileno() in ready:
-                said, handshakes, _, _ = socket.recv_fds(
-                    self._end, _MOST, _MOST_PROCESSES, socket.MSG_CMSG_CLOEXEC
-                )
+            if self._end in ready:
+                said, handshakes = unix_sockets.receive(self._end, _MOST, _MOST_PROCESSES)
                 if not said:
                     return 0
                 self._send(["forked", *self._fork(json.loads(said), handshakes)])
@@ -175,11 +172,11 @@ class _Server:
         return handlers.handler(functools.partial(self._resolve, name.run), self._job.max_bytes)
 
     def _send(self, message: list[Any]) -> None:
-        self._end.send(json.dumps(message).encode())
+        os.write(self._end, json.dumps(message).encode())
 
     def _learn(self) -> None:
         with contextlib.suppress(ValueError, TypeError):  # the import may have replaced anything
-            name, library, sources = json.loads(self._hear.recv(_MOST))
+            name, library, sources = json.loads(os.read(self._hear, _MOST))
             if name not in self._has_learned:
                 self._has_learned.add(name)
                 known = [module for module in library if module in self._library]
@@ -211,9 +208,8 @@ class _Server:
         """In the middle process: fork a task process for each handshake, and tell their pids."""
         process.set_name(main.NAME)
         signals.unblock(main.HELD_BACK)
-        self._end.close()
-        self._hear.close()
-        os.close(read)
+        for end in (self._end, self._hear, read):
+            os.close(end)
         middle = os.getpid()
         blanks: list[Blank | None] = [None] * len(handshakes)
         if not self._orders.is_spawned:
@@ -250,7 +246,7 @@ class _Server:
     def _live(self, handshake: int, prepared: str | None, blank: Blank | None) -> int:
         """Be a task process."""
         if not self._has_handlers:
-            self._tell.close()
+            os.close(self._tell)
         if self._orders.is_spawned:
             fresh_interpreter.become(self._job, self._spool, handshake, prepared)
         return main.live(self._work_of, self._spool, handshake, prepared, blank=blank)
@@ -271,7 +267,7 @@ class _Server:
                 self._say(name)
         finally:
             try:
-                os.close(self._tell.fileno())
+                os.close(self._tell)
             except OSError:  # the import has closed it
                 pass
         return handler
@@ -282,7 +278,7 @@ class _Server:
             imports = Imports.since(self._modules, self._library)
             message = json.dumps([name, *imports]).encode()
             if len(message) <= _MOST:
-                self._tell.send(message)
+                os.write(self._tell, message)
 
 
 def preload(names: Sequence[str]) -> str | None:
@@ -302,7 +298,7 @@ def main_program() -> int:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
-    import_for_tasks()
+    import_for_forks()
     orders = Orders(*json.loads(process.read_from_memory(int(os.environ.pop(ORDERS)))))
     os.setsid()
     # Our slot may have held back more when it forked us.

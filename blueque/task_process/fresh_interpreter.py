@@ -20,6 +20,7 @@ from blueque.spool.task_spool import TaskSpool
 from blueque.system import process
 from blueque.task_process import handlers as work
 from blueque.task_process import main as task_process
+from blueque.task_process.import_ahead import import_for_tasks
 
 ORDERS = "BLUEQUE_SPAWNED"
 
@@ -106,6 +107,7 @@ def main() -> int:
     versions. Then it exits, and the task goes back to the queue.
     """
     version = _version_of_file()
+    import_for_tasks()
     orders = Orders(*json.loads(process.read_from_memory(int(os.environ.pop(ORDERS)))))
     os.set_inheritable(orders.handshake, False)
     sys.path[:] = orders.paths

@@ -10,21 +10,20 @@ process says so with a `Rest`, and waits for the next assignment.
 
 from __future__ import annotations
 
-import array
 import functools
 import json
 import os
-import socket
 from collections.abc import Sequence
 from typing import NamedTuple
+
+from blueque.system import unix_sockets
 
 _MOST = 200_000  # bytes of a message
 _MOST_OF_TASK = (
     16_000  # bytes of a task that travels with its assignment; sockets hold four times that
 )
 _GO, _RIGHTS = b"go", b"held"
-# Before a line of the user's has run, which may replace them.
-_receive, _Socket, _read = socket.recv_fds, socket.socket, os.read
+_read = os.read  # before a line of the user's has run, which may replace it
 
 
 class Assignment(NamedTuple):
@@ -66,8 +65,7 @@ def make() -> tuple[int, int]:
     """Return the two ends of a handshake: that of the task process, and that of its listener. Raises
     OSError.
     """
-    theirs, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    return theirs.detach(), ours.detach()
+    return unix_sockets.pair()
 
 
 def assign(handshake: int, assignment: Assignment, descriptors: Sequence[int] = ()) -> None:
@@ -98,18 +96,10 @@ def hear_rest(handshake: int) -> Rest | None:
 
 
 def _send(handshake: int, message: bytes, descriptors: Sequence[int] = ()) -> None:
-    rights = (
-        [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
-        if descriptors
-        else []
-    )
-    end = _socket(handshake)
     try:
-        end.sendmsg([message], rights, socket.MSG_NOSIGNAL)
+        unix_sockets.send(handshake, message, descriptors)
     except ConnectionResetError as error:
         raise BrokenPipeError from error
-    finally:
-        end.detach()
 
 
 class Handshake:
@@ -136,9 +126,7 @@ class Handshake:
         return Assignment(path, resources, environ, time_limit, may_rest, task)
 
     def _keep(self, count: int) -> None:
-        end = _socket(self._end)
-        _, descriptors, _, _ = _receive(end, len(_RIGHTS), count, socket.MSG_CMSG_CLOEXEC)
-        end.detach()
+        _, descriptors = unix_sockets.receive(self._end, len(_RIGHTS), count)
         if not self._has_hook:
             self._has_hook = True
             # What is set aside is the task's, not of a helper that it forks and that outlives it.
@@ -194,9 +182,3 @@ def _close(descriptors: Sequence[int]) -> None:
             os.close(descriptor)
         except OSError:  # the task has closed it itself
             pass
-
-
-def _socket(descriptor: int) -> socket.socket:
-    end = _Socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, descriptor)
-    end.settimeout(None)  # an imported module may have changed the default timeout
-    return end

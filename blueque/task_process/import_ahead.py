@@ -42,6 +42,12 @@ def import_for_tasks() -> None:
     """Import what a task process may need of the standard library besides what it has."""
     import pathlib
     import shutil
+
+    import_for_forks()
+
+
+def import_for_forks() -> None:
+    """Do the same in a fork server, which has copies of the others: see remembered.py."""
     import traceback
 
 
@@ -51,8 +57,6 @@ def import_for_handler() -> None:
     What the methods of Client import takes 200 ms and 5 MB, so only if the handler has imported
     Client. A module that cannot be imported does not fail the task, which may not need it.
     """
-    import pathlib
-
     if "blueque.client" in sys.modules:
         with suppress(ImportError):
             _import_for_client()

@@ -29,6 +29,9 @@ from typing import NamedTuple
 _MOST_MODULES, _MOST_BYTES = 100, 2**20  # of the user's own code
 _PACKAGE = os.path.dirname(os.path.dirname(__file__))
 _NO_PART_OF_A_TASK = {"cli", "demo", "previous_release", "report", "__pycache__"}
+# What a task process may need late of the standard library, with all that these modules import and
+# that is not built in: 1 MB in each process that has it. An upgrade of Python may replace them, too.
+_LIBRARY = ("fnmatch", "glob", "ipaddress", "ntpath", "pathlib", "shutil", "urllib")
 _HEADER = 16  # bytes before the code in a .pyc file
 _DESCRIPTOR = 251  # of the copies of our package: higher than what open() gives to a task
 
@@ -216,7 +219,8 @@ class _Copied(SourceFileLoader):
 
 
 class PackageCopy:
-    """A finder of Blueque's modules as they were when this process began.
+    """A finder of Blueque's modules as they were when this process began, and of some of the
+    standard library.
 
     If the package is replaced, what a handler imports late would else be of another version than
     what it has. The copies are in a file in memory, of which no fork copies anything.
@@ -231,7 +235,8 @@ class PackageCopy:
         self._identity = self._identify()
         self._copies: dict[str, _Copy] = {}
         end = 0
-        for name, path in _sources("blueque", _PACKAGE):
+        library = os.path.dirname(os.__file__)
+        for name, path in (*_sources("blueque", _PACKAGE), *_sources("", library, _LIBRARY)):
             content, is_compiled = _content(path)
             os.pwrite(self._file, content, end)
             is_package = os.path.basename(path) == "__init__.py"
@@ -241,7 +246,7 @@ class PackageCopy:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return how to load the module; None: it is not one of Blueque's."""
+        """Return how to load the module; None: there is no copy of it."""
         copy = self._copies.get(name)
         if copy is None:
             return None
@@ -267,17 +272,25 @@ class PackageCopy:
         return status.st_dev, status.st_ino
 
 
-def _sources(package: str, directory: str) -> Iterator[tuple[str, str]]:
-    """Yield name and path of each module of the package that a task may import."""
+def _sources(
+    package: str, directory: str, wanted: Collection[str] = ()
+) -> Iterator[tuple[str, str]]:
+    """Yield name and path of each module of the package that a task may import.
+
+    package: empty: these are no modules of a package. wanted: names of modules; empty: all.
+    """
     for entry in os.scandir(directory):
         stem, suffix = os.path.splitext(entry.name)
+        name = f"{package}.{stem}" if package else stem
+        if wanted and stem not in wanted:
+            continue
         if suffix == ".py" and stem != "__init__":
-            yield f"{package}.{stem}", entry.path
+            yield name, entry.path
         elif entry.name not in _NO_PART_OF_A_TASK and entry.is_dir():
             path = f"{entry.path}/__init__.py"
             if os.path.exists(path):
-                yield f"{package}.{entry.name}", path
-                yield from _sources(f"{package}.{entry.name}", entry.path)
+                yield name, path
+                yield from _sources(name, entry.path)
 
 
 def _content(path: str) -> tuple[bytes, bool]:

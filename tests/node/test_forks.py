@@ -180,7 +180,7 @@ def test_without_room_for_processes_the_task_waits(programs, fault):
 def test_a_task_that_runs_does_not_notice_its_end(programs):
     slot = slot_of(programs.listener("work:run"))
     task = begin(programs, "wait")
-    server = fork_server_of(slot)
+    server, _ = fork_server_of(slot), spare_of_server(slot)
 
     os.kill(server, signal.SIGKILL)
     until(lambda: not is_there(server), what="its end, reaped")

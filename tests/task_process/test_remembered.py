@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -126,18 +126,59 @@ def test_an_import_that_fails_leaves_nothing_behind_and_may_be_tried_again(path)
         del sys.works
 
 
+THREADS = """
+    import sys, threading
+    from blueque.task_process.remembered import Imports
+
+    sys.path.insert(0, sys.argv[1])
+    before = set(sys.modules)
+    import film
+    print([name for name, _ in Imports.since(before, ()).sources])
+    go = threading.Event()
+    threading.Thread(target=go.wait).start()
+    print(Imports.since(before, ()).sources)
+    go.set()
+"""
+
+
 def test_nothing_is_remembered_of_a_handler_that_starts_threads(path):
     write(path[1] / "film.py", "")
-    before = set(sys.modules)
-    __import__("film")
-    without = Imports.since(before, ())
-    go = threading.Event()
-    thread = threading.Thread(target=go.wait)
-    thread.start()
 
-    with_thread = Imports.since(before, ())
+    assert run(THREADS, path[1]) == "['film']\n[]\n"
 
-    go.set()
-    thread.join()
-    assert [name for name, _ in without.sources] == ["film"]
-    assert with_thread.sources == []
+
+def run(program: str, argument: Path) -> str:
+    """Run a program in a fresh interpreter, and return what it prints."""
+    text = "\n".join(line.removeprefix("    ") for line in program.splitlines())
+    done = subprocess.run(
+        [sys.executable, "-c", text, str(argument)], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+LATE = """
+    import sys
+    from importlib.machinery import PathFinder
+    import blueque.task_process.fork_server
+    from blueque.task_process.import_ahead import import_for_forks
+    from blueque.task_process.remembered import PackageCopy
+
+    import_for_forks()
+    assert not {"pathlib", "shutil", "socket", "datetime"} & {*sys.modules}
+    sys.meta_path[:] = [PackageCopy(), *(each for each in sys.meta_path if each is not PathFinder)]
+    from blueque.spool.task_spool import remove_tree
+    from blueque.task_process.running_task import RunningTask
+    import blueque.text.eta
+
+    task = RunningTask("1", {}, sys.argv[1])
+    (task.checkpoint_dir / "model").write_text("weights")
+    remove_tree(f"{sys.argv[1]}/checkpoint")
+"""
+
+
+def test_what_a_task_process_may_need_late_is_in_memory(tmp_path):
+    """Also of the standard library, and all that it imports itself."""
+    run(LATE, tmp_path)
+
+    assert list(tmp_path.iterdir()) == []
