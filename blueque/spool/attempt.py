@@ -36,10 +36,13 @@ class Attempt:
     room: a file of allocated blocks that the exit record may take over when the disk is full.
     link: its other name in `open`, as long as Redis does not know the end of the attempt; None when
         there is none.
+    is_synced: whether the exit record has to be on the disk when it is written.
     """
 
-    def __init__(self, path: str, room: str, link: str | None = None) -> None:
-        self.path = path
+    def __init__(
+        self, path: str, room: str, link: str | None = None, is_synced: bool = True
+    ) -> None:
+        self.path, self._is_synced = path, is_synced
         self._room = room
         self._link = link
         self.written = b""  # the file `task`, if we have created it
@@ -124,7 +127,7 @@ class Attempt:
         content = json.dumps(record, ensure_ascii=False).encode("utf-8", "backslashreplace")
         new = f"{self.path}/exit.new"
         try:
-            write_whole(new, content)
+            write_whole(new, content, self._is_synced)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise

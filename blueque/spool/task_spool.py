@@ -15,10 +15,10 @@ RECORD_OVERHEAD = 128 * 1024
 
 
 class Blank:
-    """A directory for the next attempt. files: its stdout and stderr, open."""
+    """A directory for the next attempt, in `path`. files: its stdout and stderr, open."""
 
     def __init__(self, directory: str, path: str, files: list[int]) -> None:
-        self._directory, self._path, self.files = directory, path, files
+        self._directory, self.path, self.files = directory, path, files
 
     def give_to(self, pid: int | None) -> None:
         """Let the attempt have it that this process runs: completely or not at all. None: remove
@@ -26,11 +26,11 @@ class Blank:
         """
         try:
             if pid is not None:
-                os.rename(self._path, f"{self._directory}/{pid}")
+                os.rename(self.path, f"{self._directory}/{pid}")
                 return
         except OSError:  # of an earlier process with this pid; the attempt makes its own
             pass
-        remove_tree(self._path)
+        remove_tree(self.path)
 
     def close(self) -> None:
         """Close the files here."""
@@ -49,12 +49,13 @@ class TaskSpool:
         self.root = os.path.abspath(root)
         self.max_bytes = max_bytes
         self.slot = slot or os.getpid()
+        self.is_synced = True  # see Attempt
         self.open_path = f"{self.root}/open"
         self._blanks_path = f"{self.root}/blanks"
         self._room_path = f"{self.root}/room.{self.slot}"
 
     def attempt_at(self, path: str, link: str | None = None) -> Attempt:
-        return Attempt(path, self._room_path, link)
+        return Attempt(path, self._room_path, link, self.is_synced)
 
     def make_blank(self, name: str) -> Blank | None:
         """Prepare a directory with the files of each attempt, for the next task; None: that failed, and

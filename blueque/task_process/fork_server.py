@@ -35,6 +35,7 @@ from blueque.task_process import fresh_interpreter, handlers, main
 from blueque.task_process.fresh_interpreter import Job
 from blueque.task_process.handlers import Handler, Work, place_of
 from blueque.task_process.import_ahead import import_for_forks, import_for_handler
+from blueque.task_process.rehearsal import rehearse
 from blueque.task_process.remembered import Imports, PackageCopy, Remembered
 from blueque.version import __version__
 
@@ -145,14 +146,17 @@ class _Server:
         self._send(["version", *VERSION])
         units.connect_as_listener(self._job.redis_url)
         with dropping_prints():
-            self._send(["ready", preload(self._orders.preload)])
+            refusal = preload(self._orders.preload)
         signals.discard((*main.SIGNALS, signal.SIGHUP))
         main.settle(self._job.max_bytes)
         self._modules = set(sys.modules)
         self._work = {queue: self._get_work(name) for queue, name in self._job.handlers.items()}
         self._has_handlers = any(self._work.values())
-        gc.collect()
-        gc.freeze()  # a collection in a task process would copy all that it shares with us
+        _freeze()  # for the rehearsal to be like the life of a task process
+        rehearse(self._spool)
+        _freeze()
+        process.set_name(NAME)
+        self._send(["ready", refusal])
         poll = select.poll()
         for end in (self._end, self._hear):
             poll.register(end, select.POLLIN)
@@ -281,6 +285,12 @@ class _Server:
                 os.write(self._tell, message)
 
 
+def _freeze() -> None:
+    """Keep collections in task processes from what they share with us: they would copy all of it."""
+    gc.collect()
+    gc.freeze()
+
+
 def preload(names: Sequence[str]) -> str | None:
     """Import the modules; return why one cannot be imported, or None."""
     for name in names:
@@ -310,7 +320,6 @@ def main_program() -> int:
         server = _Server(orders, PackageCopy())
     except OSError:  # the package is just being replaced
         return 1
-    process.set_name(NAME)
     sys.path[:], sys.argv[1:] = orders.paths, orders.arguments
     try:
         return server.serve()

@@ -86,6 +86,7 @@ def live(
     prepared: str | None = None,
     is_outdated: Callable[[], bool] = lambda: False,
     blank: Blank | None = None,
+    is_rehearsal: bool = False,
 ) -> int:
     """Wait for a task, run it, write the exit record; return the exit status.
 
@@ -93,10 +94,12 @@ def live(
     prepared: the queue whose handler to import before there is a task.
     is_outdated: called when there is a task; True: leave the task to another process.
     blank: what was made for this process; None: it makes that itself.
+    is_rehearsal: this is no task process, see rehearsal.py.
     """
     is_warm = prepared is not None
     pid = os.getpid()
-    os.setsid()
+    if not is_rehearsal:
+        os.setsid()
     if blank is None:  # else what forked this process has unblocked them
         signals.unblock(HELD_BACK)
     listener, output, is_own = Handshake(handshake), Output(), blank is None

@@ -262,8 +262,8 @@ def current_task() -> RunningTask:
     return _current
 
 
-def begin(task: RunningTask) -> None:
-    """Make this the task that `current_task` returns."""
+def begin(task: RunningTask | None) -> None:
+    """Make this the task that `current_task` returns; None: there is none any more."""
     global _current
     _current = task
 

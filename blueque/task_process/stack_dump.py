@@ -8,6 +8,7 @@ memory. Its listener copies that to the file `stack` of the attempt, below a lin
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import fcntl
 import os
@@ -48,6 +49,13 @@ def register() -> None:
         faulthandler.register(NUMBER, DESCRIPTOR, all_threads=True, chain=False)
     except (OSError, RuntimeError, ValueError):
         pass  # no descriptor is left; the task runs without stack dumps
+
+
+def unregister() -> None:
+    """Undo `register`, in a process that has nothing else under this number."""
+    faulthandler.unregister(NUMBER)
+    with contextlib.suppress(OSError):
+        os.close(DESCRIPTOR)
 
 
 def show(attempt: Attempt, pid: int, pidfd: int, mark: str) -> str | None:

@@ -1,0 +1,94 @@
+"""Run in the fork server, before it forks any, what each task process runs.
+
+Python makes the code of a function quicker when it has run several times. Quicker code writes to
+fewer pages of memory, and each page that a forked process writes to is copied. A task process runs
+its own code once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Iterator
+
+from blueque.spool.task_spool import Blank, TaskSpool
+from blueque.system import process
+from blueque.task_process import handlers, handshake, main, running_task, stack_dump
+from blueque.task_process.handshake import Assignment
+from blueque.task_process.running_task import RunningTask
+
+TIMES = 10  # Python begins with it at the eighth
+_QUEUE = "rehearsal"
+_FIELDS = {
+    "queue": _QUEUE,
+    "node": "rehearsal",
+    "attempt": "1",
+    "parameters": '{"text": ""}',
+    "parameters_encoding": "json",
+}
+
+
+def rehearse(spool: TaskSpool) -> None:
+    """Run tasks that do nothing, as a task process does, and leave nothing of that behind.
+
+    Only where the parent is the slot.
+    """
+    work = handlers.handler(lambda: _do_nothing, spool.max_bytes)
+    content = json.dumps({"id": _QUEUE, "fields": _FIELDS}).encode()
+    time.sleep(0)  # the loader of libraries looks a function up at its first call
+    with contextlib.suppress(OSError), _directory(spool) as path, _left_as_it_was(spool):
+        spool.is_synced = False
+        for _ in range(TIMES):
+            files = [
+                os.open(f"{path}/{stream}", os.O_RDWR | os.O_APPEND)
+                for stream in ("stdout", "stderr")
+            ]
+            theirs, ours = handshake.make()
+            try:
+                handshake.assign(ours, Assignment(path, {}, {}, None, content))
+                handshake.begin(ours)
+                blank = Blank("", "", files)
+                main.live(lambda _: work, spool, theirs, _QUEUE, blank=blank, is_rehearsal=True)
+            finally:
+                os.close(ours)
+
+
+def _do_nothing(task: RunningTask) -> None:
+    pass
+
+
+@contextlib.contextmanager
+def _directory(spool: TaskSpool) -> Iterator[str]:
+    """Provide the directory of an attempt; it is gone at the end. Raises OSError."""
+    blank = spool.make_blank(str(os.getpid()))
+    if blank is None:
+        raise FileNotFoundError(spool.root)
+    blank.close()
+    try:
+        yield f"{blank.path}/1"
+    finally:
+        for name in os.listdir(f"{blank.path}/1"):
+            os.unlink(f"{blank.path}/1/{name}")
+        os.rmdir(f"{blank.path}/1")
+        os.rmdir(blank.path)
+
+
+@contextlib.contextmanager
+def _left_as_it_was(spool: TaskSpool) -> Iterator[None]:
+    """Undo what a task process changes in itself."""
+    environ, streams = dict(os.environ), [os.dup(number) for number in (1, 2)]
+    try:
+        yield
+    finally:
+        for number, stream in enumerate(streams, 1):
+            os.dup2(stream, number)
+            os.close(stream)
+        for name in os.environ.keys() - environ.keys():
+            del os.environ[name]
+        os.environ.update(environ)
+        spool.is_synced = True
+        running_task.begin(None)
+        stack_dump.unregister()
+        process.die_with_parent(True)
