@@ -56,6 +56,7 @@ class ForkServer:
         self.asked: deque[Asked] = deque()  # requests to which an answer is to come
         self.answering: list[int] = []  # the descriptor on which something is to come
         self._former: set[int] = set()  # pids of fork servers that we have killed
+        self.is_resting = True  # there is none because none has been needed
         self.is_starting = False  # it imports what it needs; nothing is asked of it before that
         self._ready_by = 0.0
         self._started_at = float("-inf")  # on the monotonic clock, as all times here
@@ -74,10 +75,6 @@ class ForkServer:
             return self._ready_by
         return self.asked[0].until if self.asked else float("inf")
 
-    @property
-    def has_been_started(self) -> bool:
-        return self._started_at > float("-inf")
-
     def start(self) -> None:
         """Start one if there is none, unless one has failed a short time ago."""
         if self._end is not None or time.monotonic() < self._start_at:
@@ -85,7 +82,7 @@ class ForkServer:
         if fork_server.is_replaced():
             self._do_without()
             return
-        self._started_at = time.monotonic()
+        self._started_at, self.is_resting = time.monotonic(), False
         try:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         except OSError as error:
@@ -149,6 +146,17 @@ class ForkServer:
             self._lose(
                 "has not started in time" if self.is_starting else "has not answered in time"
             )
+
+    def rest(self, unneeded: float) -> None:
+        """End it if it has existed for so many seconds and has nothing to do.
+
+        Not one with modules of `--preload`, whose import may take minutes.
+        """
+        is_needed = self.is_starting or self.asked or self._orders.preload
+        if self._end is None or is_needed or time.monotonic() < self._started_at + unneeded:
+            return
+        self.close()
+        self.is_resting = True
 
     def has_been(self, pid: int) -> bool:
         """Tell whether the process is or was a fork server of this slot."""

@@ -2,7 +2,7 @@
 
 A listener has a task process forked before the task comes, by its fork server or by itself (see
 forks.py). While tasks are short, it has several forked in a row. When no task has come for a
-minute, it ends all waiting processes but one. A warm process has also imported the handler. A
+minute, it ends all waiting processes but one, and the fork server until the next task. A warm process has also imported the handler. A
 waiting process exits when the listener closes the handshake.
 
 If queues have different handlers, a warm process takes only tasks of the handler that it has
@@ -99,8 +99,8 @@ class TaskProcesses:
         self.left_alone: set[int] = set()  # of tasks of ours that another listener has adopted
 
     def start(self) -> None:
-        """Start the fork server, if there is to be one and none has been started."""
-        if self._server is not None and not self._server.has_been_started:
+        """Start the fork server, if there is to be one and none has been needed so far."""
+        if self._server is not None and self._server.is_resting:
             self._server.start()
 
     @property
@@ -184,8 +184,10 @@ class TaskProcesses:
         """Have task processes forked if none waits."""
         if self.answering:
             self._collect()
-        server = self._server
-        if self._waiting or (server and (server.asked or server.is_starting)):
+        if self._waiting:
+            return
+        self.start()
+        if self._server and (self._server.asked or self._server.is_starting):
             return  # `reap` is called when it has started
         count = self._work.burst if self.are_tasks_short and self._is_in_demand else 1
         if not self._ask(count):
@@ -257,14 +259,16 @@ class TaskProcesses:
         self._dismiss(self._waiting)
 
     def look_over(self) -> None:
-        """End all waiting processes but one if no task has come for a while, and a fork server that
-        does not answer.
+        """End all waiting processes but one, and the fork server, if no task has come for a while; and
+        a fork server that does not answer.
         """
         if self._server is not None:
             self._server.note_late()
         now = time.monotonic()
         if now >= self._taken_at + UNNEEDED:
             self._dismiss(self._waiting[1:])
+            if self._server is not None and self._waiting:
+                self._server.rest(UNNEEDED)
         self._dismiss([one for one in self._waiting if one.past and now >= one.past.until])
 
     def _to_prepare(self) -> str | None:

@@ -137,8 +137,7 @@ class Slot:
                 continue
             if self._master is not None and self._master.adopts_only:
                 return
-            self._processes.start()  # not before: an interpreter that starts delays an adoption
-            self._processes.fork_ahead()
+            self._processes.fork_ahead()  # not before: an interpreter that starts delays an adoption
             task = self._next_task()
             if task is not None:
                 self._show(BUSY)

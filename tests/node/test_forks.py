@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from handlers import WORK, begin, ended, ledger, let_go, pid_of
+from handlers import WORK, beat_of, begin, ended, ledger, let_go, pid_of
 from running import (
     ROOT,
     Listener,
@@ -203,6 +203,42 @@ def test_one_that_is_stopped_while_it_is_not_needed_costs_one_wait(programs):
     listener.says("has not answered in time")
     until(lambda: not is_there(server), what="its end, reaped")
     assert run_once(programs, tasks)
+
+
+@pytest.fixture
+def brief(url, tmp_path) -> Iterator[Programs]:
+    """Programs in which a fork server is not needed after half a second without a task."""
+    with Programs(url, tmp_path, patched({"node.prefork.UNNEEDED": 0.5})) as programs:
+        programs.write(WORK)
+        yield programs
+
+
+def test_one_that_is_not_needed_ends_and_comes_with_the_next_task(brief):
+    slot = slot_of(brief.listener("work:run", "--beat", "0.2s", "--lease", "2s"))
+    server, spare = fork_server_of(slot), spare_of_server(slot)
+
+    until(lambda: process.children(slot) == {spare}, what="its end, reaped")
+
+    task = begin(brief, "wait")
+    assert task.pid == spare
+    assert fork_server_of(slot) != server
+    (next_spare,) = until(lambda: task_processes_of(slot) - {spare}, what="the next spare process")
+    assert is_of_server(next_spare)
+    until(lambda: process.children(slot) == {spare, next_spare}, what="its end while a task runs")
+    let_go(brief)
+    assert ended(brief.client, task.id).fields.get("leaked") is None
+    assert run(brief, 3)
+
+
+def test_one_with_preloaded_modules_stays(brief):
+    slot = slot_of(
+        brief.listener("work:run", "--preload", "colorsys", "--beat", "0.2s", "--lease", "2s")
+    )
+    server, node = fork_server_of(slot), begin(brief, "wait").node
+
+    until(lambda: beat_of(brief.client, "work", node) > 10, what="two seconds")
+
+    assert fork_server_of(slot) == server
 
 
 def test_it_goes_with_a_slot_that_is_killed_and_the_task_is_adopted(programs):
