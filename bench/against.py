@@ -1,5 +1,5 @@
 """bin/bench --against COMMIT: measures this checkout and another commit in turn, and says whether a
-task costs more processor time.
+task costs more processor time, or a slot more memory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bench.setting import Outcome
 from bench.sides import BASE, THIS, NoSide, both
 
 ROUNDS = 15
-SLOWER = 1.03  # of the processor time for each task
+SLOWER = 1.03  # of the processor time for each task, or of the memory of a slot
 WIDE = 0.06  # of an interval: one that does not tell much
 NOT_SLOWER, IS_SLOWER, NOT_MEASURED = 0, 1, 2  # exit codes
 PROCESSES = ["producer", "listener", "tasks", "redis", "all"]
@@ -69,20 +69,22 @@ def lines_of(case: Comparison, outcome: Outcome, base: str) -> list[str]:
         _line(f"  {name}", ours[name], theirs[name]) for name in PROCESSES if name in ours
     ]
     others = [_line(words, ours[metric], theirs[metric]) for metric, words in case.metrics.items()]
-    return [*head, *processes, *others, f"  {verdict(_ratios(outcome))}"]
+    return [*head, *processes, *others, f"  {verdict(case, _ratios(outcome))}"]
 
 
-def verdict(found: Sequence[float]) -> str:
-    """Say in plain words what the ratios of the processor time of paired rounds show."""
+def verdict(case: Comparison, found: Sequence[float]) -> str:
+    """Say in plain words what the ratios of the costs of paired rounds show."""
     ends = interval(found)
     if ends is None:
         return "No verdict: a 95 % interval needs six rounds or more."
     low, high = ends
     if low > SLOWER:
-        return f"SLOWER: a task costs {low:.3f} times the CPU or more; {SLOWER} is allowed."
-    words = f"Not slower: the interval of CPU begins at {low:.3f}; up to {SLOWER} is allowed."
+        return (
+            f"{case.worse.upper()}: {case.cost.format(f'{low:.3f}')} or more; {SLOWER} is allowed."
+        )
+    words = f"Not {case.worse}: the interval begins at {low:.3f}; up to {SLOWER} is allowed."
     if high < 1:
-        words = f"Faster: a task costs at most {high:.3f} times the CPU."
+        words = f"{case.better.capitalize()}: {case.cost.format(f'at most {high:.3f}')}."
     return words + (
         "\n  But the interval is wide: more rounds would tell more." if high - low > WIDE else ""
     )

@@ -19,6 +19,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import psutil
+
 from bench import cpu
 from bench.load import Quiet
 from bench.rounds import median, percentile, rotated
@@ -34,6 +36,9 @@ SETTLE_TIMEOUT = 20.0  # seconds
 WARM_UP = 40  # tasks
 PAIRS = 4  # listeners of each side that idle at the same time
 IDLE_WINDOW = 20.0  # seconds: two beats
+SLOTS = (1, 2, 8)  # of listeners whose memory is measured
+# Seconds without a task after which a slot has no more processes than it needs: a minute, two beats.
+UNNEEDED = 80.0
 
 Answer = dict[str, Any]
 
@@ -51,8 +56,9 @@ class Plan(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """A case. metrics: those beside the processor time, with their words. unit: of the processor
-    time.
+    """A case. metrics: those beside the costs, with their words. unit: of the costs.
+
+    cost: says how many times as much it is; worse, better: what that is called.
     """
 
     name: str
@@ -60,6 +66,9 @@ class Comparison(NamedTuple):
     run: Callable[[Plan], Outcome]
     metrics: dict[str, str]
     unit: str = "us of CPU per task"
+    cost: str = "a task costs {} times the CPU"
+    worse: str = "slower"
+    better: str = "faster"
 
 
 class Seat:
@@ -107,6 +116,15 @@ class Seat:
         if self.listener.poll() is not None:
             raise RunFailed(f"a listener has ended: {self.stage.complaint()}")
         return {**cpu.of_listener(self.listener.pid), **redis}
+
+    def memory(self) -> tuple[float, float]:
+        """Return the KiB of memory that the slots have, and that their processes have. A page that n
+        processes share counts as 1/n for each.
+        """
+        assert self.listener is not None
+        slots = psutil.Process(self.listener.pid).children()
+        processes = [child for slot in slots for child in slot.children(recursive=True)]
+        return sum(map(_share, slots)), sum(map(_share, processes))
 
     def settle(self) -> None:
         """Wait until every task has ended, and the listener has reaped its process and forked the
@@ -169,6 +187,30 @@ def idle(plan: Plan) -> Outcome:
     return outcome
 
 
+def memory(plan: Plan) -> Outcome:
+    """Listeners of 1, 2 and 8 slots of each side at the same time, each on a Redis of its own, which
+    have run tasks and have had none for more than a minute.
+    """
+    outcome, rest = Outcome(), max(plan.scale, 0.01) * UNNEEDED
+    for _ in range(-(-plan.rounds // PAIRS)):
+        with contextlib.ExitStack() as stack:
+            seats = [
+                {slots: stack.enter_context(open_seat(side, "bulk", slots)) for slots in SLOTS}
+                for side in plan.sides
+            ]
+            for seat_of in seats:
+                for slots, seat in seat_of.items():
+                    seat.block(plan.scaled(WARM_UP, 2) * slots)
+            time.sleep(rest)
+            for seat_of in seats:
+                used = {slots: seat_of[slots].memory() for slots in SLOTS}
+                per_slot = {str(slots): sum(used[slots]) / slots for slots in SLOTS}
+                listener, tasks = used[1]
+                costs = {"listener": listener, "tasks": tasks, "all": listener + tasks}
+                outcome.add(seat_of[1].side.key, {**costs, **per_slot})
+    return outcome
+
+
 COMPARISONS = [
     Comparison(
         "enqueue",
@@ -185,6 +227,16 @@ COMPARISONS = [
         {"p50": "p50 ms until it runs"},
     ),
     Comparison("idle", "idle: an empty listener, one slot", idle, {}, "us of CPU per minute"),
+    Comparison(
+        "memory",
+        "memory: an empty listener, its slots with their processes",
+        memory,
+        {str(slots): f"of each of {slots} slots" for slots in SLOTS[1:]},
+        "KiB of memory (PSS), one slot",
+        "a slot takes {} times the memory",
+        "larger",
+        "smaller",
+    ),
 ]
 
 
@@ -245,6 +297,13 @@ def values_of(seat: Seat, before: Values) -> Values:
     if delays:
         return {**costs, "p50": 1000 * percentile(delays, 50)}
     return {**costs, "rate": tasks / sum(answer["seconds"] for answer in seat.answers)}
+
+
+def _share(process: psutil.Process) -> float:
+    try:
+        return float(process.memory_full_info().pss) / 1024
+    except psutil.NoSuchProcess:
+        return 0.0
 
 
 def _median_block(seat: Seat, what: str) -> float:

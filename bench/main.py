@@ -34,8 +34,8 @@ Measure Blueque beside its peers, and write docs/benchmarks.md.
 
 With --against COMMIT, measure this checkout (changes that are not committed and
 new files included) and COMMIT in turn, and print the processor time of a task by
-process, with the 95 % interval of the ratio. "Not slower" means that the interval
-includes 1.03 or less. Exit codes: 0 no case is slower, 1 one is slower, 2 one
+process, and the memory of a slot, with the 95 % interval of the ratio. "Not
+slower" means that the interval includes 1.03 or less. Exit codes: 0 no case is slower, 1 one is slower, 2 one
 could not be measured."""
 NOTES = ROOT / "bench" / "notes.md"  # what a person has to say to the numbers; part of the page
 

@@ -436,7 +436,7 @@ def compared(*ratios: float) -> Outcome:
         (
             [1.03, 1.04, 1.05, 1.06, 1.07, 1.08],
             0,
-            "Not slower: the interval of CPU begins at 1.030; up to 1.03 is allowed.",
+            "Not slower: the interval begins at 1.030; up to 1.03 is allowed.",
         ),
         (
             [0.90, 0.91, 0.92, 0.93, 0.94, 0.95],
@@ -489,12 +489,21 @@ def test_two_commits_are_measured_in_one_run(
     monkeypatch.setattr("bench.comparing.PAIRS", 1)
 
     code = against.compare(
-        "HEAD", ["enqueue", "pickup", "idle"], rounds=1, scale=0.01, patience=0.0
+        "HEAD", ["enqueue", "pickup", "idle", "memory"], rounds=1, scale=0.01, patience=0.0
     )
 
     out = capsys.readouterr().out
-    assert code == 2 and out.count("No verdict") == 3
+    assert code == 2 and out.count("No verdict") == 4
     assert all(f"\n    {process} " in out for process in against.PROCESSES)
+
+
+def test_the_memory_of_a_slot_has_words_of_its_own() -> None:
+    memory = next(case for case in comparing.COMPARISONS if case.name == "memory")
+
+    larger, smaller = (against.verdict(memory, [ratio] * 6) for ratio in (1.1, 0.9))
+
+    assert larger == "LARGER: a slot takes 1.100 times the memory or more; 1.03 is allowed."
+    assert smaller == "Smaller: a slot takes at most 0.900 times the memory."
 
 
 def test_driver_and_listener_of_a_side_run_its_own_package(tmp_path: Path) -> None:
