@@ -196,7 +196,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--cases",
         nargs="+",
-        choices=cases,
+        choices=sorted({*cases, *compared}),
         metavar="CASE",
         help=f"{', '.join(cases)}; with --against only {', '.join(compared)}",
     )
@@ -229,7 +229,8 @@ def _arguments() -> argparse.Namespace:
     known = compared if arguments.against else cases
     arguments.cases = arguments.cases or known
     if unknown := set(arguments.cases) - set(known):
-        parser.error(f"--against cannot measure {', '.join(sorted(unknown))}")
+        how = "--against" if arguments.against else "a run without --against"
+        parser.error(f"{how} cannot measure {', '.join(sorted(unknown))}")
     return arguments
 
 

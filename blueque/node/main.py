@@ -140,6 +140,7 @@ class Choices(NamedTuple):
 def main() -> int:
     """Run the master with the choices of `blueque-listener`; return the exit status."""
     choices = Choices.from_json(process.read_from_memory(int(os.environ.pop(CHOICES))))
+    process.fill_standard_streams()
     handover = Handover.take()
     notifier = Notifier()
     log_to_stderr(choices.log_format)

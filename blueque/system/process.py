@@ -288,6 +288,17 @@ def describe(code: int) -> str:
     return f"exit code {code}" if code >= 0 else f"killed by {signal_name(-code)}"
 
 
+def fill_standard_streams() -> None:
+    """Open /dev/null in place of a standard stream that is closed: else the next file that is opened
+    would take its number.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
 def keep_in_memory(text: str) -> int:
     """Return a descriptor from which the program after an exec can read the text, unlike the
     environment unseen by others.

@@ -303,11 +303,7 @@ def preload(names: Sequence[str]) -> str | None:
 
 def main_program() -> int:
     """Serve the slot that the environment describes."""
-    for number in range(3):  # else a socket of ours would take the place of a stream
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)
+    process.fill_standard_streams()
     import_for_forks()
     orders = Orders(*json.loads(process.read_from_memory(int(os.environ.pop(ORDERS)))))
     os.setsid()

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from blueque.spool.attempt import Attempt
+from blueque.system import process
 from blueque.system.plain_files import open_plain
 
 _STREAMS = ((1, "stdout"), (2, "stderr"))
@@ -18,6 +19,7 @@ _STREAMS = ((1, "stdout"), (2, "stderr"))
 
 def settle() -> None:
     """Have empty input, and streams whose lines are written at once, with any characters."""
+    process.fill_standard_streams()
     _replace(0, os.open(os.devnull, os.O_RDONLY))
     sys.stdin = _stream(sys.stdin, 0, "r")
     sys.stdout = _stream(sys.stdout, 1, "w")

@@ -123,6 +123,26 @@ def test_however_task_processes_are_made_they_hold_what_they_have_and_nothing_of
     until(lambda: pool.free()["gpu"] == 2, what="both back")
 
 
+@pytest.mark.parametrize("options", [("--no-warm",), ("--warm",), ("--spawn", "--warm")], ids=repr)
+def test_a_handler_that_replaces_sockets_holds_what_its_task_has(programs, pool, options):
+    """It arrives through a socket, after the import of the handler if that is warm."""
+    replacing = (
+        "import socket\nsocket.setdefaulttimeout(0.01)\nsocket.socket = socket.recv_fds = None\n"
+    )
+    programs.write(f"{replacing}from work import run\n", "film.py")
+    programs.listener("film:run", "--resource", "gpu=2", *options, slots=2)
+    for _ in range(2):
+        one, two = enqueue(programs, GPU, GPU)
+        run_by(programs, one, two)
+        assert pool.free()["gpu"] == 0
+
+        let_go(programs, one)
+        let_go(programs, two)
+
+        assert {ended(programs.client, task).status for task in (one, two)} == {"complete"}
+        until(lambda: pool.free()["gpu"] == 2, what="both back")
+
+
 def test_a_helper_that_a_task_forks_and_leaves_behind_holds_nothing_of_its_resources(
     programs, pool
 ):

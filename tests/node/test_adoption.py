@@ -466,6 +466,35 @@ def test_an_attempt_that_ended_unseen_before_a_person_requeued_its_task_does_not
     assert len(ledger(programs)) == 2 and is_sound(programs.client)
 
 
+def test_a_task_that_is_deleted_while_a_listener_adopts_it_does_not_keep_the_listener_from_work(
+    programs, proxy, cli, monkeypatch
+):
+    listener = programs.listener("work:run")
+    task = begin(programs)
+    kill_all_but_the_tasks(listener)
+    strikes = proxy._strikes
+
+    def delete_if_it_strikes(server, data):
+        has_struck = strikes(server, data)
+        if has_struck:
+            cli.delete(f"blueque_task_{task.id}")
+        return has_struck
+
+    monkeypatch.setattr(proxy, "_strikes", delete_if_it_strikes)
+    proxy.arm(Fault.CUT_BEFORE, having=b"adopted")
+    programs.url = proxy.url
+    listener = programs.listener("work:run")
+    until(lambda: proxy.has_struck, what="the try to adopt it")
+    slots = listener.slots()
+
+    following = programs.client.get_queue("work").enqueue("quick")
+
+    assert pid_of(ended(programs.client, following).node) in slots
+    assert listener.slots() == slots and not listener.lines("adopt task=")
+    let_go(programs)
+    until(lambda: not is_there(task.pid), what="the end of its process")
+
+
 # Another process with the same pid
 
 

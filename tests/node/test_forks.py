@@ -241,6 +241,53 @@ def test_one_with_preloaded_modules_stays(brief):
     assert fork_server_of(slot) == server
 
 
+def test_the_wait_for_its_answer_goes_on_through_signals(url, tmp_path):
+    with Programs(url, tmp_path, patched({"node.forks.ANSWER": 60.0})) as programs:
+        programs.write(WORK)
+        listener = programs.listener("work:run")
+        slot = slot_of(listener)
+        server, spare = fork_server_of(slot), spare_of_server(slot)
+        os.kill(server, signal.SIGSTOP)
+        until(lambda: state_of(server) == "T", what="its stop")
+        os.kill(spare, signal.SIGKILL)
+        until(lambda: not is_there(spare), what="the end of the spare process")
+        task = programs.client.get_queue("work").enqueue("quick")
+        until(lambda: listener.lines("reserve "), what="the task, for which there is no process")
+
+        for _ in range(10):
+            before = switches_of(slot)
+            os.kill(slot, signal.SIGCHLD)
+            until(lambda before=before: switches_of(slot) > before, what="that the slot has woken")
+        os.kill(server, signal.SIGCONT)
+
+        assert ended(programs.client, task).attempt == 1
+        assert "cannot run a task" not in listener.log and "fork server pid=" not in listener.log
+
+
+def switches_of(pid: int) -> int:
+    """Return how many times a process has begun to wait."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    (count,) = [line.split()[1] for line in lines if line.startswith("voluntary_ctxt_switches")]
+    return int(count)
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_listener_without_some_of_its_standard_streams_runs_tasks(programs, closed):
+    command = [sys.executable, "-m", "blueque.cli.listener", "work", "--run", "work:run"]
+    command += ["--redis-url", programs.url, "--spool", str(programs.directory / "spool")]
+    started = programs.start(["sh", "-c", f'exec "$@" {closed}', "sh", *command])
+
+    tasks = run(programs, 3)
+    (slot,) = process.children(started.pid)
+    until(lambda: any(map(is_of_server, task_processes_of(slot))), what="one of the fork server")
+    tasks += run(programs, 3)
+
+    assert run_once(programs, tasks)
+    for task in tasks:
+        attempt = programs.directory / "spool" / task / "1"
+        assert [(attempt / name).read_text() for name in ("stdout", "stderr")] == ["", ""]
+
+
 def test_it_goes_with_a_slot_that_is_killed_and_the_task_is_adopted(programs):
     slot = slot_of(programs.listener("work:run"))
     task, server = begin(programs, "wait"), fork_server_of(slot)
