@@ -19,9 +19,7 @@ def pair(kind: int = PACKETS) -> tuple[int, int]:
     return one.detach(), other.detach()
 
 
-def send(
-    descriptor: int, message: bytes, files: Sequence[int] = (), may_wait: bool = True
-) -> None:
+def send(descriptor: int, message: bytes, files: Sequence[int] = (), may_wait: bool = True) -> None:
     """Send a message, with copies of these open files. Raises OSError.
 
     may_wait: until there is room for it.

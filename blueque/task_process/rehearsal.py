@@ -47,7 +47,7 @@ def rehearse(spool: TaskSpool) -> None:
             ]
             theirs, ours = handshake.make()
             try:
-                handshake.assign(ours, Assignment(path, {}, {}, None, content))
+                handshake.assign(ours, Assignment(path, {}, {}, task=content))
                 handshake.begin(ours)
                 blank = Blank("", "", files)
                 main.live(lambda _: work, spool, theirs, _QUEUE, blank=blank, is_rehearsal=True)
