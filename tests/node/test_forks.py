@@ -152,7 +152,8 @@ def test_whatever_becomes_of_it_tasks_run_once_and_another_one_is_started(progra
 
     def replaced() -> list[int]:
         tasks.extend(run(programs, 1))
-        return [child for child in process.children(slot) if is_fork_server(child)]
+        children = process.children(slot)
+        return [child for child in children if is_fork_server(child) and is_there(child)]
 
     (server,) = until(replaced, what="another fork server")
     tasks += run(programs, 10)
