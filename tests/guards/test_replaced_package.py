@@ -267,7 +267,10 @@ def test_every_end_is_reported_though_the_package_was_replaced_under_task_and_li
 
     site.replace(kind, listener)
     let_go(programs)
-    programs.client.get_queue("work").cancel(tasks["stay cancel"].id)
+    cancelled = tasks["stay cancel"].id
+    errors = programs.directory / "spool" / cancelled / "1" / "stderr"
+    until(lambda: "logged by the handler" in errors.read_text(), what="that it only waits")
+    programs.client.get_queue("work").cancel(cancelled)
 
     for how, (_, status, error_type) in ENDS.items():
         task = ended(programs.client, tasks[how].id, 60)
