@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Literal
 
 from blueque import protocol
@@ -43,6 +43,7 @@ class ListenerGroup:
         self._listeners = {queue: Listener(redis, queue) for queue in self.queues}
         self._woken_by = {keys.wake(queue): queue for queue in self.queues}
         self._called: set[str] = set()  # queues whose wake-up calls may have come to us
+        self._is_bare = False  # as for a Listener, in all queues
         self._gone: set[str] = set()  # queues from which we have deregistered
         # (action, queue) that Redis refuses, logged once each
         self._refused: set[tuple[str, str]] = set()
@@ -68,6 +69,11 @@ class ListenerGroup:
     def has_order(self) -> bool:
         """Whether an order for us waits in any of the queues; the next beat reads it."""
         return any(listener.has_order for listener in self)
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether no task was in line, scheduled or in our own lists at the end of the last `idle`."""
+        return self._first.is_bare if len(self.queues) == 1 else self._is_bare
 
     def listen(self, callback: Callable[[Task], object] | None = None) -> Task:
         """Wait until a task of any of the queues is reserved and return it; as `Listener.listen`."""
@@ -95,20 +101,21 @@ class ListenerGroup:
         """Note that we are no longer registered in the queue of the error."""
         self.of(error.queue).instance = None
 
-    def beat(self, task_id: str | None = None) -> Standing:
+    def beat(self, task_id: str | None = None, may_hold: bool = True) -> Standing:
         """Beat in all queues, and read our orders and the state of the task that we watch.
 
+        may_hold: whether to read our own lists.
         Raises NotRegistered for one queue, after it has beaten in the others.
         Source: docs/protocol.md, "beat"; docs/protocol/placement.md, "beat_all".
         """
         if len(self.queues) == 1:
-            return self._first.beat(task_id)
+            return self._first.beat(task_id, may_hold)
         return unless_wrong_type(
-            lambda: self._beat_at_once(task_id), lambda _: self._beat_one_by_one(task_id)
+            lambda: self._beat_at_once(task_id, may_hold), lambda _: self._beat_one_by_one(task_id)
         )
 
-    def _beat_at_once(self, task_id: str | None) -> Standing:
-        standing, lost = self._beat_all(task_id)
+    def _beat_at_once(self, task_id: str | None, may_hold: bool) -> Standing:
+        standing, lost = self._beat_all(task_id, may_hold)
         for queue in lost:
             self._listeners[queue].instance = None
         if lost:
@@ -139,9 +146,12 @@ class ListenerGroup:
         """
         if len(self.queues) == 1:
             return self._first.idle(seconds, is_answered)
-        return self._wait(seconds, is_answered, is_idle=True) or self._inspector.has_any_work(
-            self.queues
-        )
+        self._is_bare = False
+        if self._wait(seconds, is_answered, is_idle=True):
+            return True
+        listeners = [(listener.queue, listener.node) for listener in self]
+        self._is_bare = not self._inspector.has_anything(listeners)
+        return not self._is_bare and self._inspector.has_any_work(self.queues)
 
     def watch_orders(self, seconds: float, is_answered: Callable[[Connection], bool]) -> None:
         """Wait for an order, busy with a task. Source: docs/protocol.md, "wait"."""
@@ -299,19 +309,21 @@ class ListenerGroup:
                 found.append((queue, node))
         return found
 
-    def _beat_all(self, task_id: str | None) -> tuple[Standing, list[str]]:
+    def _beat_all(self, task_id: str | None, may_hold: bool) -> tuple[Standing, list[str]]:
         now = time.time()
         order, lost, held = None, list[str](), tuple[tuple[str, str], ...]()
+        members: dict[str, Set[str]] = {}
         standing = Standing()
         for first in range(0, len(self.queues), BEATS_AT_ONCE):
             pulses = [
                 self._listeners[queue].pulse()
                 for queue in self.queues[first : first + BEATS_AT_ONCE]
             ]
-            standing, missing = protocol.beat_all(self._redis, pulses, now, task_id)
+            standing, missing = protocol.beat_all(self._redis, pulses, now, task_id, may_hold)
             order, lost = order_of((order, standing.order)), lost + missing
             held += standing.held
-        return standing._replace(order=order, held=held), lost
+            members |= standing.members
+        return standing._replace(order=order, held=held, members=members), lost
 
     def _beat_one_by_one(self, task_id: str | None) -> Standing:
         """Beat in each queue by itself: a key of one has a wrong type, and in the others we must
@@ -328,9 +340,10 @@ class ListenerGroup:
             except RedisRefused as error:
                 refusal = refusal or error
             else:
-                held = (*standing.held, *beaten.held)
                 standing = beaten._replace(
-                    order=order_of((standing.order, beaten.order)), held=held
+                    order=order_of((standing.order, beaten.order)),
+                    held=(*standing.held, *beaten.held),
+                    members={**standing.members, **beaten.members},
                 )
         if refusal is not None:
             raise refusal

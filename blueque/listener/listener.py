@@ -58,6 +58,8 @@ class Listener:
         self._is_unsure = True  # our own list may hold an id that we never reserved
         self._has_marker = False
         self.has_order = False  # there is an order for us: beat, to see which
+        # At the end of the last `idle` no task was in line, scheduled, or in our own list.
+        self.is_bare = False
         self.pool: Pool | None = None  # what our node has for tasks that need some of it
         self.claim: Claim | None = None  # what is set aside for the task that `take` has returned
         # Takes a task id; returns the number of the newest attempt in our spool, by `created` of
@@ -196,12 +198,13 @@ class Listener:
         facts |= {} if self.pool is None else {"resources": write_needs(self.pool.totals)}
         return facts
 
-    def beat(self, task_id: str | None = None) -> Standing:
+    def beat(self, task_id: str | None = None, may_hold: bool = True) -> Standing:
         """Beat, and read our orders and the state of the task that we watch.
 
+        may_hold: whether to read our own list.
         Raises NotRegistered. Source: docs/protocol.md, "beat".
         """
-        return protocol.beat(self._redis, *self.pulse(), time.time(), task_id)
+        return protocol.beat(self._redis, *self.pulse(), time.time(), task_id, may_hold)
 
     def pulse(self) -> Pulse:
         """Count a beat, and return what it writes."""
@@ -332,12 +335,17 @@ class Listener:
         """Wait for work or an order, and return whether there may be work. Source:
         docs/protocol.md, "wait".
         """
+        self.is_bare = False
         self.take_marker(
             protocol.wait(self._redis, [(self.queue, self.node)], seconds, is_answered)
         )
+        if self._has_marker or self.has_order:
+            return True
         # A 1.0.0 producer wakes no listener, so look for ourselves as well; and an order may have been
         # to do that.
-        return self._has_marker or self.has_order or Inspector(self._redis).has_work(self.queue)
+        inspector = Inspector(self._redis)
+        self.is_bare = not inspector.has_anything([(self.queue, self.node)])
+        return not self.is_bare and inspector.has_work(self.queue)
 
     def take_marker(self, marker: str | None) -> None:
         """Take notice of a marker that has come, if it is ours. Source: docs/protocol.md, "wait"."""

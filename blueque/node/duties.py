@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Set
 from typing import Final
 
 from blueque.errors import Contended, NotRegistered, RedisAway, RedisRefused
@@ -80,8 +80,11 @@ class Duties:
         others = () if is_stopping else (self._next_look, self._next_promotion, self._next_deletion)
         self.next_at = min((self._next_beat, *others))
 
-    def do_due(self) -> None:
-        """Do what is due."""
+    def do_due(self, is_bare: bool = False) -> None:
+        """Do what is due.
+
+        is_bare: a moment ago no task was in line, scheduled, or in our own lists.
+        """
         if self._next_beat == NEVER:
             return
         self._orders.has_news = False
@@ -94,14 +97,15 @@ class Duties:
         # What is nearly due is done along with what is due: an idle listener then wakes up once for
         # all of it.
         horizon = now + TOGETHER * self._defaults.timing.beat if self.next_at <= now else now
+        standing: Standing | None = None
         if horizon >= self._next_beat or self._listeners.has_order:
-            standing = self.beat(self.watched)
+            standing = self.beat(self.watched, may_hold=not is_bare)
             self.standing = standing if self.watched is not None else None
         if self._orders.now is not Order.STOP:
             if horizon >= self._next_look:
-                self.look_after_others()
+                self.look_after_others(None if standing is None else standing.members)
             if horizon >= self._next_promotion:
-                self._promote()
+                self._promote(is_bare)
             if horizon >= self._next_deletion:
                 self._delete_old()
         self._plan()
@@ -137,10 +141,13 @@ class Duties:
             and (self.watched is not None or not self._listeners.of(queue).is_unsure)
         ]
 
-    def look_after_others(self) -> None:
-        """See which other listeners have died, and do what their tasks need."""
+    def look_after_others(self, members: Mapping[str, Set[str]] | None = None) -> None:
+        """See which other listeners have died, and do what their tasks need.
+
+        members: the listeners of our queues, as our beat has just read them.
+        """
         try:
-            self.orphans = self._recovery.step()
+            self.orphans = self._recovery.step(members)
         except (RedisAway, RedisRefused, Contended) as error:
             self._outage.note(error, "waiting", duty="look")
             self._next_look = time.monotonic() + AFTER_TROUBLE
@@ -148,16 +155,18 @@ class Duties:
             self._outage.note(None, duty="look")
             self._next_look = time.monotonic() + self._recovery.rest
 
-    def beat(self, watched: str | None) -> Standing | None:
+    def beat(self, watched: str | None, may_hold: bool = True) -> Standing | None:
         """Beat, and register again if needed. Return the state of that task; None: Redis did not
         answer.
+
+        may_hold: whether to read our own lists.
         """
         self.oom_kills = process.out_of_memory_kills()
         for listener in self._listeners:
             listener.has_order = False
         try:
             try:
-                standing = self._listeners.beat(watched)
+                standing = self._listeners.beat(watched, may_hold)
             except NotRegistered as error:
                 self._listeners.lost(error)
                 self._register()
@@ -229,11 +238,13 @@ class Duties:
                 else "resume: taking tasks again",
             )
 
-    def _promote(self) -> None:
+    def _promote(self, is_bare: bool) -> None:
         """Put due tasks of our own queues in line, at most a hundred of each queue: there may be a
         million, and we have other duties.
         """
         self._next_promotion = time.monotonic() + self._defaults.timing.beat
+        if is_bare:
+            return
         try:
             for queue in self._due():
                 if self._client.get_queue(queue).enqueue_due_batch():

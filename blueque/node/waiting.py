@@ -66,7 +66,7 @@ class Waiting:
         Raises RedisAway, RedisRefused, NotRegistered.
         """
         may_take = self._listeners.idle(self._seconds_left(), self._is_answered)
-        self._duties.do_due()
+        self._duties.do_due(self._listeners.is_bare)
         return may_take
 
     def wait_for_order(self) -> None:

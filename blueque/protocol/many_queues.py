@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from blueque.connection.redis import AnyLook, Command, Look, Redis
 from blueque.model import keys
-from blueque.protocol.membership import TASK_FIELDS, Registration, Standing, order_of
+from blueque.protocol.membership import TASK_FIELDS, Registration, Standing, order_of, scores
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
 
@@ -21,23 +21,28 @@ class Pulse(NamedTuple):
 
 
 def beat_all(
-    redis: Redis, pulses: Sequence[Pulse], now: float, task: str | None = None
+    redis: Redis,
+    pulses: Sequence[Pulse],
+    now: float,
+    task: str | None = None,
+    may_hold: bool = True,
 ) -> tuple[Standing, list[str]]:
     """Show in several queues that the listener is alive, and read its orders and the state of its
     task.
 
-    task: as for `beat`.
+    task, may_hold: as for `beat`.
     Return the standing, with the order that the listener obeys, and the queues in which it is no
     longer registered: there it has not beaten.
     """
 
     def decide(*replies: Any) -> Verdict[tuple[Standing, list[str]]]:
         registered = dict(zip(pulses, map(Registration._make, replies[: len(pulses)]), strict=True))
-        is_member = dict(zip(pulses, replies[len(pulses) :], strict=False))
+        members = dict(zip(pulses, replies[len(pulses) :], strict=False))
         ours = [pulse for pulse in pulses if registered[pulse][:2] == (pulse.instance, "alive")]
-        struck = [pulse for pulse in ours if not is_member[pulse]]
+        struck = [pulse for pulse in ours if pulse.node not in members[pulse]]
+        holders = ours if may_hold else []
         commands: list[Command] = [
-            *[("LRANGE", keys.reserved(queue, node), 0, -1) for queue, node, _, _ in ours],
+            *[("LRANGE", keys.reserved(queue, node), 0, -1) for queue, node, _, _ in holders],
             *[
                 ("HSET", keys.listener(queue, node), "beat", beat, "beat_at", now)
                 for queue, node, _, beat in ours
@@ -51,9 +56,10 @@ def beat_all(
         lost = [pulse.queue for pulse in pulses if pulse not in ours]
 
         def result(executed: Sequence[list[str]]) -> tuple[Standing, list[str]]:
-            lists = zip(ours, executed, strict=False)
+            lists = zip(holders, executed, strict=False)
             held = tuple((pulse.queue, entry) for pulse, entries in lists for entry in entries)
-            return standing._replace(held=held), lost
+            seen = {pulse.queue: {*members[pulse]} for pulse in ours}
+            return standing._replace(held=held, members=seen), lost
 
         return Change(commands, result) if commands else Answer((standing, lost))
 
@@ -64,23 +70,29 @@ def _beat_all_look(pulses: Sequence[Pulse], task: str | None) -> AnyLook:
     registrations = [keys.listener(pulse.queue, pulse.node) for pulse in pulses]
     listeners = [keys.listeners(pulse.queue) for pulse in pulses]
     reads: list[Command] = [("HMGET", key, *Registration._fields) for key in registrations]
-    reads += [("SISMEMBER", key, pulse.node) for key, pulse in zip(listeners, pulses, strict=True)]
+    reads += [("SMEMBERS", key) for key in listeners]
     if task is not None:
         reads += [("HMGET", keys.task(task), *TASK_FIELDS)]
     return Look([*registrations, *listeners], reads)
 
 
-def observe_all(redis: Redis, queues: Sequence[str]) -> list[tuple[dict[str, float], set[str]]]:
-    """Read the beats of all listeners of several queues in one write; see `observe`."""
+def observe_all(
+    redis: Redis, queues: Sequence[str], members: Mapping[str, Set[str]] | None = None
+) -> list[tuple[dict[str, float], Set[str]]]:
+    """Read the beats of all listeners of several queues in one write; see `observe`.
+
+    members: the listeners of each queue, as for `observe`.
+    """
+    ask: list[Command] = [("ZRANGE", keys.nodes(queue), 0, -1, "WITHSCORES") for queue in queues]
+    if members is not None:
+        return [
+            (scores(beats), members[queue])
+            for queue, beats in zip(queues, redis.read(*ask), strict=True)
+        ]
     _, *replies = redis.read(
         ("ZADD", keys.QUEUES, "XX", "INCR", 0, queues[0]),
-        *[("ZRANGE", keys.nodes(queue), 0, -1, "WITHSCORES") for queue in queues],
+        *ask,
         *[("SMEMBERS", keys.listeners(queue)) for queue in queues],
     )
-    return [
-        (
-            {node: float(score) for node, score in zip(beats[::2], beats[1::2], strict=True)},
-            set(members),
-        )
-        for beats, members in zip(replies[: len(queues)], replies[len(queues) :], strict=True)
-    ]
+    pairs = zip(replies[: len(queues)], replies[len(queues) :], strict=True)
+    return [(scores(beats), set(found)) for beats, found in pairs]

@@ -4,7 +4,7 @@ claim.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
@@ -21,6 +21,7 @@ class Standing(NamedTuple):
     order: left for the listener; None: there is none.
     status ... stack: fields of the task that the listener watches; all None without a task.
     held: the entries of the listener's own lists, each as (queue, task id).
+    members: the listeners of each of its queues.
     """
 
     order: str | None = None
@@ -33,9 +34,10 @@ class Standing(NamedTuple):
     created: str | None = None
     stack: str | None = None
     held: tuple[tuple[str, str], ...] = ()
+    members: Mapping[str, Set[str]] = {}
 
 
-TASK_FIELDS = Standing._fields[1:-1]  # the fields that a beat reads of the task
+TASK_FIELDS = Standing._fields[1:-2]  # the fields that a beat reads of the task
 
 
 class Registration(NamedTuple):
@@ -109,38 +111,44 @@ def beat(
     beat: int,
     now: float,
     task: str | None = None,
+    may_hold: bool = True,
 ) -> Standing:
-    """Show that the listener is alive, and read its order and the state of its task.
+    """Show that the listener is alive, and read its order, the state of its task and the listeners.
 
     beat: one more than the last time.
     task: the id of the task that the listener watches, if there is one.
+    may_hold: whether to read its own list; False when it was empty a moment ago.
     Raises NotRegistered when the registration is gone or another's: register again before taking
     anything.
     """
     registration = keys.listener(queue, node)
 
     def decide(
-        reply: list[str | None], is_member: int, task_fields: Sequence[Any] = ()
+        reply: list[str | None], members: list[str], task_fields: Sequence[Any] = ()
     ) -> Verdict[Standing]:
         registered = Registration._make(reply)
         if registered[:2] != (instance, "alive"):
             raise NotRegistered(node, queue)
         standing = Standing(registered.order, *task_fields)
+        standing = standing._replace(members={queue: {*members}})
+        # In the MULTI: a reserved list of a wrong type must not prevent the beat.
+        own: list[Command] = [("LRANGE", keys.reserved(queue, node), 0, -1)] if may_hold else []
         return Change(
             [
-                # In the MULTI: a reserved list of a wrong type must not prevent the beat.
-                ("LRANGE", keys.reserved(queue, node), 0, -1),
+                *own,
                 ("HSET", registration, "beat", beat, "beat_at", now),
                 ("ZADD", keys.nodes(queue), now, node),
                 # A 1.0.0 listener on this host that took us for dead has struck us off.
-                *_join(queue, node, is_member),
+                *_join(queue, node, node in members),
             ],
-            lambda replies: standing._replace(held=tuple((queue, held) for held in replies[0])),
+            lambda replies: standing._replace(
+                held=tuple((queue, held) for held in replies[0]) if own else ()
+            ),
         )
 
     reads: list[Command] = [
         ("HMGET", registration, *Registration._fields),
-        ("SISMEMBER", keys.listeners(queue), node),
+        ("SMEMBERS", keys.listeners(queue)),
     ]
     if task is not None:
         reads += [("HMGET", keys.task(task), *TASK_FIELDS)]
@@ -248,21 +256,29 @@ def forget(redis: Redis, queue: str, node: str, instance: str | None) -> bool:
     return transact(redis, "forget", look, decide)
 
 
-def observe(redis: Redis, queue: str) -> tuple[dict[str, float], set[str]]:
+def observe(
+    redis: Redis, queue: str, members: Set[str] | None = None
+) -> tuple[dict[str, float], Set[str]]:
     """Read the beats of all listeners of a queue: {node: a number that changes with each beat}, and
     the set of listeners.
 
     This includes a write without effect. It fails while Redis refuses writes: then no listener can
     beat, and no lease expires.
+    members: the listeners, as a beat of the caller has just read them. That beat has written.
     """
-    _, beats, members = redis.read(
-        ("ZADD", keys.QUEUES, "XX", "INCR", 0, queue),
-        ("ZRANGE", keys.nodes(queue), 0, -1, "WITHSCORES"),
-        ("SMEMBERS", keys.listeners(queue)),
+    ask: Command = ("ZRANGE", keys.nodes(queue), 0, -1, "WITHSCORES")
+    if members is not None:
+        (beats,) = redis.read(ask)
+        return scores(beats), members
+    _, beats, found = redis.read(
+        ("ZADD", keys.QUEUES, "XX", "INCR", 0, queue), ask, ("SMEMBERS", keys.listeners(queue))
     )
-    return {node: float(score) for node, score in zip(beats[::2], beats[1::2], strict=True)}, set(
-        members
-    )
+    return scores(beats), set(found)
+
+
+def scores(reply: Sequence[str]) -> dict[str, float]:
+    """Return the members of a sorted set with their scores."""
+    return {member: float(score) for member, score in zip(reply[::2], reply[1::2], strict=True)}
 
 
 def claim(redis: Redis, queue: str, node: str, dead: str, instance: str | None) -> str | None:
@@ -324,7 +340,7 @@ def _claim_look(
     return Look([keys.listeners(queue), registration, reserved, *hashes], reads)
 
 
-def _join(queue: str, node: str, is_member: int) -> list[Command]:
+def _join(queue: str, node: str, is_member: bool | int) -> list[Command]:
     if is_member:
         return []
     return [("SADD", keys.listeners(queue), node), ("ZINCRBY", keys.QUEUES, 1, queue)]

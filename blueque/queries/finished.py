@@ -25,6 +25,11 @@ class Stock(NamedTuple):
     archiving: set[str]
 
 
+def is_any(redis: Redis, places: Sequence[Place]) -> bool:
+    """Tell whether there is any task in these lists: one command."""
+    return bool(redis.read(("EXISTS", *[place.key for place in places]))[0])
+
+
 def stock(redis: Redis, places: Sequence[Place]) -> Stock:
     """Read the lengths of these lists and their ends: one round trip."""
     queues = list(dict.fromkeys(place.queue for place in places))

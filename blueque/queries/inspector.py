@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from blueque.connection.redis import Command, Redis, as_hash
@@ -225,6 +226,21 @@ class Inspector:
         return bool(
             self._redis.read(("EXISTS", *map(keys.pending, queues), *map(keys.lines, queues)))[0]
         )
+
+    def has_anything(self, listeners: Sequence[tuple[str, str]]) -> bool:
+        """Tell whether any of these listeners, given by queue and node, holds a task, or its queue
+        has a task in line or scheduled: one command.
+        """
+        names = [
+            (
+                keys.pending(queue),
+                keys.lines(queue),
+                keys.scheduled(queue),
+                keys.reserved(queue, node),
+            )
+            for queue, node in listeners
+        ]
+        return bool(self._redis.read(("EXISTS", *chain.from_iterable(names)))[0])
 
     def markers(self, queue: str, node: str) -> tuple[bool, bool]:
         """Tell whether the wake-up marker of a queue is set, and the marker of orders of one of its

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from blueque import protocol
 from blueque.connection.redis import Redis
@@ -78,7 +78,7 @@ class Recovery:
         self._redis = redis
         self._inspector = Inspector(redis)
         self._observed: dict[str, _Observed] = {}
-        self._members: set[str] = set()
+        self._members: Set[str] = frozenset()
         self._last_look: float | None = None  # None: it failed
         self._look_before: float | None = None
         self._next_look_at_started = 0.0
@@ -100,16 +100,19 @@ class Recovery:
         spent = 0.0 if self._last_look is None else time.monotonic() - self._last_look
         return max(self.pace - spent, self.pace / 2)
 
-    def step(self) -> list[Task]:
+    def step(self, members: Set[str] | None = None) -> list[Task]:
         """Look once, and handle what dead listeners hold. Return the started tasks of this host
         that no listener watches.
 
+        members: the listeners of the queue, as a beat of the judge has just read them.
         Raises RedisAway, RedisRefused, Contended; each lease then starts anew.
         """
+        if members is not None and self.is_still_alone(members):
+            return []
         self.begin()
-        beats, members = protocol.observe(self._redis, self.queue)
+        beats, found = protocol.observe(self._redis, self.queue, members)
         now = time.monotonic()
-        self.note_beats(beats, members, now)
+        self.note_beats(beats, found, now)
         if self.looks_at_started(now):
             (nodes,) = self._inspector.nodes_of_started([self.queue])
             self.note_started(nodes, now)
@@ -120,6 +123,15 @@ class Recovery:
         return self.judge(now)
 
     # The parts of a step, for a judge of several queues
+
+    def is_still_alone(self, members: Set[str]) -> bool:
+        """Tell whether there is no one to look at, as at the last look; this counts as a look."""
+        now, alone = time.monotonic(), {self.own_node}
+        # A listener that comes becomes a member.
+        if not members == self._observed.keys() == alone or self.looks_at_started(now):
+            return False
+        self._last_look = now
+        return True
 
     def begin(self) -> None:
         """Begin a look. It counts as failed until `judge` has ended it."""
@@ -146,7 +158,7 @@ class Recovery:
         self._last_look = now
         return orphans
 
-    def note_beats(self, beats: dict[str, float], members: set[str], now: float) -> None:
+    def note_beats(self, beats: dict[str, float], members: Set[str], now: float) -> None:
         """Note which listeners have a new beat. A listener that is in neither argument stays noted
         until a look finds that it holds no task.
         """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from blueque import protocol
 from blueque.connection.redis import Redis
@@ -39,25 +39,38 @@ class Recoveries:
         """Seconds until the next look."""
         return min(judge.rest for judge in self._judges.values())
 
-    def step(self) -> list[Task]:
+    def step(self, members: Mapping[str, Set[str]] | None = None) -> list[Task]:
         """Do what `Recovery.step` does, for all queues. While nothing happens that takes one round
         trip, or up to three.
+
+        members: of all queues, as for `Recovery.step`.
         """
+        if members is not None and not members.keys() >= self._judges.keys():
+            members = None
         if len(self._judges) == 1:
             (judge,) = self._judges.values()
-            return judge.step()
+            return judge.step(None if members is None else members[judge.queue])
         if not self._is_at_once:
             return self._look_one_by_one()
-        return unless_wrong_type(self._look_at_all, lambda _: self._look_one_by_one())
+        return unless_wrong_type(
+            lambda: self._look_at_all(members), lambda _: self._look_one_by_one()
+        )
 
-    def _look_at_all(self) -> list[Task]:
-        judges = list(self._judges.values())
+    def _look_at_all(self, members: Mapping[str, Set[str]] | None) -> list[Task]:
+        judges = [
+            judge
+            for judge in self._judges.values()
+            if members is None or not judge.is_still_alone(members[judge.queue])
+        ]
+        if not judges:
+            return []
         for judge in judges:
             judge.begin()
-        observed = protocol.observe_all(self._redis, list(self._judges))
+        queues = [judge.queue for judge in judges]
+        observed = protocol.observe_all(self._redis, queues, members)
         now = time.monotonic()
-        for judge, (beats, members) in zip(judges, observed, strict=True):
-            judge.note_beats(beats, members, now)
+        for judge, (beats, found) in zip(judges, observed, strict=True):
+            judge.note_beats(beats, found, now)
         late = [judge for judge in judges if judge.looks_at_started(now)]
         started = self._inspector.nodes_of_started([judge.queue for judge in late]) if late else []
         for judge, nodes in zip(late, started, strict=True):

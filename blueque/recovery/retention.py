@@ -40,6 +40,7 @@ class Retention:
         # The oldest id of a list, and the end of the first task that stays.
         self._quiet: dict[Place, tuple[str, float]] = {}
         self._left_alone: dict[str, float] = {}  # by queue: the monotonic time until then
+        self._was_empty = False  # the lists that the last step looked at
         self._next = 0  # the list with which the next step begins
         self.rest = 0.0
         self._unlogged: Counter[Place] = Counter()  # deleted tasks
@@ -108,8 +109,11 @@ class Retention:
         if not places:
             return False
         try:
+            if self._was_empty and not ended.is_any(self._redis, places):
+                return False
             # The clock of Redis: a wrong clock of this host would delete everything.
             stock = ended.stock(self._redis, places)
+            self._was_empty = not any(stock.lengths.values())
             busy = [
                 place
                 for place in places

@@ -714,7 +714,10 @@ BEATS = {
     "BEAT": [5, 7],
     "STRUCK_OFF": [],
     "ITS_NODE": [],
+    "HELD_IN": [Q, "audio"],
+    "HOLDER": [NODE, "host_1b"],
 }
+OBSERVED = {"FIRST": Q, "QUEUE": [Q, "audio"], "UNREAD": [Q, "audio"]}
 WAIT = {"QUEUE": [Q], "NODE": [NODE], "SECONDS": 0.01}
 WAIT_IN_TWO = {"QUEUE": [Q, "audio"], "NODE": [NODE, NODE], "SECONDS": 0.01}
 ATTEMPT = {**TASK, "ATTEMPT": 1, "CREATED": 1.0, "ROOM": [], "HELD": []}
@@ -1123,6 +1126,10 @@ def beat_watching(redis: Redis) -> None:
     protocol.beat(redis, Q, NODE, I, 5, 9.25, "t1")
 
 
+def beat_bare(redis: Redis) -> None:
+    protocol.beat(redis, Q, NODE, I, 5, 9.25, may_hold=False)
+
+
 def wait(seconds: float, is_idle: bool = True) -> Given:
     return lambda redis: protocol.wait(
         redis, [(Q, NODE)], seconds, lambda connection: connection.wait(10), is_idle
@@ -1136,9 +1143,9 @@ def wait_in_two(is_idle: bool = True) -> Given:
     )
 
 
-def beat_all(task: str | None = None) -> Given:
+def beat_all(task: str | None = None, may_hold: bool = True) -> Given:
     pulses = [Pulse(Q, NODE, I, 5), Pulse("audio", "host_1b", "instance-1b", 7)]
-    return lambda redis: protocol.beat_all(redis, pulses, 9.25, task)
+    return lambda redis: protocol.beat_all(redis, pulses, 9.25, task, may_hold)
 
 
 def pop(redis: Redis) -> None:
@@ -1318,8 +1325,16 @@ def observe(redis: Redis) -> None:
     protocol.observe(redis, Q)
 
 
+def observe_beaten(redis: Redis) -> None:
+    protocol.observe(redis, Q, {NODE})
+
+
 def observe_all(redis: Redis) -> None:
     protocol.observe_all(redis, [Q, "audio"])
+
+
+def observe_all_beaten(redis: Redis) -> None:
+    protocol.observe_all(redis, [Q, "audio"], {Q: {NODE}, "audio": set()})
 
 
 def fence(redis: Redis) -> None:
@@ -1444,6 +1459,7 @@ REASSERT = {
 IN_FIRST_LOOK = {"ROOM": [], "LINE": keys.pending(Q)}
 HAS_KEY, MAY_EXIST = "it has a key", "it may exist"
 WATCHES, NOT_IN_LIST = "it watches a task", "it is not in the list"
+MAY_HOLD, NOT_BEATEN = "it may hold a task", "it has not just beaten"
 AFTER_LOST = {"failed": [FAILED_ONE], "started": [NOT_FAILED, STARTED], "reserved": [NOT_FAILED]}
 made_by_1_0_0 = raw(
     "HSET",
@@ -2488,8 +2504,11 @@ SAMPLES = [
         until="MULTI",
         refuses=NodeTaken,
     ),
-    Sample("beat", "as usual", registered(), beat, BEAT),
-    Sample("beat", "struck off", given(registered(), struck_off), beat, BEAT, [NOT_MEMBER]),
+    Sample("beat", "as usual", registered(), beat, BEAT, [MAY_HOLD]),
+    Sample("beat", "with an empty list", registered(), beat_bare, BEAT),
+    Sample(
+        "beat", "struck off", given(registered(), struck_off), beat, BEAT, [MAY_HOLD, NOT_MEMBER]
+    ),
     Sample("beat", "not registered", nothing, beat, BEAT, until="MULTI", refuses=NotRegistered),
     Sample(
         "beat",
@@ -2497,10 +2516,24 @@ SAMPLES = [
         given(registered(), started("t1")),
         beat_watching,
         BEAT,
-        [WATCHES],
+        [MAY_HOLD, WATCHES],
     ),
-    Sample("beat", "watching a task that is gone", registered(), beat_watching, BEAT, [WATCHES]),
+    Sample(
+        "beat",
+        "watching a task that is gone",
+        registered(),
+        beat_watching,
+        BEAT,
+        [MAY_HOLD, WATCHES],
+    ),
     Sample("beat_all", "as usual", in_two, beat_all(), BEATS),
+    Sample(
+        "beat_all",
+        "with empty lists",
+        in_two,
+        beat_all(may_hold=False),
+        {**BEATS, "HELD_IN": [], "HOLDER": []},
+    ),
     Sample(
         "beat_all",
         "struck off one",
@@ -3836,8 +3869,10 @@ SAMPLES = [
         TASK,
         until="MULTI",
     ),
-    Sample("observe", "as usual", registered(), observe, TASK),
-    Sample("observe_all", "as usual", in_two, observe_all, {"FIRST": Q, "QUEUE": [Q, "audio"]}),
+    Sample("observe", "as usual", registered(), observe, TASK, [NOT_BEATEN]),
+    Sample("observe", "after a beat", registered(), observe_beaten, TASK),
+    Sample("observe_all", "as usual", in_two, observe_all, OBSERVED, [NOT_BEATEN]),
+    Sample("observe_all", "after a beat", in_two, observe_all_beaten, {**OBSERVED, "UNREAD": []}),
     Sample("fence", "as usual", dead_listener, fence, FENCE, [MEMBER]),
     Sample(
         "fence",

@@ -7,6 +7,7 @@ import threading
 import time
 
 import pytest
+from clock import Clock
 from running import until
 
 from blueque import Client, ForkingRunner, NotRegistered, RoundRobin, protocol
@@ -14,6 +15,7 @@ from blueque.errors import InvalidInput, InvalidType, RedisAway, RedisRefused
 from blueque.listener.group import ListenerGroup
 from blueque.model.units import Timing
 from blueque.protocol import transaction
+from blueque.recovery.judge import LONGEST_PACE, LOOK_AT_STARTED
 from blueque.recovery.judges import Recoveries
 from blueque.system.process import node_id
 
@@ -305,8 +307,8 @@ def test_a_listener_of_a_hundred_queues_does_with_all_at_once_what_it_does_with_
     assert group.take().queue == MANY[50]
     assert round_trips(group.beat) == 4, "two transactions"
     assert round_trips(group.take) == 1
-    assert round_trips(lambda: group.idle(0.01, lambda connection: connection.wait(5))) == 2, (
-        "and a look at the lines"
+    assert round_trips(lambda: group.idle(0.01, lambda connection: connection.wait(5))) == 3, (
+        "and a look at lines and own lists, one of which holds a task, and one at the lines"
     )
     assert round_trips(group.held) == 2, "the lists, and the task"
     assert {cli.hget(f"blueque_listener_{queue}_{group.node}", "beat") for queue in MANY} == {"2"}
@@ -529,6 +531,42 @@ def test_a_look_at_a_hundred_queues_in_which_nothing_happens_is_one_round_trip(c
     judges = Recoveries(client.connections, MANY)
     assert round_trips(judges.step) == 3, "the beats, the started tasks, the registrations"
     assert round_trips(judges.step) == 1
+
+
+@pytest.mark.parametrize("queues", [["video"], ["video", "audio"]])
+def test_a_judge_that_is_alone_looks_again_when_another_comes_or_a_minute_has_passed(
+    client, redis, round_trips, monkeypatch, queues
+):
+    group = registered(ListenerGroup(client.connections, queues))
+    judges = Recoveries(client.connections, queues)
+    for queue in queues:
+        judges.own(queue, group.node)
+    members = {queue: {group.node} for queue in queues}
+
+    assert round_trips(lambda: judges.step(members)) == 3, "the first look"
+    assert round_trips(lambda: judges.step(members)) == 0
+    assert judges.rest > 0.9 * LONGEST_PACE
+    joined = {**members, "video": {group.node, "far_1"}}
+    assert round_trips(lambda: judges.step(joined)) >= 1
+    assert round_trips(lambda: judges.step(members)) >= 1, "far_1 is looked at until it has left"
+    assert round_trips(lambda: judges.step(members)) == 0
+    clock = Clock()
+    clock.sleep(LOOK_AT_STARTED)
+    monkeypatch.setattr("blueque.recovery.judge.time", clock)
+    monkeypatch.setattr("blueque.recovery.judges.time", clock)
+    assert round_trips(lambda: judges.step(members)) == 2, "the beats, the started tasks"
+
+
+def test_a_judge_without_the_members_of_all_its_queues_reads_them(client, redis, round_trips):
+    group = registered(client.get_listener("video", "audio"))
+    judges = Recoveries(client.connections, ["video", "audio"])
+    for queue in ("video", "audio"):
+        judges.own(queue, group.node)
+    members = {"video": {group.node}, "audio": {group.node}}
+    judges.step(members)
+
+    assert round_trips(lambda: judges.step({"video": {group.node}})) == 1
+    assert round_trips(lambda: judges.step(members)) == 0
 
 
 def test_a_queue_that_cannot_be_looked_at_does_not_keep_the_others_from_being_judged(

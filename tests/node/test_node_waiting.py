@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import redis as redis_py
 
 import blueque.node
 from blueque import Client
 from blueque.errors import RedisAway
 from blueque.listener.group import ListenerGroup
+from blueque.model import keys
 from blueque.model.units import Timing
 from blueque.node.context import NodeContext
 from blueque.node.control import Order, OrderCame
@@ -135,6 +137,55 @@ def test_what_redis_does_not_do_is_given_up_at_the_second_try_after_the_order(li
         listening.waiting.retry_until_order(fail, until=Order.DRAIN)
 
     assert len(tries) == 3
+
+
+IDLE = {
+    "bzpopmin": 1,
+    "exists": 1,
+    "watch": 1,
+    "hmget": 1,
+    "smembers": 1,
+    "multi": 1,
+    "hset": 1,
+    "zadd": 1,
+    "exec": 1,
+}
+
+
+def commands_of_an_idle_listener(listening: Listening, cli: redis_py.Redis) -> dict[str, int]:
+    """Return what a listener sends from one beat to the next, with all that it does beside it."""
+    listening.duties.look_after_others()
+    listening.duties._next_beat = listening.duties._next_look = 0.0
+    listening.duties._next_promotion = listening.duties.next_at = 0.0
+    beats = listening.beats
+    cli.config_resetstat()
+    listening.waiting.wait_for_work()
+    sent = {name[8:]: its["calls"] for name, its in cli.info("commandstats").items()}
+    assert listening.beats == beats + 1
+    del sent["config|resetstat" if "config|resetstat" in sent else "config"]
+    return sent
+
+
+def test_an_idle_listener_sends_nine_commands_from_beat_to_beat(listening, cli):
+    assert commands_of_an_idle_listener(listening, cli) == IDLE
+
+
+def test_an_idle_listener_with_scheduled_tasks_sends_no_more_than_four_more(listening, cli):
+    cli.zadd(keys.scheduled("work"), {"t1": time.time() + 3600})
+
+    sent = commands_of_an_idle_listener(listening, cli)
+
+    assert sent == {**IDLE, "exists": 2, "lrange": 1, "zrangebyscore": 1}
+
+
+@pytest.mark.parametrize("is_work", [True, False])
+def test_a_task_that_nobody_announced_is_seen_at_the_next_beat(listening, cli, is_work):
+    key = keys.pending("work") if is_work else keys.reserved("work", listening.group.node)
+    cli.rpush(key, "t1")
+
+    assert listening.waiting.wait_for_work() is is_work
+    listening.group.of("work").settle([])
+    assert listening.duties.has_unwatched() is not is_work
 
 
 def test_no_other_module_of_the_node_waits():

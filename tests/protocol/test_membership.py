@@ -184,8 +184,9 @@ def test_beat_refuses_a_listener_that_is_not_registered_and_writes_nothing(
 
 def test_beat_tells_the_order_and_how_the_watched_task_stands(redis, cli):
     register(redis)
-    assert protocol.beat(redis, "video", NODE, "i1", 1, now=11.5) == Standing()
-    assert protocol.beat(redis, "video", NODE, "i1", 2, now=11.5, task="gone") == Standing()
+    members = {"video": {NODE}}
+    assert protocol.beat(redis, "video", NODE, "i1", 1, now=11.5) == Standing(members=members)
+    assert protocol.beat(redis, "video", NODE, "i1", 2, now=11.5, task="gone").status is None
     protocol.order(redis, "video", NODE, "drain", "ann")
     task = {
         "status": "failed",
@@ -197,9 +198,9 @@ def test_beat_tells_the_order_and_how_the_watched_task_stands(redis, cli):
     }
     cli.hset("blueque_task_t1", mapping=task)
 
-    assert protocol.beat(redis, "video", NODE, "i1", 3, now=11.5) == Standing("drain")
+    assert protocol.beat(redis, "video", NODE, "i1", 3, now=11.5).order == "drain"
     assert protocol.beat(redis, "video", NODE, "i1", 4, now=11.5, task="t1") == Standing(
-        order="drain", **task
+        order="drain", **task, members=members
     )
 
 
@@ -282,6 +283,27 @@ def test_observe_shows_the_beats_and_the_members_and_writes_without_changing_any
         {NODE, "host_2", "old_1"},
     )
     assert state() == before
+
+
+def test_a_beat_of_a_listener_that_holds_nothing_does_not_read_its_list(redis, cli):
+    register(redis)
+    cli.rpush(f"blueque_reserved_tasks_video_{NODE}", "t1")
+
+    assert protocol.beat(redis, "video", NODE, "i1", 1, now=11.5, may_hold=False).held == ()
+    assert cli.zscore("blueque_nodes_video", NODE) == 11.5
+
+
+def test_observe_after_a_beat_reads_the_beats_alone(redis, cli):
+    register(redis)
+    dead_listener(redis)
+    cli.sadd("blueque_listeners_video", "old_1")
+    members = {NODE, "who_1"}
+
+    assert protocol.observe(redis, "video", members) == ({NODE: 1.5, "host_2": 1.5}, members)
+    assert protocol.observe_all(redis, ["audio", "video"], {"audio": set(), "video": members}) == [
+        ({}, set()),
+        ({NODE: 1.5, "host_2": 1.5}, members),
+    ]
 
 
 def test_what_is_observed_changes_with_every_beat_and_with_nothing_else(redis):

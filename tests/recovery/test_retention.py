@@ -218,6 +218,19 @@ def test_where_there_is_nothing_to_do_it_costs_one_round_trip(client, finish, pr
     assert proxy.writes - before == 1
 
 
+def test_where_no_task_has_ended_it_costs_one_command(client, finish, cli):
+    retention = Retention(client.connections, {"video": {"complete": Keep(50), "failed": Keep(50)}})
+    assert retention.step() is False
+    cli.config_resetstat()
+    assert retention.step() is False
+    sent = cli.info("commandstats")
+    assert [name for name in sent if "config" not in name] == ["cmdstat_exists"]
+    assert sent["cmdstat_exists"]["calls"] == 1
+    finish(ago=100)
+    retention.step()
+    assert left(cli) == []
+
+
 def test_a_queue_that_is_broken_keeps_no_other_from_being_served(client, finish, cli):
     finish(ago=100)
     cli.set("blueque_complete_tasks_audio", "no list")
