@@ -19,6 +19,7 @@ from blueque.errors import CLUSTER, Contended, InvalidInput, RedisAway, RedisRef
 from blueque.node.reload import Check, replace_program
 from blueque.producer.queue import Queue
 from blueque.protocol import permissions
+from blueque.queries.beats import Beats
 from blueque.queries.queue_changes import Lookout
 from blueque.recovery.judge import Recovery
 from blueque.recovery.retention import Retention
@@ -70,6 +71,7 @@ class Scheduler:
         self._sign_at = 0.0  # when systemd is to see that we are not stuck
         self._signals: signals.Signals | None = None
         self._lookout = Lookout(client.connections.connect)
+        self._beats = Beats(client.connections.connect)
         self._outage = Outage("Redis answers again")
         self._look_at_all = 0.0
         # queue -> when to try it again, on the monotonic clock
@@ -154,7 +156,7 @@ class Scheduler:
     def _judge_one(self, queue: Queue) -> None:
         name = queue.name
         if name not in self._judges:
-            self._judges[name] = Recovery(self._judging.connections, name)
+            self._judges[name] = Recovery(self._judging.connections, name, self._beats.observe)
         self._judged[name] = self._lookout.listeners.get(name, 0.0)
         self._judge_at[name] = time.monotonic() + LONGEST_PAUSE  # should the look fail
         self._judges[name].step()
@@ -192,7 +194,12 @@ class Scheduler:
             self._signals.restore()
             for number, handler in before.items():
                 signal.signal(number, handler)
-            self._lookout.close()
+            self.close()
+
+    def close(self) -> None:
+        """Close the connections of our own."""
+        self._lookout.close()
+        self._beats.close()
 
     def _notify(self, seconds: float) -> float:
         """Tell systemd how we are, if it wants to know; return for how many of the seconds it may
@@ -250,6 +257,7 @@ class Scheduler:
             # separately.
             self._client.close()
             self._judging.close()
+            self._beats.close()
             self._outage.note(error, "waiting")
             return min(self._outage.pause(), LONGEST_PAUSE)
         self._outage.note(None)

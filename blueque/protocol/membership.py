@@ -266,19 +266,34 @@ def observe(
     beat, and no lease expires.
     members: the listeners, as a beat of the caller has just read them. That beat has written.
     """
-    ask: Command = ("ZRANGE", keys.nodes(queue), 0, -1, "WITHSCORES")
     if members is not None:
-        (beats,) = redis.read(ask)
+        (beats,) = redis.read(*ask_beats(queue, is_writing=False, has_members=False))
         return scores(beats), members
-    _, beats, found = redis.read(
-        ("ZADD", keys.QUEUES, "XX", "INCR", 0, queue), ask, ("SMEMBERS", keys.listeners(queue))
-    )
+    _, beats, found = redis.read(*ask_beats(queue))
     return scores(beats), set(found)
 
 
-def scores(reply: Sequence[str]) -> dict[str, float]:
-    """Return the members of a sorted set with their scores."""
-    return {member: float(score) for member, score in zip(reply[::2], reply[1::2], strict=True)}
+def ask_beats(queue: str, is_writing: bool = True, has_members: bool = True) -> list[Command]:
+    """Return the commands of `observe`.
+
+    is_writing: with the write without effect. has_members: with the members of the listeners.
+    """
+    commands: list[Command] = []
+    if is_writing:
+        commands += [("ZADD", keys.QUEUES, "XX", "INCR", 0, queue)]
+    commands += [("ZRANGE", keys.nodes(queue), 0, -1, "WITHSCORES")]
+    if has_members:
+        commands += [("SMEMBERS", keys.listeners(queue))]
+    return commands
+
+
+def scores(reply: Sequence[Any]) -> dict[str, float]:
+    """Return the members of a range with their scores. RESP2 answers [member, score, ...], RESP3
+    [[member, score], ...].
+    """
+    is_paired = bool(reply) and isinstance(reply[0], list)
+    pairs = reply if is_paired else zip(reply[::2], reply[1::2], strict=True)
+    return {member: float(score) for member, score in pairs}
 
 
 def claim(redis: Redis, queue: str, node: str, dead: str, instance: str | None) -> str | None:

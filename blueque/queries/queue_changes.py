@@ -9,12 +9,13 @@ wake-up, is seen in milliseconds. Without tracking (TLS through redis-py, a prox
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from blueque.connection.redis import Connection, exchange, raise_refusal
 from blueque.connection.tracking import Tracking
 from blueque.errors import RedisRefused
 from blueque.model import keys
+from blueque.protocol.membership import scores
 
 BATCH = 500  # queues that are read in one write
 
@@ -85,7 +86,7 @@ class Lookout:
         if keys.QUEUES in changed:
             replies = exchange(connection, [("ZRANGE", keys.QUEUES, 0, -1, "WITHSCORES")])
             raise_refusal(replies)
-            self.listeners = _scores(replies[0])
+            self.listeners = scores(replies[0])
             stale |= set(self.listeners) - set(self.views)
             self.views = {
                 queue: view for queue, view in self.views.items() if queue in self.listeners
@@ -117,7 +118,7 @@ class Lookout:
             if refusal is not None:
                 self.views[queue] = View(refusal=refusal.answer)
             else:
-                self.views[queue] = View(bool(exists), next(iter(_scores(first).values()), None))
+                self.views[queue] = View(bool(exists), next(iter(scores(first).values()), None))
 
 
 def batches(items: list[str], size: int) -> Iterator[list[str]]:
@@ -129,13 +130,3 @@ def batches(items: list[str], size: int) -> Iterator[list[str]]:
 def _watched(queue: str) -> tuple[str, ...]:
     """Return the keys that tell whether a queue has, or will have, something to do."""
     return keys.pending(queue), keys.lines(queue), keys.scheduled(queue)
-
-
-def _scores(reply: list[Any]) -> dict[str, float]:
-    """Return the members of a range with their scores. RESP2 answers [member, score, ...], RESP3
-    [[member, score], ...].
-    """
-    pairs = (
-        reply if reply and isinstance(reply[0], list) else zip(reply[::2], reply[1::2], strict=True)
-    )
-    return {member: float(score) for member, score in pairs}

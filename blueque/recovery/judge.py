@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 
 from blueque import protocol
 from blueque.connection.redis import Redis
@@ -28,6 +28,9 @@ log = logging.getLogger("blueque")
 
 LONGEST_PACE = 10.0  # seconds between two looks
 LOOK_AT_STARTED = 60.0  # seconds between two looks for started tasks of unregistered listeners
+
+
+Observe = Callable[[str], tuple[dict[str, float], Set[str]]]
 
 
 class _Observed:
@@ -70,12 +73,14 @@ class Recovery:
     """A judge of the listeners of one queue.
 
     redis: without patience, because a look that has to be repeated has failed.
+    observe: looks at the beats as `protocol.observe`; None: over `redis`.
     """
 
-    def __init__(self, redis: Redis, queue: str) -> None:
+    def __init__(self, redis: Redis, queue: str, observe: Observe | None = None) -> None:
         self.own_node = ""  # of the listener that judges, if one does
         self.queue = queue
         self._redis = redis
+        self._observe = observe
         self._inspector = Inspector(redis)
         self._observed: dict[str, _Observed] = {}
         self._members: Set[str] = frozenset()
@@ -110,7 +115,10 @@ class Recovery:
         if members is not None and self.is_still_alone(members):
             return []
         self.begin()
-        beats, found = protocol.observe(self._redis, self.queue, members)
+        if self._observe is None:
+            beats, found = protocol.observe(self._redis, self.queue, members)
+        else:
+            beats, found = self._observe(self.queue)
         now = time.monotonic()
         self.note_beats(beats, found, now)
         if self.looks_at_started(now):

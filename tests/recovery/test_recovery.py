@@ -832,7 +832,7 @@ def test_the_scheduler_judges_the_listeners_of_all_queues(client, redis, cli):
     )
     scheduler = Scheduler(client)
     serve(scheduler, lambda: line(cli) == ["t1"] and not cli.exists("blueque_listener_audio_far_8"))
-    scheduler._lookout.close()
+    scheduler.close()
 
 
 def test_the_scheduler_notices_a_listener_that_comes_to_a_queue_without_one(client, redis, cli):
@@ -841,7 +841,7 @@ def test_the_scheduler_notices_a_listener_that_comes_to_a_queue_without_one(clie
     assert scheduler.step() > 10, "it would not look again for long"
     register(redis)
     serve(scheduler, lambda: not is_alive(cli))
-    scheduler._lookout.close()
+    scheduler.close()
 
 
 def test_the_scheduler_looks_again_soon_when_a_look_has_failed(client, redis, cli, monkeypatch):
@@ -849,13 +849,13 @@ def test_the_scheduler_looks_again_soon_when_a_look_has_failed(client, redis, cl
     scheduler = Scheduler(client)
     with monkeypatch.context() as patch:
         patch.setattr(
-            "blueque.recovery.judge.protocol.observe",
+            "blueque.queries.beats.exchange",
             lambda *_: (_ for _ in ()).throw(RedisAway("for a moment")),
         )
         with pytest.raises(RedisAway):
             scheduler.step()
     serve(scheduler, lambda: not is_alive(cli))
-    scheduler._lookout.close()
+    scheduler.close()
 
 
 def test_ten_thousand_listeners_are_looked_at_in_few_round_trips(proxy, cli):

@@ -396,7 +396,7 @@ def test_work_in_any_line_is_seen_at_once_and_the_wake_up_call_set_again_if_it_w
 
     serve(scheduler, lambda: cli.exists("blueque_wake_video"))
 
-    scheduler._lookout.close()
+    scheduler.close()
 
 
 def test_work_that_is_in_another_line_when_the_scheduler_comes_wakes_a_listener(client, queue, cli):
@@ -407,7 +407,7 @@ def test_work_that_is_in_another_line_when_the_scheduler_comes_wakes_a_listener(
     scheduler.step()
 
     assert cli.exists("blueque_wake_video")
-    scheduler._lookout.close()
+    scheduler.close()
 
 
 def test_work_that_has_to_wait_costs_a_scheduler_nothing(client, queue, programs, cli, url):
@@ -552,7 +552,7 @@ def test_it_polls_through_a_client_of_redis_py(client, url):
         assert 0 <= delay(client, task_id) < 1 + PROMPT
         assert scheduler._lookout.fileno() is None
         assert 0.5 < max(scheduler.step() for _ in range(3)) <= 1
-        scheduler._lookout.close()
+        scheduler.close()
         polling.close()
 
 
@@ -566,7 +566,7 @@ def test_a_step_returns_how_long_there_is_nothing_to_do(client, queue, cli):
     assert 0 < scheduler.step() <= 0.5
     serve(scheduler, lambda: cli.exists("blueque_pending_tasks_video"))
     assert scheduler.step() <= LOOK_AT_ALL
-    scheduler._lookout.close()
+    scheduler.close()
 
 
 def test_a_lookout_names_each_queue_that_has_changed_once(client, cli):

@@ -1,0 +1,67 @@
+"""The beats of the listeners of many queues, for a judge that looks often.
+
+It looks over its own connection with CLIENT TRACKING. Nobody waits on that connection, because
+beats change all the time.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Set
+
+from blueque.connection.redis import Connection, exchange, raise_refusal
+from blueque.connection.tracking import Tracking
+from blueque.model import keys
+from blueque.protocol.membership import ask_beats, scores
+
+TRUSTED = 60.0  # seconds until all is read again: a few changes are not reported, such as SWAPDB
+
+
+class Beats:
+    """Looks at queues as `protocol.observe` does, mostly with one command in place of three."""
+
+    def __init__(self, connect: Callable[[], Connection]) -> None:
+        self._tracking = Tracking(connect)
+        self._members: dict[str, Set[str]] = {}  # by the key of the listeners of a queue
+        self._unchanged: set[str] = set()  # keys of beats that are as they were at the last look
+        self._known: set[str] = set()  # keys of beats that were read
+        self._forget_at = -math.inf  # on the monotonic clock
+
+    def observe(self, queue: str) -> tuple[dict[str, float], Set[str]]:
+        """See `protocol.observe`. Raises RedisAway, RedisRefused."""
+        try:
+            return self._observe(queue)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self._tracking.close()
+
+    def _observe(self, queue: str) -> tuple[dict[str, float], Set[str]]:
+        connection = self._open()
+        nodes, listeners = keys.nodes(queue), keys.listeners(queue)
+        # A beat since the last look has shown that Redis takes writes.
+        is_writing = nodes in self._unchanged or nodes not in self._known
+        members = self._members.get(listeners)
+        replies = exchange(connection, ask_beats(queue, is_writing, members is None))
+        raise_refusal(replies)
+        self._known.add(nodes)
+        self._unchanged.add(nodes)
+        self._members[listeners] = found = set(replies[-1]) if members is None else members
+        return scores(replies[1 if is_writing else 0]), found
+
+    def _open(self) -> Connection:
+        """Return the connection, and forget what has changed."""
+        connection, is_new = self._tracking.open()
+        changed = connection.take_invalidated() if self._tracking.is_tracking else None
+        if is_new or changed is None or time.monotonic() >= self._forget_at:
+            self._members.clear()
+            self._known.clear()
+            self._forget_at = time.monotonic() + TRUSTED
+            return connection
+        self._unchanged -= changed
+        for key in changed:
+            self._members.pop(key, None)
+        return connection

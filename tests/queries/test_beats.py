@@ -1,0 +1,130 @@
+"""blueque.queries.beats: what a judge reads when it looks often."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import redis as redis_py
+from clock import Clock
+from running import until
+
+from blueque import Client, RedisRefused, protocol
+from blueque.model import keys
+from blueque.queries import beats as module
+from blueque.queries.beats import TRUSTED, Beats
+from blueque.scheduler import Scheduler
+
+NODE = "host_1"
+
+
+@pytest.fixture
+def beats(client, redis):
+    protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, 1.5)
+    beats = Beats(client.connections.connect)
+    yield beats
+    beats.close()
+
+
+@pytest.fixture
+def look(beats, cli):
+    """Look once, and return what was seen and which commands it took."""
+
+    def look():
+        cli.config_resetstat()
+        seen = beats.observe("video")
+        sent = cli.info("commandstats")
+        names = {name.removeprefix("cmdstat_"): sent[name]["calls"] for name in sent}
+        asked = ("zadd", "zrange", "smembers")
+        return seen, {name: names[name] for name in asked if name in names}
+
+    return look
+
+
+def beat(redis, beats, number):
+    """Beat, and wait until Redis has reported it."""
+    protocol.beat(redis, "video", NODE, "i1", number, 10.0 + number)
+    connection, _ = beats._tracking.open()
+    assert connection.wait(10)
+
+
+def test_a_look_after_a_beat_takes_one_command_and_without_one_two(look, beats, redis):
+    assert look() == (({NODE: 1.5}, {NODE}), {"zadd": 1, "zrange": 1, "smembers": 1})
+    assert look() == (({NODE: 1.5}, {NODE}), {"zadd": 1, "zrange": 1})
+    for number in (1, 2):
+        beat(redis, beats, number)
+        assert look() == (({NODE: 10.0 + number}, {NODE}), {"zrange": 1})
+    assert look() == (({NODE: 12.0}, {NODE}), {"zadd": 1, "zrange": 1})
+
+
+def test_a_listener_that_comes_is_seen(look, beats, redis):
+    look()
+    protocol.register(redis, "video", "host_2", "i2", {"beat_every": 10}, 3.5)
+
+    until(
+        lambda: look()[0] == ({NODE: 1.5, "host_2": 3.5}, {NODE, "host_2"}), what="it has seen both"
+    )
+
+
+def test_another_queue_is_another_look(look, beats, redis):
+    look()
+    protocol.register(redis, "audio", "host_2", "i2", {"beat_every": 10}, 3.5)
+
+    assert beats.observe("audio") == ({"host_2": 3.5}, {"host_2"})
+    assert beats.observe("none") == ({}, set())
+
+
+def test_a_look_fails_while_redis_takes_no_writes(own_server):
+    client = Client(own_server.url)
+    protocol.register(client.connections, "video", NODE, "i1", {"beat_every": 10}, 1.5)
+    beats = Beats(client.connections.connect)
+    beats.observe("video")
+    with redis_py.Redis(port=own_server.port) as admin:
+        admin.config_set("min-replicas-to-write", 1)
+
+    with pytest.raises(RedisRefused):
+        beats.observe("video")
+
+    client.close()
+
+
+def test_all_is_read_again_on_a_new_connection_after_a_minute_and_after_a_flush(
+    look, beats, cli, monkeypatch
+):
+    everything = {"zadd": 1, "zrange": 1, "smembers": 1}
+    look()
+    beats.close()
+    assert look()[1] == everything
+    clock = Clock()
+    clock.sleep(TRUSTED)
+    monkeypatch.setattr(module, "time", clock)
+    assert look()[1] == everything
+    cli.flushall()
+    until(lambda: look()[0] == ({}, set()), what="it has seen that all is gone")
+
+
+def test_it_reads_everything_where_redis_does_not_report_changes(client, redis, url):
+    protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, 1.5)
+    with redis_py.Redis.from_url(url) as ready:
+        polling = Client(redis=ready)
+        beats = Beats(polling.connections.connect)
+        assert beats.observe("video") == ({NODE: 1.5}, {NODE})
+        redis.read(("SREM", keys.listeners("video"), NODE))
+        assert beats.observe("video") == ({NODE: 1.5}, set())
+        beats.close()
+        polling.close()
+
+
+def test_an_idle_scheduler_sends_one_command_from_beat_to_beat(client, redis, cli):
+    protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, time.time())
+    scheduler = Scheduler(client)
+    scheduler.step()
+    scheduler._judge_at["video"] = 0.0
+    beat(redis, scheduler._beats, 1)
+    cli.config_resetstat()
+
+    scheduler.step()
+
+    sent = {name: its["calls"] for name, its in cli.info("commandstats").items()}
+    scheduler.close()
+    assert {name: sent[name] for name in sent if "config" not in name} == {"cmdstat_zrange": 1}
