@@ -115,7 +115,7 @@ def own_clock() -> Iterator[None]:
             blueque.listener.peer_wakeup,
         ):
             stack.enter_context(mock.patch.object(module, "time", clock))
-        stack.enter_context(mock.patch.object(blueque.producer.queue, "uuid", clock))
+        stack.enter_context(mock.patch.object(blueque.producer.queue, "random_id", clock.uuid4))
         stack.enter_context(mock.patch.object(blueque.queries.inspector, "random", clock))
         yield
 

@@ -632,18 +632,19 @@ class Model:
         return known
 
     def beat(self, life: Life, now: float, task: str | None = None) -> list[object]:
-        """Return the standing: the order, some fields of the task, and what is in the list of the
-        listener.
+        """Return the standing: the order, some fields of the task, what is in the list of the
+        listener, and the listeners.
         """
         life.beat += 1
         known = self._require(life.queue, life.node, life.instance)
         known |= {"beat": life.beat, "beat_at": now}
         self.beats[life.queue][life.node] = now
+        members = {life.queue: {*self.members[life.queue]}}
         self.members[life.queue].add(life.node)
         fields = self.tasks[task].fields if task in self.tasks else {}
         names = ("status", "token", "node", "attempt", "cancel", "error_type", "created", "stack")
         held = tuple((life.queue, entry) for entry in self.held[life.queue, life.node])
-        return [known.get("order"), *(fields.get(name) for name in names), held]
+        return [known.get("order"), *(fields.get(name) for name in names), held, members]
 
     def deregister(self, queue: str, node: str, instance: str) -> bool:
         known = self.registrations.get((queue, node))
