@@ -376,10 +376,12 @@ CASES = [
         "A worker that has nothing to do: commands it sends to Redis, its share of a core, and the memory that is its "
         "alone (USS), all its processes together. Ours: a listener, the master over it and a scheduler beside it; "
         '"listener" is the listener with its warm child, without those two. All at the same time, each on a Redis of '
-        "its own, in windows of a minute, in which each regular look falls.",
+        "its own, in windows of 10 s, which is the time between two beats; and once for a minute, in which looks fall that "
+        "come more rarely than beats.",
         waiting.idle,
         [
             ("commands", "commands/s"),
+            ("minute", "commands in a minute"),
             ("cpu", "% of a core"),
             ("uss", "USS MiB"),
             ("listener_uss", "USS MiB, listener"),

@@ -50,6 +50,7 @@ class Duties:
         # How that task stands, as the last beat saw it; the supervisor takes it.
         self.standing: Standing | None = None
         self._is_leaving_known = False
+        self._has_announced_drain = False  # so a drain in our registrations need not be an order
         self._known_pause: str = WORK  # what our registrations say of it, as last written or read
         self._held: tuple[tuple[str, str], ...] = ()  # what our own lists had at the last beat
         self.is_drained = False  # an order in Redis has told us to drain
@@ -180,10 +181,10 @@ class Duties:
         self._held = standing.held
         self._next_beat = time.monotonic() + self._defaults.timing.beat
         self._orders.wants_end = self._orders.wants_end or standing.order == "drain"
-        if standing.order == "drain" and self._orders.now is Order.WORK:
+        if standing.order == "drain" and not self.is_drained and not self._has_announced_drain:
             log.warning("told to drain: taking nothing new, leaving after the task")
             self.is_drained = True
-            self._orders.now, self._orders.has_news = Order.DRAIN, True
+            self._orders.now, self._orders.has_news = max(self._orders.now, Order.DRAIN), True
         if standing.order in (PAUSE, WORK) and standing.order != self._known_pause:
             self._obey_pause(standing.order)
         return standing
@@ -203,11 +204,15 @@ class Duties:
     def _announce(self) -> None:
         """Show once in our registrations that we take nothing new."""
         self._is_leaving_known = True
+        self._has_announced_drain = self._orders.wants_end and not self.is_drained
         for listener in self._listeners:
             if listener.pool is not None:
                 listener.pool.withdraw()
         try:
             self._listeners.announce("drain" if self._orders.wants_end else "leave")
+            if not self._orders.wants_end:
+                # An order to drain may have come before: have a beat read it.
+                self._listeners.of(self._listeners.queues[0]).has_order = True
         except (RedisAway, RedisRefused, Contended) as error:
             log.debug("cannot announce that we leave: %s", error)
 

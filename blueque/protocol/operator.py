@@ -236,9 +236,10 @@ def order(redis: Redis, queue: str, node: str, what: str, by: str) -> bool:
         state, standing_order = reply
         if state != "alive":
             return Answer(False)
-        if standing_order == what or (
+        is_weaker = (what, standing_order) == ("leave", "drain") or (
             what in ("pause", "work") and standing_order in ("drain", "leave")
-        ):
+        )
+        if standing_order == what or is_weaker:
             return Answer(True)
         return Change(
             [

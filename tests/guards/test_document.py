@@ -1301,6 +1301,10 @@ def order(redis: Redis) -> None:
     protocol.order(redis, Q, NODE, "drain", "ann")
 
 
+def leave_listener(redis: Redis) -> None:
+    protocol.order(redis, Q, NODE, "leave", "a signal")
+
+
 def pause_listener(redis: Redis) -> None:
     protocol.order(redis, Q, NODE, "pause", "ann")
 
@@ -3832,6 +3836,14 @@ SAMPLES = [
         "pause of one that drains",
         given(registered(), order),
         pause_listener,
+        ORDER,
+        until="MULTI",
+    ),
+    Sample(
+        "order",
+        "leaving of one that drains",
+        given(registered(), order),
+        leave_listener,
         ORDER,
         until="MULTI",
     ),

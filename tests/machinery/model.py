@@ -666,7 +666,8 @@ class Model:
         if known is None or known["state"] != "alive":
             return False
         if known.get("order") != what and not (
-            what in ("pause", "work") and known.get("order") in ("drain", "leave")
+            (what in ("pause", "work") and known.get("order") in ("drain", "leave"))
+            or (what == "leave" and known.get("order") == "drain")
         ):
             known |= {"order": what, "order_by": by}
             self.orders.add((queue, node))

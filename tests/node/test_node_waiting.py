@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 import redis as redis_py
 
 import blueque.node
-from blueque import Client
+from blueque import Client, protocol
 from blueque.errors import RedisAway
 from blueque.listener.group import ListenerGroup
 from blueque.model import keys
@@ -50,10 +51,12 @@ class Listening:
         self.orders.pause.close()
 
     @property
+    def registration(self) -> dict[str, str]:
+        return self._client.get_inspector().registration("work", self.group.node)
+
+    @property
     def beats(self) -> int:
-        return int(
-            self._client.get_inspector().registration("work", self.group.node).get("beat", "0")
-        )
+        return int(self.registration.get("beat", "0"))
 
 
 @pytest.fixture
@@ -186,6 +189,28 @@ def test_a_task_that_nobody_announced_is_seen_at_the_next_beat(listening, cli, i
     assert listening.waiting.wait_for_work() is is_work
     listening.group.of("work").settle([])
     assert listening.duties.has_unwatched() is not is_work
+
+
+def test_an_order_to_drain_that_the_master_is_faster_than_is_not_lost(listening, redis):
+    protocol.order(redis, "work", listening.group.node, "drain", "ann")
+    listening.orders.obey(signal.SIGUSR2)  # as the master does after SIGHUP
+
+    listening.waiting.wait(0)
+
+    assert listening.duties.is_drained and listening.orders.now is Order.DRAIN
+    assert listening.registration["order"] == "drain"
+
+
+@pytest.mark.parametrize(
+    ("number", "order"), [(signal.SIGUSR2, "leave"), (signal.SIGTERM, "drain")]
+)
+def test_a_listener_that_leaves_by_itself_has_not_been_drained(listening, number, order):
+    listening.orders.obey(number)
+
+    listening.waiting.wait(0)
+
+    assert not listening.duties.is_drained
+    assert listening.registration["order"] == order
 
 
 def test_no_other_module_of_the_node_waits():
