@@ -21,7 +21,7 @@ from blueque.producer.queue import Queue
 from blueque.protocol import permissions
 from blueque.queries.beats import Beats
 from blueque.queries.queue_changes import Lookout
-from blueque.recovery.judge import Recovery
+from blueque.recovery.judge import LOOK_AT_STARTED, Recovery
 from blueque.recovery.retention import Retention
 from blueque.system import process, signals
 from blueque.system.outage import Outage
@@ -145,13 +145,23 @@ class Scheduler:
 
     def _judge(self) -> None:
         """Look at the listeners of the queues whose turn it is, and see to what the dead have left."""
-        for gone in self._judges.keys() - self._lookout.views.keys():
-            del self._judges[gone], self._judge_at[gone], self._judged[gone]
-        for name in self._lookout.views:
-            is_due = time.monotonic() >= self._judge_at.get(name, 0.0)
-            has_changed = self._judged.get(name) != self._lookout.listeners.get(name)
-            if (is_due or has_changed) and not self._is_left_alone(name):
+        for gone in self._judge_at.keys() - self._lookout.views.keys():
+            self._judges.pop(gone, None)
+            del self._judge_at[gone], self._judged[gone]
+        due = [name for name in self._lookout.views if self._is_to_be_judged(name)]
+        strange = [name for name in due if name not in self._judges]
+        empty = set(strange).difference(self._beats.with_listeners(strange))
+        for name in due:
+            if name in empty:
+                self._judged[name] = self._lookout.listeners.get(name, 0.0)
+                self._judge_at[name] = time.monotonic() + LOOK_AT_STARTED
+            else:
                 self._try(name, self._judge_one)
+
+    def _is_to_be_judged(self, name: str) -> bool:
+        is_due = time.monotonic() >= self._judge_at.get(name, 0.0)
+        has_changed = self._judged.get(name) != self._lookout.listeners.get(name)
+        return (is_due or has_changed) and not self._is_left_alone(name)
 
     def _judge_one(self, queue: Queue) -> None:
         name = queue.name

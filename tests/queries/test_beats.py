@@ -115,6 +115,44 @@ def test_it_reads_everything_where_redis_does_not_report_changes(client, redis, 
         polling.close()
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("ZADD", keys.nodes("q3"), 1, NODE),
+        ("SADD", keys.listeners("q3"), NODE),
+        ("SADD", keys.started("q3"), f"{NODE} 77 t1"),
+        ("SET", keys.nodes("q3"), "of another program"),
+    ],
+    ids=lambda command: command[1],
+)
+def test_queues_with_anything_to_judge_are_found_among_many(client, cli, monkeypatch, command):
+    monkeypatch.setattr(module, "AT_ONCE", 2)
+    beats = Beats(client.connections.connect)
+    queues = [f"q{number}" for number in range(5)]
+    cli.rpush(keys.pending("q0"), "t1")
+    cli.config_resetstat()
+    assert beats.with_listeners(queues) == set()
+    assert cli.info("commandstats")["cmdstat_exists"]["calls"] == 3
+    cli.execute_command(*command)
+
+    assert beats.with_listeners(queues) == {"q3"}
+    assert beats.with_listeners([]) == set()
+    beats.close()
+
+
+def test_a_listener_of_a_queue_that_had_none_is_judged(client, redis, cli):
+    cli.zadd(keys.QUEUES, {"video": 0, "audio": 0})
+    scheduler = Scheduler(client)
+    scheduler.step()
+    assert scheduler._judges == {}
+    protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, time.time())
+
+    until(lambda: scheduler.step() and scheduler._judges, what="the look at video")
+
+    scheduler.close()
+    assert [*scheduler._judges] == ["video"]
+
+
 def test_an_idle_scheduler_sends_one_command_from_beat_to_beat(client, redis, cli):
     protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, time.time())
     scheduler = Scheduler(client)
