@@ -158,17 +158,17 @@ class Listener {
       await this.heart.transact([
         ["WATCH", this.registration, `blueque_listeners_${queue}`],
         ["HMGET", this.registration, "instance", "state", "order"],
-        ["SISMEMBER", `blueque_listeners_${queue}`, node],
+        ["SMEMBERS", `blueque_listeners_${queue}`],
         ...(attempt ? [["HMGET", `blueque_task_${attempt.task}`, "status", "token", "node", "attempt", "cancel", "error_type",
           "created", "stack"]] : []),
-      ], ([[instance, state, wanted], isMember, fields]) => {
+      ], ([[instance, state, wanted], members, fields]) => {
         if (instance !== this.instance || state !== "alive") throw new Refused("not registered");
         [order, standing] = [wanted, fields];
         return { change: [
           ["LRANGE", this.own, 0, -1],
           ["HSET", this.registration, "beat", number, "beat_at", now],
           ["ZADD", `blueque_nodes_${queue}`, now, node],
-          ...(isMember ? [] : [["SADD", `blueque_listeners_${queue}`, node], ["ZINCRBY", "blueque_queues", 1, queue]]),
+          ...(members.includes(node) ? [] : [["SADD", `blueque_listeners_${queue}`, node], ["ZINCRBY", "blueque_queues", 1, queue]]),
         ] };
       });
     } catch (error) {
