@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import time
@@ -31,7 +32,7 @@ from blueque.model.task import Task
 from blueque.model.units import Timing
 from blueque.protocol.many_queues import Pulse
 from blueque.protocol.membership import Standing
-from blueque.protocol.reserving import Popped
+from blueque.protocol.reserving import Popped, offered
 from blueque.queries.inspector import Inspector
 from blueque.system import hosts, process
 from blueque.version import __version__
@@ -65,11 +66,16 @@ class Listener:
         # Takes a task id; returns the number of the newest attempt in our spool, by `created` of
         # the task.
         self.newest_attempts: Callable[[str], Mapping[str, int]] = lambda task_id: {}
+        self.may_offer = False  # `take` may return a task that is not reserved yet; see `offer`
+        # The fields in Redis of the task that `take` has returned, if it is still pending:
+        # `Processor.take_and_start` reserves and starts it in one EXEC. Then call `confirm`.
+        self.offer: dict[str, str] | None = None
         self._stale_holders, self._peer_wakeup = (
             StaleHolders(redis, queue),
             PeerWakeup(redis, queue),
         )
         self._tokens: dict[str, str] = {}  # of reservations whose outcome we do not know yet
+        self._popped: Popped | None = None  # what came of a pop in the EXEC of the last end
 
     @property
     def node(self) -> str:
@@ -88,7 +94,7 @@ class Listener:
     @property
     def is_unsure(self) -> bool:
         """Whether our own list may hold a task that we have not reserved; see `settle`."""
-        return self._is_unsure
+        return self._is_unsure or self._popped is not None
 
     @property
     def has_marker(self) -> bool:
@@ -214,10 +220,13 @@ class Listener:
     def take(self) -> Task | None:
         """Reserve the next task, if there is one now.
 
+        With `may_offer`, a task that needs nothing is only offered: see `offer`.
         Raises NotRegistered; RedisAway, after which the next call looks through our own list first.
-        Source: docs/protocol.md, "pop" and "reserve".
+        Source: docs/protocol.md, "pop" and "reserve"; docs/protocol/joined.md, "reserve_and_start".
         """
+        self.offer = None
         if self._is_unsure:
+            self._popped = None
             # A pop that we gave up on may still arrive. It does nothing any more once our
             # registration has changed.
             self.beat()
@@ -228,10 +237,50 @@ class Listener:
         task, popped = self._take_next(None)
         if popped.refusal not in (None, "paused"):
             task = self._choose()
-        self._is_unsure = False
+        self._is_unsure = self.offer is not None
         if task is None:
             self._has_marker = False
         return task
+
+    def confirm(self) -> None:
+        """Note that the task that was offered is started: our list holds none that we do not know."""
+        self._is_unsure = False
+
+    def reserve_offered(self, task: Task) -> Task | None:
+        """Reserve a task that was offered, for it cannot start now; None: it is not to be had."""
+        with contextlib.suppress(NotFree):
+            taken = self._reserve(task.id)
+            self._is_unsure = False
+            return taken
+        return None
+
+    def return_offered(self, task: Task) -> None:
+        """Put a task that was offered back in its line."""
+        self._popped = Popped(task.id)
+        self.return_popped()
+
+    def expect_pop(self) -> str | None:
+        """Return our instance, for an end of an attempt that also pops the next task; None: it may
+        not. Then tell what came of it: `note_popped`.
+        """
+        if self.is_unsure or not self.is_registered:
+            return None
+        self._is_unsure = True
+        return self.instance
+
+    def note_popped(self, popped: Popped | None) -> None:
+        """Take what came of that pop for that of the next `take`; None: it is not known."""
+        self._is_unsure = popped is None
+        self._popped = popped if popped is not None and popped.refusal is None else None
+
+    def return_popped(self) -> None:
+        """Put back a task that came with the end of the last one, if we take nothing now."""
+        popped, self._popped = self._popped, None
+        if popped is not None and popped.task is not None:
+            self._is_unsure = True
+            if self._do_for_others(functools.partial(self._put_back, popped.task)):
+                self._is_unsure = False
+                self._do_for_others(lambda: protocol.wake(self._redis, self.queue))
 
     def _take_next(self, line: str | None) -> tuple[Task | None, Popped]:
         """Pop until a task is reserved, the line is empty, or a task has to wait for others; return
@@ -239,11 +288,13 @@ class Listener:
         """
         misplaced = 0
         while True:
-            popped = protocol.pop(self._redis, self.queue, self.node, self.instance or "", line)
+            popped = self._pop(line)
             if popped.task is None:
                 return None, popped
             try:
-                task = self._reserve(popped.task, line=line or DEFAULT)
+                task = self._offered(popped.task, line or DEFAULT)
+                if task is None:
+                    task = self._reserve(popped.task, line=line or DEFAULT)
             except NotFree as error:
                 misplaced += 1
                 if misplaced < MOST_MISPLACED and _is_misplaced(error, line or DEFAULT):
@@ -253,6 +304,25 @@ class Listener:
                 self._pass_marker_on(popped.left > 0)
             if task is not None:
                 return task, popped
+
+    def _pop(self, line: str | None) -> Popped:
+        """Pop, unless that was done with the end of the last task."""
+        popped, self._popped = self._popped, None
+        if popped is not None and line is None:
+            return popped
+        return protocol.pop(self._redis, self.queue, self.node, self.instance or "", line)
+
+    def _offered(self, task_id: str, line: str) -> Task | None:
+        """Return the task as it is to be started, if it can be reserved and started in one EXEC."""
+        if not self.may_offer or (needs_of(line) or Needs()) != Needs():
+            return None
+        attempt = AttemptRef(self.queue, task_id, os.urandom(16).hex(), self.node)
+        self.offer = offered(self._redis, attempt, self.newest_attempts(task_id))
+        if self.offer is None:
+            return None
+        written = {"status": "reserved", "node": self.node, "token": attempt.token or ""}
+        now = str(time.time())
+        return Task(task_id, self.offer | written | {"attempt": "1", "updated": now})
 
     def _choose(self) -> Task | None:
         """Reserve a task of the first line that has one which can run now, if there is one."""
@@ -388,20 +458,19 @@ class Listener:
 
         One that we have reserved or started stays. Source: docs/protocol.md, "beat" and "reserve".
         """
-        token, now = os.urandom(16).hex(), time.time()
-        try:
-            protocol.reserve(
-                self._redis,
-                AttemptRef(self.queue, task_id, token, self.node),
-                self.instance or "",
-                now,
-                is_met=False,
-            )
-        except NotFree:
+        if self._put_back(task_id):
             log.warning(
                 "put back task=%s queue=%s: Redis had lost its reservation", task_id, self.queue
             )
             self._do_for_others(lambda: protocol.wake(self._redis, self.queue))
+
+    def _put_back(self, task_id: str) -> bool:
+        attempt = AttemptRef(self.queue, task_id, os.urandom(16).hex(), self.node)
+        try:
+            protocol.reserve(self._redis, attempt, self.instance or "", time.time(), is_met=False)
+        except NotFree:
+            return True
+        return False
 
     def release(self, task: Task, reason: str | None = None) -> str:
         """Hand back an attempt of ours; return the status that the task has now. Source:
@@ -490,6 +559,7 @@ class Listener:
         """Take nothing now, and let another listener have the wake-up call if it came to us and
         there is work.
         """
+        self.return_popped()
         self._pass_marker_on(is_work_left)
 
     def leave(self) -> bool:
@@ -498,6 +568,7 @@ class Listener:
 
         Source: docs/protocol.md, "deregister" and "wake".
         """
+        self.return_popped()
         has_left = protocol.deregister(self._redis, self.queue, self.node, self.instance or "")
         if self._has_marker or Inspector(self._redis).has_work(self.queue):
             protocol.wake(self._redis, self.queue)
@@ -521,7 +592,7 @@ class Listener:
         """
         try:
             action()
-        except (RedisAway, RedisRefused, Contended) as error:
+        except (RedisAway, RedisRefused, Contended, NotRegistered) as error:
             log.info("take queue=%s node=%s: %s", self.queue, self.node, error)
             return False
         return True

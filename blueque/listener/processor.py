@@ -10,6 +10,7 @@ from typing import Any
 from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput, InvalidType, RedisAway, RedisRefused
+from blueque.listener.listener import Listener
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import encode, printable, require_number
 from blueque.model.log_line import Line
@@ -27,7 +28,7 @@ MEASURED = ("memory_peak", "cpu_seconds", "leaked")
 
 class Processor:
     """The attempt that a snapshot of a reserved or started task describes. It can change the task
-    while it owns it.
+    while it owns it. A task that was only offered is reserved with its start: `take_and_start`.
     """
 
     def __init__(self, redis: Redis, task: Task, max_bytes: int) -> None:
@@ -51,15 +52,38 @@ class Processor:
         if isinstance(pid, bool) or not isinstance(pid, int):
             raise InvalidType(f"pid is an int, not {type(pid).__name__}")
         self.record_start(pid, identity or {})
+        self.log_start()
         return self.task.parameters
 
     def record_start(self, pid: int, facts: Mapping[str, str | int]) -> None:
         """Do the same with other facts of the process as well; from then on `task` is started."""
         now = time.time()
         protocol.start(self._redis, self._attempt, pid, now, facts)
-        log.info(
-            "start task=%s queue=%s node=%s pid=%d", self.task.id, self._queue, self._node, pid
-        )
+        self._note_start(pid, facts, now)
+
+    def take_and_start(
+        self, offer: Mapping[str, str], instance: str, pid: int, facts: Mapping[str, str | int]
+    ) -> None:
+        """Reserve a task that was offered, and record its start in the same EXEC.
+
+        offer: see `Listener.offer`. instance: of the registration of our listener.
+        Raises NotOwner when the task has changed since it was popped, NotRegistered. Source:
+        docs/protocol/joined.md, "reserve_and_start".
+        """
+        now = time.time()
+        protocol.reserve_and_start(self._redis, self._attempt, instance, offer, pid, now, facts)
+        self._note_start(pid, facts, now)
+
+    def log_start(self, is_reserved_with_it: bool = False) -> None:
+        """Log the start, and the reservation if both were one EXEC."""
+        task, queue, node = self.task, self._queue, self._node
+        if is_reserved_with_it:
+            log.info(
+                "reserve task=%s queue=%s node=%s attempt=%s", task.id, queue, node, task.attempt
+            )
+        log.info("start task=%s queue=%s node=%s pid=%s", task.id, queue, node, task.pid)
+
+    def _note_start(self, pid: int, facts: Mapping[str, str | int], now: float) -> None:
         news = {"status": "started", "pid": pid, "started": now, **facts}
         fields = {**self.task.fields, **{name: str(value) for name, value in news.items()}}
         self.task = Task(self.task.id, fields)
@@ -184,20 +208,30 @@ class Processor:
         return became
 
     def report(
-        self, record: Mapping[str, Any], default: Retry | None = None, has_checkpoint: bool = False
+        self,
+        record: Mapping[str, Any],
+        default: Retry | None = None,
+        has_checkpoint: bool = False,
+        listener: Listener | None = None,
     ) -> None:
         """Record the end of the attempt as its exit record tells it (see `Attempt.write_exit`), or
         have it run again.
 
         default: the policy of a task that has none of its own. has_checkpoint: Redis may have one,
-        which goes once the task is complete. Raises NotOwner when the attempt is not ours any more.
+        which goes once the task is complete. listener: pops its next task with the result, if it may.
+        Raises NotOwner when the attempt is not ours any more.
         """
         facts = _facts(record, (*REASONS, *MEASURED))
         finished = record.get("finished")
         try:
             if record["status"] == "complete":
                 self._complete(
-                    record["result"], record.get("result_encoding"), facts, finished, has_checkpoint
+                    record["result"],
+                    record.get("result_encoding"),
+                    facts,
+                    finished,
+                    has_checkpoint,
+                    listener,
                 )
             else:
                 eta, failures = self._next_attempt(record, default)
@@ -258,11 +292,18 @@ class Processor:
         facts: Mapping[str, Any],
         finished: float | None = None,
         has_checkpoint: bool = False,
+        listener: Listener | None = None,
     ) -> None:
         fields = facts if encoding is None else {"result_encoding": encoding, **facts}
-        protocol.complete(
-            self._redis, self._attempt, text, time.time(), fields, finished, has_checkpoint
-        )
+        end = text, time.time(), fields, finished, has_checkpoint
+        instance = None
+        if listener is not None and (listener.queue, listener.node) == (self._queue, self._node):
+            instance = listener.expect_pop()
+        if listener is not None and instance is not None:
+            popped = protocol.complete_and_pop(self._redis, self._attempt, instance, *end)
+            listener.note_popped(popped)
+        else:
+            protocol.complete(self._redis, self._attempt, *end)
         log.info("complete task=%s queue=%s node=%s", self.task.id, self._queue, self._node)
         self._wake_waiting()
 

@@ -48,16 +48,21 @@ class AttemptEnd:
         self._duties, self._waiting, self._telling = duties, waiting, telling
 
     def report(
-        self, watch: AttemptWatch, reporter: Reporter, do: Callable[[Callable[[], object]], object]
+        self,
+        watch: AttemptWatch,
+        reporter: Reporter,
+        do: Callable[[Callable[[], object]], object],
+        takes_next: bool = False,
     ) -> None:
         """Record how the attempt has ended. do: calls what does so, perhaps until Redis does it.
 
+        takes_next: the listener may pop its next task with the result.
         Raises OrderCame, and what `do` raises.
         """
         record = self._record(watch)
 
         def report() -> None:
-            self._report(watch, record, reporter)
+            self._report(watch, record, reporter, takes_next)
 
         try:
             try:
@@ -187,7 +192,11 @@ class AttemptEnd:
     # What Redis is told
 
     def _report(
-        self, watch: AttemptWatch, record: outcome_record.Record | None, reporter: Reporter
+        self,
+        watch: AttemptWatch,
+        record: outcome_record.Record | None,
+        reporter: Reporter,
+        takes_next: bool,
     ) -> None:
         processor, task = watch.processor, watch.processor.task
         if watch.reason == "superseded":
@@ -195,7 +204,9 @@ class AttemptEnd:
         has_begun = record is not None or watch.attempt.has_begun()
         reporter.finish(task, outcome_record.last_words(record) if has_begun else "")
         if record is not None and record["status"] == "complete":
-            processor.report(record, has_checkpoint=checkpoint.exists(watch.attempt.path))
+            listener = self._listeners.of(task.queue) if takes_next else None
+            has_checkpoint = checkpoint.exists(watch.attempt.path)
+            processor.report(record, None, has_checkpoint, listener)
             return
         reporter.hand_over(processor)
         default = self._defaults.of(task.queue).retry

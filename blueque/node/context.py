@@ -67,6 +67,7 @@ class NodeContext(NamedTuple):
         """Make the context of a slot. client: without patience, as that of `listeners`."""
         for listener in listeners:
             listener.pool, listener.newest_attempts = pool, spool.newest
+            listener.may_offer = True
         orders = (
             Orders(None)
             if master is None

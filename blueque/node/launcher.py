@@ -8,7 +8,7 @@ import os
 import signal
 from typing import NamedTuple
 
-from blueque.errors import NotOwner, RedisRefused
+from blueque.errors import NotOwner, NotRegistered, RedisRefused
 from blueque.listener.processor import Processor
 from blueque.listener.resources import Claim, environment
 from blueque.model.limits import Limits, of
@@ -37,7 +37,7 @@ class Prepared(NamedTuple):
     """An attempt that waits for its start to be recorded.
 
     reusable: the process, if it may take another task; else None.
-    instance: of the registration of the listener that reserved it.
+    instance: of the registration of the listener that reserved it. offer: see `Listener.offer`.
     """
 
     processor: Processor
@@ -46,6 +46,7 @@ class Prepared(NamedTuple):
     reusable: Reusable | None
     limits: Limits
     instance: str | None
+    offer: dict[str, str] | None
 
     def close_handshake(self) -> None:
         if self.reusable is not None:
@@ -66,6 +67,7 @@ class Launcher:
         self._context, self._waiting = context, waiting
         self._processes, self._room = processes, room
         self._claim: Claim | None = None  # of our task
+        self._offer: dict[str, str] | None = None  # the same; None: it is reserved
 
     def launch(self, task: Task) -> AttemptWatch | None:
         """Start a process for the task. Return the watch; None: the task does not run."""
@@ -74,12 +76,18 @@ class Launcher:
         except OrderCame:  # nothing of it has run
             self._hand_back(task)
             return None
+        except (NotOwner, NotRegistered) as error:
+            log.info("not started task=%s: %s", task.id, error)
+            return None
         # No `finally` that ends the process: if we break here, the task shall not.
         try:
             return self._start(prepared)
-        except NotOwner as error:
+        except (NotOwner, NotRegistered) as error:
             log.warning("not started task=%s: %s", task.id, error)
-            close(self._context.client, task, prepared.attempt)
+            if prepared.offer is not None:  # the listener finds it in its own list
+                self._context.spool.forget(prepared.attempt)
+            else:
+                close(self._context.client, task, prepared.attempt)
         except OrderCame as error:  # the listener that finds it sees that it never began
             log.warning("not started task=%s: %s", task.id, error)
         self._kill(prepared.process.pid)
@@ -92,13 +100,15 @@ class Launcher:
         context, queue = self._context, task.queue or ""
         listener = context.listeners.of(queue)
         self._claim, listener.claim = listener.claim, None
+        self._offer, listener.offer = listener.offer, None
         kept = self._checkpoint_of(task)
-        attempt, taken = self._open(task, queue, kept)
+        task, attempt, taken = self._open(task, queue, kept)
         limits = of(task.fields, context.defaults.of(queue).limits)
         reusable = self._processes.reusable
         self._assign(taken, attempt, limits.time, reusable is not None)
         processor = context.client.get_processor(task)
-        return Prepared(processor, attempt, taken, reusable, limits, listener.instance)
+        instance = listener.instance
+        return Prepared(processor, attempt, taken, reusable, limits, instance, self._offer)
 
     @property
     def _devices(self) -> str:
@@ -111,13 +121,18 @@ class Launcher:
         Raises NotOwner, OrderCame: the process does not begin. With OrderCame the start may have
             been recorded.
         """
-        processor, attempt, taken, reusable, limits, instance = prepared
+        processor, attempt, taken, reusable, limits, instance, offer = prepared
         facts = {**taken.identity, "files": f"{hosts.host_name()}:{attempt.path}"}
         if self._devices:
             facts["devices"] = self._devices
         record_start = functools.partial(processor.record_start, taken.pid, facts)
+        if offer is not None:
+            record_start = functools.partial(
+                processor.take_and_start, offer, instance or "", taken.pid, facts
+            )
         try:
             self._waiting.retry_until_order(record_start)
+            self._context.listeners.of(processor.task.queue).confirm()
             handshake.begin(taken.handshake)
         except BrokenPipeError:  # it was killed while it waited: its end says how
             pass
@@ -126,6 +141,7 @@ class Launcher:
             raise
         if reusable is None:
             prepared.close_handshake()
+        processor.log_start(is_reserved_with_it=offer is not None)
         # What is forked now inherits neither the handshake nor the descriptor of the watch.
         self._processes.fork_ahead()
         used_before = 0.0 if taken.past is None else taken.past.cpu_seconds
@@ -147,6 +163,9 @@ class Launcher:
     def _hand_back(self, task: Task) -> None:
         reason = "stopped" if self._context.orders.now is Order.STOP else "drain"
         listener = self._context.listeners.of(task.queue)
+        if self._offer is not None:
+            listener.return_offered(task)
+            return
         try:
             self._waiting.retry_until_order(lambda: listener.release(task, reason))
         except (NotOwner, OrderCame) as error:
@@ -161,9 +180,9 @@ class Launcher:
 
     def _open(
         self, task: Task, queue: str, kept: dict[str, str] | None
-    ) -> tuple[Attempt, TaskProcess]:
-        """Return the open attempt, and the process for it. kept: where it is to go on, if that may
-        be.
+    ) -> tuple[Task, Attempt, TaskProcess]:
+        """Return the task, the open attempt, and the process for it. kept: where it is to go on, if
+        that may be. Raises OrderCame, NotOwner.
         """
         attempt: Attempt | None = None
         taken: TaskProcess | None = None
@@ -181,6 +200,8 @@ class Launcher:
                 self._room.note(f"cannot run a task: {error}", f"holding task {task.id}")
                 if self._context.orders.now is not Order.WORK:
                     raise OrderCame from error
+                if self._offer is not None:
+                    task, attempt = self._reserve(task, attempt, taken), None
                 self._waiting.wait(TRY_AGAIN)
                 if attempt is not None and not os.path.exists(attempt.path):
                     attempt = None  # the spool has been removed under our hands
@@ -188,7 +209,32 @@ class Launcher:
             else:
                 if self._room.is_on:
                     self._room.note(None)
-                return attempt, taken
+                return task, attempt, taken
+
+    def _reserve(self, task: Task, attempt: Attempt | None, taken: TaskProcess | None) -> Task:
+        """Reserve a task that was only offered, for it cannot start now: all can see where it is.
+
+        Raises OrderCame; NotOwner, NotRegistered when it is not to be had.
+        """
+        listener = self._context.listeners.of(task.queue)
+        if attempt is not None:
+            self._context.spool.forget(attempt)
+        try:
+            reserve = functools.partial(listener.reserve_offered, task)
+            reserved = self._waiting.retry_until_order(reserve)
+            if reserved is None:
+                raise NotOwner(task.id, None, "it has changed since it was popped")
+        except (NotOwner, NotRegistered):
+            if taken is not None:
+                reusable = self._processes.reusable
+                if reusable is not None:
+                    reusable.close()
+                else:
+                    os.close(taken.handshake)
+                self._kill(taken.pid)
+            raise
+        self._offer = None
+        return reserved
 
     def _assign(
         self, taken: TaskProcess, attempt: Attempt, time_limit: float | None, may_rest: bool

@@ -154,6 +154,7 @@ class Slot:
             watch = retry(functools.partial(adoption.take_over, candidate))
             if watch is not None:
                 adoption.ask_for_help(len(candidates) - number - 1)
+                self._listeners.decline()
                 self._processes.running = watch.pid if watch.is_child else None
                 self._show(BUSY)
                 self._supervisor.attend(watch)
@@ -217,6 +218,18 @@ class Slot:
             return True
         return False
 
+    def _may_take(self) -> bool:
+        """Tell whether the next task may be popped with the end of ours: there is one queue only,
+        and nothing speaks against it that we know now.
+        """
+        return (
+            len(self._listeners.queues) == 1
+            and self._orders.now is Order.WORK
+            and not (self._orders.is_paused or self._room.is_on)
+            and not (self._duties.orphans or self._duties.has_unwatched())
+            and not (self._master is not None and self._master.adopts_only)
+        )
+
     def _is_empty(self) -> bool:
         """Tell whether our queues have no task that waits or is due."""
         inspector, queues = self._client.get_inspector(), self._listeners.queues
@@ -266,7 +279,7 @@ class Slot:
         began = time.monotonic()
         watch = self._launcher.launch(task)
         if watch is not None:
-            self._supervisor.attend(watch)
+            self._supervisor.attend(watch, self._may_take)
             self._check_begun(watch)
         self._processes.are_tasks_short = time.monotonic() - began < SHORT
         self._end_run()

@@ -49,14 +49,17 @@ class Supervisor:
         self._gone = Outage("")  # our task, from Redis
         self._listen_at = 0.0  # when to wait for an order in Redis, on the monotonic clock
 
-    def attend(self, watch: AttemptWatch) -> None:
-        """Watch the attempt until it has ended, and record its end. Raises OrderCame."""
+    def attend(self, watch: AttemptWatch, may_take: Callable[[], bool] = lambda: False) -> None:
+        """Watch the attempt until it has ended, and record its end. Raises OrderCame.
+
+        may_take: asked at the end whether the listener may pop its next task with it.
+        """
         task_id = watch.processor.task.id
         self._gone = Outage(f"Redis has task={task_id} again", logging.ERROR)
         reporter = Reporter(self._telling, watch.attempt, self._context.defaults.log_limit)
         self._duties.watched = task_id
         if self._watch(watch, reporter):
-            self._end.report(watch, reporter, self._waiting.retry_until_order)
+            self._end.report(watch, reporter, self._waiting.retry_until_order, may_take())
             if watch.is_at_rest:
                 self._keep_process(watch)
         else:

@@ -22,6 +22,7 @@ from blueque.protocol.archiving import (
 )
 from blueque.protocol.attempts import (
     complete,
+    complete_and_pop,
     confirm_cancel,
     fail,
     progress,
@@ -68,7 +69,7 @@ from blueque.protocol.pruning import prune, purge
 from blueque.protocol.queues import forget_queue
 from blueque.protocol.recover import adopt, lose, reassert, recover, restore
 from blueque.protocol.repair import drop_hint, mend, note_line, put_back, realign, recount
-from blueque.protocol.reserving import pop, reserve, wait, wake
+from blueque.protocol.reserving import pop, reserve, reserve_and_start, wait, wake
 from blueque.protocol.runs import close_run, drop_run, enqueue_run, open_run, prune_runs
 from blueque.protocol.snapshots import freeze, thaw
 from blueque.protocol.staging import commit_run, discard, finish_run, publish, stage
@@ -90,6 +91,7 @@ __all__ = [
     "close_run",
     "commit_run",
     "complete",
+    "complete_and_pop",
     "confirm_cancel",
     "decline_stack",
     "delete",
@@ -144,6 +146,7 @@ __all__ = [
     "release",
     "requeue",
     "reserve",
+    "reserve_and_start",
     "restore",
     "resume",
     "retry",

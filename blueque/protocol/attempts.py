@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from blueque.connection.redis import Command, Redis
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
-from blueque.protocol.events import Event, count, ran, record_event
+from blueque.protocol.events import Event, after, count, note_event, ran, record_event
 from blueque.protocol.fields import (
     IDENTITY,
     OUTCOME,
@@ -23,8 +23,9 @@ from blueque.protocol.fields import (
     require_owner,
     text_of,
 )
+from blueque.protocol.reserving import Popped
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
-from blueque.protocol.watches import ownership, turn
+from blueque.protocol.watches import ownership, ownership_and_turn, turn
 
 
 def start(
@@ -91,30 +92,80 @@ def complete(
     has_checkpoint: Redis may have a checkpoint, which is deleted.
     """
     queue, task, token, node = attempt
-    key = keys.task(task)
+    end = finished or now
 
     def decide(reply: list[str | None]) -> Verdict[None]:
         fields = AttemptFields._make(reply)
         if fields.status == "complete" and fields.finished_by == token:
             return Answer(None)
         require_owner(attempt, fields, "started", or_lost=True)
-        ended = ending(token, finished or now, now)
-        took = ran(fields, finished or now)
-        return Change(
-            [
-                *_take_out(redis, attempt, fields, now),
-                ("HDEL", key, *OUTCOME),
-                ("HSET", key, "status", "complete", "result", result, *flat(facts), *ended),
-                ("LPUSH", keys.complete(queue), task),
-                *([("DEL", keys.checkpoint(task))] if has_checkpoint else []),
-                *record_event(
-                    redis, queue, task, fields, Event("complete", node, now, {"took": took})
-                ),
-            ],
-            None,
-        )
+        commands = _completion(redis, attempt, fields, result, now, facts, end, has_checkpoint)
+        return Change(commands, None)
 
     transact(redis, "complete", ownership(task), decide, ahead=turn(queue, node))
+
+
+def complete_and_pop(
+    redis: Redis,
+    attempt: AttemptRef,
+    instance: str,
+    result: str,
+    now: float,
+    facts: Facts = None,
+    finished: float | None = None,
+    has_checkpoint: bool = False,
+) -> Popped | None:
+    """Do the same, and pop the next task id of the default line for the same listener. Return what
+    came of the pop; None: it is not known, so look through the list of the listener.
+
+    Nothing is popped where `pop` would refuse it: the refusal is `choose` then.
+    """
+    queue, task, token, node = attempt
+    end = finished or now
+
+    def decide(
+        reply: list[str | None],
+        registered: list[str | None],
+        settings: list[str | None],
+        others: int,
+    ) -> Verdict[Popped | None]:
+        fields = AttemptFields._make(reply)
+        if fields.status == "complete" and fields.finished_by == token:
+            return Answer(None)
+        require_owner(attempt, fields, "started", or_lost=True)
+        commands = _completion(redis, attempt, fields, result, now, facts, end, has_checkpoint)
+        if registered != [instance, "alive"] or settings != [None, None] or others:
+            return Change(commands, Popped(refusal="choose"))
+        pop: Command = ("RPOPLPUSH", keys.pending(queue), keys.reserved(queue, node))
+        return Change([*commands, pop], lambda replies: Popped(replies[-1]))
+
+    look = ownership_and_turn(task, queue, node)
+    return transact(redis, "complete_and_pop", look, decide)
+
+
+def _completion(
+    redis: Redis,
+    attempt: AttemptRef,
+    fields: AttemptFields,
+    result: str,
+    now: float,
+    facts: Facts,
+    finished: float,
+    has_checkpoint: bool,
+) -> list[Command]:
+    queue, task, token, node = attempt
+    key, event = keys.task(task), Event("complete", node, now, {"took": ran(fields, finished)})
+    written: Command = ("status", "complete", "result", result, *flat(facts))
+    # At the first attempt, `reserve` has removed what 1.0.0 may have left there.
+    has_outcome = fields.status == "failed" or fields.attempt != "1" or token is None
+    return [
+        *_take_out(redis, attempt, fields, now),
+        *([("HDEL", key, *OUTCOME)] if has_outcome else []),
+        ("HSET", key, *written, *ending(token, finished, now), *flat(after(fields))),
+        ("LPUSH", keys.complete(queue), task),
+        *([("DEL", keys.checkpoint(task))] if has_checkpoint else []),
+        *note_event(redis, queue, task, fields, event),
+    ]
 
 
 def fail(

@@ -59,13 +59,44 @@ class Event(NamedTuple):
 
 def record_event(redis: Redis, queue: str, task: str, past: HasPast, event: Event) -> list[Command]:
     """Return the commands that record and count an event."""
-    text = _text(past, event)
     return [
         ("HSET", keys.task(task), "events", after(past)["events"]),
+        *note_event(redis, queue, task, past, event),
+    ]
+
+
+def note_event(redis: Redis, queue: str, task: str, past: HasPast, event: Event) -> list[Command]:
+    """Return the same without the number of events: the transition writes `after` itself."""
+    text = _text(past, event)
+    return [
         *_record_in_history(task, past, text),
-        ("XADD", keys.events(queue), "MAXLEN", "~", IN_STREAM, "*", "task", task, "told", text),
+        _put_in_stream(queue, task, text),
         *count(redis, queue, event.what, event.at, 1, event.facts),
     ]
+
+
+def note_two_events(
+    redis: Redis, queue: str, task: str, past: HasPast, first: Event, second: Event
+) -> list[Command]:
+    """Return the commands that record and count two events of one instant, both among the first
+    that are kept. The transition writes `after` itself. The second event has only a number.
+    """
+    texts = [_text(past, event) for event in (first, second)]
+    return [
+        ("RPUSH", keys.history(task), *texts),
+        *[_put_in_stream(queue, task, text) for text in texts],
+        *count(redis, queue, first.what, first.at, 1, first.facts),
+        *_add(queue, second.what, second.at, 1),
+    ]
+
+
+def has_room_for_two(past: HasPast) -> bool:
+    """Tell whether the next two events are among the first that are kept."""
+    return count_of(past.events) + 2 <= FIRST
+
+
+def _put_in_stream(queue: str, task: str, text: str) -> Command:
+    return ("XADD", keys.events(queue), "MAXLEN", "~", IN_STREAM, "*", "task", task, "told", text)
 
 
 def record_in_task(task: str, past: HasPast, event: Event) -> list[Command]:
@@ -109,7 +140,7 @@ def count(
     """
     day, totals = keys.stats(queue, day_of(now)), keys.totals(queue)
     took, error_type = (facts or {}).get("took"), (facts or {}).get("error_type")
-    commands: list[Command] = [("HINCRBY", key, what, times) for key in (day, totals)]
+    commands = _add(queue, what, now, times)
     if isinstance(took, float):
         bucket = f"{what}_{histogram.NAMES[histogram.bucket(took)]}"
         commands += [("HINCRBY", key, bucket, 1) for key in (day, totals)]
@@ -124,13 +155,20 @@ def count(
     return [*commands, ("EXPIREAT", day, int(now // 86400 + 1 + redis.days_kept) * 86400)]
 
 
+def _add(queue: str, what: str, now: float, times: int) -> list[Command]:
+    return [
+        ("HINCRBY", key, what, times)
+        for key in (keys.stats(queue, day_of(now)), keys.totals(queue))
+    ]
+
+
 def past_of(fields: Mapping[str, str]) -> Past:
     return Past(fields.get("attempt"), fields.get("events"), fields.get("started"))
 
 
-def after(past: HasPast) -> dict[str, str]:
-    """Return the fields of the task that an event changes."""
-    return {"events": str(count_of(past.events) + 1)}
+def after(past: HasPast, events: int = 1) -> dict[str, str]:
+    """Return the fields of the task that an event changes, or so many events."""
+    return {"events": str(count_of(past.events) + events)}
 
 
 def ran(past: HasPast, finished: float) -> float | None:

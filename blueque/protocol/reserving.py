@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from blueque.connection.redis import (
+    Ahead,
     AnyLook,
     Command,
     Connection,
@@ -15,16 +16,25 @@ from blueque.connection.redis import (
     name_refused,
     raise_refusal,
 )
-from blueque.errors import NotFree, NotRegistered
+from blueque.errors import NotFree, NotOwner, NotRegistered
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import count_of
 from blueque.model.lines import DEFAULT, Needs, line_of, needs_of
 from blueque.model.states import HELD
-from blueque.protocol.events import Event, Past, after, past_of, record_event, waited
-from blueque.protocol.fields import flat, put_in_line
-from blueque.protocol.transaction import Answer, Change, Verdict, transact
-from blueque.protocol.watches import ownership, turn
+from blueque.protocol.events import (
+    Event,
+    Past,
+    after,
+    has_room_for_two,
+    note_two_events,
+    past_of,
+    record_event,
+    waited,
+)
+from blueque.protocol.fields import IDENTITY, OUTCOME, flat, put_in_line
+from blueque.protocol.transaction import Answer, Change, Verdict, look_ahead, transact
+from blueque.protocol.watches import ownership, ownership_and_turn, turn
 
 
 class Popped(NamedTuple):
@@ -163,8 +173,9 @@ def _reserve(
             return Change([drop, *put_in_line(queue, line, task, is_first=True)], lacking)
         number = max(count_of(fields.get("attempt")), newest.get(fields.get("created", ""), 0)) + 1
         commands, written = _reservation(redis, attempt, fields, number, room, now)
-        fields.pop("pid", None)
-        return Change(commands, fields | written | after(past_of(fields)))
+        gone = ("pid",) if "attempt" in fields else ("pid", *OUTCOME)
+        kept = {name: text for name, text in fields.items() if name not in gone}
+        return Change(commands, kept | written | after(past_of(fields)))
 
     return transact(redis, "reserve", _reserve_look(attempt, room), decide, ahead=ownership(task))
 
@@ -233,9 +244,98 @@ def _reservation(
         ("HDEL", keys.task(task), "pid"),
         *record_event(redis, queue, task, past, Event("reserved", node, now, {"took": took})),
     ]
-    if "attempt" not in fields:  # perhaps created by 1.0.0, which keeps no such index
-        commands += [("ZADD", keys.tasks(queue), fields.get("created", now), task)]
+    if "attempt" not in fields:
+        # Perhaps made by 1.0.0, which keeps no such index, and leaves what an earlier end has written.
+        commands += [
+            ("HDEL", keys.task(task), *OUTCOME),
+            ("ZADD", keys.tasks(queue), fields.get("created", now), task),
+        ]
     return commands, {name: str(value) for name, value in written.items()}
+
+
+def offered(
+    redis: Redis, attempt: AttemptRef, newest: Mapping[str, int] | None = None
+) -> dict[str, str] | None:
+    """Look at a popped task, and return its fields if `reserve_and_start` is for it: it waits for
+    its first attempt and needs nothing. None: `reserve` it; that transaction takes over this look.
+    """
+    _, reply, place, limit = look_ahead(redis, _reserve_look(attempt, _Room()))
+    fields = as_hash(reply)
+    needs = needs_of(line_of(fields.get("priority"), fields.get("needs")))
+    is_free = limit is None and needs is not None and needs == Needs()
+    is_first = "attempt" not in fields and fields.get("created", "") not in (newest or {})
+    is_pending = fields.get("status") == "pending" and fields.get("queue") == attempt.queue
+    if not (is_pending and place is not None and is_free and is_first):
+        return None
+    # What 1.0.0 has left of an earlier attempt, `reserve` removes.
+    is_plain = has_room_for_two(past_of(fields)) and fields.keys().isdisjoint(IDENTITY + OUTCOME)
+    return fields if is_plain else None
+
+
+def reserve_and_start(
+    redis: Redis,
+    attempt: AttemptRef,
+    instance: str,
+    fields: Mapping[str, str],
+    pid: int,
+    now: float,
+    identity: Mapping[str, str | int] | None = None,
+) -> None:
+    """Reserve a popped task for its first attempt and record that process `pid` runs it. Nothing of
+    the task may run before this returns.
+
+    fields: of the task, as `offered` has returned them. identity: see `start`.
+    Raises NotOwner when the task is not as it was then: `reserve` it. NotRegistered.
+    """
+    queue, task, token, node = attempt
+
+    def decide(
+        registered: list[str | None], reply: list[str], place: int | None, limit: str | None
+    ) -> Verdict[None]:
+        found = as_hash(reply)
+        owner = [found.get(name) for name in ("status", "token", "node", "pid")]
+        if owner == ["started", token, node, str(pid)]:
+            return Answer(None)
+        if registered != [instance, "alive"]:
+            raise NotRegistered(node, queue)
+        if place is None or limit is not None or found != fields:
+            raise NotOwner(task, found.get("status"), "it has changed since it was popped")
+        return Change(_reservation_and_start(redis, attempt, fields, pid, now, identity), None)
+
+    look = _reserve_look(attempt, _Room())
+    ahead = ownership_and_turn(task, queue, node)
+    transact(redis, "reserve_and_start", look, decide, ahead=ahead)
+
+
+def _reservation_and_start(
+    redis: Redis,
+    attempt: AttemptRef,
+    fields: Mapping[str, str],
+    pid: int,
+    now: float,
+    identity: Mapping[str, str | int] | None,
+) -> list[Command]:
+    queue, task, token, node = attempt
+    assert token is not None, "every attempt of ours has a token"
+    past = past_of(fields)
+    written: dict[str, str | int | float] = {"status": "started", "node": node, "token": token}
+    written |= {"attempt": 1, "pid": pid, **(identity or {}), "started": now, "updated": now}
+    written |= after(past, 2)
+    took = waited(fields.get("created"), fields.get("eta"), fields.get("queued"), now)
+    return [
+        ("SADD", keys.started(queue), keys.started_member(node, pid, task)),
+        ("HSET", keys.task(task), *flat(written)),
+        *note_two_events(
+            redis,
+            queue,
+            task,
+            past._replace(attempt="1"),
+            Event("reserved", node, now, {"took": took}),
+            Event("started", node, now, {"pid": pid}),
+        ),
+        # 1.0.0, which keeps no such index, may have made it
+        ("ZADD", keys.tasks(queue), fields.get("created", now), task),
+    ]
 
 
 def wait(
@@ -248,6 +348,9 @@ def wait(
     """Wait for a marker and take it. Return its key; None: no marker came, or the wait was given
     up.
 
+    An idle listener of one queue takes the look of `pop` with the same answer: with work, it pops
+    at once.
+
     listeners: the queue and the node of each registration of this listener.
     is_answered: waits until the connection has a reply. False gives up and closes the connection:
         a late reply must not be taken for that to another command. A marker may be lost with it:
@@ -256,19 +359,25 @@ def wait(
     """
     markers = [keys.wake(queue) for queue, _ in listeners] if is_idle else []
     markers += [keys.orders(queue, node) for queue, node in listeners]
-    command: Command = ("BZPOPMIN", *markers, max(seconds, 0.01))  # 0 means for ever
+    # 0 means for ever
+    commands: list[Command] = [("BZPOPMIN", *markers, max(seconds, 0.01))]
     connection = redis.connection()
+    look = turn(*listeners[0]) if is_idle and len(listeners) == 1 and connection.is_proven else None
+    if look is not None:
+        commands += [("WATCH", *look.watch), *look.reads]
     try:
-        connection.send([command])
+        connection.send(commands)
         if not is_answered(connection):
             connection.close()
             return None
-        replies = connection.receive(1)
+        replies = connection.receive(len(commands))
     except BaseException:
         redis.close()
         raise
-    name_refused([command], replies)
-    raise_refusal(replies)
+    name_refused(commands, replies)
+    raise_refusal(replies[:1])
+    if look is not None:
+        connection.ahead = Ahead(look, replies[1:])
     return None if replies[0] is None else str(replies[0][0])
 
 

@@ -190,6 +190,20 @@ def _execute(
     return executed
 
 
+def look_ahead(redis: Redis, look: Look[*Replies]) -> list[Any]:
+    """Take the look of the transaction that follows on this connection, and return its replies.
+
+    What they say may be out of date at any time: only the EXEC proves that it still holds.
+    Raises RedisAway, RedisRefused.
+    """
+    connection = redis.connection()
+    prove(connection)
+    replies = exchange(connection, [("WATCH", *look.watch), *look.reads])
+    raise_refusal(replies)
+    connection.ahead = Ahead(look, replies)
+    return replies[1:]
+
+
 def prove(connection: Connection) -> None:
     """Check once for each connection that MULTI is allowed.
 

@@ -71,6 +71,14 @@ def ownership(task: str) -> Look[list[str | None]]:
     return fields_of(task, AttemptFields._fields)
 
 
+def ownership_and_turn(
+    task: str, queue: str, node: str
+) -> Look[list[str | None], list[str | None], list[str | None], int]:
+    """For complete_and_pop: both."""
+    owned, free = ownership(task), turn(queue, node)
+    return Look((*owned.watch, *free.watch), (*owned.reads, *free.reads), task)
+
+
 def fields_of(task: str, names: Sequence[str]) -> Look[list[str | None]]:
     """For a transaction that needs some fields of a task and nothing else."""
     key = keys.task(task)

@@ -317,6 +317,13 @@ class Spool(TaskSpool):
                     pass
         return removed
 
+    def forget(self, attempt: Attempt) -> None:
+        """Remove the files of an attempt that has not begun, and that Redis knows nothing of."""
+        attempt.close()
+        self._remove_attempt(attempt.path)
+        with contextlib.suppress(OSError):  # the task has files of earlier attempts
+            os.rmdir(os.path.dirname(attempt.path))
+
     def shrink(self, limit: float) -> Shrunk:
         """Remove attempts whose end Redis knows, oldest first, until the spool is within the limit.
 

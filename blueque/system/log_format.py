@@ -19,13 +19,19 @@ log = logging.getLogger("blueque")
 FORMATS = ("text", "json")
 
 
+# What `logging` finds out for each record and no format of ours shows; see "Optimization" in its
+# documentation.
+_UNSHOWN = ("logThreads", "logProcesses", "logMultiprocessing", "_srcfile")
+
+
 class _Configuration(NamedTuple):
-    """How a logger is configured."""
+    """How a logger is configured. unshown: the values of _UNSHOWN."""
 
     handlers: list[logging.Handler]
     level: int
     propagate: bool
     disabled: bool
+    unshown: dict[str, Any]
 
 
 # our handler, and what it has taken the place of
@@ -46,7 +52,10 @@ def log_to_stderr(form: str = "text") -> None:
     writer = Writer()
     text = _Journal() if _is_journal(STDERR) else _OneLine()
     writer.setFormatter(_Json() if form == "json" else text)
-    _before = writer, _Configuration(log.handlers, log.level, log.propagate, log.disabled)
+    unshown = {name: getattr(logging, name) for name in _UNSHOWN}
+    _before = writer, _Configuration(log.handlers, log.level, log.propagate, log.disabled, unshown)
+    for name in _UNSHOWN:
+        setattr(logging, name, None)
     log.handlers = [writer]
     log.setLevel(logging.INFO)
     log.propagate = log.disabled = False
@@ -61,6 +70,8 @@ def stop_logging() -> None:
     writer.close()
     log.handlers, log.propagate, log.disabled = found.handlers, found.propagate, found.disabled
     log.setLevel(found.level)
+    for name, value in found.unshown.items():
+        setattr(logging, name, value)
 
 
 def _is_journal(descriptor: int) -> bool:

@@ -51,13 +51,18 @@ const listLine = (queue, line) => [
 ];
 
 // The commands of EVENT. past: the fields of the task. facts: in the order of the page.
-function event(queue, task, what, by, past, facts, now, attempt = Number(past.attempt || 0)) {
+function event(queue, task, what, by, past, facts, now, attempt) {
+  return [["HSET", `blueque_task_${task}`, "events", Number(past.events || 0) + 1],
+    ...note(queue, task, what, by, past, facts, now, attempt)];
+}
+
+// The commands of NOTE: the same without the number of events.
+function note(queue, task, what, by, past, facts, now, attempt = Number(past.attempt || 0)) {
   const told = { event: what, at: now, attempt, by, ...facts };
   for (const [name, value] of Object.entries(told)) if (typeof value === "string") told[name] = value.slice(0, 500);
   const text = JSON.stringify(told), count = Number(past.events || 0);
   const day = `blueque_stats_${new Date(now * 1000).toISOString().slice(0, 10)}_${queue}`, totals = `blueque_totals_${queue}`;
-  const commands = [["HSET", `blueque_task_${task}`, "events", count + 1],
-    ["RPUSH", `blueque_${count < 20 ? "history" : "recent"}_${task}`, text]];
+  const commands = [["RPUSH", `blueque_${count < 20 ? "history" : "recent"}_${task}`, text]];
   if (count >= 20) commands.push(["LTRIM", `blueque_recent_${task}`, -80, -1]);
   commands.push(["XADD", `blueque_events_${queue}`, "MAXLEN", "~", 10000, "*", "task", task, "told", text]);
   commands.push(["HINCRBY", day, what, 1], ["HINCRBY", totals, what, 1]);
@@ -276,7 +281,7 @@ class Listener {
             ...(isLimited ? ["counted", 1] : [])],
           ["HDEL", hash, "pid"],
           ...event(queue, task, "reserved", node, fields, { took: Math.max(now - since, 0) }, now, attempt),
-          ...(fields.attempt ? [] : [["ZADD", `blueque_tasks_${queue}`, fields.created || now, task]]),
+          ...(fields.attempt ? [] : [["HDEL", hash, ...OUTCOME], ["ZADD", `blueque_tasks_${queue}`, fields.created || now, task]]),
         ],
       };
     });
@@ -398,13 +403,14 @@ class Listener {
   }
 
   completed({ task, token }, result, past, finished, now) {
-    const { queue, node } = this, hash = `blueque_task_${task}`;
+    const { queue, node } = this, hash = `blueque_task_${task}`, mayHaveOutcome = past.attempt !== "1" || past.status === "failed";
     return [
       ...this.endAttempt(task, past, now),
-      ["HDEL", hash, ...OUTCOME],
-      ["HSET", hash, "status", "complete", "result", result, "finished_by", token, "finished", finished, "updated", now],
+      ...(mayHaveOutcome ? [["HDEL", hash, ...OUTCOME]] : []),
+      ["HSET", hash, "status", "complete", "result", result, "finished_by", token, "finished", finished, "updated", now,
+        "events", Number(past.events || 0) + 1],
       ["LPUSH", `blueque_complete_tasks_${queue}`, task],
-      ...event(queue, task, "complete", node, past, { took: Math.max(finished - past.started, 0) }, now),
+      ...note(queue, task, "complete", node, past, { took: Math.max(finished - past.started, 0) }, now),
     ];
   }
 

@@ -58,7 +58,7 @@ KEYS = {
     "[COPY]...": ("blueque_frozen_[snapshot]_[part]_[queue]",),
 }
 PLAIN = "".join(map(chr, range(33, 127))).replace("%", "").replace(";", "")
-PRINTED = ("EVENT", "TELL", "COUNT")  # lines that stand for others, and have arguments
+PRINTED = ("EVENT", "NOTE", "TELL", "COUNT")  # lines that stand for others, and have arguments
 
 
 class Block(NamedTuple):

@@ -146,9 +146,13 @@ def command_of(words: Sequence[str], values: Values) -> list[Command]:
         "TASK": facts.pop("of", values["TASK"]),
     }
     if words[0] == "COUNT":
+        told = {
+            name: known(word, values) for name, word in zip(words[3::2], words[4::2], strict=True)
+        }
         return commands(
             DEFINITIONS["COUNT"],
-            {**values, **numbers(values, {}), "TIMES": known(words[2], values)},
+            {**values, **numbers(values, told), "TIMES": known(words[2], values)},
+            ["it says what it took"] if "took" in told else [],
         )
     past: Mapping[str, str] = values["BEFORE"].get(values["TASK"], {})
     told = {
@@ -176,8 +180,12 @@ def command_of(words: Sequence[str], values: Values) -> list[Command]:
         )
         if is_so
     ]
-    lines = [line for name in DEFINITIONS[words[0]] for line in DEFINITIONS.get(name, [name])]
-    return commands(lines, values, holds)
+    return commands(printed(words[0]), values, holds)
+
+
+def printed(name: str) -> list[str]:
+    """Return the lines that a word stands for, with what the words in them stand for."""
+    return [line for part in DEFINITIONS.get(name, []) for line in printed(part) or [part]]
 
 
 def known(word: str, values: Values) -> Any:
@@ -722,6 +730,16 @@ WAIT = {"QUEUE": [Q], "NODE": [NODE], "SECONDS": 0.01}
 WAIT_IN_TWO = {"QUEUE": [Q, "audio"], "NODE": [NODE, NODE], "SECONDS": 0.01}
 ATTEMPT = {**TASK, "ATTEMPT": 1, "CREATED": 1.0, "ROOM": [], "HELD": []}
 START = {**TASK, "PID": 99, "IDENTITY": []}
+RESERVED_EVENT = {"event": "reserved", "at": 9.25, "attempt": 1, "by": NODE, "took": 8.25}
+STARTED_EVENT = {"event": "started", "at": 9.25, "attempt": 1, "by": NODE, "pid": 99}
+RESERVE_AND_START = {
+    **START,
+    "CREATED": "1.0",
+    "RESERVED": json.dumps(RESERVED_EVENT, separators=(",", ":")),
+    "STARTED": json.dumps(STARTED_EVENT, separators=(",", ":")),
+}
+NOTED = ("EVENT", "NOTE", "TELL")  # lines that stand for the record of an event
+EVENTS_OF = {"reserve_and_start": 2}  # how many events a transaction records; 1 else
 CHECKPOINT = {
     **TASK,
     "ATTEMPT": 1,
@@ -1212,6 +1230,20 @@ def drop_line(line: str) -> Given:
     return lambda redis: protocol.drop_line(redis, Q, line)
 
 
+def reserve_and_start(
+    identity: Mapping[str, Any], fields: Mapping[str, str] | None = None
+) -> Given:
+    offered = AttemptRef(Q, "t1", T, NODE)
+
+    def start(redis: Redis) -> None:
+        known = fields
+        if known is None:  # on a connection that is not watched
+            known = as_hash(*redis.another().read(("HGETALL", keys.task("t1"))))
+        protocol.reserve_and_start(redis, offered, I, known, 99, 9.25, identity)
+
+    return start
+
+
 def start(identity: Mapping[str, Any], token: str | None = T) -> Given:
     return lambda redis: protocol.start(redis, AttemptRef(Q, "t1", token, NODE), 99, 9.25, identity)
 
@@ -1221,6 +1253,16 @@ def complete(encoding: str | None = None, token: str | None = T) -> Given:
     attempt = AttemptRef(Q, "t1", token, NODE)
     return lambda redis: protocol.complete(
         redis, attempt, "r", 9.25, {**coded, "exit_code": 0}, 9.0
+    )
+
+
+def complete_and_pop(
+    encoding: str | None = None, token: str | None = T, has_checkpoint: bool = False
+) -> Given:
+    coded = {} if encoding is None else {"result_encoding": encoding}
+    attempt, facts = AttemptRef(Q, "t1", token, NODE), {**coded, "exit_code": 0}
+    return lambda redis: protocol.complete_and_pop(
+        redis, attempt, I, "r", 9.25, facts, 9.0, has_checkpoint
     )
 
 
@@ -1390,6 +1432,7 @@ def forget(instance: str | None = "instance-0") -> Given:
     return lambda redis: protocol.forget(redis, Q, DEAD, instance)
 
 
+HAS_OUTCOME, MAY_POP = "it is not the first attempt, or was declared lost", "it may pop"
 STARTED, FAILED_ONE, NOT_FAILED = "it is started", "it is failed", "it is not failed"
 SCHEDULED = "it is scheduled"
 PENDING = "it is pending"
@@ -2768,6 +2811,64 @@ SAMPLES = [
         until="MULTI",
         refuses=NotOwner,
     ),
+    Sample(
+        "reserve_and_start",
+        "with identity",
+        given(registered(), enqueued("t1"), popped()),
+        reserve_and_start(IDENTITY),
+        {**RESERVE_AND_START, "IDENTITY": flat(IDENTITY)},
+    ),
+    Sample(
+        "reserve_and_start",
+        "after an event",
+        given(registered(), enqueued("t1"), raw("HSET", keys.task("t1"), "events", 18), popped()),
+        reserve_and_start({}),
+        RESERVE_AND_START,
+    ),
+    Sample(
+        "reserve_and_start",
+        "again",
+        given(registered(), enqueued("t1"), popped(), reserve_and_start({})),
+        reserve_and_start({}),
+        RESERVE_AND_START,
+        until="MULTI",
+    ),
+    Sample(
+        "reserve_and_start",
+        "changed since",
+        given(registered(), enqueued("t1"), popped()),
+        reserve_and_start({}, {"status": "pending"}),
+        RESERVE_AND_START,
+        until="MULTI",
+        refuses=NotOwner,
+    ),
+    Sample(
+        "reserve_and_start",
+        "not in our list",
+        given(registered(), enqueued("t1")),
+        reserve_and_start({}),
+        RESERVE_AND_START,
+        until="MULTI",
+        refuses=NotOwner,
+    ),
+    Sample(
+        "reserve_and_start",
+        "with a limit",
+        given(registered(), enqueued("t1"), popped(), limited),
+        reserve_and_start({}),
+        RESERVE_AND_START,
+        until="MULTI",
+        refuses=NotOwner,
+    ),
+    Sample(
+        "reserve_and_start",
+        "not registered",
+        given(registered(), enqueued("t1"), popped(), raw("DEL", keys.listener(Q, NODE))),
+        reserve_and_start({}),
+        RESERVE_AND_START,
+        until="MULTI",
+        refuses=NotRegistered,
+    ),
     Sample("progress", "as usual", given(registered(), started("t1")), progress, PROGRESS),
     Sample(
         "log",
@@ -2935,9 +3036,9 @@ SAMPLES = [
         given(reserved_by_1_0_0("t1"), start({}, token=None)),
         complete(token=None),
         {**COMPLETED, "BY": []},
-        [STARTED],
+        [STARTED, HAS_OUTCOME],
     ),
-    Sample("complete", "declared lost", lost(), complete(), COMPLETED, [FAILED_ONE]),
+    Sample("complete", "declared lost", lost(), complete(), COMPLETED, [FAILED_ONE, HAS_OUTCOME]),
     Sample(
         "complete",
         "holding a lock",
@@ -2960,6 +3061,92 @@ SAMPLES = [
         "after fail",
         failed("t1"),
         complete(),
+        COMPLETED,
+        until="MULTI",
+        refuses=NotOwner,
+    ),
+    Sample(
+        "complete_and_pop",
+        "JSON",
+        given(registered(), started("t1"), enqueued("t2")),
+        complete_and_pop("json"),
+        {**COMPLETED, "ENCODING": ["result_encoding", "json"]},
+        [STARTED, MAY_POP],
+    ),
+    Sample(
+        "complete_and_pop",
+        "with a checkpoint",
+        given(registered(), started("t1")),
+        complete_and_pop(has_checkpoint=True),
+        COMPLETED,
+        [STARTED, MAY_POP, "it has left a checkpoint"],
+    ),
+    Sample(
+        "complete_and_pop",
+        "paused",
+        given(registered(), started("t1"), pause()),
+        complete_and_pop(),
+        COMPLETED,
+        [STARTED],
+    ),
+    Sample(
+        "complete_and_pop",
+        "with a limit",
+        given(registered(), started("t1"), limited),
+        complete_and_pop(),
+        COMPLETED,
+        [STARTED],
+    ),
+    Sample(
+        "complete_and_pop",
+        "with another line",
+        given(registered(), started("t1"), enqueued("t2", priority=5)),
+        complete_and_pop(),
+        COMPLETED,
+        [STARTED],
+    ),
+    Sample(
+        "complete_and_pop",
+        "registered anew",
+        given(
+            registered(), started("t1"), raw("HSET", keys.listener(Q, NODE), "instance", "other")
+        ),
+        complete_and_pop(),
+        COMPLETED,
+        [STARTED],
+    ),
+    Sample(
+        "complete_and_pop",
+        "for the second attempt",
+        given(registered(), started("t1"), raw("HSET", keys.task("t1"), "attempt", 2)),
+        complete_and_pop(),
+        COMPLETED,
+        [STARTED, MAY_POP, HAS_OUTCOME],
+    ),
+    Sample(
+        "complete_and_pop",
+        "declared lost",
+        lost(),
+        complete_and_pop(),
+        COMPLETED,
+        [FAILED_ONE, HAS_OUTCOME],
+    ),
+    Sample(
+        "complete_and_pop",
+        "holding a lock",
+        given(registered(), started("t1"), holding),
+        complete_and_pop(),
+        {**COMPLETED, **SHARED},
+        [STARTED, MAY_POP, *HOLDS],
+    ),
+    Sample(
+        "complete_and_pop", "again", completed("t1"), complete_and_pop(), COMPLETED, until="MULTI"
+    ),
+    Sample(
+        "complete_and_pop",
+        "after fail",
+        failed("t1"),
+        complete_and_pop(),
         COMPLETED,
         until="MULTI",
         refuses=NotOwner,
@@ -4393,7 +4580,9 @@ def expected(sample: Sample, before: Values) -> list[Command]:
     """Return what the server is to see. before: the fields of the tasks before the call, by their
     ids.
     """
-    values, holds = {**sample.values, "BEFORE": before}, held(sample)
+    events = int(before.get("t1", {}).get("events", 0)) + EVENTS_OF.get(sample.function, 1)
+    values = {"EVENTS": events, "DAY": "1970-01-01", **sample.values, "BEFORE": before}
+    holds = held(sample)
     looks, changes = section(sample.function)
     change = changes[sample.block]
     number = change.look if sample.look is None else sample.look
@@ -4412,11 +4601,22 @@ def expected(sample: Sample, before: Values) -> list[Command]:
     if sample.until:
         return [*seen, ["UNWATCH"]]
     follower = looks_ahead().get(sample.function) if sample.function != "enqueue" else None
+    if sample.function == "wait":  # a busy listener, or one of several queues, sends no look ahead
+        is_alone = sample.block == 0 and len(values["QUEUE"]) == 1
+        follower = follower if is_alone else None
     return (
         seen
         + commands(change.lines, values, holds)
-        + (commands(look_of(follower), values) if follower else [])
+        + (commands(look_of(follower), {**TASK, **one_of_each(values)}) if follower else [])
     )
+
+
+def one_of_each(values: Values) -> Values:
+    """Return the first of the queues and of the nodes, where there are several."""
+    return {
+        name: value[0] if name in ("QUEUE", "NODE") and isinstance(value, list) else value
+        for name, value in values.items()
+    }
 
 
 def looks_ahead() -> dict[str, str]:
@@ -4505,9 +4705,9 @@ def test_every_fact_of_an_event_is_in_the_table_of_events():
     }
     told = [remark(line)[0].split() for name in sections() for line in section(name).lines]
 
-    assert {words[1] for words in told if words[0] in ("EVENT", "TELL")} == set(table)
+    assert {words[1] for words in told if words[0] in NOTED} == set(table)
     for words in told:
-        if words[0] in ("EVENT", "TELL"):
+        if words[0] in NOTED:
             for name in set(words[2::2]) - {"by", "of", "in"}:
                 assert f"`{name}`" in table[words[1]][2], words
 

@@ -51,6 +51,18 @@ def work(world: World, redis: Redis, node: str, *, is_sure: bool = True, most: i
     take_all(world, redis, listener, most)
 
 
+def work_in_a_row(
+    world: World, redis: Redis, node: str, *, is_sure: bool = True, most: int = 99
+) -> None:
+    """Do the same with one EXEC for reserve and start, and one for an end and the next pop."""
+    listener = world.listener(redis, node, is_sure)
+    listener.may_offer = True
+    if listener.instance is None:
+        insist(lambda: listener.register(Timing()))
+    take_all(world, redis, listener, most)
+    listener.decline()
+
+
 def take_all(world: World, redis: Redis, listener: Listener, most: int = 99) -> None:
     for _ in range(most):
         try:
@@ -62,19 +74,26 @@ def take_all(world: World, redis: Redis, listener: Listener, most: int = 99) -> 
         else:
             if task is None:
                 return
-            run(world, redis, task)
+            run(world, redis, task, listener)
 
 
-def run(world: World, redis: Redis, task: Task) -> None:
-    """Start a reserved task, run it and report how it ended."""
+def run(world: World, redis: Redis, task: Task, listener: Listener | None = None) -> None:
+    """Start a reserved task, run it and report how it ended; listener: that may take the next."""
     processor = Processor(redis, task, MAX_BYTES)
     pid = int(task.id.rpartition("-")[2], 16) % 1000 * 10 + (task.attempt or 0) + 10
+    offer = listener.offer if listener is not None else None
     try:
-        insist(lambda: processor.start(pid))
-    except NotOwner:
+        if listener is not None and offer is not None:
+            instance = listener.instance or ""
+            insist(lambda: processor.take_and_start(offer, instance, pid, {}))
+            listener.confirm()
+        else:
+            insist(lambda: processor.start(pid))
+    except (NotOwner, NotRegistered):
         world.ledger.refused.append(task.node or "")
         return
-    report(world, redis, task, execute(world, task))
+    taker = listener if listener is not None and listener.may_offer else None
+    report(world, redis, task, execute(world, task), taker)
 
 
 def execute(world: World, task: Task) -> dict[str, Any]:
@@ -88,10 +107,12 @@ def execute(world: World, task: Task) -> dict[str, Any]:
     return record
 
 
-def report(world: World, redis: Redis, task: Task, record: dict[str, Any]) -> None:
+def report(
+    world: World, redis: Redis, task: Task, record: dict[str, Any], listener: Listener | None = None
+) -> None:
     processor = Processor(redis, task, MAX_BYTES)
     status = "" if "retry" in task.fields and record["status"] == "failed" else record["status"]
-    end(world, task, status, lambda: processor.report(record))
+    end(world, task, status, lambda: processor.report(record, None, False, listener))
 
 
 def end(world: World, task: Task, status: str, action: Callable[[], object]) -> None:

@@ -28,7 +28,8 @@ class FaultProxy:
     def __init__(self, server_url: str) -> None:
         self.lead_to(server_url)
         self._listening = socket.create_server(("127.0.0.1", 0))
-        self.url = f"redis://127.0.0.1:{self._listening.getsockname()[1]}/0"
+        self._port = self._listening.getsockname()[1]
+        self.url = f"redis://127.0.0.1:{self._port}/0"
         self.writes = 0
         self.has_struck = self._is_closed = False
         self._plan: tuple[Fault, int, bytes] | None = None
@@ -56,6 +57,11 @@ class FaultProxy:
     def stop_listening(self) -> None:
         _shut(self._listening)  # a close alone does not wake up who accepts
         self._listening.close()
+
+    def listen_again(self) -> None:
+        self._listening = socket.create_server(("127.0.0.1", self._port))
+        self._threads.append(threading.Thread(target=self._accept, daemon=True))
+        self._threads[-1].start()
 
     def close(self) -> None:
         """Close all connections, and wait until they are closed."""

@@ -111,6 +111,7 @@ class Life:
     instance: str
     beat: int = 0
     is_unsure: bool = True
+    popped: tuple[str | None] | None = None  # what came of a pop with the end of its last attempt
     has_marker: bool = False
     has_order: bool = False
     totals: Mapping[str, int] = field(default_factory=dict)  # what its node has
@@ -694,6 +695,7 @@ class Model:
         one.
         """
         if life.is_unsure:
+            life.popped = None
             self.beat(life, now)
             self._pass_marker_on(life, True)
             for task in reversed(list(self.held[life.queue, life.node])):
@@ -734,7 +736,11 @@ class Model:
         """Return what is taken, how many are left, and why nothing is taken."""
         _, its_lock, _ = NEEDS[(line or "0").partition(",")[2]]
         while True:
-            popped, left, refusal = self.pop(life, line)
+            if life.popped is not None and line is None:
+                (popped,), left, refusal = life.popped, 0, None
+            else:
+                popped, left, refusal = self.pop(life, line)
+            life.popped = None
             if popped is None:
                 return None, left, refusal
             done = self._try(life, popped, token, now, line or "0")
@@ -746,6 +752,15 @@ class Model:
                 self._pass_marker_on(life, left > 0)
             if done:
                 return popped, left, None
+
+    def pop_with_end(self, life: Life) -> None:
+        """Pop along with the end of an attempt, if that may be."""
+        try:
+            popped, _, refusal = self.pop(life)
+        except Refusal:
+            return
+        life.popped = None if refusal else (popped,)
+        self.happened[f"pop with an end: {refusal or ('some' if popped else 'none')}"] += 1
 
     def _choose(self, life: Life, token: str | None, now: float) -> str | None:
         """Go through the lines, as they are now, until one has a task that can run."""
@@ -977,7 +992,7 @@ class Model:
         now: float,
     ) -> None:
         """complete and fail: status is what it becomes, facts what is told of the end."""
-        if self._has_ended_as(task, token, status):
+        if self.has_ended_as(task, token, status):
             return
         statuses = ("started",) if status == "complete" else ("started", "reserved")
         its = self._own(task, token, node, *statuses, or_lost=True)
@@ -987,7 +1002,7 @@ class Model:
         self._change(task, status, now)
         self.ended[queue, status].insert(0, task)
 
-    def _has_ended_as(self, task: str, token: str | None, *statuses: str) -> bool:
+    def has_ended_as(self, task: str, token: str | None, *statuses: str) -> bool:
         its = self.tasks.get(task)
         return its is not None and its.status in statuses and its.past.get("finished_by") == token
 
@@ -1059,7 +1074,7 @@ class Model:
     def confirm_cancel(
         self, queue: str, task: str, token: str | None, node: str, facts: Fields, now: float
     ) -> None:
-        if self._has_ended_as(task, token, "cancelled"):
+        if self.has_ended_as(task, token, "cancelled"):
             return
         its = self._own(task, token, node, "started", or_lost=True)
         self._let_go(queue, task)

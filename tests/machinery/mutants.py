@@ -18,6 +18,8 @@ from unittest import mock
 from explore import open_explorer
 from scenarios import SCENARIOS
 
+from blueque.protocol.submit import _form
+
 
 class Mutant(NamedTuple):
     """One change of the text of one function, and the space of schedules in which it shows."""
@@ -440,6 +442,24 @@ MUTANTS = [
         "one fault",
         (0, 1),
     ),
+    Mutant(
+        "reserve_and_start does not recognise its success",
+        "reserving",
+        "reserve_and_start",
+        '== ["started", token, node, str(pid)]:',
+        "== []:",
+        "in a row",
+        (0, 1),
+    ),
+    Mutant(
+        "reserve_and_start does not look whether the task has changed",
+        "reserving",
+        "reserve_and_start",
+        "or found != fields",
+        "",
+        "in a row, cancelled",
+        (2, 0),
+    ),
     Mutant("start by anybody", "attempts", "start", MINE, ANYBODYS, "wrongly fenced", (2, 0)),
     Mutant(
         "start does not recognise its success",
@@ -448,6 +468,42 @@ MUTANTS = [
         'if fields[:4] == ("started", token, node, str(pid)):',
         "if False:",
         "one fault",
+        (0, 1),
+    ),
+    Mutant(
+        "complete_and_pop by anybody",
+        "attempts",
+        "complete_and_pop",
+        MINE,
+        ANYBODYS,
+        "in a row, wrongly lost",
+        (2, 0),
+    ),
+    Mutant(
+        "complete_and_pop does not recognise its success",
+        "attempts",
+        "complete_and_pop",
+        'if fields.status == "complete" and fields.finished_by == token:',
+        "if False:",
+        "in a row, patient listener",
+        (0, 1),
+    ),
+    Mutant(
+        "complete_and_pop does not look at a pause",
+        "attempts",
+        "complete_and_pop",
+        "settings != [None, None]",
+        "settings[1] is not None",
+        "in a row, paused",
+        (3, 0),
+    ),
+    Mutant(
+        "complete_and_pop takes a lost answer for an empty line",
+        "listener.listener",
+        "Listener.note_popped",
+        "self._is_unsure = popped is None",
+        "self._is_unsure = False",
+        "in a row, patient listener",
         (0, 1),
     ),
     Mutant("complete by anybody", "attempts", "complete", MINE, ANYBODYS, "wrongly lost", (2, 0)),
@@ -1182,6 +1238,9 @@ def applied(mutant: Mutant) -> Iterator[None]:
             for name, value in list(vars(module).items()):
                 if value is original:
                     stack.enter_context(mock.patch.object(module, name, changed))
+        # Nor may commands that were packed without the change be sent, or the other way round.
+        _form.cache_clear()
+        stack.callback(_form.cache_clear)
         yield
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from faults import Fault
 
-from blueque import Client, OutcomeUnknown, Retry, protocol
+from blueque import Client, OutcomeUnknown, RedisAway, Retry, protocol
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.units import Timing
 from blueque.protocol.recover import Loss
@@ -41,6 +41,43 @@ def reserved(client, retry=None):
     listener = listening(client)
     client.get_queue("video").enqueue("in", retry=retry)
     return client.get_processor(listener.take())
+
+
+def offered(client):
+    """Return a call that reserves and starts a task which was offered."""
+    listener = listening(client)
+    listener.may_offer = True
+    client.get_queue("video").enqueue("in")
+    processor, offer = client.get_processor(listener.take()), listener.offer
+    return lambda: processor.take_and_start(offer, listener.instance, 77, {})
+
+
+def complete_and_take(client, listener):
+    """Run a task, report its end as a listener does that takes the next one with it, and start that
+    one.
+    """
+    listener.may_offer = True
+    processor = take_and_start(client, listener)
+    processor.report({"status": "complete", "result": "out"}, None, False, listener)
+    return take_and_start(client, listener).task.id
+
+
+def take_and_start(client, listener):
+    processor = client.get_processor(until_there(listener.take))
+    if listener.offer is None:
+        processor.start(77)
+    else:
+        processor.take_and_start(listener.offer, listener.instance, 77, {})
+        listener.confirm()
+    return processor
+
+
+def until_there(take):
+    """Take as a listener does that may be offered a task, until Redis answers."""
+    try:
+        return take()
+    except RedisAway:
+        return until_there(take)
 
 
 def started(client, retry=None):
@@ -286,7 +323,9 @@ CALLS = {
     "claim a reserved task": Call(reserved_by_the_dead, claim),
     "claim a started task": Call(started_by_the_dead, claim),
     "start": Call(reserved, lambda client, processor: processor.start(77)),
+    "take and start": Call(offered, lambda client, call: call()),
     "complete": Call(started, lambda client, processor: processor.complete({"b": 2})),
+    "complete and pop": Call(two_in_line, complete_and_take),
     "fail a started task": Call(started, lambda client, processor: processor.fail("why")),
     "fail a reserved task": Call(reserved, lambda client, processor: processor.fail("why")),
     "fail a task that is to run again later": Call(

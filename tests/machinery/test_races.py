@@ -25,6 +25,9 @@ FIELDS = {
     "pid": "77",
 }
 
+# The fields of the task as it waits in line.
+WAITING = {"status": "pending", "queue": Q, "parameters": "in", "created": "5.5", "updated": "5.5"}
+
 # What can be done to the task t1 of the listener host_1, by itself and by others. Times are fixed:
 # they are no difference.
 CALLS: dict[str, Callable[[Redis], object]] = {
@@ -32,11 +35,17 @@ CALLS: dict[str, Callable[[Redis], object]] = {
     "pop elsewhere": lambda redis: protocol.pop(redis, Q, ANOTHER, "i3"),
     "reserve": lambda redis: protocol.reserve(redis, AttemptRef(Q, "t1", "token", OURS), "i1", 6.5),
     "start": lambda redis: protocol.start(redis, AttemptRef(Q, "t1", "token", OURS), 77, 7.5),
+    "reserve and start": lambda redis: protocol.reserve_and_start(
+        redis, AttemptRef(Q, "t1", "token", OURS), "i1", WAITING, 77, 7.5
+    ),
     "progress": lambda redis: protocol.progress(
         redis, AttemptRef(Q, "t1", "token", OURS), "50 %", 8.5
     ),
     "complete": lambda redis: protocol.complete(
         redis, AttemptRef(Q, "t1", "token", OURS), "out", 9.5
+    ),
+    "complete and pop": lambda redis: protocol.complete_and_pop(
+        redis, AttemptRef(Q, "t1", "token", OURS), "i1", "out", 9.5
     ),
     "fail": lambda redis: protocol.fail(redis, AttemptRef(Q, "t1", "token", OURS), "why", 9.5),
     "retry": lambda redis: protocol.retry(redis, AttemptRef(Q, "t1", "token", OURS), 99.5, 9.5),

@@ -563,15 +563,15 @@ def test_a_process_that_has_the_pid_of_a_task_of_another_boot_is_neither_watched
 
 
 @pytest.mark.parametrize(
-    ("write", "status", "attempt"),
+    ("write", "status", "attempt", "options"),
     [
-        (b"RPOPLPUSH", "pending", 1),
-        (b"$8\r\nreserved\r\n", "reserved", 2),
-        (b"blueque_started_tasks_work", "started", 2),
+        (b"RPOPLPUSH", "pending", 1, {}),
+        (b"blueque_started_tasks_work", "started", 2, {}),
+        (b"$8\r\nreserved\r\n", "reserved", 2, {"lock": "one"}),
     ],
 )
 def test_a_task_that_had_not_begun_when_its_listener_died_is_the_next_in_line_again_at_no_cost(
-    programs, proxy, cli, write, status, attempt
+    programs, proxy, cli, write, status, attempt, options
 ):
     direct, programs.url = programs.url, proxy.url
     listener = programs.listener("work:run")
@@ -579,7 +579,7 @@ def test_a_task_that_had_not_begun_when_its_listener_died_is_the_next_in_line_ag
     proxy.stop_listening()  # it will not learn what came of its write
     proxy.arm(Fault.CUT_AFTER, having=write)
     queue = programs.client.get_queue("work")
-    task_id = queue.enqueue("quick")
+    task_id = queue.enqueue("quick", **options)
     listener.says("; waiting")
     task = programs.client.get_task(task_id)
     assert proxy.has_struck and task.status == status and ledger(programs) == []

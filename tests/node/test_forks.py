@@ -26,6 +26,7 @@ from running import (
     until,
 )
 
+from blueque.model import keys
 from blueque.system import process
 from blueque.task_process.main import NAME
 
@@ -253,7 +254,11 @@ def test_the_wait_for_its_answer_goes_on_through_signals(url, tmp_path):
         os.kill(spare, signal.SIGKILL)
         until(lambda: not is_there(spare), what="the end of the spare process")
         task = programs.client.get_queue("work").enqueue("quick")
-        until(lambda: listener.lines("reserve "), what="the task, for which there is no process")
+        line = ("LLEN", keys.pending("work"))
+        until(
+            lambda: programs.client._redis.read(line) == [0],
+            what="the task, for which there is no process",
+        )
 
         for _ in range(10):
             before = switches_of(slot)

@@ -385,8 +385,9 @@ def test_a_reserved_task_can_fail_without_having_started(redis, state):
 
 
 def test_the_last_outcome_replaces_that_of_an_earlier_attempt(redis, cli):
-    bring(redis, "started")
+    bring(redis, "pending")
     cli.hset("blueque_task_t1", mapping=dict.fromkeys(FACTS, "old"))
+    bring(redis, "started")
     complete(redis)
     assert FACTS.isdisjoint(cli.hgetall("blueque_task_t1"))
 

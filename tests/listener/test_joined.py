@@ -1,0 +1,257 @@
+"""Listener and Processor: two steps in one EXEC, reserve with start and an end with the next pop."""
+
+from __future__ import annotations
+
+import pytest
+
+from blueque import NotOwner, protocol
+from blueque.model.units import Timing
+
+
+@pytest.fixture
+def listener(client):
+    listener = client.get_listener("video")
+    listener.register(Timing())
+    listener.may_offer = True
+    return listener
+
+
+@pytest.fixture
+def start(client, listener):
+    """Start a task as the listener program does; return its processor."""
+
+    def start(task):
+        processor = client.get_processor(task)
+        processor.take_and_start(listener.offer, listener.instance, 77, {"files": "host:/spool"})
+        listener.confirm()
+        return processor
+
+    return start
+
+
+def held(cli, listener):
+    return cli.lrange(f"blueque_reserved_tasks_video_{listener.node}", 0, -1)
+
+
+def complete(processor, listener):
+    processor.report({"status": "complete", "result": "out"}, None, False, listener)
+
+
+def test_a_task_is_offered_and_nothing_is_written_before_its_start(
+    client, queue, cli, listener, start
+):
+    task_id = queue.enqueue("in")
+    task = listener.take()
+
+    assert (task.id, task.status, task.attempt, task.node) == (
+        task_id,
+        "reserved",
+        1,
+        listener.node,
+    )
+    assert client.get_task(task_id).status == "pending" and held(cli, listener) == [task_id]
+    processor = start(task)
+    started = client.get_task(task_id)
+    assert (started.status, started.pid, started.token, started.files) == (
+        "started",
+        77,
+        task.token,
+        "host:/spool",
+    )
+    assert processor.task.status == "started"
+    events = [event.event for event in client.get_history(task_id).events]
+    assert events[-2:] == ["reserved", "started"]
+
+
+def do_nothing(queue, cli, task_id):
+    pass
+
+
+def leave_a_result_of_1_0_0(queue, cli, task_id):
+    cli.hset(f"blueque_task_{task_id}", "error", "old")
+
+
+def leave_a_node_of_1_0_0(queue, cli, task_id):
+    cli.hset(f"blueque_task_{task_id}", "node", "old_1")
+
+
+def have_nineteen_events(queue, cli, task_id):
+    cli.hset(f"blueque_task_{task_id}", "events", 19)
+
+
+def have_had_an_attempt(queue, cli, task_id):
+    cli.hset(f"blueque_task_{task_id}", "attempt", 1)
+
+
+def limit(queue, cli, task_id):
+    queue.set_max_concurrency(5)
+
+
+@pytest.mark.parametrize(
+    ("options", "change"),
+    [
+        ({"lock": "one"}, do_nothing),
+        ({}, leave_a_result_of_1_0_0),
+        ({}, leave_a_node_of_1_0_0),
+        ({}, have_nineteen_events),
+        ({}, have_had_an_attempt),
+        ({}, limit),
+    ],
+)
+def test_what_is_more_than_a_simple_first_attempt_is_reserved(
+    options, change, client, queue, cli, listener
+):
+    task_id = queue.enqueue("in", **options)
+    change(queue, cli, task_id)
+
+    task = listener.take()
+
+    assert listener.offer is None and client.get_task(task_id).status == "reserved"
+    assert client.get_task(task_id).fields.keys().isdisjoint({"error"})
+    assert task.token == client.get_task(task_id).token
+
+
+def test_a_task_with_files_of_an_attempt_that_redis_has_forgotten_is_reserved(
+    client, queue, listener
+):
+    task_id = queue.enqueue("in")
+    created = client.get_task(task_id).fields["created"]
+    listener.newest_attempts = lambda task: {created: 2}
+
+    assert listener.take().attempt == 3 and listener.offer is None
+
+
+def test_a_priority_alone_does_not_keep_a_task_from_being_offered(queue, listener, start):
+    queue.enqueue("in", priority=5)
+
+    start(listener.take())
+
+
+def test_a_task_that_has_changed_since_is_refused_and_found_in_the_own_list(
+    client, queue, listener, start
+):
+    task_id = queue.enqueue("in")
+    task = listener.take()
+    queue.set_priority(task_id, 3)
+
+    with pytest.raises(NotOwner, match="it has changed since it was popped"):
+        start(task)
+    assert client.get_task(task_id).status == "pending" and listener.is_unsure
+    again = listener.take()
+    assert (again.id, again.attempt, client.get_task(task_id).status) == (task_id, 1, "reserved")
+
+
+def test_a_task_that_is_cancelled_before_its_start_does_not_start(
+    client, queue, cli, listener, start
+):
+    task_id = queue.enqueue("in")
+    task = listener.take()
+    queue.cancel(task_id)
+
+    with pytest.raises(NotOwner):
+        start(task)
+    assert listener.take() is None and held(cli, listener) == []
+    assert client.get_task(task_id).status == "cancelled"
+
+
+def test_a_task_that_cannot_start_now_is_reserved_or_goes_back_to_the_head_of_its_line(
+    client, queue, cli, listener
+):
+    first, second = queue.enqueue("in"), queue.enqueue("in")
+    task = listener.take()
+    assert listener.reserve_offered(task).id == first
+    assert client.get_task(first).status == "reserved"
+    listener.release(client.get_task(first))
+
+    assert listener.take().id == first  # its second attempt is not offered
+    task = listener.take()
+    assert (task.id, listener.offer["status"]) == (second, "pending")
+    listener.return_offered(task)
+    assert cli.lrange("blueque_pending_tasks_video", 0, -1) == [second]
+
+
+def test_the_next_task_comes_with_the_end_of_the_last(client, queue, cli, listener, start):
+    ids = [queue.enqueue("in") for _ in range(3)]
+    taken = []
+    for _ in ids:
+        processor = start(listener.take())
+        taken.append(processor.task.id)
+        complete(processor, listener)
+    cli.config_resetstat()
+
+    assert listener.take() is None
+    assert taken == ids and held(cli, listener) == []
+    assert "cmdstat_rpoplpush" not in cli.info("commandstats")  # the last end has found none
+
+
+@pytest.mark.parametrize("how", ["pause", "limit", "line"])
+def test_nothing_comes_with_an_end_where_a_pop_would_be_refused(
+    how, client, queue, cli, listener, start
+):
+    queue.enqueue("in")
+    processor = start(listener.take())
+    waiting = queue.enqueue("in", priority=2 if how == "line" else 0)
+    if how == "pause":
+        queue.pause()
+    if how == "limit":
+        queue.set_max_concurrency(1)
+    complete(processor, listener)
+
+    assert held(cli, listener) == [] and not listener.is_unsure
+    task = listener.take()
+    assert (task and task.id) == (None if how == "pause" else waiting)
+
+
+def test_a_task_that_has_come_with_an_end_goes_back_if_the_listener_takes_nothing(
+    client, queue, cli, listener, start
+):
+    queue.enqueue("in")
+    processor = start(listener.take())
+    following, last = queue.enqueue("in"), queue.enqueue("in")
+    complete(processor, listener)
+    assert held(cli, listener) == [following]
+
+    listener.decline()
+
+    assert held(cli, listener) == []
+    assert cli.lrange("blueque_pending_tasks_video", 0, -1) == [last, following]
+    assert cli.exists("blueque_wake_video")  # for another listener
+    assert client.get_task(following).fields.keys().isdisjoint({"token", "attempt"})
+
+
+def test_a_listener_that_leaves_puts_back_what_has_come_with_an_end(
+    client, queue, cli, listener, start
+):
+    queue.enqueue("in")
+    processor = start(listener.take())
+    following = queue.enqueue("in")
+    complete(processor, listener)
+
+    assert listener.leave()
+    assert cli.lrange("blueque_pending_tasks_video", 0, -1) == [following]
+
+
+def test_a_listener_that_was_found_dead_meanwhile_keeps_nothing(
+    client, queue, redis, cli, listener, start
+):
+    queue.enqueue("in")
+    processor = start(listener.take())
+    following = queue.enqueue("in")
+    beat = cli.hget(f"blueque_listener_video_{listener.node}", "beat")
+    assert protocol.fence(redis, "video", listener.node, listener.instance, beat)
+    complete(processor, listener)
+
+    assert cli.lrange("blueque_pending_tasks_video", 0, -1) == [following]
+    assert client.get_task(processor.task.id).status == "complete"
+
+
+def test_the_end_of_an_attempt_of_another_node_brings_no_task(client, queue, cli, listener, start):
+    queue.enqueue("in")
+    task = listener.take()
+    start(task)
+    other = client.get_listener("video")
+    other.register(Timing())
+    queue.enqueue("in")
+    complete(client.get_processor(client.get_task(task.id)), other)
+
+    assert other.node != listener.node and held(cli, other) == []
