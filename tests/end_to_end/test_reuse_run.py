@@ -576,6 +576,33 @@ def test_a_task_whose_listener_is_killed_is_adopted_and_runs_once(programs):
     assert third.pid != second.pid and is_sound(programs.client)
 
 
+def test_an_end_that_a_killed_listener_has_not_reported_is_reported_once_and_its_process_ends(
+    programs,
+):
+    programs.listener("work:run", "--reuse", "100", *QUICK)
+    first = run(programs, "quick")[0]
+    second = begin(programs, "wait")
+    assert second.pid == first.pid
+    programs.client._redis.read(("CLIENT", "PAUSE", 60_000, "WRITE"))
+    try:
+        let_go(programs)
+        until(lambda: _is_at_rest(second.pid), what="its rest")
+
+        os.kill(pid_of(second.node), signal.SIGKILL)
+
+        until(lambda: not is_there(second.pid), what="the end of a process without a listener")
+    finally:
+        programs.client._redis.read(("CLIENT", "UNPAUSE"))
+    done = ended(programs.client, second.id)
+    assert (done.status, done.result, done.attempt) == ("complete", "done", 1)
+    assert len(ledger(programs, second.id)) == 1 and is_sound(programs.client)
+
+
+def _is_at_rest(pid: int) -> bool:
+    """Tell whether the process has its output in the files of the next task."""
+    return "/blanks/" in os.readlink(f"/proc/{pid}/fd/1")
+
+
 def test_a_process_that_waits_ends_when_its_listener_is_killed(programs):
     (slot,) = programs.listener("work:run", "--reuse", "100").slots()
     first = run(programs, "quick")[0]

@@ -327,6 +327,23 @@ def test_redis_goes_and_a_listener_dies_after_the_replacement(frail, own_server:
     assert is_clean(site, listener.log)
 
 
+def test_a_process_takes_another_task_after_the_replacement(programs, site):
+    listener = programs.listener("work:run", "--reuse", "100", "--resource", "gpu=1")
+    options = {"resources": {"gpu": 1}}
+    first = begin(programs, "complete", **options)
+
+    site.replace("empty", listener)
+
+    let_go(programs, first.id)
+    assert ended(programs.client, first.id).status == "complete"
+    second = begin(programs, "complete", **options)
+    let_go(programs)
+    assert ended(programs.client, second.id).status == "complete"
+    assert second.pid == first.pid
+    assert listener.stop() == 0
+    assert is_clean(site, listener.log)
+
+
 def test_a_listener_whose_package_was_replaced_cannot_read_its_configuration_again_and_goes_on(
     programs, site
 ):

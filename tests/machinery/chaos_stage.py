@@ -146,12 +146,14 @@ class Wire:
 class Node:
     """A blueque-listener with a spool of its own. It is a machine of its own, as far as pids go,
     where that can be had.
+
+    reuse: how many tasks a process of it takes.
     """
 
     def __init__(
-        self, name: str, wire: Wire, directory: Path, ledger: Path, is_apart: bool
+        self, name: str, wire: Wire, directory: Path, ledger: Path, is_apart: bool, reuse: int
     ) -> None:
-        self.name, self.wire, self._is_apart = name, wire, is_apart
+        self.name, self.wire, self._is_apart, self._reuse = name, wire, is_apart, reuse
         directory.mkdir()
         self.programs = Programs(wire.url, directory)
         self.programs.write(WORK)
@@ -176,6 +178,8 @@ class Node:
             )
         self.listener = self.programs.listener(
             "work:run",
+            "--reuse",
+            str(self._reuse),
             "--beat",
             f"{BEAT}s",
             "--lease",
@@ -278,8 +282,8 @@ class Stage:
         self.control = Client(server.url, patience=5.0)
         self.wires = [Wire(server) for _ in range(3)]
         self.nodes = [
-            Node("one", self.wires[0], directory / "one", self.ledger, False),
-            Node("two", self.wires[1], directory / "two", self.ledger, can_be_apart()),
+            Node("one", self.wires[0], directory / "one", self.ledger, False, 1),
+            Node("two", self.wires[1], directory / "two", self.ledger, can_be_apart(), 5),
         ]
         (directory / "rest").mkdir()
         self.rest = Programs(self.wires[2].url, directory / "rest")
