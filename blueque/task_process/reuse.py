@@ -6,6 +6,7 @@ Not reset is what the tasks share on purpose: modules, their variables, and what
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # without the enumerations that `signal` makes
+import contextlib
 import os
 import resource
 import signal
@@ -50,7 +51,10 @@ class Setting:
         self._note()
 
     def _note(self) -> None:
-        self._directory = os.getcwd()
+        try:
+            self._directory: str | None = os.getcwd()
+        except OSError:  # it was removed
+            self._directory = None
         self._umask = os.umask(0o077)
         os.umask(self._umask)
         self._mask = _signal.pthread_sigmask(signal.SIG_BLOCK, ())
@@ -64,6 +68,8 @@ class Setting:
         """Undo what a task has changed. Raises OSError, ValueError or others if that is not allowed."""
         if _users() != self._users:
             raise PermissionError("the task has changed its user or its groups")
+        if self._directory is None:
+            raise FileNotFoundError("cannot return to a directory that was removed")
         os.environ = self._environ  # noqa: B003  # the task may have put another object there
         _restore_variables(self._variables)
         os.chdir(self._directory)
@@ -179,8 +185,9 @@ def _end_resource_tracker() -> None:
     tracker._fd = tracker._pid = None
     os.close(descriptor)  # it ends when nobody has this pipe
     until = time.monotonic() + PATIENCE
-    while os.waitpid(pid, os.WNOHANG)[0] == 0 and time.monotonic() < until:
-        time.sleep(PACE)
+    with contextlib.suppress(ChildProcessError):  # the task has reaped it
+        while os.waitpid(pid, os.WNOHANG)[0] == 0 and time.monotonic() < until:
+            time.sleep(PACE)
 
 
 def _has_children() -> bool:

@@ -115,6 +115,13 @@ OWN = (
     def tell_devices(task):
         return [os.getpid(), task.resources, os.environ.get("CUDA_VISIBLE_DEVICES")]
 
+    def end_helper_of_shared_memory(task):
+        use_shared_memory(task)
+        from multiprocessing import resource_tracker
+        os.kill(resource_tracker._resource_tracker._pid, signal.SIGKILL)
+        os.waitpid(-1, 0)
+        return os.getpid()
+
     def raise_it(task, name):
         raise {"MemoryError": MemoryError, "SystemExit": SystemExit}[name](3)
 
@@ -270,6 +277,19 @@ def test_what_the_import_sets_holds_for_all_tasks(programs, options):
     assert first["umask"] == 0o27 and after["pid"] == first["pid"]
 
 
+def test_tasks_run_in_a_directory_that_was_removed_each_in_its_own_process(programs):
+    path = programs.directory / "work.py"
+    leave = (
+        "import os\nos.mkdir(str(os.getpid()))\nos.chdir(str(os.getpid()))\nos.rmdir(os.getcwd())\n"
+    )
+    path.write_text(leave + path.read_text())
+    programs.listener("work:run", "--reuse", "100")
+
+    pids = [pid for pid, _ in results(programs, "remember", "remember")]
+
+    assert len({*pids}) == 2
+
+
 @pytest.mark.parametrize(
     "how", ["lower_for_ever", "close_all", "leave_a_thread", "keep_files 150", "keep_memory 200"]
 )
@@ -401,6 +421,14 @@ def test_the_helper_process_of_multiprocessing_is_no_leak(programs):
 
     assert first.result == second.result == first.pid
     assert (first.leaked, second.leaked) == (None, None)
+
+
+def test_a_task_may_end_the_helper_process_of_multiprocessing_itself(programs):
+    programs.listener("work:run", "--reuse", "100")
+
+    pids = results(programs, "end_helper_of_shared_memory", "use_shared_memory")
+
+    assert pids[0] == pids[1]
 
 
 def test_what_is_set_aside_for_a_task_is_free_when_it_has_ended(programs):
