@@ -361,6 +361,10 @@ def pack(command: Command) -> bytes:
 def as_bytes(text: str) -> bytes:
     """Return text as Redis gets it, also a name that is not UTF-8, as read from Redis."""
     try:
+        return text.encode()
+    except UnicodeEncodeError:
+        pass
+    try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
         raise InvalidInput(f"{error.object[error.start]!r} is not a character") from error

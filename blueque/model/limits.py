@@ -43,6 +43,8 @@ def fields(
     A duration may be text such as 90, 30s, 2h or 1d12h, a size such as 65536, 64KiB or 8GiB.
     Raises InvalidInput.
     """
+    if time_limit is stall_limit is memory_limit is grace is lead is None:  # the usual case
+        return {}
     given = (time_limit, stall_limit, memory_limit, grace, lead)
     return {
         name: _checked(name, value)
