@@ -27,6 +27,7 @@ from blueque.queries.ready_queues import ReadyQueues
 
 log = logging.getLogger("blueque")
 
+IN_A_ROW = 2  # tasks without a wait, after which another is expected
 BEATS_AT_ONCE = 50  # queues in one transaction: a listener that comes to one disturbs it
 
 
@@ -44,6 +45,8 @@ class ListenerGroup:
         self._woken_by = {keys.wake(queue): queue for queue in self.queues}
         self._called: set[str] = set()  # queues whose wake-up calls may have come to us
         self._is_bare = False  # as for a Listener, in all queues
+        self._taken = 0  # tasks since the last wait
+        self._next: str | None = None  # the queue of which the end of our task may have popped one
         self._gone: set[str] = set()  # queues from which we have deregistered
         # (action, queue) that Redis refuses, logged once each
         self._refused: set[tuple[str, str]] = set()
@@ -130,20 +133,35 @@ class ListenerGroup:
         """
         if len(self.queues) == 1:
             return self._first.take()
-        ready, task = self._called, self._settle()
+        ready, task = self._called, self._take_popped()
+        if task is None:
+            task = self._settle()
         if task is None:
             ready = self._with_work()
             task = self._take_from(ready)
+        self._taken += task is not None
         for queue in self._called:  # the calls for which we take nothing
             self._listeners[queue].decline(queue in ready)
         self._called = {queue for queue in self._called if self._listeners[queue].has_marker}
         return task
+
+    def is_next(self, queue: str) -> bool:
+        """Tell whether the next task comes from this one of several queues, whatever the selector
+        says, because no other has work. Then the end of our task may pop it.
+
+        It takes a round trip, so it does not ask after a wait: the next step is likely to be another.
+        """
+        if self._taken < IN_A_ROW or any(listener.is_unsure for listener in self):
+            return False
+        self._next = queue if self._ready_queues.has_only(queue) else None
+        return self._next is not None
 
     def idle(self, seconds: float, is_answered: Callable[[Connection], bool]) -> bool:
         """Wait for work in any of the queues, or an order, and return whether there may be work.
 
         Source: docs/protocol.md, "wait".
         """
+        self._taken = 0
         if len(self.queues) == 1:
             return self._first.idle(seconds, is_answered)
         self._is_bare = False
@@ -198,6 +216,13 @@ class ListenerGroup:
     @property
     def _first(self) -> Listener:
         return self._listeners[self.queues[0]]
+
+    def _take_popped(self) -> Task | None:
+        """Take the task that the end of the last one has popped, if there is one."""
+        queue, self._next = self._next, None
+        if queue is None or not self._listeners[queue].has_popped:
+            return None
+        return self._take_of(queue)
 
     def _take_from(self, ready: set[str]) -> Task | None:
         """Try the queues that have work, in the order of the selector; those that it does not name

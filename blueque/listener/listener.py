@@ -97,6 +97,11 @@ class Listener:
         return self._is_unsure or self._popped is not None
 
     @property
+    def has_popped(self) -> bool:
+        """Whether the end of the last task has popped the next one, or found none; see `take`."""
+        return self._popped is not None
+
+    @property
     def has_marker(self) -> bool:
         """Whether a wake-up call has come to us for which we have not taken a task yet."""
         return self._has_marker

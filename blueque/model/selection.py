@@ -4,7 +4,8 @@ A selector is any callable `select(queues, with_work)`. queues: a list of all qu
 which they were named. with_work: the set of those that had work a moment ago. It returns an
 iterable of the queues to try, in order. If a queue has no task any more, the next one is tried.
 Queues with work that the selector leaves out are tried last. If no queue has a task, the listener
-waits for all of them.
+waits for all of them. The selector is not asked if the next task can only come from one queue: that
+of the task before, which alone has work.
 """
 
 from __future__ import annotations

@@ -52,17 +52,17 @@ class AttemptEnd:
         watch: AttemptWatch,
         reporter: Reporter,
         do: Callable[[Callable[[], object]], object],
-        takes_next: bool = False,
+        may_take: Callable[[], bool] = lambda: False,
     ) -> None:
         """Record how the attempt has ended. do: calls what does so, perhaps until Redis does it.
 
-        takes_next: the listener may pop its next task with the result.
+        may_take: asked at each try whether the listener may pop its next task with the result.
         Raises OrderCame, and what `do` raises.
         """
         record = self._record(watch)
 
         def report() -> None:
-            self._report(watch, record, reporter, takes_next)
+            self._report(watch, record, reporter, may_take)
 
         try:
             try:
@@ -196,7 +196,7 @@ class AttemptEnd:
         watch: AttemptWatch,
         record: outcome_record.Record | None,
         reporter: Reporter,
-        takes_next: bool,
+        may_take: Callable[[], bool],
     ) -> None:
         processor, task = watch.processor, watch.processor.task
         if watch.reason == "superseded":
@@ -204,7 +204,7 @@ class AttemptEnd:
         has_begun = record is not None or watch.attempt.has_begun()
         reporter.finish(task, outcome_record.last_words(record) if has_begun else "")
         if record is not None and record["status"] == "complete":
-            listener = self._listeners.of(task.queue) if takes_next else None
+            listener = self._listeners.of(task.queue) if may_take() else None
             has_checkpoint = checkpoint.exists(watch.attempt.path)
             processor.report(record, None, has_checkpoint, listener)
             return

@@ -218,16 +218,16 @@ class Slot:
             return True
         return False
 
-    def _may_take(self) -> bool:
-        """Tell whether the next task may be popped with the end of ours: there is one queue only,
-        and nothing speaks against it that we know now.
+    def _may_take(self, task: Task) -> bool:
+        """Tell whether the next task may be popped with the end of ours: it comes from the same
+        queue, and nothing speaks against it that we know now.
         """
         return (
-            len(self._listeners.queues) == 1
-            and self._orders.now is Order.WORK
+            self._orders.now is Order.WORK
             and not (self._orders.is_paused or self._room.is_on)
             and not (self._duties.orphans or self._duties.has_unwatched())
             and not (self._master is not None and self._master.adopts_only)
+            and (len(self._listeners.queues) == 1 or self._listeners.is_next(task.queue or ""))
         )
 
     def _is_empty(self) -> bool:
@@ -279,7 +279,7 @@ class Slot:
         began = time.monotonic()
         watch = self._launcher.launch(task)
         if watch is not None:
-            self._supervisor.attend(watch, self._may_take)
+            self._supervisor.attend(watch, functools.partial(self._may_take, task))
             self._check_begun(watch)
         self._processes.are_tasks_short = time.monotonic() - began < SHORT
         self._end_run()

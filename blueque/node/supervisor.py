@@ -52,14 +52,14 @@ class Supervisor:
     def attend(self, watch: AttemptWatch, may_take: Callable[[], bool] = lambda: False) -> None:
         """Watch the attempt until it has ended, and record its end. Raises OrderCame.
 
-        may_take: asked at the end whether the listener may pop its next task with it.
+        may_take: asked when the task is complete whether the listener may pop its next task with it.
         """
         task_id = watch.processor.task.id
         self._gone = Outage(f"Redis has task={task_id} again", logging.ERROR)
         reporter = Reporter(self._telling, watch.attempt, self._context.defaults.log_limit)
         self._duties.watched = task_id
         if self._watch(watch, reporter):
-            self._end.report(watch, reporter, self._waiting.retry_until_order, may_take())
+            self._end.report(watch, reporter, self._waiting.retry_until_order, may_take)
             if watch.is_at_rest:
                 self._keep_process(watch)
         else:

@@ -47,6 +47,17 @@ class ReadyQueues:
 
         Raises RedisAway, RedisRefused.
         """
+        ready = self._reported()
+        return self._inspector.with_work(self._queues) if ready is None else ready
+
+    def has_only(self, queue: str) -> bool:
+        """Tell whether this queue has work and no other has. False without a round trip if another
+        had some at the last look, or if Redis reports nothing now.
+        """
+        return self._ready <= {queue} and self._reported() == {queue}
+
+    def _reported(self) -> set[str] | None:
+        """Return the queues that have work by what Redis reports; None: it reports nothing now."""
         try:
             connection = self._tracking()
             if connection is not None:
@@ -58,7 +69,7 @@ class ReadyQueues:
         except BaseException:
             self._close()
             raise
-        return self._inspector.with_work(self._queues)
+        return None
 
     def _tracking(self) -> Connection | None:
         """Return the connection of our own; None: there is none now."""

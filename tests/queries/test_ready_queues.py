@@ -173,6 +173,45 @@ def test_a_selector_is_given_what_a_read_of_all_queues_gives(client, cli, select
     assert all(seen == true for seen, true in given)
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("select", [Ordered, RoundRobin])
+def test_a_listener_whose_ends_pop_takes_from_the_queue_that_the_selector_would_name(
+    client, select, seed
+):
+    chance, expected, popped = random.Random(seed), select(), 0
+    group = client.get_listener(*QUEUES[:4], select=select())
+    for listener in group:
+        listener.register(Timing())
+
+    def change():
+        queue = client.get_queue(chance.choice(QUEUES[:4]))
+        chance.choice(
+            [*[lambda: queue.enqueue("")] * 3, lambda: queue.pause("ann"), queue.resume]
+        )()
+
+    for _ in range(150):
+        named = next(iter(expected(group.queues, truth(client))), None)
+        task = group.take()
+        assert (task.queue if task is not None else None) == named
+        for _ in range(chance.choice([0, 0, 0, 1, 1, 4])):
+            change()
+        if task is not None:
+            processor, is_next = client.get_processor(task), group.is_next(task.queue)
+            processor.start(1)
+            listener = group.of(task.queue) if is_next else None
+            popped += is_next
+            if is_next:
+                named = next(iter(expected(group.queues, truth(client))), None)
+                assert named == task.queue
+            processor.report({"status": "complete", "result": ""}, None, False, listener)
+            if is_next:
+                task = group.take()
+                assert task.queue == named
+                client.get_processor(task).start(1)
+                client.get_processor(task).complete("")
+    assert popped >= 3
+
+
 # The connection of its own
 
 
