@@ -110,7 +110,8 @@ def _receive(connection: socket.socket, reader: hiredis.Reader, count: int) -> N
     while count:
         reply = reader.gets()
         if reply is False:
-            reader.feed(connection.recv(262144))
+            # Not much more: malloc would map and unmap memory for each call.
+            reader.feed(connection.recv(65536))
             continue
         if isinstance(reply, hiredis.ReplyError):
             raise reply
