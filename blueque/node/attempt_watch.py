@@ -10,7 +10,6 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Collection
 from typing import Any
 
 from blueque.listener.processor import Processor
@@ -98,13 +97,11 @@ class AttemptWatch:
     def task(self) -> Task:
         return self.processor.task
 
-    def has_ended(self, ready: Collection[int]) -> bool:
-        """Tell whether the attempt has ended. ready: the descriptors that are."""
-        if self.pidfd in ready:
-            self._let_go_of_process()
-            return True
-        if self.reusable is None or self.reusable.handshake not in ready:
-            return False
+    def hear(self) -> bool:
+        """Tell whether the attempt has ended, now that something has come from its process, which
+        then waits for another task.
+        """
+        assert self.reusable is not None
         self.is_at_rest = self.reusable.hear(self.attempt.path)
         if not self.is_at_rest:  # its end of the handshake is closed: it takes no other task
             self._let_go_of_process()

@@ -84,7 +84,8 @@ class Supervisor:
                     watch.end("stopped", self._orders.why_stopped)
                 else:
                     watch.ask("drain")
-            has_ended = watch.has_ended(self._wait(watch, reporter))
+            ready = self._wait(watch, reporter)
+            has_ended = watch.pidfd in ready or (bool(ready) and watch.hear())
             if self._duties.orphans:
                 self._call_for_adopters()
             standing, self._duties.standing = self._duties.standing, None
