@@ -190,9 +190,8 @@ class Launcher:
         while True:
             try:
                 taken = taken or self._processes.take(queue, self._waiting.wait, self._devices)
-                attempt = attempt or spool.create(
-                    task.id, task.attempt or 1, task.fields, taken.pid
-                )
+                blank = taken.pid if taken.past is None else 0
+                attempt = attempt or spool.create(task.id, task.attempt or 1, task.fields, blank)
                 if kept is not None:
                     checkpoint_sync.carry(spool, task, attempt, kept, max_bytes)
                 attempt.open(spool.open_path, taken.pid, int(taken.identity["pid_start"]))

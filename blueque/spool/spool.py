@@ -144,12 +144,13 @@ class Spool(TaskSpool):
         return {written["room"] for link in running if (written := _written(link)) is not None}
 
     def create(self, task_id: str, number: int, fields: Mapping[str, str], pid: int = 0) -> Attempt:
-        """Create the directory of an attempt, if possible from `make_blank` for process `pid`. Raises
-        OSError.
+        """Create the directory of an attempt, if possible from `make_blank` for process `pid`; 0: it
+        has made none. Raises OSError.
         """
         attempt = self.attempt(task_id, number)
-        if number != 1 or not self._use_blank(pid, os.path.dirname(attempt.path)):
-            self.remove_blank(pid)
+        if number != 1 or not pid or not self._use_blank(pid, os.path.dirname(attempt.path)):
+            if pid:
+                self.remove_blank(pid)
             attempt = self._make_directory(attempt)
         room = os.path.basename(self._room_path)
         written = {"id": task_id, "path": attempt.path, "room": room, "fields": dict(fields)}

@@ -140,11 +140,8 @@ def live(
             return ran.status
         if not _rest(listener, setting, attempt):
             return ran.status
-        is_own = is_warm = True
-        blank = spool.make_blank(str(pid))
-        if blank is not None:
-            blank.give_to(pid)
-        output.keep(None if blank is None else blank.files)
+        is_own, is_warm = False, True
+        output.forget()
 
 
 def _rest(listener: Handshake, setting: Setting, attempt: Attempt) -> bool:

@@ -49,6 +49,10 @@ class Output:
                 except OSError:  # /dev/null
                     pass
 
+    def forget(self) -> None:
+        """Let the files of the next attempt begin empty, wherever output goes now."""
+        self._kept = {}
+
     def send_to(self, attempt: Attempt) -> None:
         """Send output to the files of the attempt, beginning with the output so far.
 

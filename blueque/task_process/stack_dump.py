@@ -33,6 +33,13 @@ def register() -> None:
     it: exec removes it.
     """
     try:
+        # An earlier task may have replaced the handler, which only a new registration installs, or
+        # have closed the descriptor.
+        faulthandler.unregister(NUMBER)
+        with contextlib.suppress(OSError):
+            if _is_memory(f"/proc/self/fd/{DESCRIPTOR}"):
+                faulthandler.register(NUMBER, DESCRIPTOR, all_threads=True, chain=False)
+                return
         # a file on disk takes ten times as long
         opened = os.memfd_create(_MEMORY, os.MFD_CLOEXEC)
         try:
@@ -40,13 +47,10 @@ def register() -> None:
             descriptor = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, DESCRIPTOR)
         finally:
             os.close(opened)
-        if descriptor != DESCRIPTOR:  # this number is in use
+        if descriptor == DESCRIPTOR:
+            faulthandler.register(NUMBER, descriptor, all_threads=True, chain=False)
+        else:  # the task already uses this number
             os.close(descriptor)
-            if not _is_memory(f"/proc/self/fd/{DESCRIPTOR}"):  # by the task, and not by us
-                return
-        # An earlier task may have replaced the handler, which only a new registration installs.
-        faulthandler.unregister(NUMBER)
-        faulthandler.register(NUMBER, DESCRIPTOR, all_threads=True, chain=False)
     except (OSError, RuntimeError, ValueError):
         pass  # no descriptor is left; the task runs without stack dumps
 

@@ -13,7 +13,7 @@ import sys
 
 import pytest
 from handlers import WORK, begin, ended, files, has_moved, is_sound, ledger, let_go, pid_of, running
-from running import Programs, is_there, patched, until
+from running import Programs, is_there, patched, state_of, until
 
 from blueque import Retry
 from blueque.errors import NotCancellable
@@ -121,6 +121,11 @@ OWN = (
         os.kill(resource_tracker._resource_tracker._pid, signal.SIGKILL)
         os.waitpid(-1, 0)
         return os.getpid()
+
+    def spoil_stacks(task):
+        from blueque.task_process import stack_dump
+        os.close(stack_dump.DESCRIPTOR)
+        signal.signal(stack_dump.NUMBER, signal.SIG_IGN)
 
     def raise_it(task, name):
         raise {"MemoryError": MemoryError, "SystemExit": SystemExit}[name](3)
@@ -559,9 +564,10 @@ def test_a_task_that_is_cancelled_ends_its_process(programs):
     assert (second.pid, third.status) == (first.pid, "complete") and third.pid != first.pid
 
 
-def test_the_stack_of_each_task_is_its_own(programs):
+@pytest.mark.parametrize("before", ["quick", "spoil_stacks"])
+def test_the_stack_of_each_task_is_its_own(programs, before):
     programs.listener("work:run", "--reuse", "100", *QUICK)
-    run(programs, "quick")
+    run(programs, before)
     first = begin(programs, "wait")
     _show_stack(programs, first)
     let_go(programs, first.id)
@@ -614,7 +620,8 @@ def test_an_end_that_a_killed_listener_has_not_reported_is_reported_once_and_its
     programs.client._redis.read(("CLIENT", "PAUSE", 60_000, "WRITE"))
     try:
         let_go(programs)
-        until(lambda: _is_at_rest(second.pid), what="its rest")
+        until((files(programs, second) / "exit").exists, what="its exit record")
+        until(lambda: state_of(second.pid) == "S", what="its rest")
 
         os.kill(pid_of(second.node), signal.SIGKILL)
 
@@ -624,11 +631,6 @@ def test_an_end_that_a_killed_listener_has_not_reported_is_reported_once_and_its
     done = ended(programs.client, second.id)
     assert (done.status, done.result, done.attempt) == ("complete", "done", 1)
     assert len(ledger(programs, second.id)) == 1 and is_sound(programs.client)
-
-
-def _is_at_rest(pid: int) -> bool:
-    """Tell whether the process has its output in the files of the next task."""
-    return "/blanks/" in os.readlink(f"/proc/{pid}/fd/1")
 
 
 def test_a_process_that_waits_ends_when_its_listener_is_killed(programs):
