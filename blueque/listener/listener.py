@@ -39,6 +39,7 @@ from blueque.version import __version__
 
 log = logging.getLogger("blueque")
 
+IN_DEMAND = 60.0  # seconds after a task for which we expect the next one soon
 MOST_MISPLACED = 100  # tasks that one look puts in the line where they belong
 
 
@@ -75,6 +76,7 @@ class Listener:
             PeerWakeup(redis, queue),
         )
         self._tokens: dict[str, str] = {}  # of reservations whose outcome we do not know yet
+        self._took_at = float("-inf")  # a task, on the monotonic clock
         self._popped: Popped | None = None  # what came of a pop in the EXEC of the last end
 
     @property
@@ -245,6 +247,8 @@ class Listener:
         self._is_unsure = self.offer is not None
         if task is None:
             self._has_marker = False
+        else:
+            self._took_at = time.monotonic()
         return task
 
     def confirm(self) -> None:
@@ -412,7 +416,13 @@ class Listener:
         """
         self.is_bare = False
         self.take_marker(
-            protocol.wait(self._redis, [(self.queue, self.node)], seconds, is_answered)
+            protocol.wait(
+                self._redis,
+                [(self.queue, self.node)],
+                seconds,
+                is_answered,
+                expects_task=time.monotonic() < self._took_at + IN_DEMAND,
+            )
         )
         if self._has_marker or self.has_order:
             return True

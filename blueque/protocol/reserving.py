@@ -344,25 +344,26 @@ def wait(
     seconds: float,
     is_answered: Callable[[Connection], bool],
     is_idle: bool = True,
+    expects_task: bool = False,
 ) -> str | None:
     """Wait for a marker and take it. Return its key; None: no marker came, or the wait was given
     up.
-
-    An idle listener of one queue takes the look of `pop` with the same answer: with work, it pops
-    at once.
 
     listeners: the queue and the node of each registration of this listener.
     is_answered: waits until the connection has a reply. False gives up and closes the connection:
         a late reply must not be taken for that to another command. A marker may be lost with it:
         look for work then.
     is_idle: wait for the wake-up markers of these queues too, not only for orders.
+    expects_task: with a single queue, have the look of `pop` answered together with the wait, so
+        that the listener can pop at once.
     """
     markers = [keys.wake(queue) for queue, _ in listeners] if is_idle else []
     markers += [keys.orders(queue, node) for queue, node in listeners]
     # 0 means for ever
     commands: list[Command] = [("BZPOPMIN", *markers, max(seconds, 0.01))]
     connection = redis.connection()
-    look = turn(*listeners[0]) if is_idle and len(listeners) == 1 and connection.is_proven else None
+    may_look = expects_task and len(listeners) == 1 and connection.is_proven
+    look = turn(*listeners[0]) if may_look else None
     if look is not None:
         commands += [("WATCH", *look.watch), *look.reads]
     try:

@@ -1148,9 +1148,9 @@ def beat_bare(redis: Redis) -> None:
     protocol.beat(redis, Q, NODE, I, 5, 9.25, may_hold=False)
 
 
-def wait(seconds: float, is_idle: bool = True) -> Given:
+def wait(seconds: float, is_idle: bool = True, expects_task: bool = False) -> Given:
     return lambda redis: protocol.wait(
-        redis, [(Q, NODE)], seconds, lambda connection: connection.wait(10), is_idle
+        redis, [(Q, NODE)], seconds, lambda connection: connection.wait(10), is_idle, expects_task
     )
 
 
@@ -2605,6 +2605,7 @@ SAMPLES = [
         {**WAIT, "SECONDS": 5.5},
     ),
     Sample("wait", "no marker", nothing, wait(0.01), WAIT),
+    Sample("wait", "for another task", nothing, wait(0.01, expects_task=True), WAIT),
     Sample("wait", "no marker in two queues", nothing, wait_in_two(), WAIT_IN_TWO),
     Sample(
         "wait",
@@ -4601,9 +4602,8 @@ def expected(sample: Sample, before: Values) -> list[Command]:
     if sample.until:
         return [*seen, ["UNWATCH"]]
     follower = looks_ahead().get(sample.function) if sample.function != "enqueue" else None
-    if sample.function == "wait":  # a busy listener, or one of several queues, sends no look ahead
-        is_alone = sample.block == 0 and len(values["QUEUE"]) == 1
-        follower = follower if is_alone else None
+    if sample.function == "wait" and sample.case != "for another task":
+        follower = None
     return (
         seen
         + commands(change.lines, values, holds)

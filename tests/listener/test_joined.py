@@ -255,3 +255,17 @@ def test_the_end_of_an_attempt_of_another_node_brings_no_task(client, queue, cli
     complete(client.get_processor(client.get_task(task.id)), other)
 
     assert other.node != listener.node and held(cli, other) == []
+
+
+def test_a_listener_that_had_a_task_just_now_pops_the_next_without_a_look(queue, listener, start):
+    queue.enqueue("in")
+    assert listener.idle(5, lambda connection: connection.wait(5))  # the wake-up call
+    complete(start(listener.take()), listener)
+    assert listener.take() is None
+
+    assert not listener.idle(0.01, lambda connection: connection.wait(5))
+    assert listener._redis.ahead is not None
+    listener._took_at -= 61
+    listener._redis.connection().ahead = None
+    assert not listener.idle(0.01, lambda connection: connection.wait(5))
+    assert listener._redis.ahead is None
