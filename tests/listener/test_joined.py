@@ -259,9 +259,9 @@ def test_the_end_of_an_attempt_of_another_node_brings_no_task(client, queue, cli
 
 def test_a_listener_that_had_a_task_just_now_pops_the_next_without_a_look(queue, listener, start):
     queue.enqueue("in")
-    assert listener.idle(5, lambda connection: connection.wait(5))  # the wake-up call
     complete(start(listener.take()), listener)
-    assert listener.take() is None
+    while listener.idle(0.01, lambda connection: connection.wait(5)):  # the wake-up call is left
+        assert listener.take() is None
 
     assert not listener.idle(0.01, lambda connection: connection.wait(5))
     assert listener._redis.ahead is not None
