@@ -121,8 +121,8 @@ def _holder(observed: Observation, task: str, seen: TaskSeen, entry: Entry) -> I
     listener = observed.listener(queue, node)
     if listener.lives:
         if seen.status == "pending":
-            sentence = f"task {task} was taken from the line of queue {queue} by {node}, which has not reserved it."
-            sentence += " It does so when it starts or connects again; if it is dead, other listeners notice that."
+            sentence = f"task {task} was taken from the line of queue {queue} by {node}, which has not started it."
+            sentence += " It does so once it can, or when it connects again; if it is dead, other listeners notice that."
             yield _of_entry("popped", task, seen, entry, sentence, None)
         return
     is_claimed = seen.status in HELD and seen.claimant is not None

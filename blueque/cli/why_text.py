@@ -241,7 +241,7 @@ def _popped(node: Node) -> Reason:
     who = printing.short_node(node.id)
     return Reason(
         "popped",
-        f"{who} has taken it from its line and has not reserved it yet; that listener is {node.state}. If it"
+        f"{who} has taken it from its line and has not started it yet; that listener is {node.state}. If it"
         " has died, another listener notices and puts the task back.",
     )
 

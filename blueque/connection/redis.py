@@ -236,7 +236,10 @@ class Redis:
         patience = Patience(self.patience)
         while True:
             try:
-                replies = exchange(self.connection(), commands)
+                connection = self.connection()
+                replies = exchange(connection, commands)
+                if ("EXEC",) in commands:  # nothing is watched any more
+                    connection.ahead = None
                 return (
                     replies
                     if self.wrong_types is None

@@ -69,7 +69,7 @@ class Listener:
         self.newest_attempts: Callable[[str], Mapping[str, int]] = lambda task_id: {}
         self.may_offer = False  # `take` may return a task that is not reserved yet; see `offer`
         # The fields in Redis of the task that `take` has returned, if it is still pending:
-        # `Processor.take_and_start` reserves and starts it in one EXEC. Then call `confirm`.
+        # `Processor.take_and_start` reserves and starts it in one EXEC. Then call `note_started`.
         self.offer: dict[str, str] | None = None
         self._stale_holders, self._peer_wakeup = (
             StaleHolders(redis, queue),
@@ -77,6 +77,7 @@ class Listener:
         )
         self._tokens: dict[str, str] = {}  # of reservations whose outcome we do not know yet
         self._took_at = float("-inf")  # a task, on the monotonic clock
+        self._has_chosen = False  # whether the last task was chosen among several lines
         self._popped: Popped | None = None  # what came of a pop in the EXEC of the last end
 
     @property
@@ -242,7 +243,8 @@ class Listener:
                 return task
         self._is_unsure = True  # from here on an id may be in our list that we know nothing of
         task, popped = self._take_next(None)
-        if popped.refusal not in (None, "paused"):
+        self._has_chosen = popped.refusal not in (None, "paused")
+        if self._has_chosen:
             task = self._choose()
         self._is_unsure = self.offer is not None
         if task is None:
@@ -251,7 +253,7 @@ class Listener:
             self._took_at = time.monotonic()
         return task
 
-    def confirm(self) -> None:
+    def note_started(self) -> None:
         """Note that the task that was offered is started: our list holds none that we do not know."""
         self._is_unsure = False
 
@@ -272,7 +274,7 @@ class Listener:
         """Return our instance, for an end of an attempt that also pops the next task; None: it may
         not. Then tell what came of it: `note_popped`.
         """
-        if self.is_unsure or not self.is_registered:
+        if self.is_unsure or self._has_chosen or not self.is_registered:
             return None
         self._is_unsure = True
         return self.instance
@@ -318,7 +320,7 @@ class Listener:
         """Pop, unless that was done with the end of the last task."""
         popped, self._popped = self._popped, None
         if popped is not None and line is None:
-            return popped
+            return popped._replace(left=1)  # how many are left is not known
         return protocol.pop(self._redis, self.queue, self.node, self.instance or "", line)
 
     def _offered(self, task_id: str, line: str) -> Task | None:
@@ -583,14 +585,26 @@ class Listener:
 
         Source: docs/protocol.md, "deregister" and "wake".
         """
-        self.return_popped()
+        if self.is_unsure and self.is_registered:
+            self._empty_list()
         has_left = protocol.deregister(self._redis, self.queue, self.node, self.instance or "")
         if self._has_marker or Inspector(self._redis).has_work(self.queue):
             protocol.wake(self._redis, self.queue)
         if has_left:
             log.info("deregister queue=%s node=%s", self.queue, self.node)
             self.instance = None
+        else:
+            log.warning("leaving a task behind queue=%s node=%s", self.queue, self.node)
         return has_left
+
+    def _empty_list(self) -> None:
+        """Put back what we have popped and not reserved."""
+        self._popped, self._is_unsure = None, True
+        with contextlib.suppress(NotRegistered):  # we were found dead: others see to it
+            self.beat()  # a pop that we gave up on does nothing any more when it arrives
+            for task_id in Inspector(self._redis).reserved(self.queue, self.node):
+                self._put_back(task_id)
+            self._is_unsure = False
 
     def _pass_marker_on(self, is_work_left: bool) -> None:
         """Wake the next idle listener, if we have taken the marker and are not going to do all the

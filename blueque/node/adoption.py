@@ -223,7 +223,9 @@ class Adoption:
             if not self._listeners.has(then.queue):
                 continue
             kind = _kind(task, then, is_running or attempt.has_ended())
-            if kind in ("closed", "superseded") and not is_running:
+            if kind == "unknown" and not (is_running or attempt.has_begun()):
+                self._spool.forget(attempt)  # its listener died before it recorded the start
+            elif kind in ("closed", "superseded") and not is_running:
                 _close(task, attempt)
             elif kind in ("lost", "superseded"):
                 found.append(Candidate(then, attempt, pid, kind))

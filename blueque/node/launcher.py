@@ -82,13 +82,15 @@ class Launcher:
         # No `finally` that ends the process: if we break here, the task shall not.
         try:
             return self._start(prepared)
-        except (NotOwner, NotRegistered) as error:
+        except NotOwner as error:
             log.warning("not started task=%s: %s", task.id, error)
             if prepared.offer is not None:  # the listener finds it in its own list
                 self._context.spool.forget(prepared.attempt)
             else:
                 close(self._context.client, task, prepared.attempt)
-        except OrderCame as error:  # the listener that finds it sees that it never began
+        # The listener that finds it sees that it never began. If we were found dead, the start may
+        # have been recorded before that.
+        except (NotRegistered, OrderCame) as error:
             log.warning("not started task=%s: %s", task.id, error)
         self._kill(prepared.process.pid)
         return None
@@ -132,7 +134,8 @@ class Launcher:
             )
         try:
             self._waiting.retry_until_order(record_start)
-            self._context.listeners.of(processor.task.queue).confirm()
+            if offer is not None:
+                self._context.listeners.of(processor.task.queue).note_started()
             handshake.begin(taken.handshake)
         except BrokenPipeError:  # it was killed while it waited: its end says how
             pass

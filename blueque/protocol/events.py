@@ -90,7 +90,7 @@ def note_two_events(
     ]
 
 
-def has_room_for_two(past: HasPast) -> bool:
+def has_room_for_two_events(past: HasPast) -> bool:
     """Tell whether the next two events are among the first that are kept."""
     return count_of(past.events) + 2 <= FIRST
 

@@ -364,12 +364,14 @@ def reassert(
             *([("LPUSH", reserved, task)] if place is None else []),
             ("SADD", keys.started(queue), keys.started_member(node, written["pid"], task)),
             *take_room(queue, task, ours),
+            ("HDEL", keys.task(task), *OUTCOME),
             ("HSET", keys.task(task), *flat(written)),
             ("ZADD", keys.tasks(queue), written.get("created", now), task),
             ("ZINCRBY", keys.QUEUES, 0, queue),
             *record_event(redis, queue, task, past, Event("reasserted", node, now)),
         ]
-        return Change(commands, {**fields, **written, **after(past)})
+        stays = {name: text for name, text in fields.items() if name not in OUTCOME}
+        return Change(commands, {**stays, **written, **after(past)})
 
     return transact(redis, "reassert", _reassert_look(queue, node, task), decide)
 

@@ -26,7 +26,7 @@ from blueque.protocol.events import (
     Event,
     Past,
     after,
-    has_room_for_two,
+    has_room_for_two_events,
     note_two_events,
     past_of,
     record_event,
@@ -268,7 +268,9 @@ def offered(
     if not (is_pending and place is not None and is_free and is_first):
         return None
     # What 1.0.0 has left of an earlier attempt, `reserve` removes.
-    is_plain = has_room_for_two(past_of(fields)) and fields.keys().isdisjoint(IDENTITY + OUTCOME)
+    is_plain = has_room_for_two_events(past_of(fields)) and fields.keys().isdisjoint(
+        IDENTITY + OUTCOME
+    )
     return fields if is_plain else None
 
 

@@ -319,7 +319,7 @@ class Spool(TaskSpool):
         return removed
 
     def forget(self, attempt: Attempt) -> None:
-        """Remove the files of an attempt that has not begun, and that Redis knows nothing of."""
+        """Remove the files of an attempt that has not begun and that Redis does not know."""
         attempt.close()
         self._remove_attempt(attempt.path)
         with contextlib.suppress(OSError):  # the task has files of earlier attempts

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from faults import Fault
 
-from blueque import NotOwner, protocol
+from blueque import Client, NotOwner, RedisAway, protocol
 from blueque.model.units import Timing
 
 
@@ -23,7 +24,7 @@ def start(client, listener):
     def start(task):
         processor = client.get_processor(task)
         processor.take_and_start(listener.offer, listener.instance, 77, {"files": "host:/spool"})
-        listener.confirm()
+        listener.note_started()
         return processor
 
     return start
@@ -243,6 +244,92 @@ def test_a_listener_that_was_found_dead_meanwhile_keeps_nothing(
 
     assert cli.lrange("blueque_pending_tasks_video", 0, -1) == [following]
     assert client.get_task(processor.task.id).status == "complete"
+
+
+@pytest.fixture
+def through(proxy):
+    """A registered listener behind the proxy, which has one task running and one in line."""
+    client = Client(proxy.url, patience=0)
+    listener = client.get_listener("video")
+    listener.register(Timing())
+    listener.may_offer = True
+    ids = [client.get_queue("video").enqueue("in") for _ in range(2)]
+    processor = client.get_processor(listener.take())
+    processor.take_and_start(listener.offer, listener.instance, 77, {})
+    listener.note_started()
+    yield listener, processor, ids[1]
+    client.close()
+
+
+def test_a_listener_that_does_not_know_what_came_with_an_end_leaves_its_list_empty(
+    proxy, cli, through
+):
+    listener, processor, following = through
+    proxy.arm(Fault.CUT_AFTER, having=b"RPOPLPUSH")
+    with pytest.raises(RedisAway):
+        complete(processor, listener)
+    complete(processor, listener)
+
+    assert held(cli, listener) == [following] and listener.leave()
+    assert cli.lrange("blueque_pending_tasks_video", 0, -1) == [following]
+
+
+def test_a_listener_that_could_not_put_a_task_back_does_so_when_it_leaves_again(
+    proxy, cli, through
+):
+    listener, processor, following = through
+    complete(processor, listener)
+    proxy.arm(Fault.CUT_BEFORE)
+    with pytest.raises(RedisAway):
+        listener.leave()
+
+    assert held(cli, listener) == [following] and listener.leave()
+    assert cli.lrange("blueque_pending_tasks_video", 0, -1) == [following]
+
+
+def test_a_wake_up_call_that_could_not_be_passed_on_goes_with_the_next_task(
+    queue, cli, listener, start, monkeypatch
+):
+    for _ in range(4):
+        queue.enqueue("in")
+    while not listener.idle(5, lambda connection: connection.wait(5)):
+        pass
+    with monkeypatch.context() as patch:
+        patch.setattr(protocol, "wake", lambda *_: exec("raise RedisAway('gone')"))
+        task = listener.take()
+    assert listener.has_marker and not cli.exists("blueque_wake_video")
+    complete(start(task), listener)
+
+    listener.take()
+    assert cli.exists("blueque_wake_video")
+
+
+def test_a_task_of_the_own_list_leaves_the_others_there_to_be_looked_for(
+    client, queue, cli, listener
+):
+    ids = [queue.enqueue("in") for _ in range(2)]
+    for _ in ids:
+        cli.rpoplpush(
+            "blueque_pending_tasks_video", f"blueque_reserved_tasks_video_{listener.node}"
+        )
+
+    assert listener.take().id == ids[0] and listener.offer is None
+    assert listener.is_unsure and listener.take().id == ids[1]
+
+
+def test_lines_that_come_and_go_abort_no_end(client, queue, cli, listener, start):
+    for _ in range(6):
+        queue.enqueue("in", priority=5)
+    aborted = []
+    for _ in range(3):
+        processor = start(listener.take())
+        queue.cancel(queue.enqueue("in", priority=7))
+        cli.zrem("blueque_lines_video", "7")
+        before = cli.info("commandstats")["cmdstat_exec"]["calls"]
+        complete(processor, listener)
+        aborted.append(cli.info("commandstats")["cmdstat_exec"]["calls"] - before - 1)
+
+    assert aborted == [0, 0, 0]
 
 
 def test_the_end_of_an_attempt_of_another_node_brings_no_task(client, queue, cli, listener, start):

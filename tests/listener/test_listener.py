@@ -324,3 +324,21 @@ def test_cancelling_a_running_task_is_an_order_to_its_listener(client, queue, li
     queue.cancel(task_id)
     listener.watch_orders(10, answered)
     assert listener.has_order and listener.beat(task_id).cancel is not None
+
+
+def test_what_1_0_0_has_left_of_an_end_is_not_there_after_a_reassertion(
+    client, queue, cli, listener
+):
+    task_id = queue.enqueue("in")
+    key, held_key = f"blueque_task_{task_id}", f"blueque_reserved_tasks_video_{listener.node}"
+    cli.hset(key, "error", "old")
+    before = cli.hgetall(key)
+    processor = client.get_processor(listener.take())
+    processor.start(77)
+    cli.delete(key, held_key, "blueque_started_tasks_video")  # a failover, to an earlier state
+    cli.hset(key, mapping=before)
+    cli.lpush("blueque_pending_tasks_video", task_id)
+
+    client.get_processor(listener.reassert(processor.task, 77)).complete("out")
+
+    assert "error" not in cli.hgetall(key)

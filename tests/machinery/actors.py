@@ -86,7 +86,7 @@ def run(world: World, redis: Redis, task: Task, listener: Listener | None = None
         if listener is not None and offer is not None:
             instance = listener.instance or ""
             insist(lambda: processor.take_and_start(offer, instance, pid, {}))
-            listener.confirm()
+            listener.note_started()
         else:
             insist(lambda: processor.start(pid))
     except (NotOwner, NotRegistered):

@@ -388,7 +388,7 @@ class Machine(RuleBasedStateMachine):
             self.watch(actor, task)
         if actor.attempt is not None and actor.listener.offer is not None:
             self.start(actor.attempt, actor.listener.offer)
-            actor.listener.confirm()
+            actor.listener.note_started()
 
     def pop(self, actor: Actor) -> None:
         """Lose the answer to it, or die then."""
@@ -449,7 +449,7 @@ class Machine(RuleBasedStateMachine):
     ) -> None:
         """Foretell a report with which the listener pops its next task."""
         may_pop = (about.queue, about.node) == (life.queue, life.node)
-        may_pop = may_pop and not life.is_unsure and life.popped is None
+        may_pop = may_pop and not (life.is_unsure or life.has_chosen or life.popped)
         is_told = self.model.has_ended_as(about.task, about.token, "complete")
         life.is_unsure = life.is_unsure or may_pop
         self.model.report(*about, failures, good, None, clock.now)

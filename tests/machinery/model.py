@@ -111,6 +111,7 @@ class Life:
     instance: str
     beat: int = 0
     is_unsure: bool = True
+    has_chosen: bool = False  # whether its last task was chosen among several lines
     popped: tuple[str | None] | None = None  # what came of a pop with the end of its last attempt
     has_marker: bool = False
     has_order: bool = False
@@ -703,7 +704,8 @@ class Model:
                     return task
         life.is_unsure = True
         taken, _, refusal = self._take_next(life, None, token, now)
-        if refusal not in (None, "paused"):
+        life.has_chosen = refusal not in (None, "paused")
+        if life.has_chosen:
             taken = self._choose(life, token, now)
         life.is_unsure = False
         life.has_marker = life.has_marker and taken is not None
@@ -1300,6 +1302,7 @@ class Model:
         its.policy = mine.policy
         its.priority = mine.priority or its.priority
         self._hold_room(life.queue, task, mine.owner)
+        its.outcome = {}
         for name in ("given", "owner", "outcome", "past"):
             getattr(its, name).update(deepcopy(getattr(mine, name)))
         before = list(held)

@@ -68,7 +68,7 @@ def take_and_start(client, listener):
         processor.start(77)
     else:
         processor.take_and_start(listener.offer, listener.instance, 77, {})
-        listener.confirm()
+        listener.note_started()
     return processor
 
 

@@ -11,7 +11,7 @@ import pytest
 import redis as redis_py
 from faults import Fault
 from handlers import begin, ended, is_sound, ledger, let_go
-from running import until
+from running import is_there, until
 
 WORK = handlers.WORK
 ROUND_TRIPS, COMMANDS = 3, 45  # of a task when many wait
@@ -109,4 +109,56 @@ def test_a_listener_that_dies_with_a_task_that_has_come_with_the_end_of_another_
 
     assert ended(programs.client, following).attempt == 1
     assert [run.task for run in ledger(programs)] == [task.id, following]
+    assert is_sound(programs.client)
+
+
+def test_a_listener_that_is_told_to_leave_while_redis_is_away_puts_back_what_came_with_an_end(
+    programs, proxy, cli
+):
+    direct, programs.url = programs.url, proxy.url
+    listener = programs.listener("work:run")
+    task = begin(programs)
+    following = programs.client.get_queue("work").enqueue("quick")
+    proxy.stop_listening()
+    proxy.arm(Fault.CUT_AFTER, having=b"blueque_complete_tasks_work")
+    let_go(programs)
+    listener.says("; waiting")
+    listener.send(signal.SIGTERM)
+    listener.says("SIGTERM")
+    proxy.listen_again()
+
+    assert listener.wait() == 0
+    programs.url = direct
+    assert programs.client.get_task(task.id).status == "complete"
+    assert cli.lrange("blueque_pending_tasks_work", 0, -1) == [following]
+    assert not cli.smembers("blueque_listeners_work")
+
+
+@pytest.mark.parametrize("then", ["run", "cancel"])
+def test_files_of_an_attempt_that_redis_has_never_known_are_removed(programs, proxy, cli, then):
+    direct, programs.url = programs.url, proxy.url
+    listener = programs.listener("work:run")
+    (slot,) = listener.slots()
+    until(lambda: cli.info("clients")["blocked_clients"] == 1, what="its wait for work")
+    proxy.stop_listening()
+    proxy.arm(Fault.CUT_BEFORE, having=b"blueque_started_tasks_work")
+    queue = programs.client.get_queue("work")
+    task_id = queue.enqueue("quick")
+    listener.says("; waiting")
+    (name,) = os.listdir(programs.directory / "spool" / "open")
+    listener.stop(signal.SIGKILL)
+    os.kill(slot, signal.SIGKILL)
+    until(lambda: not is_there(int(name.partition("-")[0])), what="the end of the task process")
+    if then == "cancel":
+        queue.cancel(task_id)
+    programs.url = direct
+    programs.listener("work:run")
+    ended(programs.client, queue.enqueue("quick"))
+
+    if then == "cancel":
+        assert not (programs.directory / "spool" / task_id).exists()
+    else:
+        assert ended(programs.client, task_id).attempt == 1
+    opened = programs.directory / "spool" / "open"
+    until(lambda: not os.listdir(opened), what="that no attempt is open")
     assert is_sound(programs.client)
