@@ -40,7 +40,7 @@ class ListenerGroup:
         self.queues = list(dict.fromkeys(queues))
         self._redis, self._select = redis, require_select(select) or Ordered()
         self._inspector = Inspector(redis)
-        self._ready_queues = ReadyQueues(redis, self.queues)
+        self._ready_queues = ReadyQueues(redis, self.queues, self._note_refused)
         self._listeners = {queue: Listener(redis, queue) for queue in self.queues}
         self._woken_by = {keys.wake(queue): queue for queue in self.queues}
         self._called: set[str] = set()  # queues whose wake-up calls may have come to us
@@ -268,9 +268,12 @@ class ListenerGroup:
         except RedisRefused as error:
             if error.code != "WRONGTYPE":
                 raise
-            if (action, queue) not in self._refused:
-                log.error("cannot %s queue=%s, going on with the others: %s", action, queue, error)
-            self._refused.add((action, queue))
+            self._note_refused(queue, error, action)
+
+    def _note_refused(self, queue: str, error: RedisRefused, action: str = "take from") -> None:
+        if (action, queue) not in self._refused:
+            log.error("cannot %s queue=%s, going on with the others: %s", action, queue, error)
+        self._refused.add((action, queue))
 
     def _settle(self) -> Task | None:
         """Look through our own lists, where that has to be done, and return a task that is found

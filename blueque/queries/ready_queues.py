@@ -13,7 +13,8 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from blueque.connection.redis import Command, Connection, Redis, exchange, raise_refusal
 from blueque.errors import RedisAway, RedisRefused
@@ -30,10 +31,18 @@ TRUSTED = 60.0
 
 
 class ReadyQueues:
-    """Which of the queues have tasks in line and are not paused. Its state is two sets of queues."""
+    """Which of the queues have tasks in line and are not paused.
 
-    def __init__(self, redis: Redis, queues: Sequence[str]) -> None:
-        self._redis, self._queues = redis, queues
+    on_refusal: called for a queue that has a key of a wrong type. It counts as one without work.
+    """
+
+    def __init__(
+        self,
+        redis: Redis,
+        queues: Sequence[str],
+        on_refusal: Callable[[str, RedisRefused], object] = lambda queue, error: None,
+    ) -> None:
+        self._redis, self._queues, self._on_refusal = redis, queues, on_refusal
         self._inspector = Inspector(redis)
         self._queue_of = {key: queue for queue in queues for key in work_keys(queue)}
         self._connection: Connection | None = None
@@ -110,7 +119,21 @@ class ReadyQueues:
         queues = list(self._changed)
         commands: list[Command] = [command for queue in queues for command in ask_work(queue)]
         replies = exchange(connection, commands or [("PING",)])
+        if RedisRefused in map(type, replies):
+            replies = self._without_wrong_types(queues, replies)
         raise_refusal(replies)
         self._ready -= self._changed
         self._ready |= take_work(queues, replies)
         self._changed = set()
+
+    def _without_wrong_types(self, queues: Sequence[str], replies: Sequence[Any]) -> list[Any]:
+        """Return the replies, for each queue that has such a key those of one without work."""
+        taken, size = list(replies), len(replies) // max(len(queues), 1)
+        for place, queue in enumerate(queues):
+            own = slice(place * size, (place + 1) * size)
+            for reply in replies[own]:
+                if isinstance(reply, RedisRefused) and reply.code == "WRONGTYPE":
+                    self._on_refusal(queue, reply)
+                    taken[own] = [0] * size
+                    break
+        return taken

@@ -337,3 +337,16 @@ def test_a_listener_without_tracking_takes_what_one_with_it_takes(client, untrac
         untracked.get_processor(task).start(1)
         untracked.get_processor(task).complete("")
     assert taken == [*queues, *queues[:2]]
+
+
+def test_a_key_of_a_wrong_type_costs_its_queue_only_and_no_further_reads(client, cli):
+    refused = []
+    ready = ReadyQueues(client.connections, QUEUES, lambda queue, error: refused.append(queue))
+    cli.set("blueque_lines_queue 7", "of another program")
+    client.get_queue("queue 7").enqueue("in")
+    client.get_queue("queue 8").enqueue("in")
+
+    assert [ready.look(), ready.look()] == [{"queue 8"}, {"queue 8"}]
+    assert refused == ["queue 7"] and client.connections.tracking(ready) is not None
+    cli.delete("blueque_lines_queue 7")
+    assert ready.look() == {"queue 7", "queue 8"}
