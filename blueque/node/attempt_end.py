@@ -53,13 +53,15 @@ class AttemptEnd:
         reporter: Reporter,
         do: Callable[[Callable[[], object]], object],
         may_take: Callable[[], bool] = lambda: False,
-    ) -> None:
-        """Record how the attempt has ended. do: calls what does so, perhaps until Redis does it.
+    ) -> bool:
+        """Record how the attempt has ended. False: it is not ours any more, and another listener may
+        watch its process.
 
+        do: calls what does so, perhaps until Redis does it.
         may_take: asked at each try whether the listener may pop its next task with the result.
         Raises OrderCame, and what `do` raises.
         """
-        record = self._record(watch)
+        record, is_ours = self._record(watch), True
 
         def report() -> None:
             self._report(watch, record, reporter, may_take)
@@ -72,6 +74,7 @@ class AttemptEnd:
                     raise
                 do(report)
         except NotOwner as error:
+            is_ours = False
             log.warning("%s; how it ended stays in %s", error, watch.attempt.path)
         except OrderCame:
             log.warning(
@@ -81,6 +84,7 @@ class AttemptEnd:
             )
             raise
         close(self._telling, watch.processor.task, watch.attempt)
+        return is_ours
 
     # How it ended
 
@@ -106,7 +110,8 @@ class AttemptEnd:
             record = self._read_exit(watch)
             if noted is not None:
                 ending = process.Ending.of_code(noted.code)
-                measured = _measured(noted, measured)
+                own = max(noted.cpu_seconds - watch.used_before, 0.0)
+                measured = _measured(noted._replace(cpu_seconds=own), measured)
         if (
             record is None
             and watch.reason is None

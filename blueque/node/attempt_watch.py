@@ -97,6 +97,12 @@ class AttemptWatch:
     def task(self) -> Task:
         return self.processor.task
 
+    def has_left_record(self) -> bool:
+        """Tell whether an attempt that we have adopted has ended. Its process may be there: it waits for
+        another task from the listener that had the attempt before us.
+        """
+        return not (self.is_child or self._is_elsewhere) and self.attempt.has_exit()
+
     def hear(self) -> bool:
         """Tell whether the attempt has ended, now that something has come from its process, which
         then waits for another task.

@@ -104,8 +104,8 @@ class Launcher:
         self._claim, listener.claim = listener.claim, None
         self._offer, listener.offer = listener.offer, None
         kept = self._checkpoint_of(task)
-        task, attempt, taken = self._open(task, queue, kept)
         limits = of(task.fields, context.defaults.of(queue).limits)
+        task, attempt, taken = self._open(task, queue, kept, limits.memory)
         reusable = self._processes.reusable
         self._assign(taken, attempt, limits.time, reusable is not None)
         processor = context.client.get_processor(task)
@@ -182,7 +182,7 @@ class Launcher:
         return claim is not None
 
     def _open(
-        self, task: Task, queue: str, kept: dict[str, str] | None
+        self, task: Task, queue: str, kept: dict[str, str] | None, memory_limit: int | None
     ) -> tuple[Task, Attempt, TaskProcess]:
         """Return the task, the open attempt, and the process for it. kept: where it is to go on, if
         that may be. Raises OrderCame, NotOwner.
@@ -192,7 +192,9 @@ class Launcher:
         spool, max_bytes = self._context.spool, self._context.client.max_bytes
         while True:
             try:
-                taken = taken or self._processes.take(queue, self._waiting.wait, self._devices)
+                taken = taken or self._processes.take(
+                    queue, self._waiting.wait, self._devices, memory_limit
+                )
                 blank = taken.pid if taken.past is None else 0
                 attempt = attempt or spool.create(task.id, task.attempt or 1, task.fields, blank)
                 if kept is not None:

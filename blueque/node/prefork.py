@@ -117,10 +117,13 @@ class TaskProcesses:
         """Why one of these modules cannot be imported."""
         return None if self._server is None else self._server.refusal
 
-    def take(self, queue: str, pause: Pause, devices: str = "") -> TaskProcess:
+    def take(
+        self, queue: str, pause: Pause, devices: str = "", memory_limit: int | None = None
+    ) -> TaskProcess:
         """Return a process for a task of that queue, forked now if none waits. Raises OSError.
 
         devices: what the task has been given that is numbered, see `Claim.devices`.
+        memory_limit: of the task. What earlier tasks have left in a process counts against it.
         """
         kind = self._kinds.get(queue, "")
         # If two tasks in a row have the same handler, the next one may have it, too.
@@ -130,7 +133,9 @@ class TaskProcesses:
         may_ask, self._error = True, 0
         for _ in range(TRIES):
             self._drop_dead()
-            unfit = [one for one in self._waiting if not self._is_fit(one, queue, devices)]
+            unfit = [
+                one for one in self._waiting if not self._is_fit(one, queue, devices, memory_limit)
+            ]
             self._dismiss(unfit)
             if self._waiting:
                 break
@@ -150,7 +155,9 @@ class TaskProcesses:
         self.reusable = self._get_reusable(taken, queue, devices)
         return taken
 
-    def _is_fit(self, waiting: TaskProcess, queue: str, devices: str) -> bool:
+    def _is_fit(
+        self, waiting: TaskProcess, queue: str, devices: str, memory_limit: int | None
+    ) -> bool:
         """Tell whether the process may run a task of that queue."""
         past = waiting.past
         if waiting.prepared not in (None, self._kinds.get(queue, "")):
@@ -159,6 +166,7 @@ class TaskProcesses:
             past.tasks < self._get_reuse(queue).tasks
             and time.monotonic() < past.until
             and past.devices == devices
+            and past.leaves_enough_of(memory_limit)
         )
 
     def _get_reuse(self, queue: str) -> Reuse:

@@ -38,7 +38,8 @@ class Past(NamedTuple):
     tasks: how many it has ended. until: when it takes no other, on the monotonic clock.
     devices: what its tasks were given that is numbered. A library keeps to the devices that it has
         found when it was loaded.
-    cpu_seconds: of all its tasks. memory, descriptors: after its first task.
+    cpu_seconds: of all its tasks. memory, descriptors: after its first task. resident: bytes of
+        memory after its last one.
     """
 
     tasks: int
@@ -47,6 +48,11 @@ class Past(NamedTuple):
     cpu_seconds: float
     memory: int
     descriptors: int
+    resident: int
+
+    def leaves_enough_of(self, memory_limit: int | None) -> bool:
+        """Tell whether another task with this limit finds enough of it free."""
+        return not _is_too_much(self.resident, memory_limit)
 
 
 class TaskProcess(NamedTuple):
@@ -91,7 +97,7 @@ class Reusable:
             return "it does not wait for one"
         if rest.threads:
             return f"it has {rest.threads} thread{'' if rest.threads == 1 else 's'} left"
-        if memory_limit is not None and rest.memory > (1 - MEMORY_LEFT) * memory_limit:
+        if memory_limit is not None and _is_too_much(rest.memory, memory_limit):
             return f"it uses {rest.memory:,} bytes of a memory_limit of {memory_limit:,}"
         if past is None:
             return None
@@ -112,6 +118,7 @@ class Reusable:
             rest.cpu_seconds,
             rest.memory if past is None else past.memory,
             rest.descriptors if past is None else past.descriptors,
+            rest.memory,
         )
         return self._process._replace(past=known)
 
@@ -120,3 +127,7 @@ class Reusable:
         if self.handshake >= 0:
             os.close(self.handshake)
             self.handshake = -1
+
+
+def _is_too_much(memory: int, memory_limit: int | None) -> bool:
+    return memory_limit is not None and memory > (1 - MEMORY_LEFT) * memory_limit

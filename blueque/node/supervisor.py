@@ -59,9 +59,9 @@ class Supervisor:
         reporter = Reporter(self._telling, watch.attempt, self._context.defaults.log_limit)
         self._duties.watched = task_id
         if self._watch(watch, reporter):
-            self._end.report(watch, reporter, self._waiting.retry_until_order, may_take)
+            is_ours = self._end.report(watch, reporter, self._waiting.retry_until_order, may_take)
             if watch.is_at_rest:
-                self._keep_process(watch)
+                self._keep_process(watch, is_ours)
         else:
             self._processes.left_alone.add(watch.pid)
         self._duties.watch_nothing()
@@ -85,7 +85,9 @@ class Supervisor:
                 else:
                     watch.ask("drain")
             ready = self._wait(watch, reporter)
-            has_ended = watch.pidfd in ready or (bool(ready) and watch.hear())
+            has_ended = (
+                watch.pidfd in ready or (bool(ready) and watch.hear()) or watch.has_left_record()
+            )
             if self._duties.orphans:
                 self._call_for_adopters()
             standing, self._duties.standing = self._duties.standing, None
@@ -105,9 +107,11 @@ class Supervisor:
             self._end.end_process(watch)
         return True
 
-    def _keep_process(self, watch: AttemptWatch) -> None:
+    def _keep_process(self, watch: AttemptWatch, is_ours: bool) -> None:
         """Have the process of an attempt whose end is recorded wait for another task."""
-        if watch.attempt.is_open:  # it could not be closed, and the next one would replace it
+        # It could not be closed, and the next one would replace it; or another listener watches its
+        # process, and would take the next one for it.
+        if watch.attempt.is_open or not is_ours:
             self._end.end_process(watch)
         else:
             self._processes.take_back(watch.give_process())

@@ -125,6 +125,8 @@ def live(
             return _leave(is_warm)
         if setting is None and assignment.may_rest:
             setting = Setting()
+        elif setting is not None:
+            setting.begin()
         # kept for the exit record, in case the task uses up all descriptors
         spare = os.open(os.devnull, os.O_RDONLY)
         attempt = spool.attempt_at(assignment.path)

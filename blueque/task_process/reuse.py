@@ -32,7 +32,7 @@ class Setting:
 
     def __init__(self) -> None:
         self._environ, self._variables = os.environ, dict(os.environ)
-        self._is_imported = False
+        self._is_imported = self._has_children = False
         self.usage = Usage()
         self._note()
 
@@ -102,6 +102,7 @@ class Setting:
 
     def rest(self, path: str) -> Rest:
         """Return what the listener needs to know to give this process another task. Raises OSError."""
+        self._reap()
         with open("/proc/self/statm", "rb", buffering=0) as file:
             memory = int(file.read().split()[1]) * _PAGE
         return Rest(
@@ -110,8 +111,17 @@ class Setting:
             memory,
             len(os.listdir("/proc/self/fd")),
             _count_threads(),
-            _has_children(),
+            self._has_children,
         )
+
+    def begin(self) -> None:
+        """Get ready for another task, now that the listener has ended what the last one had left."""
+        if self._has_children:
+            self._reap()
+
+    def _reap(self) -> None:
+        self._has_children = _has_children()
+        self.usage.measure()  # what these children have used is of no task
 
 
 class Usage:

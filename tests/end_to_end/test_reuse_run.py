@@ -143,6 +143,28 @@ OWN = (
             pass
         return os.getpid()
 
+    BURN = "import time\\nwhile time.process_time() < 0.6: pass"
+
+    def leave_a_zombie(task):
+        child = subprocess.Popen([sys.executable, "-c", BURN])
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        kept.append(child)
+        return os.getpid()
+
+    def leave_a_busy_child(task):
+        child = subprocess.Popen([sys.executable, "-c", BURN + "\\nwhile True: pass"])
+        stat = Path(f"/proc/{child.pid}/stat")
+        while sum(map(int, stat.read_text().rpartition(")")[2].split()[11:13])) < 60:
+            time.sleep(0.01)
+        return os.getpid()
+
+    def reap_all(task):
+        try:
+            while os.waitpid(-1, 0):
+                pass
+        except ChildProcessError:
+            return os.getpid()
+
     def heed(task):
         task.should_stop
         return [os.getpid(), str(signal.getsignal(signal.SIGTERM))]
@@ -351,6 +373,16 @@ def test_a_process_near_its_memory_limit_takes_no_other_task(programs):
     assert second.pid != first.pid and second.status == "complete"
 
 
+def test_memory_that_earlier_tasks_keep_leaves_the_next_one_its_limit(programs):
+    programs.listener("work:run", "--reuse", "100")
+
+    first, small = run(programs, "keep_memory 300", "quick")
+    limited = run(programs, "quick", memory_limit="500MiB")[0]
+
+    assert small.pid == first.pid
+    assert limited.pid != first.pid and limited.status == "complete"
+
+
 @pytest.mark.parametrize("kind", ["plain", "session", "twice", "deaf"])
 def test_what_a_task_has_left_running_has_ended_before_the_next_begins(programs, kind):
     programs.listener("work:run", "--reuse", "100", grace="0.5s")
@@ -407,6 +439,30 @@ def test_a_task_that_is_killed_tells_what_it_has_used_itself(programs):
     assert large.pid == killed.pid
     assert (killed.status, killed.signal) == ("failed", "SIGKILL")
     assert killed.cpu_seconds < 0.5
+
+
+@pytest.mark.parametrize("before", ["leave_a_zombie", "leave_a_busy_child"])
+def test_what_the_children_of_earlier_tasks_have_used_is_not_of_the_next(programs, before):
+    programs.listener("work:run", "--reuse", "100", grace="0.5s")
+
+    first, *others = run(programs, before, "reap_all", "quick", "kill_itself")
+
+    assert {task.pid for task in others} == {first.pid}
+    assert max(task.cpu_seconds for task in others) < 0.5
+
+
+def test_a_task_that_is_killed_after_its_adoption_tells_what_it_has_used_itself(programs):
+    programs.listener("work:run", "--reuse", "100", *QUICK)
+    first = run(programs, "compute 1.2 1")[0]
+    second = begin(programs, "wait")
+    assert second.pid == first.pid
+    os.kill(pid_of(second.node), signal.SIGKILL)
+    has_moved(programs.client, second)
+
+    os.kill(second.pid, signal.SIGKILL)
+
+    killed = ended(programs.client, second.id)
+    assert killed.status == "failed" and killed.cpu_seconds < 1
 
 
 def test_a_task_that_reads_should_stop_leaves_no_handler_to_the_next(programs):
@@ -631,6 +687,53 @@ def test_an_end_that_a_killed_listener_has_not_reported_is_reported_once_and_its
     done = ended(programs.client, second.id)
     assert (done.status, done.result, done.attempt) == ("complete", "done", 1)
     assert len(ledger(programs, second.id)) == 1 and is_sound(programs.client)
+
+
+@pytest.fixture
+def cut_off(programs, proxy, cli):
+    """A task whose listener is cut off from Redis, and that another listener has adopted; the two
+    listeners.
+    """
+    direct, programs.url = programs.url, proxy.url
+    first = programs.listener("work:run", "--reuse", "100", *QUICK)
+    task = begin(programs)
+    proxy.stop_listening()
+    cli.client_kill_filter(_type="normal", skipme=True)
+    programs.url = direct
+    options = ("--beat", "0.2s", "--lease", "60s", "--lost-after", "90s")
+    second = programs.listener("work:run", "--reuse", "100", *options)
+    has_moved(programs.client, task)
+    return task, first, second
+
+
+def test_an_adopted_task_ends_although_its_process_waits_for_another(programs, cut_off):
+    task, _, _ = cut_off
+
+    let_go(programs, task.id)
+
+    done = ended(programs.client, task.id)
+    assert (done.status, done.attempt, done.leaked) == ("complete", 1, None)
+    assert is_there(task.pid), "it is of the listener that is cut off"
+
+
+def test_a_process_whose_task_has_been_adopted_takes_no_other(programs, proxy, cut_off):
+    """Who has adopted it would take the next task for it."""
+    task, first, _ = cut_off
+    adopter = pid_of(programs.client.get_task(task.id).node)
+    os.kill(adopter, signal.SIGSTOP)
+    try:
+        let_go(programs, task.id)
+        until((files(programs, task) / "exit").exists, what="its exit record")
+
+        proxy.listen_again()
+
+        first.says("how it ended stays in")
+        until(lambda: not is_there(task.pid), what="the end of its process")
+    finally:
+        os.kill(adopter, signal.SIGCONT)
+    done = ended(programs.client, task.id)
+    assert (done.status, done.attempt, len(ledger(programs, task.id))) == ("complete", 1, 1)
+    assert is_sound(programs.client)
 
 
 def test_a_process_that_waits_ends_when_its_listener_is_killed(programs):

@@ -15,7 +15,7 @@ from blueque.task_process.handshake import Handshake, Rest
 PATH = "/spool/task/1"
 MIB = 2**20
 RESTS = Rest(PATH, 1.5, 100 * MIB, 10, 0, False)
-PAST = Past(1, float("inf"), "", 1.0, 100 * MIB, 10)
+PAST = Past(1, float("inf"), "", 1.0, 100 * MIB, 10, 100 * MIB)
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_what_its_first_task_keeps_is_no_leak(ends):
     reusable = resting(ours, theirs, large, None)
 
     assert reusable.why_not(None) is None
-    assert reusable.next().past == Past(1, 100.0, "gpu=0", 1.5, 10**12, 10_000)
+    assert reusable.next().past == Past(1, 100.0, "gpu=0", 1.5, 10**12, 10_000, 10**12)
 
 
 def test_each_further_task_counts_and_is_compared_with_the_first(ends):
@@ -142,7 +142,16 @@ def test_each_further_task_counts_and_is_compared_with_the_first(ends):
 
     following = resting(ours, theirs, rest, PAST).next()
 
-    assert following.past == PAST._replace(tasks=2, until=100.0, devices="gpu=0", cpu_seconds=2.5)
+    assert following.past == PAST._replace(
+        tasks=2, until=100.0, devices="gpu=0", cpu_seconds=2.5, resident=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("limit", "is_enough"), [(None, True), (200 * MIB, True), (200 * MIB - 2, False)]
+)
+def test_what_earlier_tasks_have_left_counts_against_the_limit_of_the_next(limit, is_enough):
+    assert PAST.leaves_enough_of(limit) is is_enough
 
 
 @pytest.mark.parametrize(
