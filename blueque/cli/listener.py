@@ -149,7 +149,7 @@ class _Words(click.ParamType):  # type: ignore[type-arg]  # generic in newer cli
 @click.option(
     "--reuse-for",
     type=DURATION,
-    help="Give a process no other task when so long has passed since its first; without --reuse, any number of tasks.",
+    help="Stop giving tasks to a process this long after its first one began. Without --reuse, the number of tasks has no limit.",
 )
 @click.option(
     "--task-redis/--no-task-redis",

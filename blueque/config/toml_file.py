@@ -172,7 +172,13 @@ class _Checker:
         queues = {}
         for name, table in own.get("queues", {}).items():
             self._checked(("queues", name), require_queue_name, name)
-            queues[name] = self._queue(("queues", name), table)
+            queues[name] = queue = self._queue(("queues", name), table)
+            if listener.get("spawn"):
+                self._refuse_reuse(("queues", name), queue.reused, _SPAWNED)
+            if "exec" in listener if queue.handler is None else queue.handler.exec is not None:
+                self._refuse_reuse(
+                    ("queues", name), queue.reused, "a program always runs in its own process"
+                )
         return Config(
             self._path,
             own.get("redis_url"),
@@ -194,12 +200,8 @@ class _Checker:
                     ("listener", name),
                     f"it is {listener[name]:g} s: at least three beats of {beat:g} s are needed, {3 * beat:g} s",
                 )
-        for name in _REUSE:
-            if listener.get("spawn") and listener.get(name, 1) != 1:
-                raise self._refused(
-                    ("listener", name),
-                    "with spawn = true, each task has a fresh interpreter to itself",
-                )
+        if listener.get("spawn"):
+            self._refuse_reuse(("listener",), listener, _SPAWNED)
         if listener.get("spawn") and listener.get("preload"):
             raise self._refused(
                 ("listener", "preload"),
@@ -232,6 +234,11 @@ class _Checker:
             handler=name if any(name) else None,
             reused=MappingProxyType(reused),
         )
+
+    def _refuse_reuse(self, path: Path, values: Mapping[str, Any], reason: str) -> None:
+        for name in _REUSE:
+            if values.get(name, 1) != 1:
+                raise self._refused((*path, name), reason)
 
     def _refuse_both(self, path: Path, values: Mapping[str, Any]) -> None:
         if "run" in values and "exec" in values:
@@ -380,6 +387,7 @@ def _duration(value: Any) -> float:
     return require_number(seconds, "it", 0.001, CENTURY)
 
 
+_SPAWNED = "with spawn = true, each task has a fresh interpreter to itself"
 # How many tasks a process takes, and for how long.
 _REUSE: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
     {"reuse": lambda value: require_whole(value, "it", 1, MOST_REUSED), "reuse_for": _duration}

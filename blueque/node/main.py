@@ -42,7 +42,7 @@ from blueque.node.master import (
     Options,
 )
 from blueque.node.options import Defaults
-from blueque.node.prefork import BURST, Work
+from blueque.node.prefork import BURST, ONCE, Work
 from blueque.node.registry import Registry
 from blueque.node.reload import HANDOVER, Check, Handover, Reload, replace_program
 from blueque.node.reuse import Reuse
@@ -240,13 +240,16 @@ def run_slot(choices: Choices, master: context.Master) -> int:
     spool = Spool(choices.spool, choices.max_bytes)
     # for a client that a module makes when it is imported
     units.connect_as_listener(choices.job.redis_url)
+    reuse = _reuse(choices)
+    # One process follows that of all tasks; each may have loaded a large model.
+    has_burst = not choices.is_spawned and {*reuse.values()} <= {ONCE}
     work = Work(
         _life(choices),
         choices.is_warm,
         _kinds(choices.handlers),
-        burst=1 if choices.is_spawned else BURST,
+        burst=BURST if has_burst else 1,
         until_empty=choices.until_empty,
-        reuse=_reuse(choices),
+        reuse=reuse,
         server=_fork_server(choices, spool),
     )
     select = selector(choices.select, choices.weights)

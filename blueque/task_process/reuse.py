@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # without the enumerations that `signal` makes
 import contextlib
+import faulthandler
 import os
 import resource
 import signal
@@ -14,11 +15,14 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 
+from blueque.system import process
 from blueque.task_process import redirect
 from blueque.task_process.handshake import Rest
 
 _LIMITS = sorted({value for name, value in vars(resource).items() if name.startswith("RLIMIT_")})
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+# What a library may handle without Python, and a listener or a person sends to end or warn a task.
+_ORDERS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1)
 _SIGNALS = sorted({*signal.valid_signals()} - {signal.SIGKILL, signal.SIGSTOP})
 PATIENCE, PACE = 1.0, 0.002  # seconds to wait for a helper process; between two looks
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -68,6 +72,8 @@ class Setting:
         """Undo what a task has changed. Raises OSError, ValueError or others if that is not allowed."""
         if _users() != self._users:
             raise PermissionError("the task has changed its user or its groups")
+        if _has_workers():
+            raise ChildProcessError("the task has left processes of multiprocessing")
         if self._directory is None:
             raise FileNotFoundError("cannot return to a directory that was removed")
         os.environ = self._environ  # noqa: B003  # the task may have put another object there
@@ -75,6 +81,7 @@ class Setting:
         os.chdir(self._directory)
         os.umask(self._umask)
         self._restore_signals()
+        process.die_with_parent(False)
         for kind, limit in self._limits.items():
             if resource.getrlimit(kind) != limit:
                 resource.setrlimit(kind, limit)
@@ -91,12 +98,16 @@ class Setting:
         """Drop what is pending, too: it was for the task that has ended."""
         for timer in _TIMERS:
             signal.setitimer(timer, 0)
+        faulthandler.cancel_dump_traceback_later()
+        for number in _ORDERS:
+            faulthandler.unregister(number)
         signal.set_wakeup_fd(-1)
         _signal.pthread_sigmask(signal.SIG_SETMASK, _SIGNALS)
         for number in signal.sigpending():
             signal.signal(number, signal.SIG_IGN)
         for number, handler in self._handlers.items():
-            if _signal.getsignal(number) != handler:
+            is_order = number in _ORDERS and handler is not None
+            if is_order or _signal.getsignal(number) != handler:
                 signal.signal(number, signal.SIG_DFL if handler is None else handler)
         _signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
@@ -181,6 +192,12 @@ def _count_threads() -> int:
         return 0
     main = threading.main_thread()
     return sum(not thread.daemon and thread is not main for thread in threading.enumerate())
+
+
+def _has_workers() -> bool:
+    """Tell whether processes of multiprocessing are left: a pool would replace those that are ended."""
+    module = sys.modules.get("multiprocessing.process")
+    return module is not None and bool(module.active_children())
 
 
 def _end_resource_tracker() -> None:

@@ -244,6 +244,18 @@ def test_an_empty_device_switches_the_file_off(tmp_path, monkeypatch):
             "[listener]\nspawn = true\nreuse = 2",
             "listener.reuse: with spawn = true, each task has a fresh interpreter to itself",
         ),
+        (
+            "[listener]\nspawn = true\n[queues.a]\nreuse_for = '1h'",
+            "queues.a.reuse_for: with spawn = true, each task has a fresh interpreter to itself",
+        ),
+        (
+            "[listener]\nexec = ['true']\n[queues.a]\nreuse = 2",
+            "queues.a.reuse: a program always runs in its own process",
+        ),
+        (
+            "[queues.a]\nexec = ['true']\nreuse = 2",
+            "queues.a.reuse: a program always runs in its own process",
+        ),
         ("[queues.a]\nreuse = 0", "queues.a.reuse: it is 0; it must be from 1 to 1000000000"),
         (
             "[queues.a]\nreuse_for = 0",

@@ -13,7 +13,7 @@ import sys
 
 import pytest
 from handlers import WORK, begin, ended, files, has_moved, is_sound, ledger, let_go, pid_of, running
-from running import Programs, is_there, patched, state_of, until
+from running import Programs, is_there, patched, state_of, task_processes_of, until
 
 from blueque import Retry
 from blueque.errors import NotCancellable
@@ -23,7 +23,7 @@ from blueque.spool import checkpoint
 OWN = (
     WORK
     + """
-    import resource, threading
+    import ctypes, faulthandler, multiprocessing, re, resource, threading
 
     count = 0
     kept = []
@@ -37,6 +37,16 @@ OWN = (
         global count
         count += 1
         raise ValueError(str(count))
+
+    def get_caught():
+        status = Path("/proc/self/status").read_text()
+        # not those that the C library uses for threads
+        return int(re.search(r"SigCgt:\\s*(\\w+)", status)[1], 16) & ~(0b11 << 31)
+
+    def get_signal_of_parent():
+        number = ctypes.c_int()
+        ctypes.CDLL(None).prctl(2, ctypes.byref(number), 0, 0, 0)
+        return number.value
 
     LOOKS = {
         "environ": lambda: {k: v for k, v in os.environ.items() if "BLUEQUE" not in k},
@@ -52,6 +62,9 @@ OWN = (
         "streams": lambda: [s.fileno() for s in (sys.stdin, sys.stdout, sys.stderr)],
         "input": lambda: os.readlink("/proc/self/fd/0"),
         "deadline": lambda: os.environ.get("BLUEQUE_DEADLINE"),
+        "threads": lambda: len(os.listdir("/proc/self/task")),
+        "caught": get_caught,
+        "end with parent": get_signal_of_parent,
     }
 
     def look(task):
@@ -68,6 +81,9 @@ OWN = (
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP, signal.SIGTERM})
         os.kill(os.getpid(), signal.SIGHUP)
         signal.setitimer(signal.ITIMER_REAL, 1000)
+        faulthandler.register(signal.SIGQUIT)
+        faulthandler.dump_traceback_later(1000)
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
         resource.setrlimit(resource.RLIMIT_NOFILE, (200, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -141,6 +157,14 @@ OWN = (
         end = time.process_time() + float(seconds)
         while time.process_time() < end:
             pass
+        return os.getpid()
+
+    pool = None
+
+    def use_pool(task):
+        global pool
+        pool = pool or multiprocessing.get_context("fork").Pool(2)
+        pool.map(abs, range(10))
         return os.getpid()
 
     BURN = "import time\\nwhile time.process_time() < 0.6: pass"
@@ -403,6 +427,25 @@ def _command(pid: int) -> bytes:
             return file.read()
     except OSError:
         return b""
+
+
+def test_a_pool_of_processes_that_is_left_open_is_the_end_of_its_process(programs):
+    """It would replace each of its processes that is ended."""
+    listener = programs.listener("work:run", "--reuse", "100")
+
+    first, second = run(programs, "use_pool", "use_pool")
+
+    assert (first.status, second.status) == ("complete", "complete")
+    assert first.pid != second.pid
+    assert listener.is_running
+
+
+def test_one_process_is_ready_to_follow_the_one_that_is_reused(programs):
+    (slot,) = programs.listener("work:run", "--reuse", "5").slots()
+
+    results(programs, *["remember"] * 12)
+
+    until(lambda: len(task_processes_of(slot)) == 2, what="one that is reused, and one more")
 
 
 def test_each_task_has_its_own_output_progress_and_checkpoint(programs):
