@@ -739,7 +739,7 @@ class Model:
         _, its_lock, _ = NEEDS[(line or "0").partition(",")[2]]
         while True:
             if life.popped is not None and line is None:
-                (popped,), left, refusal = life.popped, 0, None
+                (popped,), left, refusal = life.popped, 1, None
             else:
                 popped, left, refusal = self.pop(life, line)
             life.popped = None
