@@ -125,7 +125,8 @@ def test_idle_listeners_are_replaced_and_busy_ones_after_their_task(programs, qu
         what="two other listeners",
     )
     assert ledger(programs).count(running.id) == 1
-    assert listener.stop() == 0 and programs.left() == []
+    assert listener.stop() == 0
+    until(lambda: programs.left() == [], what="that nothing is left")
 
 
 def test_every_option_of_the_file_holds_from_then_on(programs, queue):
@@ -143,7 +144,7 @@ def test_every_option_of_the_file_holds_from_then_on(programs, queue):
     assert programs.client.get_task(running.id).status == "started"
     assert listener.stop() == 0
     assert outcome(programs.client, running.id).error_type == "stopped"
-    assert programs.left() == []
+    until(lambda: programs.left() == [], what="that nothing is left")
 
 
 def test_another_redis_gets_the_new_tasks_and_the_first_one_the_end_of_what_runs(programs, queue):
@@ -265,7 +266,8 @@ def test_a_newer_one_ends_a_check_whose_import_never_ends_and_is_not_lost(progra
     assert "everything stays as it is" not in listener.log
     let_go(programs)
     assert outcome(programs.client, queue.enqueue("")).result == "done"
-    assert listener.stop() == 0 and programs.left() == []
+    assert listener.stop() == 0
+    until(lambda: programs.left() == [], what="that nothing is left")
 
 
 def test_sigterm_ends_a_check_whose_import_never_ends(programs, queue):
@@ -442,7 +444,7 @@ def test_no_signal_to_a_listener_in_the_window_is_lost(programs, queue, numbers,
     let_go(programs)
     assert listener.wait() == 0
     assert outcome(programs.client, running.id).result == "done"
-    assert programs.left() == []
+    until(lambda: programs.left() == [], what="that nothing is left")
 
 
 def test_a_signal_that_pauses_in_the_window_is_heard(programs, queue):

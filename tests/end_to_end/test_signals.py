@@ -103,7 +103,7 @@ def test_the_first_signal_lets_the_running_task_end_takes_nothing_new_and_leaves
     assert programs.client.get_task(waiting).status == "pending"
     assert of_listeners(state) == {}
     assert state()["blueque_queues"] == {"work": 0}
-    assert programs.left() == []
+    until(lambda: programs.left() == [], what="that nothing is left")
 
 
 def test_of_several_slots_the_idle_leave_at_once_and_the_busy_after_their_task(programs, queue):
@@ -133,7 +133,7 @@ def test_the_second_signal_stops_the_task_and_leaves_with_the_code_of_that_signa
         "SIGTERM",
     )
     assert of_listeners(state) == {}
-    assert programs.left() == []
+    until(lambda: programs.left() == [], what="that nothing is left")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -179,7 +179,7 @@ def test_a_stopped_task_may_end_in_its_own_way_within_the_grace(
     listener.wait()
     task = programs.client.get_task(task_id)
     assert (task.status, task.error, task.result) == (status, error, result)
-    assert programs.left() == []
+    until(lambda: programs.left() == [], what="that nothing is left")
 
 
 def test_a_stopped_program_gets_the_signal_itself_and_so_does_what_it_has_started(programs, queue):
@@ -197,7 +197,7 @@ def test_a_stopped_program_gets_the_signal_itself_and_so_does_what_it_has_starte
         5,
     )
     assert (programs.directory / "caught").exists()
-    assert programs.left() == []
+    until(lambda: programs.left() == [], what="that nothing is left")
 
 
 def test_one_ctrl_c_on_the_terminal_counts_once_and_the_task_runs_on_to_its_end(programs, queue):
@@ -238,7 +238,7 @@ def test_the_second_ctrl_c_stops_the_task(programs, queue):
         tty.press_ctrl_c()
         assert listener.wait() == 130
         assert programs.client.get_task(task_id).error == "stopped by operator: killed by SIGTERM"
-        assert programs.left() == []
+        until(lambda: programs.left() == [], what="that nothing is left")
 
 
 def test_an_idle_listener_leaves_at_once_although_it_waits_in_redis(programs, cli):
@@ -580,7 +580,7 @@ def test_a_spare_process_that_was_stopped_does_not_keep_its_listener_from_leavin
     (spare,) = until(lambda: children_of(slot), what="a spare process")
     os.kill(spare, signal.SIGSTOP)
     assert listener.stop() == 0
-    assert programs.left() == []
+    until(lambda: programs.left() == [], what="that nothing is left")
 
 
 def test_the_password_of_redis_is_not_among_the_arguments_that_everybody_can_see(programs):
