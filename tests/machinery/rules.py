@@ -710,7 +710,14 @@ class Listeners(Machine):
     @rule(
         data=st.data(),
         how=st.sampled_from(
-            ["complete", "fail", "report success and pop", "report failure", "pop"]
+            [
+                "complete",
+                "fail",
+                "report success",
+                "report success and pop",
+                "report failure",
+                "pop",
+            ]
         ),
     )
     def be_late_again(self, data: st.DataObject, how: str) -> None:

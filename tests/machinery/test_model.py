@@ -19,7 +19,7 @@ from rules import QueueMachine
 
 from blueque.system.embedded_redis import running_server
 
-EXAMPLES = 300  # BLUEQUE_MODEL_EXAMPLES asks for another number
+EXAMPLES = 400  # BLUEQUE_MODEL_EXAMPLES asks for another number
 STEPS = 40
 
 # How often what has to happen at least, or the test says nothing. It happens about twice as often

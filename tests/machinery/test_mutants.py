@@ -17,7 +17,7 @@ from test_model import run
 
 from blueque.system.embedded_redis import running_server
 
-EXAMPLES = 300
+EXAMPLES = 500
 
 
 @pytest.fixture(scope="module")

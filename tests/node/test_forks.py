@@ -169,7 +169,7 @@ def test_without_room_for_processes_the_task_waits(programs, fault):
     listener = programs.listener("work:run")
     tasks = run(programs, 1)
     have(programs, fault)
-    waiting = [programs.client.get_queue("work").enqueue("quick") for _ in range(10)]
+    waiting = [programs.client.get_queue("work").enqueue("quick") for _ in range(30)]
 
     listener.says("cannot run a task")
     have(programs, None)
