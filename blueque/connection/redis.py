@@ -212,7 +212,7 @@ class Redis:
                 sent.popleft()
                 yield replies
         finally:
-            if sent and is_ahead:  # whose replies nobody will receive
+            if sent and is_ahead:  # its replies will not be received
                 self.close()
 
     def _is_sent(self, batch: Sequence[Command]) -> bool:

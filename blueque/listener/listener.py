@@ -258,7 +258,7 @@ class Listener:
         self._is_unsure = False
 
     def reserve_offered(self, task: Task) -> Task | None:
-        """Reserve a task that was offered, for it cannot start now; None: it is not to be had."""
+        """Reserve an offered task that cannot start now. None: it is not available any more."""
         with contextlib.suppress(NotFree):
             taken = self._reserve(task.id)
             self._is_unsure = False

@@ -218,7 +218,7 @@ class Launcher:
     def _reserve(self, task: Task, attempt: Attempt | None, taken: TaskProcess | None) -> Task:
         """Reserve a task that was only offered, for it cannot start now: all can see where it is.
 
-        Raises OrderCame; NotOwner, NotRegistered when it is not to be had.
+        Raises OrderCame; NotOwner, NotRegistered when it is not available.
         """
         listener = self._context.listeners.of(task.queue)
         if attempt is not None:

@@ -1,6 +1,6 @@
 """The beats of the listeners of many queues, for a judge that looks often.
 
-It looks over its own connection with CLIENT TRACKING. Nobody waits on that connection, because
+It looks over its own connection with CLIENT TRACKING. No call waits on that connection, because
 beats change all the time.
 """
 

@@ -2,7 +2,7 @@
 
 It reads over its own connection with CLIENT TRACKING: Redis reports when a key that was read has
 changed, and until then the reply holds. Redis sends such reports before the reply to a later
-command. So after one round trip every earlier change is known, whoever made it.
+command. So after one round trip every earlier change is known, by any client.
 
 Without tracking (TLS through redis-py, a proxy, an ACL without +hello +client|tracking), or while
 this connection fails, each look reads all queues, over the connection of the caller.
@@ -25,7 +25,7 @@ log = logging.getLogger("blueque")
 ROUNDS = 2  # of a look: what changes during the second is for the next look
 AFTER_FAILURE = 10.0  # seconds until another connection is opened
 AFTER_REFUSAL = 3600.0
-# Seconds for which one connection is used. A firewall may drop one silently that nobody uses; and
+# Seconds for which one connection is used. A firewall may silently drop an unused one; and
 # a few changes are not reported, such as SWAPDB.
 TRUSTED = 60.0
 

@@ -210,7 +210,7 @@ def _end_resource_tracker() -> None:
     if tracker is None or descriptor is None or pid is None:
         return
     tracker._fd = tracker._pid = None
-    os.close(descriptor)  # it ends when nobody has this pipe
+    os.close(descriptor)  # it ends when this pipe is closed
     until = time.monotonic() + PATIENCE
     with contextlib.suppress(ChildProcessError):  # the task has reaped it
         while os.waitpid(pid, os.WNOHANG)[0] == 0 and time.monotonic() < until:
