@@ -294,8 +294,12 @@ def test_a_wake_up_call_that_could_not_be_passed_on_goes_with_the_next_task(
         queue.enqueue("in")
     while not listener.idle(5, lambda connection: connection.wait(5)):
         pass
+
+    def lose(*_):
+        raise RedisAway("of a test")
+
     with monkeypatch.context() as patch:
-        patch.setattr(protocol, "wake", lambda *_: exec("raise RedisAway('gone')"))
+        patch.setattr(protocol, "wake", lose)
         task = listener.take()
     assert listener.has_marker and not cli.exists("blueque_wake_video")
     complete(start(task), listener)

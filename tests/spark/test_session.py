@@ -38,8 +38,8 @@ def test_it_counts_time_in_utc_and_shows_nothing(spark):
     assert spark.sparkContext.uiWebUrl is None
 
 
-@pytest.mark.skipif(not shared_classes.FILE.exists(), reason="bin/test makes the file of classes")
 def test_its_java_has_the_classes_of_spark_from_the_file_that_all_share(spark):
+    assert shared_classes.FILE.exists(), "bin/test makes the file of classes"
     java = gateway.java_process().pid
     assert str(shared_classes.FILE) in Path(f"/proc/{java}/maps").read_text()
 
