@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from blueque.listener.processor import Processor
     from blueque.model.retry import Retry
     from blueque.model.snapshot import Slice, Snapshot
+    from blueque.producer.groups import TaskGroup
     from blueque.producer.queue import Queue
+    from blueque.producer.workflow import Workflow
     from blueque.queries.history import Event, History
     from blueque.queries.statistics import Statistics
     from blueque.queries.task_log import LogLine, Place
@@ -109,6 +111,25 @@ class Client:
         return Queue(
             self._redis, require_queue_name(name), self.max_bytes, retry, self._config.queue(name)
         )
+
+    def group(self, name: str) -> TaskGroup:
+        """Return the group of tasks with this name, to open, close, cancel or look at it."""
+        from blueque.producer.groups import TaskGroup
+
+        return TaskGroup(self._redis, name)
+
+    def workflow(
+        self, name: str, broken: Literal["hold", "cancel"] = "hold", keep: float | str = "1d"
+    ) -> Workflow:
+        """Return a new workflow: tasks that wait for each other, made all at once or not at all.
+
+        name: a workflow of this name that is there already is not changed. broken: as for
+            `Queue.enqueue`, for tasks that do not say it. keep: how long the record of the workflow
+            stays after its end; seconds, or text as "1d".
+        """
+        from blueque.producer.workflow import Workflow
+
+        return Workflow(self._redis, name, broken, keep)
 
     def get_task(self, task_id: str) -> Task:
         """Return a snapshot of the task. For an unknown id all its attributes are None."""
@@ -355,15 +376,17 @@ class Client:
 
         return snapshot_reader.tasks(self._redis, snapshot)
 
-    def purge(self, snapshot: Snapshot) -> Iterator[int]:
+    def purge(self, snapshot: Snapshot, *, force: bool = False) -> Iterator[int]:
         """Delete the tasks of a snapshot that still have the status of their part, other than
-        reserved and started. Yield how many are deleted so far. Raises SnapshotGone.
+        reserved and started, and those for which others wait. Yield how many are deleted so far.
 
+        force: also pending, scheduled and blocked tasks for which others wait.
+        Raises SnapshotGone.
         Source: docs/protocol/operator.md, "purge"; docs/protocol/archive.md, "prune".
         """
         from blueque.recovery.purge import purge
 
-        return purge(self._redis, snapshot)
+        return purge(self._redis, snapshot, force)
 
     def thaw(self, snapshot: Snapshot) -> bool:
         """Remove a snapshot before its time; False: it was gone already."""

@@ -8,6 +8,14 @@ BluequeError
 |   |-- NotFinished                 Only complete, failed and cancelled tasks can be deleted.
 |   |-- NotCancellable              The task has ended, or a listener of 1.0.0 has it.
 |   |-- NotWaiting                  Only pending and scheduled tasks can be moved.
+|   |-- NotBlocked                  Only a task that waits for others can be unblocked.
+|   |-- TooManyConditions           The task waits for too many others. Wait for a group.
+|   |-- HasDependents               Others wait for the task. Delete it when they have been told.
+|   |-- NotSettled                  The group of the task has not noted its end. Try again soon.
+|   |-- GroupClosed                 The group takes no more tasks. Use another group.
+|   |-- GroupCancelled              The group was cancelled. Use another group.
+|   |-- CycleFound                  Tasks of a workflow would wait for each other. Cut the circle.
+|   |-- WrongGroup                  The group is in use in another way. The message says how.
 |   |-- WrongRun                    The run is of another kind, or its key is in use. Choose
 |                                   another name.
 |   |-- OldBatch                    The stream has committed a later batch. A new checkpoint needs
@@ -16,6 +24,7 @@ BluequeError
 |   |-- ConfigRefused               The named key of blueque.toml has a mistake. Correct it.
 |   `-- NotFailed                   Only failed and cancelled tasks can be put in line again.
 |-- NoSuchTask (LookupError)        There is no task with this id. Do not wait for it.
+|-- NoSuchGroup (LookupError)       There is no group with this name. Open it first.
 |-- WaitTimedOut (TimeoutError)     The task has not ended yet and goes on. Wait again.
 |-- NotOwner                        Nothing was written: another attempt owns the task. Stop work.
 |-- FeedTaken                       Another feeder has the feed. Leave it to that one.
@@ -125,6 +134,77 @@ class NotWaiting(InvalidInput):
         self.task_id, self.status = task_id, status
 
 
+class NotBlocked(InvalidInput):
+    """The task does not wait for other tasks. Nothing was written."""
+
+    def __init__(self, task_id: str, status: str | None) -> None:
+        super().__init__(
+            f"task {task_id} does not wait for other tasks: it is {status or 'unknown'}"
+        )
+        self.task_id, self.status = task_id, status
+
+
+class TooManyConditions(InvalidInput):
+    """The task would wait for more than 1,000 others. Nothing was written."""
+
+    def __init__(self, conditions: int) -> None:
+        super().__init__(f"a task can wait for 1,000 others, not for {conditions:,}")
+        self.conditions = conditions
+
+
+class HasDependents(InvalidInput):
+    """Other tasks wait for this one, so it cannot be deleted. Nothing was written."""
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__(f"task {task_id} cannot be deleted: other tasks wait for it")
+        self.task_id = task_id
+
+
+class NotSettled(InvalidInput):
+    """The group of the task has not noted yet how it has ended, so it cannot be deleted. Nothing
+    was written.
+    """
+
+    def __init__(self, task_id: str) -> None:
+        super().__init__(f"task {task_id} cannot be deleted: its group has not noted its end yet")
+        self.task_id = task_id
+
+
+class GroupClosed(InvalidInput):
+    """The group is closed, so no more tasks join it. Nothing was written."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__(f"group {group!r} is closed")
+        self.group = group
+
+
+class GroupCancelled(InvalidInput):
+    """The group was cancelled, so no more tasks join it. Nothing was written."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__(f"group {group!r} was cancelled")
+        self.group = group
+
+
+class CycleFound(InvalidInput):
+    """Tasks of a workflow would wait for each other in a circle. Nothing was written.
+
+    path: their keys; each waits for the next one, and the last for the first.
+    """
+
+    def __init__(self, path: list[str]) -> None:
+        super().__init__(f"tasks wait for each other: {' -> '.join([*path, path[0]])}")
+        self.path = path
+
+
+class WrongGroup(InvalidInput):
+    """The group is in use in a way that forbids this. Nothing was written."""
+
+    def __init__(self, group: str, why: str) -> None:
+        super().__init__(f"group {group!r}: {why}")
+        self.group, self.why = group, why
+
+
 class WrongRun(InvalidInput):
     """The run has another kind, or another run has its key. Nothing was written."""
 
@@ -162,6 +242,14 @@ class NoSuchTask(BluequeError, LookupError):
         )
         super().__init__(f"task {task_id} {what}")
         self.task_id, self.status = task_id, status
+
+
+class NoSuchGroup(BluequeError, LookupError):
+    """There is no group with this name. Nothing was written."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__(f"there is no group {group!r}")
+        self.group = group
 
 
 class WaitTimedOut(BluequeError, TimeoutError):

@@ -1,5 +1,5 @@
 """The scheduler: puts scheduled tasks in line when they are due, wakes listeners for what 1.0.0
-enqueues, judges listeners, deletes finished tasks that have been kept long enough.
+enqueues, tells tasks of the ends for which they wait, judges listeners, deletes finished tasks that have been kept long enough.
 
 Any number may run: each move is guarded, so the first one wins and the others find nothing to do.
 """
@@ -21,6 +21,7 @@ from blueque.producer.queue import Queue
 from blueque.protocol import permissions
 from blueque.queries.beats import Beats
 from blueque.queries.queue_changes import Lookout
+from blueque.recovery.dependents import AT_ONCE, GRACE, Dependents
 from blueque.recovery.judge import LOOK_AT_STARTED, Recovery
 from blueque.recovery.retention import Retention
 from blueque.system import process, signals
@@ -37,6 +38,7 @@ LOOK_AT_ALL = 60.0  # between two looks at everything where it does
 CLOCK_CHECK = 1.0  # a wall clock may be set while we wait for an eta
 COALESCE = 0.05  # changes that come closer than this are looked at together
 LONGEST_PAUSE = 1.0  # while Redis is away: tasks may be due when it is back
+RECHECK_EVERY = 1.0  # between two looks at blocked tasks
 PRUNE_EVERY = 60.0  # between two looks at what has been kept long enough
 SIGNS = 3  # that we give in the time in which systemd wants one
 REFUSED_PAUSE = 5.0  # before a queue that Redis refuses to serve is tried again
@@ -73,12 +75,15 @@ class Scheduler:
         self._lookout = Lookout(client.connections.connect)
         self._beats = Beats(client.connections.connect)
         self._outage = Outage("Redis answers again")
-        self._look_at_all = 0.0
+        self._look_at_all = self._settle_at = self._recheck_at = 0.0
         # queue -> when to try it again, on the monotonic clock
         self._left_alone: dict[str, float] = {}
         # A look that is tried again by itself would hide that Redis was away, so these have no
         # patience.
         self._judging = client.with_patience(0)
+        self._dependents = Dependents(self._judging.connections)
+        self._are_groups_due = False
+        self._group_at = 0.0  # when a group is to be looked at, in Unix seconds
         self._retention = Retention(self._judging.connections, {})
         self._prune_at = time.monotonic() + PRUNE_EVERY  # at the start there is other work
         self._judges: dict[str, Recovery] = {}
@@ -113,12 +118,18 @@ class Scheduler:
         for name in due:
             self._try(name, lambda queue: queue.enqueue_due_tasks())
             self._lookout.look_again_at(name)
-        if due:
+        self._recheck(now)
+        if due or self._settle():
             return 0.0  # see what comes next
         self._prune()
         if self._lookout.has_news():
             return COALESCE
         waits = [eta - now for eta in etas.values()]
+        waits += [
+            max(view.next_recheck - now, self._recheck_at - time.monotonic())
+            for name, view in self._lookout.views.items()
+            if view.next_recheck is not None and not self._is_left_alone(name)
+        ]
         waits += [
             at - time.monotonic()
             for name, at in self._left_alone.items()
@@ -128,7 +139,69 @@ class Scheduler:
             at - time.monotonic()
             for at in (self._look_at_all, self._prune_at, *self._judge_at.values())
         ]
+        if self._lookout.is_unsettled:
+            duties.append(self._settle_at - time.monotonic())
+        duties.append(self._group_at - now)
         return max(0.0, min([*duties, *waits, *([CLOCK_CHECK] if waits else [])]))
+
+    def _settle(self) -> bool:
+        """Tell some of those who wait for tasks that have ended, if the listeners of these have not
+        done so. Return whether there may be more.
+        """
+        if not (self._dependents.has_work or self._are_groups_due):
+            self._look_for_ends()
+        is_more = False
+        try:
+            is_more = self._dependents.step()
+            if self._are_groups_due:
+                self._are_groups_due = False
+                self._are_groups_due = self._dependents.step_of_groups()
+        except Contended as error:  # others do the same
+            log.debug("settle: %s", error)
+        except RedisRefused as error:
+            if error.code != "WRONGTYPE":
+                raise
+            log.warning("cannot settle groups: %s", error)
+        return is_more or self._are_groups_due
+
+    def _look_for_ends(self) -> None:
+        """Find ends that those whose tasks they were have not settled, and groups."""
+        is_due = self._lookout.is_unsettled and time.monotonic() >= self._settle_at
+        if not is_due and time.time() < self._group_at:
+            return
+        self._settle_at, now = time.monotonic() + GRACE, time.time()
+        self._group_at = now + LOOK_AT_ALL
+        try:
+            found = self._lookout.unsettled(self._dependents.limit)
+        except RedisRefused as error:  # a key of a wrong type
+            log.warning("cannot see which ends are not settled: %s", error)
+            self._settle_at = time.monotonic() + LOOK_AT_ALL
+            return
+        ended = [task for task, at in found.tasks.items() if at <= now - GRACE]
+        self._dependents.note(ended)
+        if len(ended) >= AT_ONCE and self._dependents.has_work:
+            self._settle_at = 0.0  # there may be more
+        if found.group_at is not None:
+            self._group_at = min(found.group_at, self._group_at)
+        self._are_groups_due = found.has_members or self._group_at <= now
+        self._group_at = max(self._group_at, now + GRACE)
+
+    def _recheck(self, now: float) -> None:
+        """Compare blocked tasks whose turn it is with those for which they wait."""
+        if time.monotonic() < self._recheck_at:
+            return
+        due = [
+            name
+            for name, view in self._lookout.views.items()
+            if view.next_recheck is not None
+            and view.next_recheck <= now
+            and not self._is_left_alone(name)
+        ]
+        for name in due:
+            self._try(name, lambda queue: self._dependents.recheck([queue.name]))
+            self._lookout.look_again_at(name)
+        if due:
+            self._recheck_at = time.monotonic() + RECHECK_EVERY
 
     def _prune(self) -> None:
         """Delete some of what has been kept long enough."""
@@ -210,6 +283,7 @@ class Scheduler:
         """Close the connections of our own."""
         self._lookout.close()
         self._beats.close()
+        self._judging.close()
 
     def _notify(self, seconds: float) -> float:
         """Tell systemd how we are, if it wants to know; return for how many of the seconds it may

@@ -295,7 +295,8 @@ def has_moved(client: Client, task: Task, seconds: float = PATIENCE) -> str:
 
 def files(programs: Programs, task: Task, attempt: int = 1, spool: str = "spool") -> Path:
     """Return the directory of an attempt."""
-    return programs.directory / spool / task.id / str(attempt)
+    name = f"{task.id}@1" if attempt == 1 else f"{task.id}/{attempt}"
+    return programs.directory / spool / name
 
 
 def has_begun(directory: Path) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from blueque.model.columns import ARCHIVE_FIELDS, LISTED_AS
+from blueque.model.columns import ARCHIVE_FIELDS, LISTED_AS, OTHER
 from blueque.tables import arrow
 
 if TYPE_CHECKING:
@@ -14,13 +14,15 @@ if TYPE_CHECKING:
 # The columns of a file. The queue is in the name of its folder; listed_as is equal to the status, or
 # the task is not archived.
 FILE_FIELDS = tuple(name for name in ARCHIVE_FIELDS if name not in ("queue", LISTED_AS))
+# In the JSON of the other fields. Inside a value, its quotes would be escaped.
+_DEPENDENTS = '"dependents":'
 
 
 def pick(batch: pa.RecordBatch, queue: str, before: float | None, seen: set[str]) -> pa.RecordBatch:
     """Return the rows of a batch with ARCHIVE_FIELDS that are to be archived, with FILE_FIELDS.
 
-    Their status is that of the list which had them. With `before` they have ended before that time,
-    by `finished` or else `updated`.
+    Their status is that of the list which had them, and no other tasks wait for them: those stay in
+    Redis. With `before` they have ended before that time, by `finished` or else `updated`.
     seen: the ids of this run, to which it adds: a list may contain an id twice.
     """
     compute = arrow.pyarrow().compute
@@ -28,6 +30,8 @@ def pick(batch: pa.RecordBatch, queue: str, before: float | None, seen: set[str]
         compute.equal(batch["status"], batch[LISTED_AS]),
         compute.fill_null(compute.equal(batch["queue"], queue), True),
     )
+    is_awaited = compute.fill_null(compute.match_substring(batch[OTHER], _DEPENDENTS), False)
+    is_ours = compute.and_(is_ours, compute.invert(is_awaited))
     if before is not None:
         limit = arrow.pyarrow().scalar(int(before * 1e6)).cast(arrow.types()["timestamp"])
         is_ours = compute.and_(

@@ -12,12 +12,14 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from blueque import protocol
-from blueque.audit import invariants, reads
+from blueque.audit import dependencies, invariants, reads
 from blueque.audit.line_invariants import judge_locks
 from blueque.audit.observation import Finding, Holder, Observation
 from blueque.audit.scan import scan
 from blueque.connection.redis import Redis
 from blueque.model import keys
+from blueque.model.states import FINISHED
+from blueque.producer.dependents import drop_stale
 from blueque.protocol.repair import Missed
 
 __all__ = ["Finding", "Report", "audit", "repair", "report"]
@@ -69,9 +71,15 @@ def report(
 def _judge(redis: Redis, observed: Observation, tasks: Sequence[str]) -> list[Finding]:
     """Return what is wrong with everything but the locks, among the tasks with these only."""
     findings = list(invariants.judge(observed))
+    blocked: dict[str, str] = {}
+    awaited: list[str] = []
     for task, seen in reads.hashes(redis, tasks):
         findings += invariants.judge_task(observed, task, seen)
-    return findings
+        if seen.status == "blocked":
+            blocked[task] = seen.queue or ""
+        elif seen.status in FINISHED and "dependents" in seen.names:
+            awaited.append(task)
+    return [*findings, *dependencies.judge(redis, observed, blocked, awaited)]
 
 
 def _confirmed(
@@ -83,6 +91,9 @@ def _confirmed(
     in both scans have held it at the same time.
     """
     suspects = {finding.task for finding in findings if finding.task is not None}
+    for finding in findings:
+        if finding.code == "circle":
+            suspects.update((finding.text or "").split(" "))
     locks = {finding.text or "" for finding in findings if finding.code == "overfull"}
     held = {lock: holders[lock] for lock in locks}
     suspects |= {task for limits in held.values() for task, _ in limits}
@@ -171,6 +182,18 @@ def _forget(redis: Redis, finding: Finding, now: float) -> bool:
     )
 
 
+def _recheck(redis: Redis, finding: Finding, now: float) -> bool:
+    return protocol.recheck(redis, finding.queue or "", finding.task or "", now) != "stale"
+
+
+def _note_end(redis: Redis, finding: Finding, now: float) -> bool:
+    return protocol.note_end(redis, finding.task or "", now)
+
+
+def _drop_stale(redis: Redis, finding: Finding, now: float) -> bool:
+    return drop_stale(redis, finding.task or "", now)
+
+
 def _instance(redis: Redis, finding: Finding) -> str | None:
     (instance,) = redis.read(
         ("HGET", keys.listener(finding.queue or "", finding.node or ""), "instance")
@@ -189,4 +212,7 @@ _REPAIRS: dict[str, Callable[[Redis, Finding, float], bool]] = {
     "free": _free,
     "drop_line": _drop_line,
     "note_line": _note_line,
+    "recheck": _recheck,
+    "note_end": _note_end,
+    "drop_stale": _drop_stale,
 }

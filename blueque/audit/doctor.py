@@ -17,7 +17,8 @@ from blueque.connection.redis import Redis
 from blueque.model.columns import to_microseconds
 from blueque.model.task import Task
 from blueque.producer.abandoned_runs import Leftover, Leftovers
-from blueque.queries import overview
+from blueque.queries import half_made, overview
+from blueque.queries.half_made import HalfMade
 from blueque.queries.inspector import Inspector
 from blueque.queries.listeners import Node, is_process_gone
 from blueque.system import process
@@ -37,8 +38,8 @@ class Doctor:
         self._redis, self._serve = redis, serve
 
     def check(self, settle: float = 0.0) -> list[Check]:
-        """Check the server, the due tasks, the processes on this host, and the runs and archive
-        batches that have stopped halfway.
+        """Check the server, the due tasks, the processes on this host, and the runs, tasks and
+        archive batches that were left half made.
 
         settle: for how many seconds a process has to be gone while its task is still started.
         """
@@ -50,7 +51,7 @@ class Doctor:
             checks += [*server_check.judge_due(seen.lines), *server_check.judge_hosts(seen.nodes)]
             checks += _gone(reader, queues, seen.nodes, settle, self._serve)
             checks += map(_of_run, Leftovers(reader).find(queues, server_check.FORGOTTEN))
-            return [*checks, *_archives(reader, queues)]
+            return [*checks, *_half_made(reader, queues), *_archives(reader, queues)]
 
     def audit(self, settle: float) -> Report:
         """Scan every key. If there are findings, scan again after `settle` seconds, and report what
@@ -94,6 +95,18 @@ def _started_without_process(redis: Redis, queues: list[str]) -> dict[tuple[str,
         for task in Inspector(redis).started(queues)
         if process.is_gone(task.pid or 0, task.fields)
     }
+
+
+def _half_made(redis: Redis, queues: list[str]) -> Iterator[Check]:
+    """Yield the queues with tasks whose producer has not named all tasks for which they wait."""
+    found: dict[str, list[HalfMade]] = {}
+    for task in half_made.find(redis, queues, half_made.FORGOTTEN):
+        found.setdefault(task.queue, []).append(task)
+    for queue, tasks in found.items():
+        first, command = tasks[0], hints.of_queue("gc", queue)
+        what = f"{count(len(tasks), 'blocked task')} without all conditions, because a producer stopped halfway"
+        which = f"{first.task}, for {span(first.age)}{' and others' if len(tasks) > 1 else ''}"
+        yield Check("tasks", "warn", f"queue {queue} has {what}: {which}. {command} cancels them.")
 
 
 def _archives(redis: Redis, queues: list[str]) -> Iterator[Check]:

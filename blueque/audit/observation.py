@@ -26,9 +26,13 @@ WARNINGS = frozenset(
         "overfull",
         "popped",
         "score",
+        "ripe",
         "settings",
+        "stale_dependent",
         "stuck",
         "unknown_key",
+        "unlinked",
+        "untold",
         "waiting",
     }
 )

@@ -46,8 +46,25 @@ _OF_A_TASK = {
     keys.history(""): "list",
     keys.recent(""): "list",
     keys.checkpoint(""): "hash",
+    keys.conditions(""): "hash",
+    keys.dependents(""): "zset",
+    keys.inputs(""): "hash",
+    keys.spawned(""): "set",
 }
 _NUMBERS = {keys.events(""): "stream", keys.stats("", "")[:-1]: "hash", keys.totals(""): "hash"}
+_OF_ALL = {  # the queues
+    keys.QUEUES: "zset",
+    keys.UNSETTLED_TASKS: "zset",
+    keys.UNSETTLED_MEMBERS: "zset",
+    keys.GROUPS: "zset",
+}
+_OF_A_GROUP = {
+    keys.group(""): "hash",
+    keys.members(""): "list",
+    keys.open_members(""): "set",
+    keys.bad_members(""): "set",
+    keys.awaiting(""): "zset",
+}
 _READ_ELSEWHERE = ("lines", "settings", "runs", "feeds")
 _BEFORE_TASKS = ("wake", "settings")  # a queue may be paused before its first task
 _OF_A_LISTENER = {keys.reserved: "list", keys.listener: "hash", keys.orders: "zset"}
@@ -189,8 +206,10 @@ def _check_belongings(observed: Observation, found: Keys) -> None:
                 sentence = f"{prefix}{task} belongs to a task that is gone."
                 about = {"task": task, "fix": "mend"}
                 observed.reject("left_behind", f"{prefix}{task}", sentence, kind, **about)
-    for prefix, kind in _NUMBERS.items():
+    for prefix, kind in {**_NUMBERS, **_OF_A_GROUP}.items():
         found.of(prefix, kind)
+    for key, kind in _OF_ALL.items():
+        found.is_of(key, kind)
 
 
 def _find_owners(redis: Redis, observed: Observation, found: Keys, queues: list[str]) -> None:
@@ -211,10 +230,11 @@ def _find_owners(redis: Redis, observed: Observation, found: Keys, queues: list[
         *_HASHES,
         *_OF_A_TASK,
         *_NUMBERS,
+        *_OF_A_GROUP,
         *[_key(kind, "") for kind in _OF_A_QUEUE],
     )
     for key in found.types:
-        if key == keys.QUEUES or key.startswith(others):
+        if key in _OF_ALL or key.startswith(others):
             continue
         if (keys.parse_line(key) or keys.parse_run(key)) is not None:
             continue

@@ -141,6 +141,7 @@ def _of_queue(
                 _about_silent(line, states[state], serve),
             )
     yield from _of_failures(line)
+    yield from _of_holders(line)
     if line.overdue:
         late = (
             f"is overdue by {printing.span(line.overdue_for)}"
@@ -210,6 +211,26 @@ def _of_failures(line: Line) -> Iterator[Concern]:
         many = f"{count(line.failing, 'task')}{' or more' if line.looked_at == line.failing < line.failed else ''}"
         sentence = f"{many} failed in the last hour, more than a fifth of those that ended"
         yield Concern(line.queue, "failing", sentence, f"{failed} --since 1h")
+
+
+def _of_holders(line: Line) -> Iterator[Concern]:
+    """Yield what failed and cancelled tasks keep from running."""
+    if not line.holders:
+        return
+    held = sum(holder.held for holder in line.holders)
+    waits = f"{count(held, 'task')} {'waits' if held == 1 else 'wait'} for"
+    if len(line.holders) == 1:
+        holder = line.holders[0]
+        name = printing.short_id(holder.task)
+        ended = "has failed" if holder.status == "failed" else "was cancelled"
+        yield Concern(
+            line.queue, "held", f"{waits} {name}, which {ended}", f"blueque requeue {name}"
+        )
+        return
+    states = ",".join(sorted({holder.status for holder in line.holders}))
+    sentence = f"{waits} {len(line.holders)} tasks that failed or were cancelled"
+    command = f"blueque ls --queue {shlex.quote(line.queue)} --state {states}"
+    yield Concern(line.queue, "held", sentence, command)
 
 
 def _of_tasks(queue: str, tasks: Sequence[Task], now: float) -> Iterator[Concern]:

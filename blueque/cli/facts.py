@@ -13,12 +13,14 @@ from blueque.model.lines import parse_needs
 from blueque.model.states import HELD, LOST
 from blueque.model.task import FIELDS, Task
 from blueque.model.units import LEASE
+from blueque.queries.dependencies import NONE
 from blueque.system import process
 from blueque.text.eta import LATE
 from blueque.text.format import ago
 
 if TYPE_CHECKING:
     from blueque.model.retry import Retry
+    from blueque.queries.dependencies import Condition, Dependencies
     from blueque.queries.inspector import Signs
     from blueque.text.redaction import Hide
 
@@ -48,6 +50,8 @@ _TEXTS = (
     "key",
     "run",
     "needs",
+    "broken",
+    "group",
 )
 _LAST = (
     "reclaimed_node",
@@ -72,10 +76,12 @@ _PRINTED = "The output of the earlier attempt is there."
 _BESIDE = 40  # columns for a label and for the text behind a cut value
 
 
-def facts(task: Task, signs: Signs, is_utc: bool, hide: Hide) -> list[tuple[str, str]]:
+def facts(
+    task: Task, signs: Signs, is_utc: bool, hide: Hide, others: Dependencies = NONE
+) -> list[tuple[str, str]]:
     """Return labels and texts of everything about the task but its token, which gives control.
 
-    hide: removes secrets from the parameters.
+    hide: removes secrets from the parameters. others: what it waits for, and what waits for it.
     """
     now = signs.now
     told = {
@@ -83,7 +89,10 @@ def facts(task: Task, signs: Signs, is_utc: bool, hide: Hide) -> list[tuple[str,
         "queue": task.queue,
         "key": task.key,
         "run": task.run,
+        "group": task.fields.get("group"),
         "state": _state(task),
+        "after": _after(task, others),
+        "awaited by": _dependents(others),
         "priority": task.fields.get("priority"),
         "needs": _needs(task),
         "where": _where(task),
@@ -107,10 +116,10 @@ def facts(task: Task, signs: Signs, is_utc: bool, hide: Hide) -> list[tuple[str,
     told |= {name: task.fields.get(name) for name in _LAST}
     if told["parameters"] is not None:
         told["parameters"] = hide(told["parameters"])
-    others = [(name, text) for name, text in sorted(task.fields.items()) if name not in FIELDS]
+    foreign = [(name, text) for name, text in sorted(task.fields.items()) if name not in FIELDS]
     if task.status in ("failed", "cancelled"):
-        others.append(("next", f"To run it again: blueque requeue {printing.short_id(task.id)}"))
-    return [(label, text) for label, text in told.items() if text is not None] + others
+        foreign.append(("next", f"To run it again: blueque requeue {printing.short_id(task.id)}"))
+    return [(label, text) for label, text in told.items() if text is not None] + foreign
 
 
 def contents(task: Task, hide: Hide) -> dict[str, Any]:
@@ -147,6 +156,56 @@ def _number(task: Task, name: str) -> int | float | str:
 def _state(task: Task) -> str:
     attempt = f", attempt {task.attempt}" if task.attempt else ""
     return f"{task.status}{attempt}{', cancelling' if task.status == 'started' and 'cancel' in task.fields else ''}"
+
+
+def dependencies_item(others: Dependencies) -> dict[str, Any]:
+    """Return what a task waits for, and what waits for it, for JSON."""
+    conditions = [
+        {
+            "task": each.task.id,
+            "condition": each.kind,
+            "status": each.task.status,
+            "queue": each.task.queue,
+        }
+        for each in others.conditions
+    ]
+    first = [task.id for task in others.first]
+    return {"conditions": conditions, "dependents": others.dependents, "first_dependents": first}
+
+
+def _after(task: Task, others: Dependencies) -> str | None:
+    """Return how many conditions are met, and each of them; first those that are not."""
+    if not others.conditions:
+        return None
+    met = sum(each.is_met for each in others.conditions)
+    then = "; cancelled if one cannot be" if task.fields.get("broken") == "cancel" else ""
+    lines = [f"{met} of {printing.count(len(others.conditions), 'condition')} met{then}"]
+    for each in sorted(others.conditions, key=lambda each: each.is_met):
+        other = f" in {each.task.queue}" if each.task.queue else ""
+        lines.append(f"{printing.short_id(each.task.id)}{other}: {_condition(each)}")
+    return "\n".join(lines)
+
+
+def _condition(each: Condition) -> str:
+    """Return the status of the other task, and what is wanted of it if that is not `ok`."""
+    status = each.task.status or "gone"
+    wanted = {"any": "to end", "not_ok": "to fail"}
+    if each.kind in wanted:
+        return f"{status}, has {wanted[each.kind]}"
+    verdict = each.kind.removeprefix("+").removeprefix("-")
+    if each.kind == verdict or verdict == status:
+        return status
+    return f"was {verdict}, is {status}" if verdict != "dropped" else f"{status}, no longer needed"
+
+
+def _dependents(others: Dependencies) -> str | None:
+    if not others.dependents:
+        return None
+    names = ", ".join(printing.short_id(task.id) for task in others.first)
+    more = others.dependents - len(others.first)
+    return (
+        f"{printing.count(others.dependents, 'task')}: {names}{f' and {more} more' if more else ''}"
+    )
 
 
 def _time(task: Task, name: str, now: float, is_utc: bool) -> str | None:

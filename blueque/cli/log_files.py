@@ -12,6 +12,7 @@ from blueque.queries.task_log import LogLine
 from blueque.spool import log_tail
 from blueque.spool.attempt import Attempt
 from blueque.spool.outcome_record import last_words
+from blueque.spool.spool import number_of, paths_beside
 from blueque.system import hosts, process
 
 if TYPE_CHECKING:
@@ -49,9 +50,8 @@ def _directory_of(task: Task, attempt: int | None) -> tuple[int, str, str]:
     known: dict[int, tuple[str, str]] = {}
     for text in (task.files, task.last_files):
         host, _, path = (text or "").partition(":")
-        name = os.path.basename(path)
-        if name.isdecimal():
-            known.setdefault(int(name), (host, path))
+        if (found := number_of(path)) is not None:
+            known.setdefault(found, (host, path))
     if not known:
         raise Failure(
             MISSING, f"no files of task {task.id} are known: it has not run, or it ran on 1.0.0"
@@ -60,9 +60,9 @@ def _directory_of(task: Task, attempt: int | None) -> tuple[int, str, str]:
     if number in known:
         return number, *known[number]
     for host, path in known.values():  # it may have run on the same host
-        beside = os.path.join(os.path.dirname(path), str(number))
-        if _is_here(task, host) and os.path.isdir(beside):
-            return number, host, beside
+        for beside in paths_beside(path, number) if _is_here(task, host) else ():
+            if os.path.isdir(beside):
+                return number, host, beside
     places = ", ".join(f"{one} in {host}:{path}" for one, (host, path) in known.items())
     raise Failure(
         MISSING,

@@ -35,6 +35,7 @@ _COLOURS = {
     "complete": "green",
     "failed": "red",
     "scheduled": "magenta",
+    "blocked": "magenta",
     "cancelled": "cyan",
     "cancelling": "cyan",
     "up": "green",

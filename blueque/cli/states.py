@@ -19,6 +19,7 @@ ALIASES = {
     **dict.fromkeys(("canceled", "revoked"), "cancelled"),
     **dict.fromkeys(("waiting", "queued"), "pending"),
     "delayed": "scheduled",
+    "deferred": "blocked",
 }
 
 
@@ -40,10 +41,18 @@ class States(click.Choice):  # type: ignore[type-arg]  # generic in newer click 
         return name
 
 
-def state_option(states: Sequence[str], help: str) -> Callable[[Decorated], Decorated]:
-    """Add --state, as the parameter `states`: the named states, or none."""
+def state_option(
+    states: Sequence[str], help: str, metavar: str | None = None
+) -> Callable[[Decorated], Decorated]:
+    """Add --state, as the parameter `states`: the named states, or none. metavar: None: them all."""
     return click.option(
-        "--state", "states", multiple=True, type=States(states), callback=_flat, help=help
+        "--state",
+        "states",
+        multiple=True,
+        type=States(states),
+        callback=_flat,
+        metavar=metavar,
+        help=help,
     )
 
 

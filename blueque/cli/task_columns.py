@@ -74,7 +74,9 @@ def error(task: Task) -> str:
 
 def _of_its_turn(task: Task, now: float) -> list[str]:
     notes = []
-    waits = task.status in ("pending", "scheduled")
+    waits = task.status in ("pending", "scheduled", "blocked")
+    if task.status == "blocked":
+        notes.append(f"after {printing.count(task.after or 0, 'task')}")
     if task.status == "scheduled" and task.eta is not None:
         notes.append(f"{'retry ' if task.last_error_type else ''}{printing.due(task.eta, now)}")
     if waits and task.fields.get("priority"):
@@ -87,6 +89,8 @@ def _of_its_turn(task: Task, now: float) -> list[str]:
         notes.append("cancelling")
     if "cancelled_by" in task.fields and task.status in ("started", "cancelled"):
         notes.append(f"{'asked ' if task.status == 'started' else ''}by {task.cancelled_by}")
+    if task.broken_by is not None and task.status == "cancelled":
+        notes.append(f"because of {printing.short_id(task.broken_by)}")
     return notes
 
 

@@ -6,11 +6,13 @@ Nothing here talks to Redis. Processes of listeners on this host are looked up.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from blueque.cli import printing
 from blueque.cli.pace import usual_of
 from blueque.cli.printing import count
+from blueque.cli.reason import MOST_NAMES, Reason
+from blueque.cli.why_blocked import blocked, broken_by
 from blueque.model.lines import Needs, parse_needs
 from blueque.model.states import FINISHED, HELD
 from blueque.queries.listeners import LOOKS_AT_LINES, Node, is_process_gone, puts_in_line
@@ -26,21 +28,9 @@ _ALIKE = "of its priority and needs"  # the tasks of one line
 
 _ENDED = {"complete": "completed", "failed": "failed", "cancelled": "was cancelled"}
 
-MOST_NAMES = 3  # of tasks or listeners in one sentence
 LONG = 15.0  # seconds after which an idle listener should have taken a task
 
 _TAKES = ("up", "unattended", "1.0.0")  # states of a listener that takes tasks
-
-
-class Reason(NamedTuple):
-    """One thing that keeps a task from running, or says why it does not wait.
-
-    code: the kind of the reason. command: what to do about it.
-    """
-
-    code: str
-    sentence: str
-    command: str | None = None
 
 
 def headline(inquiry: Inquiry) -> str:
@@ -65,13 +55,15 @@ def reasons(inquiry: Inquiry, is_utc: bool = False) -> list[Reason]:
     """Return why it does not run, the strongest reason first; at least one."""
     status = inquiry.task.status
     if status in FINISHED:
-        return [_ended(inquiry.task)]
+        return [broken_by(inquiry) or _ended(inquiry.task)]
     if status in HELD:
         return list(_held(inquiry))
     if inquiry.staged is not None:
         return [_staged(inquiry)]
     if status == "scheduled":
         return [*_scheduled(inquiry, is_utc), *_pause(inquiry), *_listeners(inquiry)]
+    if status == "blocked":
+        return [*blocked(inquiry), *_pause(inquiry), *_listeners(inquiry)]
     if status != "pending":
         return [
             Reason("unknown", f"Its status {status!r} is unknown to Blueque.", "blueque doctor")

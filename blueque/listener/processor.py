@@ -14,6 +14,7 @@ from blueque.listener.listener import Listener
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import encode, printable, require_number
 from blueque.model.log_line import Line
+from blueque.model.new import NewRecord
 from blueque.model.retry import Retry, class_name, class_names
 from blueque.model.task import Task
 from blueque.protocol.recover import Loss
@@ -41,6 +42,7 @@ class Processor:
         self._queue, self._node = task.queue, task.node
         self._attempt = AttemptRef(task.queue, task.id, task.token, task.node)
         self._max_bytes = max_bytes
+        self.is_awaited = False  # the attempt has ended its task, and others wait for that
 
     def start(self, pid: int, identity: Mapping[str, str | int] | None = None) -> Any:
         """Record that process `pid` runs the task, and return the parameters of the task.
@@ -168,7 +170,7 @@ class Processor:
         Raises NotOwner. Source: docs/protocol.md, "confirm_cancel".
         """
         facts = _facts(record, MEASURED)
-        protocol.confirm_cancel(self._redis, self._attempt, time.time(), facts)
+        self.is_awaited = protocol.confirm_cancel(self._redis, self._attempt, time.time(), facts)
         log.info("confirm_cancel task=%s queue=%s node=%s", self.task.id, self._queue, self._node)
         self._wake_waiting()
 
@@ -218,7 +220,8 @@ class Processor:
         have it run again.
 
         default: the policy of a task that has none of its own. has_checkpoint: Redis may have one,
-        which goes once the task is complete. listener: pops its next task with the result, if it may.
+        which goes once the task is complete. listener: pops its next task with the result, if it may
+        and the record has no new tasks.
         Raises NotOwner when the attempt is not ours any more.
         """
         facts = _facts(record, (*REASONS, *MEASURED))
@@ -232,6 +235,7 @@ class Processor:
                     finished,
                     has_checkpoint,
                     listener,
+                    [NewRecord(*new) for new in record.get("then", ())],
                 )
             else:
                 eta, failures = self._next_attempt(record, default)
@@ -293,22 +297,34 @@ class Processor:
         finished: float | None = None,
         has_checkpoint: bool = False,
         listener: Listener | None = None,
+        then: Sequence[NewRecord] = (),
     ) -> None:
         fields = facts if encoding is None else {"result_encoding": encoding, **facts}
         end = text, time.time(), fields, finished, has_checkpoint
         instance = None
+        if then:
+            listener = None
         if listener is not None and (listener.queue, listener.node) == (self._queue, self._node):
             instance = listener.expect_pop()
         if listener is not None and instance is not None:
             popped = protocol.complete_and_pop(self._redis, self._attempt, instance, *end)
             listener.note_popped(popped)
+            # Without an answer it is not known: then there may be some.
+            self.is_awaited = popped is None or popped.is_awaited
+        elif then:
+            self.is_awaited = protocol.complete_then(
+                self._redis, self._attempt, text, then, *end[1:]
+            )
         else:
-            protocol.complete(self._redis, self._attempt, *end)
+            self.is_awaited = protocol.complete(self._redis, self._attempt, *end)
         log.info("complete task=%s queue=%s node=%s", self.task.id, self._queue, self._node)
+        if then:
+            log.info("spawn tasks=%d by=%s", len(then), self.task.id)
         self._wake_waiting()
 
     def _fail(self, text: str, facts: Mapping[str, Any], finished: float | None = None) -> None:
-        protocol.fail(self._redis, self._attempt, text, time.time(), facts, finished)
+        now = time.time()
+        self.is_awaited = protocol.fail(self._redis, self._attempt, text, now, facts, finished)
         log.info(
             "fail task=%s queue=%s node=%s error=%s",
             self.task.id,

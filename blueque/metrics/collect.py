@@ -26,7 +26,7 @@ OTHER = "other"  # the name of the sum of all others
 
 NODE_STATES = ("up", "draining", "paused", "silent", "unattended", "1.0.0", "dead", "gone")
 _LIVES = {"up", "draining", "paused", "unattended", "1.0.0"}
-_UNFINISHED = ("scheduled", "pending", "reserved", "started")
+_UNFINISHED = ("blocked", "scheduled", "pending", "reserved", "started")
 _FINISHED = ("complete", "failed", "cancelled")
 
 

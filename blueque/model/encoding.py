@@ -17,6 +17,7 @@ DIGITS = 19  # a count has fewer; Python converts no more than 4300
 FLUSH = object()  # in place of parameters: enqueue the tasks so far, for there are no more for now
 
 _FLAT = frozenset({str, int, float, bool, type(None)})  # types without inner values
+_compact = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 class Encoded:
@@ -36,6 +37,8 @@ def encode(value: Any, what: str, limit: int) -> tuple[str, str | None]:
     """
     if isinstance(value, str):
         text, encoding = value, None
+    elif value is None:
+        return "null", "json"
     elif isinstance(value, Encoded):
         text, encoding = value.text.decode(), "json" if value.is_json else None
     elif isinstance(value, bytes | bytearray | memoryview):
@@ -68,7 +71,7 @@ def quick_encoder(what: str, limit: int) -> Callable[[Any], tuple[bytes, bool]]:
 
     It has the same results and errors, in a third of the time. Not for several threads.
     """
-    to_json = _quick_json()
+    to_json = quick_json()
 
     def encode_one(value: Any) -> tuple[bytes, bool]:
         try:
@@ -138,6 +141,11 @@ def require_queue_name(name: object) -> str:
 def require_run_name(name: object) -> str:
     """Return a valid name of a run. Raises InvalidType, InvalidInput."""
     return _require_name(name, "run")
+
+
+def require_group_name(name: object) -> str:
+    """Return a valid name of a group. Raises InvalidType, InvalidInput."""
+    return _require_name(name, "group")
 
 
 def require_feed_name(name: object) -> str:
@@ -226,9 +234,9 @@ def _is_plain(value: Any) -> bool:
     return kind in _FLAT
 
 
-def _quick_json() -> Callable[[Any, int], Iterable[str]]:
+def quick_json() -> Callable[[Any, int], Iterable[str]]:
     """Return the encoder that json.dumps would make anew for each value, with the arguments of
-    `_to_json`.
+    `_to_json`. It returns the parts of the text, given a value of JSON types and a 0.
     """
     plain = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     make = getattr(json_encoder, "c_make_encoder", None)
@@ -243,7 +251,7 @@ def _quick_json() -> Callable[[Any, int], Iterable[str]]:
 
 def _to_json(value: Any, what: str) -> str:
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return _compact(value)
     except TypeError as error:
         raise InvalidType(f"{what}: {error}") from error
     except ValueError as error:  # NaN, infinity, a value that holds itself

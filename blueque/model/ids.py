@@ -23,6 +23,10 @@ NAMESPACE = uuid.UUID("17761b3b-95be-5b30-861e-66b389d901b0")
 RUN_NAMESPACE = uuid.UUID("cb5ee5aa-14bd-52e7-936b-33c48a935f63")
 # The same for "feed.blueque": rows of a backlog.
 FEED_NAMESPACE = uuid.UUID("9626c163-b9f2-5216-a484-ebdd48d4297e")
+# The same for "spawn.blueque": keys of the tasks that a running task makes.
+SPAWN_NAMESPACE = uuid.UUID("69b45547-495d-55d8-a46a-9b0a640c7776")
+# The same for "workflow.blueque": keys of the tasks of a workflow.
+WORKFLOW_NAMESPACE = uuid.UUID("70a739db-3681-5daa-a3d7-1eb3fbb47d2c")
 
 _WIDTH = 36
 _DIGITS = [place for place in range(_WIDTH) if place not in (8, 13, 18, 23)]
@@ -74,6 +78,16 @@ def ids_of_feed(queue: str, scope: str, texts: Sequence[bytes]) -> list[bytes]:
     scope: the name of the feed for keys, the instance of its record for numbers.
     """
     return _ids_in(FEED_NAMESPACE, f"{queue}\0{scope}\0", texts)
+
+
+def ids_of_workflow(workflow: str, keys: Sequence[bytes]) -> list[bytes]:
+    """Return the ids of the tasks of a workflow, made from their keys, as ASCII."""
+    return _ids_in(WORKFLOW_NAMESPACE, f"{workflow}\0", keys)
+
+
+def ids_of_spawned(task: str, keys: Sequence[bytes]) -> list[bytes]:
+    """Return the ids of tasks that a running task makes, made from their keys, as ASCII."""
+    return _ids_in(SPAWN_NAMESPACE, f"{task}\0", keys)
 
 
 def id_of_run_key(queue: str, run: str, key: str) -> str:

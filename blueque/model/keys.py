@@ -47,12 +47,63 @@ def belongings(task_id: str) -> tuple[str, ...]:
         checkpoint(task_id),
         history(task_id),
         recent(task_id),
+        conditions(task_id),
+        dependents(task_id),
+        inputs(task_id),
+        spawned(task_id),
     )
 
 
 # hash: where the next attempt goes on, as saved by the last one
 def checkpoint(task_id: str) -> str:
     return f"blueque_checkpoint_{task_id}"
+
+
+# hash: the id of each parent to its condition, see conditions.py
+def conditions(task_id: str) -> str:
+    return f"blueque_after_{task_id}"
+
+
+# zset: ids of the tasks that wait for it, scored by `created`; `+inf`: they wait on after its end
+def dependents(task_id: str) -> str:
+    return f"blueque_dependents_{task_id}"
+
+
+# hash: the id of each parent to `t` or `j` (JSON) and its result
+def inputs(task_id: str) -> str:
+    return f"blueque_inputs_{task_id}"
+
+
+# set: ids of the tasks that its attempts have made, 16 bytes each
+def spawned(task_id: str) -> str:
+    return f"blueque_spawned_{task_id}"
+
+
+# zset: ids of tasks that have ended, or run again, since their dependents were told; scored by when
+UNSETTLED_TASKS = "blueque_unsettled_tasks"
+UNSETTLED_MEMBERS = "blueque_unsettled_members"  # zset: the same of members of groups
+
+GROUPS = "blueque_groups"  # zset: names of groups, scored by when a scheduler looks at each next
+
+
+def group(name: str) -> str:  # hash: the record of a group
+    return f"blueque_group_{name}"
+
+
+def members(group_name: str) -> str:  # list: ids of its tasks, in the order in which they were made
+    return f"blueque_members_{group_name}"
+
+
+def open_members(group_name: str) -> str:  # set: ids of members that are not known to have ended
+    return f"blueque_open_{group_name}"
+
+
+def bad_members(group_name: str) -> str:  # set: ids of members that have ended and are not complete
+    return f"blueque_bad_{group_name}"
+
+
+def awaiting(group_name: str) -> str:  # zset: as `dependents`, of a group
+    return f"blueque_awaiting_{group_name}"
 
 
 def events(queue: str) -> str:  # stream: the last events of all its tasks
@@ -119,6 +170,10 @@ def archive(queue: str) -> str:  # hash: the batch that is on its way into an ar
 
 def scheduled(queue: str) -> str:  # zset: task ids, scored by `eta` in Unix seconds
     return f"blueque_scheduled_tasks_{queue}"
+
+
+def blocked(queue: str) -> str:  # zset: task ids, scored by when `recheck` looks at each next
+    return f"blueque_blocked_tasks_{queue}"
 
 
 def reserved(queue: str, node: str) -> str:  # list: ids of the tasks held by that listener

@@ -1,10 +1,13 @@
-"""Exceptions that a handler raises to choose its outcome: Fail, RetryLater, HandBack.
+"""What a handler raises, or returns, to choose its outcome: Fail, RetryLater, HandBack; Outcome.
 
-They are not BluequeErrors: a handler that catches the errors of its own calls with `except
+The exceptions are not BluequeErrors: a handler that catches the errors of its own calls with `except
 BluequeError` must not catch its own outcome with them.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 from blueque.model.encoding import require_number
 
@@ -46,3 +49,19 @@ class HandBack(Exception):
     """
 
     error_type_module = _MODULE
+
+
+class Outcome:
+    """What a handler returns if it is more than a result: see `new.Then`.
+
+    result: the result of the task.
+    """
+
+    result: Any
+
+    def records(self, task: str) -> Sequence[Sequence[Any]]:
+        """Return what is written for the tasks that are made with the end, see `new.NewRecord`.
+
+        task: the id of the running task. Raises InvalidInput.
+        """
+        raise NotImplementedError

@@ -14,11 +14,12 @@ HELD = ("reserved", "started")
 # The error types of a task whose attempt ended in an unknown way. If the attempt still reports its
 # end, that counts.
 LOST = ("lost", "poison")
-STATUSES = ("scheduled", "pending", *HELD, *FINISHED)
+STATUSES = ("blocked", "scheduled", "pending", *HELD, *FINISHED)
 # The places that are lists. Only a list can hold an entry twice.
 LISTS = ("pending", "line", "reserved", "staged", *FINISHED)
 ROOM = ("lock", "counted")  # what an attempt may hold besides its task
 TYPES = {
+    "blocked": "zset",
     "scheduled": "zset",
     "tasks": "zset",
     "started": "set",
@@ -32,6 +33,7 @@ MARK = "0"  # the one member that a marker may have
 
 _KEYS: dict[str, Callable[[str], str]] = {
     "pending": keys.pending,
+    "blocked": keys.blocked,
     "scheduled": keys.scheduled,
     "started": keys.started,
     "complete": keys.complete,
@@ -48,6 +50,7 @@ _OF_A_LISTENER: dict[str, Callable[[str, str], str]] = {
 _OF_A_LOCK: dict[str, Callable[[str], str]] = {"lock": keys.lock, "waiting": keys.waiting}
 _WORDS = {
     "pending": "the line",
+    "blocked": "the blocked tasks",
     "scheduled": "the scheduled tasks",
     "started": "the started tasks",
     "complete": "the complete tasks",
@@ -65,7 +68,7 @@ _WORDS = {
 class Place(NamedTuple):
     """A key that holds ids of tasks, or a marker.
 
-    kind: pending, line, scheduled, reserved, started, complete, failed, cancelled, tasks (the
+    kind: blocked, pending, line, scheduled, reserved, started, complete, failed, cancelled, tasks (the
     index), wake, orders, counted, lock, waiting or staged.
     node: of the listener, for its own places. line: the name of a line, for `line`.
     lock, waiting and staged belong to no queue; `line` is the name of the lock, or of the chunk.

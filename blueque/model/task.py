@@ -28,6 +28,15 @@ FIELDS: dict[str, Callable[[str], Any]] = {
     "keep": int,
     "enqueued_by": str,
     "run": str,
+    "after": int,
+    "dependents": int,
+    "broken": str,
+    "broken_by": str,
+    "inputs": int,
+    "parents": str.split,
+    "group": str,
+    "spawned_by": str,
+    "spawned": int,
     "result": str,
     "result_encoding": str,
     "error": str,
@@ -114,7 +123,7 @@ class Task:
 
     @property
     def status(self) -> str | None:
-        """scheduled, pending, reserved, started, complete, failed or cancelled."""
+        """blocked, scheduled, pending, reserved, started, complete, failed or cancelled."""
         return self._get("status")
 
     @property
@@ -147,6 +156,40 @@ class Task:
     def run(self) -> str | None:
         """The run that created it."""
         return self._get("run")
+
+    @property
+    def after(self) -> int | None:
+        """How many other tasks it waits for, or waited for."""
+        return self._get("after")
+
+    @property
+    def dependents(self) -> int | None:
+        """1: other tasks wait for it. None: there are none, or they know how it has ended."""
+        return self._get("dependents")
+
+    @property
+    def broken(self) -> str | None:
+        """cancel: it is cancelled if it cannot get what it waits for. None: it goes on waiting."""
+        return self._get("broken")
+
+    @property
+    def broken_by(self) -> str | None:
+        """The task because of which it was cancelled."""
+        return self._get("broken_by")
+
+    @property
+    def inputs(self) -> Any:  # an int or None; a RunningTask has the results in its place
+        """How many bytes of results it was given so far of the tasks that it waits for. None: it
+        wants none.
+        """
+        return self._get("inputs")
+
+    @property
+    def parents(self) -> list[str] | None:
+        """The ids of the tasks whose results it is given, in the order of `after`; None: it wants
+        none.
+        """
+        return self._get("parents")
 
     @property
     def time_limit(self) -> float | None:

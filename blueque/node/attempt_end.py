@@ -83,6 +83,10 @@ class AttemptEnd:
                 watch.attempt.path,
             )
             raise
+        if watch.processor.is_awaited:
+            self._duties.settle(watch.task.id)
+        if "group" in watch.task.fields:
+            self._duties.note_member()
         close(self._telling, watch.processor.task, watch.attempt)
         return is_ours
 
@@ -119,6 +123,8 @@ class AttemptEnd:
         ):
             return None
         is_ours = record is None
+        if not is_ours:
+            watch.attempt.note_begun()
         record = self._complete(watch, record, ending, measured)
         if is_ours or watch.reason is not None:
             try:
@@ -210,8 +216,7 @@ class AttemptEnd:
         reporter.finish(task, outcome_record.last_words(record) if has_begun else "")
         if record is not None and record["status"] == "complete":
             listener = self._listeners.of(task.queue) if may_take() else None
-            has_checkpoint = checkpoint.exists(watch.attempt.path)
-            processor.report(record, None, has_checkpoint, listener)
+            processor.report(record, None, _has_checkpoint(watch.attempt), listener)
             return
         reporter.hand_over(processor)
         default = self._defaults.of(task.queue).retry
@@ -222,10 +227,9 @@ class AttemptEnd:
         elif _is_to_go_on(watch, record, default):
             processor.release(watch.reason or watch.asked_for)
         else:
-            has_checkpoint = checkpoint.exists(watch.attempt.path)
             if watch.reason == "stopped":
                 default = None
-            processor.report(record, default, has_checkpoint)
+            processor.report(record, default, _has_checkpoint(watch.attempt))
 
     def _put_back(self, watch: AttemptWatch) -> bool:
         """Put the attempt back into Redis, if Redis has lost it, so that its end can be reported."""
@@ -268,6 +272,10 @@ class AttemptEnd:
                 raise Contended("lose", 1)
 
 
+def _has_checkpoint(attempt: Attempt) -> bool:
+    return attempt.has_left_files() and checkpoint.exists(attempt.path)
+
+
 def close(client: Client, task: Task, attempt: Attempt) -> None:
     """Let go of an attempt that Redis knows the end of, or has no use for."""
     try:
@@ -280,7 +288,7 @@ def _is_wanted(client: Client, task: Task, attempt: Attempt) -> bool:
     """Tell whether the task is to run again, and may go on from the directory that this attempt has
     left.
     """
-    if not checkpoint.entries(attempt.path):
+    if not (attempt.has_left_files() and checkpoint.entries(attempt.path)):
         return False
     try:
         return client.get_task(task.id).status in WAITING

@@ -57,7 +57,9 @@ class AttemptWatch:
         self.processor, self.attempt, self.pid, self.is_child = processor, attempt, pid, is_child
         task = processor.task
         known_start = count_of(task.fields.get("pid_start"))
-        self._start = process.start_ticks(pid) if is_child else known_start
+        if is_child:
+            known_start = attempt.process[1] or process.start_ticks(pid) or 0
+        self._start = known_start
         self.pidfd = _open(pid, task, is_child)  # None: the process is gone
         self._is_elsewhere = not is_child and _is_elsewhere(task)
         # why we have ended it: an error_type, or cancelled, stopped, fenced; and in a sentence
@@ -73,7 +75,7 @@ class AttemptWatch:
         self.instance: str | None = None  # of our registration when we began to watch
         self.lost_with: dict[str, str] = {}  # the listener before us: lost_node, last_seen
         self._limits, self._tree = limits, tree
-        self._began = attempt.began_at() or time.monotonic()
+        self._began = time.monotonic() if attempt.is_new else attempt.began_at() or time.monotonic()
         # At once when it is adopted: what it leaves will not come to us, and is known only if it
         # was seen before.
         self._sample_every = SAMPLE if limits.memory is None else SAMPLE_LIMITED

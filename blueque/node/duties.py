@@ -1,5 +1,5 @@
 """Duties: what a listener does from time to time, idle or busy: beat, look after others, put due
-tasks in line.
+tasks in line, tell tasks of the ends for which they wait.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from blueque.model.task import Task
 from blueque.node.context import NodeContext
 from blueque.node.control import Order
 from blueque.protocol.membership import Standing
+from blueque.recovery.dependents import Dependents
 from blueque.recovery.judges import Recoveries
 from blueque.recovery.retention import Retention
 from blueque.system import process
@@ -23,6 +24,7 @@ log = logging.getLogger("blueque")
 PAUSE: Final = "pause"  # an order to take nothing
 WORK: Final = "work"  # an order to take tasks again
 TOGETHER = 0.2  # of the time between two beats: a duty may be done so much earlier
+MEMBERS_TOGETHER = 0.2  # seconds in which members of groups that end are noted together
 BEATS_TO_A_LOOK = 6  # between two looks at what is old enough to be deleted
 NEVER = float("inf")
 AFTER_TROUBLE = 1.0  # seconds until it is tried again
@@ -43,7 +45,11 @@ class Duties:
         self._retention = Retention(
             client.connections, {queue: defaults.of(queue).retention for queue in listeners.queues}
         )
+        self._dependents = Dependents(client.connections)
+        self._has_ended_member = False  # of a group, which may have ended with it
+        self._has_blocked = False  # a queue of ours has blocked tasks, as last seen
         self._next_beat = self._next_look = self._next_promotion = self._next_deletion = NEVER
+        self._next_settling = self._next_recheck = NEVER
         self.next_at = NEVER  # when something is due, on the monotonic clock
         self.orphans: list[Task] = []  # of this host, that no listener watches
         self.watched: str | None = None  # the id of the task that the supervisor watches
@@ -63,7 +69,8 @@ class Duties:
         now = time.monotonic()
         self._next_beat = now + self._defaults.timing.beat
         if self._next_look == NEVER:
-            self._next_look = self._next_promotion = now
+            self._next_look = self._next_promotion = self._next_settling = now
+            self._next_recheck = now
             # Not at the start, when there is other work.
             if self._retention.is_asked_for:
                 self._next_deletion = now + BEATS_TO_A_LOOK * self._defaults.timing.beat
@@ -73,13 +80,20 @@ class Duties:
     def end(self) -> None:
         """Plan no more duties: the listener is about to deregister."""
         self._next_beat = self._next_look = self._next_promotion = self._next_deletion = NEVER
+        self._next_settling = self._next_recheck = NEVER
         self._plan()
 
     def _plan(self) -> None:
         # Stopping, nothing but a beat is urgent enough to wait for Redis.
         is_stopping = self._orders.now is Order.STOP
-        others = () if is_stopping else (self._next_look, self._next_promotion, self._next_deletion)
-        self.next_at = min((self._next_beat, *others))
+        others = (
+            self._next_look,
+            self._next_promotion,
+            self._next_deletion,
+            self._next_settling,
+            self._next_recheck,
+        )
+        self.next_at = min((self._next_beat, *(() if is_stopping else others)))
 
     def do_due(self, is_bare: bool = False) -> None:
         """Do what is due.
@@ -107,6 +121,10 @@ class Duties:
                 self.look_after_others(None if standing is None else standing.members)
             if horizon >= self._next_promotion:
                 self._promote(is_bare)
+            if horizon >= self._next_settling:
+                self._settle(is_to_look=not self._dependents.has_work)
+            if horizon >= self._next_recheck:
+                self._recheck()
             if horizon >= self._next_deletion:
                 self._delete_old()
         self._plan()
@@ -266,6 +284,55 @@ class Duties:
                 self._next_deletion = time.monotonic() + self._retention.rest  # there may be more
         except (RedisAway, RedisRefused, Contended) as error:
             log.debug("prune queues=%s: %s", ",".join(self._listeners.queues), error)
+
+    def settle(self, task: str) -> None:
+        """Tell those who wait for a task of ours how it has ended."""
+        self._dependents.note([task])
+        self._settle()
+        self._plan()
+
+    def note_member(self) -> None:
+        """Note that a task of ours has ended that belongs to a group."""
+        self._has_ended_member = True
+        self._next_settling = min(self._next_settling, time.monotonic() + MEMBERS_TOGETHER)
+        self._plan()
+
+    def has_unsettled(self) -> bool:
+        """Tell whether those who wait for a task of ours may not have been told."""
+        return self._dependents.has_work or self._has_ended_member
+
+    def _settle(self, is_to_look: bool = False) -> None:
+        """Tell a hundred of those who wait for a task how it has ended.
+
+        is_to_look: look for tasks of others first.
+        """
+        beats = 1 if self._has_blocked else BEATS_TO_A_LOOK
+        self._next_settling = time.monotonic() + beats * self._defaults.timing.beat
+        try:
+            may_be_more = is_to_look and self._dependents.look()
+            if self._dependents.step() or may_be_more:
+                self._next_settling = time.monotonic()
+            if is_to_look or self._has_ended_member:
+                self._has_ended_member = False
+                if self._dependents.step_of_groups():
+                    self._has_ended_member = True
+                    self._next_settling = time.monotonic()
+        except (RedisAway, RedisRefused, Contended) as error:
+            # A scheduler may do it, and other duties log the outage.
+            log.debug("settle: %s", error)
+            self._next_settling = time.monotonic() + AFTER_TROUBLE
+
+    def _recheck(self) -> None:
+        """Compare blocked tasks of our queues with the tasks for which they wait."""
+        try:
+            has_blocked = self._dependents.recheck(self._listeners.queues)
+            if has_blocked and not self._has_blocked:
+                self._next_settling = time.monotonic()
+            self._has_blocked = has_blocked
+        except (RedisAway, RedisRefused, Contended) as error:
+            log.debug("recheck queues=%s: %s", ",".join(self._listeners.queues), error)
+        beats = 1 if self._has_blocked else BEATS_TO_A_LOOK
+        self._next_recheck = time.monotonic() + beats * self._defaults.timing.beat
 
     def _due(self) -> list[str]:
         """Return the queues which may have due tasks; a single one need not be asked beforehand."""

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from blueque.errors import NotOwner, NotRegistered, RedisRefused
 from blueque.listener.processor import Processor
 from blueque.listener.resources import Claim, environment
+from blueque.model import inputs
 from blueque.model.limits import Limits, of
 from blueque.model.task import Task
 from blueque.model.wrong_types import unless_wrong_type
@@ -103,11 +104,11 @@ class Launcher:
         listener = context.listeners.of(queue)
         self._claim, listener.claim = listener.claim, None
         self._offer, listener.offer = listener.offer, None
-        kept = self._checkpoint_of(task)
+        kept, given = self._checkpoint_of(task), self._inputs_of(task)
         limits = of(task.fields, context.defaults.of(queue).limits)
-        task, attempt, taken = self._open(task, queue, kept, limits.memory)
+        task, attempt, taken = self._open(task, queue, kept, given, limits.memory)
         reusable = self._processes.reusable
-        self._assign(taken, attempt, limits.time, reusable is not None)
+        self._assign(taken, task, attempt, limits.time, reusable is not None)
         processor = context.client.get_processor(task)
         instance = listener.instance
         return Prepared(processor, attempt, taken, reusable, limits, instance, self._offer)
@@ -182,10 +183,17 @@ class Launcher:
         return claim is not None
 
     def _open(
-        self, task: Task, queue: str, kept: dict[str, str] | None, memory_limit: int | None
+        self,
+        task: Task,
+        queue: str,
+        kept: dict[str, str] | None,
+        given: str | None,
+        memory_limit: int | None,
     ) -> tuple[Task, Attempt, TaskProcess]:
-        """Return the task, the open attempt, and the process for it. kept: where it is to go on, if
-        that may be. Raises OrderCame, NotOwner.
+        """Return the task, the open attempt, and the process for it.
+
+        kept: where it is to go on, if that may be. given: the results that it is given, as JSON.
+        Raises OrderCame, NotOwner.
         """
         attempt: Attempt | None = None
         taken: TaskProcess | None = None
@@ -199,6 +207,8 @@ class Launcher:
                 attempt = attempt or spool.create(task.id, task.attempt or 1, task.fields, blank)
                 if kept is not None:
                     checkpoint_sync.carry(spool, task, attempt, kept, max_bytes)
+                if given is not None:
+                    attempt.write_inputs(given)
                 attempt.open(spool.open_path, taken.pid, int(taken.identity["pid_start"]))
             except OSError as error:
                 self._room.note(f"cannot run a task: {error}", f"holding task {task.id}")
@@ -241,7 +251,12 @@ class Launcher:
         return reserved
 
     def _assign(
-        self, taken: TaskProcess, attempt: Attempt, time_limit: float | None, may_rest: bool
+        self,
+        taken: TaskProcess,
+        task: Task,
+        attempt: Attempt,
+        time_limit: float | None,
+        may_rest: bool,
     ) -> None:
         """Have the process get ready for the attempt, and hold what was set aside for it, while we
         record the start.
@@ -251,12 +266,27 @@ class Launcher:
         environ = environment(pool.totals, granted) if pool is not None else {}
         held = claim.filenos() if claim is not None else []
         assignment = handshake.Assignment(
-            attempt.path, granted, environ, time_limit, may_rest, attempt.written
+            attempt.path, granted, environ, time_limit, may_rest, (task.id, dict(task.fields))
         )
         try:
             handshake.assign(taken.handshake, assignment, held)
         except BrokenPipeError:  # it was killed while it waited, which we shall see at its start
             pass
+
+    def _inputs_of(self, task: Task) -> str | None:
+        """Return the results that the task is given, as JSON. None: it wants none, or they are not
+        all there. Raises OrderCame.
+        """
+        if task.inputs is None:
+            return None
+
+        def leave_out(error: RedisRefused) -> dict[str, str]:
+            log.error("inputs task=%s: %s", task.id, error)
+            return {"": inputs.LEFT}
+
+        read = functools.partial(self._context.client.get_inspector().inputs, task.id)
+        packed = self._waiting.retry_until_order(lambda: unless_wrong_type(read, leave_out))
+        return inputs.to_json(packed, task.parents or ())
 
     def _checkpoint_of(self, task: Task) -> dict[str, str] | None:
         """Return what Redis has of where the attempt is to go on; None: it is the first. Raises

@@ -132,7 +132,8 @@ class TaskProcesses:
             self._collect()
         may_ask, self._error = True, 0
         for _ in range(TRIES):
-            self._drop_dead()
+            while self._drop_dead(self._waiting[:1]):
+                pass
             unfit = [
                 one for one in self._waiting if not self._is_fit(one, queue, devices, memory_limit)
             ]
@@ -213,11 +214,15 @@ class TaskProcesses:
             self._collect()
         if is_starting and self._server is not None and not self._server.is_starting:
             self.fork_ahead()
-        self._drop_dead()
+        if not self._is_reaper:
+            self._drop_dead(self._waiting)
         # Before it is known which children are forked for us, they would pass for strays.
-        if self._is_reaper and not (self._server and self._server.asked):
+        elif not (self._server and self._server.asked):
             # One that ran our task once, and that another listener has adopted, is among them.
-            process.reap_strays(self._busy(), self._note_ending)
+            kept = process.reap_strays(self._busy(), self._note_ending)
+            if kept not in (None, self.running):
+                self._drop_dead(self._waiting)
+                self.reap()
 
     def strays(self, pause: Pause) -> set[int] | None:
         """Return the children that have come to us from our task; None in a program whose other
@@ -329,9 +334,10 @@ class TaskProcesses:
                 os.close(theirs)
             self._waiting.append(TaskProcess(pid, ours, process.identity(pid), prepared))
 
-    def _drop_dead(self) -> None:
-        """Let go of those that have been killed while they waited."""
-        for waiting in list(self._waiting):
+    def _drop_dead(self, some: Sequence[TaskProcess]) -> bool:
+        """Let go of those that have been killed while they waited. Return whether there were any."""
+        before = len(self._waiting)
+        for waiting in list(some):
             if process.peek_ending(waiting.pid) is not None:
                 self._waiting.remove(waiting)
                 os.close(waiting.handshake)
@@ -340,6 +346,7 @@ class TaskProcesses:
                     self.cool_down(waiting.pid, how)
                 else:
                     log.info("pid=%d ended while it waited for another task (%s)", waiting.pid, how)
+        return len(self._waiting) < before
 
     def _dismiss(self, some: Sequence[TaskProcess]) -> None:
         some = list(some)

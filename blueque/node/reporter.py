@@ -75,6 +75,8 @@ class Reporter:
 
         last_words: a line of ours, after what the task has printed.
         """
+        if not last_words and self._tail is None and not self._attempt.has_left_files():
+            return
         self._last_words, began = last_words, time.monotonic()
         if not self._read_and_send(task, is_over=True) and time.monotonic() - began < AT_ONCE_AGAIN:
             self._read_and_send(task, is_over=True)

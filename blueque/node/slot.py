@@ -232,6 +232,8 @@ class Slot:
 
     def _is_empty(self) -> bool:
         """Tell whether our queues have no task that waits or is due."""
+        if self._duties.has_unsettled():
+            return False
         inspector, queues = self._client.get_inspector(), self._listeners.queues
         return not inspector.has_any_work(queues) and not inspector.due(queues, time.time())
 

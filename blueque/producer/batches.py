@@ -22,11 +22,14 @@ from blueque.errors import (
     RedisAway,
     RedisRefused,
 )
+from blueque.model.conditions import conditions_of
 from blueque.model.encoding import FLUSH, encode, quick_encoder, require_text_keys, require_time
 from blueque.model.ids import TaskId, ids_of_keys, ids_of_run_keys, random_ids, require_key
 from blueque.model.lines import require_priority
 from blueque.model.run import Record
+from blueque.producer.dependent_tasks import DependentBatch, dependent_batch
 from blueque.producer.row_batch import relay
+from blueque.producer.wait import NOTHING, Wait
 from blueque.protocol import (
     close_run,
     enqueue_many,
@@ -56,6 +59,8 @@ class Plan(NamedTuple):
     keep: for how many seconds a key counts after its task was deleted, or a run is kept after it
         was closed.
     run: the name of the run in which the keys count.
+    wait: what all tasks wait for. after_each: what each of them waits for besides; in one of the
+        ways of keys.
     """
 
     queue: str
@@ -67,6 +72,8 @@ class Plan(NamedTuple):
     etas: Column | None = None
     keep: int = 0
     run: str | None = None
+    wait: Wait = NOTHING
+    after_each: Column | None = None
 
 
 class Made(NamedTuple):
@@ -92,7 +99,7 @@ class _Part(NamedTuple):
 
     number: int
     position: int
-    batch: Batch
+    batch: Batch | DependentBatch
     tasks: Sequence[bytes]
     is_last: bool
 
@@ -114,6 +121,7 @@ class Batches:
         self._keys = _Column("keys", plan.keys, require_key)
         self._priorities = _Column("priorities", plan.priorities, require_priority)
         self._etas = _Column("etas", plan.etas, require_time)
+        self._afters = _Column("after_each", plan.after_each, conditions_of)
         self._size = (
             min(plan.size, MAX_KEYED) if plan.keys is not None and plan.run is None else plan.size
         )
@@ -148,7 +156,25 @@ class Batches:
         is_over = False
         while not is_over:
             part, is_over = self._make()
-            yield part
+            if part is not None and isinstance(part.batch, DependentBatch):
+                yield from self._divided(part, part.batch)
+            else:
+                yield part
+
+    def _divided(self, part: _Part, whole: DependentBatch) -> Iterator[_Part]:
+        """Yield a batch as several that each fit into one transaction."""
+        done, size = 0, len(whole.tasks)
+        for batch in whole.parts():
+            end = done + len(batch.tasks)
+            yield _Part(
+                self._number - 1,
+                part.position + done,
+                batch,
+                part.tasks[done:end],
+                part.is_last and end == size,
+            )
+            done = end
+            self._number += end < size
 
     def _send(
         self, part: _Part, follower: _Part | None, meanwhile: Callable[[], object] | None
@@ -167,7 +193,7 @@ class Batches:
             )
             ids = [task.decode() for task in part.tasks]
             raise BatchFailed(part.number, part.position, ids, is_unknown, error) from error
-        made = Made(part.tasks, are_new if self._plan.keys is None else _spread(part, are_new))
+        made = Made(part.tasks, are_new)
         log.info(
             "%s queue=%s tasks=%d new=%d",
             self._name,
@@ -184,17 +210,23 @@ class Batches:
         follower: _Part | None,
         meanwhile: Callable[[], object] | None,
     ) -> Sequence[bool]:
-        after = follower.batch if follower is not None else None
+        after: Any = follower.batch if follower is not None else None
+        if isinstance(part.batch, DependentBatch):
+            return part.batch.put(redis)
         if isinstance(part.batch, RunBatch):
             if self._run["state"] != "open":
-                return [False] * len(part.batch.tasks.ids)
-            return enqueue_run(redis, part.batch, after, meanwhile)
+                return [False] * len(part.tasks)
+            are_new = enqueue_run(redis, part.batch, after, meanwhile)
+            return _spread(part.tasks, part.batch.tasks.ids, are_new)
         spare = None
         if self._plan.keys is None and not part.is_last:
             self._ids = random_ids(self._size)
             spare = self._ids[0].decode()
         put = enqueue_many if self._plan.etas is None else schedule_many
-        return put(redis, part.batch, spare, meanwhile, after)
+        are_new = put(redis, part.batch, spare, meanwhile, after)
+        if self._plan.keys is None:
+            return are_new
+        return _spread(part.tasks, part.batch.tasks.ids, are_new)
 
     def _make(self) -> tuple[_Part | None, bool]:
         """Return the next batch, and whether it is the last. None: there was only a FLUSH, or
@@ -202,9 +234,9 @@ class Batches:
         """
         first = self._position
         rows, parameters, is_last = self._pull(first)
-        its_keys, priorities, etas = [
+        its_keys, priorities, etas, afters = [
             column.take(rows, first, is_last)
-            for column in (self._keys, self._priorities, self._etas)
+            for column in (self._keys, self._priorities, self._etas, self._afters)
         ]
         if not rows:
             return None, is_last
@@ -214,26 +246,39 @@ class Batches:
         if etas is not None:
             etas = [eta if eta >= now else None for eta in etas]
         tasks = self._take_ids(its_keys, len(rows))
-        batch = self._pack(tasks, parameters, priorities, etas, its_keys, now)
+        packed_keys = None if its_keys is None else [key.encode() for key in its_keys]
+        new = NewTasks(tasks, parameters, priorities, etas, packed_keys)
+        batch = self._pack(new, self._waits(afters, len(rows), first), now)
         return _Part(self._number - 1, first, batch, tasks, is_last), is_last
 
+    def _waits(
+        self, afters: Sequence[Mapping[str, str]] | None, count: int, first: int
+    ) -> list[Wait] | None:
+        """Return what each task waits for; None: they wait for nothing.
+
+        first: the position of the first task.
+        """
+        wait = self._plan.wait
+        if afters is None:
+            return [wait] * count if wait else None
+        waits = []
+        for number, more in enumerate(afters):
+            try:
+                waits.append(wait.joined(more))
+            except InvalidInput as error:
+                raise InvalidInput(f"after_each: at position {first + number}: {error}") from error
+        return waits
+
     def _pack(
-        self,
-        tasks: Sequence[bytes],
-        parameters: Sequence[tuple[bytes, bool]],
-        priorities: Sequence[int] | None,
-        etas: Sequence[float | None] | None,
-        its_keys: Sequence[str] | None,
-        now: float,
-    ) -> Batch:
+        self, new: NewTasks, waits: Sequence[Wait] | None, now: float
+    ) -> Batch | DependentBatch:
         plan = self._plan
-        if its_keys is None:
-            return Batch(
-                plan.queue, NewTasks(tasks, parameters, priorities, etas), now, plan.options
-            )
-        new = NewTasks(
-            tasks, parameters, priorities, etas, [key.encode() for key in its_keys]
-        ).once()
+        if waits is not None:
+            new = new._replace(keep=plan.keep)
+            return dependent_batch(plan.queue, new, waits, now, plan.options)
+        if new.keys is None:
+            return Batch(plan.queue, new, now, plan.options)
+        new = new.once()
         if plan.run is not None:
             return RunBatch(self._run, new, now, plan.options)
         # A mark for each batch: a key that comes again in a later batch must not look like our own
@@ -327,13 +372,15 @@ class _Column:
             raise type(error)(f"{self._name}: at position {position}: {error}") from error
 
 
-def _spread(part: _Part, are_new: Sequence[bool]) -> list[bool]:
+def _spread(tasks: Sequence[bytes], made: Sequence[bytes], are_new: Sequence[bool]) -> list[bool]:
     """Return whether each of the parameters has made its task. A key that comes again in its batch
     has not.
+
+    tasks: the id for each of the parameters. made: the same, each once.
     """
-    new = {task for task, is_new in zip(part.batch.tasks.ids, are_new, strict=True) if is_new}
+    new = {task for task, is_new in zip(made, are_new, strict=True) if is_new}
     spread = []
-    for task in part.tasks:
+    for task in tasks:
         spread.append(task in new)
         new.discard(task)
     return spread

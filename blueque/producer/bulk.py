@@ -12,13 +12,17 @@ from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput
 from blueque.model import limits
+from blueque.model.conditions import After, Ids
 from blueque.model.encoding import require_run_name, require_time, require_whole
+from blueque.model.group import Group
 from blueque.model.ids import DEFAULT_KEEP, TaskId, require_keep
+from blueque.model.options import Broken
 from blueque.model.retry import Retry
 from blueque.model.run import Record, require_same
 from blueque.producer.batches import Batches, Column, Plan
 from blueque.producer.keyed_run import KeyedRun
 from blueque.producer.staged_run import Staging
+from blueque.producer.wait import wait_for
 from blueque.protocol.runs import RunTerms
 from blueque.text.format import count
 
@@ -55,14 +59,19 @@ class Common(TypedDict, total=False):
 
 
 class Choices(Common, total=False):
-    """The options of many tasks: `keys` and `priorities` for each, the rest for all, as for
-    `Queue.enqueue`.
+    """The options of many tasks: `keys`, `priorities` and `after_each` for each, the rest for all,
+    as for `Queue.enqueue`.
     """
 
     keys: Column | None
     keep: float | str
     run: str | None
     priorities: Column | None
+    after: After | Ids | None
+    after_each: Column | None
+    broken: Broken
+    results: bool
+    group: Group | str | None
 
 
 class ManyTasks:
@@ -90,7 +99,12 @@ class ManyTasks:
             deleted, until `keep` ("90d") after the call has ended. After any failure call it again
             until then: see docs/protocol/bulk.md, "Runs". Batches are as large as without keys
             then. The other options are those of `enqueue`, for all tasks.
-        Raises InvalidInput, which names the position; BatchFailed; and what the iterable raises.
+        after, after_each: what all tasks wait for; and what each waits for besides, in one of the
+            ways of keys: an id, ids, `blueque.after`, or None. At most 100 others for one task.
+            Tasks that wait, or join a `group`, go to Redis a hundred at a time, and cannot have a
+            `run`.
+        Raises InvalidInput, which names the position; NoSuchTask for a task to wait for;
+        BatchFailed; and what the iterable raises.
         The batches before are in Redis then, and a note of the error says how many tasks they have.
         Source: docs/protocol/bulk.md, "enqueue_many".
         """
@@ -243,10 +257,20 @@ class ManyTasks:
         keep: float | str | None = None,
         run: str | None = None,
         priorities: Column | None = None,
+        after: After | Ids | None = None,
+        after_each: Column | None = None,
+        broken: Broken = "hold",
+        results: bool = False,
+        group: Group | str | None = None,
         **options: Unpack[Common],
     ) -> Batches:
         if run is not None and keys is None:
             raise InvalidInput("in a run each task has a key: give keys, too")
+        wait = wait_for(after, broken, results, group).of_many()
+        if run is not None and (wait or after_each is not None):
+            raise InvalidInput(
+                "tasks of a run cannot wait for others, nor join a group: leave out run"
+            )
         kept = require_keep((DEFAULT_KEEP if run is None else RUN_KEEP) if keep is None else keep)
         plan = Plan(
             self.name,
@@ -258,6 +282,8 @@ class ManyTasks:
             etas,
             kept,
             None if run is None else require_run_name(run),
+            wait,
+            after_each,
         )
         return Batches(self._redis, plan, iterable)
 

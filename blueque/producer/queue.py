@@ -7,13 +7,21 @@ import os
 import time
 from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from blueque import protocol
 from blueque.config.toml_file import QueueConfig
 from blueque.connection.redis import Redis
-from blueque.errors import InvalidType, NotFailed, NotFinished, WrongQueue
+from blueque.errors import (
+    HasDependents,
+    InvalidInput,
+    NotFailed,
+    NotFinished,
+    NotSettled,
+    WrongQueue,
+)
 from blueque.model import limits
+from blueque.model.conditions import After, Ids, names_of
 from blueque.model.encoding import (
     encode,
     require_queue_name,
@@ -21,15 +29,20 @@ from blueque.model.encoding import (
     require_time,
     require_whole,
 )
+from blueque.model.group import Group
 from blueque.model.ids import DEFAULT_KEEP, TaskId, id_of_key, key_fields, random_id, require_key
-from blueque.model.lines import require_lock, require_priority, require_resources, write_needs
+from blueque.model.lines import require_priority
+from blueque.model.options import Broken, Options, option_fields, require_retry
 from blueque.model.retry import Retry
 from blueque.model.task import Task
 from blueque.producer.bulk import ManyTasks
+from blueque.producer.dependent_tasks import make_one
+from blueque.producer.dependents import is_awaited
+from blueque.producer.wait import Wait, wait_for
+from blueque.protocol.dependencies import NewTask
+from blueque.queries import groups
 from blueque.queries.inspector import Inspector
 from blueque.system import process
-
-Options = dict[str, str | int | float]
 
 log = logging.getLogger("blueque")
 
@@ -71,6 +84,10 @@ class Queue(ManyTasks):
         memory_limit: int | str | None = None,
         grace: float | str | None = None,
         lead: float | str | None = None,
+        after: After | Ids | None = None,
+        broken: Broken = "hold",
+        results: bool = False,
+        group: Group | str | None = None,
     ) -> TaskId:
         """Put a new task in line and return its id, a str that also knows whether the task
         `is_new`.
@@ -92,9 +109,18 @@ class Queue(ManyTasks):
         memory_limit: how much its processes may use together; bytes, or text as "8GiB".
         grace, lead: the time between SIGTERM and SIGKILL, and the time before a limit at which the
             task is warned.
-        Raises InvalidInput before anything is written; RedisAway when nothing was written;
-        OutcomeUnknown, with `task_id`, when the answer was lost and Redis stayed away.
-        Source: docs/protocol.md, "enqueue".
+        after: other tasks, of any queue: their ids, or `blueque.after` for other conditions than
+            that they are complete. The task is put in line when all conditions are met. 1,000 at
+            most; no task, no condition.
+        broken: what happens when one of them fails, is cancelled or deleted: "hold": the task waits
+            until that is put right; "cancel": it is cancelled.
+        results: whether the task is given their results, as `RunningTask.inputs`.
+        group: the group that it joins, which must be open: see `Client.group`. `after` takes groups
+            as well.
+        Raises InvalidInput before anything is written; NoSuchTask or NoSuchGroup for what to wait for; RedisAway
+        when nothing was written; OutcomeUnknown, with `task_id`, when the answer was lost and Redis
+        stayed away, or when it went away before all of more than 100 conditions were written.
+        Source: docs/protocol.md, "enqueue"; docs/protocol/dependencies.md, "enqueue_after".
         """
         its_limits = limits.fields(
             time_limit=time_limit,
@@ -108,6 +134,9 @@ class Queue(ManyTasks):
             **self._options(retry, its_limits, priority, resources, lock),
             **key_fields(key, keep),
         }
+        wait = wait_for(after, broken, results, group)
+        if wait:
+            return self._enqueue_after(parameters, options, key, wait)
         return self._enqueue(parameters, options, key)
 
     def schedule(
@@ -126,11 +155,16 @@ class Queue(ManyTasks):
         memory_limit: int | str | None = None,
         grace: float | str | None = None,
         lead: float | str | None = None,
+        after: After | Ids | None = None,
+        broken: Broken = "hold",
+        results: bool = False,
+        group: Group | str | None = None,
     ) -> TaskId:
         """Create a task that joins the line at `eta` and return its id.
 
         eta: Unix seconds, or a datetime with a time zone. A time already past enqueues at once. The
-            rest is as for `enqueue`.
+            rest is as for `enqueue`. With `after`, it joins the line when both its time has come
+            and the conditions are met.
         Source: docs/protocol.md, "schedule".
         """
         its_limits = limits.fields(
@@ -147,6 +181,9 @@ class Queue(ManyTasks):
         }
         now = time.time()
         due = require_time(eta)
+        wait = wait_for(after, broken, results, group)
+        if wait:
+            return self._enqueue_after(parameters, options, key, wait, due if due > now else None)
         if due < now:
             return self._enqueue(parameters, options, key)
         text, coded = self._encode(parameters)
@@ -177,19 +214,30 @@ class Queue(ManyTasks):
             log.info("enqueue_due task=%s queue=%s", task_id, self.name)
         return moved
 
-    def delete_task(self, task: Task) -> None:
+    def delete_task(self, task: Task, *, force: bool = False) -> None:
         """Remove a complete, failed or cancelled task for good. A task that is gone already is
         fine.
 
+        force: even if other tasks wait for it. What it did is unknown to them then: they stay
+            blocked until `unblock`, or are cancelled if they were made so.
         Raises WrongQueue or NotFinished, by the snapshot as in 1.0.0 and again by the current
-        state.
+        state; HasDependents.
         Source: docs/protocol.md, "delete".
         """
         if task.queue != self.name:
             raise WrongQueue(task.id, self.name)
         if task.status not in ("complete", "failed", "cancelled"):
             raise NotFinished(task.id, task.status)
-        protocol.delete(self._redis, self.name, task.id)
+        try:
+            protocol.delete(self._redis, self.name, task.id, force)
+        except (HasDependents, NotSettled) as refusal:
+            now = time.time()
+            if not force:  # others may have waited, and not wait any more
+                is_awaited(self._redis, task.id, now)
+            if isinstance(refusal, NotSettled):
+                for member in groups.look_at(self._redis, [task.id]):
+                    protocol.settle_members(self._redis, member.group or "", [task.id], now)
+            protocol.delete(self._redis, self.name, task.id, force)
         log.info("delete task=%s queue=%s", task.id, self.name)
 
     def cancel(
@@ -301,17 +349,39 @@ class Queue(ManyTasks):
         """
         return protocol.ask_stack(self._redis, self.name, task_id, mark)
 
-    def requeue(self, task_id: str, by: str | None = None) -> None:
+    def requeue(self, task_id: str, by: str | None = None) -> str:
         """Put a failed or cancelled task in line again, as if it had never run. This is your
-        consent to another start.
+        consent to another start. Return the status that it has then: `pending`, or `blocked` if it
+        still waits for other tasks.
 
         by: who requeues it (this user and host if left out). If its last attempt is still running
             somewhere, it can no longer report.
         Raises NotFailed, WrongQueue. Source: docs/protocol/operator.md, "requeue".
         """
         who = by if by is not None else process.user_at_host()
-        protocol.requeue(self._redis, self.name, task_id, os.urandom(16).hex(), time.time(), who)
-        log.info("requeue task=%s queue=%s", task_id, self.name)
+        mark = os.urandom(16).hex()
+        status = protocol.requeue(self._redis, self.name, task_id, mark, time.time(), who)
+        log.info("requeue task=%s queue=%s status=%s", task_id, self.name, status)
+        return status
+
+    def unblock(self, task_id: str, parents: Ids | None = None, by: str | None = None) -> str:
+        """Have a blocked task no longer wait for some tasks, or for any. Return the status that it
+        has then: `pending` or `scheduled` if nothing is left to wait for, else `blocked`.
+
+        parents: those that it is not to wait for, as for `after` of `enqueue`; None: all.
+        by: as for `set_priority`.
+        Raises NotBlocked, WrongQueue; InvalidInput for one that it does not wait for.
+        Source: docs/protocol/dependencies.md, "unblock".
+        """
+        who = by if by is not None else process.user_at_host()
+        dropped = None if parents is None else names_of(parents)
+        known = Inspector(self._redis).conditions(task_id) if dropped else {}
+        for name in dropped or ():
+            if known and name not in known:
+                raise InvalidInput(f"task {task_id} does not wait for {name}")
+        status = protocol.unblock(self._redis, self.name, task_id, time.time(), who, dropped)
+        log.info("unblock task=%s queue=%s by=%s status=%s", task_id, self.name, who, status)
+        return status
 
     def requeue_failed(
         self,
@@ -376,6 +446,22 @@ class Queue(ManyTasks):
         # without a key an earlier try of this call has made it
         return TaskId(task_id, is_new or key is None)
 
+    def _enqueue_after(
+        self,
+        parameters: Any,
+        options: Options,
+        key: str | None,
+        wait: Wait,
+        eta: float | None = None,
+    ) -> TaskId:
+        text, coded = self._encode(parameters)
+        task_id = random_id() if key is None else id_of_key(self.name, key)
+        fields = {**coded, **options, **wait.fields()}
+        new = NewTask(task_id, text, fields, wait.conditions, eta)
+        is_new = make_one(self._redis, self.name, new, time.time())
+        log.info("enqueue_after task=%s queue=%s", task_id, self.name)
+        return TaskId(task_id, is_new)
+
     def _options(
         self,
         retry: Retry | int | None,
@@ -385,19 +471,8 @@ class Queue(ManyTasks):
         lock: str | tuple[str, int] | None,
     ) -> Options:
         policy = self._retry if retry is None else require_retry(retry)
-        options: Options = {**self._limits, **its_limits}
-        if policy is not None:
-            # null: no retries, even if the listener has a policy
-            options["retry"] = policy.to_text() if policy else "null"
-        if require_priority(priority):
-            options["priority"] = priority
-        if lock is None and resources is None and not self._resources:
-            return options
-        name, limit = (None, 1) if lock is None else require_lock(lock)
-        needs = write_needs(
-            require_resources(self._resources if resources is None else resources), name, limit
-        )
-        return {**options, "needs": needs} if needs else options
+        wanted = self._resources or None if resources is None else resources
+        return option_fields(policy, {**self._limits, **its_limits}, priority, wanted, lock)
 
     def _encode(self, parameters: Any) -> tuple[str, dict[str, str]]:
         """Return the text of the parameters, and the field that names their encoding."""
@@ -413,16 +488,3 @@ class Queue(ManyTasks):
         # Only the look at a spare id has no reads.
         watched = ahead.look.task if ahead is not None and not ahead.look.reads else None
         return watched or random_id(), random_id()
-
-
-def require_retry(retry: object) -> Retry | Literal[False] | None:
-    """Return the policy; for a number a policy of so many retries. None: no policy; False: no
-    retries.
-    """
-    if retry is None or retry is False or isinstance(retry, Retry):
-        return retry
-    if isinstance(retry, int) and retry is not True:
-        return Retry(max=retry)
-    raise InvalidType(
-        f"retry is a blueque.Retry, a number of retries, or False for none, not {type(retry).__name__}"
-    )

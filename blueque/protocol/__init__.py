@@ -6,6 +6,9 @@ reserving.py.
 Producers and schedulers: submit.py; bulk.py for many tasks at once; runs.py for keyed runs,
     staging.py for staged runs; feeding.py for a backlog larger than Redis.
 Listeners: membership.py, many_queues.py, reserving.py, attempts.py, logs_and_checkpoints.py.
+Tasks that wait for others: dependencies.py, settling.py, groups.py, graphs.py; children.py and parents.py
+    are what these share.
+Tasks that a running task makes: spawning.py.
 Waiting tasks: placement.py. Dead listeners: recover.py. Operators: operator.py. Audits: repair.py.
 Deletion: pruning.py, queues.py. Snapshots and archives: snapshots.py, archiving.py.
 Shared: transaction.py, watches.py (looks), fields.py, events.py, packing.py (templates of bytes);
@@ -31,6 +34,7 @@ from blueque.protocol.attempts import (
     start,
 )
 from blueque.protocol.bulk import enqueue_many, schedule_many
+from blueque.protocol.dependencies import add_conditions, drop_hold, enqueue_after
 from blueque.protocol.feeding import (
     beat_feed,
     feed,
@@ -38,6 +42,16 @@ from blueque.protocol.feeding import (
     forget_feed,
     leave_feed,
     open_feed,
+)
+from blueque.protocol.graphs import enqueue_graph
+from blueque.protocol.groups import (
+    cancel_group,
+    close_group,
+    drop_group,
+    finish_group,
+    open_group,
+    settle_group,
+    settle_members,
 )
 from blueque.protocol.logs_and_checkpoints import checkpoint, log
 from blueque.protocol.many_queues import beat_all, observe_all
@@ -68,14 +82,17 @@ from blueque.protocol.placement import (
 from blueque.protocol.pruning import prune, purge
 from blueque.protocol.queues import forget_queue
 from blueque.protocol.recover import adopt, lose, reassert, recover, restore
-from blueque.protocol.repair import drop_hint, mend, note_line, put_back, realign, recount
+from blueque.protocol.repair import drop_hint, mend, note_end, note_line, put_back, realign, recount
 from blueque.protocol.reserving import pop, reserve, reserve_and_start, wait, wake
 from blueque.protocol.runs import close_run, drop_run, enqueue_run, open_run, prune_runs
+from blueque.protocol.settling import recheck, settle, unblock
 from blueque.protocol.snapshots import freeze, thaw
+from blueque.protocol.spawning import complete_then, link, spawn
 from blueque.protocol.staging import commit_run, discard, finish_run, publish, stage
 from blueque.protocol.submit import delete, enqueue, enqueue_due, schedule
 
 __all__ = [
+    "add_conditions",
     "adopt",
     "ask_stack",
     "beat",
@@ -85,23 +102,30 @@ __all__ = [
     "bring_forward",
     "call",
     "cancel",
+    "cancel_group",
     "checkpoint",
     "claim",
     "claim_batch",
+    "close_group",
     "close_run",
     "commit_run",
     "complete",
     "complete_and_pop",
+    "complete_then",
     "confirm_cancel",
     "decline_stack",
     "delete",
     "deregister",
     "discard",
+    "drop_group",
     "drop_hint",
+    "drop_hold",
     "drop_line",
     "drop_run",
     "enqueue",
+    "enqueue_after",
     "enqueue_due",
+    "enqueue_graph",
     "enqueue_many",
     "enqueue_run",
     "erase",
@@ -110,6 +134,7 @@ __all__ = [
     "fence",
     "finish_batch",
     "finish_feed",
+    "finish_group",
     "finish_run",
     "forget",
     "forget_feed",
@@ -118,15 +143,18 @@ __all__ = [
     "freeze",
     "leave_batch",
     "leave_feed",
+    "link",
     "log",
     "lose",
     "mark_batch",
     "mend",
     "move",
+    "note_end",
     "note_line",
     "observe",
     "observe_all",
     "open_feed",
+    "open_group",
     "open_run",
     "order",
     "pause",
@@ -140,6 +168,7 @@ __all__ = [
     "put_first",
     "realign",
     "reassert",
+    "recheck",
     "recount",
     "recover",
     "register",
@@ -154,10 +183,15 @@ __all__ = [
     "schedule_many",
     "set_max_concurrency",
     "set_priority",
+    "settle",
+    "settle_group",
+    "settle_members",
+    "spawn",
     "stage",
     "start",
     "strike",
     "thaw",
+    "unblock",
     "wait",
     "wake",
     "wake_waiting",

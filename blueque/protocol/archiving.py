@@ -66,6 +66,7 @@ class _TaskFields(NamedTuple):
     attempt: str | None
     keep: str | None
     enqueued_by: str | None
+    dependents: str | None
 
 
 def claim_batch(
@@ -129,17 +130,23 @@ def erase(
     now: float,
     following: Sequence[Written] = (),
 ) -> int:
-    """Delete the tasks that are still as they are in the archive. Return how many. Raises
-    BatchTaken.
+    """Delete the tasks that are still as they are in the archive, for which no others wait, and
+    whose end their group has noted. Return how many. Raises BatchTaken.
 
     following: the rows of the next call; its look is sent with our EXEC.
     """
     queue = ref.queue
 
-    def decide(owner: list[str | None], *replies: list[str | None]) -> Verdict[int]:
+    def decide(
+        owner: list[str | None], unsettled: list[str | None], *replies: list[str | None]
+    ) -> Verdict[int]:
         _require(ref, owner)
-        tasks = zip(rows, map(_TaskFields._make, replies), strict=True)
-        same = [(row, fields) for row, fields in tasks if _is_as_written(queue, row, fields)]
+        tasks = zip(rows, map(_TaskFields._make, replies), unsettled, strict=True)
+        same = [
+            (row, fields)
+            for row, fields, noted in tasks
+            if _is_as_written(queue, row, fields) and noted is None
+        ]
         if not same:
             return Answer(0)
         belongings = [keys.belongings(row.task) for row, _ in same]
@@ -205,13 +212,14 @@ def _record(queue: str) -> Look[list[str | None]]:
 
 def _contents(
     queue: str, rows: Sequence[Written]
-) -> Look[list[str | None], *tuple[list[str | None], ...]]:
+) -> Look[list[str | None], list[str | None], *tuple[list[str | None], ...]]:
     """Is the batch ours to delete, and are its tasks as they were written?"""
     record, hashes = keys.archive(queue), [keys.task(row.task) for row in rows]
     return Look(
         [record, *hashes],
         [
             ("HMGET", record, "batch", "writer"),
+            ("ZMSCORE", keys.UNSETTLED_MEMBERS, *[row.task for row in rows]),
             *[("HMGET", key, *_TaskFields._fields) for key in hashes],
         ],
     )
@@ -228,6 +236,7 @@ def _is_as_written(queue: str, row: Written, fields: _TaskFields) -> bool:
         and fields.queue in (None, queue)
         and _number(fields.updated, to_microseconds) == row.updated
         and _number(fields.attempt, to_whole) == row.attempts
+        and fields.dependents is None
     )
 
 

@@ -83,8 +83,8 @@ def complete(
     facts: Facts = None,
     finished: float | None = None,
     has_checkpoint: bool = False,
-) -> None:
-    """Record the result of the attempt and end the task.
+) -> bool:
+    """Record the result of the attempt and end the task. Return whether others wait for it.
 
     A task that was declared lost, and has not run again, accepts the result, too.
     facts: further fields, `result_encoding` first if the result has one.
@@ -94,15 +94,15 @@ def complete(
     queue, task, token, node = attempt
     end = finished or now
 
-    def decide(reply: list[str | None]) -> Verdict[None]:
+    def decide(reply: list[str | None]) -> Verdict[bool]:
         fields = AttemptFields._make(reply)
         if fields.status == "complete" and fields.finished_by == token:
-            return Answer(None)
+            return Answer(fields.dependents is not None)
         require_owner(attempt, fields, "started", or_lost=True)
-        commands = _completion(redis, attempt, fields, result, now, facts, end, has_checkpoint)
-        return Change(commands, None)
+        commands = completion(redis, attempt, fields, result, now, facts, end, has_checkpoint)
+        return Change(commands, fields.dependents is not None)
 
-    transact(redis, "complete", ownership(task), decide, ahead=turn(queue, node))
+    return transact(redis, "complete", ownership(task), decide, ahead=turn(queue, node))
 
 
 def complete_and_pop(
@@ -133,17 +133,18 @@ def complete_and_pop(
         if fields.status == "complete" and fields.finished_by == token:
             return Answer(None)
         require_owner(attempt, fields, "started", or_lost=True)
-        commands = _completion(redis, attempt, fields, result, now, facts, end, has_checkpoint)
+        commands = completion(redis, attempt, fields, result, now, facts, end, has_checkpoint)
+        is_awaited = fields.dependents is not None
         if registered != [instance, "alive"] or settings != [None, None] or others:
-            return Change(commands, Popped(refusal="choose"))
+            return Change(commands, Popped(refusal="choose", is_awaited=is_awaited))
         pop: Command = ("RPOPLPUSH", keys.pending(queue), keys.reserved(queue, node))
-        return Change([*commands, pop], lambda replies: Popped(replies[-1]))
+        return Change([*commands, pop], lambda replies: Popped(replies[-1], is_awaited=is_awaited))
 
     look = ownership_and_turn(task, queue, node)
     return transact(redis, "complete_and_pop", look, decide)
 
 
-def _completion(
+def completion(
     redis: Redis,
     attempt: AttemptRef,
     fields: AttemptFields,
@@ -175,15 +176,15 @@ def fail(
     now: float,
     facts: Facts = None,
     finished: float | None = None,
-) -> None:
-    """Record why the attempt failed and end the task; otherwise as `complete`."""
+) -> bool:
+    """Record why the attempt failed and end the task; the rest is as for `complete`."""
     queue, task, token, node = attempt
     key = keys.task(task)
 
-    def decide(reply: list[str | None]) -> Verdict[None]:
+    def decide(reply: list[str | None]) -> Verdict[bool]:
         fields = AttemptFields._make(reply)
         if fields.status == "failed" and fields.finished_by == token:
-            return Answer(None)
+            return Answer(fields.dependents is not None)
         require_owner(attempt, fields, "started", "reserved", or_lost=True)
         ended = ending(token, finished or now, now)
         took = ran(fields, finished or now)
@@ -196,10 +197,10 @@ def fail(
                 ("LPUSH", keys.failed(queue), task),
                 *record_event(redis, queue, task, fields, Event("failed", node, now, why)),
             ],
-            None,
+            fields.dependents is not None,
         )
 
-    transact(redis, "fail", ownership(task), decide, ahead=turn(queue, node))
+    return transact(redis, "fail", ownership(task), decide, ahead=turn(queue, node))
 
 
 def retry(
@@ -303,18 +304,19 @@ def release(
     return transact(redis, "release", ownership(task), decide, ahead=turn(queue, node))
 
 
-def confirm_cancel(redis: Redis, attempt: AttemptRef, now: float, facts: Facts = None) -> None:
-    """Record that the attempt was ended on request."""
+def confirm_cancel(redis: Redis, attempt: AttemptRef, now: float, facts: Facts = None) -> bool:
+    """Record that the attempt was ended on request. Return whether others wait for the task."""
     queue, task, token, node = attempt
 
-    def decide(reply: list[str | None]) -> Verdict[None]:
+    def decide(reply: list[str | None]) -> Verdict[bool]:
         fields = AttemptFields._make(reply)
         if fields.status == "cancelled" and fields.finished_by == token:
-            return Answer(None)
+            return Answer(fields.dependents is not None)
         require_owner(attempt, fields, "started", or_lost=True)
-        return Change(_cancelled(redis, attempt, fields, now, facts), None)
+        commands = _cancelled(redis, attempt, fields, now, facts)
+        return Change(commands, fields.dependents is not None)
 
-    transact(redis, "confirm_cancel", ownership(task), decide, ahead=turn(queue, node))
+    return transact(redis, "confirm_cancel", ownership(task), decide, ahead=turn(queue, node))
 
 
 def _cancelled(

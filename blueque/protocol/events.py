@@ -20,6 +20,20 @@ FIRST, RECENT = 20, 80  # events of a task that are kept: the first and the last
 IN_STREAM = 10_000  # events of a queue that are kept, about
 ALWAYS = 1e11  # no time in seconds is beyond it
 WORDS = 500  # characters of an error that an event repeats
+# The events by which a task ends, or by which one that has ended is to run again.
+SETTLED = frozenset(
+    (
+        "complete",
+        "failed",
+        "cancelled",
+        "retried",
+        "postponed",
+        "requeued",
+        "revived",
+        "restored",
+        "reasserted",
+    )
+)
 _TYPE = re.compile(r"[A-Za-z_][\w.-]{0,99}")
 
 EventFacts = Mapping[str, str | int | float | None]  # by name; None: not known, and left out
@@ -31,6 +45,8 @@ class Past(NamedTuple):
     attempt: str | None
     events: str | None
     started: str | None
+    dependents: str | None
+    group: str | None
 
 
 class HasPast(Protocol):
@@ -42,6 +58,10 @@ class HasPast(Protocol):
     def events(self) -> str | None: ...
     @property
     def started(self) -> str | None: ...
+    @property
+    def dependents(self) -> str | None: ...
+    @property
+    def group(self) -> str | None: ...
 
 
 class Event(NamedTuple):
@@ -72,7 +92,20 @@ def note_event(redis: Redis, queue: str, task: str, past: HasPast, event: Event)
         *_record_in_history(task, past, text),
         _put_in_stream(queue, task, text),
         *count(redis, queue, event.what, event.at, 1, event.facts),
+        *_unsettle(task, past, event),
     ]
+
+
+def _unsettle(task: str, past: HasPast, event: Event) -> list[Command]:
+    """Return the commands that have `settle` tell those who wait for the task of an event."""
+    if event.what not in SETTLED:
+        return []
+    commands: list[Command] = []
+    if past.dependents is not None:
+        commands += [("ZADD", keys.UNSETTLED_TASKS, event.at, task)]
+    if past.group is not None:
+        commands += [("ZADD", keys.UNSETTLED_MEMBERS, event.at, task)]
+    return commands
 
 
 def note_two_events(
@@ -163,7 +196,7 @@ def _add(queue: str, what: str, now: float, times: int) -> list[Command]:
 
 
 def past_of(fields: Mapping[str, str]) -> Past:
-    return Past(fields.get("attempt"), fields.get("events"), fields.get("started"))
+    return Past(*map(fields.get, Past._fields))
 
 
 def after(past: HasPast, events: int = 1) -> dict[str, str]:

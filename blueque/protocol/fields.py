@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from blueque.connection.redis import Command
@@ -67,6 +67,8 @@ class AttemptFields(NamedTuple):
     attempt: str | None
     events: str | None
     started: str | None
+    dependents: str | None
+    group: str | None
 
     @property
     def line(self) -> str:
@@ -110,12 +112,30 @@ def put_in_line(queue: str, line: str, task: str, is_first: bool = False) -> lis
     ]
 
 
+def join_lines(queue: str, joining: Mapping[str, Sequence[str]]) -> list[Command]:
+    """Return the commands that put many tasks in their lines. joining: the tasks of each line."""
+    return join_lines_of_queues({(queue, line): tasks for line, tasks in joining.items()})
+
+
+def join_lines_of_queues(joining: Mapping[tuple[str, str], Sequence[str]]) -> list[Command]:
+    """Return the same for several queues. joining: the tasks of each queue and line."""
+    commands: list[Command] = [
+        ("LPUSH", keys.line(queue, line), *tasks) for (queue, line), tasks in joining.items()
+    ]
+    return [*commands, *_list_lines(joining)]
+
+
 def list_lines(queue: str, *lines: str) -> list[Command]:
     """Return the commands that list lines which have tasks; the default line is never listed."""
+    return _list_lines([(queue, line) for line in lines])
+
+
+def _list_lines(lines: Iterable[tuple[str, str]]) -> list[Command]:
+    listed = [(queue, line) for queue, line in lines if line != DEFAULT]
     commands: list[Command] = [
-        ("ZADD", keys.lines(queue), priority_of(line), line) for line in lines if line != DEFAULT
+        ("ZADD", keys.lines(queue), priority_of(line), line) for queue, line in listed
     ]
-    for line in lines:
+    for queue, line in listed:
         needs = needs_of(line)
         if needs is not None and needs.lock is not None:
             commands += [("SADD", keys.waiting(needs.lock), f"{line}_{queue}")]

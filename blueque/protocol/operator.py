@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from blueque.connection.redis import Command, Look, Redis
+from blueque.connection.redis import Command, Look, Redis, as_hash
 from blueque.errors import NotCancellable, NotFailed, WrongQueue
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
+from blueque.model.conditions import DROPPED, are_met
 from blueque.model.lines import line_of
 from blueque.protocol.events import Event, record_event
 from blueque.protocol.fields import (
@@ -31,6 +32,8 @@ _OF_FAILURES = (
     "cancel",
     "cancelled_by",
     "cancel_reason",
+    "broken",
+    "broken_by",
 )
 
 
@@ -50,6 +53,9 @@ class _CancelFields(NamedTuple):
     attempt: str | None
     events: str | None
     started: str | None
+    dependents: str | None
+    group: str | None
+    broken_by: str | None
 
 
 class _RequeueFields(NamedTuple):
@@ -64,6 +70,8 @@ class _RequeueFields(NamedTuple):
     attempt: str | None
     events: str | None
     started: str | None
+    dependents: str | None
+    group: str | None
 
 
 class _StackFields(NamedTuple):
@@ -94,11 +102,16 @@ def cancel(
     def decide(reply: list[str | None]) -> Verdict[str]:
         fields = _CancelFields._make(reply)
         _require_cancellable(queue, task, fields, only)
-        if fields.status == "cancelled":
+        if fields.status == "cancelled" and fields.broken_by is None:
             return Answer("cancelled")
         if fields.status == "started" and fields.cancel is not None:
             return Answer("cancelling")
         who = {"cancelled_by": by, **({"cancel_reason": reason} if reason else {})}
+        if fields.status == "cancelled":  # because of another task, which may yet revive it
+            gone = ("HDEL", keys.task(task), "broken_by", "cancel_reason")
+            return Change(
+                [gone, ("HSET", keys.task(task), *flat(who), "updated", now)], "cancelled"
+            )
         if fields.status == "started":
             commands: list[Command] = [
                 ("HSET", keys.task(task), "cancel", now, *flat(who), "updated", now),
@@ -129,7 +142,7 @@ def _require_cancellable(
         raise WrongQueue(task, queue)
     if status == "cancelled":
         return
-    if status not in ("scheduled", "pending", "reserved", "started"):
+    if status not in ("blocked", "scheduled", "pending", "reserved", "started"):
         raise NotCancellable(task, status, f"it is {status} already")
     if only is not None and status not in only:
         raise NotCancellable(task, status, f"it is {status} by now")
@@ -149,43 +162,56 @@ def _taken_out(queue: str, task: str, fields: _CancelFields) -> Command:
     places: Mapping[str | None, Command] = {
         "pending": ("LREM", keys.line(queue, line_of(fields.priority, fields.needs)), 0, task),
         "scheduled": ("ZREM", keys.scheduled(queue), task),
+        "blocked": ("ZREM", keys.blocked(queue), task),
         "reserved": ("LREM", keys.reserved(queue, fields.node or ""), 1, task),
     }
     return places[fields.status]
 
 
-def requeue(redis: Redis, queue: str, task: str, mark: str, now: float, by: str = "") -> None:
+def requeue(redis: Redis, queue: str, task: str, mark: str, now: float, by: str = "") -> str:
     """Put a failed or cancelled task in line again. Its failures and interruptions count from 0.
+    Return the status that it has then.
 
+    A task that waits for others waits on, but not for what can never be.
     mark: random, the same for every try of one call. by: who asks.
     Raises NotFailed, WrongQueue.
     """
     key = keys.task(task)
 
-    def decide(reply: list[str | None]) -> Verdict[None]:
-        fields = _RequeueFields._make(reply)
+    def decide(reply: list[str | None], held: list[str]) -> Verdict[str]:
+        fields, conditions = _RequeueFields._make(reply), as_hash(held)
         if fields.requeued == mark:
-            return Answer(None)
+            return Answer(fields.status or "")
         if fields.status not in ("failed", "cancelled"):
             raise NotFailed(task, fields.status)
         if fields.queue != queue:
             raise WrongQueue(task, queue)
         ended = keys.failed(queue) if fields.status == "failed" else keys.cancelled(queue)
         requeued = ("requeued", mark, *flat({"last_files": fields.files} if fields.files else {}))
+        dropped = {each: DROPPED for each, kind in conditions.items() if kind.startswith("-")}
+        is_blocked = not are_met({**conditions, **dropped})
+        status = "blocked" if is_blocked else "pending"
+        line = line_of(fields.priority, fields.needs)
         return Change(
             [
                 ("LREM", ended, -1, task),
                 ("HDEL", key, *IDENTITY, *OUTCOME, *_OF_FAILURES),
-                ("HSET", key, "status", "pending", "queued", now, *requeued, "updated", now),
-                *put_in_line(queue, line_of(fields.priority, fields.needs), task),
-                ("ZADD", keys.wake(queue), 0, 0),
+                ("HSET", key, "status", status, "queued", now, *requeued, "updated", now),
+                *[("HSET", keys.conditions(task), each, DROPPED) for each in dropped],
+                *([("ZADD", keys.blocked(queue), 0, task)] if is_blocked else []),
+                *([] if is_blocked else put_in_line(queue, line, task)),
+                *([] if is_blocked else [("ZADD", keys.wake(queue), 0, 0)]),
                 *record_event(redis, queue, task, fields, Event("requeued", by, now)),
             ],
-            None,
+            status,
         )
 
-    look = fields_of(task, _RequeueFields._fields)
-    transact(redis, "requeue", look, decide)
+    look: Look[list[str | None], list[str]] = Look(
+        [key, keys.conditions(task)],
+        [("HMGET", key, *_RequeueFields._fields), ("HGETALL", keys.conditions(task))],
+        task,
+    )
+    return transact(redis, "requeue", look, decide)
 
 
 def ask_stack(redis: Redis, queue: str, task: str, mark: str) -> str | None:

@@ -37,6 +37,7 @@ _OF_A_KEY: dict[str, tuple[str | int, ...]] = {
     "LREM": (0, "m"),
     "LTRIM": (0, -1),
     "MGET": (),
+    "PERSIST": (),
     "RPOPLPUSH": (keys.QUEUES,),
     "RPUSH": ("m",),
     "SADD": ("m",),

@@ -30,6 +30,8 @@ class _WaitingFields(NamedTuple):
     attempt: str | None
     events: str | None
     started: str | None
+    dependents: str | None
+    group: str | None
 
     @property
     def line(self) -> str:
@@ -49,7 +51,7 @@ class _Waiting(NamedTuple):
     first: str | None
 
     def require_waiting(self, queue: str, task: str) -> None:
-        if self.fields.status not in ("pending", "scheduled"):
+        if self.fields.status not in ("pending", "scheduled", "blocked"):
             raise NotWaiting(task, self.fields.status)
         if self.fields.queue != queue:
             raise WrongQueue(task, queue)
@@ -166,6 +168,9 @@ def move(redis: Redis, queue: str, task: str, to: str, now: float, by: str = "")
                 ("ZREM", keys.scheduled(queue), task),
                 ("ZADD", keys.scheduled(to), now if fields.eta is None else fields.eta, task),
             ]
+            return Change(commands, None)
+        if fields.status == "blocked":
+            commands += [("ZREM", keys.blocked(queue), task), ("ZADD", keys.blocked(to), now, task)]
             return Change(commands, None)
         commands += [
             ("LREM", keys.line(queue, fields.line), 0, task),

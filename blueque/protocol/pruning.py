@@ -19,10 +19,12 @@ class Ended(NamedTuple):
     """A finished task as it was seen.
 
     at: its `finished` or its `updated`, whichever is later, in Unix seconds.
+    has_dependents: others wait for it, or have waited.
     """
 
     task: str
     at: float
+    has_dependents: bool = False
 
 
 class _EndedFields(NamedTuple):
@@ -34,6 +36,7 @@ class _EndedFields(NamedTuple):
     updated: str | None
     keep: str | None
     enqueued_by: str | None
+    dependents: str | None
 
 
 class _WaitingFields(NamedTuple):
@@ -45,6 +48,7 @@ class _WaitingFields(NamedTuple):
     needs: str | None
     keep: str | None
     enqueued_by: str | None
+    dependents: str | None
 
     @property
     def line(self) -> str:
@@ -61,19 +65,24 @@ class _HasKey(Protocol):
 
 
 def prune(redis: Redis, queue: str, status: str, seen: Sequence[Ended], floor: int = 0) -> int:
-    """Delete the tasks that are still as they were seen. Return how many; 0 while a batch is open.
+    """Delete the tasks that are still as they were seen, for which no others wait, and whose end
+    their group has noted. Return how many; 0 while a batch is open.
 
     seen: the oldest first. floor: the list must not become shorter than this.
     """
     listed = _ENDED[status](queue)
 
-    def decide(is_archiving: int, length: int, *replies: list[str | None]) -> Verdict[int]:
-        tasks = zip(seen, map(_EndedFields._make, replies), strict=True)
+    def decide(
+        is_archiving: int, length: int, unsettled: list[str | None], *replies: list[str | None]
+    ) -> Verdict[int]:
+        tasks = zip(seen, map(_EndedFields._make, replies), unsettled, strict=True)
         same = [
             (ended.task, fields)
-            for ended, fields in tasks
+            for ended, fields, noted in tasks
             if fields[:2] == (status, queue)
             and ended_at(fields.finished, fields.updated) == ended.at
+            and fields.dependents is None
+            and noted is None
         ]
         del same[max(length - floor, 0) :]
         if is_archiving or not same:
@@ -83,26 +92,33 @@ def prune(redis: Redis, queue: str, status: str, seen: Sequence[Ended], floor: i
         return Change(_removal(queue, dict(same), entries), len(same))
 
     record, hashes = keys.archive(queue), [keys.task(ended.task) for ended in seen]
-    look: Look[int, int, *tuple[list[str | None], ...]] = Look(
+    look: Look[int, int, list[str | None], *tuple[list[str | None], ...]] = Look(
         [record, *hashes],
         [
             ("EXISTS", record),
             ("LLEN", listed),
+            ("ZMSCORE", keys.UNSETTLED_MEMBERS, *[ended.task for ended in seen]),
             *[("HMGET", key, *_EndedFields._fields) for key in hashes],
         ],
     )
     return transact(redis, "prune", look, decide)
 
 
-def purge(redis: Redis, queue: str, tasks: Sequence[str]) -> int:
-    """Delete those of the tasks that are pending or scheduled. Return how many."""
+def purge(redis: Redis, queue: str, tasks: Sequence[str], is_forced: bool = False) -> int:
+    """Delete those of the tasks that are pending, scheduled or blocked, and for which no others
+    wait. Return how many.
+
+    is_forced: also those for which others wait; they are gone for them then.
+    """
 
     def decide(*replies: Any) -> Verdict[int]:
         read = map(_WaitingFields._make, replies[: len(tasks)])
         waiting = {
             task: fields
             for task, fields, place in zip(tasks, read, replies[len(tasks) :], strict=True)
-            if fields.queue == queue and _waits(fields, place)
+            if fields.queue == queue
+            and (is_forced or fields.dependents is None)
+            and _waits(fields, place)
         }
         if not waiting:
             return Answer(0)
@@ -115,6 +131,9 @@ def purge(redis: Redis, queue: str, tasks: Sequence[str]) -> int:
         scheduled = [task for task, fields in waiting.items() if fields.status == "scheduled"]
         if scheduled:
             entries += [("ZREM", keys.scheduled(queue), *scheduled)]
+        blocked = [task for task, fields in waiting.items() if fields.status == "blocked"]
+        if blocked:
+            entries += [("ZREM", keys.blocked(queue), *blocked)]
         return Change(_removal(queue, waiting, entries), len(waiting))
 
     line, hashes = keys.pending(queue), [keys.task(task) for task in tasks]
@@ -130,7 +149,7 @@ def _waits(fields: _WaitingFields, place: int | None) -> bool:
     if fields.status == "pending" and fields.line == DEFAULT:
         # Without a place, a listener of 1.0.0 may have popped it and not have written that yet.
         return place is not None
-    return fields.status in ("pending", "scheduled")
+    return fields.status in ("pending", "scheduled", "blocked")
 
 
 def _removal(queue: str, tasks: Mapping[str, _HasKey], entries: Sequence[Command]) -> list[Command]:

@@ -38,6 +38,7 @@ def forget_queue(redis: Redis, queue: str, now: float) -> dict[str, int]:
     kinds = {
         "tasks": ("ZCARD", keys.tasks(queue)),
         "pending": ("LLEN", keys.pending(queue)),
+        "blocked": ("ZCARD", keys.blocked(queue)),
         "scheduled": ("ZCARD", keys.scheduled(queue)),
         "started": ("SCARD", keys.started(queue)),
         "complete": ("LLEN", keys.complete(queue)),

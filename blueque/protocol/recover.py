@@ -55,6 +55,8 @@ class _RecoverFields(NamedTuple):
     attempt: str | None
     events: str | None
     started: str | None
+    dependents: str | None
+    group: str | None
 
 
 class _LoseFields(NamedTuple):
@@ -75,6 +77,8 @@ class _LoseFields(NamedTuple):
     attempt: str | None
     events: str | None
     started: str | None
+    dependents: str | None
+    group: str | None
 
 
 def recover(
@@ -361,6 +365,7 @@ def reassert(
         commands: list[Command] = [
             ("LREM", keys.line(queue, line), 0, task),
             ("ZREM", keys.scheduled(queue), task),
+            ("ZREM", keys.blocked(queue), task),
             *([("LPUSH", reserved, task)] if place is None else []),
             ("SADD", keys.started(queue), keys.started_member(node, written["pid"], task)),
             *take_room(queue, task, ours),
@@ -393,7 +398,7 @@ def _may_be_reasserted(fields: Mapping[str, str], ours: Mapping[str, str]) -> bo
         number.isdecimal() and len(number) < DIGITS and int(number) < int(ours.get("attempt", "0"))
     )
     is_ours = status == "reserved" and fields.get("token") == ours["token"]
-    if not is_ours and not (is_older and status in ("pending", "scheduled")):
+    if not is_ours and not (is_older and status in ("pending", "scheduled", "blocked")):
         return False
     # A task that was deleted and created anew with its key is another task.
     return fields.get("created") == ours.get("created")

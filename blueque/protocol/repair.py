@@ -1,5 +1,5 @@
-"""Repair what an audit has found: drop_hint, put_back, mend, realign, recount, note_line. Each reads
-the facts again first.
+"""Repair what an audit has found: drop_hint, put_back, mend, realign, recount, note_line, note_end.
+Each reads the facts again first.
 """
 
 from __future__ import annotations
@@ -224,3 +224,19 @@ def note_line(redis: Redis, queue: str, line: str) -> bool:
 
     look: Look[int] = Look([key], [("EXISTS", key)])
     return transact(redis, "note_line", look, decide)
+
+
+def note_end(redis: Redis, task: str, now: float) -> bool:
+    """List a task that has ended among those whose dependents are to be told. False: it has not
+    ended, or has no dependents.
+    """
+    key = keys.task(task)
+
+    def decide(reply: list[str | None]) -> Verdict[bool]:
+        status, dependents = reply
+        if status not in FINISHED or dependents is None:
+            return Answer(False)
+        return Change([("ZADD", keys.UNSETTLED_TASKS, "NX", now, task)], True)
+
+    look: Look[list[str | None]] = Look([key], [("HMGET", key, "status", "dependents")], task)
+    return transact(redis, "note_end", look, decide)

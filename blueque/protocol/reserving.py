@@ -24,7 +24,6 @@ from blueque.model.lines import DEFAULT, Needs, line_of, needs_of
 from blueque.model.states import HELD
 from blueque.protocol.events import (
     Event,
-    Past,
     after,
     has_room_for_two_events,
     note_two_events,
@@ -42,11 +41,13 @@ class Popped(NamedTuple):
 
     refusal: why no task was taken: `paused`; or `choose`, because there are several lines, or a
         limit: look, and name the line.
+    is_awaited: others wait for the task that has ended with this pop.
     """
 
     task: str | None = None
     left: int = 0
     refusal: str | None = None
+    is_awaited: bool = False
 
 
 def pop(redis: Redis, queue: str, node: str, instance: str, line: str | None = None) -> Popped:
@@ -237,7 +238,7 @@ def _reservation(
     if room.is_limited:
         written["counted"] = 1
         commands += [("SADD", keys.counted(queue), task)]
-    past = Past(str(number), fields.get("events"), None)
+    past = past_of(fields)._replace(attempt=str(number), started=None)
     took = waited(fields.get("created"), fields.get("eta"), fields.get("queued"), now)
     commands += [
         ("HSET", keys.task(task), *flat(written)),

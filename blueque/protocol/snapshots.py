@@ -16,6 +16,7 @@ _LISTS: dict[str, Callable[[str], str]] = {
     "failed": keys.failed,
     "cancelled": keys.cancelled,
 }
+_SETS: dict[str, Callable[[str], str]] = {"blocked": keys.blocked, "scheduled": keys.scheduled}
 _HELD = ("reserved", "started")
 
 
@@ -117,12 +118,9 @@ def _copies(
             copies += [
                 _Copy(queue, status, _LISTS[status](queue), keys.frozen(snapshot, status, queue))
             ]
-        if status == "scheduled":
-            copies += [
-                _Copy(
-                    queue, status, keys.scheduled(queue), keys.frozen(snapshot, status, queue), True
-                )
-            ]
+        if status in _SETS:
+            source, key = _SETS[status](queue), keys.frozen(snapshot, status, queue)
+            copies += [_Copy(queue, status, source, key, True)]
         if status == "pending":
             copies += [
                 _Copy(

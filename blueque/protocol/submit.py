@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from blueque.connection.redis import AnyLook, Command, Look, Redis, as_bytes, pack
-from blueque.errors import NotFinished, WrongQueue
+from blueque.errors import HasDependents, NotFinished, NotSettled, WrongQueue
 from blueque.model import keys
 from blueque.model.encoding import CENTURY
 from blueque.model.lines import line_of
 from blueque.protocol.events import Event, after, count, record_in_task
-from blueque.protocol.fields import flat, list_lines, put_in_line
+from blueque.protocol.fields import flat, join_lines, put_in_line
 from blueque.protocol.packing import HOLE, packed_words, template
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 from blueque.protocol.watches import absence, absence_of_keys
@@ -50,6 +50,8 @@ class _DueFields(NamedTuple):
     attempt: str | None
     events: str | None
     started: str | None
+    dependents: str | None
+    group: str | None
 
 
 class _EndedFields(NamedTuple):
@@ -59,6 +61,7 @@ class _EndedFields(NamedTuple):
     queue: str | None
     keep: str | None
     enqueued_by: str | None
+    dependents: str | None
 
 
 def enqueue(
@@ -168,10 +171,7 @@ def _promote(
     by_line: dict[str, list[str]] = {}
     for task, fields in moved.items():
         by_line.setdefault(line_of(fields.priority, fields.needs), []).append(task)
-    commands: list[Command] = [
-        ("LPUSH", keys.line(queue, line), *tasks) for line, tasks in by_line.items()
-    ]
-    commands += list_lines(queue, *by_line)
+    commands = join_lines(queue, by_line)
     pending = ("status", "pending", "updated", now)
     commands += [
         ("HSET", keys.task(task), *pending, *flat(after(fields))) for task, fields in moved.items()
@@ -186,10 +186,14 @@ def _promote(
     return [*commands, *count(redis, queue, "due", now, len(moved))]
 
 
-def delete(redis: Redis, queue: str, task: str) -> bool:
-    """Remove a finished task for good. False: it was gone already."""
+def delete(redis: Redis, queue: str, task: str, is_forced: bool = False) -> bool:
+    """Remove a finished task for good. False: it was gone already.
 
-    def decide(exists: int, reply: list[str | None]) -> Verdict[bool]:
+    is_forced: even if others wait for it; it is gone for them then.
+    Raises NotFinished, WrongQueue, HasDependents, NotSettled.
+    """
+
+    def decide(exists: int, reply: list[str | None], unsettled: str | None) -> Verdict[bool]:
         fields = _EndedFields._make(reply)
         if not exists:
             return Answer(False)
@@ -198,6 +202,10 @@ def delete(redis: Redis, queue: str, task: str) -> bool:
         lists = {"complete": keys.complete, "failed": keys.failed, "cancelled": keys.cancelled}
         if fields.status not in lists:
             raise NotFinished(task, fields.status)
+        if fields.dependents is not None and not is_forced:
+            raise HasDependents(task)
+        if unsettled is not None:
+            raise NotSettled(task)
         commands: list[Command] = [
             ("DEL", *keys.belongings(task)),
             # From the tail, where the oldest are: most tasks that are deleted are old.
@@ -209,8 +217,14 @@ def delete(redis: Redis, queue: str, task: str) -> bool:
         return Change(commands, True)
 
     key = keys.task(task)
-    look: Look[int, list[str | None]] = Look(
-        [key], [("EXISTS", key), ("HMGET", key, *_EndedFields._fields)], task
+    look: Look[int, list[str | None], str | None] = Look(
+        [key],
+        [
+            ("EXISTS", key),
+            ("HMGET", key, *_EndedFields._fields),
+            ("ZSCORE", keys.UNSETTLED_MEMBERS, task),
+        ],
+        task,
     )
     return transact(redis, "delete", look, decide)
 

@@ -71,13 +71,14 @@ def seen(redis: Redis, place: Place, tasks: Sequence[str]) -> list[Ended | None]
 
 def _seen(redis: Redis, wanted: Sequence[tuple[Place, str]]) -> list[Ended | None]:
     asked = [
-        ("HMGET", keys.task(task), "status", "queue", "finished", "updated") for _, task in wanted
+        ("HMGET", keys.task(task), "status", "queue", "finished", "updated", "dependents")
+        for _, task in wanted
     ]
     snapshots = redis.read(*asked) if asked else []
     return [_ended(task, its, place) for (place, task), its in zip(wanted, snapshots, strict=True)]
 
 
 def _ended(task: str, snapshot: Sequence[str | None], place: Place) -> Ended | None:
-    status, queue, finished, updated = snapshot
+    status, queue, finished, updated, dependents = snapshot
     at = ended_at(finished, updated) if (status, queue) == (place.kind, place.queue) else None
-    return None if at is None else Ended(task, at)
+    return None if at is None else Ended(task, at, dependents is not None)

@@ -17,17 +17,27 @@ from blueque.model import keys
 from blueque.model.lines import Needs, parse_needs
 from blueque.model.states import HELD, WHEREABOUTS, Entry, Place, Whereabouts, may_hold
 from blueque.model.task import Task
-from blueque.queries import line_order, listing, overview, statistics, task_log, why_facts
+from blueque.queries import (
+    dependencies,
+    line_order,
+    listing,
+    overview,
+    statistics,
+    task_log,
+    why_facts,
+)
 from blueque.queries.statistics import Statistics, Usual, ask_usual, is_quiet, take_usual
 from blueque.queries.tasks import load
 from blueque.queries.waiting_lines import Pause, pause_of
 
 if TYPE_CHECKING:
+    from blueque.queries.dependencies import Dependencies
     from blueque.queries.failures import Failures
     from blueque.queries.line_order import Head, Room
     from blueque.queries.listeners import Node
     from blueque.queries.listing import Choice, Listing
     from blueque.queries.overview import Overview
+    from blueque.queries.task_graph import Graph
     from blueque.queries.why_facts import Inquiry
 
 REGISTRATIONS_AT_ONCE = 500
@@ -67,6 +77,20 @@ class Inspector:
         docs/protocol/recovery.md, "Checkpoints".
         """
         (reply,) = self._redis.read(("HGETALL", keys.checkpoint(task_id)))
+        return as_hash(reply)
+
+    def conditions(self, task_id: str) -> dict[str, str]:
+        """Return what a task waits for, by the id of the other task: `ok`, `any` or `not_ok`; of
+        what is decided, `+` or `-` and how that task ended.
+
+        See docs/protocol/dependencies.md, "Conditions".
+        """
+        (reply,) = self._redis.read(("HGETALL", keys.conditions(task_id)))
+        return as_hash(reply)
+
+    def inputs(self, task_id: str) -> dict[str, str]:
+        """Return the results that a task is given, by the id of their task; see model/inputs.py."""
+        (reply,) = self._redis.read(("HGETALL", keys.inputs(task_id)))
         return as_hash(reply)
 
     def now(self) -> float:
@@ -374,9 +398,30 @@ class Inspector:
 
     def inquire(self, task_id: str) -> Inquiry:
         """Return everything that bears on why a task does not run: at most six round trips, each
-        bounded.
+        bounded; more if it waits for blocked tasks, see `broken`.
         """
         return why_facts.inquire(self._redis, task_id)
+
+    def dependencies(self, task: Task) -> Dependencies:
+        """Return what a task waits for, and which tasks wait for it: two round trips, or none."""
+        return dependencies.dependencies(self._redis, task)
+
+    def broken(self, ids: Sequence[str]) -> dict[str, list[Task]]:
+        """Return the tasks that hold up each of these blocked tasks, if any do: they have ended in
+        another way than wanted, or are gone; also further up. Two round trips for twenty tasks.
+        """
+        return dependencies.broken(self._redis, ids)
+
+    def graph(self, task_id: str) -> Graph:
+        """Return the tasks that a task waits for, those that these wait for, and so on; and the
+        tasks that wait for it.
+
+        At most 22 round trips, 20 levels and a thousand tasks in each direction.
+        """
+        # here: what a listener imports, each of its forks copies
+        from blueque.queries import task_graph
+
+        return task_graph.load(self._redis, task_id)
 
     def statistics(self, queues: Sequence[str], days: int) -> list[Statistics]:
         """Return the numbers of these queues, as `Client.get_statistics` does: one round trip, and

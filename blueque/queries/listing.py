@@ -36,7 +36,16 @@ from blueque.queries.waiting_lines import (
 if TYPE_CHECKING:
     from blueque.connection.redis import Command, Redis
 
-STATUSES = ("started", "reserved", "pending", "scheduled", "failed", "cancelled", "complete")
+STATUSES = (
+    "started",
+    "reserved",
+    "pending",
+    "scheduled",
+    "blocked",
+    "failed",
+    "cancelled",
+    "complete",
+)
 SHOWN = (
     "status",
     "queue",
@@ -63,8 +72,12 @@ SHOWN = (
     "devices",
     "progress_at",
     "queued",
+    "after",
+    "broken_by",
+    "dependents",
 )
 
+_SETS = {"scheduled": keys.scheduled, "blocked": keys.blocked}
 _LISTS = {"failed": keys.failed, "cancelled": keys.cancelled, "complete": keys.complete}
 MIN_PREFIX = 4
 MAX_FOUND = 20
@@ -223,6 +236,8 @@ def entered(task: Task) -> float | None:
     """Return when the task got its status; for a scheduled task, when it is due."""
     if task.status == "scheduled":
         return task.eta
+    if task.status == "blocked":
+        return max((at for at in (task.created, task.queued) if at is not None), default=None)
     if task.status == "started":
         return task.started or task.updated
     if task.status in FINISHED:
@@ -242,9 +257,9 @@ def _ask_lengths(names: Names) -> list[Command]:
 def _ask_lists(queue: str, statuses: Collection[str], count: int) -> list[Command]:
     """Return the commands that read the start of these lists, each with a command for its length."""
     commands: list[Command] = []
-    if "scheduled" in statuses:
-        key = keys.scheduled(queue)
-        commands += [("ZRANGE", key, 0, count - 1), ("ZCARD", key)]
+    for status, set_of in _SETS.items():
+        if status in statuses:
+            commands += [("ZRANGE", set_of(queue), 0, count - 1), ("ZCARD", set_of(queue))]
     for status, list_of in _LISTS.items():
         if status in statuses:
             commands += [("LRANGE", list_of(queue), 0, count - 1), ("LLEN", list_of(queue))]
@@ -258,6 +273,7 @@ def _ask_ids(queue: str) -> list[Command]:
         ("LRANGE", keys.pending(queue), -MAX_ENDS, -1),
         ("LRANGE", keys.pending(queue), 0, MAX_ENDS - 1),
         ("ZRANGE", keys.scheduled(queue), 0, MAX_ENDS - 1),
+        ("ZRANGE", keys.blocked(queue), 0, MAX_ENDS - 1),
         ("LRANGE", keys.failed(queue), 0, MAX_ENDS - 1),
         ("LRANGE", keys.cancelled(queue), 0, MAX_ENDS - 1),
         ("LRANGE", keys.complete(queue), 0, MAX_ENDS - 1),

@@ -6,7 +6,7 @@ Every read is bounded, and a list entry is only a hint, as in listing.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -65,7 +65,15 @@ MAX_RUNNING_QUEUES = 20  # queues whose tasks run longest, whose usual run time 
 MANY = 5  # fewer failures within an hour are not too many
 SHARE = 5  # more than one failure of so many ended tasks is too many
 
-_OF_FAILED = ("status", "queue", "error_type", "finished", "updated")
+_OF_FAILED = ("status", "queue", "error_type", "finished", "updated", "dependents")
+
+
+class Holder(NamedTuple):
+    """A failed or cancelled task, and how many others wait for it in vain."""
+
+    task: str
+    status: str
+    held: int
 
 
 class Line(NamedTuple):
@@ -86,6 +94,8 @@ class Line(NamedTuple):
     first: the id of the task that has been pending for `oldest` seconds.
     failing: how many tasks failed within the last hour, if there are many and their share is too
         large; else 0.
+    holders: failed and cancelled tasks for which others wait, which may be of other queues; of the
+        newest that failed, and of as many that were cancelled.
     """
 
     queue: str
@@ -111,6 +121,8 @@ class Line(NamedTuple):
     looked_at: int = 0
     failing: int = 0
     runnable: int = 0
+    blocked: int = 0
+    holders: tuple[Holder, ...] = ()
 
 
 class Overview(NamedTuple):
@@ -158,14 +170,27 @@ class _Counts(NamedTuple):
     settings: Sequence[str | None] = ()
     counted: int = 0
     open_feeds: Sequence[str] = ()
+    blocked: int = 0
+    newest_cancelled: Sequence[str] = ()
+
+    def newest(self, is_any_blocked: bool) -> Sequence[str]:
+        """Return the ids of the newest failed tasks; if tasks wait for others, of the newest
+        cancelled ones, too.
+        """
+        return [*self.newest_failed, *(self.newest_cancelled if is_any_blocked else ())]
 
 
 class _Failed(NamedTuple):
-    """The newest failed tasks of a queue, at most a day old."""
+    """The newest failed tasks of a queue, at most a day old.
+
+    awaited: the status of those for which others wait, or did; also of cancelled tasks, and of any
+        age.
+    """
 
     lost: tuple[str, ...]
     poison: tuple[str, ...]
     within_hour: int
+    awaited: Mapping[str, str]
 
 
 def overview(redis: Redis) -> Overview:
@@ -186,7 +211,7 @@ def overview(redis: Redis) -> Overview:
     )
     heads = chain(*(seen.head for seen in counts.values()), *map(_firsts, waits.values()))
     ids = dict.fromkeys(chain(*(node.held for node in nodes), heads, started))
-    tasks, last_good, held = _details(redis, ids, waits, failed)
+    tasks, last_good, held, holders = _details(redis, ids, waits, failed)
     running = in_order([tasks[task] for task in started if tasks[task].status == "started"])
     failing, printed, ran = _last(redis, last_good, running, now)
     own: dict[str, list[Node]] = {queue: [] for queue in queues}
@@ -200,7 +225,7 @@ def overview(redis: Redis) -> Overview:
         line = _line(counts[queue], queue, waits[queue], own[queue], failed[queue], tasks, now)
         failures = failed[queue].within_hour if queue in failing else 0
         able = _runnable(line, waits[queue], held)
-        lines.append(line._replace(runnable=able, failing=failures))
+        lines.append(line._replace(runnable=able, failing=failures, holders=holders[queue]))
     middles = {queue: middle for queue in ran if (middle := usual(ran[queue])) is not None}
     tails = {queue: most for queue in ran if (most := tail(ran[queue])) is not None}
     ahead = _ahead([seen.members for seen in counts.values()], to_seconds(time))
@@ -209,25 +234,46 @@ def overview(redis: Redis) -> Overview:
     )
 
 
+class _Details(NamedTuple):
+    """Tasks by id; for each queue with many failures the complete task that limits them; how many
+    tasks hold each lock; the holders of each queue.
+    """
+
+    tasks: dict[str, Task]
+    last_good: dict[str, str | None]
+    held: dict[str, int]
+    holders: dict[str, tuple[Holder, ...]]
+
+
 def _details(
     redis: Redis,
     ids: Iterable[str],
     waits: Mapping[str, Sequence[Waits]],
     failed: Mapping[str, _Failed],
-) -> tuple[dict[str, Task], dict[str, str | None], dict[str, int]]:
-    """Return these tasks, for each queue with many failures the complete task that limits them, and
-    how many tasks hold each lock: one round trip.
-    """
+) -> _Details:
+    """Return these tasks and what else can be read with them: one round trip."""
     suspects = [queue for queue, newest in failed.items() if newest.within_hour >= MANY]
     good = [_ask_good(queue, failed[queue].within_hour) for queue in suspects]
     lines = [line.line for waiting in waits.values() for line in waiting]
     locks = sorted({lock for line in lines if (lock := lock_of(line))})
-    holders: list[Command] = [("SCARD", keys.lock(lock)) for lock in locks]
-    commands = [*good, *holders, *ask_shown(ids)]
-    replies = redis.read(*commands) if commands else []
-    tasks = take_shown(ids, replies[len(good) + len(locks) :])
-    held = dict(zip(locks, replies[len(good) :], strict=False))
-    return tasks, dict(zip(suspects, replies, strict=False)), held
+    of_locks: list[Command] = [("SCARD", keys.lock(lock)) for lock in locks]
+    # Those who wait on after the end of a task have this score.
+    awaited: list[Command] = [
+        ("ZCOUNT", keys.dependents(task), "+inf", "+inf")
+        for newest in failed.values()
+        for task in newest.awaited
+    ]
+    commands = [*good, *of_locks, *awaited, *ask_shown(ids)]
+    replies = iter(redis.read(*commands) if commands else [])
+    last_good = {queue: next(replies) for queue in suspects}
+    held = {lock: next(replies) for lock in locks}
+    holders = {queue: _holders(newest.awaited, replies) for queue, newest in failed.items()}
+    return _Details(take_shown(ids, [*replies]), last_good, held, holders)
+
+
+def _holders(awaited: Mapping[str, str], counts: Iterator[int]) -> tuple[Holder, ...]:
+    found = [Holder(task, status, next(counts)) for task, status in awaited.items()]
+    return tuple(holder for holder in found if holder.held)
 
 
 def _ahead(members: Iterable[Members], now: float) -> dict[str, float]:
@@ -261,18 +307,18 @@ def _of_queues(
     names = {queue: seen.names for queue, seen in counts.items()}
     lengths = ask_lengths(names)
     open_feeds = feeds.ask({queue: seen.open_feeds for queue, seen in counts.items()})
+    is_any = any(seen.blocked for seen in counts.values())
+    ended = {queue: seen.newest(is_any) for queue, seen in counts.items()}
     newest: list[Command] = [
-        ("HMGET", keys.task(task_id), *_OF_FAILED)
-        for seen in counts.values()
-        for task_id in seen.newest_failed
+        ("HMGET", keys.task(task_id), *_OF_FAILED) for ids in ended.values() for task_id in ids
     ]
     members = {queue: seen.members for queue, seen in counts.items()}
     nodes, others = read_nodes_and(redis, members, now, [*lengths, *open_feeds, *newest])
     waits = take_lengths(names, others[: len(lengths)])
     snapshots = iter(others[len(lengths) + len(open_feeds) :])
     failed = {
-        queue: _failed(queue, {task_id: next(snapshots) for task_id in seen.newest_failed}, now)
-        for queue, seen in counts.items()
+        queue: _failed(queue, {task_id: next(snapshots) for task_id in ids}, now)
+        for queue, ids in ended.items()
     }
     return nodes, waits, feeds.take(others[len(lengths) : len(lengths) + len(open_feeds)]), failed
 
@@ -295,13 +341,19 @@ def _ask_counts(queue: str, now: float, queues: int) -> list[Command]:
         ("HMGET", keys.settings(queue), "paused", "paused_by", "paused_reason", "max_concurrency"),
         ("SCARD", keys.counted(queue)),
         ("ZRANGEBYSCORE", keys.feeds(queue), "+inf", "+inf", "LIMIT", 0, MAX_FEEDS),
+        ("ZCARD", keys.blocked(queue)),
+        ("LRANGE", keys.cancelled(queue), 0, newest - 1),
     ]
 
 
 def _failed(queue: str, snapshots: Mapping[str, Sequence[str | None]], now: float) -> _Failed:
-    ages = {}
-    for task_id, (status, its_queue, error_type, finished, updated) in snapshots.items():
-        if (status, its_queue) == ("failed", queue):
+    ages, awaited = {}, {}
+    for task_id, (status, its_queue, error_type, finished, updated, waits) in snapshots.items():
+        if its_queue != queue or status not in ("failed", "cancelled"):
+            continue
+        if waits is not None:
+            awaited[task_id] = status
+        if status == "failed":
             ages[task_id] = now - _seconds(finished or updated), error_type
     lost, poison = (
         tuple(
@@ -311,7 +363,7 @@ def _failed(queue: str, snapshots: Mapping[str, Sequence[str | None]], now: floa
         )
         for wanted in ("lost", "poison")
     )
-    return _Failed(lost, poison, sum(age <= HOUR for age, _ in ages.values()))
+    return _Failed(lost, poison, sum(age <= HOUR for age, _ in ages.values()), awaited)
 
 
 def _ask_good(queue: str, failures: int) -> Command:
@@ -398,6 +450,7 @@ def _line(
         misfits=misfits(waits, nodes),
         first=first,
         looked_at=len(counts.newest_failed),
+        blocked=counts.blocked,
     )
 
 

@@ -8,14 +8,16 @@ wake-up, is seen in milliseconds. Without tracking (TLS through redis-py, a prox
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
-from blueque.connection.redis import Connection, exchange, raise_refusal
+from blueque.connection.redis import Command, Connection, exchange, raise_refusal
 from blueque.connection.tracking import Tracking
 from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.protocol.membership import scores
+
+_UNSETTLED = (keys.UNSETTLED_TASKS, keys.UNSETTLED_MEMBERS, keys.GROUPS)
 
 BATCH = 500  # queues that are read in one write
 
@@ -24,13 +26,27 @@ class View(NamedTuple):
     """The state of one queue.
 
     is_pending: there is a task in line, or may be: another line than the default line is listed.
-    next_eta: of its next scheduled task, in Unix seconds.
+    next_eta: of its next scheduled task, in Unix seconds. next_recheck: when a blocked task is to
+        be compared with those for which it waits.
     refusal: the answer of Redis instead, for a key of a wrong type or without the right to read it.
     """
 
     is_pending: bool = False
     next_eta: float | None = None
+    next_recheck: float | None = None
     refusal: str | None = None
+
+
+class Unsettled(NamedTuple):
+    """Ends that may not have been told to those who wait for them.
+
+    tasks: a few, the oldest first, and when each ended. has_members: there are some of members of
+        groups. group_at: when a group is to be looked at; None: there is no group.
+    """
+
+    tasks: Mapping[str, float]
+    has_members: bool
+    group_at: float | None
 
 
 class Lookout:
@@ -43,6 +59,8 @@ class Lookout:
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self.views: dict[str, View] = {}
         self.listeners: dict[str, float] = {}
+        # What `unsettled` returns may have changed since it was called.
+        self.is_unsettled = True
         self._tracking = Tracking(connect)
         self._stale: set[str] = set()
 
@@ -63,6 +81,28 @@ class Lookout:
         """Make the next refresh read this queue."""
         self._stale.add(queue)
 
+    def unsettled(self, limit: int) -> Unsettled:
+        """Return ends that may not have been told to those who wait, at most so many of tasks.
+        Raises RedisAway, RedisRefused.
+        """
+        try:
+            connection, _ = self._tracking.open()
+            replies = exchange(
+                connection,
+                [
+                    ("ZRANGE", keys.UNSETTLED_TASKS, 0, limit - 1, "WITHSCORES"),
+                    ("EXISTS", keys.UNSETTLED_MEMBERS),
+                    ("ZRANGE", keys.GROUPS, 0, 0, "WITHSCORES"),
+                ],
+            )
+        except BaseException:
+            self.close()
+            raise
+        raise_refusal(replies)
+        tasks, has_members, group = replies
+        self.is_unsettled = bool(tasks)
+        return Unsettled(scores(tasks), bool(has_members), _lowest(group))
+
     def refresh(self, whole: bool = False) -> set[str]:
         """Read what has changed, or everything; return the queues that were read. Raises RedisAway."""
         try:
@@ -78,8 +118,9 @@ class Lookout:
         connection, is_new = self._tracking.open()
         changed = connection.take_invalidated()
         if whole or is_new or changed is None:
-            changed = {keys.QUEUES}
+            changed = {keys.QUEUES, *_UNSETTLED}
             self.views.clear()
+        self.is_unsettled = self.is_unsettled or not changed.isdisjoint(_UNSETTLED)
         stale = {queue for queue in self.views if changed.intersection(_watched(queue))}
         stale |= self._stale & set(self.views)
         self._stale.clear()
@@ -102,23 +143,28 @@ class Lookout:
         if anything == 0:
             self.views.update(dict.fromkeys(queues, View()))
             return
-        commands = [
-            command
-            for queue in queues
-            for command in (
-                ("EXISTS", keys.pending(queue), keys.lines(queue)),
-                ("ZRANGE", keys.scheduled(queue), 0, 0, "WITHSCORES"),
-            )
-        ]
-        replies = exchange(connection, commands)
-        for queue, exists, first in zip(queues, replies[::2], replies[1::2], strict=True):
+        commands: list[Command] = []
+        for queue in queues:
+            commands += [("EXISTS", keys.pending(queue), keys.lines(queue))]
+            commands += [("ZRANGE", keys.scheduled(queue), 0, 0, "WITHSCORES")]
+        # Few queues have blocked tasks.
+        any_blocked, *replies = exchange(
+            connection, [("EXISTS", *map(keys.blocked, queues)), *commands]
+        )
+        blocked: list[Any] = [[]] * len(queues)
+        if any_blocked:
+            asked = [("ZRANGE", keys.blocked(queue), 0, 0, "WITHSCORES") for queue in queues]
+            blocked = exchange(connection, asked)
+        for queue, exists, *firsts in zip(
+            queues, replies[::2], replies[1::2], blocked, strict=True
+        ):
             refusal = next(
-                (reply for reply in (exists, first) if isinstance(reply, RedisRefused)), None
+                (reply for reply in (exists, *firsts) if isinstance(reply, RedisRefused)), None
             )
             if refusal is not None:
                 self.views[queue] = View(refusal=refusal.answer)
             else:
-                self.views[queue] = View(bool(exists), next(iter(scores(first).values()), None))
+                self.views[queue] = View(bool(exists), _lowest(firsts[0]), _lowest(firsts[1]))
 
 
 def batches(items: list[str], size: int) -> Iterator[list[str]]:
@@ -129,4 +175,9 @@ def batches(items: list[str], size: int) -> Iterator[list[str]]:
 
 def _watched(queue: str) -> tuple[str, ...]:
     """Return the keys that tell whether a queue has, or will have, something to do."""
-    return keys.pending(queue), keys.lines(queue), keys.scheduled(queue)
+    return keys.pending(queue), keys.lines(queue), keys.scheduled(queue), keys.blocked(queue)
+
+
+def _lowest(reply: list[str]) -> float | None:
+    """Return the lowest score of a sorted set, from the reply with its first member."""
+    return next(iter(scores(reply).values()), None)

@@ -1,6 +1,6 @@
 """Which queues have nothing but complete tasks: of a hundred thousand queues most are like that.
 
-What an overview reads of a queue takes eighteen commands. Two tell whether that is needed.
+What an overview reads of a queue takes twenty commands. Two tell whether that is needed.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ _KEYS = (
     keys.pending,
     keys.lines,
     keys.scheduled,
+    keys.blocked,
     keys.started,
     keys.failed,
     keys.cancelled,

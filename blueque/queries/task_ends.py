@@ -22,6 +22,7 @@ STATUSES_AT_ONCE = 1000
 TASKS_AT_ONCE = 100  # with their results
 PACE = 1.0  # seconds between two reads without tracking
 COMES_BACK = 20.0  # seconds, two beats: a listener restores a task that Redis has lost
+NOTICE_EVERY = 5.0  # seconds between two looks at what holds up blocked tasks
 PROOF = 10.0  # seconds of silence after which the connection is tested
 
 
@@ -135,17 +136,25 @@ class Watcher:
                 yield task
 
 
-def ends(watcher: Watcher, patience: float, timeout: float | None) -> Iterator[Task]:
+def ends(
+    watcher: Watcher,
+    patience: float,
+    timeout: float | None,
+    notice: Callable[[list[str]], None] | None = None,
+) -> Iterator[Task]:
     """Yield each task as it ends, and go on when Redis is away.
 
     patience: for how many seconds the first look is tried again when Redis does not answer. Later
         looks are tried again for ever.
+    notice: called every NOTICE_EVERY seconds with the ids of those that are blocked, while there are any. What
+        holds them up changes nothing in their hashes.
     Raises NoSuchTask, only after two beats if a listener had the task; WaitTimedOut; RedisAway
     before the first look only.
     """
     deadline = math.inf if timeout is None else time.monotonic() + timeout
     first = Patience(patience if timeout is None else min(patience, timeout))
     outage = Outage("Redis answers again")
+    due = 0.0  # the next notice
     try:
         while watcher.statuses:
             try:
@@ -153,9 +162,13 @@ def ends(watcher: Watcher, patience: float, timeout: float | None) -> Iterator[T
                     outage.note(None)
                     yield task
                 outage.note(None)
+                blocked = [task for task, status in watcher.statuses.items() if status == "blocked"]
+                if notice is not None and blocked and time.monotonic() >= due:
+                    notice(blocked)
+                    due = time.monotonic() + NOTICE_EVERY
                 left = deadline - time.monotonic()
                 if watcher.statuses and left > 0:
-                    watcher.rest(left)
+                    watcher.rest(min(left, NOTICE_EVERY) if notice and blocked else left)
             except RedisAway as error:
                 if not watcher.has_looked:
                     first.pause_or_raise(error)

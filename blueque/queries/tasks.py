@@ -1,11 +1,14 @@
-"""Read one task from Redis."""
+"""Read one task from Redis, and tell which exist."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from blueque.connection.redis import Redis, as_hash
 from blueque.model import keys
+from blueque.model.conditions import HOLD
+from blueque.model.group import group_of
+from blueque.model.states import FINISHED
 from blueque.model.task import Task
 
 
@@ -16,3 +19,34 @@ def load(redis: Redis, task_id: str, wait: Callable[..., Task] | None = None) ->
     """
     (reply,) = redis.read(("HGETALL", keys.task(task_id)))
     return Task(task_id, as_hash(reply), wait)
+
+
+def first_missing(redis: Redis, names: Sequence[str]) -> str | None:
+    """Return the first of these names in conditions that no task and no group has; None: all have
+    one. One round trip.
+    """
+    groups = map(group_of, names)
+    exist = redis.read(
+        *[
+            ("EXISTS", keys.task(name) if group is None else keys.group(group))
+            for name, group in zip(names, groups, strict=True)
+        ]
+    )
+    missing = (name for name, exists in zip(names, exist, strict=True) if not exists)
+    return next(missing, None)
+
+
+def is_held(redis: Redis, task_id: str) -> bool:
+    """Tell whether a task is there, perhaps without all of its conditions."""
+    return bool(redis.read(("HEXISTS", keys.conditions(task_id), HOLD))[0])
+
+
+def ended_among(redis: Redis, ids: Sequence[str]) -> list[str]:
+    """Return those of these ids whose tasks have ended. One round trip."""
+    statuses = redis.read(*[("HGET", keys.task(task_id), "status") for task_id in ids])
+    return [task for task, status in zip(ids, statuses, strict=True) if status in FINISHED]
+
+
+def is_taken(redis: Redis, task_id: str) -> bool:
+    """Tell whether a task has this id, or its key is still in use."""
+    return bool(redis.read(("EXISTS", keys.task(task_id), keys.key_kept(task_id)))[0])

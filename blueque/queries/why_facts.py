@@ -11,6 +11,14 @@ from blueque.model import keys
 from blueque.model.lines import DEFAULT, Needs, line_of, needs_of, priority_of
 from blueque.model.task import Task
 from blueque.queries import history, listing
+from blueque.queries.dependencies import (
+    NONE,
+    Dependencies,
+    broken,
+    load_all,
+    parents_of,
+    take_dependencies,
+)
 from blueque.queries.line_order import Room
 from blueque.queries.listeners import Members, Node, ask_members, read_groups, read_nodes_and
 from blueque.queries.statistics import Usual, ask_usual, is_quiet, take_usual
@@ -38,11 +46,13 @@ class Inquiry(NamedTuple):
     nodes: the listeners of its queue. others: listeners of other queues that share a node with
         these.
     holders: the tasks that hold its lock; counted: those that count as running in its queue.
-    tasks: the tasks that these listeners hold, the holders and the counted, by id, with the fields
-        in `listing.SHOWN`.
+    tasks: the tasks that these listeners hold, the holders, the counted and those that it waits
+        for, by id, with the fields in `listing.SHOWN`.
     staged: the state of its run, if the task is staged and not visible yet; else None.
     usual: how long tasks of its queue usually run, if it runs without progress.
     wish: why its last attempt asked to run again later, if it is scheduled for that.
+    dependencies: what it waits for, or waited for. broken: of each task that it waits for, and that
+        is blocked itself, the tasks that hold that one up.
     has_handler: the configuration here, which is not in Redis, names what runs the tasks of its
         queue.
     """
@@ -65,6 +75,8 @@ class Inquiry(NamedTuple):
     staged: str | None = None
     usual: Usual | None = None
     wish: str | None = None
+    dependencies: Dependencies = NONE
+    broken: Mapping[str, Sequence[Task]] = {}
     has_handler: bool = False
 
 
@@ -86,7 +98,11 @@ def inquire(redis: Redis, task_id: str) -> Inquiry:
     counted, holders = first.held[0], [task for held in first.held[1:] for task in held]
     higher, beside = _count_others(line, compared, replies[: len(asked)], first.lines[1])
     ids = [*(held for node in (*nodes, *others) for held in node.held), *holders, *counted]
+    ids += parents_of(first.parents[0]) if first.parents else ()
+    tasks = load_all(redis, ids)
     indexed, state = first.run
+    parents = take_dependencies([*first.parents, 0, ()], tasks) if first.parents else NONE
+    blocked = [each.task.id for each in parents.conditions if each.is_blocked]
     is_staged = task.run is not None and indexed is None and task.attempt is None
     return Inquiry(
         task,
@@ -102,10 +118,12 @@ def inquire(redis: Redis, task_id: str) -> Inquiry:
         others,
         holders,
         counted,
-        listing.shown(redis, ids) if ids else {},
+        tasks,
         (state or "unknown") if is_staged else None,
         take_usual(replies[len(asked) :]) if days else None,
         history.take_wish(task.id, first.latest),
+        parents,
+        broken(redis, blocked) if blocked else {},
     )
 
 
@@ -121,6 +139,7 @@ class _First(NamedTuple):
     held: Sequence[Sequence[str]]
     run: Sequence[str | None]
     latest: Sequence[Any]
+    parents: Sequence[Any]
 
     @property
     def before(self) -> int | None:
@@ -144,6 +163,7 @@ def _read_queue(redis: Redis, task: Task, line: str, lock: str | None) -> _First
             ("HGET", keys.run(queue, task.run or ""), "state"),
         ],
         history.ask_latest(task.id) if task.status == "scheduled" else [],
+        [("HGETALL", keys.conditions(task.id))] if task.after is not None else [],
     ]
     (time, queues), *rest = read_groups(redis, groups)
     return _First(time, queues, *rest)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator, Sequence
 
 from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.model.snapshot import Slice, Snapshot
 from blueque.model.states import HELD, WAITING, Place
+from blueque.producer.dependents import is_awaited
 from blueque.queries import finished
 from blueque.tables import snapshot_reader
 
@@ -17,25 +19,31 @@ log = logging.getLogger("blueque")
 AT_ONCE = 50  # tasks; the time of WATCH grows with the square of the keys
 
 
-def purge(redis: Redis, snapshot: Snapshot) -> Iterator[int]:
-    """Delete the tasks of a snapshot that still have the status of their part; pending and
-    scheduled count as one status. Leave those that were reserved or started. Yield how many are
-    deleted so far.
+def purge(redis: Redis, snapshot: Snapshot, is_forced: bool = False) -> Iterator[int]:
+    """Delete the tasks of a snapshot that still have the status of their part; pending, scheduled
+    and blocked count as one status. Leave those that were reserved or started, and those for which
+    others wait. Yield how many are deleted so far.
 
+    is_forced: also waiting tasks for which others wait.
     Raises SnapshotGone.
     """
     done = 0
     for piece, tasks in snapshot_reader.ids(redis, snapshot, AT_ONCE):
-        done += _purge(redis, piece, tasks)
+        done += _purge(redis, piece, tasks, is_forced)
         yield done
     log.info("purge tasks=%d", done)
 
 
-def _purge(redis: Redis, piece: Slice, tasks: Sequence[str]) -> int:
+def _purge(redis: Redis, piece: Slice, tasks: Sequence[str], is_forced: bool) -> int:
     if piece.listed_as in HELD:
         return 0
-    if piece.listed_as in WAITING:
-        return protocol.purge(redis, piece.queue, tasks)
+    if piece.listed_as in (*WAITING, "blocked"):
+        return protocol.purge(redis, piece.queue, tasks, is_forced)
     seen = finished.seen(redis, Place(piece.listed_as, piece.queue), tasks)
-    ended = [task for task in seen if task is not None]
+    now = time.time()
+    ended = [
+        task
+        for task in seen
+        if task is not None and not (task.has_dependents and is_awaited(redis, task.task, now))
+    ]
     return protocol.prune(redis, piece.queue, piece.listed_as, ended) if ended else 0

@@ -12,6 +12,7 @@ from blueque.connection.redis import Redis
 from blueque.errors import RedisRefused
 from blueque.model.states import Place
 from blueque.model.units import Keep
+from blueque.producer.dependents import is_awaited
 from blueque.protocol.pruning import Ended
 from blueque.queries import finished as ended
 
@@ -23,10 +24,13 @@ LISTS_AT_ONCE = 300  # lists that one step looks at; the next step goes on with 
 REFUSED_PAUSE = 60.0  # seconds before a queue is tried again after Redis refused a command
 SHARE = 0.2  # the largest part of the time that deleting may take
 LOG_EVERY = 60.0  # seconds between two lines of the log about the same list
+AWAITED_AT_ONCE = 10  # tasks of one list that are asked for their dependents in one step
+DEPENDENTS_AT_ONCE = 10  # hundreds of dependents of one task that one step looks at
+ASK_AGAIN = 3600.0  # seconds after which tasks for which others waited are looked at again
 
 
 class Retention:
-    """Deletes the finished tasks of some queues.
+    """Deletes the finished tasks of some queues, but those for which others wait.
 
     rules: how long tasks stay, by queue and by status.
     rest: seconds to wait before the next step if there is more to delete.
@@ -37,8 +41,10 @@ class Retention:
         self._rules: dict[Place, Keep] = {}
         # How many tasks at the end of a list stay, and the last of them.
         self._passed: dict[Place, tuple[int, str | None]] = {}
-        # The oldest id of a list, and the end of the first task that stays.
+        # The oldest id of a list, and the end of the first task that stays, or an earlier time.
         self._quiet: dict[Place, tuple[str, float]] = {}
+        self._awaited = set[str]()  # tasks for which others wait
+        self._ask_at = 0.0  # the monotonic time when they are asked again
         self._left_alone: dict[str, float] = {}  # by queue: the monotonic time until then
         self._was_empty = False  # the lists that the last step looked at
         self._next = 0  # the list with which the next step begins
@@ -81,7 +87,9 @@ class Retention:
                 pass
 
     def count(self) -> Counter[Place]:
-        """Return how many tasks `delete_all` would delete, by list. Nothing is changed."""
+        """Return how many tasks `delete_all` would delete, by list, without those for which others
+        wait or have waited. Nothing is changed.
+        """
         numbers: Counter[Place] = Counter()
         for place, keep in self._rules.items():
             stock = ended.stock(self._redis, [place])
@@ -89,10 +97,10 @@ class Retention:
             while place.queue not in stock.archiving:
                 (tasks,) = ended.oldest(self._redis, {place: passed}, COUNTED_AT_ONCE).values()
                 length = stock.lengths[place] - passed
-                going = sum(1 for _ in _going(keep, stock.now, length, tasks))
-                numbers[place] += going
+                going = [task for task, _ in _going(keep, stock.now, length, tasks)]
+                numbers[place] += sum(not task.has_dependents for task in going)
                 passed += len(tasks)
-                is_all_going = going + tasks.count(None) == len(tasks)
+                is_all_going = len(going) + tasks.count(None) == len(tasks)
                 if len(tasks) < COUNTED_AT_ONCE or not is_all_going:
                     break
         return +numbers
@@ -141,15 +149,11 @@ class Retention:
 
     def _may_have_old(self, place: Place, stock: ended.Stock) -> bool:
         keep, oldest, length = self._rules[place], stock.oldest[place], stock.lengths[place]
-        if oldest is None or length <= keep.least:
+        stay = _stay(keep, length)
+        if oldest is None or length <= keep.least or stay is None:
             return False
-        stays = [] if keep.age is None else [keep.age]
-        if keep.newest is not None and length > keep.newest:
-            stays.append(keep.spared)
         noted, ended = self._quiet.get(place, ("", 0.0))
-        return bool(stays) and (
-            noted != oldest or ended + min(stays) < stock.now or min(stays) == 0.0
-        )
+        return noted != oldest or ended + stay < stock.now or stay == 0.0
 
     def _passed_now(self, place: Place, stock: ended.Stock) -> int:
         """Return how many tasks to pass over; 0 once another program has removed some of them."""
@@ -158,21 +162,45 @@ class Retention:
 
     def _delete(self, place: Place, oldest: Sequence[Ended | None], stock: ended.Stock) -> bool:
         keep, passed = self._rules[place], self._passed_now(place, stock)
-        floors = dict(_going(keep, stock.now, stock.lengths[place] - passed, oldest))
-        going, deleted = list(floors), self._prune(place, floors)
+        oldest = self._few_awaited(oldest)
+        due = dict(_going(keep, stock.now, stock.lengths[place] - passed, oldest))
+        floors = {task: due[task] for task in due if not self._is_awaited(task, stock.now)}
+        deleted = self._prune(place, floors)
         self.deleted[place] += deleted
-        # An entry without such a task stays; the doctor removes it.
-        passed += sum(task is None for task in oldest)
-        following = next((task for task in oldest if task is not None and task not in going), None)
+        following = next((task for task in oldest if task is not None and task not in due), None)
         self._log(place, deleted, is_all=following is not None)
-        if following is None and oldest and len(going) == deleted:
+        if following is None and oldest and len(floors) == deleted:
+            # An entry without such a task stays; the doctor removes it.
+            passed += oldest.count(None) + len(due) - len(floors)
             self._passed[place] = passed, stock.oldest[place]
             return True
-        if following is not None and not going:
-            self._quiet[place] = (stock.oldest[place] or "", following.at)
+        if not floors:
+            # Those that stay although they are old enough are looked at again, too.
+            stay = _stay(keep, stock.lengths[place]) or 0.0
+            again = stock.now - max(stay - ASK_AGAIN, 0.0)
+            at = again if following is None else min(following.at, again)
+            self._quiet[place] = (stock.oldest[place] or "", at)
         # Another program is deleting, too: leave it to that one, and start anew next time.
         self._passed.pop(place, None)
         return False
+
+    def _few_awaited(self, oldest: Sequence[Ended | None]) -> Sequence[Ended | None]:
+        """Return the first of these tasks: to ask for dependents takes a transaction for each."""
+        now = time.monotonic()
+        if now >= self._ask_at:
+            self._awaited.clear()
+            self._ask_at = now + ASK_AGAIN
+        to_ask = [number for number, task in enumerate(oldest) if self._is_to_ask(task)]
+        return oldest[: to_ask[AWAITED_AT_ONCE]] if len(to_ask) > AWAITED_AT_ONCE else oldest
+
+    def _is_to_ask(self, task: Ended | None) -> bool:
+        return task is not None and task.has_dependents and task.task not in self._awaited
+
+    def _is_awaited(self, task: Ended, now: float) -> bool:
+        """Tell whether others wait for a task. If they do not any more, it is to be deleted."""
+        if self._is_to_ask(task) and is_awaited(self._redis, task.task, now, DEPENDENTS_AT_ONCE):
+            self._awaited.add(task.task)
+        return task.has_dependents and task.task in self._awaited
 
     def _prune(self, place: Place, floors: Mapping[Ended, int]) -> int:
         """Delete tasks, oldest first, unless the list becomes too short. Return how many."""
@@ -196,6 +224,14 @@ class Retention:
                 self._unlogged.pop(place),
             )
             self._log_at[place] = time.monotonic() + LOG_EVERY
+
+
+def _stay(keep: Keep, length: int) -> float | None:
+    """Return for how many seconds the tasks of a list of this length stay at least; None: for ever."""
+    stays = [] if keep.age is None else [keep.age]
+    if keep.newest is not None and length > keep.newest:
+        stays.append(keep.spared)
+    return min(stays, default=None)
 
 
 def _going(

@@ -12,9 +12,9 @@ from blueque.client import Client
 from blueque.errors import InvalidInput
 from blueque.model.encoding import require_queue_name, require_run_name, require_time, require_whole
 from blueque.model.lines import require_lock, require_resources
+from blueque.model.options import require_retry
 from blueque.model.retry import Retry
 from blueque.model.units import DEFAULT_MAX_BYTES, max_bytes, parse_size, redis_url
-from blueque.producer.queue import require_retry
 
 SHARDS = 32  # so that concurrent tasks of Spark seldom write to the same shard
 MAX_SHARDS = 1024

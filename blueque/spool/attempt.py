@@ -16,18 +16,24 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from blueque.model.encoding import quick_json
 from blueque.spool import progress_file
 from blueque.spool.exit_record import usable, usable_ending
 from blueque.system import plain_files
-from blueque.system.plain_files import NotPlain, remove, replace, write_whole
+from blueque.system.plain_files import NotPlain, remove, replace, write_all, write_whole
 from blueque.text.format import one_line
 
 MAX_BEGINNING = 64  # bytes at the end of `task` that say when it began
 STOP = "stop"  # the file that asks the task to come to an end
 WANTED = "wanted"  # the file that says that the next attempt may go on from here
+INPUTS = "inputs"  # the results of the tasks that the task waited for, as JSON
 ASKED = "asked"  # exists as long as it is asked, even if it has removed `stop`
 STACK = "stack"  # the stacks that were asked for
 MAX_PROGRESS = 1000  # bytes of the file `progress` that are read
+_OF_EACH = frozenset({"task", "stdout", "stderr", "exit"})  # files of an attempt that says nothing
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+_FULL = (errno.ENOSPC, errno.EDQUOT)  # of a disk
+_to_json = quick_json()
 
 
 class Attempt:
@@ -45,15 +51,14 @@ class Attempt:
         self.path, self._is_synced = path, is_synced
         self._room = room
         self._link = link
-        self.written = b""  # the file `task`, if we have created it
+        self.is_new = False  # we have created it, and its process has not begun yet
+        self._is_begun = False  # known to have begun
+        self._left: bool | None = None  # see `has_left_files`
         self.unreadable: set[str] = set()  # kinds of files whose failure has been logged
 
-    def read_task(self, content: bytes = b"") -> tuple[str, dict[str, str]]:
-        """Return the id and the fields of the task as it was reserved. Raises OSError, ValueError.
-
-        content: of the file `task`, if it is known.
-        """
-        written = parse_task(content or plain_files.read(self._task_file))
+    def read_task(self) -> tuple[str, dict[str, str]]:
+        """Return the id and the fields of the task as it was reserved. Raises OSError, ValueError."""
+        written = parse_task(plain_files.read(self._task_file))
         return written["id"], written["fields"]
 
     @property
@@ -66,6 +71,11 @@ class Attempt:
         path = f"{self.path}/parameters"
         write_whole(path, text.encode("utf-8", "surrogateescape"), is_synced=False)
         return path
+
+    def write_inputs(self, text: str) -> None:
+        """Write the results that the task is given, as a JSON object. Raises OSError."""
+        content = text.encode("utf-8", "surrogateescape")
+        write_whole(f"{self.path}/{INPUTS}", content, is_synced=False)
 
     def begin(self, used_before: float = 0.0) -> None:
         """Record that the task may begin, with the monotonic time of this boot.
@@ -98,7 +108,12 @@ class Attempt:
 
     def has_begun(self) -> bool:
         """Tell whether the task has begun to run; True if unknown."""
-        return self._beginning() is not None
+        self._is_begun = self._is_begun or self._beginning() is not None
+        return self._is_begun
+
+    def note_begun(self) -> None:
+        """Take notice that its process has left its exit record."""
+        self._is_begun = True
 
     def _beginning(self) -> str | None:
         """Return the last line of the file `task`; None: it has one line, as `Spool.create` left it."""
@@ -124,17 +139,43 @@ class Attempt:
         record: status (complete or failed); result and result_encoding, or error; error_type,
         traceback, exit_code, signal where they apply; finished, in Unix seconds.
         """
-        content = json.dumps(record, ensure_ascii=False).encode("utf-8", "backslashreplace")
-        new = f"{self.path}/exit.new"
+        content = "".join(_to_json(dict(record), 0)).encode("utf-8", "backslashreplace")
+        path = f"{self.path}/exit"
+        try:
+            descriptor = os.open(path, _NEW, 0o600)
+        except FileExistsError:  # it stays as it is until the new one is whole
+            self._replace_exit(content, path)
+            return
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            self._use_room(content, path)
+            return
+        try:
+            write_all(descriptor, content)
+            if self._is_synced:
+                os.fsync(descriptor)
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            self._use_room(content, path)
+        finally:
+            os.close(descriptor)
+
+    def _replace_exit(self, content: bytes, path: str) -> None:
+        new = f"{path}.new"
         try:
             write_whole(new, content, self._is_synced)
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if error.errno not in _FULL:
                 raise
-            # its blocks are allocated already: a full disk does not matter
-            os.rename(self._room, new)
-            write_whole(new, content)
-        replace(new, f"{self.path}/exit")
+            self._use_room(content, new)
+        replace(new, path)
+
+    def _use_room(self, content: bytes, path: str) -> None:
+        """Write to a file of allocated blocks, for which the disk may be full."""
+        os.rename(self._room, path)
+        write_whole(path, content)
 
     def read_exit(self) -> dict[str, Any] | None:
         """Return how the attempt ended; None if it left no record. Raises OSError if unreadable."""
@@ -185,7 +226,7 @@ class Attempt:
         try:
             if is_wanted and not self.is_wanted():
                 self._mark(WANTED)
-            if self._mark("reported"):
+            if self._mark_last("reported"):
                 os.utime(f"{self.path}/reported", follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError, NotPlain):
             pass  # the task has removed its directory: nothing to prune
@@ -207,6 +248,34 @@ class Attempt:
             except FileExistsError:
                 return False
         return True
+
+    def _mark_last(self, name: str) -> bool:
+        """Do the same, and remove its name in `open`, if possible in one step."""
+        path = f"{self.path}/{name}"
+        if self._link is not None and not os.path.lexists(path):
+            try:
+                os.rename(self._link, path)
+            except OSError:  # the task has removed its directory, or put something else there
+                return self._mark(name)
+            self._link = None
+            return True
+        return self._mark(name)
+
+    def has_left_files(self) -> bool:
+        """Tell whether the attempt, which has ended, has left more than each does: it has printed
+        something, or there are other files. Looks once.
+        """
+        if self._left is None:
+            self._left = self._looks_full()
+        return self._left
+
+    def _looks_full(self) -> bool:
+        try:
+            if not _OF_EACH.issuperset(os.listdir(self.path)):
+                return True
+            return any(os.lstat(f"{self.path}/{name}").st_size for name in ("stdout", "stderr"))
+        except OSError:
+            return True
 
     def is_wanted(self) -> bool:
         """Tell whether the next attempt may go on from what is in the directory."""

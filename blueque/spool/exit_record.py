@@ -29,6 +29,27 @@ def _is_list_of_texts(value: Any) -> bool:
     return isinstance(value, list) and all(map(_is_text, value))
 
 
+def _is_list_of_new_tasks(value: Any) -> bool:
+    """Tell whether these are tasks that the task makes with its end, see `new.NewRecord`."""
+    return isinstance(value, list) and all(map(_is_new_task, value))
+
+
+def _is_new_task(value: Any) -> bool:
+    if not isinstance(value, list) or len(value) != 6:
+        return False
+    task, queue, parameters, options, conditions, eta = value
+    return (
+        all(map(_is_text, (task, queue, parameters)))
+        and isinstance(options, dict)
+        and all(
+            _is_text(field) or _is_number(field) or _is_whole(field) for field in options.values()
+        )
+        and isinstance(conditions, dict)
+        and _is_list_of_texts([*options, *conditions, *conditions.values()])
+        and (eta is None or _is_number(eta))
+    )
+
+
 _FIELDS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(
         ("result", "result_encoding", "error", "error_type", "traceback", "signal", "retry"),
@@ -42,13 +63,17 @@ _FIELDS: dict[str, Callable[[Any], bool]] = {
 
 
 def usable(content: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the record without fields of a wrong type; None: it has no valid status."""
+    """Return the record without fields of a wrong type; None: it has no valid status, or what it says
+    of new tasks cannot be read.
+    """
     status = content.get("status")
     record = {
         name: value
         for name, value in content.items()
         if name not in _FIELDS or value is None or _FIELDS[name](value)
     }
+    if "then" in content and not _is_list_of_new_tasks(content["then"]):
+        return None
     if status not in ("complete", "failed") or (status == "failed" and record.get("error") is None):
         return None
     return record

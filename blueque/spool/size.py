@@ -39,10 +39,6 @@ def shrink(attempts: Iterator[str], most: int, remove: Callable[[str], None]) ->
         if size <= most:
             break
         remove(path)
-        try:
-            os.rmdir(os.path.dirname(path))  # only succeeds when it is empty
-        except OSError:
-            pass
         removed, size = removed + 1, size - its
     return Shrunk(removed, size)
 

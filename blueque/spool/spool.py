@@ -1,4 +1,5 @@
-"""The spool: the files of each attempt on the node's disk, `[spool]/[task]/[attempt]/`.
+"""The spool: the files of each attempt on the node's disk, `[spool]/[task]@1/` for the first one of a
+task, and `[spool]/[task]/[attempt]/` for the others.
 
     task            the task as it was reserved, as JSON: id, fields, token; in a second line the
                     time when it may have begun
@@ -27,7 +28,6 @@ task runs on while Redis is away.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import re
@@ -36,7 +36,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from blueque.errors import SpoolRefused
-from blueque.model.encoding import count_of
+from blueque.model.encoding import count_of, quick_json
 from blueque.spool.attempt import Attempt, is_wanted, parse_task
 from blueque.spool.size import Shrunk, allowed, shrink
 from blueque.spool.task_spool import RECORD_OVERHEAD, TaskSpool, remove_tree
@@ -53,6 +53,10 @@ _OWN_NAMES = (
     "resources",
     "blanks",
 )  # directories that do not belong to a task
+# At the end of the name of a directory that has the first attempt of a task. No other name ends so.
+FIRST = "@1"
+_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}").fullmatch
+_to_json = quick_json()
 
 
 class Spool(TaskSpool):
@@ -148,13 +152,13 @@ class Spool(TaskSpool):
         has made none. Raises OSError.
         """
         attempt = self.attempt(task_id, number)
-        if number != 1 or not pid or not self._use_blank(pid, os.path.dirname(attempt.path)):
+        if number != 1 or not pid or not self._use_blank(pid, attempt.path):
             if pid:
                 self.remove_blank(pid)
-            attempt = self._make_directory(attempt)
+            attempt = self._make_directory(task_id, number)
         room = os.path.basename(self._room_path)
         written = {"id": task_id, "path": attempt.path, "room": room, "fields": dict(fields)}
-        content = json.dumps(written, ensure_ascii=False).encode("utf-8", "surrogateescape")
+        content = "".join(_to_json(written, 0)).encode("utf-8", "surrogateescape")
         try:
             # Not to be truncated, empty as it is: ext4 takes that for an old file replaced, and
             # writes it out at once.
@@ -166,7 +170,7 @@ class Spool(TaskSpool):
         except OSError:
             remove_tree(attempt.path)
             raise
-        attempt.written = content
+        attempt.is_new = True
         return attempt
 
     def _use_blank(self, pid: int, path: str) -> bool:
@@ -176,33 +180,49 @@ class Spool(TaskSpool):
             return False
         return True
 
-    def _make_directory(self, attempt: Attempt) -> Attempt:
-        directory = os.path.dirname(attempt.path)
+    def _make_directory(self, task_id: str, number: int) -> Attempt:
+        attempt = self.attempt(task_id, number)
+        directory = f"{self.root}/{_file_name(task_id)}"
+        if number == 1:
+            try:
+                os.mkdir(attempt.path, 0o700)
+            except FileExistsError:
+                pass
+            else:
+                return attempt
         try:
             if os.path.lexists(directory) and not stat.S_ISDIR(os.lstat(directory).st_mode):
                 remove(directory)  # an earlier attempt has put something else there
             os.mkdir(directory, 0o700)
         except FileExistsError:  # from an earlier attempt
             pass
+        path = f"{directory}/{number}"
         try:
-            os.mkdir(attempt.path, 0o700)
+            os.mkdir(path, 0o700)
         except FileExistsError:  # a Redis that lost its data counts attempts from 1 again
-            attempt = self.attempt_at(f"{attempt.path}.{os.urandom(4).hex()}")
-            os.mkdir(attempt.path, 0o700)
-        return attempt
+            path = f"{path}.{os.urandom(4).hex()}"
+            os.mkdir(path, 0o700)
+        return self.attempt_at(path)
 
     def attempt(self, task_id: str, number: int) -> Attempt:
-        return self.attempt_at(f"{self.root}/{_file_name(task_id)}/{number}")
+        """Return the attempt of this number, in the directory that it gets if that is free."""
+        name = _file_name(task_id)
+        return self.attempt_at(
+            f"{self.root}/{f'{name}{FIRST}' if number == 1 else f'{name}/{number}'}"
+        )
+
+    def _attempts_of(self, task_id: str) -> Iterator[Attempt]:
+        """Yield the attempts of a task that may be here."""
+        name = _file_name(task_id)
+        yield self.attempt_at(f"{self.root}/{name}{FIRST}")
+        for number in _attempts(f"{self.root}/{name}"):
+            yield self.attempt_at(f"{self.root}/{name}/{number}")
 
     def find(self, task_id: str, token: str | None) -> Attempt | None:
         """Return the attempt with this token; None if it is not in this spool."""
-        directory = f"{self.root}/{_file_name(task_id)}"
         # The open ones first: the task may have removed its file `task`, but not its other name.
         opened = (attempt for _, _, attempt in self.open_attempts())
-        for attempt in (
-            *opened,
-            *(self.attempt_at(f"{directory}/{name}") for name in _attempts(directory)),
-        ):
+        for attempt in (*opened, *self._attempts_of(task_id)):
             try:
                 found, fields = attempt.read_task()
             except (OSError, ValueError):
@@ -233,9 +253,7 @@ class Spool(TaskSpool):
 
     def _numbered(self, task_id: str) -> Iterator[tuple[int, str | None, Attempt]]:
         """Yield the attempts of a task here: number, `created` of the task, attempt."""
-        directory = f"{self.root}/{_file_name(task_id)}"
-        for name in _attempts(directory):
-            attempt = self.attempt_at(f"{directory}/{name}")
+        for attempt in self._attempts_of(task_id):
             try:
                 its_id, its = attempt.read_task()
                 number = count_of(its.get("attempt"))
@@ -302,28 +320,18 @@ class Spool(TaskSpool):
                 continue
             if name in _OWN_NAMES:
                 continue
-            old = [
-                attempt
-                for attempt in _attempts(path)
-                if _is_older(f"{path}/{attempt}/reported", before)
-                and not (but_wanted and is_wanted(f"{path}/{attempt}"))
-            ]
-            for attempt in old:
-                self._remove_attempt(f"{path}/{attempt}")
-            if old:
-                removed += len(old)
-                try:
-                    os.rmdir(path)  # only succeeds when it is empty
-                except OSError:
-                    pass
+            for attempt in self._attempts_in(name):
+                if _is_older(f"{attempt}/reported", before) and not (
+                    but_wanted and is_wanted(attempt)
+                ):
+                    self._remove_attempt(attempt)
+                    removed += 1
         return removed
 
     def forget(self, attempt: Attempt) -> None:
         """Remove the files of an attempt that has not begun and that Redis does not know."""
         attempt.close()
         self._remove_attempt(attempt.path)
-        with contextlib.suppress(OSError):  # the task has files of earlier attempts
-            os.rmdir(os.path.dirname(attempt.path))
 
     def shrink(self, limit: float) -> Shrunk:
         """Remove attempts whose end Redis knows, oldest first, until the spool is within the limit.
@@ -334,7 +342,9 @@ class Spool(TaskSpool):
         return shrink(self._attempts(), allowed(self.root, limit), self._remove_attempt)
 
     def _remove_attempt(self, path: str) -> None:
-        """Remove a directory in one step for other processes: they see all of it or nothing."""
+        """Remove the directory of an attempt in one step for other processes: they see all of it or
+        nothing.
+        """
         gone = f"{self._blanks_path}/{os.getpid()}.gone"
         remove_tree(gone)
         try:
@@ -342,19 +352,40 @@ class Spool(TaskSpool):
         except OSError:
             gone = path
         remove_tree(gone)
+        if (directory := os.path.dirname(path)) != self.root:
+            with contextlib.suppress(OSError):  # the task has other attempts here
+                os.rmdir(directory)
 
     def _attempts(self) -> Iterator[str]:
         """Yield the directory of every attempt, but not prepared ones."""
         for name in os.listdir(self.root):
             if name not in _OWN_NAMES and not name.startswith("room."):
-                for attempt in _attempts(f"{self.root}/{name}"):
-                    yield f"{self.root}/{name}/{attempt}"
+                yield from self._attempts_in(name)
+
+    def _attempts_in(self, name: str) -> list[str]:
+        """Return the directories of the attempts under this name: of one or several of a task."""
+        path = f"{self.root}/{name}"
+        if name.endswith(FIRST):
+            return [path]
+        return [f"{path}/{attempt}" for attempt in _attempts(path)]
+
+
+def number_of(path: str) -> int | None:
+    """Return the number of the attempt in this directory; None if its name does not say so."""
+    name = os.path.basename(path)
+    return 1 if name.endswith(FIRST) else int(name) if name.isdecimal() else None
+
+
+def paths_beside(path: str, number: int) -> list[str]:
+    """Return where another attempt of the same task may be. path: the directory of one."""
+    task = path.removesuffix(FIRST) if path.endswith(FIRST) else os.path.dirname(path)
+    return ([f"{task}{FIRST}"] if number == 1 else []) + [f"{task}/{number}"]
 
 
 def _file_name(task_id: str) -> str:
     """Return the id, or a safe name for it: an id of another program may be any text."""
     is_free = task_id not in _OWN_NAMES and not task_id.startswith("room.")
-    if is_free and re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", task_id):
+    if is_free and _ID(task_id):
         return task_id
     import hashlib  # here: what a listener imports, each of its forks copies
 

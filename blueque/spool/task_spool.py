@@ -68,11 +68,10 @@ class TaskSpool:
         files: list[int] = []
         try:
             os.mkdir(path, 0o700)
-            os.mkdir(f"{path}/1", 0o700)
-            os.close(os.open(f"{path}/1/task", os.O_WRONLY | os.O_CREAT, 0o600))
+            os.close(os.open(f"{path}/task", os.O_WRONLY | os.O_CREAT, 0o600))
             for stream in ("stdout", "stderr"):
                 flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
-                files.append(os.open(f"{path}/1/{stream}", flags, 0o600))
+                files.append(os.open(f"{path}/{stream}", flags, 0o600))
         except OSError:
             for file in files:
                 os.close(file)

@@ -88,13 +88,17 @@ class _OneLine(logging.Formatter):
 
     def __init__(self, form: str = "%(asctime)s %(message)s") -> None:
         super().__init__(form)
+        self._second, self._time = -1, ""  # of the record before
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
         """Return the local time with the date: a task runs for days, and a night may have an hour
         twice.
         """
-        moment = datetime.datetime.fromtimestamp(record.created).astimezone()
-        return moment.isoformat(timespec="seconds")
+        second = int(record.created)
+        if second != self._second:
+            moment = datetime.datetime.fromtimestamp(second).astimezone()
+            self._second, self._time = second, moment.isoformat(timespec="seconds")
+        return self._time
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         return super().formatMessage(record).translate(_CONTROL)

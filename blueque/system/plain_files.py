@@ -60,17 +60,19 @@ def _read(path: str, limit: int, part: int, may_be_link: bool) -> tuple[bytes, i
     part: 0: all or nothing; above 0: the beginning; below 0: the end.
     """
     descriptor = open_plain(path, may_be_link=may_be_link)
-    with open(descriptor, "rb", buffering=0) as file:
+    try:
         size = os.fstat(descriptor).st_size
         if part == 0 and size > limit:
             return b"", size
         left = min(size, limit)
         if part < 0:
-            file.seek(size - left)
+            os.lseek(descriptor, size - left, os.SEEK_SET)
         parts = []
-        while left > 0 and (block := file.read(left)):
+        while left > 0 and (block := os.read(descriptor, left)):
             parts.append(block)
             left -= len(block)
+    finally:
+        os.close(descriptor)
     return parts[0] if len(parts) == 1 else b"".join(parts), size
 
 

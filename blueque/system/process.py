@@ -13,10 +13,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple, NoReturn
 
 from blueque.system.hosts import host_name, is_this_machine
-from blueque.system.procfs import has_ended, read_all_stats, read_stat
+from blueque.system.procfs import has_ended, read_all_stats, read_plainly, read_stat
 from blueque.system.signals import signal_name
 
-PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+_SIGKILL = int(signal.SIGKILL)
 # a constant of the kernel: the namespace of the machine, not of a container
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"
 
@@ -123,8 +124,7 @@ def children(pid: int) -> set[int]:
     found: set[int] = set()
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
-                found.update(map(int, file.read().split()))
+            found.update(map(int, read_plainly(f"/proc/{pid}/task/{thread}/children").split()))
     except OSError:  # it has ended
         pass
     return found
@@ -146,19 +146,40 @@ def is_in_container(environ: Mapping[str, str] = os.environ, root: str = "/") ->
 
 def become_subreaper() -> None:
     """Adopt orphans among the descendants of this process, so that it can wait for them."""
-    if _libc().prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+    if _get_prctl()(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         code = ctypes.get_errno()
         raise OSError(code, f"prctl(PR_SET_CHILD_SUBREAPER): {os.strerror(code)}")
 
 
 def die_with_parent(is_wanted: bool) -> None:
     """Have the kernel kill this process when its parent dies, or stop that."""
-    _libc().prctl(PR_SET_PDEATHSIG, signal.SIGKILL if is_wanted else 0, 0, 0, 0)
+    _get_prctl()(PR_SET_PDEATHSIG, _SIGKILL if is_wanted else 0, 0, 0, 0)
 
 
 def set_name(name: str) -> None:
     """Set the name of this process, which `ps -o comm` and `top` show. 15 characters at most."""
-    _libc().prctl(PR_SET_NAME, name.encode(), 0, 0, 0)
+    # Not by ctypes: a forked process would copy 30 pages of memory for the call.
+    try:
+        descriptor = os.open("/proc/self/comm", os.O_WRONLY)
+    except OSError:
+        return
+    try:
+        os.write(descriptor, name.encode())
+    finally:
+        os.close(descriptor)
+
+
+def close_runs(descriptors: Iterable[int]) -> None:
+    """Close descriptors, in ascending order: those with consecutive numbers by one call."""
+    first = after = -1
+    for descriptor in descriptors:
+        if descriptor != after:
+            if first >= 0:
+                os.closerange(first, after)
+            first = descriptor
+        after = descriptor + 1
+    if first >= 0:
+        os.closerange(first, after)
 
 
 def fork(body: Callable[[], int]) -> int:
@@ -238,16 +259,18 @@ def reap(pid: int) -> None:
 
 def reap_strays(
     keep: Collection[int], note: Callable[[int, int, Reaped], object] = lambda *_: None
-) -> None:
-    """Reap every child that has ended, except those to keep: adopted orphans.
+) -> int | None:
+    """Reap every child that has ended, except those to keep: adopted orphans. Return the pid of one
+    to keep that has ended, if there is any; it hides the others.
 
     note: called with the pid of each, its start ticks, and how it ended.
     """
     for pid in ended_children():
         # The kernel names any one that has ended; if it is one to keep, the others come later.
         if pid in keep:
-            return
+            return pid
         note(pid, start_ticks(pid) or 0, wait_usage(pid))
+    return None
 
 
 def ended_children() -> Iterator[int]:
@@ -365,8 +388,9 @@ def wait_readable(descriptors: Iterable[int], seconds: float | None) -> set[int]
 
 
 @functools.cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
+def _get_prctl() -> Callable[..., int]:
+    prctl: Callable[..., int] = ctypes.CDLL(None, use_errno=True).prctl
+    return prctl
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # without the enumerations that `signal` makes
 import contextlib
 import faulthandler
 import os
@@ -139,7 +140,7 @@ def blocked(numbers: Iterable[int]) -> Iterator[None]:
 
 def unblock(numbers: Iterable[int]) -> None:
     """Unblock the signals; pending ones come first."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+    _signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
 
 
 def ignore(numbers: Iterable[int]) -> None:

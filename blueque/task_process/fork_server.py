@@ -18,12 +18,12 @@ import functools
 import gc
 import importlib
 import json
+import marshal
 import os
 import select
 import signal
 import sys
 from collections.abc import Sequence
-from itertools import zip_longest
 from typing import Any, NamedTuple, NoReturn
 
 from blueque.model import units
@@ -31,7 +31,7 @@ from blueque.model.units import HandlerName
 from blueque.spool.task_spool import Blank, TaskSpool
 from blueque.system import process, signals, unix_sockets
 from blueque.system.dropped_prints import dropping_prints
-from blueque.task_process import fresh_interpreter, handlers, main
+from blueque.task_process import fresh_interpreter, handlers, main, stack_dump
 from blueque.task_process.fresh_interpreter import Job
 from blueque.task_process.handlers import Handler, Work, place_of
 from blueque.task_process.import_ahead import import_for_forks, import_for_handler
@@ -139,6 +139,8 @@ class _Server:
         self._has_learned: set[str] = set()  # names of handlers
         self._has_handlers = False  # else all run programs
         self._told = False  # in a task process: what the import has brought
+        self._shows_stacks = False  # the same: for its next task, as it was forked
+        self._reaped = -1  # the same: the end of a pipe, see `_await_slot`
 
     def serve(self) -> int:
         """Fork what the slot asks for, until it closes its end."""
@@ -152,6 +154,9 @@ class _Server:
         self._modules = set(sys.modules)
         self._work = {queue: self._get_work(name) for queue, name in self._job.handlers.items()}
         self._has_handlers = any(self._work.values())
+        if self._has_handlers:
+            stack_dump.register()
+            self._shows_stacks = True
         _freeze()  # for the rehearsal to be like the life of a task process
         rehearse(self._spool)
         _freeze()
@@ -173,7 +178,13 @@ class _Server:
     def _get_work(self, name: HandlerName) -> Work | None:
         if name.run is None:
             return None
-        return handlers.handler(functools.partial(self._resolve, name.run), self._job.max_bytes)
+        get = functools.partial(self._resolve, name.run)
+        return handlers.handler(get, self._job.max_bytes, self._show_stacks)
+
+    def _show_stacks(self) -> None:
+        if not self._shows_stacks:  # an earlier task may have changed that
+            stack_dump.register()
+        self._shows_stacks = False
 
     def _send(self, message: list[Any]) -> None:
         os.write(self._end, json.dumps(message).encode())
@@ -188,32 +199,32 @@ class _Server:
 
     def _fork(self, prepared: str | None, handshakes: Sequence[int]) -> Forked:
         """Fork a middle process that forks the task processes; return what it has said."""
-        read, write = os.pipe()
+        # The second one is closed when the middle process is reaped.
+        (read, write), (reaped, reap) = os.pipe(), os.pipe()
+        ends = [read, write, reaped, reap]
         try:
-            middle = process.fork(
-                functools.partial(self._fork_each, prepared, handshakes, read, write)
-            )
+            middle = process.fork(functools.partial(self._fork_each, prepared, handshakes, ends))
         except OSError as error:
-            os.close(write)
             return Forked([], error.errno or 0)
         else:
-            os.close(write)
+            os.close(ends.pop(1))
             said = os.read(read, _MOST)  # nothing, if it was killed
             process.reap(middle)
-            return Forked(*json.loads(said)) if said else Forked([], 0)
+            return Forked(*marshal.loads(said)) if said else Forked([], 0)
         finally:
-            os.close(read)
-            for handshake in handshakes:
-                os.close(handshake)
+            process.close_runs(sorted((*ends, *handshakes)))
 
     def _fork_each(
-        self, prepared: str | None, handshakes: Sequence[int], read: int, write: int
+        self, prepared: str | None, handshakes: Sequence[int], ends: Sequence[int]
     ) -> int:
-        """In the middle process: fork a task process for each handshake, and tell their pids."""
+        """In the middle process: fork a task process for each handshake, and tell their pids.
+
+        ends: of two pipes: on which we tell them, and on which they hear that we were reaped.
+        """
+        read, write, reaped, reap = ends
         process.set_name(main.NAME)
         signals.unblock(main.HELD_BACK)
-        for end in (self._end, self._hear, read):
-            os.close(end)
+        process.close_runs(sorted((self._end, self._hear, read, reap)))
         middle = os.getpid()
         blanks: list[Blank | None] = [None] * len(handshakes)
         if not self._orders.is_spawned:
@@ -234,26 +245,44 @@ class _Server:
             pid, error = -1, refusal.errno or 0
         if pid == 0:
             own = len(pids)
-            for end in (write, *handshakes[:own], *handshakes[own + 1 :]):
-                os.close(end)
-            for blank in (*blanks[:own], *blanks[own + 1 :]):
-                if blank is not None:
-                    blank.close()
-            return self._live(handshakes[own], prepared, blanks[own])
-        for blank, forked in zip_longest(blanks, pids):
+            others = [write, *handshakes]
+            others.remove(handshakes[own])
+            for blank in blanks:
+                if blank is not None and blank is not blanks[own]:
+                    others += blank.files
+            others.sort()
+            process.close_runs(others)
+            return self._live(handshakes[own], prepared, blanks[own], reaped)
+        for number, blank in enumerate(blanks):
             if blank is not None:
-                blank.give_to(forked)
+                blank.give_to(pids[number] if number < len(pids) else None)
         with contextlib.suppress(BrokenPipeError):  # our slot has died, and the fork server with it
-            os.write(write, json.dumps(Forked(pids, error)).encode())
+            os.write(write, marshal.dumps((pids, error)))  # not json: see handshake.py
         return 0
 
-    def _live(self, handshake: int, prepared: str | None, blank: Blank | None) -> int:
+    def _live(self, handshake: int, prepared: str | None, blank: Blank | None, reaped: int) -> int:
         """Be a task process."""
         if not self._has_handlers:
             os.close(self._tell)
+        self._reaped = reaped
+        if self._work.get(prepared or "") is None:  # it prepares nothing
+            os.close(reaped)
         if self._orders.is_spawned:
             fresh_interpreter.become(self._job, self._spool, handshake, prepared)
-        return main.live(self._work_of, self._spool, handshake, prepared, blank=blank)
+        return main.live(
+            self._work_of,
+            self._spool,
+            handshake,
+            prepared,
+            blank=blank,
+            await_slot=self._await_slot,
+        )
+
+    def _await_slot(self) -> bool:
+        """Wait until what has forked us was reaped; tell whether the slot is our parent now."""
+        os.read(self._reaped, 1)
+        os.close(self._reaped)
+        return os.getppid() == self._spool.slot
 
     def _work_of(self, queue: str) -> Work:
         """Return how to run tasks of a queue. Raises InvalidInput if it has no handler."""

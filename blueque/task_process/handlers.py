@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from blueque.errors import InvalidInput
 from blueque.model.encoding import encode, printable
+from blueque.model.outcomes import Outcome
 from blueque.spool import checkpoint
 from blueque.spool.attempt import Attempt
 from blueque.spool.outcome_record import MAX_ERROR, Record, record_of_exit
@@ -37,27 +38,37 @@ class Work(NamedTuple):
     prepare: Callable[[], object] | None = None
 
 
-def handler(get: Callable[[], Handler], max_bytes: int) -> Work:
+def handler(
+    get: Callable[[], Handler],
+    max_bytes: int,
+    show_stacks: Callable[[], object] = stack_dump.register,
+) -> Work:
     """Run a Python callable.
 
     get: returns the callable. Called in the task process only, so that code of the user never runs
         in a listener.
+    show_stacks: called before each task, see stack_dump.py.
     """
+    prepared: list[Handler] = []  # for the next task
 
-    def prepare() -> Handler:
-        call = get()
+    def prepare() -> None:
+        prepared[:] = [get()]
         import_for_handler()
-        return call
 
     def work(task: RunningTask, attempt: Attempt) -> Record:
-        call = prepare()
-        stack_dump.register()
+        if not prepared:
+            prepare()
+        call = prepared.pop()
+        show_stacks()
         result = call(task)
         if isinstance(result, _NOT_RUN):
             kind = type(result).__name__
             error = f"the handler returned a {kind}, which has not run to its end: {_RETURN}"
             return {"status": "failed", "error": error, "error_type": "result"}
+        new: dict[str, Any] = {}
         try:
+            if isinstance(result, Outcome):
+                new, result = {"then": result.records(task.id)}, result.result
             text, encoding = encode(result, "the result", max_bytes)
         except InvalidInput as refusal:
             return {
@@ -65,7 +76,7 @@ def handler(get: Callable[[], Handler], max_bytes: int) -> Work:
                 "error": printable(refusal, MAX_ERROR),
                 "error_type": "result",
             }
-        return {"status": "complete", "result": text, "result_encoding": encoding}
+        return {"status": "complete", "result": text, "result_encoding": encoding, **new}
 
     return Work(work, prepare)
 
@@ -148,6 +159,7 @@ def program(
         for number in stopping:
             # they are for the program; this process writes the exit record
             signal.signal(number, signal.SIG_IGN)
+        stack_dump.unregister()  # of the process that waits for the program
         parameters = attempt.write_parameters(task.fields.get("parameters", ""))
         os.makedirs(f"{attempt.path}/{checkpoint.DIRECTORY}", mode=0o700, exist_ok=True)
         try:

@@ -6,22 +6,26 @@ its end or dies before that, the process exits without running anything.
 
 With `--reuse`, both keep the sockets. When the task has ended and its exit record is written, the
 process says so with a `Rest`, and waits for the next assignment.
+
+Assignments are packed by `marshal`: in a process that was forked just now, each function of Python
+that it calls copies pages of memory, and `json` has many.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+import marshal
 import os
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from blueque.system import unix_sockets
 
 _MOST = 200_000  # bytes of a message
-_MOST_OF_TASK = (
-    16_000  # bytes of a task that travels with its assignment; sockets hold four times that
-)
+# bytes of a task that travels with its assignment; sockets hold four times that
+_MOST_OF_TASK = 16_000
+_FORMAT = 0  # of marshal: the reader interns no strings
 _GO, _RIGHTS = b"go", b"held"
 _read = os.read  # before a line of the user's has run, which may replace it
 
@@ -33,7 +37,7 @@ class Assignment(NamedTuple):
         or an amount.
     environ: variables for it. time_limit: in seconds, if it has one.
     may_rest: whether to wait for another task when this one has ended.
-    task: the content of the file `task`; empty: read it there.
+    task: id and fields of the task; None: read them in the file `task`.
     """
 
     path: str
@@ -41,7 +45,7 @@ class Assignment(NamedTuple):
     environ: dict[str, str]
     time_limit: float | None = None
     may_rest: bool = False
-    task: bytes = b""
+    task: tuple[str, dict[str, str]] | None = None
 
 
 class Rest(NamedTuple):
@@ -72,9 +76,10 @@ def assign(handshake: int, assignment: Assignment, descriptors: Sequence[int] = 
     """Have the process at the other end get ready, with copies of the descriptors. Raises
     BrokenPipeError: it is gone.
     """
-    task = assignment.task if len(assignment.task) <= _MOST_OF_TASK else b""
-    head = json.dumps([len(descriptors), *assignment[:-1]]).encode()
-    _send(handshake, head + b"\n" + task)
+    packed = marshal.dumps((len(descriptors), *assignment), _FORMAT)
+    if len(packed) > _MOST_OF_TASK:
+        packed = marshal.dumps((len(descriptors), *assignment._replace(task=None)), _FORMAT)
+    _send(handshake, packed)
     if descriptors:
         _send(handshake, _RIGHTS, descriptors)
 
@@ -119,11 +124,10 @@ class Handshake:
         said = self._receive(_MOST)
         if not said:
             return None
-        first, _, task = said.partition(b"\n")
-        count, path, resources, environ, time_limit, may_rest = json.loads(first)
+        count, *values = _read_json(said) if said.startswith(b"[") else marshal.loads(said)
         if count:
             self._keep(count)
-        return Assignment(path, resources, environ, time_limit, may_rest, task)
+        return Assignment(*values)
 
     def _keep(self, count: int) -> None:
         _, descriptors = unix_sockets.receive(self._end, len(_RIGHTS), count)
@@ -166,6 +170,14 @@ class Handshake:
             return _read(self._end, most)
         except OSError:
             return b""
+
+
+def _read_json(said: bytes) -> list[Any]:
+    """Return the number of descriptors and the assignment, as a listener of an earlier version sends
+    them to an interpreter that it has started. The task is read from its file.
+    """
+    values: list[Any] = json.loads(said.partition(b"\n")[0])
+    return values if isinstance(values[0], int) else [0, *values]
 
 
 def _identify(descriptor: int) -> tuple[int, int] | None:

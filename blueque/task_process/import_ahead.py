@@ -55,9 +55,9 @@ def import_for_handler() -> None:
     """Import what an imported handler may need later, where the process is no fork of a listener.
 
     What the methods of Client import takes 200 ms and 5 MB, so only if the handler has imported
-    Client. A module that cannot be imported does not fail the task, which may not need it.
+    Client or New. A module that cannot be imported does not fail the task, which may not need it.
     """
-    if "blueque.client" in sys.modules:
+    if not sys.modules.keys().isdisjoint(("blueque.client", "blueque.model.new")):
         with suppress(ImportError):
             _import_for_client()
 
@@ -87,6 +87,7 @@ def _import_for_client() -> None:
     import blueque.queries.history
     import blueque.queries.queue_changes
     import blueque.queries.task_ends
+    import blueque.queries.task_graph
     import blueque.queries.task_log
     import blueque.queries.timeline
     import blueque.recovery.judge
@@ -95,3 +96,4 @@ def _import_for_client() -> None:
     import blueque.recovery.retention
     import blueque.tables.reader
     import blueque.tables.snapshot_reader
+    import blueque.task_process.spawning

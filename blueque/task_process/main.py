@@ -13,7 +13,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from typing import NamedTuple
 
 from blueque.spool import checkpoint
 from blueque.spool.attempt import STOP, Attempt
@@ -86,6 +85,7 @@ def live(
     prepared: str | None = None,
     is_outdated: Callable[[], bool] = lambda: False,
     blank: Blank | None = None,
+    await_slot: Callable[[], bool] | None = None,
     is_rehearsal: bool = False,
 ) -> int:
     """Wait for a task, run it, write the exit record; return the exit status.
@@ -94,6 +94,7 @@ def live(
     prepared: the queue whose handler to import before there is a task.
     is_outdated: called when there is a task; True: leave the task to another process.
     blank: what was made for this process; None: it makes that itself.
+    await_slot: waits until the slot is our parent, and returns whether it is.
     is_rehearsal: this is no task process, see rehearsal.py.
     """
     is_warm = prepared is not None
@@ -109,7 +110,8 @@ def live(
         output.keep(None if blank is None else blank.files)
     if prepared is not None and (prepare := work_of(prepared).prepare) is not None:
         # an import that never returns does not see that the handshake is closed
-        if not _await_parent(spool.slot):  # the end of another parent must not end us
+        # The end of another parent must not end us.
+        if not (_await_parent(spool.slot) if await_slot is None else await_slot()):
             return _leave(is_warm)
         process.die_with_parent(True)
         if os.getppid() != spool.slot:
@@ -135,13 +137,13 @@ def live(
         task = _get_ready(attempt, assignment, output, spool.max_bytes)
         if not listener.may_begin(assignment.may_rest):
             return _leave(is_warm)
-        ran = _run(work_of, task, attempt, spare, assignment.time_limit, setting)
+        status, may_rest = _run(work_of, task, attempt, spare, assignment.time_limit, setting)
         if os.getpid() != pid:  # a child that the task forked has returned here
             return 0
-        if setting is None or not (assignment.may_rest and ran.may_rest):
-            return ran.status
+        if setting is None or not (assignment.may_rest and may_rest):
+            return status
         if not _rest(listener, setting, attempt):
-            return ran.status
+            return status
         is_own, is_warm = False, True
         output.forget()
 
@@ -190,35 +192,29 @@ def _get_ready(
     """Do what can be done before the start is recorded; return the task, or why it cannot run."""
     try:
         output.send_to(attempt)
-        task_id, fields = attempt.read_task(assignment.task)
-        task = RunningTask(
-            task_id,
-            {**fields, "status": "started", "pid": str(os.getpid())},
-            attempt.path,
-            assignment.resources,
-            max_bytes,
-        )
+        task_id, fields = assignment.task or attempt.read_task()
+        fields["status"], fields["pid"] = "started", str(os.getpid())
+        path = attempt.path
+        task = RunningTask(task_id, fields, path, assignment.resources, max_bytes)
         running_task.begin(task)
-        os.environ.update(assignment.environ)
-        os.environ["BLUEQUE_TASK_ID"] = task.id
-        os.environ["BLUEQUE_QUEUE"] = task.queue or ""
-        os.environ["BLUEQUE_NODE"] = task.node or ""
-        os.environ["BLUEQUE_ATTEMPT"] = str(task.attempt)
-        os.environ["BLUEQUE_TASK_DIR"] = attempt.path
-        os.environ["BLUEQUE_PROGRESS"] = f"{attempt.path}/progress"
-        os.environ["BLUEQUE_CHECKPOINT"] = f"{attempt.path}/{checkpoint.VALUE}"
-        os.environ["BLUEQUE_CHECKPOINT_DIR"] = f"{attempt.path}/{checkpoint.DIRECTORY}"
-        os.environ["BLUEQUE_STOP_FILE"] = f"{attempt.path}/{STOP}"
+        variables = {
+            **assignment.environ,
+            "BLUEQUE_TASK_ID": task_id,
+            "BLUEQUE_QUEUE": fields.get("queue", ""),
+            "BLUEQUE_NODE": fields.get("node", ""),
+            "BLUEQUE_ATTEMPT": fields.get("attempt", ""),
+            "BLUEQUE_TASK_DIR": path,
+            "BLUEQUE_PROGRESS": f"{path}/progress",
+            "BLUEQUE_CHECKPOINT": f"{path}/{checkpoint.VALUE}",
+            "BLUEQUE_CHECKPOINT_DIR": f"{path}/{checkpoint.DIRECTORY}",
+            "BLUEQUE_STOP_FILE": f"{path}/{STOP}",
+        }
+        environ = os.environ
+        for name, value in variables.items():
+            environ[name] = value
     except BaseException as error:
         return error
     return task
-
-
-class _Ran(NamedTuple):
-    """How a task has run: the exit status, and whether the process is fit for another task."""
-
-    status: int
-    may_rest: bool
 
 
 def _run(
@@ -228,8 +224,9 @@ def _run(
     spare: int,
     time_limit: float | None,
     setting: Setting | None,
-) -> _Ran:
-    """Run the task and write its exit record.
+) -> tuple[int, bool]:
+    """Run the task and write its exit record. Return the exit status, and whether the process is fit
+    for another task.
 
     spare: a descriptor to close before the exit record is written.
     setting: of a process that takes several tasks.
@@ -240,7 +237,7 @@ def _run(
         attempt.begin(usage.before)
         if isinstance(task, BaseException):
             raise task
-        work = work_of(task.queue or "")
+        work = work_of(task.fields.get("queue", ""))
         if setting is not None and work.prepare is not None:
             setting.import_handler(work.prepare)
         if time_limit is not None:
@@ -252,23 +249,27 @@ def _run(
         )
         may_rest = isinstance(error, Exception | SystemExit) and not isinstance(error, MemoryError)
     if os.getpid() != pid:  # a child that the task forked has returned here
-        return _Ran(0, False)
+        return 0, False
+    if isinstance(task, RunningTask):
+        task.disconnect()
     _flush_files()
     record |= usage.measure()
+    record["finished"] = time.time()
     try:
         os.close(spare)
     except OSError:  # the task has closed that too
         pass
-    attempt.write_exit({**record, "finished": time.time()})
-    return _Ran(0 if record["status"] == "complete" else 1, may_rest)
+    attempt.write_exit(record)
+    return 0 if record["status"] == "complete" else 1, may_rest
 
 
 def _flush_files() -> None:
     """Flush all files that the task left open: the process ends by os._exit."""
-    files = [
-        item for item in gc.get_objects() if type(item) in (io.TextIOWrapper, io.BufferedWriter)
-    ]
-    for file in [sys.stdout, sys.stderr, *files]:
+    files = [sys.stdout, sys.stderr]
+    for item in gc.get_objects():  # no comprehension, see handshake.py
+        if type(item) is io.TextIOWrapper or type(item) is io.BufferedWriter:
+            files.append(item)
+    for file in files:
         try:
             file.flush()
         except (OSError, ValueError, AttributeError):

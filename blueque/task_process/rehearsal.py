@@ -8,14 +8,13 @@ its own code once.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import time
 from collections.abc import Iterator
 
 from blueque.spool.task_spool import Blank, TaskSpool
 from blueque.system import process
-from blueque.task_process import handlers, handshake, main, running_task, stack_dump
+from blueque.task_process import handlers, handshake, main, running_task
 from blueque.task_process.handshake import Assignment
 from blueque.task_process.running_task import RunningTask
 
@@ -35,8 +34,7 @@ def rehearse(spool: TaskSpool) -> None:
 
     Only where the parent is the slot.
     """
-    work = handlers.handler(lambda: _do_nothing, spool.max_bytes)
-    content = json.dumps({"id": _QUEUE, "fields": _FIELDS}).encode()
+    work = handlers.handler(lambda: _do_nothing, spool.max_bytes, lambda: None)
     time.sleep(0)  # the loader of libraries looks a function up at its first call
     with contextlib.suppress(OSError), _directory(spool) as path, _left_as_it_was(spool):
         spool.is_synced = False
@@ -47,7 +45,7 @@ def rehearse(spool: TaskSpool) -> None:
             ]
             theirs, ours = handshake.make()
             try:
-                handshake.assign(ours, Assignment(path, {}, {}, task=content))
+                handshake.assign(ours, Assignment(path, {}, {}, task=(_QUEUE, _FIELDS)))
                 handshake.begin(ours)
                 blank = Blank("", "", files)
                 main.live(lambda _: work, spool, theirs, _QUEUE, blank=blank, is_rehearsal=True)
@@ -67,11 +65,10 @@ def _directory(spool: TaskSpool) -> Iterator[str]:
         raise FileNotFoundError(spool.root)
     blank.close()
     try:
-        yield f"{blank.path}/1"
+        yield blank.path
     finally:
-        for name in os.listdir(f"{blank.path}/1"):
-            os.unlink(f"{blank.path}/1/{name}")
-        os.rmdir(f"{blank.path}/1")
+        for name in os.listdir(blank.path):
+            os.unlink(f"{blank.path}/{name}")
         os.rmdir(blank.path)
 
 
@@ -90,5 +87,4 @@ def _left_as_it_was(spool: TaskSpool) -> Iterator[None]:
         os.environ.update(environ)
         spool.is_synced = True
         running_task.begin(None)
-        stack_dump.unregister()
         process.die_with_parent(True)

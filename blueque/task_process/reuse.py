@@ -147,9 +147,10 @@ class Usage:
 
     def measure(self) -> dict[str, float]:
         """Return what the task that has just ended has used: cpu_seconds, memory_peak."""
-        own, children = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        own = resource.getrusage(resource.RUSAGE_SELF)
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
         before = self.before
-        self.before = sum(usage.ru_utime + usage.ru_stime for usage in (own, children))
+        self.before = own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
         # That of children is the peak of all tasks: another one says nothing of this task.
         is_new = children.ru_maxrss > self._peak_of_children
         self._peak_of_children = children.ru_maxrss

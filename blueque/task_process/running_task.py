@@ -1,24 +1,32 @@
-"""The task as its handler sees it. It reads and writes files only, never Redis."""
+"""The task as its handler sees it. It reads and writes files only; what uses Redis is in spawning.py."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
+from blueque.errors import InvalidInput
 from blueque.model import units
 from blueque.model.encoding import decode, encode_json
 from blueque.model.task import Task
 from blueque.spool import checkpoint as checkpoint_files
-from blueque.spool.attempt import STOP, Attempt
+from blueque.spool.attempt import INPUTS, STOP, Attempt
 from blueque.spool.progress_file import Gauge
+from blueque.system import plain_files
 from blueque.task_process.progress_arguments import Progress, Stage, normalise
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from blueque.model.conditions import After, Ids
+    from blueque.model.ids import TaskId
+    from blueque.model.new import New, NewOptions
+    from blueque.task_process.spawning import Spawner
 
 T = TypeVar("T")
 _ENDLESS = float("inf")
@@ -40,9 +48,11 @@ class RunningTask(Task):
         "_directory",
         "_gauge",
         "_has_warned",
+        "_inputs",
         "_is_asked",
         "_max_bytes",
         "_outside",
+        "_spawner",
         "_stage",
         "resources",
     )
@@ -57,12 +67,27 @@ class RunningTask(Task):
     ) -> None:
         super().__init__(task_id, fields)
         self.resources = dict(resources or {})
+        self._inputs: dict[str, Any] | None = None  # None: not read yet
         self._is_asked: bool | None = None  # to stop; None: not checked yet
         self._directory, self._max_bytes = directory, max_bytes
         self._gauge: Gauge | None = None
         self._stage: Stage | None = None
         self._has_warned = False  # of wrong arguments
         self._outside: str | None = None  # the checkpoint directory outside of a task
+        self._spawner: Spawner | None = None
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The results of the tasks that it waited for, by their ids, in the order of `after`; for a
+        task that was enqueued with `results=True`.
+
+        A task that is not complete has no result, and is not there. Raises InvalidInput if all of
+        them together take more than 64 MiB: read each with `Client.get_task` then.
+        """
+        if self._inputs is None:
+            has_any = "inputs" in self._fields and self._directory is not None
+            self._inputs = _read_inputs(self._directory or "") if has_any else {}
+        return self._inputs
 
     @property
     def should_stop(self) -> bool:
@@ -249,6 +274,62 @@ class RunningTask(Task):
             done += 1
             self.progress(done, total, unit or "", text or "")
 
+    def spawn(
+        self, queue: str, parameters: Any, *, key: str | int, **options: Unpack[NewOptions]
+    ) -> TaskId:
+        """Make a new task, and return its id, which also knows whether the task `is_new`.
+
+        key: this task makes one task with this key, also if it runs again, and also if that one has
+            been deleted meanwhile.
+        options: as for `Queue.enqueue`, and `eta` as for `Queue.schedule`.
+        Writes to Redis, with the address of the listener, and so needs `task_redis`. Raises NotOwner
+        if another attempt owns this task; NoSuchTask for a task in `after` that is not in Redis;
+        InvalidInput, also outside of a task; RedisAway, OutcomeUnknown: the same call again is safe.
+        Source: docs/protocol/spawning.md, "spawn".
+        """
+        from blueque.model.new import New  # here: most tasks make no others
+
+        return self.spawn_many([New(queue, parameters, key=key, **options)])[0]
+
+    def spawn_many(self, tasks: Iterable[New]) -> list[TaskId]:
+        """Make many tasks, 200 with each round trip, and return their ids.
+
+        If it raises in between, those before are there; the same call again makes the others. One may
+        wait for another that comes before it, by its `spawned_id`. The rest is as for `spawn`.
+        """
+        return self._get_spawner("spawn").spawn(tasks)
+
+    def spawned_id(self, key: str | int) -> str:
+        """Return the id of the task that this one makes with this key, whether it is there or not."""
+        from blueque.model.ids import require_key  # here: most tasks make no others
+        from blueque.model.new import spawned_id
+
+        return spawned_id(self.id, require_key(key))
+
+    def link(self, task_id: str, after: After | Ids) -> None:
+        """Have a task that waits for this one wait for others, too.
+
+        task_id: of the task; it must be blocked, and this task one of those for which it waits.
+        after: as for `Queue.enqueue`, at most 100, and only tasks that have never waited for others:
+            so none can come to wait for itself.
+        Raises NotBlocked, and as `spawn`. Source: docs/protocol/spawning.md, "link".
+        """
+        self._get_spawner("link").link(task_id, after)
+
+    def disconnect(self) -> None:
+        """Close the connection to Redis of `spawn` and `link`; the next call opens another."""
+        if self._spawner is not None:
+            self._spawner.redis.close()
+
+    def _get_spawner(self, method: str) -> Spawner:
+        if not self.id:
+            raise InvalidInput(f"task.{method}: not inside a task: only a running task can do that")
+        if self._spawner is None:
+            from blueque.task_process.spawning import Spawner  # here: it imports Client
+
+            self._spawner = Spawner.of(self)
+        return self._spawner
+
 
 def current_task() -> RunningTask:
     """Return the task of this process: in a handler, or in a program that a task has started.
@@ -300,6 +381,18 @@ def _heed_sigterm(task: RunningTask) -> None:
             after_in_parent=lambda: _mask(signal.SIG_UNBLOCK),
             after_in_child=_leave_sigterm,
         )
+
+
+def _read_inputs(directory: str) -> dict[str, Any]:
+    try:
+        content = plain_files.read(f"{directory}/{INPUTS}", may_be_link=True)
+    except FileNotFoundError as error:
+        raise InvalidInput(
+            "the results of the tasks that it waited for take more than 64 MiB together, so it has "
+            "none of them: read each with Client.get_task, for the ids in task.parents"
+        ) from error
+    found: dict[str, Any] = json.loads(content.decode("utf-8", "surrogateescape"))
+    return found
 
 
 def _make_directory() -> str:

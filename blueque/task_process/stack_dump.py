@@ -24,13 +24,14 @@ DESCRIPTOR = 250  # of the file in memory; higher than what open() gives to the 
 PATIENCE, PACE = 0.5, 0.02  # seconds to wait for the stacks; between two polls
 CANNOT = "the task is not a Python handler, or is still starting"
 CLOSED = "the task has closed the file that the stacks are written to"
+BUSY = "the stacks of another task are just written to the same file; ask again"
 _MEMORY = "blueque-stack"
 _MAX_BYTES = 2**20
 
 
 def register() -> None:
-    """In the task process: install the signal handler. Programs that the task starts do not have
-    it: exec removes it.
+    """In the task process, or in the fork server for all that it forks: install the signal handler.
+    Programs that the task starts do not have it: exec removes it.
     """
     try:
         # An earlier task may have replaced the handler, which only a new registration installs, or
@@ -56,10 +57,11 @@ def register() -> None:
 
 
 def unregister() -> None:
-    """Undo `register`, in a process that has nothing else under this number."""
+    """Undo `register`."""
     faulthandler.unregister(NUMBER)
     with contextlib.suppress(OSError):
-        os.close(DESCRIPTOR)
+        if _is_memory(f"/proc/self/fd/{DESCRIPTOR}"):
+            os.close(DESCRIPTOR)
 
 
 def show(attempt: Attempt, pid: int, pidfd: int, mark: str) -> str | None:
@@ -71,9 +73,15 @@ def show(attempt: Attempt, pid: int, pidfd: int, mark: str) -> str | None:
     except OSError:
         return CLOSED
     try:
+        # All processes of a fork server have the same file, and another listener may have adopted
+        # one of them.
+        fcntl.flock(memory, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.ftruncate(memory, 0)
         signal.pidfd_send_signal(pidfd, NUMBER)
         shown = _read(memory)
+        os.ftruncate(memory, 0)
+    except BlockingIOError:
+        return BUSY
     finally:
         os.close(memory)
     _note(attempt, b"%b %b\n%b" % (WORDS.encode(), mark.encode(), shown))

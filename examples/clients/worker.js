@@ -15,7 +15,9 @@ const OUTCOME = ["result", "result_encoding", "error", "error_type", "traceback"
 const OWNER = ["node", "token", "pid", "pid_start", "boot", "ns", "started", "reclaimed_node", "files", "progress",
   "progress_at", "lock", "counted", "devices", "stack"];
 const ATTEMPT = ["status", "token", "node", "pid", "finished_by", "error_type", "cancel", "lock", "counted", "priority",
-  "needs", "attempt", "events", "started"];
+  "needs", "attempt", "events", "started", "dependents", "group"];
+// The events by which a task ends, or by which one that has ended runs again.
+const SETTLED = ["complete", "failed", "cancelled", "retried", "postponed", "requeued", "restored", "reasserted"];
 const POLICY = { max: 3, backoff: 10, factor: 2, jitter: 0.1, on: [], exit_codes: [], interruptions: 3 };
 
 const clock = () => Date.now() / 1000;
@@ -75,7 +77,10 @@ function note(queue, task, what, by, past, facts, now, attempt = Number(past.att
     const type = /^[A-Za-z_][\w.-]{0,99}$/.test(facts.error_type) ? facts.error_type : "other";
     commands.push(["HINCRBY", day, `error:${type}`, 1]);
   }
-  return [...commands, ["EXPIREAT", day, (Math.floor(now / 86400) + 91) * 86400]];
+  commands.push(["EXPIREAT", day, (Math.floor(now / 86400) + 91) * 86400]);
+  if (SETTLED.includes(what) && past.dependents) commands.push(["ZADD", "blueque_unsettled_tasks", now, task]);
+  if (SETTLED.includes(what) && past.group) commands.push(["ZADD", "blueque_unsettled_members", now, task]);
+  return commands;
 }
 
 function bucket(seconds) {

@@ -39,6 +39,7 @@ from blueque.archives import claims, durable, layout, parquet, picking, steps
 from blueque.model import keys
 from blueque.model.columns import ARCHIVE_FIELDS, DEFAULT_FIELDS
 from blueque.protocol.archiving import BatchRef
+from blueque.protocol.dependencies import NewTask
 
 ESCAPED = "queue=a%2Fb_c"
 
@@ -169,6 +170,50 @@ def test_a_key_goes_on_counting_after_its_task_is_archived(url, client, cli, she
     assert archived(shelf) == {task: 1}
     assert 0 < cli.ttl(keys.key_kept(task)) <= 2 * DAY
     assert not queue.enqueue("p", key="k", keep="2d").is_new
+
+
+def test_a_task_for_which_others_wait_stays_and_is_archived_when_they_do_not_any_more(
+    url, cli, redis, shelf
+):
+    ids = fill(cli, 12)
+    # Another task says the same word.
+    cli.hset(keys.task("task-00000"), "progress_note", '"dependents":"1"')
+    awaited = [task for number, task in enumerate(ids) if number % 4 > 1]  # failed and cancelled
+    new = [NewTask(f"after {task}", "p", {}, {task: "ok"}) for task in awaited]
+    protocol.enqueue_after(redis, "other", new, NOON)
+
+    done = run(url, shelf, batch=5)
+
+    assert (done.written, done.deleted) == (6, 6)
+    assert sorted(archived(shelf)) == [task for task in ids if task not in awaited]
+    assert all(cli.exists(keys.task(task)) for task in awaited)
+
+    for child in new:
+        protocol.unblock(redis, "other", child.task, NOON, "me")
+    for task in awaited:
+        protocol.settle(redis, task, NOON)
+    run(url, shelf, batch=5)
+
+    require_exact(cli, shelf, ids)
+
+
+def test_a_task_for_which_another_waits_since_it_was_written_stays(
+    url, cli, redis, shelf, monkeypatch
+):
+    ids = fill(cli, 4)
+    publish = steps.publish
+
+    def enqueue_and_publish(directory, claim):
+        new = [NewTask("child", "p", {}, {ids[2]: "ok"})]
+        protocol.enqueue_after(redis, "other", new, NOON)
+        publish(directory, claim)
+
+    monkeypatch.setattr(steps, "publish", enqueue_and_publish)
+    done = run(url, shelf)
+
+    assert (done.written, done.deleted) == (4, 3)
+    assert cli.hget(keys.task(ids[2]), "status") == "failed"
+    assert cli.zrange(keys.dependents(ids[2]), 0, -1) == ["child"]
 
 
 def test_what_was_put_in_line_again_since_stays_and_is_archived_anew_when_it_ends(

@@ -5,6 +5,7 @@ clean Redis.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import threading
 import time
@@ -25,8 +26,10 @@ from blueque.audit.observation import WARNINGS
 from blueque.connection.redis import Redis
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
+from blueque.model.group import condition_on
 from blueque.model.lines import line_of, write_needs
 from blueque.protocol.bulk import NewTasks
+from blueque.protocol.dependencies import NewTask
 from blueque.protocol.recover import Loss
 from blueque.protocol.runs import RunBatch, RunTerms
 from blueque.protocol.staging import Chunk
@@ -36,6 +39,7 @@ NODE, OTHER, DEAD, GHOST = "a host_7", "b.example.com_8", "a host_6", "ghost_5"
 # a queue with lines, its listener, and one that nobody listens to
 G, GPU, BARE = "gpus", "gpu_1", "bare"
 LOCK, HEAVY = "a_b %", "0,gpu=1,lock:licence=2"
+D = "graph"  # its tasks wait for each other
 
 
 def chunk(run: str, name: str, *its: str) -> Chunk:
@@ -66,6 +70,25 @@ class House:
             protocol.enqueue(redis, Q, task, "p", 1.0)
         self._add_lines()
         self._add_runs()
+        self._add_dependencies()
+
+    def _add_dependencies(self) -> None:
+        """A task for which two wait, a third one that waits for one of these, and a cancelled task
+        by which one is held.
+        """
+        redis = self.redis
+        for task in ("d-root", "d-broken"):
+            protocol.enqueue(redis, D, task, "p", 1.0)
+        waiting = {
+            "d-held": {"d-root": "ok", "d-broken": "ok"},
+            "d-waits": {"d-root": "ok"},
+            "d-last": {"d-waits": "any"},
+        }
+        for task, conditions in waiting.items():
+            protocol.enqueue_after(redis, D, [NewTask(task, "p", {}, conditions)], 1.0)
+        protocol.cancel(redis, D, "d-broken", "me", None, 2.0)
+        protocol.settle(redis, "d-broken", 3.0)
+        self.cli.zadd(keys.blocked(D), dict.fromkeys(waiting, 1.0))
 
     def _add_runs(self) -> None:
         """A run of which something is staged, one that is decided and not published, and one with
@@ -146,6 +169,7 @@ P, Z, S, C, F, X, L, N, W = (
 INDEX, R = keys.tasks(Q), keys.reserved(Q, NODE)
 GL, FIVE, LICENCE, CAP = keys.lines(G), keys.line(G, "5"), keys.line(G, HEAVY), keys.settings(G)
 WAITERS = keys.waiting("licence")
+B, A = keys.blocked(D), keys.conditions
 
 
 def both(*actions: Callable[[Any], object]) -> Callable[[Any], object]:
@@ -929,6 +953,127 @@ DAMAGES = [
         None,
         False,
     ),
+    Damage("a blocked task nowhere", lambda cli: cli.zrem(B, "d-waits"), "missing", B, "d-waits"),
+    Damage(
+        "a blocked task in line",
+        lambda cli: cli.lpush(keys.pending(D), "d-waits"),
+        "misplaced",
+        keys.pending(D),
+        "d-waits",
+    ),
+    Damage(
+        "a pending task blocked", lambda cli: cli.zadd(B, {"d-root": 1}), "misplaced", B, "d-root"
+    ),
+    Damage(
+        "an id blocked without a task",
+        lambda cli: cli.zadd(B, {"nobody": 1}),
+        "no_hash",
+        B,
+        "nobody",
+    ),
+    Damage(
+        "the conditions of a task that is gone",
+        lambda cli: cli.hset(A("nobody"), "d-root", "ok"),
+        "left_behind",
+        A("nobody"),
+        "nobody",
+    ),
+    Damage(
+        "the dependents of a task that is gone",
+        lambda cli: cli.zadd(keys.dependents("nobody"), {"d-waits": 1}),
+        "left_behind",
+        keys.dependents("nobody"),
+        "nobody",
+    ),
+    Damage(
+        "the inputs of a task that is gone",
+        lambda cli: cli.hset(keys.inputs("nobody"), "d-root", "tr"),
+        "left_behind",
+        keys.inputs("nobody"),
+        "nobody",
+    ),
+    Damage(
+        "a blocked task with nothing left to wait for",
+        lambda cli: cli.hset(A("d-waits"), "d-root", "+complete"),
+        "ripe",
+        A("d-waits"),
+        "d-waits",
+    ),
+    Damage(
+        "a blocked task without conditions",
+        lambda cli: cli.delete(A("d-waits")),
+        "ripe",
+        A("d-waits"),
+        "d-waits",
+        False,
+    ),
+    Damage(
+        "a task that is missing among the dependents",
+        lambda cli: cli.zrem(keys.dependents("d-root"), "d-waits"),
+        "unlinked",
+        A("d-waits"),
+        "d-waits",
+    ),
+    Damage(
+        "a task that has lost its field `dependents`",
+        lambda cli: cli.hdel(T("d-waits"), "dependents"),
+        "unlinked",
+        A("d-last"),
+        "d-last",
+    ),
+    Damage(
+        "an end of which a task was not told",
+        lambda cli: cli.zadd(keys.dependents("d-broken"), {"d-held": 1}),
+        "untold",
+        keys.UNSETTLED_TASKS,
+        "d-broken",
+    ),
+    Damage(
+        "a dependent that does not wait",
+        lambda cli: cli.hset(A("d-held"), "d-broken", "+dropped"),
+        "stale_dependent",
+        keys.dependents("d-broken"),
+        "d-broken",
+    ),
+    Damage(
+        "two tasks that wait for each other",
+        both(
+            lambda cli: cli.hset(A("d-waits"), "d-last", "ok"),
+            lambda cli: cli.hset(T("d-last"), "dependents", 1),
+            lambda cli: cli.zadd(keys.dependents("d-last"), {"d-waits": 1}),
+        ),
+        "circle",
+        A("d-last"),
+        "d-last",
+        False,
+    ),
+    Damage(
+        "conditions that are a string",
+        both(lambda cli: cli.delete(A("d-last")), lambda cli: cli.set(A("d-last"), "x")),
+        "wrong_type",
+        A("d-last"),
+        None,
+        False,
+    ),
+    Damage(
+        "dependents that are a list",
+        both(
+            lambda cli: cli.delete(keys.dependents("d-broken")),
+            lambda cli: cli.lpush(keys.dependents("d-broken"), "d-held"),
+        ),
+        "wrong_type",
+        keys.dependents("d-broken"),
+        None,
+        False,
+    ),
+    Damage(
+        "ends to be told that are a set",
+        lambda cli: cli.sadd(keys.UNSETTLED_TASKS, "d-root"),
+        "wrong_type",
+        keys.UNSETTLED_TASKS,
+        None,
+        False,
+    ),
     Damage(
         "a list of a queue that nobody knows",
         lambda cli: cli.lpush(keys.reserved("other", GHOST), "nobody"),
@@ -971,7 +1116,7 @@ FIXED = [damage for damage in DAMAGES if damage.is_fixed]
 LEFT = [damage for damage in DAMAGES if not damage.is_fixed]
 # What is repaired otherwise than by putting everything back as it was, as a deleted task, or a
 # listener that is dead.
-CHANGED = {"mend", "recover", "forget"}
+CHANGED = {"mend", "recover", "forget", "recheck", "note_end", "drop_stale"}
 
 
 @pytest.mark.parametrize("damage", FIXED, ids=[damage.name for damage in FIXED])
@@ -1230,6 +1375,121 @@ def test_an_audit_does_not_loosen_the_guard_of_a_look_that_travelled_ahead(house
     assert house.cli.hgetall(T(spare)) == {"status": "taken"}
 
 
+# Dependencies
+
+
+def dependents_of(redis: Any, parent: str, count: int) -> list[str]:
+    """Have so many tasks wait for one of the queue D, and return their ids."""
+    children = [f"{parent}-{number:04}" for number in range(count)]
+    for first in range(0, count, 100):
+        some = [NewTask(task, "p", {}, {parent: "ok"}) for task in children[first : first + 100]]
+        protocol.enqueue_after(redis, D, some, 1.0)
+    return children
+
+
+def settle_all(redis: Any, task: str) -> None:
+    while not protocol.settle(redis, task, 3.0).is_over:
+        pass
+
+
+def test_a_task_that_was_let_go_between_two_scans_is_no_finding(house):
+    house.cli.hset(A("d-waits"), "d-root", "+complete")
+
+    assert codes(audit(house.redis)) == ["ripe"]
+    assert (
+        audit(house.redis, 1.0, lambda seconds: protocol.recheck(house.redis, D, "d-waits", 9.0))
+        == []
+    )
+
+
+def test_a_task_that_is_about_to_be_looked_at_is_no_finding(house):
+    house.cli.hset(A("d-waits"), "d-root", "+complete")
+    house.cli.zrem(keys.dependents("d-waits"), "d-last")
+    house.cli.zadd(B, {"d-waits": 0, "d-last": 0})
+
+    assert audit(house.redis) == []
+
+
+def test_an_end_that_is_about_to_be_told_is_no_finding(house):
+    protocol.cancel(house.redis, D, "d-root", "me", None, 9.0)
+
+    assert house.cli.zrange(keys.UNSETTLED_TASKS, 0, -1) == ["d-root"]
+    assert audit(house.redis) == []
+
+
+def test_a_dependent_that_was_deleted_is_no_finding(house):
+    protocol.cancel(house.redis, D, "d-held", "me", None, 9.0)
+    protocol.delete(house.redis, D, "d-held")
+
+    assert house.cli.zrange(keys.dependents("d-broken"), 0, -1) == ["d-held"]
+    assert audit(house.redis) == []
+
+
+@pytest.mark.parametrize("place", [0, 149, 249])
+def test_many_dependents_are_read_in_pieces(redis, cli, place):
+    protocol.enqueue(redis, D, "broken", "p", 1.0)
+    children = dependents_of(redis, "broken", 250)
+    protocol.cancel(redis, D, "broken", "me", None, 2.0)
+    settle_all(redis, "broken")
+    assert audit(redis) == []
+    cli.zadd(keys.dependents("broken"), {children[place]: 1.0})
+
+    (found,) = audit(redis, 0.01)
+
+    assert (found.code, found.task) == ("untold", "broken")
+    assert children[place] in found.sentence
+
+
+def test_all_of_many_dependents_that_do_not_wait_are_dropped(redis, cli):
+    protocol.enqueue(redis, D, "broken", "p", 1.0)
+    children = dependents_of(redis, "broken", 250)
+    protocol.cancel(redis, D, "broken", "me", None, 2.0)
+    settle_all(redis, "broken")
+    stale = children[::2]
+    for task in stale:
+        cli.hset(A(task), "broken", "+dropped")
+        cli.hset(A(task), "other", "ok")
+    (found,) = (each for each in audit(redis) if each.code == "stale_dependent")
+
+    assert repair(redis, found, 9.0)
+
+    assert cli.zrange(keys.dependents("broken"), 0, -1) == children[1::2]
+    assert audit(redis) == []
+
+
+def test_a_group_for_which_a_task_waits_is_no_finding(redis, cli):
+    protocol.open_group(redis, "night 1", 60, 1.0)
+    new = NewTask("t", "p", {}, {condition_on("night 1"): "ok"})
+    protocol.enqueue_after(redis, D, [new], 1.0)
+    assert cli.exists(keys.GROUPS, keys.group("night 1"), keys.awaiting("night 1")) == 3
+
+    assert audit(redis) == []
+
+
+def test_a_circle_names_all_its_tasks_and_no_others(redis, cli):
+    protocol.enqueue(redis, D, "root", "p", 1.0)
+    chain = ["root", *(f"t{number}" for number in range(5)), "outside"]
+    for parent, task in itertools.pairwise(chain):
+        protocol.enqueue_after(redis, D, [NewTask(task, "p", {}, {parent: "ok"})], 1.0)
+    cli.hset(A("t0"), "t4", "ok")
+    cli.hset(T("t4"), "dependents", 1)
+    cli.zadd(keys.dependents("t4"), {"t0": 1})
+
+    (found,) = audit(redis, 0.01)
+
+    assert (found.code, found.fix, found.is_warning) == ("circle", None, False)
+    assert "tasks t0, t1, t2, t3, t4 wait for each other" in found.sentence
+
+
+def test_a_redis_without_dependencies_is_not_asked_for_any(redis, cli):
+    protocol.enqueue(redis, Q, "t", "p", 1.0)
+    cli.config_resetstat()
+
+    audit(redis)
+
+    assert "cmdstat_hgetall" not in cli.info("commandstats")
+
+
 # Repairs beside others
 
 
@@ -1436,6 +1696,11 @@ class Bustle:
                 "pause",
                 "resume",
                 "move",
+                "wait_for",
+                "wait_for",
+                "settle",
+                "recheck",
+                "unblock",
             ]
         )
         with contextlib.suppress(BluequeError):
@@ -1466,6 +1731,30 @@ class Bustle:
                 "p", time.time() + self.random.choice([-5, 5, 500]), **self.wishes()
             )
         )
+
+    def wait_for(self) -> None:
+        """Enqueue a task that waits for others, however these stand."""
+        parents = self.random.sample(self.made, min(len(self.made), self.random.randint(1, 3)))
+        options = self.random.choice([{}, {"broken": "cancel"}, {"inputs": 0}, {"priority": 7}])
+        conditions = {parent: self.random.choice(["ok", "any", "not_ok"]) for parent in parents}
+        task = uuid.uuid4().hex
+        if parents:
+            new = NewTask(task, "p", options, conditions)
+            protocol.enqueue_after(self.redis, Q, [new], time.time())
+            self.made.append(task)
+
+    def settle(self) -> None:
+        (unsettled,) = self.redis.read(("ZRANGE", keys.UNSETTLED_TASKS, 0, 2))
+        for task in unsettled:
+            protocol.settle(self.redis, task, time.time())
+
+    def recheck(self) -> None:
+        (blocked,) = self.redis.read(("ZRANGE", keys.blocked(Q), 0, -1))
+        for task in blocked:
+            protocol.recheck(self.redis, Q, task, time.time())
+
+    def unblock(self) -> None:
+        protocol.unblock(self.redis, Q, self.any_task(), time.time(), "me")
 
     def wishes(self) -> dict[str, Any]:
         return self.random.choice(

@@ -20,7 +20,9 @@ from blueque.audit import server_check
 from blueque.audit.doctor import Doctor
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
+from blueque.model.conditions import HOLD
 from blueque.protocol.archiving import BatchRef
+from blueque.protocol.dependencies import NewTask
 from blueque.system.embedded_redis import running_server
 
 DOCTOR = ["doctor", "--settle", "0.01"]
@@ -180,6 +182,42 @@ def test_a_snapshot_and_an_open_batch_are_nothing_wrong(doctor, redis, client):
     result = doctor()
 
     assert (result.returncode, set(marks(result))) == (0, {"ok"})
+
+
+def test_a_task_whose_producer_has_not_named_all_conditions_is_named_with_what_ends_it(
+    doctor, redis
+):
+    protocol.enqueue(redis, "video", "root", "p", time.time())
+    for task, ago in (("old", 25 * 3600), ("young", 3600)):
+        new = NewTask(task, "p", {}, {HOLD: HOLD, "root": "ok"})
+        protocol.enqueue_after(redis, "video", [new], time.time() - ago)
+
+    result = doctor()
+
+    assert result.returncode == 75
+    assert "queue video has 1 blocked task without all conditions" in result.stdout
+    assert ": old, for 1 d 1 h. blueque gc video cancels them." in result.stdout
+    assert "young" not in result.stdout
+
+
+def test_fix_has_tasks_told_and_names_a_circle_for_a_person(doctor, redis, cli):
+    protocol.enqueue(redis, "video", "root", "p", 1.0)
+    for task, parent in (("first", "root"), ("second", "first"), ("third", "root")):
+        protocol.enqueue_after(redis, "video", [NewTask(task, "p", {}, {parent: "any"})], 1.0)
+    cli.hset(keys.conditions("first"), "second", "ok")
+    cli.hset(keys.task("second"), "dependents", 1)
+    cli.zadd(keys.dependents("second"), {"first": 1})
+    protocol.cancel(redis, "video", "root", "me", None, time.time())
+    cli.delete(keys.UNSETTLED_TASKS)
+
+    result = doctor("--fix")
+
+    assert result.returncode == 75
+    assert "fixed: task root is cancelled, and task first, which waits for it, was not told." in (
+        result.stdout
+    )
+    assert "tasks first, second wait for each other, and none of them can start" in result.stdout
+    assert cli.zrange(keys.UNSETTLED_TASKS, 0, -1) == ["root"]
 
 
 def test_looking_changes_nothing(doctor, redis, cli, state):

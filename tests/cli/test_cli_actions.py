@@ -554,7 +554,7 @@ def test_failed_tasks_of_all_queues_that_a_pattern_matches_are_requeued_at_once(
         ((), "name the tasks"),
         (("abcd", "-q", "video"), "name the tasks"),
         (("abcd", "--state", "pending"), "--state needs --queue"),
-        (("-q", "video", "--state", "failed"), "unknown state 'failed': the states are pending"),
+        (("-q", "video", "--state", "failed"), "unknown state 'failed': the states are blocked"),
     ],
 )
 def test_either_ids_or_queues_are_given(run, words, reason):

@@ -264,7 +264,7 @@ def test_help_explains_every_exit_code_state_and_verb(run):
     assert codes - set(help.EXIT_CODES) == set()
     assert set(help.STATES) == set(STATUSES)
     assert "124  timeout: what was waited for" in run("help", "exit-codes").stdout
-    assert run("help", "states").stdout.startswith("scheduled  ")
+    assert run("help", "states").stdout.startswith("blocked    ")
     assert run("help", "node", "drain").stdout == run("node", "drain", "--help").stdout
     assert run("help").stdout == run("--help").stdout
     assert run("help", "foo").exit_code == failure.USAGE

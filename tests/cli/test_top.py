@@ -14,6 +14,7 @@ import termios
 import time
 
 import pytest
+from dependent import block
 from running import until
 from test_cli import NODE, PROGRAM, enqueue, start, unused_url
 
@@ -121,6 +122,17 @@ def rows_of(screen, columns):
             rows[-1][min(column, columns - 1)] = part
             column += 1
     return ["".join(row) for row in rows if any(cell != " " for cell in row)]
+
+
+def test_a_column_for_blocked_tasks_comes_when_there_are_any(on_screen, redis, running):
+    seen = on_screen("top", "--every", "0.2")
+    assert "BLOCKED" not in seen.shows("audio")
+
+    block(redis, "child-1", "waits-1", "video")
+
+    screen = seen.shows("BLOCKED")
+    rows = [row.split() for row in rows_of(screen, 80) if row.startswith(("QUEUE", "video"))]
+    assert rows[0][:4] == ["QUEUE", "BLOCKED", "PEND", "RUN"] and rows[1][:2] == ["video", "1"]
 
 
 @pytest.mark.parametrize("columns", [80, 120])

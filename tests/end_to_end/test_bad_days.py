@@ -95,7 +95,8 @@ def runs(programs):
 
 
 def exit_records(programs):
-    return {path.parent.parent.name for path in (programs.directory / "spool").glob("*/1/exit")}
+    spool = programs.directory / "spool"
+    return {path.parent.name.removesuffix("@1") for path in spool.glob("*@1/exit")}
 
 
 # Processes and tasks
@@ -138,7 +139,7 @@ def test_a_program_that_fills_its_stderr_costs_the_listener_no_memory_and_leaves
     task = outcome(
         programs.client, queue.enqueue("yes $(printf '%01000d') | head -c 200M >&2; exit 3")
     )
-    stderr = programs.directory / "spool" / task.id / "1" / "stderr"
+    stderr = programs.directory / "spool" / f"{task.id}@1" / "stderr"
     size = stderr.stat().st_size
     os.truncate(stderr, 0)
     assert size == 200 * 2**20
@@ -347,7 +348,8 @@ def test_task_ids_that_name_other_places_stay_inside_the_spool(programs):
         for path in (programs.directory / "spool").iterdir()
         if not path.name.startswith("room.")
     }
-    assert names - {name for name in names if name.startswith("id-") and len(name) == 67} == {
+    # 67: two of these ids have the same name here, and the second has no room beside the first.
+    assert names - {name for name in names if name[:3] == "id-" and len(name) in (67, 69)} == {
         "open",
         "listeners",
         "blanks",

@@ -405,15 +405,15 @@ def test_a_task_process_is_at_home_where_the_listener_was_started(programs, pyth
             "BLUEQUE_QUEUE": "python",
             "BLUEQUE_NODE": task.node,
             "BLUEQUE_ATTEMPT": "1",
-            "BLUEQUE_PROGRESS": str(programs.directory / "spool" / task.id / "1" / "progress"),
-            "BLUEQUE_TASK_DIR": str(programs.directory / "spool" / task.id / "1"),
+            "BLUEQUE_PROGRESS": str(programs.directory / "spool" / f"{task.id}@1" / "progress"),
+            "BLUEQUE_TASK_DIR": str(programs.directory / "spool" / f"{task.id}@1"),
             "BLUEQUE_CHECKPOINT": str(
-                programs.directory / "spool" / task.id / "1" / "checkpoint.json"
+                programs.directory / "spool" / f"{task.id}@1" / "checkpoint.json"
             ),
             "BLUEQUE_CHECKPOINT_DIR": str(
-                programs.directory / "spool" / task.id / "1" / "checkpoint"
+                programs.directory / "spool" / f"{task.id}@1" / "checkpoint"
             ),
-            "BLUEQUE_STOP_FILE": str(programs.directory / "spool" / task.id / "1" / "stop"),
+            "BLUEQUE_STOP_FILE": str(programs.directory / "spool" / f"{task.id}@1" / "stop"),
             # which all programs of a test have
             "BLUEQUE_MAX_BYTES": str(2**20),
             "BLUEQUE_HOST": socket.getfqdn(),
@@ -423,7 +423,7 @@ def test_a_task_process_is_at_home_where_the_listener_was_started(programs, pyth
 
 def test_a_task_process_has_inherited_no_descriptor_of_the_listener(programs, python):
     task = python("list_descriptors")
-    attempt = programs.directory / "spool" / task.id / "1"
+    attempt = programs.directory / "spool" / f"{task.id}@1"
     own = {"0": "/dev/null", "1": f"{attempt}/stdout", "2": f"{attempt}/stderr"}
     kept = {number: target for number, target in task.result.items() if number not in own}
     assert task.result == {**own, **kept}
@@ -437,7 +437,7 @@ def test_a_task_process_has_inherited_no_descriptor_of_the_listener(programs, py
 
 
 def test_what_a_task_prints_lies_in_the_spool(programs, python):
-    attempt = programs.directory / "spool" / python("print_lines").id / "1"
+    attempt = programs.directory / "spool" / f"{python('print_lines').id}@1"
     assert (attempt / "stdout").read_bytes() == b"said\n\\udc80\n"
     assert (attempt / "stderr").read_bytes() == b"complained\n"
 
@@ -605,7 +605,7 @@ def test_a_program_finds_ids_in_its_environment_and_is_where_the_listener_was_st
 ):
     task = shell('echo "$BLUEQUE_TASK_ID $BLUEQUE_QUEUE $BLUEQUE_ATTEMPT $BLUEQUE_TASK_DIR $PWD"')
     directory = programs.directory
-    assert task.result == f"{task.id} shell 1 {directory}/spool/{task.id}/1 {directory}"
+    assert task.result == f"{task.id} shell 1 {directory}/spool/{task.id}@1 {directory}"
 
 
 @pytest.mark.parametrize(

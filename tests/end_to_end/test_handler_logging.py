@@ -84,7 +84,7 @@ def listener(programs, *options):
 def run(programs, parameters=""):
     """Run a task; return it and its standard error."""
     task = outcome(programs.client, programs.client.get_queue("work").enqueue(parameters))
-    return task, (programs.directory / "spool" / task.id / "1" / "stderr").read_text()
+    return task, (programs.directory / "spool" / f"{task.id}@1" / "stderr").read_text()
 
 
 @pytest.mark.parametrize("options", WAYS.values(), ids=WAYS)

@@ -56,7 +56,7 @@ def end(programs, task):
     let_go(programs, task.id)
     done = ended(programs.client, task.id)
     until(
-        (programs.directory / "spool" / task.id / "1" / "reported").exists,
+        (programs.directory / "spool" / f"{task.id}@1" / "reported").exists,
         what="the mark in the spool",
     )
     return done
@@ -139,7 +139,7 @@ def test_a_cancellation_that_redis_has_lost_is_recorded_again(programs, remember
     programs.client.get_queue("work").cancel(task.id)
     assert ended(programs.client, task.id).status == "cancelled"
     until(
-        (programs.directory / "spool" / task.id / "1" / "reported").exists,
+        (programs.directory / "spool" / f"{task.id}@1" / "reported").exists,
         what="the mark in the spool",
     )
 
@@ -184,7 +184,7 @@ def test_a_process_that_has_the_pid_of_an_attempt_by_now_is_not_taken_for_it(pro
     stranger = programs.script("import time; time.sleep(600)")
     spool = programs.directory / "spool"
     # As if the mark could not be written, for the disk was full.
-    os.link(spool / task.id / "1" / "task", spool / "open" / f"{stranger.pid}-1")
+    os.link(spool / f"{task.id}@1" / "task", spool / "open" / f"{stranger.pid}-1")
 
     go_back(forget_start(task))
 
@@ -279,7 +279,7 @@ def test_an_attempt_whose_end_redis_has_lost_and_whose_files_are_removed_is_lost
     task = begin(programs)
     go_back = remember()
     end(programs, task)
-    shutil.rmtree(programs.directory / "spool" / task.id)
+    shutil.rmtree(programs.directory / "spool" / f"{task.id}@1")
 
     go_back()
 
@@ -299,7 +299,7 @@ def test_a_task_whose_start_and_end_redis_has_lost_gets_a_new_attempt_number_whe
     queue.resume()
     assert ended(programs.client, task_id).attempt == 1
     until(
-        (programs.directory / "spool" / task_id / "1" / "reported").exists,
+        (programs.directory / "spool" / f"{task_id}@1" / "reported").exists,
         what="the mark in the spool",
     )
 
@@ -314,7 +314,5 @@ def test_a_task_whose_start_and_end_redis_has_lost_gets_a_new_attempt_number_whe
         None,
     )
     assert [run.attempt for run in ledger(programs)] == [1, 2]
-    assert sorted(path.name for path in (programs.directory / "spool" / task_id).iterdir()) == [
-        "1",
-        "2",
-    ]
+    spool = programs.directory / "spool"
+    assert (spool / f"{task_id}@1").is_dir() and os.listdir(spool / task_id) == ["2"]

@@ -391,7 +391,7 @@ def test_a_killed_listener_is_replaced_and_its_task_runs_on_to_its_end_once(prog
     until(
         lambda: before.pid not in children_of(listener.pid), what="the reaping of the task process"
     )
-    record = json.loads((programs.directory / "spool" / task_id / "1" / "exit").read_text())
+    record = json.loads((programs.directory / "spool" / f"{task_id}@1" / "exit").read_text())
     assert (record["status"], record["result"]) == ("complete", "done")
     assert runs(programs) == [task_id, following]
 

@@ -8,6 +8,7 @@ import time
 
 import pytest
 from click.testing import CliRunner
+from dependent import block
 from faults import FaultProxy
 from test_document import Monitor
 
@@ -23,14 +24,18 @@ QUEUES = ("audio", "video")
 # Commands and round trips with two queues, one listener and two running tasks each, and MANY of
 # every other status.
 BUDGETS = {
-    "status": (280, 6),
+    "status": (290, 6),
     "ls": (150, 4),
     "ls --state failed --queue audio": (65, 3),
     "ls --state complete --queue audio": (65, 3),
     "ls --state scheduled --queue audio": (65, 3),
+    "ls --state blocked --queue audio": (65, 3),
     "show run-0-audio": (14, 3),
     "show run-0-a": (45, 6),
+    "show audio-after-0": (20, 5),
     "why run-0-audio": (42, 6),
+    "why audio-after-0": (42, 6),
+    "graph audio-after-0": (30, 6),
     "why audio-pend-7": (35, 6),
     "logs run-0-audio": (6, 3),
     "runs": (6, 5),
@@ -43,8 +48,10 @@ BUDGETS = {
     "stats --last 90d": (182, 3),
     "stats audio": (9, 3),
     "failures": (530, 7),
-    "metrics --once": (290, 7),
+    "metrics --once": (300, 7),
     "schedule ls --limit 20": (60, 3),
+    "workflow ls": (10, 5),
+    "workflow show night": (10, 5),
 }
 # What change something, run on, need files, or have nothing to say here; doctor alone may sweep.
 WITHOUT = {
@@ -52,6 +59,7 @@ WITHOUT = {
     "feed",
     "cancel",
     "requeue",
+    "unblock",
     "priority",
     "first",
     "move",
@@ -76,7 +84,14 @@ WITHOUT = {
 }
 RANGES = {"LRANGE", "ZRANGE", "ZREVRANGE"}
 # As many as people have named; what is trimmed whenever it is added to.
-BOUNDED = (keys.QUEUES, "blueque_runs_", "blueque_feeds_", "blueque_history_", "blueque_recent_")
+BOUNDED = (
+    keys.QUEUES,
+    keys.GROUPS,
+    "blueque_runs_",
+    "blueque_feeds_",
+    "blueque_history_",
+    "blueque_recent_",
+)
 WHOLE = {"KEYS", "SCAN", "SSCAN", "HSCAN", "ZSCAN", "SORT"}
 
 
@@ -103,6 +118,7 @@ def looks(server, redis):
 def filled(redis):
     """Two queues with a little that runs and much of everything else."""
     now = time.time()
+    protocol.open_group(redis, "night", 60, now)
     for queue in QUEUES:
         protocol.register(redis, queue, NODE, "i", {"beat_every": 10, "version": "2.0.0"}, now)
         for n in range(2):
@@ -131,6 +147,8 @@ def filled(redis):
             protocol.enqueue(
                 redis, queue, f"{queue}-pend-{n}", "1", now, {"parameters_encoding": "json"}
             )
+            wanted = {f"{queue}-pend-{n}": "ok", f"{queue}-bad-{n}": "any"}
+            block(redis, f"{queue}-after-{n}", wanted, queue, now)
 
 
 def take(redis, queue, task, now):

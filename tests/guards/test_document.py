@@ -52,41 +52,58 @@ from blueque.errors import (
     BatchTaken,
     BluequeError,
     FeedTaken,
+    GroupClosed,
+    HasDependents,
     InvalidInput,
     NodeTaken,
+    NoSuchGroup,
+    NoSuchTask,
+    NotBlocked,
     NotCancellable,
     NotFailed,
     NotFinished,
     NotFree,
     NotOwner,
     NotRegistered,
+    NotSettled,
     NotWaiting,
     OldBatch,
     RunDropped,
+    WrongGroup,
     WrongQueue,
     WrongRun,
 )
 from blueque.listener.resources import Pool
+from blueque.model import group as group_fields
 from blueque.model import keys
 from blueque.model import run as run_fields
 from blueque.model.attempt_ref import AttemptRef
+from blueque.model.conditions import HOLD, KINDS
 from blueque.model.encoding import day_of
 from blueque.model.ids import (
     FEED_NAMESPACE,
     NAMESPACE,
     RUN_NAMESPACE,
-    id_of_key,
+    SPAWN_NAMESPACE,
+    WORKFLOW_NAMESPACE,
     ids_of_feed,
+    ids_of_keys,
     ids_of_run_keys,
+    ids_of_spawned,
+    ids_of_workflow,
 )
 from blueque.model.log_line import Line
+from blueque.model.new import NewRecord, spawned_id
 from blueque.model.retry import Retry
 from blueque.model.states import STATUSES, Place
 from blueque.model.task import FIELDS
 from blueque.model.units import Timing
 from blueque.protocol.archiving import BatchRef, Written
 from blueque.protocol.bulk import Batch, NewTasks
+from blueque.protocol.dependencies import NewTask
+from blueque.protocol.events import SETTLED
 from blueque.protocol.feeding import FEEDER, Cursor, FeedChunk, FeedRef, Window
+from blueque.protocol.graphs import Graph
 from blueque.protocol.many_queues import Pulse
 from blueque.protocol.pruning import Ended
 from blueque.protocol.recover import Loss
@@ -99,7 +116,19 @@ from blueque.system.embedded_redis import Server
 ROOT = Path(__file__).parents[2]
 # A page and the titles of some of its sections, as docstrings and comments name them.
 PAGE_NAMED = re.compile(r'(docs/protocol[\w./-]*?\.md)((?:,?(?:\s|#)*(?:and )?"[^"]+")*)')
-ID_MAKERS = {"Runs": ids_of_run_keys, "Feeds": ids_of_feed}
+CONSTANTS = {
+    keys.QUEUES,
+    keys.UNSETTLED_TASKS,
+    keys.UNSETTLED_MEMBERS,
+    keys.GROUPS,
+}  # keys without a name in them
+ID_MAKERS = {
+    "Keys of tasks": ids_of_keys,
+    "Runs": ids_of_run_keys,
+    "Feeds": ids_of_feed,
+    "Ids of spawned tasks": ids_of_spawned,
+    "Workflows": ids_of_workflow,
+}
 
 Command = list[str]
 Values = Mapping[str, Any]
@@ -149,6 +178,7 @@ def command_of(words: Sequence[str], values: Values) -> list[Command]:
         told = {
             name: known(word, values) for name, word in zip(words[3::2], words[4::2], strict=True)
         }
+        values = {**values, "QUEUE": told.pop("in", values["QUEUE"])}
         return commands(
             DEFINITIONS["COUNT"],
             {**values, **numbers(values, told), "TIMES": known(words[2], values)},
@@ -177,6 +207,10 @@ def command_of(words: Sequence[str], values: Values) -> list[Command]:
             ("it says what it took", "took" in told),
             ("it has an error type", "error_type" in told),
             ("that is lost or poison", told.get("error_type") in ("lost", "poison")),
+            *[
+                (f"{ENDS}, and the task has {what}", words[1] in SETTLED and field in past)
+                for field, what in (("dependents", "`dependents`"), ("group", "a `group`"))
+            ],
         )
         if is_so
     ]
@@ -430,6 +464,32 @@ def started(task: str, node: str = NODE, instance: str = I) -> Given:
     )
 
 
+def waiting(task: str, eta: float | None = None, queue: str = Q, **conditions: Any) -> Given:
+    """A task with these conditions, and other fields, which have no word of a condition."""
+    after = {each: kind for each, kind in conditions.items() if kind in (*KINDS, HOLD)}
+    options = {name: value for name, value in conditions.items() if name not in after}
+    new = NewTask(task, "p", options, after, eta)
+    return lambda redis: protocol.enqueue_after(redis, queue, [new], 1.0)
+
+
+def ended(function: Callable[..., object], *values: Any) -> Given:
+    """Let the task that is the next be run, with this end."""
+
+    def end(redis: Redis) -> None:
+        (task,) = redis.read(("LINDEX", keys.pending(Q), -1))
+        attempt = AttemptRef(Q, task, T, NODE)
+        given(registered(), popped())(redis)
+        protocol.reserve(redis, attempt, I, 3.0)
+        protocol.start(redis, attempt, 99, 4.0)
+        function(redis, attempt, *values, 5.0)
+
+    return end
+
+
+completes, fails = ended(protocol.complete, "r"), ended(protocol.fail, "e")
+is_parent = raw("HSET", keys.task("t1"), "dependents", 1)
+
+
 def completed(task: str) -> Given:
     return given(
         registered(),
@@ -498,6 +558,7 @@ IN_THREE_LINES = {
     "LOCKED": ["0,lock:a%20b=2", "9,lock:a%20b=2", "-3,lock:a%20b=2"],
     "LOCK": ["a b"] * 3,
 }
+NONE: list[str] = []
 TASK = {
     "QUEUE": Q,
     "TASK": "t1",
@@ -509,6 +570,9 @@ TASK = {
     "OWNER": group("OWNER"),
     "LINE": keys.pending(Q),
     "ROOM": [],
+    # No groups, unless a sample says so.
+    **dict.fromkeys(("GROUP", "ENTERED", "ENTRANTS", "TIED"), NONE),
+    **dict.fromkeys(("AWAITED", "WAITERS", "UNAWARE", "OVER"), NONE),
 }
 # A line that is not the default one, and what a task has that stands in it; with a lock, and
 # without.
@@ -739,6 +803,7 @@ RESERVE_AND_START = {
     "STARTED": json.dumps(STARTED_EVENT, separators=(",", ":")),
 }
 NOTED = ("EVENT", "NOTE", "TELL")  # lines that stand for the record of an event
+ENDS = "it is an end or undoes one"
 EVENTS_OF = {"reserve_and_start": 2}  # how many events a transaction records; 1 else
 CHECKPOINT = {
     **TASK,
@@ -786,8 +851,7 @@ FREEZE_ALL = {
         keys.failed(Q),
         keys.cancelled(Q),
         *[kind("audio") for kind in (keys.pending, keys.complete, keys.failed, keys.cancelled)],
-        keys.scheduled(Q),
-        keys.scheduled("audio"),
+        *[kind(queue) for queue in (Q, "audio") for kind in (keys.blocked, keys.scheduled)],
     ],
     "PART": [
         "pending",
@@ -795,14 +859,13 @@ FREEZE_ALL = {
         *FREEZE["PART"],
         "pending",
         *FREEZE["PART"],
-        "scheduled",
-        "scheduled",
+        *["blocked", "scheduled"] * 2,
     ],
-    "ITS_QUEUE": [Q] * 5 + ["audio"] * 4 + [Q, "audio"],
+    "ITS_QUEUE": [Q] * 5 + ["audio"] * 4 + [Q, Q, "audio", "audio"],
     "LIST": ["pending", f"line:{URGENT['NAME']}", *FREEZE["PART"], "pending", *FREEZE["PART"]],
     "IN": [Q] * 5 + ["audio"] * 4,
-    "SET": ["scheduled"] * 2,
-    "OF": [Q, "audio"],
+    "SET": ["blocked", "scheduled"] * 2,
+    "OF": [Q, Q, "audio", "audio"],
 }
 THAW = {**FREEZE, "COPY": [keys.frozen("s1", "complete", Q)]}
 
@@ -894,6 +957,7 @@ def purge(*tasks: str) -> Given:
     return lambda redis: protocol.purge(redis, Q, tasks)
 
 
+A_SCHEDULED, A_BLOCKED = "there is a [SCHEDULED]", "there is a [BLOCKED]"
 PURGE = {
     **TASK,
     "TASK": ["t1", "t2", "t3"],
@@ -901,6 +965,7 @@ PURGE = {
     "PENDING": ["t1"],
     "LINE": [keys.pending(Q)],
     "SCHEDULED": ["t2"],
+    "BLOCKED": [],
     "KEPT": [],
     "MARK": [],
     "KEEP": [],
@@ -1272,6 +1337,121 @@ def complete_with_checkpoint(redis: Redis) -> None:
     )
 
 
+def new(
+    key: str,
+    queue: str,
+    conditions: Mapping[str, str] | None = None,
+    eta: float | None = None,
+    **options: Any,
+) -> NewRecord:
+    fields = {**options, "spawned_by": "t1"}
+    return NewRecord(spawned_id("t1", key), queue, f"do {key}", fields, conditions or {}, eta)
+
+
+A, B, C, D = (spawned_id("t1", key) for key in "abcd")
+# In the default line and in another one, of another queue; one that is due later, and one that waits
+# for the first and for a task that has failed.
+FOUR = (
+    new("a", Q),
+    new("b", "joins", needs="lock:a%20b=2", parameters_encoding="json"),
+    new("c", Q, eta=99.5),
+    new("d", "joins", {"t2": "ok", A: "any", "group g": "ok"}, broken="cancel"),
+)
+CREATED = {
+    "CANDIDATE": [A, B, C, D],
+    "PARENT": ["t2", A],
+    "GROUP": ["g"],
+    "NEW": [A, B, C, D],
+    "STATUS": ["pending", "pending", "scheduled", "blocked"],
+    "INTO": [Q, "joins", Q, "joins"],
+    "PARAMETERS": ["do a", "do b", "do c", "do d"],
+    "FIELDS": [
+        ["spawned_by", "t1"],
+        ["needs", "lock:a%20b=2", "parameters_encoding", "json", "spawned_by", "t1"],
+        ["spawned_by", "t1", "eta", 99.5],
+        ["broken", "cancel", "spawned_by", "t1", "after", 3],
+    ],
+    "DEPENDENT": [D],
+    "KINDS": [["t2", "ok", A, "any", "group g", "ok"]],
+    "HOME": [Q, "joins"],
+    "BLOCKING": ["joins"],
+    "LOOKS": [[69.25, D]],
+    "LINE": [keys.pending(Q), keys.line("joins", "0,lock:a%20b=2")],
+    "JOINING": [[A], [B]],
+    "LISTED": ["joins"],
+    "NAME": ["0,lock:a%20b=2"],
+    "PRIORITY": [0],
+    "LOCKED": ["0,lock:a%20b=2"],
+    "NEEDED": ["a b"],
+    "WAITING": ["joins"],
+    "THERE": [Q],
+    "TIMES": [[99.5, C]],
+    "ENTRIES": [[9.25, A, 9.25, C], [9.25, B, 9.25, D]],
+    "JOINED": [Q, "joins"],
+    "UNMET": ["t2", A],
+    "CHILDREN": [[9.250003, D], [9.250003, D]],
+    "AWAITED": ["g"],
+    "WAITERS": [[9.250003, D]],
+    "ENDED": [9.25, "t2"],
+    "OVER": [],
+}
+# One, in the default line.
+CREATED_ONE = {
+    **CREATED,
+    **{
+        name: []
+        for name in (
+            *("PARENT", "GROUP", "DEPENDENT", "KINDS", "BLOCKING", "LOOKS", "LISTED", "NAME"),
+            *(
+                "PRIORITY",
+                "AWAITED",
+                "WAITERS",
+                "LOCKED",
+                "NEEDED",
+                "WAITING",
+                "THERE",
+                "TIMES",
+                "UNMET",
+                "CHILDREN",
+            ),
+        )
+    },
+    "CANDIDATE": [A],
+    "NEW": [A],
+    "STATUS": ["pending"],
+    "INTO": [Q],
+    "PARAMETERS": ["do a"],
+    "FIELDS": [["spawned_by", "t1"]],
+    "HOME": [Q],
+    "LINE": [keys.pending(Q)],
+    "JOINING": [[A]],
+    "ENTRIES": [[9.25, A]],
+    "JOINED": [Q],
+}
+SPAWN = {**TASK, **CREATED, "OCTETS": octets(A, B, C, D), "ADDED": octets(A, B, C, D)}
+SPAWN_ONE = {**TASK, **CREATED_ONE, "OCTETS": octets(A), "ADDED": octets(A)}
+LINK = {**TASK, "CHILD": A, "PARENT": [B], "KINDS": [B, "ok"], "COUNT": 2, "UNMET": [B]}
+
+
+def spawn(*tasks: NewRecord, token: str = T) -> Given:
+    return lambda redis: protocol.spawn(redis, AttemptRef(Q, "t1", token, NODE), tasks, 9.25)
+
+
+def complete_then(
+    *tasks: NewRecord, encoding: str | None = None, has_checkpoint: bool = False
+) -> Given:
+    coded = {} if encoding is None else {"result_encoding": encoding}
+    attempt, facts = AttemptRef(Q, "t1", T, NODE), {**coded, "exit_code": 0}
+    return lambda redis: protocol.complete_then(
+        redis, attempt, "r", tasks, 9.25, facts, 9.0, has_checkpoint
+    )
+
+
+def link(*parents: str) -> Given:
+    attempt, conditions = AttemptRef(Q, "t1", T, NODE), dict.fromkeys(parents, "ok")
+    return lambda redis: protocol.link(redis, attempt, A, conditions, 9.25)
+
+
 def fail(facts: Mapping[str, Any], token: str | None = T) -> Given:
     return lambda redis: protocol.fail(
         redis, AttemptRef(Q, "t1", token, NODE), "e", 9.25, facts, 9.0
@@ -1436,6 +1616,7 @@ HAS_OUTCOME, MAY_POP = "it is not the first attempt, or was declared lost", "it 
 STARTED, FAILED_ONE, NOT_FAILED = "it is started", "it is failed", "it is not failed"
 SCHEDULED = "it is scheduled"
 PENDING = "it is pending"
+BLOCKED = "it is blocked"
 RESERVED = "it is reserved"
 CANCELLED = "it is cancelled"
 NOT_MEMBER, MEMBER = "the node is not a member", "the node is a member"
@@ -1470,7 +1651,7 @@ TO_BE_0, TO_BE_OTHER, IN_LINE_NOW = "it is to be 0", "it is not to be 0", "it is
 SEVEN = {**TASK, "NEW_PRIORITY": 7, "NEW_NAME": "7", "NEW_LINE": keys.line(Q, "7")}
 MOVE = {**TASK, "TO": "to", "NEW_LINE": keys.pending("to"), "CREATED": 1.0}
 CANCEL = {**TASK, "WHO": ["cancelled_by", "ann"]}
-REQUEUE = {**TASK, "MARK": "mark-1", "LAST": []}
+REQUEUE = {**TASK, "MARK": "mark-1", "LAST": [], "DROPPED": []}
 ASK_STACK = {**TASK, "MARK": "m1"}
 DECLINE_STACK = {**ASK_STACK, "ANSWER": "m1 it is a program"}
 ORDER = {**TASK, "WHAT": "drain", "WHO": "ann"}
@@ -1572,6 +1753,10 @@ def recount(redis: Redis) -> None:
     protocol.recount(redis, Q)
 
 
+def note_end(redis: Redis) -> None:
+    protocol.note_end(redis, "t1", 9.25)
+
+
 def at(place: Place, **more: Any) -> Values:
     return {**TASK, "KEY": place.key, "TEXT": "t1", "PID": 99, **more}
 
@@ -1598,6 +1783,243 @@ ANOTHER_ATTEMPT = "the last entry is of another attempt, or there is none"
 OVER = "the attempt is over"
 NO_RECORD, A_TASK, A_NEW_ONE = "there is no record", "there is a [TASK]", "there is a [NEW]"
 A_FILE, BAD_ROWS = "a file is done", "rows were left out"
+
+IS_BLOCKED, IS_PENDING = "one is blocked", "one is pending"
+HAS_ENDED = "there is one that has ended"
+TOLD, WAITS_ON = "there is a [TOLD]", "there is one that waits on"
+NONE_LEFT = "[TOLD] are all that there were"
+ALL_SEEN = "there were fewer than a hundred, and all were looked at"
+HUNDRED = [f"c{number:02}" for number in range(100)]
+two_parents = given(enqueued("t3"), enqueued("t4"))
+held_back = given(enqueued("t2"), waiting("t1", t2="ok", hold="hold"), two_parents)
+AFTER = {
+    **NEW,
+    **IN_NO_LINE,
+    "TASK": ["t1", "t2"],
+    "KEYED": [],
+    "PARENT": ["t3", "t4"],
+    "NEW": ["t1", "t2"],
+    "STATUS": ["blocked"] * 2,
+    "PARAMETERS": ["p"] * 2,
+    "ENCODING": [[]] * 2,
+    "OPTIONS": [[]] * 2,
+    "AFTER": [["after", 2], ["after", 1]],
+    "ETA": [[]] * 2,
+    "BOUND": ["t1", "t2"],
+    "KINDS": [["t3", "ok", "t4", "any"], ["t3", "not_ok"]],
+    "LOOKS": [69.25, "t1", 69.25, "t2"],
+    "TIMES": [],
+    "ENTRIES": [9.25, "t1", 9.25, "t2"],
+    "UNMET": ["t3", "t4"],
+    "CHILDREN": [[9.25, "t1", 9.25 + 1e-6, "t2"], [9.25, "t1"]],
+    "ENDED": [],
+}
+ONE_AFTER = {
+    **AFTER,
+    "TASK": ["t1"],
+    "PARENT": ["t3"],
+    "NEW": ["t1"],
+    "STATUS": ["blocked"],
+    "PARAMETERS": ["p"],
+    "ENCODING": [[]],
+    "OPTIONS": [[]],
+    "AFTER": [["after", 1]],
+    "ETA": [[]],
+    "BOUND": ["t1"],
+    "KINDS": [["t3", "ok"]],
+    "LOOKS": [69.25, "t1"],
+    "ENTRIES": [9.25, "t1"],
+    "UNMET": ["t3"],
+    "CHILDREN": [[9.25, "t1"]],
+}
+NONE_BLOCKED = {"LOOKS": [], "UNMET": [], "CHILDREN": []}
+ADD = {
+    **TASK,
+    "PARENT": ["t3", "t4"],
+    "KINDS": ["t3", "ok", "t4", "ok"],
+    "COUNT": 4,
+    "UNMET": ["t3", "t4"],
+    "ENDED": [],
+}
+FREE_NONE = {
+    **IN_NO_LINE,
+    "FREE": [],
+    "HOME": [],
+    "STATE": [],
+    "EVENTS": [],
+    "LISTED": [],
+    "WAITING": [],
+    "LATER": [],
+    "ETA": [],
+    "THERE": [],
+    "JOINED": [],
+    "COUNTED": [],
+    "NUMBER": [],
+}
+FREE_ONE = {
+    **TASK,
+    **FREE_NONE,
+    "FREE": ["t1"],
+    "HOME": [Q],
+    "STATE": [["pending", "queued", 9.25]],
+    "EVENTS": [1],
+    **in_default_line("t1"),
+    "JOINED": [Q],
+    "COUNTED": [Q],
+    "NUMBER": [1],
+}
+CANCEL_NONE = {"BROKEN": [], "WAS_IN": [], "BROKEN_EVENTS": [], "WHY": "", "CAUSE": ""}
+SETTLE = {
+    **TASK,
+    **FREE_NONE,
+    **CANCEL_NONE,
+    "LAST": "+inf",
+    "SKIP": 0,
+    "CHILD": [],
+    "MARKED": [],
+    "MARK": [],
+    "COPIED": [],
+    "RESULT": [],
+    "SIZE": [],
+    "FREED_BY": "t1",
+    "CAUSE": "t1",
+    "REVIVED": [],
+    "REVIVED_EVENTS": [],
+    "FORMER": [],
+    "TOLD": [],
+    "HELD": [],
+}
+RECHECK = {
+    **TASK,
+    **FREE_NONE,
+    **CANCEL_NONE,
+    "PARENT": [],
+    "DECIDED": [],
+    "MARK": [],
+    "UNLINKED": [],
+    "UNSETTLED": [],
+    "AGAIN": 69.25,
+}
+
+
+def enqueue_after_with(
+    options: Values | None = None,
+    eta: float | None = None,
+    is_missing_met: bool = False,
+    **conditions: Mapping[str, str],
+) -> Given:
+    """Make tasks with these conditions, all with the same options."""
+    new = [NewTask(task, "p", options or {}, each, eta) for task, each in conditions.items()]
+    return lambda redis: protocol.enqueue_after(redis, Q, new, 9.25, is_missing_met)
+
+
+enqueue_after = enqueue_after_with(t1={"t3": "ok", "t4": "any"}, t2={"t3": "not_ok"})
+
+
+def add_conditions(redis: Redis) -> None:
+    protocol.add_conditions(redis, Q, "t1", {"t3": "ok", "t4": "ok"}, 9.25)
+
+
+def drop_hold(redis: Redis) -> None:
+    protocol.drop_hold(redis, Q, "t1", 9.25)
+
+
+def settle(redis: Redis) -> None:
+    protocol.settle(redis, "t1", 9.25)
+
+
+def recheck(redis: Redis) -> None:
+    protocol.recheck(redis, Q, "t1", 9.25)
+
+
+def unblock(*parents: str) -> Given:
+    return lambda redis: protocol.unblock(redis, Q, "t1", 9.25, "ann", parents or None)
+
+
+# Groups
+
+GROUP = 'night "1" [2]'
+IN_GROUP = {**TASK, "GROUP": GROUP, "KEEP": 60, "LOOK": 69.25, "CLOSED": [], "WHO": []}
+
+
+def opened_group(redis: Redis, now: float = 1.0) -> object:
+    return protocol.open_group(redis, GROUP, 60, now)
+
+
+def opened_group_named(name: str) -> Given:
+    return lambda redis: protocol.open_group(redis, name, 60, 1.0)
+
+
+def ended_group_named(name: str) -> Given:
+    return given(
+        opened_group_named(name),
+        lambda redis: protocol.close_group(redis, name, 2.0),
+        lambda redis: protocol.finish_group(redis, name, 3.0),
+    )
+
+
+def joined(*tasks: str) -> Given:
+    new = [NewTask(task, "p", {"group": GROUP}, {}) for task in tasks]
+    return lambda redis: protocol.enqueue_after(redis, Q, new, 1.0)
+
+
+def waiting_for_group(kind: str, task: str = "t4", **options: str) -> Given:
+    new = NewTask(task, "p", options, {f"group {GROUP}": kind})
+    return lambda redis: protocol.enqueue_after(redis, Q, [new], 1.0)
+
+
+def closed_group(redis: Redis, now: float = 5.0) -> object:
+    return protocol.close_group(redis, GROUP, now)
+
+
+def settle_members(*tasks: str, group: str = GROUP) -> Given:
+    return lambda redis: protocol.settle_members(redis, group, tasks, 9.25)
+
+
+def finish_group(redis: Redis) -> object:
+    return protocol.finish_group(redis, GROUP, 9.25)
+
+
+def settle_group(redis: Redis) -> object:
+    return protocol.settle_group(redis, GROUP, 9.25)
+
+
+def cancel_group(reason: str | None = None) -> Given:
+    return lambda redis: protocol.cancel_group(redis, GROUP, "ann", reason, 9.25)
+
+
+def drop_group(redis: Redis) -> object:
+    return protocol.drop_group(redis, GROUP)
+
+
+def graph_task(task: str, **conditions: str) -> NewTask:
+    return NewTask(task, "p", {"group": GROUP}, conditions)
+
+
+def enqueue_graph(*tasks: tuple[str, NewTask]) -> Given:
+    return lambda redis: protocol.enqueue_graph(redis, Graph(GROUP, 60, "m", tasks), 9.25)
+
+
+GRAPH = {
+    **IN_GROUP,
+    **{name: [] for name in CREATED_ONE if isinstance(CREATED_ONE[name], list)},
+    "OUTER": [],
+    "MARK": "m",
+    "GROUP": GROUP,
+    "LINE": [keys.pending(Q)],
+    "JOINING": [["t1"]],
+    "JOINED": [Q],
+}
+ended_group = given(opened_group, closed_group, finish_group)
+ONE_HAS_ENDED, IS_BAD = "any has ended", "any is bad"
+IS_NOT_BAD, IS_OPEN = "any is not bad", "any has not ended"
+ON_GROUP = f"group {GROUP}"
+WOULD_EXPIRE = "one waits on, and the record would expire"
+WOULD_STAY = "none waits on, and the record would stay"
+FEWER = "there were fewer than a hundred"
+SETTLE_GROUP = {**SETTLE, "GROUP": GROUP, "SECONDS": 61, "EXPIRY": 69.25, "LOOK": 129.25}
+MEMBERS = {**IN_GROUP, "TASK": ["t1", "t2", "t3"], "ENDED": ["t1"], "BAD": ["t2"], "AGAIN": ["t3"]}
+
 
 SAMPLES = [
     Sample("enqueue", "text", nothing, enqueue(NEW), NEW, [MAY_EXIST]),
@@ -3056,6 +3478,22 @@ SAMPLES = [
         COMPLETED,
         [STARTED],
     ),
+    Sample(
+        "complete",
+        "others wait for it",
+        given(registered(), started("t1"), is_parent),
+        complete(),
+        COMPLETED,
+        [STARTED],
+    ),
+    Sample(
+        "complete",
+        "a member of a group, and others wait for it",
+        given(registered(), started("t1"), is_parent, raw("HSET", keys.task("t1"), "group", "g")),
+        complete(),
+        COMPLETED,
+        [STARTED],
+    ),
     Sample("complete", "again", completed("t1"), complete(), COMPLETED, until="MULTI"),
     Sample(
         "complete",
@@ -3151,6 +3589,184 @@ SAMPLES = [
         COMPLETED,
         until="MULTI",
         refuses=NotOwner,
+    ),
+    Sample(
+        "complete_then",
+        "with tasks of several queues",
+        given(opened_group_named("g"), failed("t2"), started("t1")),
+        complete_then(*FOUR),
+        {**COMPLETED, **CREATED},
+        [STARTED, HAS_ENDED],
+    ),
+    Sample(
+        "complete_then",
+        "JSON",
+        given(registered(), started("t1")),
+        complete_then(new("a", Q), encoding="json"),
+        {**COMPLETED, **CREATED_ONE, "ENCODING": ["result_encoding", "json"]},
+        [STARTED],
+    ),
+    Sample(
+        "complete_then",
+        "a task that waits for this one",
+        given(registered(), started("t1")),
+        complete_then(new("a", Q, {"t1": "ok"})),
+        {
+            **COMPLETED,
+            **CREATED_ONE,
+            "PARENT": ["t1"],
+            "FIELDS": [["spawned_by", "t1", "after", 1]],
+            "DEPENDENT": [A],
+            "KINDS": [["t1", "+complete"]],
+        },
+        [STARTED],
+    ),
+    Sample(
+        "complete_then",
+        "a task that waits for one that is gone",
+        given(registered(), started("t1")),
+        complete_then(new("a", Q, {"gone": "any"})),
+        {
+            **COMPLETED,
+            **CREATED_ONE,
+            "PARENT": ["gone"],
+            "FIELDS": [["spawned_by", "t1", "after", 1]],
+            "DEPENDENT": [A],
+            "KINDS": [["gone", "+gone"]],
+        },
+        [STARTED],
+    ),
+    Sample(
+        "complete_then",
+        "with a checkpoint",
+        given(registered(), started("t1")),
+        complete_then(new("a", Q), has_checkpoint=True),
+        {**COMPLETED, **CREATED_ONE},
+        [STARTED, "it has left a checkpoint"],
+    ),
+    Sample(
+        "complete_then",
+        "declared lost",
+        lost(),
+        complete_then(new("a", Q)),
+        {**COMPLETED, **CREATED_ONE},
+        [FAILED_ONE, HAS_OUTCOME],
+    ),
+    Sample(
+        "complete_then",
+        "holding a lock",
+        given(registered(), started("t1"), holding),
+        complete_then(new("a", Q)),
+        {**COMPLETED, **CREATED_ONE, "LOCK": "a b"},
+        [STARTED, *HOLDS],
+    ),
+    Sample(
+        "complete_then",
+        "again",
+        completed("t1"),
+        complete_then(new("a", Q)),
+        {**COMPLETED, **CREATED_ONE},
+        until="MULTI",
+    ),
+    Sample(
+        "complete_then",
+        "after fail",
+        failed("t1"),
+        complete_then(new("a", Q)),
+        {**COMPLETED, **CREATED_ONE},
+        until="MULTI",
+        refuses=NotOwner,
+    ),
+    Sample(
+        "spawn",
+        "of several queues",
+        given(opened_group_named("g"), failed("t2"), started("t1")),
+        spawn(*FOUR),
+        SPAWN,
+        [HAS_ENDED],
+    ),
+    Sample(
+        "spawn",
+        "one of two is there",
+        given(registered(), started("t1"), spawn(new("b", Q))),
+        spawn(new("a", Q), new("b", Q)),
+        {**SPAWN_ONE, "CANDIDATE": [A, B], "OCTETS": octets(A, B)},
+    ),
+    Sample(
+        "spawn",
+        "again",
+        given(registered(), started("t1"), spawn(new("a", Q))),
+        spawn(new("a", Q)),
+        SPAWN_ONE,
+        until="MULTI",
+    ),
+    Sample(
+        "spawn",
+        "from an old attempt",
+        given(registered(), started("t1")),
+        spawn(new("a", Q), token="old"),
+        SPAWN_ONE,
+        until="MULTI",
+        refuses=NotOwner,
+    ),
+    Sample(
+        "spawn",
+        "with a parent that is gone",
+        given(registered(), started("t1")),
+        spawn(new("a", Q, {"gone": "ok"})),
+        {**SPAWN_ONE, "PARENT": ["gone"]},
+        until="MULTI",
+        refuses=NoSuchTask,
+    ),
+    Sample(
+        "link",
+        "one that runs or waits",
+        given(registered(), started("t1"), spawn(new("a", Q, {"t1": "ok"}), new("b", Q))),
+        link(B),
+        LINK,
+    ),
+    Sample(
+        "link",
+        "one that has failed, and one that is complete",
+        given(failed("t2"), completed("t3"), started("t1"), spawn(new("a", Q, {"t1": "ok"}))),
+        link("t2", "t3"),
+        {
+            **LINK,
+            "PARENT": ["t2", "t3"],
+            "KINDS": ["t2", "ok", "t3", "+complete"],
+            "COUNT": 3,
+            "UNMET": ["t2"],
+            "ENDED": [9.25, "t2"],
+        },
+        [HAS_ENDED],
+    ),
+    Sample(
+        "link",
+        "again",
+        given(registered(), started("t1"), spawn(new("a", Q, {"t1": "ok"}), new("b", Q)), link(B)),
+        link(B),
+        LINK,
+        until="MULTI",
+    ),
+    Sample(
+        "link",
+        "to a task that does not wait",
+        given(registered(), started("t1"), spawn(new("a", Q), new("b", Q))),
+        link(B),
+        LINK,
+        until="MULTI",
+        refuses=NotBlocked,
+    ),
+    Sample(
+        "link",
+        "one that waits for others",
+        given(
+            registered(), started("t1"), spawn(new("a", Q, {"t1": "ok"}), new("b", Q, {"t1": "ok"}))
+        ),
+        link(B),
+        LINK,
+        until="MULTI",
+        refuses=InvalidInput,
     ),
     Sample(
         "fail",
@@ -3548,6 +4164,7 @@ SAMPLES = [
         [AGAIN, PENDING, PENDING + ", and not in the default line", PENDING + " and needs a lock"],
     ),
     Sample("move", "scheduled", scheduled("t1", 20.5), move, {**MOVE, "ETA": 20.5}, [SCHEDULED]),
+    Sample("move", "blocked", given(enqueued("t2"), waiting("t1", t2="ok")), move, MOVE, [BLOCKED]),
     Sample("move", "again", given(enqueued("t1"), move), move, MOVE, until="MULTI"),
     Sample(
         "move",
@@ -3739,6 +4356,14 @@ SAMPLES = [
     ),
     Sample(
         "prune",
+        "others wait for it",
+        given(completed("t1"), is_parent),
+        prune("complete", t1=5.0),
+        {**PRUNE, "TASK": ["t1"]},
+        until="MULTI",
+    ),
+    Sample(
+        "prune",
         "ended again since",
         completed("t1"),
         prune("complete", t1=4.5),
@@ -3759,7 +4384,24 @@ SAMPLES = [
         given(completed("t3"), enqueued("t1"), scheduled("t2", 9.5)),
         purge("t1", "t2", "t3"),
         PURGE,
-        ["there is one"],
+        [A_SCHEDULED],
+    ),
+    Sample(
+        "purge",
+        "blocked, and one for which it waits",
+        given(enqueued("t1"), waiting("t2", t1="ok")),
+        purge("t1", "t2"),
+        {
+            **PURGE,
+            "TASK": ["t1", "t2"],
+            "SAME": ["t2"],
+            "PENDING": [],
+            "LINE": [],
+            "SCHEDULED": [],
+            "BLOCKED": ["t2"],
+            "COUNT": 1,
+        },
+        [A_BLOCKED],
     ),
     Sample(
         "purge",
@@ -3892,6 +4534,30 @@ SAMPLES = [
         {**CANCEL, **SHARED},
         [RESERVED, *HOLDS],
     ),
+    Sample(
+        "cancel",
+        "blocked",
+        given(enqueued("t2"), waiting("t1", t2="ok")),
+        cancel(),
+        CANCEL,
+        [BLOCKED],
+    ),
+    Sample(
+        "cancel",
+        "others wait for it",
+        given(enqueued("t1"), is_parent),
+        cancel(),
+        CANCEL,
+        [PENDING],
+    ),
+    Sample(
+        "cancel",
+        "cancelled because of another",
+        given(enqueued("t1"), cancel(), raw("HSET", keys.task("t1"), "broken_by", "t2")),
+        cancel("late"),
+        {**CANCEL, "WHO": [*CANCEL["WHO"], "cancel_reason", "late"]},
+        block=2,
+    ),
     Sample("cancel", "started", given(registered(), started("t1")), cancel(), CANCEL, block=1),
     Sample("cancel", "again", given(enqueued("t1"), cancel()), cancel(), CANCEL, until="MULTI"),
     Sample(
@@ -3955,6 +4621,37 @@ SAMPLES = [
         {**REQUEUE, **SHARED},
         [FAILED_ONE, *IN_LOCKED_LINE],
     ),
+    Sample(
+        "requeue",
+        "cancelled, with a condition that can never be met",
+        given(
+            enqueued("t2"),
+            waiting("t1", t2="not_ok"),
+            completes,
+            lambda redis: protocol.settle(redis, "t2", 6.0),
+        ),
+        requeue,
+        {**REQUEUE, "DROPPED": ["t2"]},
+        [CANCELLED],
+    ),
+    *[
+        Sample(
+            "requeue",
+            f"{status}, with a condition that is not met",
+            given(
+                given(enqueued("t2"), enqueued("t3")),
+                waiting("t1", t2="ok", t3="any"),
+                cancel(),
+                raw("HSET", keys.task("t1"), "status", status),
+                raw("HSET", keys.conditions("t1"), "t3", "-gone"),
+            ),
+            requeue,
+            {**REQUEUE, "DROPPED": ["t3"]},
+            holds,
+            block=1,
+        )
+        for status, holds in (("cancelled", [CANCELLED]), ("failed", [FAILED_ONE]))
+    ],
     Sample("requeue", "again", given(failed("t1"), requeue), requeue, REQUEUE, until="MULTI"),
     Sample(
         "requeue", "complete", completed("t1"), requeue, REQUEUE, until="MULTI", refuses=NotFailed
@@ -4045,6 +4742,32 @@ SAMPLES = [
         delete,
         {**TASK, "MARK": "m", "KEEP": 60},
         [CANCELLED, WITH_KEEP],
+    ),
+    Sample(
+        "delete",
+        "others wait for it",
+        given(failed("t1"), is_parent),
+        delete,
+        TASK,
+        until="MULTI",
+        refuses=HasDependents,
+    ),
+    Sample(
+        "delete",
+        "by force",
+        given(failed("t1"), is_parent),
+        lambda redis: protocol.delete(redis, Q, "t1", is_forced=True),
+        TASK,
+        ["it is failed"],
+    ),
+    Sample(
+        "delete",
+        "its group has not noted its end",
+        given(completed("t1"), raw("ZADD", keys.UNSETTLED_MEMBERS, 1, "t1")),
+        delete,
+        TASK,
+        until="MULTI",
+        refuses=NotSettled,
     ),
     Sample("delete", "again", nothing, delete, TASK, until="MULTI"),
     Sample(
@@ -4295,6 +5018,14 @@ SAMPLES = [
         "reassert",
         "pending",
         given(registered(), enqueued("t1")),
+        reassert,
+        REASSERT,
+        [NOT_IN_LIST],
+    ),
+    Sample(
+        "reassert",
+        "blocked",
+        given(registered(), enqueued("t2"), waiting("t1", t2="ok")),
         reassert,
         REASSERT,
         [NOT_IN_LIST],
@@ -4562,12 +5293,878 @@ SAMPLES = [
         TASK,
         [IS_NOT_REGISTERED],
     ),
+    Sample("enqueue_after", "two that wait", two_parents, enqueue_after, AFTER, [IS_BLOCKED]),
+    Sample(
+        "enqueue_after",
+        "nothing left to wait for",
+        given(completed("t3"), enqueued("t4")),
+        enqueue_after_with(t1={"t3": "ok"}),
+        ONE_AFTER
+        | NONE_BLOCKED
+        | {"STATUS": ["pending"], "KINDS": [["t3", "+complete"]], **in_default_line("t1")},
+        [IS_PENDING],
+    ),
+    Sample(
+        "enqueue_after",
+        "in a line with a lock",
+        failed("t3"),
+        enqueue_after_with(IS_SHARED, t1={"t3": "any"}),
+        {
+            **ONE_AFTER,
+            **NONE_BLOCKED,
+            "STATUS": ["pending"],
+            "OPTIONS": [flat(IS_SHARED)],
+            "KINDS": [["t3", "+failed"]],
+            "LINE": [SHARED["LINE"]],
+            "JOINING": [["t1"]],
+            "NAME": [SHARED["NAME"]],
+            "PRIORITY": [0],
+            "LOCKED": [SHARED["NAME"]],
+            "LOCK": ["a b"],
+        },
+        [IS_PENDING],
+    ),
+    Sample(
+        "enqueue_after",
+        "nothing left to wait for but its time",
+        completed("t3"),
+        enqueue_after_with(eta=100.5, t1={"t3": "ok"}),
+        {
+            **ONE_AFTER,
+            **NONE_BLOCKED,
+            "STATUS": ["scheduled"],
+            "KINDS": [["t3", "+complete"]],
+            "ETA": [["eta", 100.5]],
+            "TIMES": [100.5, "t1"],
+        },
+        ["one is scheduled"],
+    ),
+    Sample(
+        "enqueue_after",
+        "JSON, and parents that have ended otherwise, or whose result it wants",
+        given(completed("t3"), failed("t4")),
+        enqueue_after_with(
+            {"parameters_encoding": "json", "broken": "cancel", "inputs": 0},
+            t1={"t3": "ok", "t4": "ok"},
+        ),
+        {
+            **ONE_AFTER,
+            "PARENT": ["t3", "t4"],
+            "ENCODING": [["parameters_encoding", "json"]],
+            "OPTIONS": [["broken", "cancel", "inputs", 0]],
+            "AFTER": [["after", 2]],
+            "KINDS": [["t3", "ok", "t4", "ok"]],
+            "UNMET": ["t3", "t4"],
+            "CHILDREN": [[9.25, "t1"]] * 2,
+            "ENDED": [9.25, "t3", 9.25, "t4"],
+        },
+        [IS_BLOCKED, HAS_ENDED],
+    ),
+    Sample(
+        "enqueue_after",
+        "a parent that is gone counts as met",
+        nothing,
+        enqueue_after_with(is_missing_met=True, t1={"t3": "ok"}),
+        ONE_AFTER
+        | NONE_BLOCKED
+        | {"STATUS": ["pending"], "KINDS": [["t3", "+gone"]], **in_default_line("t1")},
+        [IS_PENDING],
+    ),
+    Sample(
+        "enqueue_after",
+        "nothing to wait for",
+        nothing,
+        enqueue_after_with(t1={}),
+        {
+            **ONE_AFTER,
+            **NONE_BLOCKED,
+            "PARENT": [],
+            "STATUS": ["pending"],
+            "AFTER": [[]],
+            "BOUND": [],
+            "KINDS": [],
+            **in_default_line("t1"),
+        },
+        [IS_PENDING],
+    ),
+    Sample(
+        "enqueue_after",
+        "with keys, one of them new",
+        given(two_parents, enqueued("t2", enqueued_by="another")),
+        enqueue_after_with(A_KEY, t1={"t3": "ok"}, t2={"t3": "ok"}),
+        {**ONE_AFTER, "TASK": ["t1", "t2"], "KEYED": ["t1", "t2"], "OPTIONS": [flat(A_KEY)]},
+        [IS_BLOCKED, "they have keys"],
+    ),
+    Sample(
+        "enqueue_after",
+        "with keys again, and no parent any more",
+        given(enqueued("t1", enqueued_by="m")),
+        enqueue_after_with(A_KEY, t1={"t3": "ok"}),
+        {**ONE_AFTER, "KEYED": ["t1"]},
+        ["they have keys"],
+        until="MULTI",
+    ),
+    Sample(
+        "enqueue_after",
+        "again",
+        given(two_parents, enqueue_after),
+        enqueue_after,
+        AFTER,
+        until="MULTI",
+    ),
+    Sample(
+        "enqueue_after",
+        "no such parent",
+        enqueued("t3"),
+        enqueue_after,
+        AFTER,
+        until="MULTI",
+        refuses=NoSuchTask,
+    ),
+    Sample(
+        "enqueue_after",
+        "it joins a group, and waits for groups",
+        given(opened_group, ended_group_named("old"), opened_group_named("bad")),
+        enqueue_after_with(
+            {"group": GROUP}, t1={"group old": "ok"}, t2={"group old": "not_ok", "group bad": "ok"}
+        ),
+        {
+            **AFTER,
+            "PARENT": [],
+            "GROUP": ["old", "bad"],
+            "ENTERED": [GROUP],
+            "TIED": [GROUP],
+            "STATUS": ["pending", "blocked"],
+            "OPTIONS": [["group", GROUP]] * 2,
+            "AFTER": [["after", 1], ["after", 2]],
+            "KINDS": [["group old", "+complete"], ["group old", "not_ok", "group bad", "ok"]],
+            **in_default_line("t1"),
+            "LOOKS": [69.25, "t2"],
+            "UNMET": [],
+            "CHILDREN": [],
+            "AWAITED": ["old", "bad"],
+            "WAITERS": [[9.25 + 1e-6, "t2"]] * 2,
+            "OVER": ["old"],
+            "ENTRANTS": [["t1", "t2"]],
+        },
+        [IS_BLOCKED, IS_PENDING],
+    ),
+    Sample(
+        "enqueue_after",
+        "it joins a group that is closed",
+        given(opened_group, closed_group),
+        enqueue_after_with({"group": GROUP}, t1={}),
+        {**ONE_AFTER, "PARENT": [], "ENTERED": [GROUP]},
+        until="MULTI",
+        refuses=GroupClosed,
+    ),
+    Sample("add_conditions", "as usual", held_back, add_conditions, ADD),
+    Sample(
+        "add_conditions",
+        "cancelled meanwhile; parents have ended",
+        given(held_back, completes, completes, fails, cancel()),
+        add_conditions,
+        {**ADD, "KINDS": ["t3", "+complete", "t4", "ok"], "UNMET": ["t4"], "ENDED": [9.25, "t4"]},
+        [HAS_ENDED],
+    ),
+    Sample(
+        "add_conditions",
+        "again",
+        given(held_back, add_conditions),
+        add_conditions,
+        ADD,
+        until="MULTI",
+    ),
+    Sample(
+        "add_conditions",
+        "groups",
+        given(held_back, opened_group, ended_group_named("old")),
+        lambda redis: protocol.add_conditions(
+            redis, Q, "t1", {ON_GROUP: "ok", "group old": "not_ok"}, 9.25
+        ),
+        {
+            **ADD,
+            "PARENT": [],
+            "GROUP": [GROUP, "old"],
+            "KINDS": [ON_GROUP, "ok", "group old", "not_ok"],
+            "UNMET": [],
+            "AWAITED": [GROUP, "old"],
+            "OVER": ["old"],
+        },
+    ),
+    Sample(
+        "add_conditions",
+        "not held",
+        given(two_parents, enqueued("t2"), waiting("t1", t2="ok")),
+        add_conditions,
+        ADD,
+        until="MULTI",
+        refuses=NotBlocked,
+    ),
+    Sample("drop_hold", "waits", held_back, drop_hold, {**TASK, "COUNT": 1}),
+    Sample(
+        "drop_hold",
+        "cancelled meanwhile",
+        given(held_back, cancel()),
+        drop_hold,
+        {**TASK, "COUNT": 1},
+    ),
+    Sample(
+        "drop_hold",
+        "nothing left to wait for",
+        given(completed("t2"), waiting("t1", t2="ok", hold="hold")),
+        drop_hold,
+        {**FREE_ONE, "COUNT": 1, "FREED_BY": None},
+        block=1,
+    ),
+    Sample("drop_hold", "again", given(held_back, drop_hold), drop_hold, TASK, until="MULTI"),
+    Sample(
+        "drop_hold",
+        "deleted, and the key in use again",
+        given(enqueued("t1"), raw("HSET", keys.conditions("t1"), "hold", "hold")),
+        drop_hold,
+        TASK,
+        until="MULTI",
+        refuses=NotBlocked,
+    ),
+    Sample(
+        "settle",
+        "complete",
+        given(
+            enqueued("t1"),
+            waiting("t2", t1="ok", needs="lock:a%20b=2"),
+            waiting("t3", 100.5, "audio", t1="any"),
+            waiting("t4", t1="not_ok"),
+            waiting("t5", t1="ok", hold="hold"),
+            completes,
+        ),
+        settle,
+        {
+            **SETTLE,
+            "CHILD": ["t2", "t3", "t4", "t5"],
+            "MARKED": ["t2", "t3", "t4", "t5"],
+            "MARK": ["+complete", "+complete", "-complete", "+complete"],
+            "FREE": ["t2", "t3"],
+            "HOME": [Q, "audio"],
+            "STATE": [["pending", "queued", 9.25], ["scheduled"]],
+            "EVENTS": [1, 1],
+            "LINE": [SHARED["LINE"]],
+            "JOINING": [["t2"]],
+            "NAME": [SHARED["NAME"]],
+            "PRIORITY": [0],
+            "LISTED": [Q],
+            "LOCKED": [SHARED["NAME"]],
+            "LOCK": ["a b"],
+            "WAITING": [Q],
+            "LATER": ["t3"],
+            "ETA": [100.5],
+            "THERE": ["audio"],
+            "JOINED": [Q],
+            "COUNTED": [Q, "audio"],
+            "NUMBER": [1, 1],
+            "BROKEN": ["t4"],
+            "WAS_IN": [Q],
+            "BROKEN_EVENTS": [1],
+            "WHY": "task t1 is complete",
+            "TOLD": ["t2", "t3", "t4", "t5"],
+        },
+        [TOLD, NONE_LEFT, ALL_SEEN],
+    ),
+    Sample(
+        "settle",
+        "failed",
+        given(
+            enqueued("t1"),
+            waiting("t2", t1="ok"),
+            waiting("t3", queue="audio", broken="cancel", t1="ok"),
+            raw("HSET", keys.task("t3"), "dependents", 1),
+            waiting("t4", broken="cancel", t1="any", hold="hold"),
+            fails,
+        ),
+        settle,
+        {
+            **SETTLE,
+            "LAST": "(+inf",
+            "CHILD": ["t2", "t3", "t4"],
+            "MARKED": ["t4"],
+            "MARK": ["+failed"],
+            "BROKEN": ["t3"],
+            "WAS_IN": ["audio"],
+            "BROKEN_EVENTS": [1],
+            "WHY": "task t1 is failed",
+            "TOLD": ["t4"],
+            "HELD": ["+inf", "t2", "+inf", "t3"],
+        },
+        [TOLD, WAITS_ON, ALL_SEEN],
+    ),
+    Sample(
+        "settle",
+        "complete after all",
+        given(
+            enqueued("t1"),
+            waiting("t2", t1="ok"),
+            waiting("t3", t1="ok"),
+            raw("HSET", keys.task("t2"), "status", "cancelled", "broken_by", "t1"),
+            raw("HSET", keys.task("t3"), "status", "cancelled", "broken_by", "t5"),
+            raw("ZADD", keys.dependents("t1"), "+inf", "t2"),
+            completes,
+        ),
+        settle,
+        {
+            **SETTLE,
+            "CHILD": ["t3", "t2"],
+            "MARKED": ["t3", "t2"],
+            "MARK": ["+complete"] * 2,
+            "REVIVED": ["t2"],
+            "FORMER": [Q],
+            "REVIVED_EVENTS": [1],
+            "TOLD": ["t3", "t2"],
+        },
+        [TOLD, NONE_LEFT, ALL_SEEN],
+    ),
+    Sample(
+        "settle",
+        "with its result",
+        given(enqueued("t1"), waiting("t2", inputs=0, t1="ok"), completes),
+        settle,
+        {
+            **SETTLE,
+            **FREE_ONE,
+            "TASK": "t1",
+            "FREED_BY": "t1",
+            "CHILD": ["t2"],
+            "MARKED": ["t2"],
+            "MARK": ["+complete"],
+            "COPIED": ["t2"],
+            "RESULT": ["tr"],
+            "SIZE": [1],
+            "FREE": ["t2"],
+            "JOINING": [["t2"]],
+            "TOLD": ["t2"],
+        },
+        [AGAIN, TOLD, NONE_LEFT, ALL_SEEN],
+    ),
+    Sample(
+        "settle",
+        "a hundred wait on",
+        given(enqueued("t1"), *[waiting(task, t1="ok") for task in HUNDRED], fails),
+        settle,
+        {
+            **SETTLE,
+            "LAST": "(+inf",
+            "CHILD": HUNDRED,
+            "HELD": [word for task in HUNDRED for word in ("+inf", task)],
+        },
+        [WAITS_ON],
+    ),
+    Sample(
+        "settle",
+        "all but the first, which has gone on",
+        given(
+            enqueued("t1"),
+            waiting("t2", t1="ok"),
+            waiting("t3", t1="ok"),
+            fails,
+            lambda redis: protocol.settle(redis, "t1", 6.0),
+            lambda redis: protocol.unblock(redis, Q, "t3", 7.0, "ann"),
+            raw("ZADD", keys.dependents("t1"), "+inf", "t3"),
+        ),
+        lambda redis: protocol.settle(redis, "t1", 9.25, 1),
+        {**SETTLE, "SKIP": 1, "CHILD": ["t3"], "TOLD": ["t3"]},
+        [TOLD],
+    ),
+    Sample(
+        "settle",
+        "none left",
+        given(failed("t1"), is_parent),
+        settle,
+        {**SETTLE, "LAST": "(+inf"},
+        [NONE_LEFT, ALL_SEEN],
+    ),
+    Sample(
+        "settle",
+        "deleted by 1.0.0",
+        given(enqueued("t1"), waiting("t2", t1="ok"), raw("DEL", keys.task("t1"))),
+        settle,
+        {**SETTLE, "CHILD": ["t2"], "MARKED": ["t2"], "MARK": ["-gone"], "TOLD": ["t2"]},
+        [TOLD, NONE_LEFT, ALL_SEEN],
+    ),
+    Sample(
+        "settle",
+        "runs again",
+        given(enqueued("t1"), waiting("t2", t1="ok")),
+        settle,
+        {**SETTLE, "LAST": "(+inf", "CHILD": ["t2"]},
+        block=1,
+    ),
+    Sample(
+        "recheck",
+        "waits",
+        given(two_parents, waiting("t1", t3="ok", t4="ok")),
+        recheck,
+        {**RECHECK, "PARENT": ["t3", "t4"]},
+    ),
+    Sample(
+        "recheck",
+        "parents that do not know it, have failed, or are gone",
+        given(
+            enqueued("t2"),
+            two_parents,
+            waiting("t1", t2="ok", t3="ok", t4="ok"),
+            fails,
+            raw("HDEL", keys.task("t2"), "dependents"),
+            raw("ZREM", keys.dependents("t3"), "t1"),
+            raw("DEL", keys.task("t4")),
+        ),
+        recheck,
+        {
+            **RECHECK,
+            "PARENT": ["t2", "t3", "t4"],
+            "DECIDED": ["t4"],
+            "MARK": ["-gone"],
+            "UNLINKED": ["t2", "t3"],
+            "UNSETTLED": ["t2", "t4"],
+        },
+    ),
+    Sample(
+        "recheck",
+        "wants a result",
+        given(enqueued("t2"), waiting("t1", inputs=0, t2="ok"), completes),
+        recheck,
+        {**RECHECK, "PARENT": ["t2"], "UNSETTLED": ["t2"]},
+    ),
+    Sample(
+        "recheck",
+        "all met",
+        given(enqueued("t2"), waiting("t1", t2="ok"), completes),
+        recheck,
+        {
+            **RECHECK,
+            **FREE_ONE,
+            "PARENT": ["t2"],
+            "DECIDED": ["t2"],
+            "MARK": ["+complete"],
+            "UNSETTLED": ["t2"],
+            "FREED_BY": None,
+        },
+        block=1,
+    ),
+    Sample(
+        "recheck",
+        "not needed",
+        given(enqueued("t2"), waiting("t1", t2="not_ok"), completes),
+        recheck,
+        {
+            **RECHECK,
+            "PARENT": ["t2"],
+            "DECIDED": ["t2"],
+            "MARK": ["-complete"],
+            "UNSETTLED": ["t2"],
+            "BROKEN": ["t1"],
+            "WAS_IN": [Q],
+            "BROKEN_EVENTS": [1],
+            "WHY": "task t2 is complete",
+            "CAUSE": "t2",
+        },
+        block=2,
+    ),
+    Sample(
+        "recheck",
+        "a parent has failed",
+        given(enqueued("t2"), waiting("t1", broken="cancel", t2="ok"), fails),
+        recheck,
+        {
+            **RECHECK,
+            "PARENT": ["t2"],
+            "BROKEN": ["t1"],
+            "WAS_IN": [Q],
+            "BROKEN_EVENTS": [1],
+            "WHY": "task t2 is failed",
+            "CAUSE": "t2",
+        },
+        block=2,
+    ),
+    Sample(
+        "recheck",
+        "groups",
+        given(
+            opened_group,
+            opened_group_named("old"),
+            opened_group_named("bad"),
+            waiting("t1", **{ON_GROUP: "ok", "group old": "not_ok", "group bad": "ok"}),
+            ended_group_named("old"),
+            raw("DEL", keys.awaiting(GROUP), keys.awaiting("bad")),
+            raw("SADD", keys.bad_members("bad"), "t2"),
+            ended_group_named("bad"),
+        ),
+        recheck,
+        {
+            **RECHECK,
+            "GROUP": [GROUP, "old", "bad"],
+            "DECIDED": ["group old"],
+            "MARK": ["-complete"],
+            "UNAWARE": [GROUP, "bad"],
+            "OVER": ["old", "bad"],
+            "BROKEN": ["t1"],
+            "WAS_IN": [Q],
+            "BROKEN_EVENTS": [1],
+            "WHY": "group old is complete",
+            "CAUSE": "group old",
+        },
+        block=2,
+    ),
+    Sample("recheck", "not blocked", enqueued("t1"), recheck, RECHECK, block=3),
+    Sample(
+        "unblock",
+        "one of two",
+        given(two_parents, waiting("t1", t3="ok", t4="ok")),
+        unblock("t3"),
+        {**TASK, "DROPPED": ["t3"], "PARENT": ["t3"]},
+    ),
+    Sample(
+        "unblock",
+        "all",
+        given(held_back, raw("HSET", keys.conditions("t1"), "t4", "-gone")),
+        unblock(),
+        {**FREE_ONE, "DROPPED": ["t2", "hold", "t4"], "PARENT": ["t2", "t4"], "FREED_BY": "ann"},
+        block=1,
+    ),
+    Sample(
+        "unblock",
+        "a group",
+        given(opened_group, enqueued("t2"), waiting("t1", **{ON_GROUP: "ok", "t2": "ok"})),
+        unblock(ON_GROUP),
+        {**TASK, "DROPPED": [ON_GROUP], "PARENT": [], "GROUP": [GROUP]},
+    ),
+    Sample("unblock", "again", given(held_back, unblock()), unblock(), TASK, until="MULTI"),
+    Sample("unblock", "not among them", held_back, unblock("t4"), TASK, until="MULTI"),
+    Sample(
+        "unblock", "not blocked", enqueued("t1"), unblock(), TASK, until="MULTI", refuses=NotBlocked
+    ),
+    Sample(
+        "unblock",
+        "of another queue",
+        given(enqueued("t2"), waiting("t1", queue="audio", t2="ok")),
+        unblock(),
+        TASK,
+        until="MULTI",
+        refuses=WrongQueue,
+    ),
     Sample(
         "recount",
         "as usual",
         given(registered(), raw("ZINCRBY", keys.QUEUES, 5, Q)),
         recount,
         {**TASK, "COUNT": 1},
+    ),
+    Sample(
+        "enqueue_graph",
+        "two tasks of two queues",
+        nothing,
+        enqueue_graph((Q, graph_task("t1")), ("joins", graph_task("t2", t1="ok"))),
+        {
+            **GRAPH,
+            "TASK": ["t1", "t2"],
+            "NEW": ["t1", "t2"],
+            "STATUS": ["pending", "blocked"],
+            "INTO": [Q, "joins"],
+            "PARAMETERS": ["p", "p"],
+            "FIELDS": [["group", GROUP], ["group", GROUP, "after", 1]],
+            "DEPENDENT": ["t2"],
+            "KINDS": [["t1", "ok"]],
+            "HOME": [Q, "joins"],
+            "ENTRIES": [[9.25, "t1"], [9.25, "t2"]],
+            "BLOCKING": ["joins"],
+            "LOOKS": [[69.25, "t2"]],
+            "UNMET": ["t1"],
+            "CHILDREN": [[9.250001, "t2"]],
+        },
+    ),
+    Sample(
+        "enqueue_graph",
+        "that waits for a task and a group",
+        given(failed("t3"), opened_group_named("old")),
+        enqueue_graph(
+            (Q, graph_task("t1")), (Q, graph_task("t2", **{"t3": "ok", "group old": "ok"}))
+        ),
+        {
+            **GRAPH,
+            "TASK": ["t1", "t2"],
+            "PARENT": ["t3"],
+            "OUTER": ["old"],
+            "NEW": ["t1", "t2"],
+            "STATUS": ["pending", "blocked"],
+            "INTO": [Q, Q],
+            "PARAMETERS": ["p", "p"],
+            "FIELDS": [["group", GROUP], ["group", GROUP, "after", 2]],
+            "DEPENDENT": ["t2"],
+            "KINDS": [["t3", "ok", "group old", "ok"]],
+            "HOME": [Q],
+            "ENTRIES": [[9.25, "t1", 9.25, "t2"]],
+            "BLOCKING": [Q],
+            "LOOKS": [[69.25, "t2"]],
+            "UNMET": ["t3"],
+            "CHILDREN": [[9.250001, "t2"]],
+            "AWAITED": ["old"],
+            "WAITERS": [[9.250001, "t2"]],
+            "ENDED": [9.25, "t3"],
+        },
+        [HAS_ENDED],
+    ),
+    Sample(
+        "enqueue_graph",
+        "again",
+        enqueue_graph((Q, graph_task("t1"))),
+        enqueue_graph((Q, graph_task("t1"))),
+        {**GRAPH, "TASK": ["t1"]},
+        until="MULTI",
+    ),
+    Sample(
+        "enqueue_graph",
+        "a task is there without the group",
+        enqueued("t1"),
+        enqueue_graph((Q, graph_task("t1"))),
+        {**GRAPH, "TASK": ["t1"]},
+        until="MULTI",
+        refuses=WrongGroup,
+    ),
+    Sample("open_group", "as usual", nothing, lambda redis: opened_group(redis, 9.25), IN_GROUP),
+    Sample("open_group", "again", opened_group, opened_group, IN_GROUP, until="MULTI"),
+    Sample(
+        "close_group", "as usual", opened_group, lambda redis: closed_group(redis, 9.25), IN_GROUP
+    ),
+    Sample(
+        "close_group",
+        "again",
+        given(opened_group, closed_group),
+        closed_group,
+        IN_GROUP,
+        until="MULTI",
+    ),
+    Sample(
+        "close_group",
+        "there is none",
+        nothing,
+        closed_group,
+        IN_GROUP,
+        until="MULTI",
+        refuses=NoSuchGroup,
+    ),
+    Sample(
+        "cancel_group",
+        "an open one",
+        opened_group,
+        cancel_group("enough"),
+        {
+            **IN_GROUP,
+            "CLOSED": ["state", "closed", "closed", 9.25],
+            "WHO": ["cancelled_by", "ann", "cancel_reason", "enough"],
+        },
+    ),
+    Sample(
+        "cancel_group",
+        "a closed one",
+        given(opened_group, closed_group),
+        cancel_group(),
+        {**IN_GROUP, "WHO": ["cancelled_by", "ann"]},
+    ),
+    Sample(
+        "cancel_group",
+        "again",
+        given(opened_group, cancel_group()),
+        cancel_group(),
+        IN_GROUP,
+        until="MULTI",
+    ),
+    Sample("cancel_group", "that has ended", ended_group, cancel_group(), IN_GROUP, until="MULTI"),
+    Sample(
+        "cancel_group",
+        "there is none",
+        nothing,
+        cancel_group(),
+        IN_GROUP,
+        until="MULTI",
+        refuses=NoSuchGroup,
+    ),
+    Sample(
+        "settle_members",
+        "as usual",
+        given(opened_group, joined("t1", "t3"), raw("HSET", keys.task("t1"), "status", "complete")),
+        settle_members("t1", "t2", "t3"),
+        MEMBERS,
+        [ONE_HAS_ENDED, IS_BAD, IS_NOT_BAD, IS_OPEN],
+    ),
+    Sample(
+        "settle_members",
+        "a complete one",
+        given(opened_group, joined("t1"), raw("HSET", keys.task("t1"), "status", "complete")),
+        settle_members("t1"),
+        {**MEMBERS, "TASK": ["t1"], "BAD": [], "AGAIN": []},
+        [ONE_HAS_ENDED, IS_NOT_BAD],
+    ),
+    Sample(
+        "settle_members",
+        "a cancelled one",
+        given(opened_group, joined("t2"), raw("HSET", keys.task("t2"), "status", "cancelled")),
+        settle_members("t2"),
+        {**MEMBERS, "TASK": ["t2"], "ENDED": [], "AGAIN": []},
+        [ONE_HAS_ENDED, IS_BAD],
+    ),
+    Sample(
+        "settle_members",
+        "one that runs again",
+        given(opened_group, joined("t3")),
+        settle_members("t3"),
+        {**MEMBERS, "TASK": ["t3"], "ENDED": [], "BAD": []},
+        [IS_NOT_BAD, IS_OPEN],
+    ),
+    Sample(
+        "settle_members",
+        "without a record",
+        raw("ZADD", keys.UNSETTLED_MEMBERS, 1, "t1"),
+        settle_members("t1", group=""),
+        {**MEMBERS, "TASK": ["t1"], "GROUP": ""},
+        block=1,
+    ),
+    Sample("finish_group", "as usual", given(opened_group, closed_group), finish_group, IN_GROUP),
+    Sample(
+        "finish_group",
+        "a member runs again",
+        given(ended_group, raw("SADD", keys.open_members(GROUP), "t1")),
+        finish_group,
+        IN_GROUP,
+        block=1,
+    ),
+    Sample("finish_group", "an open one", opened_group, finish_group, IN_GROUP, block=2),
+    Sample(
+        "finish_group",
+        "with open members",
+        given(opened_group, joined("t1"), closed_group),
+        finish_group,
+        IN_GROUP,
+        block=2,
+    ),
+    Sample("finish_group", "without a record", nothing, finish_group, IN_GROUP, block=3),
+    Sample("finish_group", "again", ended_group, finish_group, IN_GROUP, until="MULTI"),
+    Sample(
+        "settle_group",
+        "complete",
+        given(
+            opened_group,
+            waiting_for_group("ok", "t2"),
+            waiting_for_group("not_ok", "t3"),
+            waiting_for_group("ok", "t4"),
+            raw("HSET", keys.task("t4"), "status", "cancelled", "broken_by", ON_GROUP),
+            closed_group,
+            finish_group,
+        ),
+        settle_group,
+        {
+            **SETTLE_GROUP,
+            **FREE_ONE,
+            "GROUP": GROUP,
+            "FREED_BY": ON_GROUP,
+            "CHILD": ["t2", "t3", "t4"],
+            "MARKED": ["t2", "t3", "t4"],
+            "MARK": ["+complete", "-complete", "+complete"],
+            "FREE": ["t2"],
+            "JOINING": [["t2"]],
+            "BROKEN": ["t3"],
+            "WAS_IN": [Q],
+            "BROKEN_EVENTS": [1],
+            "CAUSE": ON_GROUP,
+            "WHY": f"{ON_GROUP} is complete",
+            "REVIVED": ["t4"],
+            "FORMER": [Q],
+            "REVIVED_EVENTS": [1],
+            "TOLD": ["t2", "t3", "t4"],
+        },
+        [TOLD, WOULD_STAY, FEWER],
+    ),
+    Sample(
+        "settle_group",
+        "failed, a task waits on",
+        given(
+            opened_group,
+            raw("SADD", keys.bad_members(GROUP), "t1"),
+            closed_group,
+            finish_group,
+            lambda redis: protocol.settle_group(redis, GROUP, 6.0),
+            waiting_for_group("ok", "t2"),
+        ),
+        settle_group,
+        {**SETTLE_GROUP, "LAST": "(+inf", "CHILD": ["t2"], "HELD": ["+inf", "t2"]},
+        [WAITS_ON, WOULD_EXPIRE, FEWER],
+    ),
+    Sample(
+        "settle_group",
+        "a hundred wait on",
+        given(
+            opened_group,
+            *[waiting_for_group("ok", task) for task in HUNDRED],
+            raw("SADD", keys.bad_members(GROUP), "t1"),
+            closed_group,
+            finish_group,
+        ),
+        settle_group,
+        {
+            **SETTLE_GROUP,
+            "LAST": "(+inf",
+            "CHILD": HUNDRED,
+            "HELD": [word for task in HUNDRED for word in ("+inf", task)],
+        },
+        [WAITS_ON],
+    ),
+    Sample(
+        "settle_group",
+        "a member runs again",
+        given(ended_group, raw("SADD", keys.open_members(GROUP), "t1")),
+        settle_group,
+        {**SETTLE_GROUP, "LAST": "(+inf"},
+        until="MULTI",
+    ),
+    Sample("drop_group", "as usual", ended_group, drop_group, IN_GROUP),
+    Sample("drop_group", "again", nothing, drop_group, IN_GROUP, until="MULTI"),
+    Sample(
+        "drop_group",
+        "that has not ended",
+        opened_group,
+        drop_group,
+        IN_GROUP,
+        until="MULTI",
+        refuses=WrongGroup,
+    ),
+    Sample(
+        "drop_group",
+        "for which a task waits",
+        given(opened_group, waiting_for_group("ok"), closed_group, finish_group),
+        drop_group,
+        IN_GROUP,
+        until="MULTI",
+        refuses=WrongGroup,
+    ),
+    Sample(
+        "note_end",
+        "as usual",
+        given(enqueued("t1"), waiting("t2", t1="ok"), cancel()),
+        note_end,
+        TASK,
+    ),
+    Sample(
+        "note_end",
+        "again in line",
+        given(enqueued("t1"), waiting("t2", t1="ok")),
+        note_end,
+        TASK,
+        until="MULTI",
+    ),
+    Sample(
+        "note_end",
+        "none waits for it",
+        given(enqueued("t1"), cancel()),
+        note_end,
+        TASK,
+        until="MULTI",
     ),
 ]
 
@@ -4751,7 +6348,7 @@ def test_every_key_in_the_document_is_in_keys_and_the_other_way_round():
     made = {
         re.sub("@", "[]", name)
         for name in [
-            keys.QUEUES,
+            *CONSTANTS,
             *[
                 function(*["@"] * len(inspect.signature(function).parameters))
                 for function in functions
@@ -4766,18 +6363,22 @@ def test_every_key_in_the_document_is_in_keys_and_the_other_way_round():
         for name in re.findall(rf"\b{keys.PREFIX}[\w\[\].-]*[\w\]]", TEXT)
     }
 
-    assert {name for name in named if "[]" in name or not re.fullmatch(pattern, name)} == made - {
-        keys.QUEUES
-    }
+    assert {
+        name for name in named if "[]" in name or not re.fullmatch(pattern, name)
+    } == made - CONSTANTS
     assert set(map(blank, key_rows())) == made
 
 
 def test_the_fields_of_a_task_are_those_in_the_table():
-    assert first_column(chapter("Task")) == list(FIELDS)
+    assert sorted(first_column(chapter("Task"))) == sorted(FIELDS)
 
 
 def test_the_fields_of_the_record_of_a_run_are_those_in_the_table():
     assert first_column(chapter("Runs")) == list(run_fields.FIELDS)
+
+
+def test_the_fields_of_the_record_of_a_group_are_those_in_the_table():
+    assert first_column(chapter("Groups of tasks")) == list(group_fields.FIELDS)
 
 
 def test_the_names_and_defaults_of_a_retry_policy_are_those_in_the_table():
@@ -4840,6 +6441,8 @@ def test_the_ids_that_keys_stand_for_are_those_in_the_tables():
         ("Keys of tasks", NAMESPACE),
         ("Runs", RUN_NAMESPACE),
         ("Feeds", FEED_NAMESPACE),
+        ("Ids of spawned tasks", SPAWN_NAMESPACE),
+        ("Workflows", WORKFLOW_NAMESPACE),
     ):
         rows = [
             re.findall(r"`([^`]+)`", row)
@@ -4850,12 +6453,8 @@ def test_the_ids_that_keys_stand_for_are_those_in_the_tables():
         for *texts, written_id in rows:
             texts = [json.loads(text) for text in texts]
             assert str(uuid.uuid5(namespace, "\0".join(texts))) == written_id
-            made = (
-                id_of_key(*texts)
-                if len(texts) == 2
-                else ID_MAKERS[title](*texts[:2], [texts[2].encode()])[0].decode()
-            )
-            assert made == written_id
+            *scope, key = texts
+            assert ID_MAKERS[title](*scope, [key.encode()])[0].decode() == written_id
 
 
 def test_every_source_in_the_code_is_a_section_that_there_is():

@@ -17,8 +17,10 @@ from protocol_pages import chapter, flat, form, section, sections
 from running import PATIENCE, ROOT, Programs, is_there, until
 from test_document import Monitor
 
-from blueque import Client, Retry
+from blueque import Client, Retry, protocol
 from blueque.audit.audit import audit
+from blueque.model import keys
+from blueque.protocol.dependencies import NewTask
 
 CLIENTS = ROOT / "examples" / "clients"
 WORK = """
@@ -215,6 +217,30 @@ def test_a_failure_under_the_foreign_worker_is_followed_by_what_the_policy_allow
         "failed",
     ]
     assert audit(redis) == []
+    assert worker.stop() == 0
+
+
+def test_what_waits_for_tasks_of_the_foreign_worker_goes_on_when_these_have_ended(
+    programs, client, queue, redis
+):
+    worker = start_worker(programs, "read n; exit $n")
+    parents = [f"ends-with-{number}" for number in (0, 3)]
+    for number, parent in zip((0, 3), parents, strict=True):
+        options = {"dependents": 1, "group": "night"}
+        protocol.enqueue(redis, "later", parent, f"{number}\n", 1.5, options)
+    for parent, child in zip(parents, ("ok", "any"), strict=True):
+        new = NewTask(child, "in", {}, {parent: child})
+        protocol.enqueue_after(redis, "audio", [new], 2.5)
+        protocol.move(redis, "later", parent, "video", 3.5)
+    ended(client, parents[0], "complete")
+    ended(client, parents[1], "failed")
+
+    assert redis.read(
+        ("ZRANGE", keys.UNSETTLED_TASKS, 0, -1), ("ZRANGE", keys.UNSETTLED_MEMBERS, 0, -1)
+    ) == [parents, parents]
+    for parent in parents:
+        protocol.settle(redis, parent, 9.5)
+    assert [client.get_task(child).status for child in ("ok", "any")] == ["pending", "pending"]
     assert worker.stop() == 0
 
 

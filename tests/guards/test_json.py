@@ -12,15 +12,19 @@ from pathlib import Path
 
 import click
 import pytest
+from dependent import block
 from running import until
 
 from blueque import Retry, protocol
 from blueque.cli.main import _VERBS, blueque
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
+from blueque.model.conditions import HOLD
 from blueque.model.log_line import Line
+from blueque.protocol.dependencies import NewTask
 from blueque.protocol.feeding import FeedRef
 from blueque.protocol.recover import Loss
+from blueque.recovery.settling import settle_groups_step
 
 IN_PROCESS = True  # see the fixture `run`
 
@@ -41,6 +45,10 @@ LINES = (
     "show again-0001",
     "show {limited}",
     "why pend-0001",
+    "show join-0001",
+    "why join-0001",
+    "graph join-0001",
+    "unblock join-0001",
     "logs runs-0001",
     "history runs-0001",
     "timeline",
@@ -57,6 +65,12 @@ LINES = (
     "config",
     "config show",
     "config path",
+    "workflow ls",
+    "workflow show night",
+    "workflow close night",
+    "workflow requeue night --yes",
+    "workflow cancel night --reason late --yes",
+    "workflow rm done",
     "node ls",
     "node show gpu-1",
     "queue ls",
@@ -179,6 +193,8 @@ def populated(redis, client, tmp_path):
     for n in range(1, 4):
         protocol.enqueue(redis, "video", f"pend-000{n}", "1", now, {"parameters_encoding": "json"})
     protocol.enqueue(redis, "shelf", "old-0001", "1", now - 90, {"parameters_encoding": "json"})
+    half_made = NewTask("half-0001", "1", {}, {HOLD: HOLD, "old-0001": "ok"})
+    protocol.enqueue_after(redis, "shelf", [half_made], now - 90)
     protocol.register(redis, "shelf", NODE, "i", facts, now)
     limited = queue.enqueue(
         {"input": "a.mov", "n": 3},
@@ -205,6 +221,16 @@ def populated(redis, client, tmp_path):
     stream = queue.open_staging("stream", stream=True)
     stream.commit([stream.stage([b"1"])], 7, "query")
     client.get_queue("shelf").open_staging("left").stage([b"1"])
+    client.group("done").open().close()
+    night = client.group("night").open()
+    client.get_queue("shelf").enqueue("1", group=night)
+    client.get_queue("shelf").cancel(client.get_queue("shelf").enqueue("2", group=night))
+    settle_groups_step(redis, time.time())
+    block(redis, "join-0001", {"bad-0001": "ok", "gone-0001": "any"}, now=now)
+    block(redis, "last-0001", "join-0001", now=now)
+    protocol.settle(redis, "bad-0001", now)
+    # It would not be blocked any more.
+    redis.read(("HSET", keys.task("join-0001"), "broken", "cancel", "group", "night"))
     # What another program has added, and what takes a listener long to come to.
     redis.read(
         (

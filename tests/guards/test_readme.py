@@ -30,6 +30,7 @@ FENCED = re.compile(
     r"^(?:<!-- not run: (?P<reason>[^\n]+) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)^```$",
     re.M | re.S,
 )
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 PYTHON = shlex.quote(sys.executable)
 MODULES = {
     "blueque": "blueque.cli.main",
@@ -60,6 +61,32 @@ GREETED = (
     "Ada",
     "Alan",  # with a policy, with limits
 )
+
+
+PHOTOS = (
+    "garden",
+    "harbour",
+    "market",
+    "meadow",
+    "forest",
+    "bin",
+    "cover",
+    "north",
+    "east",
+    "south",
+    "ice",
+    "snow",
+    "shovel",
+    "egg",
+    "hare",
+)
+ALBUMS = {
+    "winter": "",
+    "easter": "small egg, small hare",
+    "spring": "small garden, small harbour, small market",
+    "summer": "small meadow",
+    **{part: f"small {part}" for part in ("north", "east", "south")},
+}
 
 
 class Block(NamedTuple):
@@ -117,7 +144,8 @@ def test_the_tour_does_what_it_says(environ, tmp_path, cli):
     assert shell.returncode == 0, output
     tasks = [cli.hgetall(key) for key in cli.keys("blueque_task_*")]
     ends = [task.get("result", task.get("error_type", task["status"])) for task in tasks]
-    assert sorted(re.sub("GPU [01]", "GPU of its own", end) for end in ends) == sorted(
+    ends = [re.sub("GPU [01]", "GPU of its own", end) for end in ends]
+    assert sorted("an id" if UUID.fullmatch(end) else end for end in ends) == sorted(
         [
             "rendered Metropolis",
             "published Metropolis",
@@ -128,7 +156,13 @@ def test_the_tour_does_what_it_says(environ, tmp_path, cli):
             "encoded in attempt 2",
             "made",
             "AttributeError",
-            "cancelled",
+            *["cancelled"] * 4,
+            *[f"small {photo}" for photo in PHOTOS],
+            "an id",
+            "shot opening",
+            "shot chase",
+            "shot opening, shot chase",
+            *[f"{season}: {photos}" for season, photos in ALBUMS.items()],
             *["GPU "] * 5,
             "GPU of its own",
             *(f'{{"text":"Hello {name}"}}' for name in GREETED),
@@ -179,7 +213,19 @@ def test_verbs_and_options_exist():
         ]:
             assert option in help_text, f"{program} {' '.join(verb)} has no {option}"
     everything = _help("blueque-listener") + _help("blueque")
-    verbs = ("feed", "logs", "show", "metrics", "ls", "timeline", "export", "archive")
+    verbs = (
+        "enqueue",
+        "feed",
+        "logs",
+        "show",
+        "metrics",
+        "ls",
+        "timeline",
+        "export",
+        "archive",
+        "graph",
+        "delete",
+    )
     everything += "".join(_help("blueque", verb) for verb in verbs)
     for option in re.findall(r"(?<!`)`(--[\w-]+)`", TEXT):
         assert option in everything

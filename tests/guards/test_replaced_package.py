@@ -268,7 +268,7 @@ def test_every_end_is_reported_though_the_package_was_replaced_under_task_and_li
     site.replace(kind, listener)
     let_go(programs)
     cancelled = tasks["stay cancel"].id
-    errors = programs.directory / "spool" / cancelled / "1" / "stderr"
+    errors = programs.directory / "spool" / f"{cancelled}@1" / "stderr"
     until(lambda: "logged by the handler" in errors.read_text(), what="that it only waits")
     programs.client.get_queue("work").cancel(cancelled)
 
@@ -308,7 +308,7 @@ def test_redis_goes_and_a_listener_dies_after_the_replacement(frail, own_server:
     own_server.kill()
     let_go(frail, reported.id)
     listener.says("; waiting")
-    until((frail.directory / "spool" / reported.id / "1" / "exit").exists, what="the exit record")
+    until((frail.directory / "spool" / f"{reported.id}@1" / "exit").exists, what="the exit record")
     own_server.start()
     assert ended(frail.client, reported.id).status == "complete"
     # the slot that takes its place is forked after the replacement
@@ -459,6 +459,7 @@ LAZY = {
     "client": "a verb of the command line needs little of it; import_ahead imports the rest where programs run for long",
     "task_process.import_ahead": "that is what it is for",
     "queries.inspector": "the failures of a queue; as above",
+    "task_process.running_task": "most tasks make no others; as above, and a fork server has copies",
 }
 # Programs that do not run tasks, nor for long, and what needs an extra.
 ELSEWHERE = (

@@ -10,6 +10,7 @@ from world import LAST, QUEUE, World
 
 from blueque.connection.redis import Redis
 from blueque.errors import RedisAway
+from blueque.model import keys
 
 
 def work(world: World, redis: Redis, node: str, *, is_stubborn: bool = False) -> None:
@@ -91,3 +92,12 @@ def drain(world: World) -> None:
     claim_orphans(world, redis, LAST)
     work(world, redis, LAST)
     LegacyQueue(redis, QUEUE).remove_listener(LAST)
+
+
+def delete_failed(world: World, redis: Redis, task_id: str) -> None:
+    """Be a person who deletes a failed task with 1.0.0, and then mends what that leaves."""
+    redis.read(
+        ("LREM", keys.failed(QUEUE), 0, task_id),
+        ("DEL", keys.task(task_id), keys.history(task_id), keys.recent(task_id)),
+        ("ZREM", keys.tasks(QUEUE), task_id),
+    )

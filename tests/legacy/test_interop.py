@@ -738,7 +738,7 @@ def test_its_scheduler_puts_a_task_that_waits_for_its_next_attempt_in_line(legac
 
     legacy.run("client.get_queue('video').enqueue_due_tasks()")
 
-    assert protocol.pop(redis, "video", "host_1", "i1") == (task_id, 0, None)
+    assert protocol.pop(redis, "video", "host_1", "i1")[:3] == (task_id, 0, None)
     assert (
         protocol.reserve(redis, AttemptRef("video", task_id, "next", "host_1"), "i1", now=100.5)[
             "attempt"

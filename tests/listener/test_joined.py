@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from faults import Fault
 
-from blueque import Client, NotOwner, RedisAway, protocol
+from blueque import Client, New, NotOwner, RedisAway, protocol
 from blueque.model.units import Timing
 
 
@@ -183,6 +183,18 @@ def test_the_next_task_comes_with_the_end_of_the_last(client, queue, cli, listen
     assert listener.take() is None
     assert taken == ids and held(cli, listener) == []
     assert "cmdstat_rpoplpush" not in cli.info("commandstats")  # the last end has found none
+
+
+def test_nothing_comes_with_an_end_that_makes_tasks(client, queue, cli, listener, start):
+    queue.enqueue("in")
+    processor = start(listener.take())
+    waiting, task_id = queue.enqueue("in"), processor.task.id
+    part = New("parts", "text", key="a").record(task_id)
+    record = {"status": "complete", "result": "out", "then": [list(part)]}
+    processor.report(record, None, False, listener)
+
+    assert held(cli, listener) == [] and client.get_task(part.task).status == "pending"
+    assert listener.take().id == waiting
 
 
 @pytest.mark.parametrize("how", ["pause", "limit", "line"])

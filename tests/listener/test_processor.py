@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from blueque import InvalidType, NotOwner, Retry
+from blueque import InvalidType, New, NotOwner, Retry
 
 AT_ONCE = Retry(max=2, backoff=0)
 
@@ -218,6 +218,19 @@ def test_a_success_is_recorded_with_what_it_took(client, start):
     ) == ("complete", [1], 5.5, 5, 0.5, 1, None)
 
 
+def test_an_end_makes_the_tasks_of_its_record_once(client, start, cli):
+    processor, task_id = start()
+    new = New("parts", "text", key="a", priority=3).record(task_id)
+    record = {"status": "complete", "result": "out", "then": [list(new)]}
+    processor.report(record)
+    client.get_processor(processor.task).report(record)  # as a listener does that adopts it
+
+    assert known(client.get_task(task_id), "status", "result") == ("complete", "out")
+    part = client.get_task(new.task)
+    assert known(part, "status", "parameters", "priority") == ("pending", "text", 3)
+    assert cli.lrange("blueque_line_3_parts", 0, -1) == [new.task]
+
+
 @pytest.mark.parametrize(
     "record",
     [
@@ -228,6 +241,12 @@ def test_a_success_is_recorded_with_what_it_took(client, start):
         {"status": "complete", "result": {"of": "another kind"}},
         failed(error=None),
         failed(retry_after=float("nan")),
+        {"status": "complete", "result": "out", "then": [["t1", "parts"]]},
+        {
+            "status": "complete",
+            "result": "out",
+            "then": [New("parts", n, key=n).record("t1") for n in range(101)],
+        },
     ],
 )
 def test_a_record_that_is_not_what_it_should_be_is_a_failure_and_not_an_exception(

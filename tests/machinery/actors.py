@@ -8,13 +8,16 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from world import ANOTHER, LAST, MAX_BYTES, QUEUE, World, insist, to_this_actor
+from world import ANOTHER, LAST, MAX_BYTES, QUEUE, World, insist, make_wait, to_this_actor
 
 from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import (
     BatchFailed,
     BatchTaken,
+    HasDependents,
+    NoSuchTask,
+    NotBlocked,
     NotCancellable,
     NotFailed,
     NotOwner,
@@ -35,10 +38,13 @@ from blueque.model.units import Keep, Timing
 from blueque.producer.abandoned_runs import Leftovers
 from blueque.producer.staged_run import Staging
 from blueque.protocol.archiving import BatchRef, Written
+from blueque.protocol.pruning import Ended, ended_at
 from blueque.protocol.recover import Loss
 from blueque.queries.inspector import Inspector
 from blueque.recovery.judge import Recovery
 from blueque.recovery.retention import Retention
+
+ROUNDS = 5  # of work, until all who wait for others have been told
 
 
 def work(world: World, redis: Redis, node: str, *, is_sure: bool = True, most: int = 99) -> None:
@@ -98,6 +104,7 @@ def run(world: World, redis: Redis, task: Task, listener: Listener | None = None
 
 def execute(world: World, task: Task) -> dict[str, Any]:
     """Be the task process: note that it ran, and return its exit record."""
+    world.check_wait(task.id)
     mark = f"by {task.token}"
     if task.parameters == "bad":
         record = {"status": "failed", "error": mark, "error_type": "ValueError"}
@@ -336,6 +343,13 @@ def prune(world: World, redis: Redis, keep: Keep) -> None:
     insist(Retention(redis, {QUEUE: {"cancelled": keep}}).delete_all)
 
 
+def prune_one(world: World, redis: Redis, task_id: str) -> None:
+    """Be one that deletes a cancelled task as it is now."""
+    (times,) = insist(lambda: redis.read(("HMGET", keys.task(task_id), "finished", "updated")))
+    seen = Ended(task_id, ended_at(*times) or 0.0)
+    insist(lambda: protocol.prune(redis, QUEUE, "cancelled", [seen]))
+
+
 def purge(world: World, redis: Redis, *tasks: str) -> None:
     """Be a person who wants nothing more of what was in line when it was looked at."""
     insist(lambda: protocol.purge(redis, QUEUE, tasks))
@@ -556,7 +570,10 @@ def requeue(world: World, redis: Redis, task_id: str) -> None:
 def delete(world: World, redis: Redis, task_id: str) -> None:
     """Be a person who has no use any more for a task that was given up."""
     world.ledger.deleted.add(task_id)
-    insist(lambda: protocol.delete(redis, QUEUE, task_id))
+    try:
+        insist(lambda: protocol.delete(redis, QUEUE, task_id))
+    except HasDependents:
+        world.ledger.deleted.discard(task_id)
 
 
 def cancel(world: World, redis: Redis, task_id: str) -> None:
@@ -606,7 +623,108 @@ def free(world: World, redis: Redis, task_id: str, lock: str | None = None) -> N
     insist(lambda: protocol.free(redis, QUEUE, task_id, lock))
 
 
+# Tasks that wait for others
+
+
+def produce_after(
+    world: World, redis: Redis, task_id: str, kinds: dict[str, str], **options: Any
+) -> None:
+    """Be a producer of a task that waits for others. If one of them is gone, there is no such task."""
+    try:
+        insist(lambda: make_wait(world, redis, task_id, kinds, **options))
+    except NoSuchTask:
+        world.ledger.notes.append("no such task")
+    else:
+        world.ledger.accepted.add(task_id)
+
+
+def tell(world: World, redis: Redis, *tasks: str) -> None:
+    """Tell all who wait for these tasks how they have ended."""
+    for task_id in tasks:
+        is_over = False
+        while not is_over:
+            is_over = insist(
+                lambda task_id=task_id: protocol.settle(redis, task_id, time.time())  # type: ignore[misc]
+            ).is_over
+
+
+def report_and_tell(world: World, redis: Redis, name: str = "task") -> None:
+    """Be a listener whose task, which others wait for, has just ended: it began before anybody else
+    moved.
+    """
+    task = world.given[name]
+    report(world, redis, task, execute(world, task))
+    tell(world, redis, task.id)
+
+
+def put_back(world: World, redis: Redis, node: str) -> None:
+    """Be a listener whose task runs, and of which Redis has lost that: put it back, and report."""
+    task, record = world.given["task"], execute(world, world.given["task"])
+    fields = {**task.fields, "pid": "11"}
+    insist(
+        lambda: protocol.reassert(
+            redis, QUEUE, task.id, node, world.given[node], fields, time.time()
+        )
+    )
+    report(world, redis, task, record)
+
+
+def say_more(world: World, redis: Redis, task_id: str, kinds: dict[str, str]) -> None:
+    """Be a producer that says the rest of what a task waits for, and that this is all."""
+    insist(lambda: protocol.add_conditions(redis, QUEUE, task_id, kinds, time.time()))
+    insist(lambda: protocol.drop_hold(redis, QUEUE, task_id, time.time()))
+
+
+def look_again(world: World, redis: Redis, task_id: str) -> None:
+    """Be a scheduler whose look at a task that waits for others is due."""
+    insist(lambda: protocol.recheck(redis, QUEUE, task_id, time.time()))
+
+
+def unblock(world: World, redis: Redis, task_id: str) -> None:
+    """Be a person who does not want a task to wait any longer."""
+    world.note_wait(task_id, {})
+    try:
+        insist(lambda: protocol.unblock(redis, QUEUE, task_id, time.time(), "ann"))
+    except NotBlocked:
+        world.ledger.notes.append("not blocked")
+
+
 # When all is over
+
+
+def drain_tied(world: World) -> None:
+    """Be whoever comes next, and tells those who wait for others, until nothing more comes of it.
+
+    Only what is due is rechecked.
+    """
+    drain_ties(world, time.time())
+
+
+def drain_swept(world: World) -> None:
+    """The same, a minute later: everything that waits is rechecked."""
+    drain_ties(world, float("inf"))
+
+
+def drain_ties(world: World, due: float) -> None:
+    redis, blocked = world.redis, keys.blocked(QUEUE)
+    for _ in range(ROUNDS):
+        drain_all(world)
+        tell(world, redis, *redis.read(("ZRANGE", keys.UNSETTLED_TASKS, 0, -1))[0])
+        (waiting,) = redis.read(("ZRANGEBYSCORE", blocked, "-inf", due))
+        for task in waiting:
+            protocol.recheck(redis, QUEUE, task, time.time())
+        unsettled, lines = redis.read(
+            ("EXISTS", keys.UNSETTLED_TASKS), ("EXISTS", keys.pending(QUEUE), keys.lines(QUEUE))
+        )
+        if not unsettled and not lines:
+            return
+
+
+def drain_archived(world: World) -> None:
+    """Be whoever comes next, and archives as well."""
+    drain_tied(world)
+    archive(world, world.redis, LAST)
+    drain_tied(world)
 
 
 def drain_all(world: World) -> None:

@@ -5,6 +5,8 @@ judged at its end.
 from __future__ import annotations
 
 import functools
+import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -182,6 +184,7 @@ class Ground:
                 wrong
                 or oracle.verdict(world.ledger, state, is_legacy, ruined)
                 or self._audit(ruined)
+                or self._released_twice(state)
             )
             if wrong is None and scenario.afterwards is not None:
                 wrong = scenario.afterwards(world, self._state())
@@ -192,6 +195,15 @@ class Ground:
     def _audit(self, left_out: set[str]) -> str | None:
         findings = [finding for finding in audit(self.redis) if finding.task not in left_out]
         return "; ".join(finding.sentence for finding in findings) if findings else None
+
+    def _released_twice(self, state: oracle.State) -> str | None:
+        """Return which task was let go more often than it has had to wait."""
+        for task in state.conditions.keys() & state.tasks.keys():
+            (texts,) = self._see(("LRANGE", keys.history(task), 0, -1))
+            told = Counter(json.loads(text)["event"] for text in texts)
+            if told["unblocked"] > 1 + told["requeued"]:
+                return f"task {task} was let go {told['unblocked']} times"
+        return None
 
     def _everything(self) -> list[Any]:
         (names,) = self._see(("KEYS", "*"))
@@ -219,6 +231,8 @@ def _reader(name: str) -> tuple[str | int, ...]:
             keys.settings(""),
             keys.archive(""),
             keys.checkpoint(""),
+            keys.conditions(""),
+            keys.inputs(""),
         )
     ):
         return ("HGETALL", name)

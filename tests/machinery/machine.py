@@ -19,7 +19,7 @@ import hypothesis.strategies as st
 import model
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 from model import Life, Model
-from oracle import EVENTS
+from oracle import EVENTS, TIES
 
 import blueque.listener.listener
 import blueque.listener.peer_wakeup
@@ -75,7 +75,7 @@ class Pool:
 
 
 # What else than a task a transaction may answer.
-WORDS = (*STATUSES, "cancelling", "released", "dropped", "claimed")
+WORDS = (*STATUSES, "cancelling", "released", "dropped", "claimed", "stale")
 
 
 class Clock:
@@ -242,6 +242,8 @@ class Machine(RuleBasedStateMachine):
         self.results: dict[str, str] = {}  # by token: what that attempt has said
         self.seen: dict[str, Any] = {}  # everything in Redis, as it was when we looked last
         self.changes = 0
+        # tasks that run, and of which Redis has forgotten that they need not wait for others
+        self.rolled_back: set[str] = set()
 
     def connect(self) -> Redis:
         self.connections.append(Client(self.url, patience=2.0)._redis)
@@ -395,7 +397,7 @@ class Machine(RuleBasedStateMachine):
         life = actor.life
         self.both(
             "pop",
-            lambda: protocol.pop(actor.redis, life.queue, life.node, life.instance),
+            lambda: tuple(protocol.pop(actor.redis, life.queue, life.node, life.instance))[:3],
             lambda: self.model.pop(life),
         )
         actor.listener._is_unsure = life.is_unsure = True
@@ -591,7 +593,7 @@ class Machine(RuleBasedStateMachine):
             if hints[one.task or ""] < 2
             or one.code not in ("misplaced", "double", "popped", "held", "no_hash")
             # a want of listeners, or too many: no blemish
-            if one.code not in ("stuck", "overfull", "empty_line")
+            if one.code not in ("stuck", "overfull", "empty_line") and not one.key.startswith(TIES)
         )
         assert said == self.model.blemishes(), "\n".join(one.sentence for one in found)
 
@@ -602,6 +604,13 @@ class Machine(RuleBasedStateMachine):
             assert len(tokens) <= self.model.consents[task], (
                 f"{task} has started {len(tokens)} times"
             )
+
+    @invariant()
+    def nothing_has_begun_that_waits_for_others(self) -> None:
+        for task in self.model.conditions.keys() & self.model.tasks.keys() - self.rolled_back:
+            texts = [one.text for one in self.model.conditions[task].values()]
+            status, is_free = self.model.tasks[task].status, all(text[0] == "+" for text in texts)
+            assert is_free or status in ("blocked", "cancelled"), f"{task} is {status}: {texts}"
 
     @invariant()
     def a_result_is_that_of_the_newest_attempt(self) -> None:
@@ -670,6 +679,12 @@ class Picture(Redis):
     def _sismember(self, key: str, member: str) -> int:
         return int(member in self._everything.get(key, ()))
 
+    def _hget(self, key: str, name: str) -> str | None:
+        return self._everything.get(key, {}).get(name)
+
+    def _hgetall(self, key: str) -> list[str]:
+        return [text for pair in self._everything.get(key, {}).items() for text in pair]
+
     def _hkeys(self, key: str) -> list[str]:
         return list(self._everything.get(key, ()))
 
@@ -709,7 +724,16 @@ def _ask(key: str, value: Any) -> Command:
 
 @functools.lru_cache(1024)  # half a million times it is asked about some hundred keys
 def _is_hash(key: str) -> bool:
-    return key.startswith((keys.task(""), keys.listener("", "")[:-1], keys.settings("")))
+    return key.startswith(HASHES)
+
+
+HASHES = (
+    keys.task(""),
+    keys.listener("", "")[:-1],
+    keys.settings(""),
+    keys.conditions(""),
+    keys.inputs(""),
+)
 
 
 def _result_of(attempt: Attempt) -> str:

@@ -12,10 +12,13 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from blueque.errors import (
+    HasDependents,
     NodeTaken,
+    NoSuchTask,
+    NotBlocked,
     NotCancellable,
     NotFailed,
     NotFinished,
@@ -39,6 +42,19 @@ NEEDS: dict[str, tuple[dict[str, int], str | None, int]] = {
 }
 BETWEEN_LOOKS = 10.0  # seconds between two looks of a listener at who holds a lock
 BETWEEN_CALLS = 1.0  # and between two calls of its for the same needs
+
+ENDS = ("complete", "failed", "cancelled")
+GONE = "gone"
+# Whether a condition is met, by its kind and by how the other task has ended. What is not here is
+# not decided yet: `ok` of a task that may still complete.
+MEETS = {
+    "ok": {"complete": True, GONE: False},
+    "any": {"complete": True, "failed": True, "cancelled": True, GONE: True},
+    "not_ok": {"complete": False, "failed": True, "cancelled": True, GONE: False},
+}
+MET_LONG_AGO = float("inf")  # the score of a dependent that knows of a bad end, and waits on
+FIRST_LOOK = LOOK_EVERY = 60.0
+TOLD_AT_ONCE = 100
 
 POLICY = {"max": 3, "backoff": 10.0, "factor": 2.0, "on": (), "exit_codes": (), "interruptions": 3}
 
@@ -77,6 +93,8 @@ class Task:
     outcome: Fields = field(default_factory=dict)  # how the last one ended
     # what is to be remembered of those before, and of people
     past: Fields = field(default_factory=dict)
+    # what ties it to other tasks: for how many it waits, whether others wait for it
+    ties: Fields = field(default_factory=dict)
 
     @property
     def fields(self) -> dict[str, str]:
@@ -87,7 +105,7 @@ class Task:
             "attempt": self.attempt,
         }
         news |= {"priority": self.priority or None, "needs": self.needs or None}
-        everything = {**news, **self.given, **self.owner, **self.outcome, **self.past}
+        everything = {**news, **self.given, **self.owner, **self.outcome, **self.past, **self.ties}
         return {name: str(value) for name, value in everything.items() if value is not None}
 
     @property
@@ -98,8 +116,50 @@ class Task:
     def is_lost(self) -> bool:
         return self.status == "failed" and self.outcome.get("error_type") in ("lost", "poison")
 
+    @property
+    def ended_at(self) -> float:
+        return max(self.outcome.get("finished", self.updated), self.updated)
+
     def policy_or(self, default: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         return self.policy if "retry" in self.given else default
+
+
+@dataclass
+class Condition:
+    """What a task waits for: that another one ends as it is to.
+
+    kind: `hold` if it is that its producer says that all conditions are there. is_met: None if that
+        is not decided. how: the end that has decided it.
+    """
+
+    kind: str
+    is_met: bool | None = None
+    how: str = ""
+
+    @property
+    def text(self) -> str:
+        return self.kind if self.is_met is None else f"{'+' if self.is_met else '-'}{self.how}"
+
+    def meet(self, end: str) -> bool | None:
+        """Decide it by how the other task has ended, if that decides it; return what it is then."""
+        if end in MEETS[self.kind]:
+            self.is_met, self.how = MEETS[self.kind][end], end
+        return self.is_met
+
+    def drop(self) -> None:
+        self.is_met, self.how = True, "dropped"
+
+
+class New(NamedTuple):
+    """A new task that waits for others: as Task, and by parent the kinds of its conditions."""
+
+    task: str
+    given: Fields
+    ties: Fields
+    kinds: Mapping[str, str]
+    priority: int = 0
+    needs: str = ""
+    eta: float | None = None
 
 
 @dataclass
@@ -147,6 +207,14 @@ class Model:
         self.beats: dict[str, dict[str, float]] = defaultdict(dict)
         self.awake: set[str] = set()  # queues whose wake-up marker is set
         self.orders: set[tuple[str, str]] = set()
+        # by queue: when each that waits for others is looked at next
+        self.blocked: dict[str, dict[str, float]] = defaultdict(dict)
+        # by task, and by the task that it waits for
+        self.conditions: dict[str, dict[str, Condition]] = {}
+        self.inputs: dict[str, dict[str, str]] = defaultdict(dict)
+        # by task: those that wait for it, since when
+        self.dependents: dict[str, dict[str, float]] = defaultdict(dict)
+        self.unsettled: dict[str, float] = {}  # since when their dependents are to be told
         # inside what is done, and cannot be seen from outside
         self.happened: Counter[str] = Counter()
         # how often somebody who may has let a task be started once more
@@ -164,6 +232,7 @@ class Model:
             }
             found[keys.counted(queue)] = self.counted[queue]
             found[keys.scheduled(queue)] = self.scheduled[queue]
+            found[keys.blocked(queue)] = self.blocked[queue]
             found[keys.complete(queue)] = self.ended[queue, "complete"]
             found[keys.failed(queue)] = self.ended[queue, "failed"]
             found[keys.cancelled(queue)] = self.ended[queue, "cancelled"]
@@ -186,6 +255,13 @@ class Model:
             found[keys.listener(*pair)] = {name: str(value) for name, value in known.items()}
         for pair in self.orders:
             found[keys.orders(*pair)] = {"0": 0.0}
+        found[keys.UNSETTLED_TASKS] = self.unsettled
+        for task, conditions in self.conditions.items():
+            found[keys.conditions(task)] = {name: one.text for name, one in conditions.items()}
+        for task, inputs in self.inputs.items():
+            found[keys.inputs(task)] = inputs
+        for task, dependents in self.dependents.items():
+            found[keys.dependents(task)] = dependents
         return {key: value for key, value in found.items() if value}
 
     def lives(self, queue: str, node: str) -> bool:
@@ -196,7 +272,12 @@ class Model:
         """Return how many entries promise each task to a listener, now or later, or say that one
         has it.
         """
-        places = (*self.lines.values(), *self.held.values(), *self.scheduled.values())
+        places = (
+            *self.lines.values(),
+            *self.held.values(),
+            *self.scheduled.values(),
+            *self.blocked.values(),
+        )
         return Counter(task for some in places for task in some)
 
     def blemishes(self) -> Counter[tuple[str, str]]:
@@ -211,7 +292,8 @@ class Model:
             if known["state"] == "dead" and not self.held[queue, node]:
                 found["dead_listener", node] += 1
         places: list[tuple[str, str, Any]] = [(*pair, line) for pair, line in self.lines.items()]
-        places += [(queue, "", some) for queue, some in self.scheduled.items()]
+        places += [(queue, "scheduled", some) for queue, some in self.scheduled.items()]
+        places += [(queue, "blocked", some) for queue, some in self.blocked.items()]
         for queue, line, some in places:
             found.update(
                 (code, task)
@@ -238,15 +320,15 @@ class Model:
         return found
 
     def _stale(self, task: str, queue: str, line: str | None = None) -> str | None:
-        """Return what is wrong with a hint in this line; empty: among the scheduled tasks; None:
+        """Return what is wrong with a hint in this line, or among those with this status; None:
         where no task should be.
         """
         its = self.tasks.get(task)
         if its is None:
             return "no_hash"
         is_right = (
-            its.status == "scheduled"
-            if line == ""
+            its.status == line
+            if line in ("scheduled", "blocked")
             else its.status == "pending" and its.line == line
         )
         # A stump is found as that, and nothing else is said of it.
@@ -389,7 +471,7 @@ class Model:
         its.status, its.updated = status, now
         return its
 
-    def delete(self, queue: str, task: str) -> bool:
+    def delete(self, queue: str, task: str, is_forced: bool = False) -> bool:
         its = self.tasks.get(task)
         if its is None:
             return False
@@ -397,10 +479,53 @@ class Model:
             raise Refusal(WrongQueue)
         if its.status not in ("complete", "failed", "cancelled"):
             raise Refusal(NotFinished)
+        if "dependents" in its.ties and not is_forced:
+            raise Refusal(HasDependents)
         _drop(self.ended[queue, its.status], task)
-        self.index[queue].pop(task, None)
-        del self.tasks[task]
+        self._remove_task(queue, task)
         return True
+
+    def _remove_task(self, queue: str, task: str) -> None:
+        self.index[queue].pop(task, None)
+        for some in (self.tasks, self.conditions, self.inputs, self.dependents):
+            some.pop(task, None)  # type: ignore[attr-defined]
+
+    def prune(
+        self, queue: str, status: str, seen: list[tuple[str, float | None]], floor: int
+    ) -> int:
+        """seen: tasks, and when they had ended."""
+        stays = len(self.ended[queue, status]) - floor
+        going = [
+            task
+            for task, at in seen
+            if (its := self.tasks.get(task)) is not None
+            and (its.queue, its.status, its.ended_at) == (queue, status, at)
+            and "dependents" not in its.ties
+        ][: max(stays, 0)]
+        for task in going:
+            _drop(self.ended[queue, status], task)
+            self._remove_task(queue, task)
+        return len(going)
+
+    def purge(self, queue: str, tasks: list[str]) -> int:
+        going = [task for task in tasks if self._may_be_purged(queue, task)]
+        for task in going:
+            its = self.tasks[task]
+            if its.status == "pending":
+                _drop(self.lines[queue, its.line], task)
+            places = {"scheduled": self.scheduled, "blocked": self.blocked}
+            if its.status in places:
+                places[its.status][queue].pop(task, None)
+            self._remove_task(queue, task)
+        return len(going)
+
+    def _may_be_purged(self, queue: str, task: str) -> bool:
+        its = self.tasks.get(task)
+        if its is None or its.queue != queue or "dependents" in its.ties:
+            return False
+        if its.status == "pending" and its.line == "0":
+            return task in self.lines[queue, "0"]
+        return its.status in ("pending", "scheduled", "blocked")
 
     def cancel(self, queue: str, task: str, by: str, reason: str | None, now: float) -> str:
         its = self.tasks.get(task)
@@ -408,13 +533,17 @@ class Model:
             raise Refusal(NotCancellable)
         if its.queue != queue:
             raise Refusal(WrongQueue)
+        who = {"cancelled_by": by, **({"cancel_reason": reason} if reason else {})}
         if its.status == "cancelled":
+            if its.ties.pop("broken_by", None) is not None:
+                its.past.pop("cancel_reason", None)
+                its.past |= who
+                its.updated = now
             return "cancelled"
         is_with_legacy = its.status in ("reserved", "started") and "token" not in its.owner
         is_claimed = its.status == "reserved" and "reclaimed_node" in its.owner
         if its.status in ("complete", "failed") or is_with_legacy or is_claimed:
             raise Refusal(NotCancellable)
-        who = {"cancelled_by": by, **({"cancel_reason": reason} if reason else {})}
         if its.status == "started":
             if "cancel" not in its.past:
                 its.past |= {"cancel": now, **who}
@@ -423,6 +552,8 @@ class Model:
             return "cancelling"
         if its.status == "scheduled":
             self.scheduled[queue].pop(task, None)
+        if its.status == "blocked":
+            self.blocked[queue].pop(task, None)
         if its.status == "pending":
             self.leave_line(queue, task)
         self._make_room(queue, task)
@@ -438,6 +569,7 @@ class Model:
         its.outcome = {**facts, "finished": now}
         its.past.pop("cancel", None)
         self.ended[queue, "cancelled"].insert(0, task)
+        self._unsettle(task, now)
 
     def _make_room(self, queue: str, task: str) -> None:
         """Let go of the lock, and of the place among those that may run, and wake one who may have
@@ -478,6 +610,255 @@ class Model:
         (self.counted[queue] if lock is None else self.holders[lock]).discard(task)
         return True
 
+    # A task waits for others
+
+    def enqueue_after(
+        self, queue: str, news: list[New], now: float, is_missing_met: bool = False
+    ) -> list[bool]:
+        if any(new.task in self.tasks for new in news):
+            return [True] * len(news)
+        parents = {parent for new in news for parent in new.kinds if parent != "hold"}
+        if not is_missing_met and not parents <= self.tasks.keys():
+            raise Refusal(NoSuchTask)
+        for number, new in enumerate(news):
+            place = (new.priority, new.needs)
+            self._make(queue, new.task, "blocked", new.given, None, now, *place)
+            its = self.tasks[new.task]
+            its.ties = {"after": len(new.kinds), **new.ties}
+            if new.eta is not None:
+                its.past["eta"] = new.eta
+            self.conditions[new.task] = {}
+            self._add_conditions(new.task, new.kinds, now, number)
+            if self._is_free(new.task):
+                self._join(queue, new.task, now)
+            else:
+                self.blocked[queue][new.task] = now + FIRST_LOOK
+        return [True] * len(news)
+
+    def _add_conditions(
+        self, task: str, kinds: Mapping[str, str], now: float, number: int = 0
+    ) -> None:
+        """number: of the task among those that are made together."""
+        wants_results = "inputs" in self.tasks[task].ties
+        for parent, kind in kinds.items():
+            self.conditions[task][parent] = condition = Condition(kind)
+            if kind == "hold":
+                continue
+            end = self._end_of(parent)
+            if end == GONE:
+                condition.is_met, condition.how = True, GONE
+            # What can never be, `settle` has to say; and it copies results.
+            elif end and MEETS[kind].get(end) and not (wants_results and end == "complete"):
+                condition.meet(end)
+            else:
+                self._link(parent, task, now, number)
+
+    def _end_of(self, task: str) -> str | None:
+        """Return how a task has ended; None: it has not."""
+        its = self.tasks.get(task)
+        status = its.status if its is not None else GONE
+        return status if status in (*ENDS, GONE) else None
+
+    def _link(self, parent: str, task: str, now: float, number: int = 0) -> None:
+        self.tasks[parent].ties["dependents"] = 1
+        self.dependents[parent][task] = now + number * 1e-6
+        if self._end_of(parent):
+            self.unsettled[parent] = now
+
+    def _is_free(self, task: str) -> bool:
+        return all(one.is_met for one in self.conditions.get(task, {}).values())
+
+    def _join(self, queue: str, task: str, now: float) -> None:
+        """Have a new task wait for its turn, or for its time."""
+        its = self.tasks[task]
+        if its.past.get("eta", now) > now:
+            its.status = "scheduled"
+            self.scheduled[queue][task] = its.past["eta"]
+        else:
+            its.status = "pending"
+            self._put_in_line(queue, task)
+
+    def _unsettle(self, task: str, now: float) -> None:
+        """Note that a task has ended, or is to run again, for those who wait for it."""
+        if "dependents" in self.tasks[task].ties:
+            self.unsettled[task] = now
+
+    def add_conditions(self, queue: str, task: str, kinds: Mapping[str, str], now: float) -> None:
+        its, known = self.tasks.get(task), self.conditions.get(task, {})
+        if kinds.keys() <= known.keys():
+            return
+        is_open = its is not None and its.queue == queue and its.status in ("blocked", "cancelled")
+        if not is_open or "hold" not in known:
+            raise Refusal(NotBlocked)
+        if not kinds.keys() <= self.tasks.keys():
+            raise Refusal(NoSuchTask)
+        self._add_conditions(task, kinds, now)
+        self.tasks[task].ties["after"] = len(known)
+        self.tasks[task].updated = now
+
+    def drop_hold(self, queue: str, task: str, now: float) -> str:
+        its, known = self.tasks.get(task), self.conditions.get(task, {})
+        if "hold" not in known or known["hold"].is_met is not None:
+            return its.status or "" if its is not None else ""
+        if its is None or its.queue != queue or its.status not in ("blocked", "cancelled"):
+            raise Refusal(NotBlocked)
+        del known["hold"]
+        its.ties["after"], its.updated = len(known), now
+        if its.status == "blocked" and self._is_free(task):
+            self._release(task, now)
+        return its.status or ""
+
+    def settle(
+        self, task: str, now: float, skip: int | None = None
+    ) -> tuple[int, int, int, int, int, bool]:
+        """Return how many were told, wait on, were released, cancelled and revived; and whether
+        that was all.
+        """
+        end, waiting = self._end_of(task), self.dependents[task]
+        if end is None:
+            self.unsettled.pop(task, None)
+            return 0, 0, 0, 0, 0, True
+        asked = sorted(waiting, key=lambda child: (waiting[child], child))
+        if skip is None and end not in ("complete", GONE):
+            asked = [child for child in asked if waiting[child] < MET_LONG_AGO]
+        asked = asked[skip or 0 :][:TOLD_AT_ONCE]
+        length, done = len(waiting), Counter[str]()
+        for child in asked:
+            is_told, verdict = self._tell(child, task, end, now)
+            done.update(["told" if is_told else "held", verdict])
+            if is_told:
+                del waiting[child]
+            else:
+                waiting[child] = MET_LONG_AGO
+        if done["told"] == length and task in self.tasks:
+            self.tasks[task].ties.pop("dependents", None)
+        is_over = len(asked) < TOLD_AT_ONCE
+        if is_over:
+            self.unsettled.pop(task, None)
+        self.happened.update(f"settle: {what}" for what in done.elements() if what)
+        counts = (done["told"], done["held"], done["released"], done["cancelled"])
+        return *counts, done["revived"], is_over
+
+    def _tell(self, task: str, parent: str, end: str, now: float) -> tuple[bool, str]:
+        """Tell a task how another has ended; return whether that is all that it waits to hear of
+        it, and what has become of the task.
+        """
+        its, condition = self.tasks.get(task), self.conditions.get(task, {}).get(parent)
+        is_open = its is not None and its.status in ("blocked", "cancelled")
+        if its is None or condition is None or not is_open or condition.is_met is not None:
+            return True, ""
+        is_met = condition.meet(end)
+        if is_met and end == "complete" and "inputs" in its.ties:
+            self._copy_result(parent, task)
+        verdict, is_blocked = "", its.status == "blocked"
+        if is_met and is_blocked and self._is_free(task):
+            self._release(task, now)
+            verdict = "released"
+        elif not is_met and is_blocked and (end == "complete" or "broken" in its.ties):
+            self._break(task, parent, end, now)
+            verdict = "cancelled"
+        elif is_met and end == "complete" and its.ties.get("broken_by") == parent:
+            self._revive(task, now)
+            verdict = "revived"
+        return is_met is not None, verdict
+
+    def _copy_result(self, parent: str, task: str) -> None:
+        outcome, ties = self.tasks[parent].outcome, self.tasks[task].ties
+        result = outcome.get("result", "")
+        is_json = outcome.get("result_encoding") == "json"
+        self.inputs[task][parent] = f"{'j' if is_json else 't'}{result}"
+        ties["inputs"] += len(result)
+        self.happened["a result is copied"] += 1
+
+    def _release(self, task: str, now: float) -> None:
+        its = self.tasks[task]
+        self.blocked[its.queue or ""].pop(task, None)
+        self._join(its.queue or "", task, now)
+        its.updated = now
+        if its.status == "pending":
+            its.past["queued"] = now
+
+    def _break(self, task: str, parent: str, end: str, now: float) -> None:
+        its = self.tasks[task]
+        self.blocked[its.queue or ""].pop(task, None)
+        reason = f"task {parent} is {end}"
+        its.past |= {"cancelled_by": "blueque", "cancel_reason": reason}
+        its.ties["broken_by"] = parent
+        self._record_cancelled(its.queue or "", task, {}, now)
+
+    def _revive(self, task: str, now: float) -> None:
+        its = self._change(task, "blocked", now)
+        _drop(self.ended[its.queue or "", "cancelled"], task)
+        its.outcome = {}
+        for name in ("cancelled_by", "cancel_reason"):
+            its.past.pop(name, None)
+        its.ties.pop("broken_by", None)
+        self.blocked[its.queue or ""][task] = 0.0
+
+    def recheck(self, queue: str, task: str, now: float) -> str:
+        its, size = self.tasks.get(task), len(self.blocked[queue])
+        if its is None or (its.status, its.queue) != ("blocked", queue):
+            self.blocked[queue].pop(task, None)
+            return "stale"
+        conditions = self.conditions.get(task, {})
+        for parent, condition in conditions.items():
+            if condition.is_met is not None or condition.kind == "hold":
+                continue
+            end = self._end_of(parent)
+            is_left = "inputs" in its.ties and end == "complete" and condition.kind != "not_ok"
+            if end is not None and not is_left:
+                condition.meet(end)
+            is_listed, other = task in self.dependents[parent], self.tasks.get(parent)
+            if is_left or (condition.is_met is not None and is_listed):
+                self.unsettled[parent] = now
+            is_known = is_listed and other is not None and "dependents" in other.ties
+            if condition.is_met is None and not is_known:
+                since = self.dependents[parent].get(task, now)
+                self._link(parent, task, now)
+                self.dependents[parent][task] = since
+                self.happened["recheck: linked"] += 1
+        if conditions and self._is_free(task):
+            self._release(task, now)
+            return its.status or ""
+        culprit = self._culprit(task)
+        if culprit is not None:
+            self._break(task, *culprit, now)
+            return "cancelled"
+        self.blocked[queue][task] = now + max(LOOK_EVERY, size / 50)
+        return "blocked"
+
+    def _culprit(self, task: str) -> tuple[str, str] | None:
+        """Return for whom a task is to be cancelled, and how that one has ended."""
+        is_strict = "broken" in self.tasks[task].ties
+        for parent, one in self.conditions.get(task, {}).items():
+            end = one.how if one.kind == "hold" or one.is_met is not None else self._end_of(parent)
+            is_broken = bool(end) and not one.is_met
+            is_needless = (one.is_met, one.how) == (False, "complete")
+            if is_needless or (is_strict and is_broken and end != "complete"):
+                return parent, end or GONE
+        return None
+
+    def unblock(self, queue: str, task: str, parents: list[str] | None, now: float) -> str:
+        its, known = self.tasks.get(task), self.conditions.get(task, {})
+        if its is not None and its.queue != queue and its.status is not None:
+            raise Refusal(WrongQueue)
+        meant = {name: one for name, one in known.items() if parents is None or name in parents}
+        if its is None or its.status != "blocked":
+            if its is not None and any(one.how == "dropped" for one in meant.values()):
+                return its.status or ""
+            raise Refusal(NotBlocked)
+        going = {parent: one for parent, one in meant.items() if not one.is_met}
+        for parent, one in going.items():
+            one.drop()
+            its.updated = now
+            if parent != "hold":
+                self.unsettled[parent] = now
+                if task in self.dependents[parent]:
+                    self.dependents[parent][task] = now
+        if self._is_free(task):
+            self._release(task, now)
+        return its.status
+
     # Who waits, and whether anybody may go on
 
     def _waits(self, queue: str, task: str) -> tuple[Task, bool]:
@@ -485,7 +866,7 @@ class Model:
         it.
         """
         its = self.tasks.get(task)
-        if its is None or its.status not in ("pending", "scheduled"):
+        if its is None or its.status not in ("pending", "scheduled", "blocked"):
             raise Refusal(NotWaiting)
         if its.queue != queue:
             raise Refusal(WrongQueue)
@@ -522,12 +903,16 @@ class Model:
         self.queues.add(to)
         self.index[queue].pop(task, None)
         self.index[to][task] = its.given["created"]
-        self.leave_line(queue, task) if is_in_line else self.scheduled[queue].pop(task, None)
         its.queue = to
         if is_in_line:
+            self.leave_line(queue, task)
             self._put_in_line(to, task)
-        else:
+        elif its.status == "scheduled":
+            self.scheduled[queue].pop(task, None)
             self.scheduled[to][task] = its.past["eta"]
+        else:
+            self.blocked[queue].pop(task, None)
+            self.blocked[to][task] = now
 
     def pause(self, queue: str, by: str, reason: str | None, now: float) -> bool:
         its = self.settings[queue]
@@ -558,10 +943,10 @@ class Model:
         most = self.settings[queue].get("max_concurrency")
         return most is not None and max(len(self.counted[queue]), len(self.started[queue])) >= most
 
-    def requeue(self, queue: str, task: str, mark: str, now: float) -> None:
+    def requeue(self, queue: str, task: str, mark: str, now: float) -> str:
         its = self.tasks.get(task)
         if its is not None and its.past.get("requeued") == mark:
-            return
+            return its.status or ""
         if its is None or its.status not in ("failed", "cancelled"):
             raise Refusal(NotFailed)
         if its.queue != queue:
@@ -574,7 +959,20 @@ class Model:
         }
         its.past = {**kept, "requeued": mark, **self._last_files(its)}
         self.consents[task] += 1
-        self._back_in_line(queue, task, {}, now)
+        its.ties.pop("broken", None)
+        its.ties.pop("broken_by", None)
+        self._unsettle(task, now)
+        for condition in self.conditions.get(task, {}).values():
+            if condition.is_met is False:
+                condition.drop()
+        if self._is_free(task):
+            self._back_in_line(queue, task, {}, now)
+            return "pending"
+        self._change(task, "blocked", now)
+        its.owner, its.outcome = {}, {}
+        its.past["queued"] = now
+        self.blocked[queue][task] = 0.0
+        return "blocked"
 
     def _back_in_line(
         self, queue: str, task: str, facts: Fields, now: float, is_next: bool = False
@@ -1003,6 +1401,7 @@ class Model:
         self._sign(its, token)
         self._change(task, status, now)
         self.ended[queue, status].insert(0, task)
+        self._unsettle(task, now)
 
     def has_ended_as(self, task: str, token: str | None, *statuses: str) -> bool:
         its = self.tasks.get(task)
@@ -1046,6 +1445,7 @@ class Model:
         self._sign(its, token)
         its.past |= {**news, **self._last_files(its)}
         self.consents[task] += "cancel" not in its.past
+        self._unsettle(task, now)
         if "cancel" in its.past:
             self._record_cancelled(queue, task, facts, now)
         elif eta is None:
@@ -1225,6 +1625,7 @@ class Model:
             }
             self._change(task, "failed", now)
             self.ended[queue, "failed"].insert(0, task)
+            self._unsettle(task, now)
         return its.status
 
     def adopt(
@@ -1272,6 +1673,7 @@ class Model:
         its.outcome = {}
         self._hold_room(life.queue, task, its.owner)
         self._hold_started(life, task, {"pid": pid, **identity, "started": started}, now)
+        self._unsettle(task, now)
         return its.fields
 
     def reassert(self, life: Life, task: str, mine: Task, pid: int, now: float) -> Fields | None:
@@ -1289,6 +1691,7 @@ class Model:
             is_older = (its.attempt or 0) < (mine.attempt or 0) and its.status in (
                 "pending",
                 "scheduled",
+                "blocked",
             )
             if not is_older and not (is_mine and its.status == "reserved"):
                 return None
@@ -1298,18 +1701,20 @@ class Model:
             its.priority, its.needs = mine.priority, mine.needs
         self.leave_line(life.queue, task)
         self.scheduled[life.queue].pop(task, None)
+        self.blocked[life.queue].pop(task, None)
         its.attempt = mine.attempt
         its.policy = mine.policy
         its.priority = mine.priority or its.priority
         self._hold_room(life.queue, task, mine.owner)
         its.outcome = {}
-        for name in ("given", "owner", "outcome", "past"):
+        for name in ("given", "owner", "outcome", "past", "ties"):
             getattr(its, name).update(deepcopy(getattr(mine, name)))
         before = list(held)
         self._hold_started(life, task, {"pid": pid}, now)
         if task in before:
             held[:] = before
         self.index[life.queue][task] = its.given["created"]
+        self._unsettle(task, now)
         return its.fields
 
     def forget(self, queue: str, node: str, instance: str | None) -> bool:

@@ -19,6 +19,9 @@ ENDED = ("complete", "failed", "cancelled")
 # what must be in exactly one list of a listener, or in line
 WAITING = ("pending", "reserved", "started")
 
+# the ends that meet a condition, by its kind
+_MEETS = {"ok": ("complete",), "any": (*ENDED, "gone"), "not_ok": ("failed", "cancelled")}
+
 # How the keys begin that events leave: they are looked at by test_events.py.
 EVENTS = (
     keys.history(""),
@@ -27,6 +30,8 @@ EVENTS = (
     keys.totals(""),
     keys.stats("", "")[:-1],
 )
+# How the keys begin that tie tasks to each other: what an audit says of them is tested elsewhere.
+TIES = (keys.conditions(""), keys.dependents(""), keys.inputs(""), keys.UNSETTLED_TASKS)
 _MARKS = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TIMES = re.compile(r"\b1\d{9}(?:\.\d+)?\b")
 
@@ -53,6 +58,10 @@ class State:
     limit: str | None
     is_awake: bool
     staged: set[str]  # ids in chunks that are not published
+    blocked: dict[str, list[str]]  # by queue
+    # by task: for whom it waits and how that stands
+    conditions: dict[str, dict[str, str]]
+    unsettled: set[str]
 
     def places(self, task: str) -> int:
         """Count the entries that promise the task to a listener, or say that one has it."""
@@ -64,7 +73,9 @@ _LOCK = keys.lock("")
 _WAITING = keys.waiting("")
 _LISTS = keys.pending("")
 _STAGED = keys.staged("")
-_FIXED = 11  # replies before those about the keys that are known
+_CONDITIONS = keys.conditions("")
+_BLOCKED = keys.blocked("")
+_FIXED = 12  # replies before those about the keys that are known
 
 
 def read_state(connection: Connection, queue: str, known: set[str]) -> State:
@@ -77,7 +88,7 @@ def read_state(connection: Connection, queue: str, known: set[str]) -> State:
         connection.send([_questions(queue, names)])
         replies = connection.receive(_FIXED + len(names))
         raise_refusal(replies)
-        kinds = (task_key, held_key, _LINE, _LOCK, _WAITING, _LISTS, _STAGED)
+        kinds = (task_key, held_key, _LINE, _LOCK, _WAITING, _LISTS, _STAGED, _CONDITIONS, _BLOCKED)
         found = {name for name in replies[0] if name.startswith(kinds)}
         if found <= known:
             break
@@ -94,6 +105,7 @@ def read_state(connection: Connection, queue: str, known: set[str]) -> State:
         lines,
         limit,
         is_awake,
+        unsettled,
         *rest,
     ) = replies
     pairs = [(name, reply) for name, reply in zip(names, rest, strict=True) if reply]
@@ -127,6 +139,9 @@ def read_state(connection: Connection, queue: str, known: set[str]) -> State:
         limit,
         bool(is_awake),
         {entry.partition(" ")[0] for some in under(_STAGED).values() for entry in some[1:]},
+        under(_BLOCKED),
+        {task: as_hash(reply) for task, reply in under(_CONDITIONS).items()},
+        set(unsettled),
     )
 
 
@@ -145,13 +160,16 @@ def _questions(queue: str, names: Sequence[str]) -> bytes:
         ("ZRANGE", keys.lines(queue), 0, -1),
         ("HGET", keys.settings(queue), "max_concurrency"),
         ("EXISTS", keys.wake(queue)),
+        ("ZRANGE", keys.UNSETTLED_TASKS, 0, -1),
     ]
     return b"".join(pack(command) for command in [*fixed, *map(_question, names)])
 
 
 def _question(name: str) -> tuple[str | int, ...]:
-    if name.startswith(keys.task("")):
+    if name.startswith((keys.task(""), _CONDITIONS)):
         return ("HGETALL", name)
+    if name.startswith(_BLOCKED):
+        return ("ZRANGE", name, 0, -1)
     return ("SMEMBERS", name) if name.startswith((_LOCK, _WAITING)) else ("LRANGE", name, 0, -1)
 
 
@@ -207,7 +225,8 @@ def broken_invariant(state: State, tolerated: frozenset[str]) -> str | None:
     change.
 
     tolerated: `duplicates`, when an id was put in line twice on purpose; `legacy`, when a 1.0.0
-    client takes part, whose changes take several steps.
+    client takes part, whose changes take several steps; `rolled back`, when Redis has forgotten
+    that a task need not wait for others.
     """
     for task, fields in state.tasks.items():
         wrong = _misplaced(state, task, fields, "duplicates" in tolerated)
@@ -223,7 +242,33 @@ def broken_invariant(state: State, tolerated: frozenset[str]) -> str | None:
                 str(pid),
             ):
                 return f"the started set says {member!r}, and the task does not"
-    return _forgotten_line(state) or _wrong_room(state)
+    return (
+        _wrong_wait(state, "rolled back" in tolerated)
+        or _forgotten_line(state)
+        or _wrong_room(state)
+    )
+
+
+def _wrong_wait(state: State, may_be_forgotten: bool) -> str | None:
+    """Return which task waits for others and should not, or should and does not."""
+    waiting = {(queue, task) for queue, tasks in state.blocked.items() for task in tasks}
+    blocked = {
+        (its.get("queue"), task)
+        for task, its in state.tasks.items()
+        if its.get("status") == "blocked"
+    }
+    for _, task in waiting ^ blocked:
+        is_said = f"is {state.tasks.get(task, {}).get('status', 'gone')}"
+        return f"task {task} {is_said}, and the set of those that wait for others says otherwise"
+    for _, task in blocked:
+        if task in state.scheduled:
+            return f"task {task} is blocked, and scheduled"
+    for task, conditions in state.conditions.items():
+        awaited = [name for name, condition in conditions.items() if condition[0] != "+"]
+        status = state.tasks.get(task, {}).get("status", "cancelled")
+        if awaited and status not in ("blocked", "cancelled") and not may_be_forgotten:
+            return f"task {task} is {status}, and has to wait for {awaited}"
+    return None
 
 
 def _forgotten_line(state: State) -> str | None:
@@ -326,6 +371,7 @@ class Ledger:
     told: dict[str, str] = field(default_factory=dict)
     # the nodes that were told not to start what they had reserved
     refused: list[str] = field(default_factory=list)
+    early: list[str] = field(default_factory=list)  # the tasks that have begun before they might
     # the files of an archiver, by its mark: seen by nobody else
     staged: dict[str, list[Any]] = field(default_factory=dict)
     # those of a batch that all can see
@@ -371,7 +417,7 @@ def verdict(
     for task in ledger.accepted - state.tasks.keys() - left_out:
         return f"task {task} was accepted and is gone"
     for task, fields in state.tasks.items():
-        wrong = _wrong_end(ledger, task, fields, is_legacy)
+        wrong = _wrong_end(ledger, state, task, fields, is_legacy)
         if wrong is not None:
             return f"task {task} {wrong}"
     lists = (
@@ -386,6 +432,7 @@ def verdict(
         *state.names,
         *state.waiting,
         *state.staged,
+        *state.unsettled,
     ]
     if leftovers:
         return f"left behind: {', '.join(leftovers)}"
@@ -396,11 +443,45 @@ def verdict(
         status = state.tasks.get(owner, {}).get("status")
         if status != outcome:
             return f"task {owner} was reported {outcome} and is {status}"
-    return ledger.excess()
+    if ledger.early:
+        return f"began before those for which they had to wait: {ledger.early}"
+    return _wrong_tie(state) or ledger.excess()
 
 
-def _wrong_end(ledger: Ledger, task: str, fields: dict[str, str], is_legacy: bool) -> str | None:
+def _wrong_tie(state: State) -> str | None:
+    """Return which task was not told how another has ended, or tells nobody any more."""
+    for task, its in state.tasks.items():
+        culprit = its.get("broken_by", "")
+        condition = state.conditions.get(task, {}).get(culprit, "-")
+        is_over = state.tasks.get(culprit, {}).get("status") == "complete"
+        if its.get("status") == "cancelled" and is_over and condition[0] != "-":
+            return f"task {task} is cancelled because of {culprit}, which is complete"
+        if its.get("status") == "complete" and "dependents" in its:
+            return f"task {task} is complete, and others are said to wait for it"
+    return None
+
+
+def _is_ripe(state: State, task: str) -> bool:
+    """Tell whether a blocked task need not be: nothing is left to wait for, or never will be."""
+    is_strict, awaited = state.tasks[task].get("broken") == "cancel", 0
+    for parent, condition in state.conditions.get(task, {}).items():
+        is_met, is_hopeless, end = condition[0] == "+", condition[0] == "-", condition[1:]
+        if condition in _MEETS:
+            end = state.tasks.get(parent, {}).get("status", "gone")
+            is_met = end in _MEETS[condition]
+            is_hopeless = end in (*ENDED, "gone") and not is_met
+        if is_hopeless and (is_strict or end == "complete"):
+            return True
+        awaited += not is_met
+    return not awaited
+
+
+def _wrong_end(
+    ledger: Ledger, state: State, task: str, fields: dict[str, str], is_legacy: bool
+) -> str | None:
     status, token, result = fields.get("status", ""), fields.get("token"), fields.get("result")
+    if status == "blocked" and not _is_ripe(state, task):
+        return None
     if status not in ENDED:
         return f"is {status} for ever"
     if status != "complete":

@@ -18,6 +18,8 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import decode
 from blueque.model.task import Task
+from blueque.protocol.dependencies import NewTask
+from blueque.protocol.pruning import Ended
 from blueque.protocol.recover import Loss
 from blueque.queries.tasks import load
 
@@ -49,6 +51,10 @@ WISHES: list[tuple[dict[str, Any], int, str]] = [
 WISH = st.sampled_from([*WISHES[:1] * 4, *WISHES])
 NEEDY = st.sampled_from([*WISHES[:1] * 3, WISHES[3], WISHES[3], WISHES[5], WISHES[6], WISHES[7]])
 SELDOM = st.sampled_from([False, False, False, True])
+ENDS = st.sampled_from(
+    ["", "complete", "complete", "fail", "cancel", "lose", "late", "late", "forget"]
+)
+KINDS = st.lists(st.sampled_from(["ok", "ok", "any", "not_ok"]), min_size=1, max_size=2)
 # What an attempt can say that nobody watches any more.
 LATE = (
     "start",
@@ -259,14 +265,17 @@ class Producers(Machine):
             self.take_as_far_as(actor, "pop" if then == "die" else then)
             actor.is_up = then != "die"
 
-    @rule(data=st.data(), seconds=st.sampled_from([0.0, 10.0]))
-    def leave_hint_for_later(self, data: st.DataObject, seconds: float) -> None:
-        """Be whatever leaves an id among the scheduled tasks."""
+    @rule(data=st.data(), seconds=st.sampled_from([0.0, 10.0]), is_blocked=SELDOM)
+    def leave_hint_for_later(self, data: st.DataObject, seconds: float, is_blocked: bool) -> None:
+        """Be whatever leaves an id among the scheduled tasks, or among those that wait for others."""
         task = self.pick(data, self.known)
         queue = self.queue_of(task)
-        if task not in self.model.scheduled[queue]:
-            self.redis.read(("ZADD", keys.scheduled(queue), clock.now + 5, task))
-            self.model.scheduled[queue][task] = clock.now + 5
+        key, place = keys.scheduled(queue), self.model.scheduled[queue]
+        if is_blocked:
+            key, place = keys.blocked(queue), self.model.blocked[queue]
+        if task not in place:
+            self.redis.read(("ZADD", key, clock.now + 5, task))
+            place[task] = clock.now + 5
         self.enqueue_due(queue, seconds, None)
 
 
@@ -339,20 +348,52 @@ class People(Machine):
         )
 
     @precondition(lambda self: self.has("complete", "failed", "cancelled"))
-    @rule(data=st.data(), is_any=SELDOM)
-    def delete(self, data: st.DataObject, is_any: bool) -> None:
+    @rule(data=st.data(), is_any=SELDOM, is_forced=SELDOM)
+    def delete(self, data: st.DataObject, is_any: bool, is_forced: bool) -> None:
         task = self.pick(
             data, self.known if is_any else self.has("complete", "failed", "cancelled")
         )
         snapshot, queue = load(self.redis, task), self.queue_of(task)
 
         def act() -> bool:
-            if snapshot.queue is not None and snapshot.status in ("complete", "failed"):
+            is_ended = snapshot.queue is not None and snapshot.status in ("complete", "failed")
+            if is_ended and not is_forced:
                 self.queue(queue).delete_task(snapshot)
                 return True
-            return protocol.delete(self.person, queue, task)
+            return protocol.delete(self.person, queue, task, is_forced)
 
-        self.both("delete", act, lambda: self.model.delete(queue, task))
+        self.both("delete", act, lambda: self.model.delete(queue, task, is_forced))
+
+    @rule(
+        data=st.data(),
+        queue=QUEUES,
+        status=st.sampled_from(["complete", "failed", "cancelled", "", ""]),
+        floor=st.sampled_from([0, 0, 2]),
+        is_old=SELDOM,
+    )
+    def delete_many(
+        self, data: st.DataObject, queue: str, status: str, floor: int, is_old: bool
+    ) -> None:
+        """Delete tasks that have ended like this, or that wait; is_old: what was seen of one."""
+        if not status:
+            waiting = [task for task in self.has("blocked") if self.queue_of(task) == queue]
+            tasks = sorted({self.pick(data, waiting or self.known), self.pick(data, self.known)})
+            self.both(
+                "purge",
+                lambda: protocol.purge(self.person, queue, tasks),
+                lambda: self.model.purge(queue, tasks),
+            )
+            return
+        tasks = self.has(status)[:2]
+        seen = [(task, self.model.tasks[task].ended_at - is_old) for task in tasks]
+        if seen:
+            self.both(
+                "prune",
+                lambda: protocol.prune(
+                    self.person, queue, status, [Ended(task, at) for task, at in seen], floor
+                ),
+                lambda: self.model.prune(queue, status, seen, floor),
+            )
 
     @rule(data=st.data(), queue=QUEUES)
     def order(self, data: st.DataObject, queue: str) -> None:
@@ -383,7 +424,9 @@ class People(Machine):
         is_answer_lost: bool,
     ) -> None:
         """Have a task that waits, or any task, wait at another place."""
-        waiting = [*self.has("scheduled") * 2, *self.has("pending")]
+        waiting = [*self.has("scheduled") * 2, *self.has("pending", "blocked")]
+        if how == "put_first":
+            waiting = self.has("pending") or waiting
         task = self.pick(data, (not is_any and waiting) or self.known)
         queue, its = self.queue_of(task), self.model.tasks.get(task)
         if is_wrong_queue:
@@ -554,13 +597,16 @@ class Listeners(Machine):
         ]
 
     @precondition(lambda self: self.idle())
-    @rule(data=st.data(), is_to_happen=SELDOM)
-    def leave(self, data: st.DataObject, is_to_happen: bool) -> None:
+    @rule(data=st.data(), is_to_happen=SELDOM, has_popped=SELDOM)
+    def leave(self, data: st.DataObject, is_to_happen: bool, has_popped: bool) -> None:
+        """has_popped: and does not know it."""
         idle = self.idle()
         actor = self.pick(
             data, [one for one in idle if self.model.held[one.queue, one.life.node]] * 4 + idle
         )
         life = actor.life
+        if has_popped:
+            self.pop(actor)
         if is_to_happen or self.model.held[life.queue, life.node]:
             got = self.both(
                 "deregister",
@@ -833,6 +879,23 @@ class Listeners(Machine):
         its.status, its.attempt, its.owner = "pending", attempt, {}
         self.model.consents[task] += 1  # what Redis has forgotten, nobody can guard
         self.note("Redis forgets an attempt")
+        if self.model.conditions.get(task):
+            self._forget_release(queue, task)
+
+    def _forget_release(self, queue: str, task: str) -> None:
+        """Have Redis forget, too, that a task need not wait for others any more."""
+        its, parent = self.model.tasks[task], next(iter(self.model.conditions[task]))
+        self.redis.read(
+            ("LREM", keys.line(queue, its.line), 1, task),
+            ("HSET", keys.task(task), "status", "blocked"),
+            ("HSET", keys.conditions(task), parent, "any"),
+            ("ZADD", keys.blocked(queue), 0, task),
+        )
+        self.model.leave_line(queue, task)
+        self.model.conditions[task][parent] = model.Condition("any")
+        self.model.blocked[queue][task], its.status = 0.0, "blocked"
+        self.rolled_back.add(task)
+        self.note("Redis forgets a release")
 
     @precondition(lambda self: self.running())
     @rule(data=st.data())
@@ -1136,5 +1199,249 @@ class OldVersion(Machine):
         )
 
 
-class QueueMachine(Producers, People, Listeners, Undertakers, OldVersion):
+class Relatives(Machine):
+    """Tasks that wait for others; and who tells them how those have ended."""
+
+    @rule(
+        data=st.data(),
+        queue=QUEUES,
+        kinds=KINDS,
+        broken=st.sampled_from([None, "cancel"]),
+        has_results=st.booleans(),
+        delay=st.sampled_from([None, None, None, -5, 20]),
+        wish=WISH,
+        count=st.sampled_from([1, 1, 2]),
+        is_held=SELDOM,
+        is_missing_met=SELDOM,
+        end=ENDS,
+    )
+    def enqueue_after(
+        self,
+        data: st.DataObject,
+        queue: str,
+        kinds: list[str],
+        broken: str | None,
+        has_results: bool,
+        delay: float | None,
+        wish: Any,
+        count: int,
+        is_held: bool,
+        is_missing_met: bool,
+        end: str,
+    ) -> None:
+        """Have tasks wait for others; is_held: their producer has not said all yet; end: of the
+        others.
+        """
+        clock.now += TICK
+        if end == "forget":
+            kinds = ["ok"]
+        if end == "late":  # one that is cancelled for another, and then revived
+            broken, kinds = "cancel", ["ok"]
+        some = [self.has("started", "pending") or self.known, self.has("pending") or self.known]
+        wanted = {self.pick(data, tasks): kind for tasks, kind in zip(some, kinds, strict=False)}
+        wanted |= {"hold": "hold"} if is_held else {}
+        ties = {**({"broken": broken} if broken else {}), **({"inputs": 0} if has_results else {})}
+        _, priority, needs = wish
+        eta = None if delay is None else clock.now + delay
+        given = {"parameters": "in"}
+        more = {
+            **({"priority": priority} if priority else {}),
+            **({"needs": needs} if needs else {}),
+        }
+        ids = [clock.random_id() for _ in range(count)]
+        tasks = [NewTask(task, "in", {**ties, **more}, wanted, eta) for task in ids]
+        news = [model.New(task, given, {**ties}, wanted, priority, needs, eta) for task in ids]
+        for name in ("enqueue after", "enqueue after, again"):
+            got = self.both(
+                name,
+                lambda: protocol.enqueue_after(
+                    self.person, queue, tasks, clock.now, is_missing_met
+                ),
+                lambda: self.model.enqueue_after(queue, news, clock.now, is_missing_met),
+            )
+            if got.raised is not None:
+                return
+        for task in ids:
+            self._remember(task)
+            self.note(f"made to wait: {self.model.tasks[task].status}")
+        if end:
+            self._end_all([task for task in wanted if task != "hold"], end)
+
+    def _end_all(self, tasks: list[str], end: str) -> None:
+        """Have these tasks end, if that may be at once, and tell those that wait for any.
+
+        end: `late` is complete after it was given up, and that was told; `forget` is complete, and
+            then Redis forgets that those need not wait any more.
+        """
+        for task in tasks:
+            if end == "cancel":
+                self.want_cancelled(task)
+            attempt = self._attempt_of(task)
+            if attempt is None:
+                continue
+            if end in ("lose", "late"):
+                self.give_up(attempt)
+            else:
+                how = {"cancel": "confirm_cancel", "forget": "complete"}.get(end, end)
+                self.end(attempt, how, {})
+            if end == "late":
+                self._settle(task)
+                self.tell_end(attempt, "complete", {})
+            self.note(f"awaited, and then: {end}")
+        for parent in sorted(self.model.unsettled):
+            self._settle(parent)
+        if end == "forget":
+            self._forget_releases(tasks)
+
+    def _forget_releases(self, tasks: list[str]) -> None:
+        """Have those run that have waited for these tasks, and Redis forget both; one is put back."""
+        released = [
+            child
+            for child in self.has("pending")
+            if self.model.conditions.get(child, {}).keys() & {*tasks}
+        ]
+        for child in released:
+            queue = self.queue_of(child)
+            self.both(
+                "put_first",
+                lambda child=child, queue=queue: self.queue(queue).put_first(child),
+                lambda child=child, queue=queue: self.model.put_first(queue, child, clock.now),
+            )
+            attempt = self._attempt_of(child)
+            if attempt is not None and self.model.hints()[child] == 1:
+                self._forget_attempt(child)
+                if attempt.number % 2:
+                    self._reassert(attempt)
+
+    def _attempt_of(self, task: str) -> Attempt | None:
+        """Return the attempt of a task that runs, or that a listener can take now."""
+        if task in self.has("pending"):
+            self.take_as_far_as(self.idle_one(self.queue_of(task)), "start")
+        attempts = [one for one in self.running() if one.task == task and self.is_newest(one)]
+        return attempts[0] if attempts and attempts[0].token is not None else None
+
+    @precondition(lambda self: self._held_back())
+    @rule(data=st.data(), kinds=KINDS, is_all=st.booleans(), is_any=SELDOM)
+    def add_conditions(
+        self, data: st.DataObject, kinds: list[str], is_all: bool, is_any: bool
+    ) -> None:
+        """Say more of what a task waits for; is_all: and that this is all."""
+        task = self.pick(data, self.known if is_any else self._held_back())
+        queue = self.queue_of(task)
+        wanted = {self.pick(data, self.known): kind for kind in kinds}
+        wanted.pop(task, None)
+        if wanted:
+            self.both(
+                "add_conditions",
+                lambda: protocol.add_conditions(self.person, queue, task, wanted, clock.now),
+                lambda: self.model.add_conditions(queue, task, wanted, clock.now),
+            )
+        if is_all:
+            for _ in range(2):
+                self.both(
+                    "drop_hold",
+                    lambda: protocol.drop_hold(self.person, queue, task, clock.now),
+                    lambda: self.model.drop_hold(queue, task, clock.now),
+                )
+
+    def _held_back(self) -> list[str]:
+        """Return the tasks whose producers have not said all yet."""
+        return [task for task, known in self.model.conditions.items() if "hold" in known]
+
+    @rule(data=st.data(), skip=st.sampled_from([None, None, None, 0, 1]), is_all=st.booleans())
+    def settle(self, data: st.DataObject, skip: int | None, is_all: bool) -> None:
+        """Tell those who wait for a task; is_all: for all that have ended."""
+        unsettled, parents = sorted(self.model.unsettled), sorted(self._awaited())
+        task = self.pick(data, unsettled or parents or self.known)
+        for parent in unsettled if is_all else [task]:
+            self._settle(parent, skip)
+
+    def _awaited(self) -> list[str]:
+        return [task for task, waiting in self.model.dependents.items() if waiting]
+
+    def _settle(self, task: str, skip: int | None = None) -> None:
+        self.both(
+            "settle",
+            # Without the ids of those that ended with it.
+            lambda: tuple(protocol.settle(self.person, task, clock.now, skip))[:-1],
+            lambda: self.model.settle(task, clock.now, skip),
+        )
+
+    @precondition(lambda self: any(self.model.blocked.values()))
+    @rule(data=st.data(), is_any=SELDOM, is_wrong_queue=SELDOM)
+    def recheck(self, data: st.DataObject, is_any: bool, is_wrong_queue: bool) -> None:
+        blocked = [(queue, task) for queue in NODES for task in sorted(self.model.blocked[queue])]
+        others = [(self.queue_of(task), task) for task in self.known]
+        queue, task = self.pick(data, blocked if blocked and not is_any else others)
+        queue = _other(queue) if is_wrong_queue else queue
+        self.both(
+            "recheck",
+            lambda: protocol.recheck(self.person, queue, task, clock.now),
+            lambda: self.model.recheck(queue, task, clock.now),
+        )
+
+    @precondition(lambda self: self._awaited())
+    @rule(data=st.data(), is_gone=st.booleans(), is_rechecked=st.booleans())
+    def forget_dependents(self, data: st.DataObject, is_gone: bool, is_rechecked: bool) -> None:
+        """Be a hand, or a failover, that leaves a task without those who wait for it; is_gone: or
+        1.0.0, which deletes a task that others wait for.
+        """
+        task = self.pick(data, self._awaited())
+        its = self.model.tasks.get(task)
+        waiting = list(self.model.dependents[task])
+        if is_gone and its is not None and its.queue and its.status in ("complete", "failed"):
+            ended = {"complete": keys.complete, "failed": keys.failed}[its.status](its.queue)
+            self.redis.read(
+                ("DEL", keys.task(task), keys.history(task), keys.recent(task)),
+                ("LREM", ended, 0, task),
+                ("ZREM", keys.tasks(its.queue), task),
+            )
+            self.model.ended[its.queue, its.status].remove(task)
+            del self.model.tasks[task]
+            self.model.index[its.queue].pop(task, None)
+            self.note("1.0.0 deletes")
+        else:
+            self.redis.read(("DEL", keys.dependents(task)))
+            del self.model.dependents[task]
+        if is_rechecked:
+            for child in [child for child in waiting if child in self.has("blocked")]:
+                queue = self.queue_of(child)
+                self.both(
+                    "recheck",
+                    lambda child=child, queue=queue: protocol.recheck(
+                        self.person, queue, child, clock.now
+                    ),
+                    lambda child=child, queue=queue: self.model.recheck(queue, child, clock.now),
+                )
+
+    @precondition(lambda self: self.has("blocked"))
+    @rule(
+        data=st.data(),
+        is_part=SELDOM,
+        is_any=SELDOM,
+        is_wrong_queue=SELDOM,
+        is_answer_lost=st.booleans(),
+    )
+    def unblock(
+        self,
+        data: st.DataObject,
+        is_part: bool,
+        is_any: bool,
+        is_wrong_queue: bool,
+        is_answer_lost: bool,
+    ) -> None:
+        task = self.pick(data, (not is_any and self.has("blocked")) or self.known)
+        queue = self.queue_of(task)
+        queue = _other(queue) if is_wrong_queue else queue
+        known = list(self.model.conditions.get(task, {}))
+        parents = known[:1] if is_part else None
+        for _ in range(1 + is_answer_lost):
+            self.both(
+                "unblock",
+                lambda: protocol.unblock(self.person, queue, task, clock.now, "ann", parents),
+                lambda: self.model.unblock(queue, task, parents, clock.now),
+            )
+
+
+class QueueMachine(Producers, People, Listeners, Undertakers, OldVersion, Relatives):
     """All of them."""

@@ -14,12 +14,13 @@ from ground import Program, Scenario
 from legacy_logic import LegacyQueue
 from oracle import State
 from stepper import Fault
-from world import QUEUE, World, join, put_in_line, start_one, take_one
+from world import QUEUE, World, join, make_wait, put_in_line, start_one, take_one
 
 from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.model import keys
 from blueque.model.units import Keep
+from blueque.protocol.fields import IDENTITY
 from blueque.queries.runs import load
 
 RETRY = '{"max":1,"backoff":0}'
@@ -231,6 +232,83 @@ def cancelled(*tasks: str) -> Callable[[World], None]:
     return setup
 
 
+def parent(
+    *nodes: str,
+    stage: str,
+    kind: str = "ok",
+    children: tuple[str, ...] = ("c-1",),
+    parameters: str = "ok",
+    **options: Any,
+) -> Callable[[World], None]:
+    """A task that is pending, started, lost or cancelled, and others that wait for it."""
+
+    def setup(world: World) -> None:
+        join(world, *nodes)
+        put_in_line(world, "t-1", parameters=parameters)
+        for child in children:
+            make_wait(world, world.redis, child, {"t-1": kind}, **options)
+        if stage == "cancelled":
+            protocol.cancel(world.redis, QUEUE, "t-1", "ann", None, time.time())
+        elif stage != "pending":
+            start_one(world, nodes[0])
+        if stage == "lost":
+            actors.recover(world, world.redis, nodes[0])
+
+    return setup
+
+
+def _half_made(world: World) -> None:
+    """A task that waits for one that is cancelled, and of which its producer has not said all."""
+    parent(stage="pending", children=())(world)
+    make_wait(world, world.redis, "c-1", {"t-1": "any", "hold": "hold"})
+    world.note_wait("c-1", {"t-1": "any", "t-2": "any"})
+    put_in_line(world, "t-2")
+    protocol.cancel(world.redis, QUEUE, "t-1", "ann", None, time.time())
+
+
+def _cancel_second(world: World, redis: Redis) -> None:
+    actors.insist(lambda: protocol.cancel(redis, QUEUE, "t-2", "ann", None, time.time()))
+
+
+def _two_parents(world: World) -> None:
+    """Two started tasks, and one that waits for both."""
+    join(world, "a_1", "b_1")
+    put_in_line(world, "t-1", "t-2")
+    make_wait(world, world.redis, "c-1", {"t-1": "ok", "t-2": "ok"}, broken="cancel")
+    for node, name in (("a_1", "first"), ("b_1", "second")):
+        world.given[name] = start_one(world, node)
+
+
+def _broken_by_the_lost(world: World) -> None:
+    """A task that was cancelled because the one for which it waited was lost."""
+    parent("a_1", stage="lost", broken="cancel")(world)
+    actors.tell(world, world.redis, "t-1")
+
+
+def _rolled_back(world: World) -> None:
+    """A task that runs, and of which Redis has forgotten that it need not wait for another."""
+    parent("a_1", stage="cancelled", kind="any")(world)
+    actors.tell(world, world.redis, "t-1")
+    task = start_one(world, "a_1")
+    world.redis.read(
+        ("DEL", keys.reserved(QUEUE, "a_1"), keys.started(QUEUE), keys.history("c-1")),
+        ("HDEL", keys.task("c-1"), *IDENTITY, "attempt", "events"),
+        ("HSET", keys.task("c-1"), "status", "blocked"),
+        ("HSET", keys.conditions("c-1"), "t-1", "any"),
+        ("ZADD", keys.blocked(QUEUE), 0, task.id),
+    )
+
+
+def _unknown_dependent(world: World) -> None:
+    """A started task that does not know any more that another waits for it."""
+    parent("a_1", stage="started")(world)
+    world.redis.read(
+        ("DEL", keys.dependents("t-1")),
+        ("HDEL", keys.task("t-1"), "dependents"),
+        ("ZADD", keys.blocked(QUEUE), 0, "c-1"),
+    )
+
+
 def _struck(world: World) -> None:
     reserved("a_1", "b_1")(world)
     LegacyQueue(world.redis, QUEUE).remove_listener("a_1")
@@ -248,12 +326,12 @@ def one_wins(world: World, state: State) -> str | None:
     )
 
 
-def is_cancelled(world: World, state: State) -> str | None:
+def is_cancelled(world: World, state: State, task_id: str = "t-1") -> str | None:
     """What a person was told is so: cancelled, or to end without another start."""
     if not world.ledger.notes:
         return None
     told, attempt = world.ledger.notes
-    task = state.tasks["t-1"]
+    task = state.tasks[task_id]
     if told == "cancelled" and task["status"] != "cancelled":
         return f"a person was told that it is cancelled, and it is {task['status']}"
     return (
@@ -437,6 +515,40 @@ def all_is_woken(world: World, state: State) -> str | None:
     return is_woken(world, state) if set(world.alive) == {"a_1", "b_1"} else None
 
 
+def begins_once(world: World, state: State) -> str | None:
+    """No task that has waited for another has begun twice, whoever consents to it."""
+    starts = world.ledger.starts
+    wrong = {task: starts[task] for task in state.conditions if len(starts.get(task, ())) > 1}
+    return f"of those that had to wait, some have begun twice: {wrong}" if wrong else None
+
+
+def has_run_once(world: World, state: State) -> str | None:
+    """And each of them has begun."""
+    waiting = sorted(state.conditions.keys() - world.ledger.starts.keys())
+    return f"{waiting} have not begun" if waiting else begins_once(world, state)
+
+
+def has_its_input(world: World, state: State) -> str | None:
+    """What wants the result of another task has it."""
+    result = state.tasks["t-1"].get("result")
+    (copied,) = world.redis.read(("HGET", keys.inputs("c-1"), "t-1"))
+    is_right = "c-1" not in state.tasks or result is None or copied == f"t{result}"
+    return None if is_right else f"the result is {result}, and c-1 has got {copied}"
+
+
+def is_broken(world: World, state: State) -> str | None:
+    """What had to wait for a task that has failed is cancelled."""
+    its = state.tasks.get("c-1", {"status": "cancelled"})
+    return None if its["status"] == "cancelled" else f"c-1 is {its['status']}, not cancelled"
+
+
+def is_told_right(world: World, state: State) -> str | None:
+    """Who was told that a task did not wait any more has not let it go himself."""
+    was_dropped = "+dropped" in state.conditions["c-1"].values()
+    is_refused = world.ledger.notes == ["not blocked"]
+    return "who has let it go was refused" if is_refused and was_dropped else None
+
+
 def _fencing(world: World, redis: Redis) -> None:
     if actors.insist(lambda: protocol.fence(redis, QUEUE, "a_1", world.given["a_1"], "0")):
         world.ledger.notes.append("fence")
@@ -451,6 +563,9 @@ ours = functools.partial(Scenario, retry_safe=frozenset())
 again = functools.partial(Scenario, retry_safe=frozenset({"t-1"}))
 mixed = functools.partial(Scenario, tolerated=frozenset({"legacy"}))
 old = by(legacy_actors.work, "old_1")
+tied = functools.partial(Scenario, drain=actors.drain_tied)
+teller = by(actors.tell, "t-1")
+child_is_cancelled = functools.partial(is_cancelled, task_id="c-1")
 
 OURS = [
     # What producers and single listeners go through
@@ -1327,7 +1442,253 @@ OURS = [
         drain=actors.drain_all,
         longer=[(3, 1)],
     ),
+    # Tasks that wait for others: each is let go once, and none is forgotten
+    tied(
+        "born as its parent completes",
+        started("a_1"),
+        {"a_1": actors.report_and_tell, "producer": by(actors.produce_after, "c-1", {"t-1": "ok"})},
+        [(2, 0), (0, 1)],
+        longer=[(3, 1)],
+    ),
+    tied(
+        "in a row, and born as its parent starts",
+        one_task("a_1"),
+        {"a_1": row_a, "producer": by(actors.produce_after, "c-1", {"t-1": "ok"})},
+        [(1, 0), (0, 1)],
+        faulty=["producer"],
+        untouched=["a_1"],
+        longer=[(2, 1)],
+    ),
+    tied(
+        "born as its parent completes, with its result",
+        started("a_1"),
+        {
+            "a_1": actors.report_and_tell,
+            "producer": by(actors.produce_after, "c-1", {"t-1": "ok"}, inputs=0),
+        },
+        [(1, 0), (0, 1)],
+        afterwards=has_its_input,
+        longer=[(2, 1)],
+    ),
+    tied(
+        "born as its parent fails",
+        started("a_1", parameters="bad"),
+        {
+            "a_1": actors.report_and_tell,
+            "producer": by(actors.produce_after, "c-1", {"t-1": "ok"}, broken="cancel"),
+        },
+        [(2, 0), (0, 1)],
+        afterwards=is_broken,
+        longer=[(3, 1)],
+    ),
+    tied(
+        "born as its parent is cancelled",
+        one_task("a_1"),
+        {"p": canceller, "producer": by(actors.produce_after, "c-1", {"t-1": "any"})},
+        [(2, 0), (0, 1)],
+        longer=[(3, 1)],
+    ),
+    tied(
+        "born as its parent is deleted",
+        lost("a_1"),
+        {
+            "p": by(actors.delete, "t-1"),
+            "producer": by(actors.produce_after, "c-1", {"t-1": "ok"}, broken="cancel"),
+        },
+        [(2, 0), (0, 1)],
+        afterwards=is_broken,
+        longer=[(3, 1)],
+    ),
+    tied(
+        "born as its parent is purged",
+        one_task("a_1"),
+        {"p": by(actors.purge, "t-1"), "producer": by(actors.produce_after, "c-1", {"t-1": "any"})},
+        [(2, 0), (0, 1)],
+        afterwards=is_purged_or_run,
+        longer=[(3, 1)],
+    ),
+    tied(
+        "two who tell",
+        parent(stage="cancelled", kind="any", children=("c-1", "c-2", "c-3")),
+        {"s": teller, "r": teller},
+        [(2, 0), (0, 1)],
+        faulty=["s"],
+        afterwards=has_run_once,
+        longer=[(3, 1)],
+    ),
+    tied(
+        "told while they are made",
+        parent(stage="cancelled", kind="any", children=("c-1", "c-2")),
+        {"s": teller, "producer": by(actors.produce_after, "c-3", {"t-1": "ok"})},
+        [(2, 0), (0, 1)],
+        longer=[(3, 1)],
+    ),
+    tied(
+        "told while more is said",
+        _half_made,
+        {"s": teller, "producer": by(actors.say_more, "c-1", {"t-2": "any"}), "p": _cancel_second},
+        [(2, 0), (0, 1)],
+        afterwards=begins_once,
+        longer=[(2, 1)],
+    ),
+    tied(
+        "two parents that end at once",
+        _two_parents,
+        {"a_1": by(actors.report_and_tell, "first"), "b_1": by(actors.report_and_tell, "second")},
+        [(2, 0), (0, 1)],
+        faulty=["a_1"],
+        afterwards=begins_once,
+        longer=[(3, 1)],
+    ),
+    tied(
+        "revived",
+        _broken_by_the_lost,
+        {"a_1": actors.report_and_tell, "p": by(actors.requeue, "c-1")},
+        [(2, 0), (0, 1)],
+        afterwards=begins_once,
+        longer=[(3, 1)],
+    ),
+    tied(
+        "revived or cancelled",
+        _broken_by_the_lost,
+        {"a_1": actors.report_and_tell, "p": by(actors.cancel, "c-1")},
+        [(2, 0), (0, 1)],
+        faulty=["p"],
+        afterwards=child_is_cancelled,
+        longer=[(3, 1)],
+    ),
+    tied(
+        "any end, and a late result",
+        parent("a_1", stage="lost", kind="any"),
+        {"s": teller, "a_1": actors.report_and_tell},
+        [(2, 0), (0, 1)],
+        afterwards=has_run_once,
+        longer=[(3, 1)],
+    ),
+    tied(
+        "any end, and taken back",
+        parent("a_1", stage="lost", kind="any"),
+        {"s": teller, "a_1": by(actors.take_back, "a_1")},
+        [(1, 0), (0, 1)],
+        afterwards=has_run_once,
+        longer=[(2, 1)],
+    ),
+    tied(
+        "told or run again",
+        parent("a_1", "b_1", stage="lost", broken="cancel"),
+        {"s": teller, "p": by(actors.requeue, "t-1"), "b_1": b},
+        [(1, 0), (0, 1)],
+        faulty=["s", "p"],
+        afterwards=begins_once,
+        longer=[(2, 1)],
+    ),
+    tied(
+        "told or fails again",
+        parent("a_1", "b_1", stage="lost", kind="any", parameters="bad"),
+        {"p": by(actors.requeue, "t-1"), "s": teller, "b_1": b},
+        [(1, 0), (0, 1)],
+        faulty=["s"],
+        afterwards=has_run_once,
+        longer=[(2, 1)],
+    ),
+    tied(
+        "held, and run again",
+        parent("a_1", "b_1", stage="lost"),
+        {"s": teller, "p": by(actors.requeue, "t-1"), "b_1": b},
+        [(1, 0), (0, 1)],
+        faulty=["s"],
+        afterwards=has_run_once,
+        longer=[(2, 1)],
+    ),
+    tied(
+        "told or cancelled",
+        parent(stage="cancelled", kind="any"),
+        {"s": teller, "p": by(actors.cancel, "c-1")},
+        [(2, 0), (0, 1)],
+        afterwards=child_is_cancelled,
+        longer=[(3, 1)],
+    ),
+    *[
+        tied(
+            f"told or {name}",
+            parent(stage="cancelled", kind="any"),
+            {"s": teller, "p": program},
+            [(2, 0), (0, 1)],
+            afterwards=check,
+            longer=[(3, 1)],
+        )
+        for name, program, check in (
+            ("moved", by(actors.move, "c-1"), has_run_once),
+            ("given another priority", by(actors.set_priority, "c-1", 5), has_run_once),
+            ("purged", by(actors.purge, "c-1"), is_purged_or_run),
+            ("looked at again", by(actors.look_again, "c-1"), has_run_once),
+            ("unblocked", by(actors.unblock, "c-1"), is_told_right),
+            ("deleted with its parent", by(actors.delete, "t-1"), has_run_once),
+            ("pruned with its parent", by(actors.prune_one, "t-1"), has_run_once),
+        )
+    ],
+    tied(
+        "looked at or unblocked",
+        parent(stage="cancelled", kind="any"),
+        {"r": by(actors.look_again, "c-1"), "p": by(actors.unblock, "c-1")},
+        [(2, 0), (0, 1)],
+        afterwards=is_told_right,
+        longer=[(3, 1)],
+    ),
+    tied(
+        "told or archived with its parent",
+        parent(stage="cancelled", kind="any"),
+        {"s": teller, "one": by(actors.archive, "one")},
+        [(2, 0), (0, 1)],
+        drain=actors.drain_archived,
+        faulty=["one"],
+        patient=["one"],
+        longer=[(3, 1)],
+    ),
+    tied(
+        "forgotten by Redis",
+        _rolled_back,
+        {"a_1": by(actors.put_back, "a_1"), "r": by(actors.look_again, "c-1")},
+        [(2, 0), (0, 1)],
+        faulty=["r"],
+        tolerated=frozenset({"rolled back"}),
+        longer=[(3, 1)],
+    ),
+    tied(
+        "unknown to its parent",
+        _unknown_dependent,
+        {"r": by(actors.look_again, "c-1"), "a_1": actors.report_and_tell},
+        [(2, 0), (0, 1)],
+        afterwards=begins_once,
+        longer=[(3, 1)],
+    ),
     # Beside 1.0.0
+    *[
+        mixed(
+            name,
+            parent(stage="pending", **options),
+            {"old_1": old, "r": by(actors.look_again, "c-1")},
+            [(2, 0), (0, 1)],
+            drain=actors.drain_swept,
+            faulty=["r"],
+            afterwards=has_run_once,
+            longer=[(4, 1)],
+        )
+        for name, options in (
+            ("parent beside 1.0.0", {}),
+            ("parent beside 1.0.0, and its result", {"inputs": 0}),
+        )
+    ],
+    mixed(
+        "parent deleted by 1.0.0",
+        parent("a_1", stage="lost", kind="any"),
+        {"old_1": by(legacy_actors.delete_failed, "t-1"), "s": teller},
+        [(2, 0), (0, 1)],
+        drain=actors.drain_swept,
+        faulty=["s"],
+        afterwards=has_run_once,
+        longer=[(4, 1)],
+    ),
     mixed(
         "lines beside 1.0.0",
         _three_lines,

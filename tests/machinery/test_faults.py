@@ -16,6 +16,7 @@ from faults import Fault
 from blueque import Client, OutcomeUnknown, RedisAway, Retry, protocol
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.units import Timing
+from blueque.protocol.dependencies import NewTask
 from blueque.protocol.recover import Loss
 from blueque.system.process import node_id
 
@@ -215,6 +216,57 @@ def reassert(client, _):
     return protocol.reassert(client._redis, Q, "t1", ALIVE, "i3", OURS, 9.5)
 
 
+def complete_t1(client, _):
+    protocol.complete(client._redis, AttemptRef(Q, "t1", "token", DEAD), "out", 9.7)
+
+
+def lose_t1(client, _):
+    return lose(client)
+
+
+def born(kind="ok", hold=None, **options):
+    """Return a step: the task t2 waits for t1."""
+    conditions = {"t1": kind, **({"hold": "hold"} if hold else {})}
+
+    def enqueue_after(client, _):
+        new = NewTask("t2", "in", options, conditions)
+        return protocol.enqueue_after(client._redis, Q, [new], 6.0)
+
+    return enqueue_after
+
+
+def settle(client, _):
+    return protocol.settle(client._redis, "t1", 10.5)
+
+
+def recheck(client, _):
+    return protocol.recheck(client._redis, Q, "t2", 10.5)
+
+
+def unblock(client, _):
+    return protocol.unblock(client._redis, Q, "t2", 10.5, "ann")
+
+
+def cancel_t2(client, _):
+    return protocol.cancel(client._redis, Q, "t2", "ann", None, 10.5)
+
+
+def cancel_t1(client, _):
+    return protocol.cancel(client._redis, Q, "t1", "ann", None, 9.5)
+
+
+def add_conditions(client, _):
+    return protocol.add_conditions(client._redis, Q, "t2", {"t3": "any"}, 10.5)
+
+
+def drop_hold(client, _):
+    return protocol.drop_hold(client._redis, Q, "t2", 10.5)
+
+
+def enqueue_t3(client, _):
+    return protocol.enqueue(client._redis, Q, "t3", "in", 5.7)
+
+
 def of_1_0_0(client):
     client._redis.read(
         ("SADD", "blueque_listeners_video", DEAD), ("ZINCRBY", "blueque_queues", 1, Q)
@@ -272,6 +324,7 @@ def claim(client, _):
     return protocol.claim(client._redis, "video", node_id(), "host_2", instance(client, "host_2"))
 
 
+RUN = (pop, reserve, start)
 CALLS = {
     "enqueue": Call(nothing, lambda client, _: client.get_queue("video").enqueue({"a": 1})),
     "enqueue three on one connection": Call(
@@ -395,6 +448,29 @@ CALLS = {
     "restore": Call(dead(pop, reserve, start, fence, lambda client, _: lose(client)), restore),
     "reassert": Call(dead(), reassert),
     "forget": Call(dead(fence), lambda client, _: protocol.forget(client._redis, Q, DEAD, "i2")),
+    "enqueue after": Call(dead(), born()),
+    "enqueue after a cancelled task": Call(dead(cancel_t1), born(broken="cancel")),
+    "enqueue after a task that meets the condition": Call(dead(cancel_t1), born("any")),
+    "add conditions": Call(dead(enqueue_t3, born(hold=True)), add_conditions),
+    "drop the hold": Call(dead(born("any", hold=True), cancel_t1, settle), drop_hold),
+    "settle": Call(dead(born(), *RUN, complete_t1), settle),
+    "settle with results": Call(dead(born(inputs=0), *RUN, complete_t1), settle),
+    "settle what is cancelled": Call(dead(born(broken="cancel"), cancel_t1), settle),
+    "settle what waits on": Call(dead(born(), cancel_t1), settle),
+    "settle what is revived": Call(
+        dead(born(broken="cancel"), *RUN, fence, lose_t1, settle, complete_t1), settle
+    ),
+    "recheck": Call(dead(born("any"), cancel_t1), recheck),
+    "recheck in vain": Call(dead(born()), recheck),
+    "unblock": Call(dead(born()), unblock),
+    "cancel a blocked task": Call(dead(born()), cancel_t2),
+    "cancel a task that was cancelled for another": Call(
+        dead(born(broken="cancel"), cancel_t1, settle), cancel_t2
+    ),
+    "requeue a task that is to wait": Call(
+        dead(born(), cancel_t2),
+        lambda client, _: protocol.requeue(client._redis, Q, "t2", "mark", 11.5),
+    ),
     "wake": Call(nothing, lambda client, _: client.get_queue("video").wake_listener()),
     "leave": Call(listening, lambda client, listener: listener.leave()),
     "look": Call(two_in_line, lambda client, _: client.get_inspector().pending("video")),
@@ -412,6 +488,12 @@ FORGETFUL = {
         "recover what was reserved",
         "lose",
         "lose and run again",
+        "settle",
+        "settle with results",
+        "settle what is cancelled",
+        "settle what waits on",
+        "settle what is revived",
+        "recheck",
     )
 }
 CASES = [

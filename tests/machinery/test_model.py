@@ -19,7 +19,7 @@ from rules import QueueMachine
 
 from blueque.system.embedded_redis import running_server
 
-EXAMPLES = 400  # BLUEQUE_MODEL_EXAMPLES asks for another number
+EXAMPLES = 450  # BLUEQUE_MODEL_EXAMPLES asks for another number
 STEPS = 40
 
 # How often what has to happen at least, or the test says nothing. It happens about twice as often
@@ -41,9 +41,9 @@ FLOORS = {
     "cancel started: cancelling": 4,
     "cancel first: cancelling": 40,
     "cancel pending: WrongQueue": 1,
-    "requeue: None": 15,
+    "requeue: pending": 15,
     "requeue: NotFailed": 12,
-    "requeue again: None": 4,
+    "requeue again: pending": 4,
     "requeue_failed: some": 1,
     "delete: True": 12,
     "delete: NotFinished": 3,
@@ -128,6 +128,18 @@ FLOORS = {
     "free: True": 60,
     "free: False": 8,
     "drop_line: False": 50,
+    "made to wait: blocked": 300,
+    "awaited, and then: late": 8,
+    "settle: released": 25,
+    "settle: held": 50,
+    "settle: cancelled": 50,
+    "settle: revived": 8,
+    "a result is copied": 20,
+    "recheck: linked": 15,
+    "recheck: blocked": 40,
+    "unblock: pending": 8,
+    "purge: some": 60,
+    "prune: some": 8,
 }
 
 

@@ -13,6 +13,7 @@ from blueque.connection.redis import Redis
 from blueque.errors import BluequeError
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.retry import Retry
+from blueque.protocol.dependencies import NewTask
 from blueque.protocol.recover import Loss
 
 Q, OURS, ANOTHER = "video", "host_1", "host_3"
@@ -27,6 +28,12 @@ FIELDS = {
 
 # The fields of the task as it waits in line.
 WAITING = {"status": "pending", "queue": Q, "parameters": "in", "created": "5.5", "updated": "5.5"}
+
+# Tasks that wait for t1, in two ways.
+CHILDREN = [
+    NewTask("c1", "in", {"broken": "cancel"}, {"t1": "ok"}),
+    NewTask("c2", "in", {}, {"t1": "any"}),
+]
 
 # What can be done to the task t1 of the listener host_1, by itself and by others. Times are fixed:
 # they are no difference.
@@ -83,6 +90,13 @@ CALLS: dict[str, Callable[[Redis], object]] = {
     ),
     "reassert": lambda redis: protocol.reassert(redis, Q, "t1", OURS, "i1", FIELDS, 9.5),
     "forget": lambda redis: protocol.forget(redis, Q, OURS, "i1"),
+    "enqueue after": lambda redis: protocol.enqueue_after(redis, Q, CHILDREN, 9.5),
+    "settle": lambda redis: protocol.settle(redis, "t1", 9.5),
+    "recheck": lambda redis: protocol.recheck(redis, Q, "c1", 9.5),
+    "recheck the other": lambda redis: protocol.recheck(redis, Q, "c2", 9.5),
+    "unblock": lambda redis: protocol.unblock(redis, Q, "c1", 9.5, "ann"),
+    "cancel what waits": lambda redis: protocol.cancel(redis, Q, "c1", "ann", None, 9.5),
+    "requeue what waited": lambda redis: protocol.requeue(redis, Q, "c1", "mark", 9.5),
 }
 BEFORE = {
     "pending": [],
@@ -96,6 +110,10 @@ BEFORE = {
     "lost": ["pop", "reserve", "start", "fence", "lose"],
     "failed": ["pop", "reserve", "start", "fail"],
     "cancelled": ["cancel"],
+    "awaited": ["enqueue after"],
+    "awaited, complete": ["enqueue after", "pop", "reserve", "start", "complete"],
+    "awaited, lost": ["enqueue after", "pop", "reserve", "start", "fence", "lose"],
+    "awaited, lost and told": ["enqueue after", "pop", "reserve", "start", "give up", "settle"],
 }
 
 GIVING_WAY = {"claim"}  # it looks twice, and if the list has changed it does nothing

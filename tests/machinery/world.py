@@ -4,6 +4,7 @@ beginnings of runs.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import threading
@@ -21,10 +22,13 @@ from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import RedisAway
 from blueque.listener.listener import Listener
+from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.task import Task
 from blueque.model.units import Timing
 from blueque.producer.queue import Queue
+from blueque.protocol import settling
+from blueque.protocol.dependencies import NewTask
 from blueque.recovery import judge as recovery_module
 from blueque.system import process
 
@@ -33,6 +37,7 @@ ANOTHER = "r"  # a queue that has no listeners
 LAST = "last_1"  # the node of whoever comes when all is over
 MAX_BYTES = 1000
 
+ENDED = ("complete", "failed", "cancelled")
 T = TypeVar("T")
 
 
@@ -48,6 +53,20 @@ class World:
     ledger: Ledger = field(default_factory=Ledger)
     dead: set[str] = field(default_factory=set)  # nodes whose process is gone, or seems so to 1.0.0
     alive: Sequence[str] = ()  # the actors that have come to their end
+
+    def note_wait(self, task: str, kinds: dict[str, str]) -> None:
+        self.given["kinds"] = {**self.given.get("kinds", {}), task: kinds}
+
+    def check_wait(self, task: str) -> None:
+        """Note a task that begins now, and should still wait for another."""
+        for parent, kind in self.given.get("kinds", {}).get(task, {}).items():
+            status, texts = self.redis.read(
+                ("HGET", keys.task(parent), "status"), ("LRANGE", keys.history(parent), 0, -1)
+            )
+            ended = {json.loads(text)["event"] for text in texts} & {*ENDED} | {status, None}
+            wanted = {"ok": {"complete"}, "any": {*ENDED}, "not_ok": {"failed", "cancelled"}}[kind]
+            if not (ended & wanted) and status is not None:
+                self.ledger.early.append(task)
 
     def queue(self, redis: Redis | None = None) -> Queue:
         return Queue(redis or self.redis, QUEUE, MAX_BYTES)
@@ -96,6 +115,8 @@ def process_table() -> Iterator[None]:
             lambda known: known.get("instance") in getattr(to_this_actor, "gone", ()),
         ),
         mock.patch.object(recovery_module, "time", clock),
+        # Three dependents are more than one transaction tells; else it would take a hundred.
+        mock.patch.object(settling, "AT_ONCE", 2),
     ):
         yield
 
@@ -121,6 +142,13 @@ def put_in_line(world: World, *tasks: str, parameters: str = "ok", **fields: Any
     """Enqueue some tasks in the setup; the first is the first to be taken."""
     for task in tasks:
         protocol.enqueue(world.redis, QUEUE, task, parameters, time.time(), fields)
+
+
+def make_wait(world: World, redis: Redis, task: str, kinds: dict[str, str], **options: Any) -> None:
+    """Make a task that waits for others. kinds: of its conditions, by task."""
+    world.note_wait(task, kinds)
+    new = NewTask(task, "ok", options, kinds)
+    protocol.enqueue_after(redis, QUEUE, [new], time.time())
 
 
 def take_one(world: World, node: str) -> Task:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import redis as redis_py
+from dependent import block
 from prometheus_client.parser import text_string_to_metric_families
 from test_document import Monitor
 
@@ -74,14 +75,16 @@ def test_the_numbers_are_those_of_the_queue(scrape, redis, run_one):
     protocol.schedule(redis, Q, "t4", "in", now - 700, now - 800)
     protocol.cancel(redis, Q, "t3", "ann", None, now)
     protocol.delete(redis, Q, "t3")
+    block(redis, "t5", "t2", Q)
 
     found = values(scrape())
 
     assert of(found, "tasks", queue=Q, state="pending") == 1
+    assert of(found, "tasks", queue=Q, state="blocked") == 1
     assert of(found, "tasks", queue=Q, state="scheduled") == 1
     assert of(found, "tasks_finished_total", queue=Q, state="complete") == 1
     assert of(found, "tasks_finished_total", queue=Q, state="cancelled") == 1
-    assert of(found, "tasks_enqueued_total", queue=Q) == 4
+    assert of(found, "tasks_enqueued_total", queue=Q) == 5
     assert 100 <= of(found, "oldest_pending_seconds", queue=Q) < 160
     assert 700 <= of(found, "oldest_overdue_seconds", queue=Q) < 760
     assert of(found, "tasks_runnable", queue=Q) == 1

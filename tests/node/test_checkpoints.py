@@ -550,11 +550,11 @@ def test_a_directory_that_is_too_large_stays_on_its_host_and_is_carried_over_the
     first.says("takes more than 1,048,576 bytes when it is packed, and stays on this host")
     # Only what runs again keeps its place in a spool that is too full.
     until(
-        lambda: len([*programs.directory.glob("spool/*/1/reported")]) == 3,
+        lambda: len([*programs.directory.glob("spool/*@1/reported")]) == 3,
         what="all three to be reported",
     )
-    assert [path.parent.parent.name for path in programs.directory.glob("spool/*/*/wanted")] == [
-        later
+    assert [path.parent.name for path in programs.directory.glob("spool/*/wanted")] == [
+        f"{later}@1"
     ]
     queue.requeue(here)
     # the noise has come, which is no text

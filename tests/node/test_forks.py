@@ -290,7 +290,7 @@ def test_a_listener_without_some_of_its_standard_streams_runs_tasks(programs, cl
 
     assert run_once(programs, tasks)
     for task in tasks:
-        attempt = programs.directory / "spool" / task / "1"
+        attempt = programs.directory / "spool" / f"{task}@1"
         assert [(attempt / name).read_text() for name in ("stdout", "stderr")] == ["", ""]
 
 

@@ -61,7 +61,7 @@ def test_a_task_that_is_cancelled_while_its_start_cannot_be_recorded_does_not_ru
     listener.says("not started")
     assert programs.client.get_task(task_id).status == "cancelled"
     assert [run.task for run in ledger(programs)] == [following]
-    assert not (programs.directory / "spool" / task_id).exists()
+    assert not (programs.directory / "spool" / f"{task_id}@1").exists()
     assert is_sound(programs.client)
 
 
@@ -156,7 +156,7 @@ def test_files_of_an_attempt_that_redis_has_never_known_are_removed(programs, pr
     ended(programs.client, queue.enqueue("quick"))
 
     if then == "cancel":
-        assert not (programs.directory / "spool" / task_id).exists()
+        assert not (programs.directory / "spool" / f"{task_id}@1").exists()
     else:
         assert ended(programs.client, task_id).attempt == 1
     opened = programs.directory / "spool" / "open"

@@ -418,7 +418,7 @@ def test_what_was_printed_while_redis_stood_still_comes_later_and_the_task_does_
         os.kill(own_server.pid, signal.SIGSTOP)
         try:
             go(work)
-            until((tmp_path / "spool" / task / "1" / "exit").exists, what="the end of the task")
+            until((tmp_path / "spool" / f"{task}@1" / "exit").exists, what="the end of the task")
         finally:
             os.kill(own_server.pid, signal.SIGCONT)
 

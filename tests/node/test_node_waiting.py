@@ -160,6 +160,8 @@ def commands_of_an_idle_listener(listening: Listening, cli: redis_py.Redis) -> d
     listening.duties.look_after_others()
     listening.duties._next_beat = listening.duties._next_look = 0.0
     listening.duties._next_promotion = listening.duties.next_at = 0.0
+    # At every sixth beat only, if no task waits for others.
+    listening.duties._next_settling = listening.duties._next_recheck = time.monotonic() + LONG
     beats = listening.beats
     cli.config_resetstat()
     listening.waiting.wait_for_work()

@@ -10,7 +10,7 @@ import pytest
 
 from blueque.node.reuse import GROWTH, MOST_DESCRIPTORS, SPARED, Past, Reusable, Reuse, TaskProcess
 from blueque.task_process import handshake
-from blueque.task_process.handshake import Handshake, Rest
+from blueque.task_process.handshake import Assignment, Handshake, Rest
 
 PATH = "/spool/task/1"
 MIB = 2**20
@@ -38,6 +38,34 @@ def resting(ours: int, theirs: int, rest: Rest, past: Past | None) -> Reusable:
     reusable = process(ours, past)
     assert Handshake(theirs).rest(rest) and reusable.hear(PATH)
     return reusable
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (b'["/spool/t/1", {"gpu": [0]}, {"A": "b"}, 1.5]', (1.5, False)),
+        (b'[0, "/spool/t/1", {"gpu": [0]}, {"A": "b"}, null, true]\n{"id": "t"}', (None, True)),
+    ],
+)
+def test_an_assignment_of_a_listener_of_an_earlier_version_is_understood(ends, said, expected):
+    theirs, ours = ends
+    os.write(ours, said)
+
+    assert Handshake(theirs).assignment() == Assignment(
+        "/spool/t/1", {"gpu": [0]}, {"A": "b"}, *expected
+    )
+
+
+def test_a_large_task_does_not_travel_with_its_assignment(ends):
+    theirs, ours = ends
+    small = Assignment("/spool/t/1", {}, {}, task=("t", {"parameters": "\udc80"}))
+    large = small._replace(task=("t", {"parameters": "x" * 16_000}))
+    for assignment in (small, large):
+        handshake.assign(ours, assignment)
+
+    listener = Handshake(theirs)
+    assert listener.assignment() == small
+    assert listener.assignment() == small._replace(task=None)
 
 
 def test_the_end_of_an_attempt_is_heard(ends):

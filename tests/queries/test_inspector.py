@@ -115,6 +115,8 @@ def test_the_overview_counts_each_status(redis, inspector):
         2,
         0,
         4,
+        0,
+        (),
     )
 
 

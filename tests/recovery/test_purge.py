@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
+
+import pytest
+
+from blueque import protocol
+from blueque.model import keys
+from blueque.protocol.dependencies import NewTask
 
 
 def test_a_task_that_was_started_when_the_snapshot_was_taken_stays_though_it_waits_again(client):
@@ -19,3 +26,64 @@ def test_a_task_that_was_started_when_the_snapshot_was_taken_stays_though_it_wai
 
     assert client.get_task(ran).status == "pending"
     assert client.get_task(waits).status is None
+
+
+def wait_for(redis, queue, task, parent):
+    protocol.enqueue_after(redis, queue, [NewTask(task, "p", {}, {parent: "ok"})], time.time())
+
+
+@pytest.fixture
+def chain(client, redis):
+    """A pending task, a blocked one that waits for it, and one that waits for that."""
+    root = client.get_queue("video").enqueue("root")
+    wait_for(redis, "video", "middle", root)
+    wait_for(redis, "video", "last", "middle")
+    return root
+
+
+def test_a_snapshot_has_the_blocked_tasks(client, chain):
+    snapshot = client.freeze("video", ["blocked"])
+
+    assert sorted(task.id for task in client.tasks_of(snapshot)) == ["last", "middle"]
+
+
+def test_blocked_tasks_are_deleted_but_those_for_which_others_wait(client, chain, cli):
+    snapshot = client.freeze("video", ["pending", "blocked"])
+
+    assert list(client.purge(snapshot))[-1] == 1
+
+    assert client.get_task("last").status is None
+    assert [client.get_task(task).status for task in (chain, "middle")] == ["pending", "blocked"]
+    assert cli.zrange(keys.blocked("video"), 0, -1) == ["middle"]
+
+
+def test_with_force_all_that_waits_is_deleted_and_nothing_of_it_is_left(client, chain, cli):
+    snapshot = client.freeze("video", ["pending", "blocked"])
+
+    assert list(client.purge(snapshot, force=True))[-1] == 3
+
+    for kind in ("task", "after", "dependents", "blocked"):
+        assert cli.keys(f"blueque_{kind}_*") == []
+
+
+def test_a_task_that_was_let_go_since_the_snapshot_is_deleted_too(client, redis, chain):
+    snapshot = client.freeze("video", ["blocked"])
+    protocol.unblock(redis, "video", "last", time.time(), "me")
+    assert client.get_task("last").status == "pending"
+
+    assert list(client.purge(snapshot))[-1] == 1
+
+    assert client.get_task("last").status is None
+
+
+def test_a_finished_task_goes_if_those_that_have_waited_for_it_are_gone(client, redis, chain):
+    queue = client.get_queue("video")
+    queue.cancel(chain)
+    protocol.settle(redis, chain, time.time())
+    client_snapshot = client.freeze("video", ["cancelled"])
+    assert list(client.purge(client_snapshot))[-1] == 0
+    assert list(client.purge(client.freeze("video", ["blocked"]), force=True))[-1] == 2
+
+    assert list(client.purge(client_snapshot))[-1] == 1
+
+    assert client.get_task(chain).status is None

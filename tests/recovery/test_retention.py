@@ -10,6 +10,7 @@ from blueque import Client, protocol
 from blueque.model import keys
 from blueque.model.units import Keep
 from blueque.protocol.archiving import BatchRef
+from blueque.protocol.dependencies import NewTask
 from blueque.protocol.pruning import Ended
 from blueque.queries import finished as ended
 from blueque.recovery.retention import Retention
@@ -362,3 +363,103 @@ def test_what_is_reported_late_is_not_old_at_once(client, queue, cli):
     processor.report({"status": "complete", "result": "out", "finished": time.time() - 8 * 86400})
     Retention(client.connections, client.retention_rules(["video"])).step()
     assert client.get_task(task_id).result == "out"
+
+
+# Tasks for which others wait
+
+
+def wait_for(redis, parent, children, kind="ok"):
+    """Enqueue tasks that wait for one, and tell them how that has ended."""
+    new = [NewTask(child, "in", {}, {parent: kind}) for child in children]
+    protocol.enqueue_after(redis, "later", new, time.time())
+    assert protocol.settle(redis, parent, time.time()).is_over
+
+
+def test_a_task_for_which_others_wait_stays_and_keeps_none_behind_it(client, redis, finish, cli):
+    held, gone = finish("failed", 200), finish("failed", 100)
+    wait_for(redis, held, ["child"])
+    retention = Retention(client.connections, {"video": {"failed": Keep(50)}})
+
+    while retention.step():
+        pass
+
+    assert left(cli, "failed") == [held]
+    assert client.get_task(gone).status is None
+    assert cli.zrange(keys.dependents(held), 0, -1) == ["child"]
+    assert client.get_task("child").status == "blocked"
+
+
+def test_a_task_goes_at_once_when_those_that_have_waited_for_it_are_gone_or_have_begun(
+    client, redis, finish, cli, everything
+):
+    held = finish("failed", 200)
+    wait_for(redis, held, ["cancelled", "freed"])
+    for child in ("cancelled", "freed"):
+        protocol.cancel(redis, "later", child, "me", None, time.time())
+    protocol.delete(redis, "later", "cancelled")
+    protocol.requeue(redis, "later", "freed", "a mark", time.time())
+    protocol.unblock(redis, "later", "freed", time.time(), "me")
+    cli.delete(keys.UNSETTLED_TASKS)
+
+    Retention(client.connections, {"video": {"failed": Keep(50)}}).step()
+
+    assert left(cli, "failed") == []
+    named = [key for key, value in everything().items() if held in key]
+    assert named == []
+
+
+def test_a_task_is_asked_again_for_those_that_wait_for_it_after_an_hour(
+    client, redis, finish, cli, monkeypatch
+):
+    held = finish("failed", 9 * 3600)
+    wait_for(redis, held, ["child"])
+    retention = Retention(client.connections, {"video": {"failed": Keep(2 * 3600)}})
+    while retention.step():
+        pass
+    protocol.cancel(redis, "later", "child", "me", None, time.time())
+    protocol.delete(redis, "later", "child")
+    assert retention.step() is False
+    assert left(cli, "failed") == [held]
+
+    monkeypatch.setattr("time.monotonic", lambda now=time.monotonic: now() + 3601)
+    later = ended.stock
+    monkeypatch.setattr(
+        ended, "stock", lambda *arguments: later(*arguments)._replace(now=time.time() + 3601)
+    )
+    retention.step()
+
+    assert left(cli, "failed") == []
+
+
+def test_of_many_for_which_others_wait_a_few_are_asked_in_each_step(
+    client, redis, finish, cli, monkeypatch
+):
+    monkeypatch.setattr("blueque.recovery.retention.AWAITED_AT_ONCE", 2)
+    held = [finish("failed", 300 - number) for number in range(5)]
+    for task in held:
+        wait_for(redis, task, [f"child of {task}"])
+    gone = finish("failed", 100)
+    asked = []
+    settle = protocol.settle
+    monkeypatch.setattr(
+        protocol,
+        "settle",
+        lambda redis, task, *rest, **more: asked.append(task) or settle(redis, task, *rest, **more),
+    )
+    retention = Retention(client.connections, {"video": {"failed": Keep(50)}})
+    counts = []
+    while retention.step():
+        counts.append(len(asked))
+
+    assert counts[:2] == [2, 4]
+    assert asked == held, "each of them once"
+    assert left(cli, "failed") == held[::-1]
+    assert client.get_task(gone).status is None
+
+
+def test_those_that_stay_are_not_counted_among_those_that_would_be_deleted(client, redis, finish):
+    held, _ = finish("failed", 200), finish("failed", 100)
+    wait_for(redis, held, ["child"])
+    retention = Retention(client.connections, {"video": {"failed": Keep(50)}})
+
+    assert retention.count().total() == 1

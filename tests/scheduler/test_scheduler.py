@@ -319,10 +319,10 @@ def test_fifty_idle_queues_cost_nothing_between_two_looks_at_everything(programs
     make_idle(client, cli, 50)
     cli.config_resetstat()
     scheduler = watching(programs, url, cli)
-    # The queues, and the next task of each; then one look for listeners.
+    # The queues, the next task of each, ends and groups; then one look for listeners.
     until(
         lambda: (
-            cli.info("commandstats").get("cmdstat_zrange", {}).get("calls") == 51
+            cli.info("commandstats").get("cmdstat_zrange", {}).get("calls") == 53
             and cli.info("commandstats").get("cmdstat_exists", {}).get("calls", 0) >= 52
         ),
         what="it has looked at everything",
@@ -434,8 +434,8 @@ def test_news_that_comes_together_with_an_answer_is_not_overlooked(programs, cli
     with HoldingProxy(url, having=b"blueque_pending_tasks_first") as proxy:
         watching(programs, proxy.url, cli)
         until(
-            lambda: cli.info("commandstats").get("cmdstat_exists", {}).get("calls") == 2,
-            what="it has looked at all, and for listeners",
+            lambda: cli.info("commandstats").get("cmdstat_exists", {}).get("calls") == 3,
+            what="it has looked at all, for members of groups, and for listeners",
         )
         proxy.arm()
         cli.lpush("blueque_pending_tasks_first", "t1")

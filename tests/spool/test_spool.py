@@ -162,10 +162,10 @@ def test_a_second_attempt_lies_beside_the_first(spool, root):
     spool.create("some-task", 2, FIELDS)
     assert tree(root) == [
         "some-task",
-        "some-task/1",
-        "some-task/1/task",
         "some-task/2",
         "some-task/2/task",
+        "some-task@1",
+        "some-task@1/task",
     ]
 
 
@@ -174,8 +174,10 @@ def test_an_attempt_that_was_there_already_stays_as_it_is_and_the_new_one_lies_b
 ):
     spool.create("some-task", 1, {"parameters": "old"}).write_exit(RECORD)
     attempt = spool.create("some-task", 1, {"parameters": "new"})
-    (beside,) = [path for path in (root / "some-task").iterdir() if path.name != "1"]
-    assert attempt.path == str(beside) and beside.name.startswith("1.")
+    assert attempt.path == f"{root}/some-task/1"
+    third = spool.create("some-task", 1, {"parameters": "newest"})
+    assert third.path.startswith(f"{root}/some-task/1.")
+    assert third.read_task()[1] == {"parameters": "newest"}
     assert attempt.read_exit() is None and attempt.read_task()[1] == {"parameters": "new"}
     old = spool.attempt("some-task", 1)
     assert old.read_exit() == RECORD and old.read_task()[1] == {"parameters": "old"}
@@ -218,7 +220,7 @@ def test_a_creation_that_fails_leaves_nothing_behind_however_often_it_is_tried(s
 def test_a_task_id_that_could_lead_elsewhere_gets_a_name_of_its_own_inside(spool, root, task_id):
     attempt = spool.create(task_id, 1, FIELDS)
     path = Path(attempt.path)
-    assert path.parent.parent == root and path.parent.name.startswith("id-") and path.is_dir()
+    assert path.parent == root and path.name.startswith("id-") and path.is_dir()
     assert attempt.read_task()[0] == task_id
     assert spool.attempt(task_id, 1).path == attempt.path
 
@@ -282,8 +284,8 @@ def test_an_attempt_is_found_by_its_token(spool):
 def test_an_attempt_is_found_under_any_id_and_beside_what_is_not_whole(spool, task_id):
     attempt = spool.create(task_id, 1, {**FIELDS, "token": "a"})
     for name, content in (("2", "{"), ("3", "[]"), ("4", None)):
-        broken = Path(attempt.path).parent / name
-        broken.mkdir()
+        broken = Path(attempt.path.removesuffix("@1")) / name
+        broken.mkdir(parents=True)
         if content is not None:
             (broken / "task").write_text(content)
     assert spool.find(task_id, "a").path == attempt.path
@@ -388,6 +390,27 @@ def test_without_an_exit_record_there_is_none_to_read(attempt):
     assert attempt.read_exit() is None
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {},
+        [[]],
+        [["t", "parts", "text", {}, {}]],
+        [["t", "parts", 5, {}, {}, None]],
+        [["t", "parts", "text", {"priority": []}, {}, None]],
+        [["t", "parts", "text", {}, {"t": 1}, None]],
+        [["t", "parts", "text", {}, {}, "soon"]],
+        [["t", "\ud800", "text", {}, {}, None]],
+    ],
+)
+def test_a_record_whose_new_tasks_cannot_be_read_is_none(attempt, wrong):
+    record = {**RECORD, "then": [["t", "parts", "text", {"priority": 1}, {"t": "ok"}, 5.5]]}
+    attempt.write_exit(record)
+    assert attempt.read_exit() == record
+    Path(attempt.path, "exit").write_text(json.dumps({**RECORD, "then": wrong}))
+    assert attempt.read_exit() is None
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b'{"status": "compl', b"[]", b"{}", b"\xff"])
 def test_a_record_that_is_not_whole_is_none(attempt, content):
     Path(attempt.path, "exit.new").write_bytes(content)
@@ -411,7 +434,20 @@ def test_a_second_record_replaces_the_first_even_if_it_is_shorter(attempt):
     assert attempt.read_exit() == RECORD
 
 
-def test_a_record_is_on_the_disk_before_it_gets_its_name(attempt, monkeypatch):
+def test_a_record_is_on_the_disk_when_it_is_written(attempt, monkeypatch):
+    events, fsync = [], os.fsync
+    monkeypatch.setattr(
+        os, "fsync", lambda fd: (events.append(os.readlink(f"/proc/self/fd/{fd}")), fsync(fd))
+    )
+    attempt.write_exit(RECORD)
+    assert events == [f"{attempt.path}/exit"]
+    assert attempt.read_exit() == RECORD
+
+
+def test_a_second_record_is_on_the_disk_before_it_takes_the_place_of_the_first(
+    attempt, monkeypatch
+):
+    attempt.write_exit({**RECORD, "result": "x" * 1000})
     events = []
     fsync, rename = os.fsync, os.rename
     monkeypatch.setattr(
@@ -439,7 +475,7 @@ Attempt(sys.argv[1], "no room").write_exit({"status": "complete", "result": "x" 
 """
     killed = subprocess.run([sys.executable, "-c", script, attempt.path], cwd=ROOT, check=False)
     assert killed.returncode == -9
-    assert Path(attempt.path, "exit.new").stat().st_size > 500
+    assert Path(attempt.path, "exit").stat().st_size > 500
     assert attempt.read_exit() is None
 
 
@@ -474,7 +510,7 @@ def test_a_record_that_no_longer_fits_on_the_disk_takes_over_the_room_set_aside(
     assert full.calls == 3
     assert attempt.read_exit() == RECORD
     assert Path(attempt.path, "exit").stat().st_ino == room
-    assert tree(root) == ["some-task", "some-task/1", "some-task/1/exit", "some-task/1/task"]
+    assert tree(root) == ["some-task@1", "some-task@1/exit", "some-task@1/task"]
 
 
 def test_the_room_is_set_aside_again_before_the_next_attempt(spool, root, attempt, monkeypatch):
@@ -555,9 +591,9 @@ def test_only_attempts_reported_before_that_time_are_pruned(spool, root):
     os.utime(spool.create("unreported", 1, FIELDS).path, (1000, 1000))
     assert spool.prune(2000.0) == 1
     assert {path.name for path in root.iterdir()} == {
-        "edge",
-        "young",
-        "unreported",
+        "edge@1",
+        "young@1",
+        "unreported@1",
         "open",
         "blanks",
     }
@@ -575,15 +611,15 @@ def test_when_the_spool_takes_too_much_the_longest_reported_go_until_it_does_not
     shrunk = spool.shrink(6 * 2**20)
     assert shrunk.removed == 1 and 6 * 2**20 > shrunk.size >= 5 * 2**20
     assert {path.name for path in root.iterdir()} == {
-        "old",
-        "young",
-        "unreported",
+        "old@1",
+        "young@1",
+        "unreported@1",
         "open",
         "blanks",
     }
     shrunk = spool.shrink(1)
     assert shrunk.removed == 2 and shrunk.size >= 2**20, "what Redis does not know stays"
-    assert {path.name for path in root.iterdir()} == {"unreported", "open", "blanks"}
+    assert {path.name for path in root.iterdir()} == {"unreported@1", "open", "blanks"}
 
 
 def test_what_the_next_attempt_may_go_on_from_goes_last(spool, root):
@@ -594,12 +630,12 @@ def test_what_the_next_attempt_may_go_on_from_goes_last(spool, root):
     spool.attempt("wanted", 1).mark_reported(is_wanted=True)
     assert spool.shrink(1.5 * 2**20).removed == 1
     assert spool.prune(4000.0, but_wanted=True) == 0
-    assert {path.name for path in root.iterdir()} == {"wanted", "open", "blanks"}
+    assert {path.name for path in root.iterdir()} == {"wanted@1", "open", "blanks"}
     assert spool.prune(4000.0) == 1
 
 
 @pytest.mark.parametrize(
-    ("full_with", "left"), [({"done"}, {"wanted"}), ({"done", "wanted"}, set())]
+    ("full_with", "left"), [({"done@1"}, {"wanted@1"}), ({"done@1", "wanted@1"}, set())]
 )
 def test_a_full_disk_takes_what_the_next_attempt_may_go_on_from_only_if_nothing_else_helps(
     spool, root, monkeypatch, full_with, left
@@ -616,7 +652,7 @@ def test_a_full_disk_takes_what_the_next_attempt_may_go_on_from_only_if_nothing_
 
     monkeypatch.setattr(os, "statvfs", statvfs)
     assert Slot._make_room(SimpleNamespace(_spool=spool)) is None
-    assert {path.name for path in root.iterdir()} & {"done", "wanted"} == left
+    assert {path.name for path in root.iterdir()} & {"done@1", "wanted@1"} == left
 
 
 def test_a_share_of_the_disk_is_a_limit_too(spool, root, monkeypatch):
@@ -633,6 +669,48 @@ def test_pruning_one_attempt_leaves_the_others_of_the_task(spool, root):
     spool.create("some-task", 2, FIELDS)
     assert spool.prune(2000.0) == 1
     assert tree(root) == ["some-task", "some-task/2", "some-task/2/task"]
+
+
+def test_attempts_of_an_earlier_version_are_found_and_pruned(spool, root):
+    old = root / "some-task" / "1"
+    old.mkdir(parents=True)
+    fields = {**FIELDS, "token": "a", "attempt": "1", "created": "7.5"}
+    (old / "task").write_text(
+        json.dumps({"id": "some-task", "path": str(old), "room": None, "fields": fields})
+    )
+    assert spool.find("some-task", "a").path == str(old)
+    assert spool.newest("some-task") == {"7.5": 1}
+    spool.find("some-task", "a").mark_reported()
+    os.utime(old / "reported", (1000, 1000))
+    assert spool.prune(2000.0) == 1
+    assert tree(root) == []
+
+
+def test_an_open_attempt_that_is_reported_already_is_closed(spool, root):
+    attempt = spool.create("some-task", 1, FIELDS)
+    attempt.open(spool.open_path, 77, 5)
+    os.link(f"{attempt.path}/task", f"{attempt.path}/reported")
+    attempt.mark_reported()
+    assert list(spool.open_attempts()) == [] and not attempt.is_open
+    assert sorted(os.listdir(attempt.path)) == ["reported", "task"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "has_left"),
+    [("exit", "{}", False), ("stdout", "", False), ("stderr", "a", True), ("times", "", True)],
+)
+def test_an_attempt_that_has_printed_or_left_anything_is_known(spool, name, content, has_left):
+    make_blank(spool)
+    attempt = spool.create("some-task", 1, FIELDS, os.getpid())
+    Path(attempt.path, name).write_text(content)
+    assert attempt.has_left_files() is has_left
+
+
+def test_another_attempt_of_a_task_is_looked_for_beside_one(spool):
+    first, second = spool.attempt("some-task", 1).path, spool.attempt("some-task", 2).path
+    assert [module.number_of(path) for path in (first, second, f"{second}.ab")] == [1, 2, None]
+    assert module.paths_beside(first, 2) == [second]
+    assert first in module.paths_beside(second, 1)
 
 
 def test_pruning_does_not_follow_links_out_of_the_spool(spool, root, tmp_path):
@@ -741,7 +819,7 @@ def make_blank(spool):
 
 def test_the_first_attempt_of_a_task_uses_what_a_process_has_made_ahead(spool, root):
     make_blank(spool)
-    inode = (root / "blanks" / str(os.getpid()) / "1" / "stdout").stat().st_ino
+    inode = (root / "blanks" / str(os.getpid()) / "stdout").stat().st_ino
 
     attempt = spool.create("some-task", 1, FIELDS, os.getpid())
 

@@ -195,7 +195,7 @@ def test_the_option_goes_before_the_variable_and_that_before_the_file(programs):
         let_go(programs, task.id)
         done = ended(programs.client, task.id)
         assert done.node == f"{name}_{pid_of(done.node)}"
-        assert done.files == f"{name}:{programs.directory}/spool/{task.id}/1"
+        assert done.files == f"{name}:{programs.directory}/spool/{task.id}@1"
         assert f"host {name}," in listener.log
         listener.stop()
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 from running import ROOT, clean_environment, outcome
 
-from blueque import current_task
+from blueque import InvalidInput, InvalidType, New, current_task
 from blueque.spool import progress_file
 from blueque.task_process import running_task
 from blueque.task_process.running_task import RunningTask
@@ -67,6 +67,33 @@ def test_what_is_tracked_tells_how_many_are_done_and_of_how_many_if_that_is_know
 def test_what_is_tracked_is_yielded_as_it_is(tmp_path):
     items = [object(), None, 0]
     assert list(RunningTask("t1", {}, str(tmp_path)).track(iter(items))) == items
+
+
+# Results of other tasks
+
+
+def test_a_task_has_the_results_that_it_is_given(tmp_path):
+    (tmp_path / "inputs").write_text('{"b": {"n": 1}, "a": "text"}')
+
+    task = RunningTask("t1", {"inputs": "11"}, str(tmp_path))
+
+    assert [*task.inputs.items()] == [("b", {"n": 1}), ("a", "text")]
+    assert task.inputs is task.inputs
+
+
+def test_a_task_that_wants_no_results_has_none(tmp_path):
+    (tmp_path / "inputs").write_text("a file of its own")
+
+    assert RunningTask("t1", {}, str(tmp_path)).inputs == {}
+    assert RunningTask("t1", {"inputs": "0"}, None).inputs == {}
+
+
+def test_a_task_without_its_results_says_so_each_time(tmp_path):
+    task = RunningTask("t1", {"inputs": "0"}, str(tmp_path))
+
+    for _ in range(2):
+        with pytest.raises(InvalidInput, match="more than 64 MiB together"):
+            task.inputs  # noqa: B018
 
 
 # Whatever is told
@@ -313,3 +340,59 @@ def test_a_program_finds_its_node_its_deadline_and_its_progress_file_in_its_envi
         )
         assert task.progress == "0.42 encoding"
         assert 0 <= float(deadline) - 3600 - task.started < 60 if has_deadline else deadline == ""
+
+
+# Tasks that it makes
+
+
+def test_outside_of_a_task_none_can_be_made(url, monkeypatch):
+    monkeypatch.setenv("BLUEQUE_REDIS_URL", url)
+    task = current_task()
+
+    for call in (lambda: task.spawn("parts", 1, key="a"), lambda: task.spawn_many([])):
+        with pytest.raises(InvalidInput, match=r"^task.spawn: not inside a task"):
+            call()
+    with pytest.raises(InvalidInput, match=r"^task.link: not inside a task"):
+        task.link("t1", after="t2")
+
+
+@pytest.fixture
+def started(client, queue):
+    """A task that has started, as its handler sees it."""
+    queue.enqueue("in")
+    listener = client.get_listener("video")
+    processor = client.get_processor(listener.listen())
+    processor.start(77)
+    task = RunningTask(processor.task.id, processor.task.fields, None)
+    yield task
+    task.disconnect()
+
+
+@pytest.fixture
+def _in_this_redis(url, monkeypatch):
+    monkeypatch.setenv("BLUEQUE_REDIS_URL", url)
+
+
+@pytest.mark.usefixtures("_in_this_redis")
+def test_many_tasks_are_made_in_several_transactions_each_once(started, client, cli):
+    first = started.spawn("parts", "first", key=0)
+    tasks = [New("parts", n, key=n) for n in range(450)]
+    tasks += [New("joins", n, key=f"join {n}", after=started.spawned_id(n)) for n in range(150)]
+
+    made = started.spawn_many(tasks)
+
+    assert made == [started.spawned_id(task.key) for task in tasks] and made[0] == first
+    assert [task.is_new for task in made] == [False] + [True] * 599
+    assert cli.llen("blueque_pending_tasks_parts") == 450
+    assert cli.zcard("blueque_blocked_tasks_joins") == 150
+    assert not any(task.is_new for task in started.spawn_many(tasks))
+
+
+@pytest.mark.usefixtures("_in_this_redis")
+def test_what_does_not_fit_into_a_transaction_is_refused(started, cli):
+    parts = started.spawn_many([New("parts", n, key=n) for n in range(101)])
+    with pytest.raises(InvalidInput, match="wait for more than 100 others"):
+        started.spawn("joins", "all", key="join", after=parts)
+    with pytest.raises(InvalidType, match=r"a new task is a blueque.New, not dict"):
+        started.spawn_many([{"queue": "parts"}])
+    assert cli.exists("blueque_tasks_joins") == 0

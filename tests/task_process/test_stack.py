@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 from pathlib import Path
@@ -231,6 +232,30 @@ def test_of_a_task_that_ended_before_it_had_shown_anything_that_is_said(
     )
 
     assert result.exception.exit_code == 124 and "has shown nothing" in result.exception.message
+
+
+def test_while_another_listener_reads_the_file_a_task_is_not_asked(tmp_path):
+    attempt, (ready, said) = Attempt(str(tmp_path), ""), os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        stacks.register()
+        os.write(said, b".")
+        signal.pause()
+    try:
+        os.read(ready, 1)
+        pidfd, memory = os.pidfd_open(pid), stacks._open_memory(pid)
+        fcntl.flock(memory, fcntl.LOCK_EX)
+        assert stacks.show(attempt, pid, pidfd, "mark") == stacks.BUSY
+        os.close(memory)
+        assert not (tmp_path / "stack").exists()
+        assert stacks.show(attempt, pid, pidfd, "mark") is None
+        os.close(pidfd)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(ready)
+        os.close(said)
+    assert b"blueque: stack mark\n" in (tmp_path / "stack").read_bytes()
 
 
 def test_a_task_that_has_closed_its_descriptor_is_not_asked_and_its_own_file_stays_as_it_is(

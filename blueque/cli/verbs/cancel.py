@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from blueque.model.task import Task
     from blueque.queries.inspector import Inspector
 
-UNFINISHED = ("pending", "scheduled", "reserved", "started")
+UNFINISHED = ("blocked", "pending", "scheduled", "reserved", "started")
 MOST = 10_000  # tasks of one call
 IN_A_ROW = 7  # ids in 80 columns
 SHOWN = 20  # ids shown before it asks
@@ -115,8 +115,9 @@ def cancel(
     A waiting task is "cancelled" at once. A running task gets SIGTERM and, after its grace, SIGKILL; it is "cancelling"
     until it has ended. If it ends by itself first, that result counts; --wait tells which of the two happened. It asks
     before it ends running tasks, or all tasks of a queue. A task that starts while it asks, or after --state was read,
-    runs on. A cancelled task does not run again, even with a retry policy; `blueque requeue` runs it again. A word behind
-    --wait that is a duration, such as 3600 or 2m, is not an ID.
+    runs on. A cancelled task does not run again, even with a retry policy; `blueque requeue` runs it again. Tasks that
+    wait for it stay blocked, or are cancelled if they were made so. A word behind --wait that is a duration, such as 3600
+    or 2m, is not an ID.
 
     ID may be the beginning of an id; - reads ids from standard input. The exit code is 5 if a task could not be
     cancelled, 6 if the answer is not yes, 75 if a queue has more than 10,000 of them and only the first were cancelled,

@@ -83,9 +83,8 @@ def _ids(inspector: Any, incomplete: str) -> Iterable[CompletionItem]:
     if len(incomplete) >= 4:
         tasks = inspector.tasks(inspector.find(incomplete))
     else:
-        tasks = inspector.listing(
-            inspector.queues(), ("started", "reserved", "pending"), MAX_WORDS
-        ).tasks
+        unfinished = ("started", "reserved", "pending", "blocked")
+        tasks = inspector.listing(inspector.queues(), unfinished, MAX_WORDS).tasks
     return [CompletionItem(task.id, help=f"{task.queue}, {task.status}") for task in tasks]
 
 
@@ -97,4 +96,10 @@ def _nodes(inspector: Any, incomplete: str) -> Iterable[CompletionItem]:
     ]
 
 
-_FINDS: dict[str, Find] = {"QUEUE": _queues, "PATTERN": _queues, "ID": _ids, "NODE": _nodes}
+_FINDS: dict[str, Find] = {
+    "QUEUE": _queues,
+    "PATTERN": _queues,
+    "ID": _ids,
+    "PARENT": _ids,
+    "NODE": _nodes,
+}

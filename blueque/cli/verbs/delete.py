@@ -20,7 +20,7 @@ from blueque.cli.options import (
     yes_option,
 )
 from blueque.cli.printing import count
-from blueque.errors import NotFinished
+from blueque.errors import HasDependents, InvalidInput, NotFinished
 from blueque.model.states import FINISHED
 
 if TYPE_CHECKING:
@@ -30,13 +30,24 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID... | -")
+@click.option(
+    "--force",
+    "is_forced",
+    is_flag=True,
+    help="Also tasks for which others wait; they cannot go on.",
+)
 @dry_run_option("Only show what would be deleted.")
 @yes_option
 @json_option
 @shared_options
 @pass_invocation
 def delete(
-    invocation: Invocation, ids: Sequence[str], dry_run: bool, is_sure: bool, as_json: bool
+    invocation: Invocation,
+    ids: Sequence[str],
+    is_forced: bool,
+    dry_run: bool,
+    is_sure: bool,
+    as_json: bool,
 ) -> int:
     """Delete finished tasks for good, with their results, errors and logs.
 
@@ -45,7 +56,8 @@ def delete(
     blueque ls -q video.encode --state failed --ids | blueque delete - --yes
 
     It asks first. The files of an attempt stay in the spool of its host for as long as the spool keeps them. The key of a
-    task stays in use as long as its --keep says. A task that has not ended is not deleted: cancel it first.
+    task stays in use as long as its --keep says. A task that has not ended is not deleted: cancel it first. Nor is a task
+    for which others wait: they would stay blocked for ever, or are cancelled if they were made so. --force deletes it.
 
     ID may be the beginning of an id; - reads ids from standard input. The exit code is 5 if a task could not be deleted,
     and 6 if the answer is not yes.
@@ -54,32 +66,43 @@ def delete(
     tasks, code = choose(client.get_inspector(), ids)
     able = [task for task in tasks if task.status in FINISHED]
     if dry_run:
-        outcomes = [_foresee(task) for task in tasks]
+        outcomes = [_foresee(task, is_forced) for task in tasks]
     else:
         if able:
             facts = f"{count(len(able), 'task')} would be deleted for good, with results, errors and logs: {_by_status(able)}"
             require_consent(is_sure, facts, "Delete?", number=len(able), has_ids="-" in ids)
-        outcomes = act_on(tasks, lambda task: _delete(client, task), as_json)
+        outcomes = act_on(tasks, lambda task: _delete(client, task, is_forced), as_json)
     if as_json:
         print_outcomes("delete", outcomes, dry_run=dry_run)
     elif dry_run:
         for outcome in outcomes:
             print_outcome(outcome)
     if dry_run:
-        printing.talk(f"{count(len(able), 'task')} would be deleted.")
+        number = sum(outcome.refusal is None for outcome in outcomes)
+        printing.talk(f"{count(number, 'task')} would be deleted.")
     elif not outcomes:
         printing.talk("no tasks")
     return code_of(outcomes, code)
 
 
-def _foresee(task: Task) -> Outcome:
+def _foresee(task: Task, is_forced: bool) -> Outcome:
     refusal = None if task.status in FINISHED else str(NotFinished(task.id, task.status))
+    if refusal is None and "dependents" in task.fields and not is_forced:
+        refusal = _refusal(HasDependents(task.id))
     return Outcome(task.id, task.queue, task.status, refusal)
 
 
-def _delete(client: Client, task: Task) -> str:
-    client.get_queue(task.queue or "").delete_task(task)
+def _delete(client: Client, task: Task, is_forced: bool) -> str:
+    try:
+        client.get_queue(task.queue or "").delete_task(task, force=is_forced)
+    except HasDependents as error:
+        raise InvalidInput(_refusal(error)) from error
     return "deleted"
+
+
+def _refusal(error: HasDependents) -> str:
+    task = error.task_id
+    return f"{error}. See: blueque graph {task}; nevertheless: blueque delete --force {task}"
 
 
 def _by_status(tasks: Iterable[Task]) -> str:

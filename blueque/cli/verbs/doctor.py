@@ -41,6 +41,9 @@ _REPAIRS = {
     "free": "free it",
     "drop_line": "forget it",
     "note_line": "list it as it should be",
+    "recheck": "look at its conditions again",
+    "note_end": "have it told",
+    "drop_stale": "remove that entry",
 }
 
 

@@ -22,6 +22,7 @@ from blueque.cli.options import (
     pass_invocation,
     shared_options,
 )
+from blueque.cli.waits import wait_options, waits
 from blueque.errors import InvalidInput
 from blueque.text.json_errors import as_json, as_text
 
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="With --key-field: each key makes one task in this run, even if it was deleted.",
 )
+@wait_options
 @needs_options
 @limit_options()
 @shared_options
@@ -100,6 +102,7 @@ def enqueue(
     blueque enqueue mail.send --text 'Hello you' --in 2h
     blueque enqueue video.encode @task.json --priority 5 --resource gpu=1
     find . -name '*.mov' | blueque enqueue video.encode --lines --text
+    blueque enqueue mail.send '"it is done"' --after 7c1f
 
     The input must be JSON; a JSON string arrives as that string. With --text the input is a string, its last newline
     included. Without input the parameters are null. Pass a string that begins with @, or is just -, through standard
@@ -109,10 +112,14 @@ def enqueue(
     A file is checked as a whole before its first task is enqueued, standard input line by line. Tasks go to Redis a
     thousand at a time, or as many as arrive within 0.2 s. If it stops halfway, run the same again with --run: it makes the
     missing tasks, and none twice.
+
+    With --after, --after-any and --after-not-ok, which can be given several times, the task waits for other tasks; with
+    --lines, each of the tasks does. ID may be the beginning of an id. If all of these tasks have ended like that
+    already, it waits for nothing.
     """
     client = invocation.client()
     due = _due(eta, delay)
-    options |= needs(resources, lock)
+    options = waits(client.get_inspector(), options) | needs(resources, lock)
     if keep is not None:
         if key is None and key_field is None:
             raise click.UsageError("--keep needs --key or --key-field")

@@ -61,7 +61,9 @@ CSV_COLUMNS = (
 @pattern_option("Only these queues: a name, or a pattern such as 'render.*'.")
 @state_option(
     (*STATUSES, "all"),
-    "Only tasks in these states: failed,cancelled; default complete, failed and cancelled.",
+    "Only tasks in these states: failed,cancelled, or all; default complete, failed and cancelled. "
+    "See: blueque help states",
+    "STATES",
 )
 @click.option(
     "--since",

@@ -1,8 +1,8 @@
-"""`blueque gc`: finish or remove what interrupted runs have left."""
+"""`blueque gc`: finish or remove what interrupted runs and producers have left."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,12 +21,15 @@ from blueque.cli.options import (
     yes_option,
 )
 from blueque.cli.printing import count
-from blueque.errors import RunDropped, WrongRun
+from blueque.errors import NotCancellable, RunDropped, WrongQueue, WrongRun
 
 if TYPE_CHECKING:
+    from blueque.client import Client
     from blueque.producer.abandoned_runs import Leftover, Leftovers
+    from blueque.queries.half_made import HalfMade
 
 _WEEK = 7 * 86400.0
+_REASON = "its producer has not named all tasks for which it waits"
 
 
 @click.command()
@@ -36,7 +39,7 @@ _WEEK = 7 * 86400.0
     type=DURATION,
     default=_WEEK,
     metavar="DURATION",
-    help="Only runs that have not changed for so long; default 7d.",
+    help="Only what has not changed for so long; default 7d for runs, 1d for tasks.",
 )
 @dry_run_option("Only show what would be done.")
 @yes_option
@@ -51,32 +54,38 @@ def gc(
     is_sure: bool,
     as_json: bool,
 ) -> int:
-    """Clean up after runs that were interrupted and not begun again.
+    """Clean up after runs and producers that were interrupted and not begun again.
 
     \b
     blueque gc --dry-run
     blueque gc render --older-than 2d --yes
 
     The tasks of a decided run are put in line, if no program has done so for a minute. An undecided run is forgotten and
-    its staged tasks are deleted; it asks first. A run that a program works on is left alone. The exit code is 75 if
+    its staged tasks are deleted; it asks first. A run that a program works on is left alone. A task whose producer died
+    before it had named all tasks for which that one waits can never run: it is cancelled. The exit code is 75 if
     something could not be done, or a program works on the run again.
     """
     from blueque.producer.abandoned_runs import Leftovers  # here: --help does without
+    from blueque.queries import half_made
 
     client = invocation.client()
     abandoned = Leftovers(client.connections)
-    found = abandoned.find(queues_matching(client.get_inspector().queues(), names), older_than)
+    queues = queues_matching(client.get_inspector().queues(), names)
+    runs = abandoned.find(queues, older_than)
+    tasks = half_made.find(client.connections, queues, min(older_than, half_made.FORGOTTEN))
     done: list[bool] = []
     if not dry_run:
-        _ask(found, is_sure)
-        done = [_end(abandoned, run) for run in found]
-    pairs = list(zip(found, done or [False] * len(found), strict=True))
+        _ask(runs, is_sure)
+        done = [_end(abandoned, run) for run in runs]
+        done += [_cancel(client, task) for task in tasks]
     if as_json:
-        items = [_item(run) | ({} if dry_run else {"done": is_done}) for run, is_done in pairs]
+        items = [*map(_item, runs), *map(_item_of_task, tasks)]
+        for item, is_done in zip(items, done, strict=False):
+            item["done"] = is_done
         printing.print_json("gc", dry_run=dry_run, items=items)
     else:
-        _print(pairs, dry_run)
-    if not found:
+        _print([*map(_sentence, runs), *map(_sentence_of_task, tasks)], done)
+    if not runs and not tasks:
         printing.talk("nothing to clean up")
     return 0 if dry_run or all(done) else ATTENTION
 
@@ -97,10 +106,20 @@ def _end(abandoned: Leftovers, run: Leftover) -> bool:
         return False
 
 
-def _print(pairs: Iterable[tuple[Leftover, bool]], dry_run: bool) -> None:
-    for run, is_done in pairs:
-        failed = "" if dry_run or is_done else "  not done: a program works on it"
-        click.echo(printing.clean(_sentence(run)) + failed)
+def _cancel(client: Client, task: HalfMade) -> bool:
+    """Cancel a task. False: it is not blocked any more."""
+    try:
+        client.get_queue(task.queue).cancel(task.task, reason=_REASON, only=["blocked"])
+    except (NotCancellable, WrongQueue) as error:
+        printing.talk(str(error))
+        return False
+    return True
+
+
+def _print(sentences: Sequence[str], done: Sequence[bool]) -> None:
+    for number, sentence in enumerate(sentences):
+        failed = "  not done: a program works on it" if done and not done[number] else ""
+        click.echo(printing.clean(sentence) + failed)
 
 
 def _sentence(run: Leftover) -> str:
@@ -119,4 +138,18 @@ def _item(run: Leftover) -> dict[str, Any]:
         "way": run.way,
         "chunks": len(run.chunks),
         "age_seconds": round(run.age, 3),
+    }
+
+
+def _sentence_of_task(task: HalfMade) -> str:
+    what = "blocked, and its producer has not named all tasks for which it waits"
+    return f"{task.task}  {task.queue}  {what}, for {printing.span(task.age)}"
+
+
+def _item_of_task(task: HalfMade) -> dict[str, Any]:
+    return {
+        "queue": task.queue,
+        "task": task.task,
+        "way": "cancel",
+        "age_seconds": round(task.age, 3),
     }

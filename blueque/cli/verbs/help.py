@@ -27,6 +27,7 @@ EXIT_CODES = {
     143: "ended by SIGTERM; a daemon exits with 0 after it",
 }
 STATES = {
+    "blocked": "it waits for other tasks to end: blueque enqueue --after",
     "scheduled": "it will be put in line at a later time, its eta",
     "pending": "it is in line and waits for a listener",
     "reserved": "a listener has taken it and is about to start it",
@@ -48,6 +49,7 @@ LISTENERS = {
 }
 # What comes next, and what helps.
 _MORE = {
+    "blocked": "To see for which, and what holds it up: blueque graph ID, blueque why ID",
     "scheduled": "blueque-scheduler or a listener of its queue puts it in line. See: blueque schedule ls",
     "pending": "To see why it waits: blueque why ID. To cancel it: blueque cancel ID",
     "reserved": "If its listener dies before the start, it is in line again.",

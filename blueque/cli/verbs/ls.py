@@ -114,8 +114,8 @@ def ls(
     blueque ls --finished --sort -run --json
     blueque ls --state failed --ids --limit 1000 | blueque requeue -
 
-    FOR is the time in that state. The order of states is started, reserved, pending, scheduled, failed, cancelled,
-    complete. Finished tasks are sorted by their end, newest first; pending and scheduled tasks by their turn; the others
+    FOR is the time in that state. The order of states is started, reserved, pending, scheduled, blocked, failed,
+    cancelled, complete. Finished tasks are sorted by their end, newest first; pending and scheduled tasks by their turn; the others
     by their time in the state, longest first.
 
     Columns: id, queue, state, for, node, note, pid, attempt, priority, run (how long), progress, left, error, created,

@@ -42,8 +42,19 @@ _COLUMNS = [
     Column("MAY RUN", True),
     Column("STATE", can_shrink=True),
 ]
-_COUNTS = ("scheduled", "pending", "running", "failed", "complete", "cancelled", "listeners")
+_BLOCKED = Column("BLOCKED", True)  # only where there are any
+_COUNTS = (
+    "blocked",
+    "scheduled",
+    "pending",
+    "running",
+    "failed",
+    "complete",
+    "cancelled",
+    "listeners",
+)
 _TASKS = [Column("QUEUE", can_shrink=True), Column("TASKS", True)]
+_PURGED = (*WAITING, "blocked")  # the states that purge deletes if none is named
 
 
 @click.group(subcommand_metavar="VERB [ARGS]...")
@@ -66,7 +77,10 @@ def list_queues(invocation: Invocation, as_json: bool) -> None:
     if as_json:
         printing.print_json("queues", items=[_item(line) for line in lines])
     elif lines:
-        click.echo("\n".join(printing.table(_COLUMNS, [_row(line) for line in lines])))
+        has_blocked = any(line.blocked for line in lines)
+        columns = [*_COLUMNS[:1], *([_BLOCKED] if has_blocked else []), *_COLUMNS[1:]]
+        rows = [_row(line, has_blocked) for line in lines]
+        click.echo("\n".join(printing.table(columns, rows)))
     else:
         printing.talk("no queues")
 
@@ -81,8 +95,9 @@ def _item(line: Line) -> dict[str, Any]:
     }
 
 
-def _row(line: Line) -> list[str]:
-    counts = (line.scheduled, line.pending, line.running, line.failed, line.listeners)
+def _row(line: Line, has_blocked: bool) -> list[str]:
+    blocked = (line.blocked,) if has_blocked else ()
+    counts = (*blocked, line.scheduled, line.pending, line.running, line.failed, line.listeners)
     return [
         line.queue,
         *map(str, counts),
@@ -161,9 +176,10 @@ def _what_is(there: Mapping[str, int]) -> str:
 @queue.command(short_help="Delete what waits in a queue, or what has ended.")
 @click.argument("pattern", metavar="QUEUE")
 @state_option(
-    (*WAITING, *FINISHED),
-    "Only tasks in this state, or in these: failed,cancelled; default pending,scheduled.",
+    (*_PURGED, *FINISHED),
+    "Only tasks in this state, or in these: failed,cancelled; default pending,scheduled,blocked.",
 )
+@click.option("--force", is_flag=True, help="Also waiting tasks for which others wait.")
 @dry_run_option("Only show what would be deleted.")
 @yes_option
 @json_option
@@ -173,11 +189,12 @@ def purge(
     invocation: Invocation,
     pattern: str,
     states: Sequence[str],
+    force: bool,
     dry_run: bool,
     is_sure: bool,
     as_json: bool,
 ) -> int:
-    """Delete all pending and scheduled tasks of a queue for good, or those in another state.
+    """Delete all pending, scheduled and blocked tasks of a queue for good, or those in another state.
 
     \b
     blueque queue purge video.encode --dry-run
@@ -185,11 +202,11 @@ def purge(
 
     Running tasks run on; tasks enqueued meanwhile stay. For many tasks you have to type their number. To empty a queue
     that listeners serve, pause it first. The exit code is 6 if the answer is not yes, and 75 if tasks are left because a
-    listener has just taken them, or an archive is being made of them.
+    listener has just taken them, other tasks wait for them, or an archive is being made of them.
     """
     names = queues_matching(invocation.client().get_inspector().queues(), [pattern])
     client = invocation.client(patience=30.0)  # from here on: work that has begun may wait
-    chosen = list(dict.fromkeys(states)) or list(WAITING)
+    chosen = list(dict.fromkeys(states)) or list(_PURGED)
     snapshot = client.freeze(names, chosen)
     try:
         found, by_queue = dict.fromkeys(chosen, 0), Counter[str]()
@@ -199,7 +216,7 @@ def purge(
         total, done = sum(found.values()), 0
         if total and not dry_run:
             _ask_to_purge(names, found, by_queue, is_sure)
-            done = _purge(client, snapshot, total)
+            done = _purge(client, snapshot, total, force)
     finally:
         client.thaw(snapshot)
     if as_json:
@@ -216,7 +233,7 @@ def purge(
         click.echo(f"{printing.clean(pattern)}  {count(done, 'task')} deleted")
     if not dry_run and done < total:
         printing.talk(
-            f"{total - done} of {total} are left: listeners have taken them meanwhile, or they are being archived."
+            f"{total - done} of {total} are left: taken by listeners meanwhile, awaited by other tasks, or being archived."
         )
         return ATTENTION
     return 0
@@ -233,11 +250,11 @@ def _ask_to_purge(
     require_consent(is_sure, facts, "Delete?", details, number=total)
 
 
-def _purge(client: Client, snapshot: Snapshot, total: int) -> int:
+def _purge(client: Client, snapshot: Snapshot, total: int, is_forced: bool) -> int:
     """Delete the tasks of the snapshot and return how many. If an error ends this, say how many."""
     done = 0
     try:
-        for done in client.purge(snapshot):  # noqa: B007  # how many so far
+        for done in client.purge(snapshot, force=is_forced):  # noqa: B007  # how many so far
             pass
     except BaseException:
         printing.talk(f"{done} of {total} deleted, then it stopped:")
@@ -246,4 +263,6 @@ def _purge(client: Client, snapshot: Snapshot, total: int) -> int:
 
 
 def _sorts(found: Mapping[str, int]) -> str:
-    return ", ".join(f"{number} {state}" for state, number in found.items())
+    return ", ".join(
+        f"{number} {state}" for state, number in found.items() if number or state != "blocked"
+    )

@@ -76,7 +76,8 @@ def requeue(
     blueque ls --state cancelled --ids | blueque requeue - --yes
 
     With this you allow the work to start a second time. What the task has done before is still there. If a task was lost,
-    its old process may still run; its result no longer counts and stays in its files, and `blueque show` says where.
+    its old process may still run; its result no longer counts and stays in its files, and `blueque show` says where. What
+    waits for a task that failed goes on when that task completes.
 
     For more than one task it asks first. ID may be the beginning of an id; - reads ids from standard input. The exit code
     is 5 if a task could not be put in line, and 6 if the answer is not yes.
@@ -141,8 +142,7 @@ def _ask(tasks: Sequence[Task], is_sure: bool, has_ids: bool) -> None:
 
 
 def _requeue(client: Client, task: Task) -> str:
-    client.get_queue(task.queue or "").requeue(task.id)
-    return "pending"
+    return client.get_queue(task.queue or "").requeue(task.id)
 
 
 def _can_be_requeued(task: Task) -> bool:

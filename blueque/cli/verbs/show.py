@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from blueque.cli import printing
-from blueque.cli.facts import checkpoint_item, contents, facts
+from blueque.cli.facts import checkpoint_item, contents, dependencies_item, facts
 from blueque.cli.failure import MISSING, USAGE, Failure
 from blueque.cli.options import (
     Invocation,
@@ -50,17 +50,18 @@ def show_task(invocation: Invocation, prefix: str, reveals: bool, as_json: bool)
     """
     inspector, hide = invocation.client().get_inspector(), invocation.hider(reveals)
     task = inspector.task(find_one(inspector, prefix))
-    signs = inspector.signs(task, time.time())
+    signs, others = inspector.signs(task, time.time()), inspector.dependencies(task)
     if as_json:
         heard = printing.times(beat=signs.beat, printed=signs.printed)
         item = as_item(task, signs.now) | {"left_seconds": left_of(task, signs.now)[0]} | heard
         item["checkpoint"] = checkpoint_item(signs)
         item["usual_seconds"] = list(signs.usual) if signs.usual else None
+        item |= dependencies_item(others)
         printing.print_json(
             "task", **printing.times(now=signs.now), item=item | contents(task, hide)
         )
         return
-    for label, value in facts(task, signs, invocation.is_utc, hide):
+    for label, value in facts(task, signs, invocation.is_utc, hide, others):
         _print_fact(label, value)
 
 
@@ -110,6 +111,8 @@ def as_item(task: Task, now: float) -> dict[str, Any]:
         "priority": task.priority,
         "needs": task.fields.get("needs"),
         "devices": task.fields.get("devices"),
+        "after": task.after,
+        "broken_by": task.broken_by,
     }
 
 

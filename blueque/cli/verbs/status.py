@@ -45,6 +45,7 @@ _QUEUES = [
     Column("OLDEST", True),
     Column("LISTENERS", True),
 ]
+_BLOCKED = Column("BLOCKED", True)  # only where there are any
 _BOUNDED = [
     Column("QUEUE", can_shrink=True),
     Column("MAY RUN", True),
@@ -93,8 +94,9 @@ def status(
 ) -> int:
     """Show what needs attention, queues, running tasks and listeners on one screen.
 
-    A line that begins with ! needs attention; the command below it tells more or helps. OLDEST is how
-    long the next task in line has waited. MAY RUN is the limit of running tasks of a queue. LEFT is
+    A line that begins with ! needs attention; the command below it tells more or helps. BLOCKED tasks
+    wait for other tasks; the column is there if there are any. OLDEST is how long the next task in
+    line has waited. MAY RUN is the limit of running tasks of a queue. LEFT is
     the estimated time until a running task ends. SIGN is the time since it last reported progress or
     printed something. SEEN is the time since the last beat. A listener is "up"; "draining": it takes
     nothing new, and exits after its task; "paused": it takes nothing until `node resume`; "silent":
@@ -171,7 +173,9 @@ def _print_queues(overview: Overview, shows_all: bool) -> None:
     if not shows_all and len(lines) > most:
         busiest = sorted(lines, key=lambda line: -line.started - line.pending)[:most]
         lines = sorted(busiest, key=lambda line: line.queue)
-    _print_table(_QUEUES, [_queue_row(line) for line in lines])
+    has_blocked = any(line.blocked for line in lines)
+    columns = [*_QUEUES[:1], *([_BLOCKED] if has_blocked else []), *_QUEUES[1:]]
+    _print_table(columns, [_queue_row(line, has_blocked) for line in lines])
     _print_rest(len(overview.lines), len(lines), "blueque status --all")
     bounded = [line for line in lines if line.pause is not None or line.max_concurrency is not None]
     if bounded:
@@ -201,8 +205,9 @@ def _print_rest(count: int, shown: int | None, command: str) -> None:
         click.echo(f"({count - shown} more: {command})")
 
 
-def _queue_row(line: Line) -> list[str]:
+def _queue_row(line: Line, has_blocked: bool) -> list[str]:
     counts = (
+        *((line.blocked,) if has_blocked else ()),
         line.scheduled,
         line.pending,
         line.reserved,
@@ -285,6 +290,7 @@ def _queue_item(line: Line) -> dict[str, Any]:
         "paused_by": pause.by if pause else None,
         "paused_reason": pause.reason if pause else None,
         "misfits": [misfit._asdict() for misfit in line.misfits],
+        "holders": [holder._asdict() for holder in line.holders],
     }
     item["oldest_seconds"] = finite(item.pop("oldest"))
     item["overdue_seconds"] = finite(item.pop("overdue_for"))

@@ -29,6 +29,7 @@ _QUEUES = [
     Column("OLDEST", True),
     Column("LISTENERS", True),
 ]
+_BLOCKED = Column("BLOCKED", True)  # only where there are any
 _TASKS = [
     Column("TASK", can_shrink=True),
     Column("QUEUE", can_shrink=True),
@@ -53,11 +54,11 @@ _TASKS = [
 def top(invocation: Invocation, every: float) -> None:
     """Show live what runs, until you press q.
 
-    First come the queues with running or waiting tasks, then the running tasks, longest first. LEFT is
-    the estimated time until the end, from the speed of the last minutes: "late" if it takes longer, -
-    until the task has run for 30 s and has reported its progress twice or 2 % of it. SIGN is the time
-    since it last reported progress or printed something. If Redis goes away, the last picture stays
-    until it is back. For programs: blueque status --json.
+    First come the queues with running or waiting tasks, then the running tasks, longest first. BLOCKED
+    tasks wait for other tasks. LEFT is the estimated time until the end, from the speed of the last
+    minutes: "late" if it takes longer, - until the task has run for 30 s and has reported its progress
+    twice or 2 % of it. SIGN is the time since it last reported progress or printed something. If Redis
+    goes away, the last picture stays until it is back. For programs: blueque status --json.
     """
     watch(_Top(invocation).look, max(every, 0.2), "blueque status, or blueque status --json")
 
@@ -91,11 +92,15 @@ class _Top:
 
     def _print_queues(self, overview: Overview, room: int) -> None:
         busiest = sorted(
-            overview.lines, key=lambda line: (not line.started, not line.pending, line.queue)
+            overview.lines,
+            key=lambda line: (not line.started, not line.pending, not line.blocked, line.queue),
         )
+        has_blocked = any(line.blocked for line in busiest[:room])
+        columns = [*_QUEUES[:1], *([_BLOCKED] if has_blocked else []), *_QUEUES[1:]]
         rows = [
             [
                 line.queue,
+                *([str(line.blocked)] if has_blocked else []),
                 str(line.pending),
                 str(line.started),
                 str(line.failed),
@@ -105,7 +110,7 @@ class _Top:
             for line in busiest[:room]
         ]
         click.echo()
-        click.echo("\n".join(printing.table(_QUEUES, rows)) if rows else "No queues yet.")
+        click.echo("\n".join(printing.table(columns, rows)) if rows else "No queues yet.")
         if overview.lines[room:]:
             click.echo(f"({len(overview.lines) - room} more: blueque status --all)")
 

@@ -13,11 +13,16 @@ from blueque.cli.facts import value_of
 from blueque.cli.failure import NOT_COMPLETE, TIMED_OUT
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.verbs.show import as_item
+from blueque.cli.why_blocked import how_it_ended
 from blueque.errors import WaitTimedOut
+from blueque.queries.task_ends import Watcher, ends
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
     from blueque.queries.inspector import Inspector
+
+MOST = 1000  # blocked tasks whose conditions are read at a time
+MOST_NAMED = 3  # that get a line each
 
 
 @click.command()
@@ -44,7 +49,8 @@ def wait(
     blueque wait 7c1f --timeout 2h && blueque enqueue mail.send '"it is done"'
     blueque ls --ids | blueque wait -
 
-    A task that failed and will be retried has not ended. ID may be the beginning of an id; - reads ids from standard
+    A task that failed and will be retried has not ended. If a blocked task cannot go on, as another task for which it
+    waits has failed, standard error says so once. ID may be the beginning of an id; - reads ids from standard
     input. How each task ended is printed on standard error.
 
     The exit code is 0 if all are complete, 4 if one failed, was cancelled or lost, 124 if the timeout came first, and 3 if
@@ -57,7 +63,9 @@ def wait(
         return code
     waiting, ended = {task.id: task for task in tasks}, []
     try:
-        for task in client.as_ended([*waiting], timeout) if waiting else ():
+        watcher = Watcher(client.connections.connect, waiting)
+        held = _Held(inspector)
+        for task in ends(watcher, client.patience, timeout, held.tell):
             del waiting[task.id]
             ended.append(task)
             tell_ending(task)
@@ -72,6 +80,29 @@ def wait(
     if as_json:
         _print_json(inspector, ended, [*waiting], code == TIMED_OUT)
     return code or (NOT_COMPLETE if any(task.status != "complete" for task in ended) else 0)
+
+
+class _Held:
+    """Says once of each blocked task for whom it is held."""
+
+    def __init__(self, inspector: Inspector) -> None:
+        self._inspector = inspector
+        self._told: set[str] = set()
+
+    def tell(self, ids: Sequence[str]) -> None:
+        """Say of those that were not told of, which tasks hold them."""
+        found = self._inspector.broken([task for task in ids if task not in self._told][:MOST])
+        self._told |= found.keys()
+        for task_id, parents in [*found.items()][:MOST_NAMED]:
+            parent = parents[0]
+            name = printing.short_id(parent.id)
+            more = f", and {len(parents) - 1} more did not end well" if parents[1:] else ""
+            printing.talk(
+                f"{printing.short_id(task_id)} is held: {name}, for which it waits, "
+                f"{how_it_ended(parent)}{more}. See: blueque why {printing.short_id(task_id)}"
+            )
+        if len(found) > MOST_NAMED:
+            printing.talk(f"{len(found) - MOST_NAMED} more of these tasks are held.")
 
 
 def _print_json(

@@ -21,8 +21,8 @@ def why(invocation: Invocation, prefix: str, as_json: bool) -> None:
     \b
     blueque why 7c1f
 
-    A task may wait for its time, for tasks before it, for a listener, for resources, for a lock, for the limit of its
-    queue, or for a paused queue. The answer describes this moment.
+    A task may wait for its time, for other tasks to end, for tasks before it, for a listener, for resources, for a lock,
+    for the limit of its queue, or for a paused queue. The answer describes this moment.
 
     ID may be the beginning of an id. With --json each reason also has a code.
     """

@@ -1,0 +1,202 @@
+"""What must always be true of tasks that wait for others, and of those for which others wait.
+
+The scan knows who they are; their conditions and dependents are read here, a hundred tasks at a
+time, and not kept. docs/protocol/audit.md, "Invariants", has the same in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from blueque.audit.circles import circles
+from blueque.audit.observation import Finding, Observation
+from blueque.audit.reads import batches, read_groups
+from blueque.connection.redis import Command, Redis, as_hash
+from blueque.model import keys
+from blueque.model.conditions import are_met, is_marked, mark, unmet
+from blueque.model.states import FINISHED
+
+AT_ONCE = 100  # tasks whose conditions, or dependents, are in memory
+NAMED = 10  # tasks of a circle that a sentence names
+# The score of a blocked task at which a listener or scheduler is about to look.
+_NOW = 0.0
+_TOLD = float("inf")  # the score of a dependent that waits on, though the task has ended badly
+
+
+class _Child(NamedTuple):
+    """A blocked task. look: its score among the blocked tasks of its queue."""
+
+    task: str
+    queue: str
+    look: str | None
+    conditions: Mapping[str, str]
+
+    @property
+    def is_looked_at(self) -> bool:
+        return self.look is not None and float(self.look) == _NOW
+
+    def find(self, code: str, sentence: str, fix: str | None) -> Finding:
+        return Finding(code, keys.conditions(self.task), self.task, self.queue, sentence, fix)
+
+
+class _Parent(NamedTuple):
+    """A finished task that has dependents."""
+
+    task: str
+    queue: str | None
+    status: str
+
+
+class _Entry(NamedTuple):
+    """A dependent: its score, its status, and its condition on the task that has it."""
+
+    task: str
+    score: float
+    status: str | None
+    condition: str | None
+
+    @property
+    def waits(self) -> bool:
+        is_open = self.status in ("blocked", "cancelled")
+        return is_open and self.condition is not None and not is_marked(self.condition)
+
+
+def judge(
+    redis: Redis, observed: Observation, blocked: Mapping[str, str], awaited: Iterable[str]
+) -> Iterator[Finding]:
+    """Yield what is wrong with tasks that wait for others.
+
+    blocked: the blocked tasks, with their queues. awaited: the finished tasks that have dependents.
+    """
+    bad = observed.bad_keys
+    names = {task: task for task in blocked}  # each id is in memory once
+    waits: dict[str, list[str]] = {}
+    for some in batches(list(blocked.items()), AT_ONCE):
+        sound = [each for each in some if keys.conditions(each[0]) not in bad]
+        children = list(_children(redis, sound))
+        for child in children:
+            above = [names[parent] for parent in unmet(child.conditions) if parent in names]
+            if above:
+                waits[names[child.task]] = above
+            yield from _ripe(child)
+        for found, parent in _unlinked(redis, children):
+            if keys.dependents(parent) not in bad:
+                yield found
+    for circle in circles(waits):
+        yield _circle(circle, blocked)
+    for some_tasks in batches(list(awaited), AT_ONCE):
+        for ended in _settled(redis, some_tasks):
+            if keys.dependents(ended.task) not in bad:
+                yield from _entries(redis, ended)
+
+
+def _children(redis: Redis, tasks: Sequence[tuple[str, str]]) -> Iterator[_Child]:
+    """Yield those of the tasks that are still blocked."""
+    groups: list[list[Command]] = [
+        [
+            ("HMGET", keys.task(task), "status", "queue"),
+            ("ZSCORE", keys.blocked(queue), task),
+            ("HGETALL", keys.conditions(task)),
+        ]
+        for task, queue in tasks
+    ]
+    for (task, queue), (place, look, held) in zip(tasks, read_groups(redis, groups), strict=True):
+        if place == ["blocked", queue]:
+            yield _Child(task, queue, look, as_hash(held))
+
+
+def _ripe(child: _Child) -> Iterator[Finding]:
+    if not child.conditions:
+        command = f"blueque unblock {child.task}"
+        sentence = f"task {child.task} is blocked, and has no conditions any more. {command} puts it in line."
+        yield child.find("ripe", sentence, None)
+    elif are_met(child.conditions) and not child.is_looked_at:
+        sentence = f"task {child.task} is blocked, and all of its conditions are met."
+        yield child.find("ripe", sentence, "recheck")
+
+
+def _unlinked(redis: Redis, children: Sequence[_Child]) -> Iterator[tuple[Finding, str]]:
+    """Yield the tasks that are not among the dependents of one for which they wait, and that one."""
+    waiting = [child for child in children if not child.is_looked_at]
+    pairs = [(child, parent) for child in waiting for parent in unmet(child.conditions)]
+    groups: list[list[Command]] = [
+        [
+            ("HMGET", keys.task(parent), "status", "dependents"),
+            ("ZSCORE", keys.dependents(parent), child.task),
+        ]
+        for child, parent in pairs
+    ]
+    lacking: dict[str, tuple[_Child, str]] = {}
+    for (child, parent), replies in zip(pairs, read_groups(redis, groups), strict=True):
+        (status, dependents), score = replies
+        if status is not None and (dependents is None or score is None):
+            lacking.setdefault(child.task, (child, parent))
+    for child, parent in lacking.values():
+        sentence = f"task {child.task} waits for task {parent}, which does not know of it and would not tell it its end."
+        yield child.find("unlinked", sentence, "recheck"), parent
+
+
+def _circle(circle: Sequence[str], blocked: Mapping[str, str]) -> Finding:
+    tasks = sorted(circle)
+    first, more = tasks[0], len(tasks) - NAMED
+    names = ", ".join(tasks[:NAMED]) + (f" and {more} more" if more > 0 else "")
+    sentence = f"tasks {names} wait for each other, and none of them can start: blueque unblock or blueque cancel one."
+    if len(tasks) == 1:
+        sentence = f"task {first} waits for itself, and can never start: blueque unblock {first}, or blueque cancel {first}."
+    key, text = keys.conditions(first), " ".join(tasks)
+    return Finding("circle", key, first, blocked[first], sentence, None, text=text)
+
+
+def _settled(redis: Redis, tasks: Sequence[str]) -> Iterator[_Parent]:
+    """Yield those of the tasks that have ended, and whose dependents are not about to be told."""
+    groups: list[list[Command]] = [
+        [
+            ("HMGET", keys.task(task), "status", "queue", "dependents"),
+            ("ZSCORE", keys.UNSETTLED_TASKS, task),
+        ]
+        for task in tasks
+    ]
+    for task, replies in zip(tasks, read_groups(redis, groups), strict=True):
+        (status, queue, dependents), score = replies
+        if status in FINISHED and dependents is not None and score is None:
+            yield _Parent(task, queue, status)
+
+
+def _entries(redis: Redis, parent: _Parent) -> Iterator[Finding]:
+    """Yield whether a finished task has dependents that are still to be told, or do not wait."""
+    key, stale = keys.dependents(parent.task), None
+    for entry in _dependents(redis, parent.task):
+        if entry.waits and _is_to_be_told(parent, entry):
+            sentence = f"task {parent.task} is {parent.status}, and task {entry.task}, which waits for it, was not told."
+            untold = keys.UNSETTLED_TASKS
+            yield Finding("untold", untold, parent.task, parent.queue, sentence, "note_end")
+            return
+        # An entry of a task that was deleted does no harm: retention drops it.
+        if not entry.waits and entry.status is not None:
+            stale = entry.task
+    if stale is not None:
+        sentence = f"task {parent.task} is {parent.status}, and has task {stale} among its dependents, which does not wait for it."
+        yield Finding("stale_dependent", key, parent.task, parent.queue, sentence, "drop_stale")
+
+
+def _is_to_be_told(parent: _Parent, entry: _Entry) -> bool:
+    return entry.score != _TOLD or mark(entry.condition or "", parent.status) is not None
+
+
+def _dependents(redis: Redis, parent: str) -> Iterator[_Entry]:
+    first = 0
+    while True:
+        last = first + AT_ONCE - 1
+        (flat,) = redis.read(("ZRANGE", keys.dependents(parent), first, last, "WITHSCORES"))
+        tasks, scores = flat[::2], map(float, flat[1::2])
+        groups: list[list[Command]] = [
+            [("HGET", keys.task(task), "status"), ("HGET", keys.conditions(task), parent)]
+            for task in tasks
+        ]
+        states = read_groups(redis, groups)
+        for task, score, (status, condition) in zip(tasks, scores, states, strict=True):
+            yield _Entry(task, score, status, condition)
+        if len(tasks) < AT_ONCE:
+            return
+        first += AT_ONCE

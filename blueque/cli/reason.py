@@ -1,0 +1,18 @@
+"""A reason why a task does not run."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+MOST_NAMES = 3  # of tasks or listeners in one sentence
+
+
+class Reason(NamedTuple):
+    """One thing that keeps a task from running, or says why it does not wait.
+
+    code: the kind of the reason. command: what to do about it.
+    """
+
+    code: str
+    sentence: str
+    command: str | None = None

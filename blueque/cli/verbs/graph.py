@@ -1,0 +1,110 @@
+"""`blueque graph`: show for which tasks a task waits, and which wait for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from blueque.cli import graph_text, printing
+from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.verbs.show import as_item, find_one
+
+if TYPE_CHECKING:
+    from blueque.queries.task_graph import Graph
+
+_COLOURS = {"complete": "palegreen", "failed": "salmon", "cancelled": "lightgrey"}
+_RUNNING, _WAITING = "lightblue", "white"
+
+
+@click.command()
+@click.argument("prefix", metavar="ID")
+@click.option("--dot", "as_dot", is_flag=True, help="Print it for Graphviz: | dot -Tsvg > out.svg")
+@json_option
+@shared_options
+@pass_invocation
+def graph(invocation: Invocation, prefix: str, as_dot: bool, as_json: bool) -> None:
+    """Show for which tasks the task ID waits, and which wait for it.
+
+    \b
+    blueque graph 7c1f
+    blueque graph 7c1f --dot | dot -Tsvg > graph.svg
+
+    Above the task stands what it waits for; indented below each of these, what that one waits for. Below the task stands
+    what waits for it: tasks that know how it has ended do not wait any more. Behind a task stands its condition: any (it
+    has to end in any way) or not_ok (it has to fail); without one it has to complete. More than 5 tasks of one queue become
+    one line.
+
+    At most 200 lines are printed, and 20 levels and 1,000 tasks in each direction are read. ID may be the beginning of an
+    id.
+    """
+    if as_dot and as_json:
+        raise click.UsageError("--dot or --json, not both")
+    inspector = invocation.client().get_inspector()
+    found = inspector.graph(find_one(inspector, prefix))
+    if as_json:
+        printing.print_json(
+            "graph",
+            **printing.times(now=found.now),
+            task=found.task,
+            items=[as_item(task, found.now) for task in found.tasks.values()],
+            edges=[edge._asdict() for edge in _edges(found)],
+            has_more=not found.is_whole,
+        )
+    elif as_dot:
+        for line in _dot(found):
+            click.echo(line)
+    else:
+        for line in graph_text.lines(found):
+            click.echo(line)
+
+
+class _Edge(NamedTuple):
+    """One task waits for another, its parent. condition: as recorded; None: it was not read."""
+
+    parent: str
+    child: str
+    condition: str | None
+
+
+def _edges(graph: Graph) -> Iterator[_Edge]:
+    """Yield each edge between two tasks that were read, once."""
+    known: dict[tuple[str, str], str | None] = {}
+    for child, parents in graph.parents.items():
+        known |= {(parent, child): condition for parent, condition in parents.items()}
+    for parent, children in graph.children.items():
+        for child, condition in children.items():
+            known[parent, child] = known.get((parent, child)) or condition
+    for (parent, child), condition in known.items():
+        if parent in graph.tasks and child in graph.tasks:
+            yield _Edge(parent, child, condition)
+
+
+def _dot(graph: Graph) -> Iterator[str]:
+    """Yield the lines of a graph for Graphviz: an arrow points to the task that waits."""
+    yield "digraph blueque {"
+    yield "  rankdir=LR; node [shape=box, style=filled];"
+    for task in graph.tasks.values():
+        label = f"{task.id[:8]}\n{task.queue or ''}\n{task.status or 'gone'}"
+        colour = _RUNNING if task.status in ("reserved", "started") else _WAITING
+        colour = _COLOURS.get(task.status or "", colour)
+        width = 3 if task.id == graph.task else 1
+        yield f"  {_quoted(task.id)} [label={_quoted(label)}, fillcolor={colour}, penwidth={width}];"
+    for edge in _edges(graph):
+        is_usual = edge.condition in (None, "ok", "+complete")
+        label = "" if is_usual else f" [label={_quoted(edge.condition or '')}]"
+        yield f"  {_quoted(edge.parent)} -> {_quoted(edge.child)}{label};"
+    yield "}"
+
+
+def _quoted(text: str) -> str:
+    """Return text as DOT writes it: as in JSON, where only quotes and line ends are special."""
+    return (
+        '"'
+        + "\\n".join(
+            printing.clean(line).replace("\\", "\\\\").replace('"', '\\"')
+            for line in text.split("\n")
+        )
+        + '"'
+    )

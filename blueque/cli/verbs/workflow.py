@@ -1,0 +1,205 @@
+"""`blueque workflow`: list, show, close, cancel, requeue and remove groups of tasks."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from blueque.cli import printing
+from blueque.cli.consent import require_consent
+from blueque.cli.failure import MISSING, REFUSED, Failure
+from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
+from blueque.cli.printing import Column, count
+from blueque.errors import NoSuchGroup, WrongGroup
+
+if TYPE_CHECKING:
+    from blueque.producer.groups import TaskGroup
+    from blueque.queries.groups import GroupSeen
+
+_COLUMNS = [
+    Column("WORKFLOW", can_shrink=True),
+    Column("STATE"),
+    Column("AGE", True),
+    Column("TASKS", True),
+    Column("COMPLETE", True),
+    Column("BAD", True),
+    Column("OPEN", True),
+    Column("WAITING", True),
+]
+_TIMES = ("created", "closed", "ended", "expires", "cancel")
+_SHOWN, _MOST = 20, 1000  # ids of tasks that are not complete: in words, and as JSON
+
+
+@click.group(subcommand_metavar="VERB [ARGS]...")
+def workflow() -> None:
+    """Manage workflows: groups of tasks that end together, and for which others wait."""
+
+
+@workflow.command("ls", short_help="List the workflows.")
+@json_option
+@shared_options
+@pass_invocation
+def list_workflows(invocation: Invocation, as_json: bool) -> None:
+    """List all workflows, the newest first.
+
+    OPEN counts the tasks that have not ended, BAD those that failed, were cancelled or are gone. WAITING counts the
+    tasks that wait for the workflow. One that has ended is forgotten after a while, see blueque workflow rm.
+    """
+    from blueque.queries import groups  # here: --help does without
+
+    found = groups.load_all(invocation.client().connections)
+    now = time.time()
+    if as_json:
+        items = [_item(seen) for seen in found]
+        printing.print_json("workflows", **printing.times(now=now), items=items)
+    elif found:
+        click.echo("\n".join(printing.table(_COLUMNS, [_row(seen, now) for seen in found])))
+    else:
+        printing.talk("no workflows")
+
+
+@workflow.command(short_help="Show how far a workflow is.")
+@click.argument("name", metavar="WORKFLOW")
+@json_option
+@shared_options
+@pass_invocation
+def show(invocation: Invocation, name: str, as_json: bool) -> None:
+    """Show how far a workflow is, and which of its tasks have failed, were cancelled or are gone."""
+    from blueque.queries import groups  # here: --help does without
+
+    group = invocation.client().group(name)
+    seen, now = _seen(group), time.time()
+    bad = groups.bad_members(invocation.client().connections, name, _MOST)
+    if as_json:
+        printing.print_json("workflow", **printing.times(now=now), item=_item(seen), bad=bad)
+        return
+    click.echo("\n".join(printing.table(_COLUMNS, [_row(seen, now)])))
+    if bad:
+        more = f" and {seen.bad - _SHOWN} more" if len(bad) > _SHOWN else ""
+        click.echo("\nnot complete: " + printing.clean(" ".join(bad[:_SHOWN])) + more)
+
+
+@workflow.command(short_help="Let no more tasks join a workflow.")
+@click.argument("name", metavar="WORKFLOW")
+@json_option
+@shared_options
+@pass_invocation
+def close(invocation: Invocation, name: str, as_json: bool) -> None:
+    """Let no more tasks join a workflow: it ends with the last of its tasks.
+
+    The program that makes the tasks does this. Do it by hand if that program has died and will not come back.
+    """
+    group = invocation.client().group(name)
+    _seen(group)
+    group.close()
+    _say(group, as_json, "closed")
+
+
+@workflow.command(short_help="Cancel the tasks of a workflow that have not ended.")
+@click.argument("name", metavar="WORKFLOW")
+@click.option("--reason", metavar="TEXT", help="Why; it stays with the tasks.")
+@yes_option
+@json_option
+@shared_options
+@pass_invocation
+def cancel(
+    invocation: Invocation, name: str, reason: str | None, is_sure: bool, as_json: bool
+) -> None:
+    """Cancel the tasks of a workflow that have not ended, and let no more join it.
+
+    It asks first. Listeners and schedulers cancel the tasks step by step: blueque workflow show says how far they are.
+    """
+    group = invocation.client().group(name)
+    seen = _seen(group)
+    require_consent(
+        is_sure, f"{count(seen.open, 'task')} of workflow {name} would be cancelled", "Cancel?"
+    )
+    group.cancel(reason=reason)
+    _say(group, as_json, "to be cancelled")
+
+
+@workflow.command(short_help="Put the failed and cancelled tasks of a workflow in line again.")
+@click.argument("name", metavar="WORKFLOW")
+@yes_option
+@json_option
+@shared_options
+@pass_invocation
+def requeue(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> None:
+    """Put the tasks of a workflow in line again that have failed or were cancelled.
+
+    It asks first: with this you allow their work to start a second time. Tasks that wait for the workflow wait on.
+    """
+    group = invocation.client().group(name)
+    seen = _seen(group)
+    require_consent(
+        is_sure, f"{count(seen.bad, 'task')} of workflow {name} would run again", "Requeue?"
+    )
+    requeued = group.requeue()
+    if as_json:
+        printing.print_json("workflow", item=_item(_seen(group)), bad=[], requeued=requeued)
+    else:
+        click.echo(printing.clean(f"{name}  {count(len(requeued), 'task')} in line again"))
+
+
+@workflow.command("rm", short_help="Forget a workflow that has ended.")
+@click.argument("name", metavar="WORKFLOW")
+@json_option
+@shared_options
+@pass_invocation
+def remove(invocation: Invocation, name: str, as_json: bool) -> None:
+    """Forget a workflow that has ended. Its tasks stay.
+
+    It is refused, with exit code 5, if the workflow has not ended, or tasks wait for it.
+    """
+    group = invocation.client().group(name)
+    seen = _seen(group)
+    try:
+        group.delete()
+    except WrongGroup as error:
+        raise Failure(REFUSED, str(error), f"See it: blueque workflow show {name}") from error
+    if as_json:
+        printing.print_json("workflow", item=_item(seen), bad=[])
+    else:
+        click.echo(printing.clean(f"{name}  forgotten"))
+
+
+def _seen(group: TaskGroup) -> GroupSeen:
+    try:
+        return group.progress()
+    except NoSuchGroup as error:
+        raise Failure(
+            MISSING, f"no workflow {group.name!r}", "See them: blueque workflow ls"
+        ) from error
+
+
+def _say(group: TaskGroup, as_json: bool, what: str) -> None:
+    if as_json:
+        printing.print_json("workflow", item=_item(_seen(group)), bad=[])
+    else:
+        click.echo(printing.clean(f"{group.name}  {what}"))
+
+
+def _row(seen: GroupSeen, now: float) -> list[str]:
+    created = seen.record.get("created")
+    age = "-" if created is None else printing.span(now - created)
+    state = "cancelling" if "cancel" in seen.record and seen.open else seen.state
+    numbers = (seen.members, seen.complete, seen.bad, seen.open, seen.waiting)
+    return [seen.name, state, age, *map(str, numbers)]
+
+
+def _item(seen: GroupSeen) -> dict[str, Any]:
+    others = {name: value for name, value in seen.record.items() if name not in _TIMES}
+    numbers = {
+        "tasks": seen.members,
+        "complete": seen.complete,
+        "bad": seen.bad,
+        "open": seen.open,
+        "waiting": seen.waiting,
+    }
+    return {
+        **others,
+        **printing.times(**{name: seen.record.get(name) for name in _TIMES}),
+        **numbers,
+    }

@@ -1,0 +1,60 @@
+"""The options --after, --after-any, --after-not-ok, --broken and --results: what a task waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from blueque.cli.verbs.show import find_one
+from blueque.model.conditions import after
+
+if TYPE_CHECKING:
+    from blueque.cli.options import Decorated
+    from blueque.queries.inspector import Inspector
+
+
+def wait_options(command: Decorated) -> Decorated:
+    """Add the options, as parameters for `waits`."""
+    options = [
+        _ids_option("--after", "Wait until this task is complete."),
+        _ids_option("--after-any", "Wait until this task has ended in any way."),
+        _ids_option("--after-not-ok", "Wait until this task has failed or was cancelled."),
+        click.option(
+            "--broken",
+            type=click.Choice(["hold", "cancel"]),
+            default="hold",
+            help="If it cannot get what it waits for: go on waiting (default), or be cancelled.",
+        ),
+        click.option(
+            "--results", is_flag=True, help="Give it the results of the tasks that it waits for."
+        ),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _ids_option(name: str, help: str) -> Any:
+    return click.option(name, multiple=True, metavar="ID", help=help)
+
+
+def waits(inspector: Inspector, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of `Queue.enqueue` with `after` in the place of the options.
+
+    Ends the program if a task does not exist, or the beginning of an id fits several.
+    """
+    ok, any_, not_ok = (
+        _found(inspector, options.pop(name)) for name in ("after", "after_any", "after_not_ok")
+    )
+    if ok or any_ or not_ok:
+        return {**options, "after": after(ok=ok, any=any_, not_ok=not_ok)}
+    for name, default in (("broken", "hold"), ("results", False)):
+        if options.pop(name) != default:
+            raise click.UsageError(f"--{name} needs --after, --after-any or --after-not-ok")
+    return options
+
+
+def _found(inspector: Inspector, words: Sequence[str]) -> list[str]:
+    return [find_one(inspector, word) for word in words]

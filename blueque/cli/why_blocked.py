@@ -1,0 +1,187 @@
+"""Say in sentences what a blocked task waits for, and what holds it up. Nothing here talks to
+Redis.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from blueque.cli import printing
+from blueque.cli.printing import count
+from blueque.cli.reason import MOST_NAMES, Reason
+from blueque.model.group import group_of
+from blueque.model.states import STATUSES
+from blueque.queries.listing import entered, in_order
+from blueque.text import hints
+
+if TYPE_CHECKING:
+    from blueque.model.task import Task
+    from blueque.queries.dependencies import Condition
+    from blueque.queries.why_facts import Inquiry
+
+RIPE = 60.0  # seconds after which a task that waits for nothing more should be in line
+
+
+def blocked(inquiry: Inquiry) -> Iterator[Reason]:
+    """Yield why it is blocked, what a person can change first."""
+    conditions = inquiry.dependencies.conditions
+    yield from _broken(inquiry, [each for each in conditions if each.is_broken])
+    yield from _broken_above(inquiry)
+    yield from _gone(inquiry, [each for each in conditions if each.verdict == "-gone"])
+    for each in conditions:
+        if each.verdict == "-complete":
+            sentence = f"It is needed only if {_name(each.task)} fails, but that is complete."
+            yield Reason("unneeded", f"{sentence} A scheduler or a listener cancels it now.")
+    if inquiry.dependencies.is_incomplete:
+        yield Reason(
+            "hold",
+            "Its producer has not named all tasks that it waits for. If the producer has died, it "
+            "never runs.",
+            hints.of_queue("gc", inquiry.task.queue or ""),
+        )
+    waited = [each for each in conditions if each.verdict is None and not each.is_broken]
+    for each in waited:
+        if group_of(each.task.id) is not None:
+            sentence = f"It waits for {each.task.id}: {members_of(each.task)}."
+            yield Reason("group", sentence, f"blueque graph {inquiry.task.id}")
+    waited = [each for each in waited if group_of(each.task.id) is None]
+    if waited:
+        yield _waits(inquiry, waited)
+    elif all(each.is_met for each in conditions) and not inquiry.dependencies.is_incomplete:
+        yield _ripe(inquiry)
+
+
+def broken_by(inquiry: Inquiry) -> Reason | None:
+    """Say what brings back a task that was cancelled because of another one; None: it was not, or
+    that task cannot complete any more.
+    """
+    parent = inquiry.tasks.get(inquiry.task.broken_by or "")
+    if parent is None or parent.status in (None, "complete"):
+        return None
+    sentence = (
+        f"It was cancelled because {_name(parent)}, for which it waited, {how_it_ended(parent)}."
+    )
+    if group_of(parent.id) is not None:
+        return Reason("ended", sentence, f"blueque graph {inquiry.task.id}")
+    if parent.status in ("failed", "cancelled"):
+        more = "If that task runs again and completes, this one waits again and then runs."
+        return Reason("ended", f"{sentence} {more}", f"blueque requeue {parent.id}")
+    more = f"That task is {parent.status} again; when it completes, this one waits again and then runs."
+    return Reason(
+        "ended", f"It was cancelled because of {_name(parent)}. {more}", f"blueque why {parent.id}"
+    )
+
+
+def how_it_ended(task: Task) -> str:
+    """Return `has failed: exit code 1`, `was cancelled by ada`, `is gone`."""
+    why = why_it_ended(task)
+    if task.status == "cancelled":
+        return f"was cancelled{f' {why}' if why else ''}"
+    if group_of(task.id) is not None and task.status is not None:
+        return f"is {task.status}: {members_of(task)}"
+    if task.status == "failed":
+        return f"has failed{f': {why}' if why else ''}"
+    return "is gone" if task.status is None else f"is {task.status}"
+
+
+def members_of(group: Task) -> str:
+    """Return `812 of 1000 tasks have ended, 3 of them not well`."""
+    members, left, bad = (int(group.fields[name]) for name in ("members", "open", "bad"))
+    well = f", {bad} of them not well" if bad else ""
+    return f"{members - left} of {count(members, 'task')} have ended{well}"
+
+
+def why_it_ended(task: Task) -> str | None:
+    """Return `exit code 1`, `SIGKILL`, `ValueError`, or `by ada` of a cancelled task."""
+    if task.status == "cancelled":
+        return f"by {task.cancelled_by}" if task.cancelled_by else None
+    code = f"exit code {task.exit_code}" if task.exit_code is not None else None
+    return task.signal or code or task.error_type
+
+
+def _broken(inquiry: Inquiry, found: Sequence[Condition]) -> Iterator[Reason]:
+    is_cancelled = inquiry.task.fields.get("broken") == "cancel"
+    then = (
+        "" if not is_cancelled else " A scheduler or a listener cancels it now, as it was made to."
+    )
+    for each in found[:MOST_NAMES]:
+        sentence = f"{_name(each.task)}, for which it waits, {how_it_ended(each.task)}."
+        is_group = group_of(each.task.id) is not None
+        command = f"graph {inquiry.task.id}" if is_group else f"requeue {each.task.id}"
+        code = "group" if is_group else "broken"
+        yield Reason(code, f"{sentence}{then}", f"blueque {command}")
+    if len(found) > MOST_NAMES:
+        sentence = (
+            f"{len(found) - MOST_NAMES} more for which it waits have failed or were cancelled."
+        )
+        yield Reason("broken", sentence, f"blueque graph {inquiry.task.id}")
+
+
+def _broken_above(inquiry: Inquiry) -> Iterator[Reason]:
+    """Yield what holds up the tasks for which it waits."""
+    found = {task.id: (parent, task) for parent, tasks in inquiry.broken.items() for task in tasks}
+    for parent, task in [*found.values()][:MOST_NAMES]:
+        whose = f"for which {printing.short_id(parent)} waits"
+        is_task = task.status is not None and group_of(task.id) is None
+        command = f"requeue {task.id}" if is_task else f"graph {parent}"
+        sentence = f"{_name(task)}, {whose}, {how_it_ended(task)}."
+        yield Reason("broken", sentence, f"blueque {command}")
+    if len(found) > MOST_NAMES:
+        sentence = f"{len(found) - MOST_NAMES} more hold up tasks for which it waits."
+        yield Reason("broken", sentence, f"blueque graph {inquiry.task.id}")
+
+
+def _gone(inquiry: Inquiry, found: Sequence[Condition]) -> Iterator[Reason]:
+    if not found:
+        return
+    names = ", ".join(_name(each.task) for each in found[:MOST_NAMES])
+    more = f" and {len(found) - MOST_NAMES} more" if len(found) > MOST_NAMES else ""
+    verb = "is gone" if len(found) == 1 else "are gone"
+    how = "how that ended" if len(found) == 1 else "how these ended"
+    sentence = f"{names}{more}, for which it waits, {verb}: it is not known {how}."
+    drop = "".join(f" --from {shlex.quote(each.task.id)}" for each in found[:MOST_NAMES])
+    yield Reason("parent_gone", sentence, f"blueque unblock {inquiry.task.id}{drop}")
+
+
+def _waits(inquiry: Inquiry, waited: Sequence[Condition]) -> Reason:
+    kinds = {each.task.id: each.kind for each in waited}
+    known = [each.task for each in waited if each.task.status in STATUSES]
+    parts = [_state(inquiry, task, kinds[task.id]) for task in in_order(known)[:MOST_NAMES]]
+    more = [f"and {len(waited) - len(parts)} more"] if len(waited) > len(parts) else []
+    total = len(inquiry.dependencies.conditions)
+    of = f"{len(waited)} of {count(total, 'task')}: " if total > 1 else ""
+    sentence = f"It waits for {of}{'; '.join([*parts, *more])}."
+    return Reason("blocked", sentence, f"blueque graph {inquiry.task.id}")
+
+
+def _state(inquiry: Inquiry, task: Task, kind: str) -> str:
+    """Return `7c1f on gpu-3, running for 2 h`."""
+    since, other = entered(task), task.queue != inquiry.task.queue
+    lasts = "" if since is None else f" for {printing.span(max(inquiry.now - since, 0.0))}"
+    words = {
+        "started": f" on {printing.short_node(task.node or '?')}, running{lasts}",
+        "scheduled": f", {'scheduled' if since is None else printing.due(since, inquiry.now)}",
+    }
+    wish = ", which would have to fail" if kind == "not_ok" else ""
+    where = f" of queue {task.queue}" if other else ""
+    return f"{_name(task)}{where}{words.get(task.status or '', f', {task.status}{lasts}')}{wish}"
+
+
+def _ripe(inquiry: Inquiry) -> Reason:
+    conditions = inquiry.dependencies.conditions
+    if not conditions:
+        sentence = "It is blocked, but it is not recorded for which tasks it waits."
+        return Reason("missing", sentence, "blueque doctor")
+    ends = [each.task.finished or each.task.updated or 0.0 for each in conditions]
+    since = inquiry.now - max([*ends, inquiry.task.updated or 0.0])
+    what = "All tasks for which it waits have ended as they had to"
+    if since <= RIPE:
+        return Reason("blocked", f"{what}: a listener or a scheduler puts it in line now.")
+    sentence = f"{what}, {printing.span(since)} ago, but it was not put in line: no scheduler runs."
+    return Reason("ripe", sentence, "blueque-scheduler")
+
+
+def _name(task: Task) -> str:
+    return printing.short_id(task.id)

@@ -1,0 +1,110 @@
+"""What a task waits for: conditions on other tasks, and how each of them stands.
+
+A condition is `ok` (the other task is complete), `any` (it has ended), or `not_ok` (it has failed
+or was cancelled). Once it is decided, a mark takes its place: `+[status]` if it is met, `-[status]`
+if it can never be. A mark never changes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypeAlias
+
+from blueque.errors import InvalidInput, InvalidType
+from blueque.model.group import Group, condition_on
+from blueque.model.states import FINISHED
+
+OK, ANY, NOT_OK = "ok", "any", "not_ok"
+KINDS = (OK, ANY, NOT_OK)
+# A condition on no task: the producer has not named all conditions yet.
+HOLD = "hold"
+GONE = "gone"  # the status of a task that is not in Redis any more
+DROPPED = "+dropped"  # the mark of a condition that a person has dropped
+MAX_CONDITIONS = 1000
+
+Ids: TypeAlias = "str | Group | Iterable[str | Group]"
+
+
+class After(NamedTuple):
+    """Conditions for `Queue.enqueue(..., after=)`, made by `after`: all of them must be met."""
+
+    ok: tuple[str, ...] = ()
+    any: tuple[str, ...] = ()
+    not_ok: tuple[str, ...] = ()
+
+
+def after(*, ok: Ids = (), any: Ids = (), not_ok: Ids = ()) -> After:
+    """Return the conditions of a task: it is put in line when all of them are met.
+
+    ok: ids of tasks that must be complete. any: of tasks that must have ended, however they did.
+    not_ok: of tasks that must have failed or have been cancelled.
+    Raises InvalidInput, InvalidType.
+    """
+    return After(names_of(ok), names_of(any), names_of(not_ok))
+
+
+def names_of(given: Ids) -> tuple[str, ...]:
+    """Return the names that these tasks and groups have in conditions. Raises InvalidInput,
+    InvalidType.
+    """
+    if isinstance(given, bytes | bytearray) or not isinstance(given, Iterable | Group):
+        raise InvalidType(f"after: ids of tasks are expected, not {type(given).__name__}")
+    named = (given,) if isinstance(given, str | Group) else tuple(given)
+    ids = tuple(condition_on(each.name) if isinstance(each, Group) else each for each in named)
+    for task in ids:
+        if not isinstance(task, str):
+            raise InvalidType(f"after: a task id is a str, not {type(task).__name__}")
+        if not task:
+            raise InvalidInput("after: the id of a task is empty")
+    return ids
+
+
+def conditions_of(given: After | Ids | None) -> dict[str, str]:
+    """Return the condition on each task. Ids alone: each of them must be complete; None: there are
+    no conditions.
+
+    Raises InvalidInput for one task with two conditions, InvalidType.
+    """
+    if given is None:
+        return {}
+    wanted = given if isinstance(given, After) else after(ok=given)
+    found: dict[str, str] = {}
+    for kind, ids in zip(KINDS, wanted, strict=True):
+        for task in ids:
+            if found.setdefault(task, kind) != kind:
+                raise InvalidInput(
+                    f"after: task {task} is to be both {found[task]} and {kind}; name it once"
+                )
+    return found
+
+
+def mark(kind: str, status: str | None) -> str | None:
+    """Return the mark of a condition on a task with this status; None: not decided yet.
+
+    status: of the other task; None: it is gone. A task that has failed may still become complete,
+        so that decides nothing for `ok`.
+    """
+    if status is None:
+        return f"+{GONE}" if kind == ANY else f"-{GONE}"
+    if status == "complete":
+        return "-complete" if kind == NOT_OK else "+complete"
+    if status in FINISHED and kind != OK:
+        return f"+{status}"
+    return None
+
+
+def is_marked(condition: str) -> bool:
+    """Tell whether a condition is decided."""
+    return condition[:1] in ("+", "-")
+
+
+def are_met(conditions: Mapping[str, str]) -> bool:
+    """Tell whether a task with these conditions has nothing left to wait for."""
+    return all(condition.startswith("+") for condition in conditions.values())
+
+
+def unmet(conditions: Mapping[str, str]) -> list[str]:
+    """Return the ids of the tasks on which a condition is not decided."""
+    return [
+        task for task, condition in conditions.items() if task != HOLD and not is_marked(condition)
+    ]

@@ -1,0 +1,64 @@
+"""Groups of tasks: the name of one, its record, and how it stands for those who wait for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from blueque.model import record
+from blueque.model.encoding import require_group_name
+
+# The fields of a record. Type and meaning as in docs/protocol/groups.md, "Groups of tasks"; every
+# value is text in Redis.
+FIELDS: record.Types = {
+    "group": str,
+    "state": str,
+    "made_by": str,
+    "keep": int,
+    "created": record.number,
+    "closed": record.number,
+    "ended": record.number,
+    "expires": record.number,
+    "cancel": record.number,
+    "cancelled_by": str,
+    "cancel_reason": str,
+}
+_CONDITION = "group "  # no id of a task has a space
+
+
+class Group:
+    """The name of a group of tasks, for `after=` and `group=`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = require_group_name(name)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+
+def parse(fields: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of a record with their types. A malformed field is left out."""
+    return record.parse(fields, FIELDS)
+
+
+def condition_on(group: str) -> str:
+    """Return the name of a group in the conditions of a task."""
+    return f"{_CONDITION}{group}"
+
+
+def group_of(parent: str) -> str | None:
+    """Return the group that a condition names; None: it names a task."""
+    return parent.removeprefix(_CONDITION) if parent.startswith(_CONDITION) else None
+
+
+def status_of(state: str | None, open_members: int, bad_members: int) -> str | None:
+    """Return the status of a group for those who wait for it: `open`, `complete` or `failed`; None:
+    it is gone.
+
+    open_members, bad_members: how many it has.
+    """
+    if state is None:
+        return None
+    if state != "ended" or open_members:
+        return "open"
+    return "failed" if bad_members else "complete"

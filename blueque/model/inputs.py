@@ -1,0 +1,41 @@
+"""The results that a task is given of those that it waited for: as Redis has them, and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from blueque.model.encoding import decode
+
+JSON, TEXT = "j", "t"  # before a result: how it is encoded
+LEFT = "l"  # in place of a result that was too much
+
+
+def pack(result: str | None, encoding: str | None) -> str:
+    """Return a result as the hash `inputs` has it."""
+    return f"{JSON if encoding == 'json' else TEXT}{result or ''}"
+
+
+def size_of(packed: str) -> int:
+    """Return how many bytes the result takes by itself."""
+    return len(packed.encode("utf-8", "surrogateescape")) - 1
+
+
+def to_json(packed: Mapping[str, str], parents: Iterable[str]) -> str | None:
+    """Return the results as a JSON object, by the id of their task; None: one was left out.
+
+    packed: as the hash `inputs` has them. parents: ids in the order that the object is to have.
+    """
+    if LEFT in packed.values():
+        return None
+    order = dict.fromkeys([*parents, *packed])
+    members = [f"{json.dumps(task)}: {_to_json(packed[task])}" for task in order if task in packed]
+    return "{" + ", ".join(members) + "}"
+
+
+def _to_json(packed: str) -> str:
+    text = packed[1:]
+    value: Any = decode(text, "json" if packed[:1] == JSON else None)
+    # What is JSON already stays as it is: another program may have written it in its own way.
+    return json.dumps(text, ensure_ascii=False) if value is text else text

@@ -1,0 +1,182 @@
+"""New: a task that a running task makes, with `RunningTask.spawn_many` or with its end: Then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple, TypedDict, Unpack, get_args
+
+from blueque.errors import InvalidInput, InvalidType
+from blueque.model import limits, units
+from blueque.model.conditions import After, Ids, conditions_of
+from blueque.model.encoding import encode, require_queue_name, require_text_keys, require_time
+from blueque.model.ids import ids_of_spawned, require_key
+from blueque.model.options import Broken, Options, option_fields, require_retry, waiting_fields
+from blueque.model.outcomes import Outcome
+from blueque.model.retry import Retry
+
+MOST_AT_THE_END = 100  # tasks that a task makes with its end
+# Of all tasks that are made at once.
+MOST_PARENTS, MOST_CONDITIONS = 100, 1000
+MOST_BYTES = 4 * 1024 * 1024  # of parameters
+
+
+class NewOptions(TypedDict, total=False):
+    """The options of a new task, as for `Queue.enqueue`. eta: as for `Queue.schedule`."""
+
+    after: After | Ids | None
+    broken: Broken
+    results: bool
+    eta: float | datetime | None
+    priority: int
+    resources: Mapping[str, int | str] | None
+    lock: str | tuple[str, int] | None
+    retry: Retry | int | None
+    time_limit: float | str | None
+    stall_limit: float | str | None
+    memory_limit: int | str | None
+    grace: float | str | None
+    lead: float | str | None
+
+
+class New:
+    """A task that a running task makes.
+
+    queue: the name of its queue. parameters: as for `Queue.enqueue`.
+    key: a running task makes one task with this key, also if it runs again. A whole number is the
+        same key as its digits.
+    Raises InvalidInput, InvalidType, TooLarge.
+    """
+
+    __slots__ = ("_record", "key", "queue")
+
+    def __init__(
+        self, queue: str, parameters: Any, *, key: str | int, **options: Unpack[NewOptions]
+    ) -> None:
+        self.queue, self.key = require_queue_name(queue), require_key(key)
+        text, encoding = encode(parameters, "parameters", units.max_bytes())
+        coded: Options = {}
+        if encoding is not None:
+            require_text_keys(parameters, "parameters")
+            coded = {"parameters_encoding": encoding}
+        wanted = _read(**options)
+        self._record = wanted._replace(
+            queue=self.queue, parameters=text, options={**coded, **wanted.options}
+        )
+
+    def __repr__(self) -> str:
+        return f"<New {self.key!r} in {self.queue!r}>"
+
+    def without_id(self) -> NewRecord:
+        """Return what is written for it, but for its id and the task that makes it."""
+        return self._record
+
+    def record(self, task: str) -> NewRecord:
+        """Return what is written for it. task: the id of the running task."""
+        by: Options = {"spawned_by": task}
+        return self._record._replace(
+            task=spawned_id(task, self.key), options={**self._record.options, **by}
+        )
+
+
+class Then(Outcome):
+    """The return value of a handler whose task makes others with its end: the task is complete and
+    the others are there at the same instant, all or none.
+
+    result: the result of the task. tasks: at most 100, with at most 100 parents and 4 MiB of
+        parameters together; else the task fails. One may wait for this task, or for another that
+        comes before it. One that was made before with the same key stays as it is.
+    A handler needs no Redis for this. Raises InvalidType.
+    Source: docs/protocol/spawning.md, "complete_then".
+    """
+
+    __slots__ = ("result", "tasks")
+
+    def __init__(self, result: Any, tasks: Iterable[New]) -> None:
+        self.result, self.tasks = result, tuple(tasks)
+        for task in self.tasks:
+            if not isinstance(task, New):
+                raise InvalidType(f"a new task is a blueque.New, not {type(task).__name__}")
+
+    def __repr__(self) -> str:
+        return f"<Then {self.result!r}, {len(self.tasks)} new tasks>"
+
+    def records(self, task: str) -> list[NewRecord]:
+        """Return what is written for the new tasks. Raises InvalidInput."""
+        records = [new.record(task) for new in self.tasks]
+        require_room(records, MOST_AT_THE_END)
+        return records
+
+
+class NewRecord(NamedTuple):
+    """A new task as it is written: the id, the name of the queue, the text of the parameters, the
+    further fields, the condition on each task that it waits for, when it is due at the earliest.
+    """
+
+    task: str
+    queue: str
+    parameters: str
+    options: Options
+    conditions: Mapping[str, str]
+    eta: float | None
+
+
+def spawned_id(task: str, key: str) -> str:
+    """Return the id of the task that a running task makes with this key."""
+    return ids_of_spawned(task, [key.encode()])[0].decode()
+
+
+class Room:
+    """The room for new tasks in one transaction. most: how many there may be."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._ids: set[str] = set()
+        self._parents: set[str] = set()
+        self._conditions = self._bytes = 0
+
+    def take(self, new: NewRecord) -> None:
+        """Take the room for one more. Raises InvalidInput."""
+        if new.task in self._ids:
+            raise InvalidInput("two of the new tasks have the same key")
+        self._ids.add(new.task)
+        self._parents |= new.conditions.keys()
+        self._conditions += len(new.conditions)
+        self._bytes += len(new.parameters.encode())
+        for taken, most, what in (
+            (len(self._ids), self._most, "more than {:,} tasks cannot be made at once"),
+            (len(self._parents), MOST_PARENTS, "the new tasks wait for more than {:,} others"),
+            (self._conditions, MOST_CONDITIONS, "the new tasks have more than {:,} conditions"),
+            (self._bytes, MOST_BYTES, "the parameters of the new tasks take more than {:,} bytes"),
+        ):
+            if taken > most:
+                raise InvalidInput(what.format(most))
+
+
+def require_room(new: Iterable[NewRecord], most: int) -> None:
+    """Refuse tasks that cannot be made in one transaction. Raises InvalidInput."""
+    room = Room(most)
+    for each in new:
+        room.take(each)
+
+
+def _read(
+    after: After | Ids | None = None,
+    broken: str = "hold",
+    results: bool = False,
+    eta: float | datetime | None = None,
+    priority: int = 0,
+    resources: Mapping[str, int | str] | None = None,
+    lock: str | tuple[str, int] | None = None,
+    retry: Retry | int | None = None,
+    **its_limits: Any,
+) -> NewRecord:
+    fields = option_fields(
+        require_retry(retry), limits.fields(**its_limits), priority, resources, lock
+    )
+    conditions = conditions_of(after)
+    if broken not in get_args(Broken):
+        raise InvalidInput(f"broken is 'hold' or 'cancel', not {broken!r}")
+    fields |= waiting_fields(conditions, broken, bool(results))
+    due = None if eta is None else require_time(eta)
+    return NewRecord("", "", "", fields, conditions, due)

@@ -1,0 +1,67 @@
+"""The fields of a new task that come from its options: retry, priority, resources, lock, limits, and
+what it does if it waits for others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from blueque.errors import InvalidType
+from blueque.model.group import group_of
+from blueque.model.lines import require_lock, require_priority, require_resources, write_needs
+from blueque.model.retry import Retry
+
+Options = dict[str, str | int | float]
+Broken = Literal["hold", "cancel"]
+
+
+def option_fields(
+    policy: Retry | Literal[False] | None,
+    limits: Mapping[str, int | float],
+    priority: int,
+    resources: Mapping[str, int | str] | None,
+    lock: str | tuple[str, int] | None,
+) -> Options:
+    """Return the fields of a task with these options, as `Queue.enqueue` takes them.
+
+    policy: see `require_retry`. limits: see `limits.fields`.
+    Raises InvalidInput, InvalidType.
+    """
+    options: Options = dict(limits)
+    if policy is not None:
+        # null: no retries, even if the listener has a policy
+        options["retry"] = policy.to_text() if policy else "null"
+    if require_priority(priority):
+        options["priority"] = priority
+    if lock is None and resources is None:  # the usual case
+        return options
+    name, limit = (None, 1) if lock is None else require_lock(lock)
+    needs = write_needs(require_resources(resources or {}), name, limit)
+    return {**options, "needs": needs} if needs else options
+
+
+def waiting_fields(conditions: Mapping[str, str], broken: str, has_results: bool) -> Options:
+    """Return the fields of a task with these conditions; without any: none.
+
+    broken: hold or cancel. has_results: it is given the results of its parents.
+    """
+    fields: Options = {} if broken == "hold" else {"broken": broken}
+    if has_results:
+        # A group has no result.
+        parents = [parent for parent in conditions if group_of(parent) is None]
+        fields |= {"inputs": 0, "parents": " ".join(parents)}
+    return fields if conditions else {}
+
+
+def require_retry(retry: object) -> Retry | Literal[False] | None:
+    """Return the policy; for a number a policy of so many retries. None: no policy; False: no
+    retries.
+    """
+    if retry is None or retry is False or isinstance(retry, Retry):
+        return retry
+    if isinstance(retry, int) and retry is not True:
+        return Retry(max=retry)
+    raise InvalidType(
+        f"retry is a blueque.Retry, a number of retries, or False for none, not {type(retry).__name__}"
+    )

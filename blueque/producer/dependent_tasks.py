@@ -1,0 +1,156 @@
+"""Makes new tasks that wait for others: one, also with many parents, or a batch."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+from typing import NamedTuple
+
+from blueque.connection.redis import Redis
+from blueque.errors import (
+    Contended,
+    NoSuchGroup,
+    NoSuchTask,
+    NotBlocked,
+    OutcomeUnknown,
+    RedisAway,
+    RedisRefused,
+)
+from blueque.model.conditions import HOLD
+from blueque.model.group import group_of
+from blueque.model.options import Options
+from blueque.producer.wait import Wait
+from blueque.protocol import add_conditions, drop_hold, enqueue_after, settle
+from blueque.protocol.bulk import NewTasks
+from blueque.protocol.dependencies import AT_ONCE, LINKS_AT_ONCE, NewTask
+from blueque.protocol.parents import MICROSECOND
+from blueque.queries.tasks import ended_among, first_missing, is_held, is_taken
+
+
+def make_one(redis: Redis, queue: str, new: NewTask, now: float) -> bool:
+    """Create a task that waits for others. Tell whether this call created it.
+
+    Raises NoSuchTask, NoSuchGroup; OutcomeUnknown, also when the task is there without some of its conditions.
+    """
+    if len(new.conditions) <= AT_ONCE:
+        is_new = enqueue_after(redis, queue, [new], now)[0]
+        _settle_ended(redis, [new])
+        return is_new
+    # What exists before the task cannot wait for it.
+    missing = first_missing(redis, [*new.conditions])
+    if missing is not None and not is_held(redis, new.task):
+        if is_taken(redis, new.task):
+            return False
+        group = group_of(missing)
+        raise NoSuchTask(missing) if group is None else NoSuchGroup(group)
+    first, *others = _chunks(new.conditions)
+    held = new._replace(conditions={**first, HOLD: HOLD})
+    is_new = enqueue_after(redis, queue, [held], now)[0]
+    try:
+        # If it is not blocked, it has all conditions, or a person has decided about it.
+        with suppress(NotBlocked):
+            for conditions in others:
+                add_conditions(redis, queue, new.task, conditions, now)
+            drop_hold(redis, queue, new.task, now)
+    except (RedisAway, RedisRefused, Contended, NoSuchTask, NoSuchGroup) as error:
+        sentence = f"task {new.task} exists, perhaps without all of its conditions: {error}"
+        raise OutcomeUnknown(sentence, new.task) from error
+    _settle_ended(redis, [new])
+    return is_new
+
+
+def _settle_ended(redis: Redis, tasks: Iterable[NewTask]) -> None:
+    """Settle those parents that have ended already, if a task wants their results or is cancelled
+    for them. Listeners and schedulers do it, too, but perhaps only after some seconds.
+    """
+    parents = dict.fromkeys(
+        parent
+        for new in tasks
+        if not {"inputs", "broken"}.isdisjoint(new.options or {})
+        for parent in new.conditions
+        if group_of(parent) is None
+    )
+    with suppress(RedisAway, RedisRefused, Contended):
+        for parent in ended_among(redis, [*parents]) if parents else ():
+            settle(redis, parent, time.time())
+
+
+def _chunks(conditions: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    left = iter(conditions.items())
+    while chunk := dict(islice(left, AT_ONCE)):
+        yield chunk
+
+
+Given = Mapping[str, str | int | float]
+
+
+class DependentBatch(NamedTuple):
+    """New tasks that wait for others, one for each of the parameters.
+
+    Each waits for at most 100 others.
+    """
+
+    queue: str
+    tasks: Sequence[NewTask]
+    now: float
+
+    def parts(self) -> Iterator[DependentBatch]:
+        """Yield the same tasks in batches that each fit into one transaction."""
+        first, parents, links = 0, set[str](), 0
+        for number, new in enumerate(self.tasks):
+            parents |= new.conditions.keys()
+            links += len(new.conditions)
+            is_full = number - first == AT_ONCE or links > LINKS_AT_ONCE
+            if is_full or len(parents) > AT_ONCE:
+                yield self._part(first, number)
+                first, parents, links = number, {*new.conditions}, len(new.conditions)
+        yield self._part(first, len(self.tasks))
+
+    def _part(self, first: int, end: int) -> DependentBatch:
+        # By the time they are let go in this order.
+        return self._replace(tasks=self.tasks[first:end], now=self.now + first * MICROSECOND)
+
+    def put(self, redis: Redis) -> list[bool]:
+        """Create the tasks, all or none; of those with keys, those with a new key. Tell for each of
+        the parameters whether it has created its task.
+        """
+        new: dict[str, NewTask] = {}
+        # A mark for each batch: a key that comes again in a later batch must not look like our own
+        # success.
+        mark = os.urandom(8).hex()
+        for each in self.tasks:
+            fields = dict(each.options or {})
+            if "key" in fields:
+                fields["enqueued_by"] = mark
+            # Of several with the same key, the first one counts.
+            new.setdefault(each.task, each._replace(options=fields))
+        are_new = enqueue_after(redis, self.queue, [*new.values()], self.now)
+        _settle_ended(redis, new.values())
+        made = dict(zip(new, are_new, strict=True))
+        return [made.pop(each.task, False) for each in self.tasks]
+
+
+def dependent_batch(
+    queue: str, tasks: NewTasks, waits: Sequence[Wait], now: float, options: Given
+) -> DependentBatch:
+    """Return new tasks in columnar form as a batch. waits: what each of them waits for."""
+    rows = range(len(tasks.ids))
+    new = [_new_task(tasks, number, waits[number], options) for number in rows]
+    return DependentBatch(queue, new, now)
+
+
+def _new_task(tasks: NewTasks, number: int, wait: Wait, options: Given) -> NewTask:
+    text, is_json = tasks.parameters[number]
+    fields: Options = {"parameters_encoding": "json"} if is_json else {}
+    fields |= {**options, **wait.fields()}
+    if tasks.priorities is not None:
+        fields.pop("priority", None)
+        if tasks.priorities[number]:
+            fields["priority"] = tasks.priorities[number]
+    if tasks.keys is not None:
+        fields |= {"key": tasks.keys[number].decode(), "keep": tasks.keep}
+    eta = None if tasks.etas is None else tasks.etas[number]
+    return NewTask(tasks.ids[number].decode(), text.decode(), fields, wait.conditions, eta)

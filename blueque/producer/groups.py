@@ -1,0 +1,111 @@
+"""TaskGroup: what producers and people do with one group of tasks."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from types import TracebackType
+
+from blueque import protocol
+from blueque.connection.redis import Redis
+from blueque.errors import Contended, NoSuchGroup, NotFailed, WrongQueue
+from blueque.model.group import Group
+from blueque.model.ids import DEFAULT_KEEP, require_keep
+from blueque.queries import groups
+from blueque.queries.groups import GroupSeen
+from blueque.system import process
+
+log = logging.getLogger("blueque")
+
+
+class TaskGroup(Group):
+    """A group of tasks, of any queues, for which others wait together.
+
+    As a context manager it opens the group, and closes it unless the block raises.
+    """
+
+    def __init__(self, redis: Redis, name: str) -> None:
+        super().__init__(name)
+        self._redis = redis
+
+    def __enter__(self) -> TaskGroup:
+        return self.open()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+
+    def open(self, keep: float | str = DEFAULT_KEEP) -> TaskGroup:
+        """Make the group if there is none, so that tasks can join it.
+
+        keep: how long its record stays after its end; seconds, or text as "1d".
+        Source: docs/protocol/groups.md, "open_group".
+        """
+        protocol.open_group(self._redis, self.name, require_keep(keep), time.time())
+        log.info("open_group group=%s", self.name)
+        return self
+
+    def close(self) -> None:
+        """Say that no more tasks join: the group ends with the last of its members.
+
+        Raises NoSuchGroup. Source: docs/protocol/groups.md, "close_group".
+        """
+        now = time.time()
+        protocol.close_group(self._redis, self.name, now)
+        log.info("close_group group=%s", self.name)
+        try:
+            if protocol.finish_group(self._redis, self.name, now) == "ended":
+                protocol.settle_group(self._redis, self.name, now)
+        except Contended as error:  # a scheduler does it
+            log.debug("finish_group group=%s: %s", self.name, error)
+
+    def cancel(self, by: str | None = None, reason: str | None = None) -> None:
+        """Let no more tasks join, and have those cancelled that have not ended; listeners and
+        schedulers do that, step by step.
+
+        by, reason: who cancels (this user and host if left out), and why.
+        Raises NoSuchGroup. Source: docs/protocol/groups.md, "cancel_group".
+        """
+        who = by if by is not None else process.user_at_host()
+        protocol.cancel_group(self._redis, self.name, who, reason, time.time())
+        log.info("cancel_group group=%s by=%s", self.name, who)
+
+    def requeue(self, by: str | None = None) -> list[str]:
+        """Put the members in line again that have failed or were cancelled; return their ids.
+
+        by: who requeues them (this user and host if left out).
+        """
+        who = by if by is not None else process.user_at_host()
+        requeued: list[str] = []
+        for task in groups.look_at(self._redis, groups.bad_members(self._redis, self.name)):
+            queue, mark = task.queue or "", os.urandom(16).hex()
+            try:
+                protocol.requeue(self._redis, queue, task.task, mark, time.time(), who)
+            except (NotFailed, WrongQueue):  # it runs already, or is gone
+                continue
+            log.info("requeue task=%s queue=%s", task.task, queue)
+            requeued.append(task.task)
+        return requeued
+
+    def delete(self) -> bool:
+        """Remove the group when it has ended; its tasks stay. False: there is no such group.
+
+        Raises WrongGroup. Source: docs/protocol/groups.md, "drop_group".
+        """
+        return protocol.drop_group(self._redis, self.name)
+
+    def progress(self) -> GroupSeen:
+        """Return how many members the group has, and how many of them have ended.
+
+        Raises NoSuchGroup.
+        """
+        seen = groups.load(self._redis, self.name)
+        if seen is None:
+            raise NoSuchGroup(self.name)
+        return seen

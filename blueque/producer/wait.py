@@ -1,0 +1,75 @@
+"""Wait: what new tasks wait for, from the arguments of `Queue.enqueue`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, get_args
+
+from blueque.errors import InvalidInput, InvalidType, TooManyConditions
+from blueque.model.conditions import MAX_CONDITIONS, After, Ids, conditions_of
+from blueque.model.group import Group
+from blueque.model.options import Broken, Options, waiting_fields
+from blueque.protocol.dependencies import AT_ONCE
+
+
+class Wait(NamedTuple):
+    """What new tasks wait for, and the group that they join; false if that is nothing.
+
+    conditions: on each parent, by its id. broken: what becomes of a task whose conditions cannot be
+        met. has_results: whether it is given the results of its parents.
+    """
+
+    conditions: Mapping[str, str]
+    broken: str
+    has_results: bool
+    group: str | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.conditions) or self.group is not None
+
+    def fields(self) -> Options:
+        """Return the fields of such a task."""
+        fields = waiting_fields(self.conditions, self.broken, self.has_results)
+        return fields if self.group is None else {**fields, "group": self.group}
+
+    def joined(self, more: Mapping[str, str]) -> Wait:
+        """Return the same with more conditions, for one of many tasks. Raises InvalidInput."""
+        for task, kind in more.items():
+            if self.conditions.get(task, kind) != kind:
+                raise InvalidInput(
+                    f"task {task} is to be both {self.conditions[task]} and {kind}; name it once"
+                )
+        return self._replace(conditions={**self.conditions, **more}).of_many()
+
+    def of_many(self) -> Wait:
+        """Return the same, if many tasks can have these conditions. Raises InvalidInput."""
+        if len(self.conditions) > AT_ONCE:
+            raise InvalidInput(
+                f"many tasks can wait for {AT_ONCE} others each, not for {len(self.conditions)}: "
+                "have one task wait for all of these, and the many wait for that one"
+            )
+        return self
+
+
+NOTHING = Wait({}, "hold", False)
+
+
+def wait_for(
+    after: After | Ids | None,
+    broken: Broken = "hold",
+    results: bool = False,
+    group: Group | str | None = None,
+) -> Wait:
+    """Return what a task with these arguments of `Queue.enqueue` waits for, and its group.
+
+    Raises InvalidInput, InvalidType, TooManyConditions.
+    """
+    if broken not in get_args(Broken):
+        raise InvalidInput(f"broken is 'hold' or 'cancel', not {broken!r}")
+    conditions = conditions_of(after)
+    if len(conditions) > MAX_CONDITIONS:
+        raise TooManyConditions(len(conditions))
+    named = Group(group) if isinstance(group, str) else group
+    if named is not None and not isinstance(named, Group):
+        raise InvalidType(f"group is a name or a blueque.Group, not {type(group).__name__}")
+    return Wait(conditions, broken, bool(results), None if named is None else named.name)

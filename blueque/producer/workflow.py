@@ -1,0 +1,120 @@
+"""Workflow: tasks that wait for each other, put into Redis all at once."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Mapping
+from typing import Any, Unpack
+
+from blueque.connection.redis import Redis
+from blueque.errors import CycleFound, InvalidInput
+from blueque.model.conditions import After, Ids, conditions_of
+from blueque.model.ids import DEFAULT_KEEP, TaskId, ids_of_workflow, require_keep, require_key
+from blueque.model.new import New, NewOptions
+from blueque.model.options import Broken
+from blueque.producer.groups import TaskGroup
+from blueque.protocol import enqueue_graph
+from blueque.protocol.dependencies import NewTask
+from blueque.protocol.graphs import Graph
+
+log = logging.getLogger("blueque")
+
+
+class Workflow(TaskGroup):
+    """A group whose tasks are all made at once, by `commit`, and that takes no more after that.
+
+    broken: for tasks that do not say it themselves. keep: how long its record stays after its end.
+    """
+
+    def __init__(
+        self, redis: Redis, name: str, broken: Broken = "hold", keep: float | str = DEFAULT_KEEP
+    ) -> None:
+        super().__init__(redis, name)
+        self._broken, self._keep = broken, require_keep(keep)
+        self._mark = os.urandom(16).hex()
+        self._tasks: dict[str, tuple[str, NewTask]] = {}
+        self._keys: dict[str, str] = {}
+
+    def add(
+        self,
+        queue: str,
+        parameters: Any,
+        *,
+        key: str | int | None = None,
+        **options: Unpack[NewOptions],
+    ) -> TaskId:
+        """Add a task and return its id, for `after` of other tasks. Nothing is written before
+        `commit`.
+
+        key: names the task in this workflow; if left out, the number of the task, from 0. The same
+            key in a workflow of the same name has the same id.
+        options: those of `Queue.enqueue`, and `eta`. `after` takes tasks of this workflow, other
+            tasks, and other groups.
+        Raises InvalidInput, InvalidType, TooLarge.
+        """
+        named = require_key(len(self._tasks) if key is None else key)
+        task = self.id_of(named)
+        if task in self._tasks:
+            raise InvalidInput(f"two tasks of workflow {self.name!r} have the key {named!r}")
+        options.setdefault("broken", self._broken)
+        record = New(queue, parameters, key=named, **options).without_id()
+        fields = {**record.options, "group": self.name}
+        new = NewTask(task, record.parameters, fields, record.conditions, record.eta)
+        self._tasks[task], self._keys[task] = (record.queue, new), named
+        return TaskId(task)
+
+    def link(self, task: str, after: After | Ids) -> None:
+        """Have a task of this workflow wait for more others, before `commit`.
+
+        Raises InvalidInput.
+        """
+        if task not in self._tasks:
+            raise InvalidInput(f"task {task} is not in workflow {self.name!r}")
+        queue, new = self._tasks[task]
+        conditions = {**new.conditions}
+        for parent, kind in conditions_of(after).items():
+            if conditions.setdefault(parent, kind) != kind:
+                raise InvalidInput(f"after: {parent} is to be both {conditions[parent]} and {kind}")
+        self._tasks[task] = queue, new._replace(conditions=conditions)
+
+    def id_of(self, key: str | int) -> str:
+        """Return the id of the task with this key, also before it is added."""
+        return ids_of_workflow(self.name, [require_key(key).encode()])[0].decode()
+
+    def commit(self) -> bool:
+        """Put all tasks into Redis, or none. False: a group with this name is there already, and
+        nothing was changed.
+
+        At most 200 tasks, 1,000 conditions and 4 MiB of parameters.
+        Raises CycleFound, InvalidInput, WrongGroup, NoSuchTask, NoSuchGroup before anything is
+        written; RedisAway. After OutcomeUnknown, call it again.
+        Source: docs/protocol/groups.md, "enqueue_graph".
+        """
+        _require_no_circle(
+            {task: [*new.conditions] for task, (_, new) in self._tasks.items()}, self._keys
+        )
+        graph = Graph(self.name, self._keep, self._mark, [*self._tasks.values()])
+        is_new = enqueue_graph(self._redis, graph, time.time())
+        log.info("enqueue_graph group=%s tasks=%d new=%s", self.name, len(self._tasks), is_new)
+        return is_new
+
+
+def _require_no_circle(parents: Mapping[str, list[str]], keys: Mapping[str, str]) -> None:
+    """Raise CycleFound if tasks wait for each other. parents: of each task; others have none."""
+    done: set[str] = set()
+    for first in parents:
+        path: dict[str, list[str]] = {} if first in done else {first: [*parents[first]]}
+        while path:
+            task, left = next(reversed(path.items()))
+            if not left:
+                done.add(task)
+                del path[task]
+                continue
+            parent = left.pop()
+            if parent in path:
+                names = [*path]
+                raise CycleFound([keys[each] for each in names[names.index(parent) :]])
+            if parent in parents and parent not in done:
+                path[parent] = [*parents[parent]]

@@ -1,0 +1,274 @@
+"""Create tasks that wait for other tasks: enqueue_after, add_conditions, drop_hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
+from blueque.errors import InvalidInput, NotBlocked, TooManyConditions, WrongGroup
+from blueque.model import keys
+from blueque.model.conditions import HOLD, MAX_CONDITIONS, are_met, is_marked, mark
+from blueque.model.group import condition_on, group_of
+from blueque.model.lines import line_of
+from blueque.protocol.children import OPEN, ChildFields, child_look, let_one_go
+from blueque.protocol.fields import flat, join_lines_of_queues
+from blueque.protocol.parents import Parents, enter_dependents, require_parents
+from blueque.protocol.submit import Options, new_fields
+from blueque.protocol.transaction import Answer, Change, Verdict, transact
+
+AT_ONCE = 100  # tasks, and parents, of one transaction
+LINKS_AT_ONCE = 1000  # conditions of all its tasks together
+FIRST_LOOK = 60.0  # seconds after which `recheck` looks at a new task
+
+
+class NewTask(NamedTuple):
+    """A new task that waits for others.
+
+    options: further fields, as for `enqueue`; also broken and inputs.
+    conditions: on each parent, by its id; see model/conditions.py. eta: when it is due at the
+        earliest.
+    """
+
+    task: str
+    parameters: str
+    options: Options
+    conditions: Mapping[str, str]
+    eta: float | None = None
+
+    @property
+    def group(self) -> str | None:
+        group = (self.options or {}).get("group")
+        return None if group is None else str(group)
+
+    @property
+    def line(self) -> str:
+        given = self.options or {}
+        return line_of(str(given.get("priority", "")), str(given.get("needs", "")))
+
+
+def enqueue_after(
+    redis: Redis, queue: str, tasks: Sequence[NewTask], now: float, is_missing_met: bool = False
+) -> list[bool]:
+    """Create tasks that wait for others; put those in line that have nothing to wait for. Tell for
+    each whether this call created it.
+
+    tasks: at most 100, with at most 100 parents and 1,000 conditions together; all have a key, or
+        none has. They join the group in their options.
+    is_missing_met: a parent that is not in Redis counts as met.
+    Raises NoSuchTask or NoSuchGroup for a parent that is not in Redis; NoSuchGroup, GroupClosed,
+        GroupCancelled or WrongGroup for a group that does not take the task.
+    """
+    parents = Parents(
+        [each for new in tasks for each in new.conditions if each != HOLD],
+        [new.group for new in tasks if new.group is not None],
+        [new.group for new in tasks if new.group is not None and new.conditions],
+    )
+    _require_room(tasks, parents.names)
+    is_keyed = "key" in (tasks[0].options or {})
+    first = 2 * len(tasks) + 1 if is_keyed else len(tasks)
+
+    def decide(*replies: Any) -> Verdict[list[bool]]:
+        is_new, is_ours = _new_and_ours(tasks, replies, is_keyed)
+        if not any(is_new):
+            return Answer(is_ours)
+        states = parents.statuses(replies[first:])
+        made = [new for new, is_wanted in zip(tasks, is_new, strict=True) if is_wanted]
+        if not is_missing_met:
+            for new in made:
+                require_parents(new.conditions, states)
+        done = [pair[0] or pair[1] for pair in zip(is_new, is_ours, strict=True)]
+        return Change(creation([(queue, new) for new in made], states, now), done)
+
+    return transact(redis, "enqueue_after", _look(tasks, parents, is_keyed), decide)
+
+
+def _require_room(tasks: Sequence[NewTask], parents: Sequence[str]) -> None:
+    if not 0 < len(tasks) <= AT_ONCE or len(parents) > AT_ONCE:
+        raise InvalidInput(f"one transaction takes at most {AT_ONCE} tasks and {AT_ONCE} parents")
+    links = sum(len(new.conditions) for new in tasks)
+    if links > LINKS_AT_ONCE:
+        raise InvalidInput(f"one transaction takes {LINKS_AT_ONCE:,} conditions, not {links:,}")
+    for new in tasks:
+        if new.group is not None and condition_on(new.group) in new.conditions:
+            raise WrongGroup(new.group, "a task that joins it cannot wait for it")
+
+
+def _new_and_ours(
+    tasks: Sequence[NewTask], replies: Sequence[Any], is_keyed: bool
+) -> tuple[list[bool], list[bool]]:
+    """Return for each task whether it is to be made, and whether an earlier try has made it."""
+    size = len(tasks)
+    exist = replies[:size]
+    if not is_keyed:
+        # All or none: if one exists, all do, or did.
+        return [not any(exist)] * size, [True] * size
+    marks, kept = replies[size : 2 * size], replies[2 * size]
+    is_new = [not exists and mark is None for exists, mark in zip(exist, kept, strict=True)]
+    own = [str((new.options or {}).get("enqueued_by")) for new in tasks]
+    return is_new, [each[0] in each[1:] for each in zip(own, marks, kept, strict=True)]
+
+
+def _look(tasks: Sequence[NewTask], parents: Parents, is_keyed: bool) -> AnyLook:
+    hashes = [keys.task(new.task) for new in tasks]
+    reads: list[Command] = [("EXISTS", key) for key in hashes]
+    if is_keyed:
+        reads += [("HGET", key, "enqueued_by") for key in hashes]
+        reads += [("MGET", *[keys.key_kept(new.task) for new in tasks])]
+    return Look([*hashes, *parents.watch], [*reads, *parents.reads], tasks[0].task)
+
+
+def creation(
+    tasks: Sequence[tuple[str, NewTask]], states: Mapping[str, str | None], now: float
+) -> list[Command]:
+    """Return the commands that create tasks, each in its queue. states: the status of each parent."""
+    conditions = {
+        new.task: marked(new.conditions, states, "inputs" in (new.options or {}))
+        for _, new in tasks
+    }
+    joining: dict[tuple[str, str], list[str]] = {}
+    # What is added to the blocked and the scheduled tasks of each queue, and to all of them.
+    blocked, later, index = _Scores({}), _Scores({}), _Scores({})
+    commands: list[Command] = []
+    for queue, new in tasks:
+        status = "blocked"
+        if not are_met(conditions[new.task]):
+            blocked.add(queue, now + FIRST_LOOK, new.task)
+        elif new.eta is not None and new.eta > now:
+            status = "scheduled"
+            later.add(queue, new.eta, new.task)
+        else:
+            status = "pending"
+            joining.setdefault((queue, new.line), []).append(new.task)
+        index.add(queue, now, new.task)
+        fields = new_fields(queue, new.parameters, now, new.options)
+        after: Command = ("after", len(new.conditions)) if new.conditions else ()
+        eta: Command = () if new.eta is None else ("eta", new.eta)
+        commands += [("HSET", keys.task(new.task), "status", status, *fields, *after, *eta)]
+    # 1.0.0 may have deleted a task with this key, and left what belonged to it.
+    commands += [
+        ("DEL", key(task)) for key in (keys.conditions, keys.inputs) for task in conditions
+    ]
+    commands += [
+        ("HSET", keys.conditions(task), *flat(each)) for task, each in conditions.items() if each
+    ]
+    commands += [("ZINCRBY", keys.QUEUES, 0, queue) for queue in index.words]
+    commands += blocked.commands(keys.blocked)
+    commands += join_lines_of_queues(joining)
+    commands += later.commands(keys.scheduled)
+    commands += index.commands(keys.tasks)
+    commands += [("ZADD", keys.wake(queue), 0, 0) for queue in {queue: 0 for queue, _ in joining}]
+    commands += enter_dependents(conditions, states, now)
+    return [*commands, *_joining_groups([new for _, new in tasks])]
+
+
+def _joining_groups(tasks: Sequence[NewTask]) -> list[Command]:
+    joining: dict[str, list[str]] = {}
+    for new in tasks:
+        if new.group is not None:
+            joining.setdefault(new.group, []).append(new.task)
+    return [
+        *[("RPUSH", keys.members(group), *ids) for group, ids in joining.items()],
+        *[("SADD", keys.open_members(group), *ids) for group, ids in joining.items()],
+    ]
+
+
+class _Scores(NamedTuple):
+    """Entries of a sorted set of each queue: scores and members in turn."""
+
+    words: dict[str, list[float | str]]
+
+    def add(self, queue: str, score: float, task: str) -> None:
+        self.words.setdefault(queue, []).extend((score, task))
+
+    def commands(self, key: Callable[[str], str]) -> list[Command]:
+        return [("ZADD", key(queue), *words) for queue, words in self.words.items()]
+
+
+def marked(
+    conditions: Mapping[str, str], states: Mapping[str, str | None], wants_results: bool
+) -> dict[str, str]:
+    """Return the conditions of a new task, with the marks of those that are met.
+
+    A parent that is missing counts as met: it was refused otherwise.
+    """
+    found: dict[str, str] = {}
+    for parent, kind in conditions.items():
+        known = None
+        if parent in states:
+            known = "+gone" if states[parent] is None else mark(kind, states[parent])
+        # `settle` sees to what can never be met, for which it may cancel the task; and to results,
+        # which it copies.
+        is_left = known is None or known.startswith("-")
+        is_copied = wants_results and group_of(parent) is None
+        is_left = is_left or (is_copied and known == "+complete")
+        found[parent] = kind if known is None or is_left else known
+    return found
+
+
+def add_conditions(
+    redis: Redis, queue: str, task: str, conditions: Mapping[str, str], now: float
+) -> None:
+    """Add conditions to a new task that has the condition `hold`.
+
+    conditions: at most 100. Raises NoSuchTask, NoSuchGroup, TooManyConditions; NotBlocked, if the task has that
+    condition no more.
+    """
+    parents = Parents(conditions)
+
+    def decide(reply: list[str | None], held: list[str], *replies: Any) -> Verdict[None]:
+        status, of_queue, inputs = reply
+        known = as_hash(held)
+        if all(parent in known for parent in conditions):
+            return Answer(None)
+        if status not in OPEN or of_queue != queue or HOLD not in known:
+            raise NotBlocked(task, status)
+        count = len({**known, **conditions})
+        if count - 1 > MAX_CONDITIONS:  # `hold` does not stay
+            raise TooManyConditions(count - 1)
+        states = parents.statuses(replies)
+        require_parents(conditions, states)
+        more = marked(conditions, states, inputs is not None)
+        return Change(
+            [
+                ("HSET", keys.conditions(task), *flat(more)),
+                ("HSET", keys.task(task), "after", count, "updated", now),
+                *enter_dependents({task: more}, states, now),
+            ],
+            None,
+        )
+
+    look: AnyLook = Look(
+        [keys.task(task), keys.conditions(task), *parents.watch],
+        [
+            ("HMGET", keys.task(task), "status", "queue", "inputs"),
+            ("HGETALL", keys.conditions(task)),
+            *parents.reads,
+        ],
+        task,
+    )
+    transact(redis, "add_conditions", look, decide)
+
+
+def drop_hold(redis: Redis, queue: str, task: str, now: float) -> str:
+    """End the condition `hold` of a new task: all of its conditions are there. Return the status
+    that it has then. Raises NotBlocked.
+    """
+
+    def decide(reply: list[str | None], held: list[str]) -> Verdict[str]:
+        fields, conditions = ChildFields._make(reply), as_hash(held)
+        if HOLD not in conditions or is_marked(conditions[HOLD]):
+            return Answer(fields.status or "")
+        if not fields.is_open or fields.queue != queue:
+            raise NotBlocked(task, fields.status)
+        del conditions[HOLD]
+        commands: list[Command] = [
+            ("HDEL", keys.conditions(task), HOLD),
+            ("HSET", keys.task(task), "after", len(conditions), "updated", now),
+        ]
+        if fields.status != "blocked" or not are_met(conditions):
+            return Change(commands, fields.status or "")
+        freeing, status = let_one_go(redis, task, fields, "", now)
+        return Change([*commands, *freeing], status)
+
+    return transact(redis, "drop_hold", child_look(task), decide)

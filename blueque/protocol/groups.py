@@ -1,0 +1,214 @@
+"""Groups of tasks: open_group, close_group, cancel_group, settle_members, finish_group,
+settle_group, drop_group.
+
+The sets of names say how a group stands. Nothing counts, so what is done twice changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from blueque.connection.redis import Command, Look, Redis, as_hash
+from blueque.errors import NoSuchGroup, WrongGroup
+from blueque.model import keys
+from blueque.model.states import FINISHED
+from blueque.protocol.fields import flat
+from blueque.protocol.parents import LOOK_EVERY, GroupParent
+from blueque.protocol.settling import Settled, tell_dependents
+from blueque.protocol.transaction import Answer, Change, Verdict, transact
+
+MEMBERS_AT_ONCE = 100  # members of one settle_members
+_OF_CANCEL = ("cancel", "cancelled_by", "cancel_reason")
+
+
+def open_group(redis: Redis, group: str, keep: int, now: float) -> dict[str, str]:
+    """Create the record of a group if there is none, and return it.
+
+    keep: for how many seconds the record of the group stays after its end, if no task waits for it.
+    """
+    key = keys.group(group)
+    new = {"group": group, "state": "open", "keep": str(keep), "created": str(now)}
+
+    def decide(reply: Sequence[str]) -> Verdict[dict[str, str]]:
+        if reply:
+            return Answer(as_hash(reply))
+        return Change(
+            [
+                # Left by a group with this name whose record has expired.
+                ("UNLINK", *sets_of(group)),
+                ("HSET", key, *flat(new)),
+                ("ZADD", keys.GROUPS, now + LOOK_EVERY, group),
+            ],
+            new,
+        )
+
+    look: Look[Sequence[str]] = Look([key], [("HGETALL", key)])
+    return transact(redis, "open_group", look, decide)
+
+
+def close_group(redis: Redis, group: str, now: float) -> None:
+    """Declare that no more tasks join a group: it ends with the last of its members.
+
+    Raises NoSuchGroup.
+    """
+
+    def decide(reply: list[str | None]) -> Verdict[None]:
+        (state,) = reply
+        if state is None:
+            raise NoSuchGroup(group)
+        if state != "open":
+            return Answer(None)
+        closed: Command = ("HSET", keys.group(group), "state", "closed", "closed", now)
+        return Change([closed, ("ZADD", keys.GROUPS, 0, group)], None)
+
+    transact(redis, "close_group", _record(group, "state"), decide)
+
+
+def cancel_group(redis: Redis, group: str, by: str, reason: str | None, now: float) -> None:
+    """Close a group, and have its members cancelled that have not ended. Nothing is done if the
+    group has ended.
+
+    by, reason: who asks, and why. Raises NoSuchGroup.
+    """
+
+    def decide(reply: list[str | None]) -> Verdict[None]:
+        state, cancel = reply
+        if state is None:
+            raise NoSuchGroup(group)
+        if state == "ended" or cancel is not None:
+            return Answer(None)
+        closed: Command = ("state", "closed", "closed", now) if state == "open" else ()
+        why: Command = ("cancel_reason", reason) if reason else ()
+        who = ("cancel", now, "cancelled_by", by, *why)
+        return Change(
+            [("HSET", keys.group(group), *closed, *who), ("ZADD", keys.GROUPS, 0, group)], None
+        )
+
+    transact(redis, "cancel_group", _record(group, "state", "cancel"), decide)
+
+
+def settle_members(redis: Redis, group: str, tasks: Sequence[str], now: float) -> None:
+    """Note which members of a group have ended. The next look at the group decides what follows.
+
+    tasks: at most 100. One that is gone, or in another group by now, counts as bad. Nothing is
+        noted if the record of the group is gone.
+    """
+    key, hashes = keys.group(group), [keys.task(task) for task in tasks]
+
+    def decide(exists: int, *replies: list[str | None]) -> Verdict[None]:
+        ended, bad, again = _sorted(group, dict(zip(tasks, replies, strict=True)))
+        forget: Command = ("ZREM", keys.UNSETTLED_MEMBERS, *tasks)
+        if not exists:
+            return Change([forget], None)
+        open_set, bad_set = keys.open_members(group), keys.bad_members(group)
+        well, finished = [*ended, *again], [*ended, *bad]
+        return Change(
+            [
+                *([("SREM", open_set, *finished)] if finished else []),
+                *([("SREM", bad_set, *well)] if well else []),
+                *([("SADD", bad_set, *bad)] if bad else []),
+                *([("SADD", open_set, *again)] if again else []),
+                ("ZADD", keys.GROUPS, 0, group),
+                forget,
+            ],
+            None,
+        )
+
+    reads: list[Command] = [("HMGET", each, "status", "group") for each in hashes]
+    look: Look[int, *tuple[list[str | None], ...]] = Look(
+        [key, *hashes], [("EXISTS", key), *reads], tasks[0]
+    )
+    transact(redis, "settle_members", look, decide)
+
+
+def _sorted(
+    group: str, members: Mapping[str, Sequence[str | None]]
+) -> tuple[list[str], list[str], list[str]]:
+    """Return the members that are complete, those that have ended in another way, and all others.
+
+    members: status and group of each.
+    """
+    found: tuple[list[str], list[str], list[str]] = ([], [], [])
+    for task, (status, of_group) in members.items():
+        is_gone = of_group != group
+        place = 0 if status == "complete" else 1 if status in FINISHED else 2
+        found[1 if is_gone else place].append(task)
+    return found
+
+
+def finish_group(redis: Redis, group: str, now: float) -> str | None:
+    """End a group that is closed and has no open members, or open it again if it has some. Return
+    its state then; None: its record is gone, and so is all else of it.
+    """
+    key = keys.group(group)
+    later: Command = ("ZADD", keys.GROUPS, now + LOOK_EVERY, group)
+
+    def decide(reply: list[str | None], size: int) -> Verdict[str | None]:
+        (state,) = reply
+        if state is None:
+            return Change([("UNLINK", *sets_of(group)), ("ZREM", keys.GROUPS, group)], None)
+        if state == "closed" and not size:
+            ended = ("HSET", key, "state", "ended", "ended", now)
+            # The next look tells those who wait for it.
+            return Change([ended, ("ZADD", keys.GROUPS, 0, group)], "ended")
+        if state == "ended" and size:
+            again: list[Command] = [
+                ("HSET", key, "state", "closed"),
+                ("HDEL", key, "ended", "expires", *_OF_CANCEL),
+                ("PERSIST", key),
+            ]
+            return Change([*again, later], "closed")
+        return Answer(state) if state == "ended" else Change([later], state)
+
+    open_set = keys.open_members(group)
+    look: Look[list[str | None], int] = Look(
+        [key, open_set], [("HMGET", key, "state"), ("SCARD", open_set)]
+    )
+    return transact(redis, "finish_group", look, decide)
+
+
+def settle_group(redis: Redis, group: str, now: float, skip: int | None = None) -> Settled:
+    """Tell a hundred of those who wait for a group how it has ended, as `settle` does for a task.
+
+    With the last of them, the record gets the time at which it expires.
+    """
+    return tell_dependents(redis, "settle_group", GroupParent(group), now, skip)
+
+
+def drop_group(redis: Redis, group: str) -> bool:
+    """Remove a group that has ended and for which no task waits. Its tasks stay. False: there is
+    no such group. Raises WrongGroup.
+    """
+
+    def decide(reply: list[str | None], waiting: int) -> Verdict[bool]:
+        (state,) = reply
+        if state is None:
+            return Answer(False)
+        if state != "ended":
+            raise WrongGroup(group, f"it is {state}; cancel it first")
+        if waiting:
+            raise WrongGroup(group, "tasks wait for it")
+        return Change(
+            [("UNLINK", keys.group(group), *sets_of(group)), ("ZREM", keys.GROUPS, group)], True
+        )
+
+    key, awaiting = keys.group(group), keys.awaiting(group)
+    look: Look[list[str | None], int] = Look(
+        [key, awaiting], [("HMGET", key, "state"), ("ZCARD", awaiting)]
+    )
+    return transact(redis, "drop_group", look, decide)
+
+
+def _record(group: str, *names: str) -> Look[list[str | None]]:
+    key = keys.group(group)
+    return Look([key], [("HMGET", key, *names)])
+
+
+def sets_of(group: str) -> list[str]:
+    """Return the keys of a group besides its record."""
+    return [
+        keys.members(group),
+        keys.open_members(group),
+        keys.bad_members(group),
+        keys.awaiting(group),
+    ]

@@ -1,0 +1,286 @@
+"""What tasks wait for: other tasks, and groups of tasks. How each of them stands, and who waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from blueque.connection.redis import Command
+from blueque.errors import GroupCancelled, GroupClosed, NoSuchGroup, NoSuchTask, WrongGroup
+from blueque.model import keys
+from blueque.model.encoding import count_of
+from blueque.model.group import condition_on, group_of, status_of
+from blueque.model.states import FINISHED
+
+
+class Parent(Protocol):
+    """A task or a group for which others wait."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the conditions of the tasks that wait for it."""
+
+    @property
+    def dependents(self) -> str:
+        """The key of the ids of these tasks."""
+
+    @property
+    def watch(self) -> list[str]:
+        """The keys that say how it stands."""
+
+    @property
+    def reads(self) -> list[Command]: ...
+
+    def status(self, replies: Sequence[Any]) -> str | None:
+        """Return its status from the replies to `reads`; None: it is gone."""
+
+    @property
+    def has_result(self) -> bool:
+        """Tell whether it may have a result that dependents want."""
+
+    def when_it_runs(self) -> list[Command]:
+        """Return the commands that follow when it has not ended: there is nothing to tell."""
+
+    def when_told(
+        self, replies: Sequence[Any], left: int, is_over: bool, now: float
+    ) -> list[Command]:
+        """Return the commands that follow when some have been told how it has ended.
+
+        replies: to `reads`. left: how many it still knows. is_over: none is to be told now.
+        """
+
+
+class TaskParent(NamedTuple):
+    """A task for which others wait."""
+
+    task: str
+
+    @property
+    def name(self) -> str:
+        return self.task
+
+    @property
+    def dependents(self) -> str:
+        return keys.dependents(self.task)
+
+    @property
+    def watch(self) -> list[str]:
+        return [keys.task(self.task)]
+
+    @property
+    def reads(self) -> list[Command]:
+        return [("HGET", keys.task(self.task), "status")]
+
+    def status(self, replies: Sequence[Any]) -> str | None:
+        status: str | None = replies[0]
+        return status
+
+    @property
+    def has_result(self) -> bool:
+        return True
+
+    def when_it_runs(self) -> list[Command]:
+        return [("ZREM", keys.UNSETTLED_TASKS, self.task)]
+
+    def when_told(
+        self, replies: Sequence[Any], left: int, is_over: bool, now: float
+    ) -> list[Command]:
+        commands: list[Command] = []
+        if not left:
+            commands += [("HDEL", keys.task(self.task), "dependents")]
+        if is_over:
+            commands += [("ZREM", keys.UNSETTLED_TASKS, self.task)]
+        return commands
+
+
+class GroupParent(NamedTuple):
+    """A group for which tasks wait."""
+
+    group: str
+
+    @property
+    def name(self) -> str:
+        return condition_on(self.group)
+
+    @property
+    def dependents(self) -> str:
+        return keys.awaiting(self.group)
+
+    @property
+    def watch(self) -> list[str]:
+        return watched_of([self.group])
+
+    @property
+    def reads(self) -> list[Command]:
+        return standing_of([self.group])
+
+    def status(self, replies: Sequence[Any]) -> str | None:
+        return statuses_of([self.group], replies)[self.name]
+
+    @property
+    def has_result(self) -> bool:
+        return False
+
+    def when_it_runs(self) -> list[Command]:
+        return []  # `finish_group` sees to it
+
+    def when_told(
+        self, replies: Sequence[Any], left: int, is_over: bool, now: float
+    ) -> list[Command]:
+        if not is_over:
+            return []
+        key, (_, keep, expires) = keys.group(self.group), replies[0]
+        seconds = count_of(keep)
+        commands: list[Command] = []
+        if left and expires is not None:
+            commands += [("HDEL", key, "expires"), ("PERSIST", key)]
+        if not left and expires is None:
+            commands += [("HSET", key, "expires", now + seconds), ("EXPIRE", key, seconds + 1)]
+        return [*commands, ("ZADD", keys.GROUPS, now + seconds + LOOK_EVERY, self.group)]
+
+
+MICROSECOND = 1e-6  # between the scores of tasks that are made together
+LOOK_EVERY = 60.0  # seconds between two looks of a scheduler at a group that has not changed
+
+
+def parent_of(name: str) -> Parent:
+    """Return the task or the group that a condition names."""
+    group = group_of(name)
+    return TaskParent(name) if group is None else GroupParent(group)
+
+
+def tasks_among(names: Iterable[str]) -> list[str]:
+    """Return those of the parents that are tasks."""
+    return [name for name in names if group_of(name) is None]
+
+
+def groups_among(names: Iterable[str]) -> list[str]:
+    """Return those of the parents that are groups, by the names of these."""
+    return [group for group in map(group_of, names) if group is not None]
+
+
+def watched_of(groups: Sequence[str]) -> list[str]:
+    """Return the keys to watch that say how groups stand."""
+    # The open members need no watch: a group that has ended gets one only out of the bad ones.
+    return [*map(keys.group, groups), *map(keys.bad_members, groups)]
+
+
+def standing_of(groups: Sequence[str]) -> list[Command]:
+    """Return the reads that say how groups stand."""
+    return [
+        *[("HMGET", keys.group(group), "state", "keep", "expires") for group in groups],
+        *[("SCARD", keys.open_members(group)) for group in groups],
+        *[("SCARD", keys.bad_members(group)) for group in groups],
+    ]
+
+
+def statuses_of(groups: Sequence[str], replies: Sequence[Any]) -> dict[str, str | None]:
+    """Return the status of each group, by its name in conditions, from the replies to these."""
+    size = len(groups)
+    rows = zip(replies[:size], replies[size : 2 * size], replies[2 * size :], strict=True)
+    return {
+        condition_on(group): status_of(state, open_members, bad_members)
+        for group, ((state, *_), open_members, bad_members) in zip(groups, rows, strict=True)
+    }
+
+
+class Parents:
+    """The parents of new tasks, and the groups that these tasks join, as one look reads them.
+
+    names: in conditions. joined: names of groups. bound: those that a task with conditions joins.
+    """
+
+    def __init__(
+        self, names: Iterable[str], joined: Iterable[str] = (), bound: Iterable[str] = ()
+    ) -> None:
+        self.names = list(dict.fromkeys(names))
+        self._tasks, self._groups = tasks_among(self.names), groups_among(self.names)
+        self._joined, self._bound = list(dict.fromkeys(joined)), list(dict.fromkeys(bound))
+
+    @property
+    def watch(self) -> list[str]:
+        return [
+            *map(keys.task, self._tasks),
+            *watched_of(self._groups),
+            *map(keys.group, self._joined),
+            *map(keys.awaiting, self._bound),
+        ]
+
+    @property
+    def reads(self) -> list[Command]:
+        return [
+            *[("HGET", keys.task(task), "status") for task in self._tasks],
+            *standing_of(self._groups),
+            *[("HMGET", keys.group(each), "state", "cancel") for each in self._joined],
+            *[("ZCARD", keys.awaiting(each)) for each in self._bound],
+        ]
+
+    def statuses(self, replies: Sequence[Any]) -> dict[str, str | None]:
+        """Return the status of each parent from the replies to `reads`; None: it is gone.
+
+        Raises NoSuchGroup, GroupClosed, GroupCancelled, WrongGroup for a group that does not take
+            the tasks.
+        """
+        size = len(self._tasks)
+        end = size + 3 * len(self._groups)
+        last = end + len(self._joined)
+        for group, (state, cancel) in zip(self._joined, replies[end:last], strict=True):
+            _require_open(group, state, cancel)
+        for group, waiting in zip(self._bound, replies[last:], strict=True):
+            if waiting:  # the new task might wait for one of these, which waits for the group
+                why = "tasks wait for it already, so no task can join that waits for others itself"
+                raise WrongGroup(group, why)
+        statuses = dict(zip(self._tasks, replies[:size], strict=True))
+        return statuses | statuses_of(self._groups, replies[size:end])
+
+
+def require_parents(names: Iterable[str], statuses: Mapping[str, str | None]) -> None:
+    """Raise NoSuchTask or NoSuchGroup for a parent that is gone."""
+    for name in names:
+        if name in statuses and statuses[name] is None:
+            group = group_of(name)
+            raise NoSuchTask(name) if group is None else NoSuchGroup(group)
+
+
+def _require_open(group: str, state: str | None, cancel: str | None) -> None:
+    """Raise NoSuchGroup, GroupCancelled or GroupClosed unless new tasks may join a group."""
+    if state is None:
+        raise NoSuchGroup(group)
+    if cancel is not None:
+        raise GroupCancelled(group)
+    if state != "open":
+        raise GroupClosed(group)
+
+
+def enter_dependents(
+    conditions: Mapping[str, Mapping[str, str]], states: Mapping[str, str | None], now: float
+) -> list[Command]:
+    """Return the commands by which parents know who waits for them.
+
+    conditions: of each task that waits, in the order in which they are to be let go. states: the
+        status of each parent.
+    """
+    children: dict[str, list[float | str]] = {}
+    for place, (task, each) in enumerate(conditions.items()):
+        score = now + place * MICROSECOND
+        for name, condition in each.items():
+            if name in states and not condition.startswith("+"):
+                children.setdefault(name, []).extend((score, task))
+    # Written even if it is there: an end that has not seen the new entry must fail.
+    commands: list[Command] = [
+        ("HSET", keys.task(task), "dependents", 1) for task in tasks_among(children)
+    ]
+    commands += [
+        ("ZADD", parent_of(name).dependents, *children[name])
+        for name in sorted(children, key=lambda name: group_of(name) is not None)
+    ]
+    ended = [name for name in children if states[name] in FINISHED]
+    return [*commands, *tell_later(ended, now)]
+
+
+def tell_later(ended: Iterable[str], now: float) -> list[Command]:
+    """Return the commands that have those who wait for these parents told how they have ended."""
+    names = list(ended)
+    tasks = [word for task in tasks_among(names) for word in (now, task)]
+    commands: list[Command] = [("ZADD", keys.UNSETTLED_TASKS, *tasks)] if tasks else []
+    return commands + [("ZADD", keys.GROUPS, 0, group) for group in groups_among(names)]

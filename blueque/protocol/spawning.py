@@ -1,0 +1,218 @@
+"""Create tasks from a running one: spawn, complete_then, link."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
+from blueque.errors import InvalidInput, NotBlocked, TooManyConditions
+from blueque.model import keys
+from blueque.model.attempt_ref import AttemptRef
+from blueque.model.conditions import KINDS, MAX_CONDITIONS, mark
+from blueque.model.group import group_of
+from blueque.model.ids import octets_of
+from blueque.model.new import MOST_AT_THE_END, NewRecord, require_room
+from blueque.protocol.attempts import completion
+from blueque.protocol.dependencies import NewTask, creation, marked
+from blueque.protocol.fields import AttemptFields, Facts, flat, require_owner
+from blueque.protocol.parents import Parents, enter_dependents, require_parents
+from blueque.protocol.transaction import Answer, Change, Verdict, transact
+from blueque.protocol.watches import ownership, turn
+
+AT_ONCE = 200  # tasks that one `spawn` makes
+LINKS_AT_ONCE = 100  # conditions that one `link` adds
+
+
+def spawn(redis: Redis, attempt: AttemptRef, tasks: Sequence[NewRecord], now: float) -> list[bool]:
+    """Create tasks of any queues from a running attempt. Tell for each whether this EXEC made it: not
+    one that an attempt of the task has made before, even if it has been deleted since.
+
+    tasks: at most 200, with at most 100 parents and 4 MiB of parameters together. One of them may
+        wait for another that comes before it.
+    Raises NotOwner; NoSuchTask for a parent that is not in Redis; InvalidInput.
+    """
+    task, size = attempt.task, len(tasks)
+    require_room(tasks, AT_ONCE)
+    parents = _parents_of(tasks)
+
+    def decide(reply: list[str | None], before: list[int], *replies: Any) -> Verdict[list[bool]]:
+        require_owner(attempt, AttemptFields._make(reply), "started")
+        is_new = [not (was or exists) for was, exists in zip(before, replies[:size], strict=True)]
+        new = [each for each, is_wanted in zip(tasks, is_new, strict=True) if is_wanted]
+        if not new:
+            return Answer(is_new)
+        states = _states(parents.statuses(replies[size:]), new)
+        for each in new:
+            require_parents(each.conditions, states)
+        return Change(
+            [
+                # Written even if it is there: another attempt that has not seen these must fail.
+                ("HSET", keys.task(task), "spawned", 1),
+                ("SADD", keys.spawned(task), *_octets(new)),
+                *_creations(new, states, now),
+            ],
+            is_new,
+        )
+
+    own, others = ownership(task), _look(tasks, parents)
+    made_before: Command = ("SMISMEMBER", keys.spawned(task), *_octets(tasks))
+    look: AnyLook = Look(
+        [*own.watch, *others.watch], [*own.reads, made_before, *others.reads], task
+    )
+    return transact(redis, "spawn", look, decide)
+
+
+def complete_then(
+    redis: Redis,
+    attempt: AttemptRef,
+    result: str,
+    tasks: Sequence[NewRecord],
+    now: float,
+    facts: Facts = None,
+    finished: float | None = None,
+    has_checkpoint: bool = False,
+) -> bool:
+    """Do what `complete` does, and create tasks in the same EXEC. One that exists stays as it is.
+    Tell whether others wait for the task.
+
+    tasks: at most 100; the rest is as for `spawn`. A parent that is not in Redis is gone.
+    """
+    queue, task, token, node = attempt
+    size, end = len(tasks), finished or now
+    require_room(tasks, MOST_AT_THE_END)
+    parents = _parents_of(tasks)
+
+    def decide(reply: list[str | None], *replies: Any) -> Verdict[bool]:
+        fields = AttemptFields._make(reply)
+        if fields.status == "complete" and fields.finished_by == token:
+            return Answer(fields.dependents is not None)
+        require_owner(attempt, fields, "started", or_lost=True)
+        new = [each for each, exists in zip(tasks, replies[:size], strict=True) if not exists]
+        states = _states(parents.statuses(replies[size:]), new)
+        if task in states:
+            states[task] = "complete"
+        gone = {parent for parent, status in states.items() if status is None}
+        known = {parent: states[parent] for parent in states if parent not in gone}
+        return Change(
+            [
+                *completion(redis, attempt, fields, result, now, facts, end, has_checkpoint),
+                *_creations([_marked_gone(each, gone) for each in new], known, now),
+            ],
+            fields.dependents is not None or task in known,
+        )
+
+    own, others = ownership(task), _look(tasks, parents)
+    look: AnyLook = Look([*own.watch, *others.watch], [*own.reads, *others.reads], task)
+    return transact(redis, "complete_then", look, decide, ahead=turn(queue, node))
+
+
+def link(
+    redis: Redis, attempt: AttemptRef, child: str, conditions: Mapping[str, str], now: float
+) -> None:
+    """Have a task that waits for the running one wait for others, too. What it waits for already
+    stays as it is.
+
+    conditions: at most 100, on tasks that have never waited for others.
+    Raises NotOwner, NotBlocked, NoSuchTask, TooManyConditions, InvalidInput.
+    """
+    task, key = attempt.task, keys.task(child)
+    if any(group_of(parent) is not None for parent in conditions):
+        raise InvalidInput("a task is linked to wait for tasks, not for a group")
+    if not 0 < len(conditions) <= LINKS_AT_ONCE:
+        raise InvalidInput(f"1 to {LINKS_AT_ONCE} conditions are added at once")
+
+    def decide(
+        reply: list[str | None],
+        of_child: list[str | None],
+        held: list[str],
+        *replies: list[str | None],
+    ) -> Verdict[None]:
+        require_owner(attempt, AttemptFields._make(reply), "started")
+        known, (status, inputs) = as_hash(held), of_child
+        new = {parent: kind for parent, kind in conditions.items() if parent not in known}
+        if not new:
+            return Answer(None)
+        if status != "blocked":
+            raise NotBlocked(child, status)
+        if known.get(task) not in KINDS:
+            raise InvalidInput(f"task {child} does not wait for task {task}")
+        if len(known) + len(new) > MAX_CONDITIONS:
+            raise TooManyConditions(len(known) + len(new))
+        parents = dict(zip(conditions, replies, strict=True))
+        states = {parent: parents[parent][0] for parent in new}
+        require_parents(new, states)
+        for parent in new:
+            if parents[parent][1] is not None:
+                raise InvalidInput(
+                    f"task {parent} waits for others, so none can be linked to wait for it"
+                )
+        more = marked(new, states, inputs is not None)
+        return Change(
+            [
+                ("HSET", keys.conditions(child), *flat(more)),
+                ("HSET", key, "after", len(known) + len(new), "updated", now),
+                *enter_dependents({child: more}, states, now),
+            ],
+            None,
+        )
+
+    own, above = ownership(task), [keys.task(parent) for parent in conditions]
+    look: AnyLook = Look(
+        [*own.watch, key, keys.conditions(child), *above],
+        [
+            *own.reads,
+            ("HMGET", key, "status", "inputs"),
+            ("HGETALL", keys.conditions(child)),
+            *[("HMGET", parent, "status", "after") for parent in above],
+        ],
+        task,
+    )
+    transact(redis, "link", look, decide)
+
+
+def _look(tasks: Sequence[NewRecord], parents: Parents) -> AnyLook:
+    hashes = [keys.task(new.task) for new in tasks]
+    reads: list[Command] = [("EXISTS", key) for key in hashes]
+    return Look([*hashes, *parents.watch], [*reads, *parents.reads])
+
+
+def _parents_of(tasks: Sequence[NewRecord]) -> Parents:
+    """Return all parents. Raises InvalidInput."""
+    places = {new.task: place for place, new in enumerate(tasks)}
+    for place, new in enumerate(tasks):
+        for parent in new.conditions:
+            if places.get(parent, -1) >= place:
+                raise InvalidInput("a new task can only wait for one that comes before it")
+    return Parents(parent for new in tasks for parent in new.conditions)
+
+
+def _states(statuses: Mapping[str, str | None], new: Sequence[NewRecord]) -> dict[str, str | None]:
+    """Return the status of each parent once the new tasks are there."""
+    made = {each.task for each in new}
+    return {parent: "pending" if parent in made else status for parent, status in statuses.items()}
+
+
+def _marked_gone(new: NewRecord, gone: Collection[str]) -> NewRecord:
+    """Return a new task with the marks of the conditions on tasks that are gone. The marks stay even
+    if one of these is made later: it could wait for the new task.
+    """
+    marks = {
+        parent: mark(kind, None) or kind if parent in gone else kind
+        for parent, kind in new.conditions.items()
+    }
+    return new._replace(conditions=marks)
+
+
+def _creations(
+    tasks: Sequence[NewRecord], states: Mapping[str, str | None], now: float
+) -> list[Command]:
+    new = [
+        (each.queue, NewTask(each.task, each.parameters, each.options, each.conditions, each.eta))
+        for each in tasks
+    ]
+    return creation(new, states, now)
+
+
+def _octets(tasks: Sequence[NewRecord]) -> list[bytes]:
+    return octets_of([new.task.encode() for new in tasks])

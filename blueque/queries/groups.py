@@ -1,0 +1,163 @@
+"""What has to be done for groups of tasks, and how far they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from blueque.connection.redis import Command, Redis, as_hash, raise_refusal
+from blueque.errors import RedisRefused
+from blueque.model import keys
+from blueque.model.group import parse
+
+
+class GroupSeen(NamedTuple):
+    """How far a group is.
+
+    record: see model/group.py. members: how many tasks have joined it. open: how many of them are
+    not known to have ended. bad: how many have ended and are not complete. waiting: how many tasks
+    wait for the group.
+    """
+
+    name: str
+    record: dict[str, Any]
+    members: int
+    open: int
+    bad: int
+    waiting: int
+
+    @property
+    def state(self) -> str:
+        """open, closed or ended."""
+        return str(self.record.get("state", ""))
+
+    @property
+    def complete(self) -> int:
+        """How many members are complete."""
+        return max(self.members - self.open - self.bad, 0)
+
+
+class Unsettled(NamedTuple):
+    """What has to be done for groups.
+
+    members: ids of members that have ended, or run again, and whose groups have not noted it.
+    groups: the names of groups whose time has come, each with its score.
+    """
+
+    members: list[str]
+    groups: list[tuple[str, float]]
+
+
+class Member(NamedTuple):
+    """A member of a group, as it is now. None: the task is gone."""
+
+    task: str
+    status: str | None
+    queue: str | None
+    group: str | None
+    cancel: str | None = None
+
+
+class Cancellation(NamedTuple):
+    """Who has cancelled a group, and why; all None: it was not cancelled."""
+
+    at: str | None
+    by: str | None
+    reason: str | None
+
+
+def unsettled(redis: Redis, now: float, members: int, groups: int) -> Unsettled:
+    """Return at most so many members and groups that have to be seen to."""
+    tasks, names = redis.read(("ZRANGE", keys.UNSETTLED_MEMBERS, 0, members - 1), _due(now, groups))
+    return Unsettled(tasks, _scored(names))
+
+
+def due(redis: Redis, now: float, count: int) -> list[tuple[str, float]]:
+    """Return the names of groups whose time has come, each with its score, the lowest first."""
+    (names,) = redis.read(_due(now, count))
+    return _scored(names)
+
+
+def _due(now: float, count: int) -> Command:
+    return ("ZRANGEBYSCORE", keys.GROUPS, "-inf", now, "WITHSCORES", "LIMIT", 0, count)
+
+
+def _scored(reply: Sequence[str]) -> list[tuple[str, float]]:
+    return [(name, float(score)) for name, score in zip(reply[::2], reply[1::2], strict=True)]
+
+
+def look_at(redis: Redis, tasks: Sequence[str]) -> list[Member]:
+    """Return members as they are now. One whose key has a wrong type is left out."""
+    if not tasks:
+        return []
+    replies = redis.answers(*[("HMGET", keys.task(task), *Member._fields[1:]) for task in tasks])
+    raise_refusal([each for each in replies if getattr(each, "code", "") != "WRONGTYPE"])
+    rows = zip(tasks, replies, strict=True)
+    return [Member(task, *reply) for task, reply in rows if not isinstance(reply, RedisRefused)]
+
+
+def count_waiting(redis: Redis, group: str) -> int:
+    """Return how many tasks wait for a group, with those that are gone."""
+    (size,) = redis.read(("ZCARD", keys.awaiting(group)))
+    return int(size)
+
+
+def cancellation(redis: Redis, group: str) -> Cancellation:
+    """Return whether a group was cancelled."""
+    (fields,) = redis.read(("HMGET", keys.group(group), "cancel", "cancelled_by", "cancel_reason"))
+    return Cancellation._make(fields)
+
+
+def pick(redis: Redis, group: str, count: int) -> list[str]:
+    """Return some of the open members of a group, picked at random."""
+    (tasks,) = redis.read(("SRANDMEMBER", keys.open_members(group), count))
+    return list(tasks)
+
+
+def load(redis: Redis, name: str) -> GroupSeen | None:
+    """Return how far a group is; None: there is no such group."""
+    found = _load(redis, [name])
+    return found[0] if found else None
+
+
+def load_all(redis: Redis) -> list[GroupSeen]:
+    """Return how far all groups are, the newest first."""
+    (names,) = redis.read(("ZRANGE", keys.GROUPS, 0, -1))
+    found = _load(redis, names) if names else []
+    return sorted(found, key=lambda each: each.record.get("created", 0.0), reverse=True)
+
+
+def members(redis: Redis, name: str, first: int = 0, count: int = 100) -> list[str]:
+    """Return ids of members, in the order in which they were made."""
+    (ids,) = redis.read(("LRANGE", keys.members(name), first, first + count - 1))
+    return list(ids)
+
+
+def bad_members(redis: Redis, name: str, limit: int | None = None) -> list[str]:
+    """Return the ids of the members that have ended and are not complete, sorted.
+
+    limit: at most so many, picked at random.
+    """
+    key = keys.bad_members(name)
+    (ids,) = redis.read(("SMEMBERS", key) if limit is None else ("SRANDMEMBER", key, limit))
+    return sorted(ids)
+
+
+def _load(redis: Redis, names: Sequence[str]) -> list[GroupSeen]:
+    replies = redis.read(
+        *[
+            command
+            for name in names
+            for command in (
+                ("HGETALL", keys.group(name)),
+                ("LLEN", keys.members(name)),
+                ("SCARD", keys.open_members(name)),
+                ("SCARD", keys.bad_members(name)),
+                ("ZCARD", keys.awaiting(name)),
+            )
+        ]
+    )
+    rows = zip(names, *[replies[place::5] for place in range(5)], strict=True)
+    return [
+        GroupSeen(name, parse(as_hash(record)), *sizes) for name, record, *sizes in rows if record
+    ]

@@ -1,0 +1,138 @@
+"""The tasks that a task waits for, those that these wait for and so on; and the tasks that wait
+for it: level by level, each level in one round trip.
+
+Every read is bounded: DEPTH levels, MAX_TASKS tasks in each direction, the neighbours of AT_ONCE
+tasks of a level, MAX_DEPENDENTS of one task. No neighbours are read twice, so a circle has an end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from blueque.connection.redis import as_hash
+from blueque.model import keys
+from blueque.model.conditions import HOLD
+from blueque.queries.dependencies import ask_all, take_all
+from blueque.queries.listing import to_seconds
+
+if TYPE_CHECKING:
+    from blueque.connection.redis import Command, Redis
+    from blueque.model.task import Task
+
+DEPTH = 20  # levels in each direction
+MAX_TASKS = 1000  # in each direction
+AT_ONCE = 50  # tasks of a level whose neighbours are read
+MAX_DEPENDENTS = 1000  # of one task
+
+
+class Graph(NamedTuple):
+    """A task and its neighbourhood, read within a few round trips.
+
+    task: its id. tasks: all that were read, by id, with the fields in `listing.SHOWN`; the status
+        of a task that is gone is None. Groups are among them, see `dependencies.load_all`.
+    parents: of each task whose conditions were read, the condition on each other task.
+    children: of each task whose dependents were read, the condition of each on that task; None: it
+        was not read. counts: how many dependents each of these has.
+    is_whole: nothing is left out.
+    """
+
+    now: float
+    task: str
+    tasks: Mapping[str, Task]
+    parents: Mapping[str, Mapping[str, str]]
+    children: Mapping[str, Mapping[str, str | None]]
+    counts: Mapping[str, int]
+    is_whole: bool
+
+
+def load(redis: Redis, task: str) -> Graph:
+    """See Inspector.graph."""
+    (time,) = redis.read(("TIME",))
+    walk = _Walk(task)
+    up, down = [task], [task]
+    for level in range(DEPTH + 1):
+        if not (up or down):
+            break
+        expands = AT_ONCE if level < DEPTH else 0
+        walk.read(redis, up, down, expands)
+        up, down = walk.next_up(up[:expands]), walk.next_down(down[:expands])
+    return Graph(
+        to_seconds(time),
+        task,
+        walk.tasks,
+        walk.parents,
+        walk.children,
+        walk.counts,
+        walk.is_whole(),
+    )
+
+
+class _Walk:
+    """What was read so far, and the ids that were met in each direction."""
+
+    def __init__(self, task: str) -> None:
+        self.tasks: dict[str, Task] = {}
+        self.parents: dict[str, dict[str, str]] = {}
+        self.children: dict[str, dict[str, str | None]] = {}
+        self.counts: dict[str, int] = {}
+        self._above, self._below = {task}, {task}
+        self._expanded: Sequence[str] = ()  # the tasks whose dependents were read last
+
+    def read(self, redis: Redis, up: Sequence[str], down: Sequence[str], expands: int) -> None:
+        """Read these tasks, and the neighbours of the first `expands` in each direction."""
+        new = [task for task in dict.fromkeys((*up, *down)) if task not in self.tasks]
+        asked = {*down}
+        edges = [
+            (parent, child)
+            for parent in self._expanded
+            for child in self.children[parent]
+            if child in asked
+        ]
+        self._expanded = down[:expands]
+        commands: list[Command] = [
+            *ask_all(new),
+            *[("HGET", keys.conditions(child), parent) for parent, child in edges],
+            *[("HGETALL", keys.conditions(task)) for task in up[:expands]],
+        ]
+        for task in down[:expands]:
+            dependents = keys.dependents(task)
+            commands += [("ZCARD", dependents), ("ZRANGE", dependents, 0, MAX_DEPENDENTS - 1)]
+        replies = iter(redis.read(*commands) if commands else [])
+        self.tasks |= take_all(new, replies)
+        for parent, child in edges:
+            self.children[parent][child] = next(replies)
+        for task in up[:expands]:
+            conditions = as_hash(next(replies))
+            conditions.pop(HOLD, None)
+            self.parents[task] = conditions
+        for task in down[:expands]:
+            self.counts[task], self.children[task] = next(replies), dict.fromkeys(next(replies))
+
+    def next_up(self, tasks: Iterable[str]) -> list[str]:
+        return _new(self._above, (self.parents[task] for task in tasks))
+
+    def next_down(self, tasks: Iterable[str]) -> list[str]:
+        return _new(self._below, (self.children[task] for task in tasks))
+
+    def is_whole(self) -> bool:
+        return not any(self._left_out())
+
+    def _left_out(self) -> Iterator[bool]:
+        for named in (*map(set, self.parents.values()), *map(set, self.children.values())):
+            yield not named <= self.tasks.keys()
+        for task, count in self.counts.items():
+            yield count > len(self.children[task])
+        for task, known in self.tasks.items():
+            is_above = task in self._above and task not in self.parents
+            is_below = task in self._below and task not in self.children
+            yield is_above and known.after is not None
+            yield is_below and "dependents" in known.fields
+
+
+def _new(seen: set[str], neighbours: Iterable[Iterable[str]]) -> list[str]:
+    """Return the neighbours that were not seen before, as many as there is room for."""
+    found = dict.fromkeys(task for some in neighbours for task in some if task not in seen)
+    chosen = list(found)[: MAX_TASKS - len(seen)]
+    seen.update(chosen)
+    return chosen

@@ -1,0 +1,114 @@
+"""Dependents: sees to it that tasks learn of the ends for which they wait."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Sequence
+
+from blueque import protocol
+from blueque.connection.redis import Redis
+from blueque.errors import Contended, RedisRefused
+from blueque.protocol.settling import Settled
+from blueque.queries.unsettled import tasks_to_recheck, unsettled_tasks, with_blocked_tasks
+from blueque.recovery.settling import settle_groups_step
+
+log = logging.getLogger("blueque")
+
+GRACE = 2.0  # seconds in which a listener settles the end of its own task
+AT_ONCE = 100  # ends of others that one look finds
+RECHECKED = 100  # blocked tasks of a queue that one look compares
+REFUSED_PAUSE = 60.0  # seconds until a task is tried again whose keys have a wrong type
+
+
+class Dependents:
+    """Settles the ends of tasks for which others wait, and compares blocked tasks with what they
+    wait for. Any number may do so at the same time.
+
+    A task with a key of a wrong type is left alone for a minute: others must not wait for it.
+    """
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._ended: dict[str, None] = {}  # in order
+        self._refused: dict[str, float] = {}  # until when, on the monotonic clock
+
+    @property
+    def has_work(self) -> bool:
+        """Tell whether `step` knows of ends that may not be settled."""
+        return bool(self._ended)
+
+    @property
+    def limit(self) -> int:
+        """How many ends a look asks for, so that it finds some that are not left alone."""
+        return AT_ONCE + len(self._left_alone())
+
+    def note(self, tasks: Iterable[str]) -> None:
+        """Have `step` settle these tasks."""
+        refused = self._left_alone()
+        self._ended |= dict.fromkeys(task for task in tasks if task not in refused)
+
+    def look(self) -> bool:
+        """Find ends that those whose tasks they were have not settled. Return whether there may be
+        more. Raises what Redis does.
+        """
+        found = unsettled_tasks(self._redis, time.time() - GRACE, self.limit)
+        self.note(found)
+        return len(found) >= AT_ONCE and self.has_work
+
+    def step(self) -> bool:
+        """Settle up to a hundred dependents of one task. Return whether there is more to do. Raises
+        what Redis does.
+        """
+        if self._ended:
+            task = next(iter(self._ended))
+            try:
+                settled = protocol.settle(self._redis, task, time.time())
+            except RedisRefused as error:
+                self._leave_alone(task, error)
+                settled = Settled()
+            del self._ended[task]
+            self.note(settled.ended)
+            if not settled.is_over:
+                self.note([task])
+        return self.has_work
+
+    def step_of_groups(self) -> bool:
+        """Do the same for members of groups that have ended, and for groups. Return whether there
+        is more to do. Raises what Redis does.
+        """
+        return settle_groups_step(self._redis, time.time())
+
+    def recheck(self, queues: Sequence[str]) -> bool:
+        """Compare the blocked tasks of these queues whose turn it is, a hundred of each at most.
+        Return whether a queue has any. Raises what Redis does.
+        """
+        blocked = with_blocked_tasks(self._redis, queues)
+        now = time.time()
+        for queue in blocked:
+            refused = self._left_alone()
+            limit = RECHECKED + len(refused)
+            for task in tasks_to_recheck(self._redis, queue, now, limit):
+                if task not in refused:
+                    self._recheck(queue, task, now)
+        return bool(blocked)
+
+    def _recheck(self, queue: str, task: str, now: float) -> None:
+        try:
+            protocol.recheck(self._redis, queue, task, now)
+        except RedisRefused as error:
+            self._leave_alone(task, error)
+        except Contended as error:  # others do the same
+            log.debug("recheck task=%s: %s", task, error)
+
+    def _left_alone(self) -> dict[str, float]:
+        now = time.monotonic()
+        self._refused = {task: until for task, until in self._refused.items() if until > now}
+        return self._refused
+
+    def _leave_alone(self, task: str, error: RedisRefused) -> None:
+        """Note a task with a key of a wrong type; raise any other error."""
+        if error.code != "WRONGTYPE":
+            raise error
+        log.warning("leaving task=%s alone, and those who wait for it: %s", task, error)
+        self._refused[task] = time.monotonic() + REFUSED_PAUSE

@@ -1,0 +1,168 @@
+"""What has to be done for members of groups that have ended, and for groups."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Sequence
+from functools import lru_cache
+
+from blueque import protocol
+from blueque.connection.redis import Redis
+from blueque.errors import Contended, NotCancellable, RedisRefused, WrongQueue
+from blueque.model.states import FINISHED
+from blueque.protocol.groups import MEMBERS_AT_ONCE
+from blueque.protocol.settling import AT_ONCE
+from blueque.queries import groups
+from blueque.queries.groups import Cancellation, Member
+
+log = logging.getLogger("blueque")
+
+GROUPS_AT_ONCE = 10
+DUE = 100  # groups that one look reads: some may have keys of a wrong type
+PICKED = 100  # open members of a group that one look reads
+ENDED_AT_ONCE = 1000  # members of a group that one look finds to have ended
+
+
+def settle_groups_step(redis: Redis, now: float) -> bool:
+    """Note which members of groups have ended, end groups, and tell those who wait for them: at
+    most 100 members, ten groups, 100 dependents of each, and 100 cancels in all; and note at most
+    1,000 members of each group that ended untold. Return whether there is more to do.
+
+    Any number of programs may do it at once. It takes one round trip when there is nothing to do.
+    A key of a wrong type stops only the group or the member that has it.
+    """
+    unsettled = groups.unsettled(redis, now, MEMBERS_AT_ONCE, DUE)
+    due, has_settled = unsettled.groups, False
+    if unsettled.members:
+        has_settled = _settle_members(redis, unsettled.members, now)
+        # A group that was due before goes first: the others may be cancelled ones that never end.
+        due = due or groups.due(redis, now, DUE)
+    looks = _Looks(redis, now)
+    for group, score in due:
+        if len(looks.done) == GROUPS_AT_ONCE:
+            break
+        looks.look(group, score)
+    looks.cancel()
+    return looks.is_more or has_settled or len(looks.done) == GROUPS_AT_ONCE
+
+
+def _settle_members(redis: Redis, tasks: Sequence[str], now: float) -> bool:
+    """Note the ends of members of any groups. Return whether some were noted."""
+    members: dict[str, list[str]] = {}
+    for member in groups.look_at(redis, tasks):
+        # Without a group, it is gone: only its entry is dropped.
+        members.setdefault(member.group or "", []).append(member.task)
+    has_settled = False
+    for group, those in members.items():
+        try:
+            protocol.settle_members(redis, group, those, now)
+            has_settled = True
+        except (Contended, RedisRefused) as error:  # others do the same
+            _require_only_one(group, error)
+    return has_settled
+
+
+def _require_only_one(group: str, error: Contended | RedisRefused) -> None:
+    """Raise a refusal that concerns more than one group."""
+    if isinstance(error, Contended):
+        log.debug("settle group=%s: %s", group, error)
+    elif error.code == "WRONGTYPE":
+        _warn_once(group, str(error))
+    else:
+        raise error
+
+
+@lru_cache(maxsize=1000)
+def _warn_once(group: str, reason: str) -> None:
+    log.warning("cannot settle group=%s: %s", group, reason)
+
+
+class _Looks:
+    """What one step does for groups. done: those that it could look at."""
+
+    def __init__(self, redis: Redis, now: float) -> None:
+        self._redis, self._now = redis, now
+        self.done: list[str] = []
+        self.is_more = False
+        self._cancelled: list[str] = []
+
+    def look(self, group: str, score: float) -> None:
+        """Look at a group whose time has come."""
+        try:
+            self.is_more = self._look(group, score) or self.is_more
+            self.done.append(group)
+        except (Contended, RedisRefused) as error:  # others do the same, or its members change
+            _require_only_one(group, error)
+
+    def _look(self, group: str, score: float) -> bool:
+        state = protocol.finish_group(self._redis, group, self._now)
+        if state == "ended":
+            if score and self._has_dropped(group):
+                return True
+            settled = protocol.settle_group(self._redis, group, self._now)
+            if settled.told:
+                told, freed = settled.told, settled.freed
+                log.info("settle_group group=%s told=%d freed=%d", group, told, freed)
+            return not settled.is_over
+        if state is None:
+            return False
+        if groups.cancellation(self._redis, group).at is not None:
+            self._cancelled.append(group)
+            return False
+        # With the score 0, something was noted: it has not been quiet for a minute.
+        return bool(score) and self._has_noted(group)
+
+    def _has_dropped(self, group: str) -> bool:
+        """Look at a hundred of those who still wait for a group that ended long ago, from a random
+        one on. Tell whether some are gone.
+        """
+        size = groups.count_waiting(self._redis, group)
+        skip = random.randrange(max(size - AT_ONCE, 0) + 1)
+        return protocol.settle_group(self._redis, group, self._now, skip).told > 0
+
+    def _has_noted(self, group: str) -> bool:
+        """Note open members that have ended although nothing told us, as after a 1.0.0 listener, as
+        long as some are found. Return whether there is more to do.
+        """
+        return all(self._note(group, self._pick(group)) for _ in range(ENDED_AT_ONCE // PICKED))
+
+    def _pick(self, group: str) -> list[Member]:
+        return groups.look_at(self._redis, groups.pick(self._redis, group, PICKED))
+
+    def _note(self, group: str, picked: Sequence[Member]) -> list[str]:
+        """Note those members that have ended, and return them."""
+        ended = [each.task for each in picked if each.group != group or each.status in FINISHED]
+        if ended:
+            protocol.settle_members(self._redis, group, ended, self._now)
+            self.is_more = True
+        return ended
+
+    def cancel(self) -> None:
+        """Cancel some open members of the cancelled groups among them."""
+        for group in self._cancelled:
+            try:
+                self._cancel(group, max(PICKED // len(self._cancelled), 1))
+            except (Contended, RedisRefused) as error:
+                _require_only_one(group, error)
+
+    def _cancel(self, group: str, most: int) -> None:
+        cancellation, picked = groups.cancellation(self._redis, group), self._pick(group)
+        ended = self._note(group, picked)
+        going = [each for each in picked if each.task not in ended]
+        # Blocked ones first: the end of another one may let them go.
+        going.sort(key=lambda each: (each.cancel is not None, each.status != "blocked"))
+        for each in going[:most]:
+            is_cancelled = _is_cancelled(self._redis, each, cancellation, self._now)
+            self.is_more = self.is_more or is_cancelled
+
+
+def _is_cancelled(redis: Redis, member: Member, cancellation: Cancellation, now: float) -> bool:
+    """Cancel a member. Return whether it has ended by that."""
+    queue, by = member.queue or "", cancellation.by or ""
+    try:
+        status = protocol.cancel(redis, queue, member.task, by, cancellation.reason, now)
+    except (NotCancellable, WrongQueue):  # it has ended or moved, or a listener of 1.0.0 has it
+        return False
+    log.info("cancel task=%s queue=%s by=%s status=%s", member.task, queue, by, status)
+    return status == "cancelled"

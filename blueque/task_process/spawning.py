@@ -1,0 +1,77 @@
+"""What a running task does in Redis: make tasks, and have tasks wait for more.
+
+Imported with the first call: most tasks use no Redis.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from blueque import protocol
+from blueque.client import Client
+from blueque.connection.redis import Redis
+from blueque.errors import InvalidInput, InvalidType
+from blueque.model.attempt_ref import AttemptRef
+from blueque.model.conditions import After, Ids, conditions_of
+from blueque.model.ids import TaskId
+from blueque.model.new import New, NewRecord, Room
+from blueque.model.task import Task
+from blueque.protocol.spawning import AT_ONCE
+
+log = logging.getLogger("blueque")
+
+
+class Spawner(NamedTuple):
+    """A running task with its way into the Redis of its listener."""
+
+    attempt: AttemptRef
+    redis: Redis
+
+    @classmethod
+    def of(cls, task: Task) -> Spawner:
+        attempt = AttemptRef(task.queue or "", task.id, task.token, task.node or "")
+        return cls(attempt, Client().connections)
+
+    def spawn(self, tasks: Iterable[New]) -> list[TaskId]:
+        """Make the tasks, as many in one transaction as it takes. Raises as `protocol.spawn`."""
+        made: list[TaskId] = []
+        for chunk in _chunks(self._records(tasks)):
+            are_new = protocol.spawn(self.redis, self.attempt, chunk, time.time())
+            for new, is_new in zip(chunk, are_new, strict=True):
+                made.append(TaskId(new.task, is_new))
+                if is_new:
+                    log.info("spawn task=%s queue=%s by=%s", new.task, new.queue, self.attempt.task)
+        return made
+
+    def link(self, child: str, after: After | Ids) -> None:
+        """Have a task wait for more. Raises as `protocol.link`."""
+        protocol.link(self.redis, self.attempt, child, conditions_of(after), time.time())
+        log.info("link task=%s by=%s", child, self.attempt.task)
+
+    def _records(self, tasks: Iterable[New]) -> Iterator[NewRecord]:
+        for new in tasks:
+            if not isinstance(new, New):
+                raise InvalidType(f"a new task is a blueque.New, not {type(new).__name__}")
+            yield new.record(self.attempt.task)
+
+
+def _chunks(tasks: Iterable[NewRecord]) -> Iterator[list[NewRecord]]:
+    """Yield the tasks in lists that each fit into one transaction. Raises InvalidInput for a task that
+    does not.
+    """
+    chunk: list[NewRecord] = []
+    room = Room(AT_ONCE)
+    for new in tasks:
+        try:
+            room.take(new)
+        except InvalidInput:
+            if chunk:
+                yield chunk
+            chunk, room = [], Room(AT_ONCE)
+            room.take(new)
+        chunk.append(new)
+    if chunk:
+        yield chunk

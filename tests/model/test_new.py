@@ -1,0 +1,117 @@
+"""New and Then: what a running task makes, and how it is written."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from blueque import InvalidInput, InvalidType, New, Retry, Then, TooLarge
+from blueque.model.conditions import after
+from blueque.model.ids import SPAWN_NAMESPACE
+from blueque.model.new import NewRecord, spawned_id
+
+TASK = "3f0f9c3e-2b57-4e2c-9d2b-0d6f5f3d1a77"
+
+
+def test_a_new_task_is_written_as_a_queue_would_write_it():
+    new = New(
+        "parts",
+        {"n": 1},
+        key=7,
+        after=after(ok=["t1"], any=["t2"]),
+        broken="cancel",
+        results=True,
+        eta=99.5,
+        priority=3,
+        lock="camera",
+        resources={"gpu": 1},
+        retry=Retry(max=2),
+        time_limit="2h",
+    )
+
+    record = new.record(TASK)
+
+    assert record[:3] == (spawned_id(TASK, "7"), "parts", '{"n":1}')
+    assert record.conditions == {"t1": "ok", "t2": "any"} and record.eta == 99.5
+    assert next(iter(record.options.items())) == ("parameters_encoding", "json")
+    options = {
+        "parameters_encoding": "json",
+        "spawned_by": TASK,
+        "broken": "cancel",
+        "inputs": 0,
+        "parents": "t1 t2",
+        "priority": 3,
+        "needs": "gpu=1,lock:camera=1",
+        "retry": Retry(max=2).to_text(),
+        "time_limit": 7200.0,
+    }
+    assert {name: record.options[name] for name in options} == options
+    assert (new.queue, new.key, repr(new)) == ("parts", "7", "<New '7' in 'parts'>")
+
+
+def test_a_new_task_without_options_has_none():
+    assert New("parts", "text", key="a").record(TASK) == NewRecord(
+        spawned_id(TASK, "a"), "parts", "text", {"spawned_by": TASK}, {}, None
+    )
+    # without others to wait for, these say nothing
+    plain = New("parts", "text", key="a", after=[], broken="cancel", results=True)
+    assert plain.record(TASK).options == {"spawned_by": TASK}
+
+
+def test_the_id_is_that_of_the_task_and_the_key():
+    import uuid
+
+    assert uuid.uuid5(uuid.NAMESPACE_DNS, "spawn.blueque") == SPAWN_NAMESPACE
+    assert spawned_id(TASK, "é") == str(uuid.uuid5(SPAWN_NAMESPACE, f"{TASK}\0é"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"queue": ""}, InvalidInput),
+        ({"parameters": object()}, InvalidType),
+        ({"parameters": {1: 2}}, InvalidInput),
+        ({"parameters": "x" * (2**20 + 1)}, TooLarge),
+        ({"key": ""}, InvalidInput),
+        ({"key": None}, InvalidType),
+        ({"after": [1]}, InvalidType),
+        ({"broken": "wait"}, InvalidInput),
+        ({"eta": "tomorrow"}, InvalidInput),
+        ({"priority": 101}, InvalidInput),
+        ({"retry": "often"}, InvalidType),
+        ({"time_limit": "soon"}, InvalidInput),
+        ({"lock": ""}, InvalidInput),
+        ({"keep": 5}, TypeError),
+    ],
+)
+def test_what_cannot_be_made_is_refused_where_it_is_written(wrong, error):
+    with pytest.raises(error):
+        New(**{"queue": "parts", "parameters": "text", "key": "a", **wrong})
+
+
+def test_an_end_takes_new_tasks_only():
+    with pytest.raises(InvalidType, match=r"a new task is a blueque.New, not dict"):
+        Then("done", [{"queue": "parts"}])
+    then = Then("done", (New("parts", n, key=n) for n in range(2)))
+    assert repr(then) == "<Then 'done', 2 new tasks>"
+    assert [each.parameters for each in then.records(TASK)] == ["0", "1"]
+
+
+def test_more_than_an_end_can_make_is_refused():
+    for tasks, words in (
+        (
+            [New("parts", "", key=n) for n in range(101)],
+            "more than 100 tasks cannot be made at once",
+        ),
+        ([New("parts", "", key="a"), New("other", "", key="a")], "have the same key"),
+        ([New("parts", "", key="a", after=map(str, range(101)))], "wait for more than 100 others"),
+        ([New("parts", "x" * 2**20, key=n) for n in range(5)], "more than 4,194,304 bytes"),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            Then("done", tasks).records(TASK)
+
+
+def test_both_survive_on_their_way_out_of_a_child():
+    then = pickle.loads(pickle.dumps(Then(1, [New("parts", "text", key="a")])))
+    assert (then.result, then.records(TASK)[0].parameters) == (1, "text")

@@ -1,0 +1,124 @@
+"""Deleting a task for which others wait, or have waited."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from blueque import protocol
+from blueque.errors import HasDependents
+from blueque.model import keys
+from blueque.producer.dependents import drop_stale, is_awaited
+from blueque.protocol.dependencies import NewTask
+
+
+@pytest.fixture
+def failed(client, queue):
+    """A task that has failed."""
+    task_id = queue.enqueue("p")
+    processor = client.get_processor(client.get_listener("video").listen())
+    processor.start(1)
+    processor.fail("why")
+    return task_id
+
+
+def children_of(redis, parent, count, kind="ok"):
+    """Have so many tasks wait for one, and tell them of its end."""
+    children = [f"child-{number:04}" for number in range(count)]
+    for first in range(0, count, 100):
+        new = [NewTask(task, "p", {}, {parent: kind}) for task in children[first : first + 100]]
+        protocol.enqueue_after(redis, "later", new, time.time())
+    while not protocol.settle(redis, parent, time.time()).is_over:
+        pass
+    return children
+
+
+def drop(redis, *children):
+    for child in children:
+        protocol.cancel(redis, "later", child, "me", None, time.time())
+        protocol.delete(redis, "later", child)
+
+
+def test_a_task_for_which_another_waits_is_deleted_with_force_only(client, redis, queue, failed):
+    children_of(redis, failed, 1)
+
+    with pytest.raises(HasDependents) as refused:
+        queue.delete_task(client.get_task(failed))
+    assert refused.value.task_id == failed
+    assert client.get_task(failed).status == "failed"
+
+    queue.delete_task(client.get_task(failed), force=True)
+
+    assert client.get_task(failed).status is None
+    assert protocol.recheck(redis, "later", "child-0000", time.time()) == "blocked"
+    assert redis.read(("HGETALL", keys.conditions("child-0000"))) == [[failed, "-gone"]]
+
+
+def test_a_task_is_deleted_when_none_waits_for_it_any_more(client, redis, queue, failed, cli):
+    drop(redis, *children_of(redis, failed, 250))
+    assert cli.zcard(keys.dependents(failed)) == 250
+
+    queue.delete_task(client.get_task(failed))
+
+    assert client.get_task(failed).status is None
+    assert cli.keys(keys.dependents("*")) == []
+
+
+def test_one_that_waits_behind_many_that_do_not_is_seen(redis, failed, cli):
+    *gone, last = children_of(redis, failed, 250)
+    drop(redis, *gone)
+
+    assert is_awaited(redis, failed, time.time(), most=1) is True
+    assert cli.zcard(keys.dependents(failed)) == 150
+    assert is_awaited(redis, failed, time.time()) is True
+    assert cli.zrange(keys.dependents(failed), 0, -1) == [last]
+
+
+def test_entries_of_tasks_that_do_not_wait_are_dropped_wherever_they_are(redis, failed, cli):
+    children = children_of(redis, failed, 250)
+    drop(redis, *children[::2])
+
+    assert drop_stale(redis, failed, time.time()) is True
+
+    assert cli.zrange(keys.dependents(failed), 0, -1) == children[1::2]
+    assert drop_stale(redis, failed, time.time()) is False
+
+
+def test_those_that_were_not_told_yet_are_told_when_entries_are_dropped(client, redis, queue, cli):
+    parent = queue.enqueue("p")
+    for kind, count in (("ok", 120), ("any", 60)):
+        new = [NewTask(f"{kind}{number}", "p", {}, {parent: kind}) for number in range(count)]
+        for first in (0, 100):
+            if new[first : first + 100]:
+                protocol.enqueue_after(redis, "later", new[first : first + 100], time.time())
+    queue.cancel(parent)
+
+    drop_stale(redis, parent, time.time())
+
+    assert cli.llen(keys.pending("later")) == 60
+    assert not cli.exists(keys.UNSETTLED_TASKS)
+
+
+def test_a_look_that_skips_some_leaves_the_task_among_those_to_be_settled(redis, queue, cli):
+    parent = queue.enqueue("p")
+    new = [NewTask(f"c{number}", "p", {}, {parent: "ok"}) for number in range(2)]
+    protocol.enqueue_after(redis, "later", new, time.time())
+    queue.cancel(parent)
+
+    protocol.settle(redis, parent, time.time(), 1)
+
+    assert cli.zrange(keys.UNSETTLED_TASKS, 0, -1) == [parent]
+
+
+def test_one_that_waits_for_any_end_is_told_it_before_the_task_is_deleted(client, redis, queue):
+    parent = queue.enqueue("p")
+    protocol.enqueue_after(redis, "later", [NewTask("child", "p", {}, {parent: "any"})], 1.0)
+    queue.cancel(parent)
+    assert client.get_task("child").status == "blocked"
+
+    queue.delete_task(client.get_task(parent))
+
+    assert client.get_task(parent).status is None
+    assert client.get_task("child").status == "pending"
+    assert redis.read(("HGETALL", keys.conditions("child"))) == [[parent, "+cancelled"]]

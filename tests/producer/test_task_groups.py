@@ -1,0 +1,166 @@
+"""blueque.producer.groups: groups of tasks, as a producer and a person use them."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+import blueque
+from blueque import protocol
+from blueque.errors import GroupClosed, InvalidInput, InvalidType, NoSuchGroup, WrongGroup
+from blueque.model import keys
+from blueque.model.attempt_ref import AttemptRef
+from blueque.recovery.settling import settle_groups_step
+
+
+def end(client, queue, task, is_well=True):
+    """Let a task in line be run by a listener, and end."""
+    redis, attempt = client._redis, AttemptRef(queue.name, task, f"token {task}", "host_1")
+    protocol.register(redis, queue.name, "host_1", "i1", {}, time.time())
+    redis.read(("LREM", keys.pending(queue.name), 0, task))
+    redis.read(("LPUSH", keys.reserved(queue.name, "host_1"), task))
+    protocol.reserve(redis, attempt, "i1", time.time())
+    protocol.start(redis, attempt, 77, time.time(), {})
+    if is_well:
+        protocol.complete(redis, attempt, "out", time.time())
+    else:
+        protocol.fail(redis, attempt, "why", time.time(), {})
+
+
+def settle(client):
+    while settle_groups_step(client._redis, time.time()):
+        pass
+
+
+def test_a_task_waits_for_all_of_a_group(client, queue):
+    group = client.group("night").open()
+    members = [queue.enqueue(number, group=group) for number in range(3)]
+    joined = queue.enqueue("all", after=group)
+    group.close()
+    for task in members[:2]:
+        end(client, queue, task)
+    settle(client)
+    assert client.get_task(joined).status == "blocked"
+
+    end(client, queue, members[2])
+    settle(client)
+
+    assert client.get_task(joined).status == "pending"
+
+
+def test_members_and_those_who_wait_are_of_any_queue_and_any_way_of_making(client, queue):
+    other = client.get_queue("audio")
+    with client.group("night") as group:
+        one = queue.enqueue("a", group="night", key="a")
+        again = queue.enqueue("a", group=blueque.Group("night"), key="a")
+        many = other.enqueue_many(range(150), group=group)
+        later = queue.schedule("b", time.time() + 100, group=group)
+
+    assert (one.is_new, again.is_new) == (True, False)
+    assert many.new == 150
+    seen = group.progress()
+    assert (seen.state, seen.members, seen.open, seen.bad) == ("closed", 152, 152, 0)
+    assert client.get_task(later).status == "scheduled"
+    assert client.get_task(later).fields["group"] == "night"
+
+
+def test_a_task_waits_for_tasks_and_groups_at_once(client, queue):
+    client.group("night").open()
+    first = queue.enqueue("a")
+    after = blueque.after(ok=[first], any=blueque.Group("night"))
+    waiting = queue.enqueue("b", after=after, results=True)
+
+    client.group("night").close()
+    assert client.get_task(waiting).status == "blocked"
+    end(client, queue, first)
+    protocol.settle(client._redis, first, time.time())
+
+    assert client.get_task(waiting).status == "pending"
+    assert client.get_task(waiting).parents == [first]
+
+
+def test_a_task_waits_for_more_than_a_hundred_tasks_and_a_group(client, queue):
+    client.group("night").open()
+    parents = [queue.enqueue(number) for number in range(150)]
+
+    waiting = queue.enqueue("b", after=[*parents, blueque.Group("night")])
+
+    assert client.get_task(waiting).after == 151
+
+
+def test_a_block_that_raises_leaves_its_group_open(client, queue):
+    def fail() -> None:
+        with client.group("night"):
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+
+    assert client.group("night").progress().state == "open"
+
+
+def test_a_group_that_is_closed_or_unknown_takes_no_tasks(client, queue):
+    with pytest.raises(NoSuchGroup):
+        queue.enqueue("a", group="night")
+    with pytest.raises(NoSuchGroup):
+        queue.enqueue("a", after=blueque.Group("night"))
+    with pytest.raises(NoSuchGroup):
+        client.group("night").close()
+    client.group("night").open().close()
+    with pytest.raises(GroupClosed):
+        queue.enqueue("a", group="night")
+
+
+def test_a_group_is_named_by_text_or_by_itself(client, queue):
+    with pytest.raises(InvalidType, match="group is a name"):
+        queue.enqueue("a", group=7)
+    with pytest.raises(InvalidInput, match="cannot be empty"):
+        blueque.Group("")
+    with pytest.raises(InvalidInput, match="leave out run"):
+        queue.enqueue_many(["a"], keys=["a"], run="r", group="night")
+    assert repr(blueque.Group("night")) == "<Group 'night'>"
+
+
+def test_the_bad_members_of_a_group_run_again_and_those_who_wait_go_on(client, queue):
+    group = client.group("night").open()
+    good, bad = queue.enqueue("a", group=group), queue.enqueue("b", group=group)
+    waiting = queue.enqueue("c", after=group)
+    group.close()
+    end(client, queue, good)
+    end(client, queue, bad, is_well=False)
+    settle(client)
+    assert (group.progress().complete, group.progress().bad) == (1, 1)
+    assert client.get_task(waiting).status == "blocked"
+
+    assert group.requeue(by="ann") == [bad]
+    end(client, queue, bad)
+    settle(client)
+
+    assert client.get_task(waiting).status == "pending"
+    assert group.requeue() == []
+
+
+def test_a_group_is_cancelled_and_removed(client, queue):
+    group = client.group("night").open()
+    task = queue.enqueue("a", group=group)
+    with pytest.raises(WrongGroup):
+        group.delete()
+
+    group.cancel(by="ann", reason="enough")
+    settle(client)
+
+    assert client.get_task(task).fields["cancelled_by"] == "ann"
+    assert group.progress().state == "ended"
+    assert group.delete()
+    with pytest.raises(NoSuchGroup):
+        group.progress()
+    assert not group.delete()
+
+
+def test_a_task_without_a_group_costs_what_it_did(client, queue, cli):
+    queue.enqueue("a")
+    queue.enqueue_many(range(10))
+
+    assert not cli.keys("blueque_group*")
+    assert "group" not in cli.hgetall(next(cli.scan_iter("blueque_task_*")))

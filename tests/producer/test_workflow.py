@@ -1,0 +1,159 @@
+"""blueque.producer.workflow: tasks that wait for each other, made all at once."""
+
+from __future__ import annotations
+
+import pytest
+from faults import Fault
+
+from blueque import Client
+from blueque.errors import CycleFound, InvalidInput, NoSuchTask, OutcomeUnknown, WrongGroup
+from blueque.model import keys
+
+
+def diamond(client, name="night", **options):
+    flow = client.workflow(name, **options)
+    first = flow.add("video", "first")
+    parts = [flow.add("audio", number, after=[first]) for number in range(2)]
+    last = flow.add("video", "last", key="last", after=parts, results=True)
+    return flow, [first, *parts, last]
+
+
+def statuses(client, tasks):
+    return [client.get_task(task).status for task in tasks]
+
+
+def test_all_tasks_of_a_workflow_are_there_at_once_each_in_its_place(client, cli):
+    flow, tasks = diamond(client, broken="cancel")
+    assert not cli.keys("*"), "nothing is written before"
+
+    assert flow.commit()
+
+    assert statuses(client, tasks) == ["pending", "blocked", "blocked", "blocked"]
+    seen = flow.progress()
+    assert (seen.state, seen.members, seen.open) == ("closed", 4, 4)
+    assert cli.lrange(keys.members("night"), 0, -1) == tasks
+    assert cli.zrange(keys.dependents(tasks[0]), 0, -1) == tasks[1:3]
+    last = client.get_task(tasks[3])
+    assert (last.after, last.broken, last.parents) == (2, "cancel", tasks[1:3])
+    assert client.get_task(tasks[0]).dependents == 1
+
+
+def test_the_same_name_again_changes_nothing_and_names_the_same_tasks(client, everything):
+    flow, tasks = diamond(client)
+    flow.commit()
+    before = everything()
+
+    again, same = diamond(client)
+
+    assert not again.commit()
+    assert same == tasks
+    assert everything() == before
+    assert flow.id_of("last") == tasks[3]
+
+
+@pytest.mark.parametrize("fault", [Fault.CUT_BEFORE, Fault.CUT_AFTER, Fault.HOLD])
+@pytest.mark.parametrize("write", [1, 2])
+def test_a_workflow_is_there_once_although_an_answer_is_lost(client, proxy, cli, fault, write):
+    through = Client(proxy.url, patience=2.0)
+    through._redis.read(("PING",))
+    flow, tasks = diamond(through)
+    proxy.arm(fault, write)
+
+    try:
+        assert flow.commit()
+    except OutcomeUnknown:
+        assert flow.commit()
+    proxy.release()
+    through.close()
+
+    assert cli.llen(keys.members("night")) == len(tasks)
+    assert cli.llen(keys.pending("video")) == 1
+
+
+def test_tasks_that_wait_for_each_other_are_refused_with_their_path(client, cli):
+    flow = client.workflow("night")
+    a = flow.add("video", 1, key="a")
+    b = flow.add("video", 2, key="b", after=a)
+    c = flow.add("video", 3, key="c", after=b)
+    flow.add("video", 4, key="d", after=c)
+    flow.link(a, c)
+
+    with pytest.raises(CycleFound, match="a -> c -> b -> a") as refusal:
+        flow.commit()
+
+    assert refusal.value.path == ["a", "c", "b"]
+    assert not cli.keys("*")
+
+
+def test_a_task_that_waits_for_itself_is_a_circle(client):
+    flow = client.workflow("night")
+    flow.add("video", 1, key="a", after=flow.id_of("a"))
+
+    with pytest.raises(CycleFound, match="a -> a"):
+        flow.commit()
+
+
+def test_a_workflow_waits_for_tasks_and_groups_outside(client, queue, cli):
+    outer = queue.enqueue("outer")
+    client.group("day").open()
+    flow = client.workflow("night")
+    task = flow.add("video", 1, after=outer)
+    flow.link(task, client.group("day"))
+    flow.commit()
+
+    assert cli.zrange(keys.dependents(outer), 0, -1) == [task]
+    assert cli.zrange(keys.awaiting("day"), 0, -1) == [task]
+
+    missing = client.workflow("late")
+    missing.add("video", 1, after="nobody")
+    with pytest.raises(NoSuchTask):
+        missing.commit()
+    assert not cli.exists(keys.group("late"))
+
+
+def test_a_workflow_is_limited_to_what_one_transaction_takes(client):
+    flow = client.workflow("night")
+    for number in range(201):
+        flow.add("video", number)
+    with pytest.raises(InvalidInput, match="1 to 200 tasks, not 201"):
+        flow.commit()
+    with pytest.raises(InvalidInput, match="1 to 200 tasks, not 0"):
+        client.workflow("empty").commit()
+
+    large = client.workflow("large")
+    for _ in range(5):
+        large.add("video", "x" * 1_000_000)
+    with pytest.raises(InvalidInput, match="bytes of parameters"):
+        large.commit()
+
+
+def test_two_hundred_tasks_in_a_chain_are_one_transaction(client, cli):
+    flow = client.workflow("night")
+    before: list[str] = []
+    for number in range(200):
+        before = [flow.add("video", number, after=before)]
+
+    assert flow.commit()
+
+    assert cli.zcard(keys.blocked("video")) == 199
+
+
+def test_what_cannot_be_is_refused(client):
+    flow = client.workflow("night")
+    flow.add("video", 1, key="a")
+    with pytest.raises(InvalidInput, match="have the key 'a'"):
+        flow.add("video", 2, key="a")
+    with pytest.raises(InvalidInput, match="is not in workflow"):
+        flow.link("other", "a")
+    flow.add("video", 3, after=flow)
+    with pytest.raises(WrongGroup, match="cannot wait for it"):
+        flow.commit()
+
+
+def test_a_name_whose_tasks_are_still_there_is_refused(client, cli):
+    flow, _ = diamond(client)
+    flow.commit()
+    cli.delete(keys.group("night"))  # its time is over
+
+    with pytest.raises(WrongGroup, match="earlier workflow"):
+        diamond(client)[0].commit()

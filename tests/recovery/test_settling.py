@@ -1,0 +1,122 @@
+"""Dependents: tells those who wait for tasks that have ended, whatever is in the way of some."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from blueque.model import keys
+from blueque.recovery import dependents
+from blueque.recovery.dependents import AT_ONCE, Dependents
+from blueque.scheduler import Scheduler
+
+LEVELS = 20
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Ends are found at once, not only after some seconds."""
+    monkeypatch.setattr(dependents, "GRACE", 0.0)
+    monkeypatch.setattr("blueque.scheduler.GRACE", 0.0)
+
+
+@pytest.fixture
+def scheduler(client):
+    scheduler = Scheduler(client)
+    yield scheduler
+    scheduler.close()
+
+
+def statuses(client, tasks):
+    return {client.get_task(task).status for task in tasks}
+
+
+def spoil(cli, task):
+    """Give a key of the task a wrong type."""
+    cli.delete(keys.conditions(task))
+    cli.set(keys.conditions(task), "spoiled")
+
+
+def test_a_cancellation_goes_down_a_chain_without_a_look_at_redis_for_each_level(
+    client, queue, redis
+):
+    chain = [queue.enqueue("first")]
+    for _ in range(LEVELS):
+        chain.append(queue.enqueue("next", after=chain[-1:], broken="cancel"))
+    queue.cancel(chain[0])
+    found = Dependents(redis)
+    found.note(chain[:1])
+    while found.step():
+        pass
+    assert statuses(client, chain) == {"cancelled"}
+
+
+def test_a_scheduler_settles_many_ends_of_others_without_a_pause(
+    client, queue, impatient, scheduler
+):
+    parents = [queue.enqueue(number) for number in range(3 * AT_ONCE)]
+    children = [queue.enqueue("child", after=[parent], broken="cancel") for parent in parents]
+    for parent in parents:
+        queue.cancel(parent)
+    while scheduler.step() == 0.0:
+        pass
+    assert statuses(client, children) == {"cancelled"}
+
+
+def test_a_child_with_a_key_of_a_wrong_type_costs_only_its_own_parent(
+    client, queue, impatient, scheduler, cli
+):
+    bad = [queue.enqueue(number) for number in range(AT_ONCE + 5)]
+    spoiled = [queue.enqueue("spoiled", after=[parent], broken="cancel") for parent in bad]
+    good = queue.enqueue("good")
+    child = queue.enqueue("child", after=[good], broken="cancel")
+    for task in spoiled:
+        spoil(cli, task)
+    for parent in [*bad, good]:
+        queue.cancel(parent)
+    until_settled = time.monotonic() + 20
+    while client.get_task(child).status == "blocked":
+        scheduler.step()
+        assert time.monotonic() < until_settled
+    assert statuses(client, spoiled) == {"blocked"}
+
+
+def test_a_task_that_was_left_alone_is_tried_again_after_a_while(
+    client, queue, redis, cli, impatient, monkeypatch
+):
+    parent = queue.enqueue("parent")
+    child = queue.enqueue("child", after=[parent], broken="cancel")
+    cli.rename(keys.conditions(child), "kept")
+    cli.set(keys.conditions(child), "spoiled")
+    queue.cancel(parent)
+    found = Dependents(redis)
+    found.look()
+    found.step()
+    cli.rename("kept", keys.conditions(child))
+    found.look()
+    assert not found.has_work
+    found._refused = dict.fromkeys(found._refused, 0.0)  # as a minute later
+    found.look()
+    found.step()
+    assert client.get_task(child).status == "cancelled"
+
+
+def test_a_blocked_task_with_a_key_of_a_wrong_type_does_not_keep_others_from_being_compared(
+    client, queue, cli, scheduler
+):
+    parent = queue.enqueue("parent")
+    spoiled, child = (queue.enqueue("child", after=[parent]) for _ in range(2))
+    spoil(cli, spoiled)
+    # As 1.0.0 does, which tells no one.
+    cli.hset(keys.task(parent), mapping={"status": "complete"})
+    cli.zadd(keys.blocked(queue.name), {spoiled: 1.0, child: 2.0})
+    assert scheduler.step() > 0.0
+    assert client.get_task(child).status == "pending"
+    assert client.get_task(spoiled).status == "blocked"
+
+
+def test_queues_without_blocked_tasks_are_asked_about_in_one_command(redis, cli):
+    cli.config_resetstat()
+    assert not Dependents(redis).recheck([f"q{number}" for number in range(20)])
+    assert cli.info("commandstats")["cmdstat_exists"]["calls"] == 1
