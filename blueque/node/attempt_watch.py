@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 import time
+from collections.abc import Callable
 from typing import Any
 
 from blueque.listener.processor import Processor
@@ -229,14 +230,14 @@ class AttemptWatch:
         self._stall_at = NEVER
         self.next_step = self._next_step()
 
-    def end_the_rest(self, strays: set[int] | None) -> float | None:
+    def end_the_rest(self, find_strays: Callable[[], set[int] | None]) -> float | None:
         """End the processes that the ended task process has left running. Return when to call
         again; None: nothing is left.
 
-        strays: processes of the task that have become our children; None: they may have become
-            children of another process, so all processes of the host are searched.
+        find_strays: returns the processes of the task that have become our children; None: they may
+            have become children of another process, so all processes of the host are searched.
         """
-        again = self._end_the_rest(strays)
+        again = self._end_the_rest(find_strays)
         if again is None:
             self.measured = self._measure()
         return again
@@ -246,14 +247,20 @@ class AttemptWatch:
         if self._stopping is not None:
             self._stopping.hurry(time.monotonic())
 
-    def _end_the_rest(self, strays: set[int] | None) -> float | None:
+    def _end_the_rest(self, find_strays: Callable[[], set[int] | None]) -> float | None:
         if self._is_elsewhere:
             return None
+        strays = find_strays()
         if self._stopping is None:
             if strays is not None and not (strays or self._tree or self._has_children):
                 return None
             self._stopping = Stopping(self._get_tree(), self._limits.grace)
-        return self._stopping.step(time.monotonic(), strays or ())
+        again = self._stopping.step(time.monotonic(), strays or ())
+        # A process that ended before it was looked at has left us the children that it had.
+        while again is None and (found := find_strays() or set()) - (strays or set()):
+            strays = found
+            again = self._stopping.step(time.monotonic(), strays)
+        return again
 
     @property
     def _has_children(self) -> bool:

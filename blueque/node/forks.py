@@ -55,7 +55,9 @@ class ForkServer:
         self._end: socket.socket | None = None
         self.asked: deque[Asked] = deque()  # requests to which an answer is to come
         self.answering: list[int] = []  # the descriptor on which something is to come
-        self._former: set[int] = set()  # pids of fork servers that we have killed
+        self._former: set[int] = (
+            set()
+        )  # pids of fork servers and middle processes that we have killed
         self.is_resting = True  # there is none because none has been needed
         self.is_starting = False  # it imports what it needs; nothing is asked of it before that
         self._ready_by = 0.0
@@ -159,8 +161,13 @@ class ForkServer:
         self.is_resting = True
 
     def has_been(self, pid: int) -> bool:
-        """Tell whether the process is or was a fork server of this slot."""
-        return pid == self.pid or pid in self._former
+        """Tell whether the process is or was a fork server of this slot, or is its middle process."""
+        if pid == self.pid or pid in self._former:
+            return True
+        with contextlib.suppress(ProcessLookupError):
+            group = os.getpgid(pid)
+            return group == self.pid or group in self._former  # it has come to us
+        return False
 
     def note_end(self, pid: int, code: int) -> None:
         """Take notice that this fork server has ended and was reaped. code: see `process.describe`."""
@@ -202,6 +209,7 @@ class ForkServer:
             with contextlib.suppress(ProcessLookupError):
                 if os.getpgid(child) == server:
                     os.kill(child, signal.SIGKILL)
+                    self._former.add(child)
 
     def _forget(self) -> None:
         self.is_starting = False

@@ -141,12 +141,11 @@ class Supervisor:
 
     def _end_the_rest(self, watch: AttemptWatch) -> None:
         """End what the process of the attempt has left running, and wait for that."""
-        while True:
-            again = watch.end_the_rest(
-                self._processes.strays(self._waiting.wait) if watch.is_child else None
-            )
-            if again is None:
-                return
+
+        def find_strays() -> set[int] | None:
+            return self._processes.strays(self._waiting.wait) if watch.is_child else None
+
+        while (again := watch.end_the_rest(find_strays)) is not None:
             self._waiting.wait(again - time.monotonic())
             standing = self._duties.standing
             is_cancelled = standing is not None and standing.cancel is not None

@@ -240,10 +240,10 @@ def test_limits_and_policy_of_the_listener_hold_for_tasks_that_have_none_and_tho
 
 def test_limits_hold_and_use_is_recorded_after_the_listener_was_killed(programs):
     listener = programs.listener("work:run", queue="adopted", slots=3)
-    limited = begin(programs, queue="adopted", time_limit=2.5)
     used = begin(programs, "use well", queue="adopted")
     leaving = begin(programs, "leave_children plain session", queue="adopted")
     children = has_children(leaving, 2)
+    limited = begin(programs, queue="adopted", time_limit=5)
     for task in (limited, used, leaving):
         os.kill(pid_of(task.node), signal.SIGKILL)
     for task in (limited, used, leaving):
@@ -260,11 +260,11 @@ def test_limits_hold_and_use_is_recorded_after_the_listener_was_killed(programs)
     failed = ended(programs.client, limited.id)
     assert (failed.status, failed.error_type, failed.attempt) == ("failed", "time_limit", 1)
     assert (
-        2.5
-        <= measured(failed.error, r"time_limit of 2\.5 s exceeded after (.+) s: killed by SIGTERM")
-        < 10
+        5
+        <= measured(failed.error, r"time_limit of 5 s exceeded after (.+) s: killed by SIGTERM")
+        < 20
     )
-    assert 2.4 < failed.finished - failed.started < 10
+    assert 4.9 < failed.finished - failed.started < 20
     assert is_sound(programs.client)
     assert listener.stop() == 0
 

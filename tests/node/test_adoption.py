@@ -554,9 +554,30 @@ def test_a_process_that_has_the_pid_of_a_task_of_another_boot_is_neither_watched
         watch = AttemptWatch(processor, attempt, pid, limits, is_child=False)
         assert watch.pidfd is None
         watch.end("cancelled", "cancelled")
-        while watch.end_the_rest(None) is not None:
+        while watch.end_the_rest(lambda: None) is not None:
             time.sleep(0.01)
         assert is_there(pid) and is_there(child)
+
+
+def test_the_children_of_a_process_that_ended_while_we_looked_are_ended_too(client, tmp_path):
+    ended = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+    orphan = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    seen = [{ended.pid}, {ended.pid, orphan.pid}]
+    known = {name: str(value) for name, value in process.identity(ended.pid).items()}
+    attempt = Attempt(str(tmp_path / "attempt"), str(tmp_path / "room"))
+    processor = client.get_processor(Task("t1", {"queue": "work", "node": "n", **known}))
+    watch = AttemptWatch(processor, attempt, ended.pid, Limits(grace=10.0), is_child=False)
+    try:
+        assert watch.end_the_rest(lambda: seen.pop(0) if len(seen) > 1 else seen[0]) is not None
+        assert orphan.wait() == -signal.SIGTERM
+        assert watch.end_the_rest(lambda: {ended.pid}) is None
+        assert watch.measured["leaked"] == 1
+    finally:
+        orphan.kill()
+        orphan.wait()
+        ended.wait()
+        watch.close()
 
 
 # A listener that dies before its task has begun

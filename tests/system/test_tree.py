@@ -501,8 +501,8 @@ def test_time_of_a_child_that_its_parent_has_waited_for_counts_once(family):
 
 def test_time_of_children_that_no_look_has_seen_counts_when_they_were_waited_for(family):
     def wait_for_children():
-        for _ in range(6):
-            os.waitpid(family.fork("child", lambda: (burn(0.05), os._exit(0))), 0)
+        for _ in range(3):
+            os.waitpid(family.fork("child", lambda: (burn(0.1), os._exit(0))), 0)
 
     assert 0.28 <= Tree(family.lead(wait_for_children)).look().cpu_seconds < 0.5
 
