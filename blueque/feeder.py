@@ -15,7 +15,7 @@ from blueque.client import Client
 from blueque.errors import BluequeError, InvalidInput
 from blueque.model import units
 from blueque.model.encoding import require_feed_name, require_whole
-from blueque.producer.bulk import Common
+from blueque.model.options import Common
 from blueque.text.format import count
 
 MAX_WINDOW = 10_000_000

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple, TypedDict, Unpack, get_args
+from typing import Any, NamedTuple, Unpack, get_args
 
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model import limits, units
 from blueque.model.conditions import After, Ids, conditions_of
 from blueque.model.encoding import encode, require_queue_name, require_text_keys, require_time
 from blueque.model.ids import ids_of_spawned, require_key
-from blueque.model.options import Broken, Options, option_fields, require_retry, waiting_fields
+from blueque.model.options import (
+    Broken,
+    Common,
+    Options,
+    option_fields,
+    require_retry,
+    waiting_fields,
+)
 from blueque.model.outcomes import Outcome
 from blueque.model.retry import Retry
 
@@ -21,22 +28,13 @@ MOST_PARENTS, MOST_CONDITIONS = 100, 1000
 MOST_BYTES = 4 * 1024 * 1024  # of parameters
 
 
-class NewOptions(TypedDict, total=False):
+class NewOptions(Common, total=False):
     """The options of a new task, as for `Queue.enqueue`. eta: as for `Queue.schedule`."""
 
     after: After | Ids | None
     broken: Broken
     results: bool
     eta: float | datetime | None
-    priority: int
-    resources: Mapping[str, int | str] | None
-    lock: str | tuple[str, int] | None
-    retry: Retry | int | None
-    time_limit: float | str | None
-    stall_limit: float | str | None
-    memory_limit: int | str | None
-    grace: float | str | None
-    lead: float | str | None
 
 
 class New:

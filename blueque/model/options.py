@@ -5,7 +5,7 @@ what it does if it waits for others.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, TypedDict
 
 from blueque.errors import InvalidType
 from blueque.model.group import group_of
@@ -14,6 +14,20 @@ from blueque.model.retry import Retry
 
 Options = dict[str, str | int | float]
 Broken = Literal["hold", "cancel"]
+
+
+class Common(TypedDict, total=False):
+    """The options of a task that many tasks may share, as for `Queue.enqueue`."""
+
+    priority: int
+    resources: Mapping[str, int | str] | None
+    lock: str | tuple[str, int] | None
+    retry: Retry | int | None
+    time_limit: float | str | None
+    stall_limit: float | str | None
+    memory_limit: int | str | None
+    grace: float | str | None
+    lead: float | str | None
 
 
 def option_fields(

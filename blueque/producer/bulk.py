@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 from blueque import protocol
 from blueque.connection.redis import Redis
@@ -16,7 +16,7 @@ from blueque.model.conditions import After, Ids
 from blueque.model.encoding import require_run_name, require_time, require_whole
 from blueque.model.group import Group
 from blueque.model.ids import DEFAULT_KEEP, TaskId, require_keep
-from blueque.model.options import Broken
+from blueque.model.options import Broken, Common
 from blueque.model.retry import Retry
 from blueque.model.run import Record, require_same
 from blueque.producer.batches import Batches, Column, Plan
@@ -42,20 +42,6 @@ class Count(int):
         made = super().__new__(cls, tasks)
         made.new = new
         return made
-
-
-class Common(TypedDict, total=False):
-    """The options of all tasks of a run, as for `Queue.enqueue`."""
-
-    priority: int
-    resources: Mapping[str, int | str] | None
-    lock: str | tuple[str, int] | None
-    retry: Retry | int | None
-    time_limit: float | str | None
-    stall_limit: float | str | None
-    memory_limit: int | str | None
-    grace: float | str | None
-    lead: float | str | None
 
 
 class Choices(Common, total=False):
