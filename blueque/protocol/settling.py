@@ -47,7 +47,7 @@ class Settled(NamedTuple):
     told: how many dependents the task does not know any more. held: how many wait on, although it
         has ended. freed, cancelled, revived: how many of all these have another status now.
     is_over: there were no more to be told. ended: those that were cancelled, and for which others
-        wait.
+        wait. to_recheck: the queue and the id of each that was revived.
     """
 
     told: int = 0
@@ -57,6 +57,7 @@ class Settled(NamedTuple):
     revived: int = 0
     is_over: bool = True
     ended: tuple[str, ...] = ()
+    to_recheck: tuple[tuple[str, str], ...] = ()
 
 
 class _Child(NamedTuple):
@@ -222,7 +223,8 @@ def _tell(
         commands += [("ZADD", dependents, "XX", *[w for task in held for w in ("+inf", task)])]
     ended_too = [task for task, fields in cancelled.items() if fields.dependents is not None]
     counts = len(told), len(held), len(freed), len(cancelled), len(revived)
-    return commands, Settled(*counts, ended=tuple(ended_too))
+    again = tuple((fields.home, task) for task, fields in revived.items())
+    return commands, Settled(*counts, ended=tuple(ended_too), to_recheck=again)
 
 
 def _note(ended: _Ended, marks: Sequence[tuple[_Child, str]]) -> list[Command]:

@@ -71,6 +71,8 @@ class Dependents:
             self.note(settled.ended)
             if not settled.is_over:
                 self.note([task])
+            for queue, revived in settled.to_recheck:
+                self._recheck(queue, revived, time.time())
         return self.has_work
 
     def step_of_groups(self) -> bool:

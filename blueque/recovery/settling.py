@@ -104,6 +104,8 @@ class _Looks:
             if settled.told:
                 told, freed = settled.told, settled.freed
                 log.info("settle_group group=%s told=%d freed=%d", group, told, freed)
+            for queue, task in settled.to_recheck:
+                protocol.recheck(self._redis, queue, task, self._now)
             return not settled.is_over
         if state is None:
             return False

@@ -1362,8 +1362,8 @@ class Relatives(Machine):
     def _settle(self, task: str, skip: int | None = None) -> None:
         self.both(
             "settle",
-            # Without the ids of those that ended with it.
-            lambda: tuple(protocol.settle(self.person, task, clock.now, skip))[:-1],
+            # Without the ids of those that ended with it, or wait again.
+            lambda: tuple(protocol.settle(self.person, task, clock.now, skip))[:-2],
             lambda: self.model.settle(task, clock.now, skip),
         )
 

@@ -479,7 +479,7 @@ def test_a_task_that_was_cancelled_for_a_group_is_revived(redis, cli):
     complete(redis, "a")
     settle(redis, now=12.5)
 
-    assert protocol.recheck(redis, "video", "z", 13.5) == "pending"
+    assert statuses(cli, "z") == ["pending"]
 
 
 def test_a_member_that_was_cancelled_for_another_task_and_revived_is_open_again(redis, cli):

@@ -5,8 +5,11 @@ from __future__ import annotations
 import time
 
 import pytest
+from dependent import NODE, start
 
+from blueque import protocol
 from blueque.model import keys
+from blueque.model.attempt_ref import AttemptRef
 from blueque.recovery import dependents
 from blueque.recovery.dependents import AT_ONCE, Dependents
 from blueque.scheduler import Scheduler
@@ -50,6 +53,25 @@ def test_a_cancellation_goes_down_a_chain_without_a_look_at_redis_for_each_level
     while found.step():
         pass
     assert statuses(client, chain) == {"cancelled"}
+
+
+def test_who_settles_a_parent_puts_a_revived_child_in_line_at_once(client, queue, redis):
+    parent = queue.enqueue("parent")
+    child = client.get_queue("other").enqueue("child", after=[parent], broken="cancel")
+    found = Dependents(redis)
+    queue.cancel(parent)
+    found.note([parent])
+    found.step()
+    assert statuses(client, [child]) == {"cancelled"}
+
+    queue.requeue(parent)
+    start(redis, parent, queue.name)
+    attempt = AttemptRef(queue.name, parent, f"secret-{parent}", NODE)
+    protocol.complete(redis, attempt, "1", time.time())
+    found.note([parent])
+    found.step()
+
+    assert statuses(client, [child]) == {"pending"}
 
 
 def test_a_scheduler_settles_many_ends_of_others_without_a_pause(
