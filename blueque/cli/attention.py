@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from blueque.audit import server_check
 from blueque.cli import printing
 from blueque.cli.printing import count
+from blueque.model.group import group_of
 from blueque.queries.feeds import state_of
 from blueque.text import hints
 from blueque.text.eta import roughly
@@ -20,7 +21,7 @@ from blueque.text.eta import roughly
 if TYPE_CHECKING:
     from blueque.model.task import Task
     from blueque.queries.listeners import Node
-    from blueque.queries.overview import Line, Overview
+    from blueque.queries.overview import Holder, Line, Overview
 
 LONG_PAUSE = 3600.0  # seconds after which a pause may be forgotten
 NO_PROGRESS = 3600.0  # seconds after which a task that has reported progress may hang
@@ -52,6 +53,7 @@ def concerns(overview: Overview, serve: Callable[[str], str] = hints.serve) -> I
         yield Concern("Redis", check.name, check.sentence.rstrip("."), "blueque doctor")
     yield from _versions(overview.nodes)
     yield from _clocks(overview.ahead)
+    yield from _of_groups(overview.groups.holders)
     nodes: dict[str, list[Node]] = {}
     for node in overview.nodes:
         nodes.setdefault(node.queue, []).append(node)
@@ -223,14 +225,26 @@ def _of_holders(line: Line) -> Iterator[Concern]:
         holder = line.holders[0]
         name = printing.short_id(holder.task)
         ended = "has failed" if holder.status == "failed" else "was cancelled"
+        verb = "requeue" if holder.broken_by is None else "why"
         yield Concern(
-            line.queue, "held", f"{waits} {name}, which {ended}", f"blueque requeue {name}"
+            line.queue, "held", f"{waits} {name}, which {ended}", f"blueque {verb} {name}"
         )
         return
-    states = ",".join(sorted({holder.status for holder in line.holders}))
     sentence = f"{waits} {len(line.holders)} tasks that failed or were cancelled"
-    command = f"blueque ls --queue {shlex.quote(line.queue)} --state {states}"
-    yield Concern(line.queue, "held", sentence, command)
+    yield Concern(line.queue, "held", sentence, "blueque ls --state held")
+
+
+def _of_groups(holders: Sequence[Holder]) -> Iterator[Concern]:
+    """Yield the groups that keep tasks from running."""
+    for holder in holders[:MOST]:
+        name = group_of(holder.task) or ""
+        waits = f"{count(holder.held, 'task')} {'waits' if holder.held == 1 else 'wait'} for it"
+        sentence = f"{waits}, but not all of its tasks are complete"
+        command = f"blueque workflow show {shlex.quote(name)}"
+        yield Concern(holder.task, "held", sentence, command)
+    if len(holders) > MOST:
+        sentence = f"tasks wait for {len(holders) - MOST} more that are not complete"
+        yield Concern("groups", "held", sentence, "blueque ls --state held")
 
 
 def _of_tasks(queue: str, tasks: Sequence[Task], now: float) -> Iterator[Concern]:

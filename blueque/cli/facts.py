@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from blueque.cli import printing
 from blueque.cli.pace import left_of, progress_words, usual_of
+from blueque.model.group import group_of
 from blueque.model.lines import parse_needs
 from blueque.model.states import HELD, LOST
 from blueque.model.task import FIELDS, Task
@@ -52,6 +53,7 @@ _TEXTS = (
     "needs",
     "broken",
     "group",
+    "spawned_by",
 )
 _LAST = (
     "reclaimed_node",
@@ -77,11 +79,17 @@ _BESIDE = 40  # columns for a label and for the text behind a cut value
 
 
 def facts(
-    task: Task, signs: Signs, is_utc: bool, hide: Hide, others: Dependencies = NONE
+    task: Task,
+    signs: Signs,
+    is_utc: bool,
+    hide: Hide,
+    others: Dependencies = NONE,
+    cause: Task | None = None,
 ) -> list[tuple[str, str]]:
     """Return labels and texts of everything about the task but its token, which gives control.
 
     hide: removes secrets from the parameters. others: what it waits for, and what waits for it.
+    cause: the task or group because of which it was cancelled.
     """
     now = signs.now
     told = {
@@ -90,6 +98,7 @@ def facts(
         "key": task.key,
         "run": task.run,
         "group": task.fields.get("group"),
+        "made by": task.fields.get("spawned_by"),
         "state": _state(task),
         "after": _after(task, others),
         "awaited by": _dependents(others),
@@ -118,8 +127,16 @@ def facts(
         told["parameters"] = hide(told["parameters"])
     foreign = [(name, text) for name, text in sorted(task.fields.items()) if name not in FIELDS]
     if task.status in ("failed", "cancelled"):
-        foreign.append(("next", f"To run it again: blueque requeue {printing.short_id(task.id)}"))
+        foreign.append(("next", _next(task, cause)))
     return [(label, text) for label, text in told.items() if text is not None] + foreign
+
+
+def _next(task: Task, cause: Task | None) -> str:
+    if cause is None or cause.status in (None, "complete"):
+        return f"To run it again: blueque requeue {printing.short_id(task.id)}"
+    if cause.status in ("failed", "cancelled") and group_of(cause.id) is None:
+        return f"It runs when that task completes: blueque requeue {printing.short_id(cause.id)}"
+    return f"It may still run: blueque why {printing.short_id(task.id)}"
 
 
 def contents(task: Task, hide: Hide) -> dict[str, Any]:

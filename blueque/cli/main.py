@@ -72,7 +72,7 @@ _GROUPS = {
     "Watch": {
         "status": "Show queues, running tasks, hosts, and what needs attention.",
         "top": "Show running tasks live, on the whole terminal.",
-        "ls": "List tasks; by default those that run or wait.",
+        "ls": "List tasks; by default those that run or are in line.",
         "show": "Show everything about a task.",
         "why": "Say why a task does not run, and what helps.",
         "graph": "Show for which tasks a task waits, and which wait for it.",

@@ -5,14 +5,15 @@ Redis.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from blueque.cli import printing
 from blueque.cli.printing import count
 from blueque.cli.reason import MOST_NAMES, Reason
 from blueque.model.group import group_of
-from blueque.model.states import STATUSES
+from blueque.model.states import FINISHED, HELD, STATUSES
+from blueque.queries.listeners import is_process_gone
 from blueque.queries.listing import entered, in_order
 from blueque.text import hints
 
@@ -60,23 +61,45 @@ def broken_by(inquiry: Inquiry) -> Reason | None:
     parent = inquiry.tasks.get(inquiry.task.broken_by or "")
     if parent is None or parent.status in (None, "complete"):
         return None
-    sentence = (
-        f"It was cancelled because {_name(parent)}, for which it waited, {how_it_ended(parent)}."
-    )
-    if group_of(parent.id) is not None:
-        return Reason("ended", sentence, f"blueque graph {inquiry.task.id}")
-    if parent.status in ("failed", "cancelled"):
-        more = "If that task runs again and completes, this one waits again and then runs."
-        return Reason("ended", f"{sentence} {more}", f"blueque requeue {parent.id}")
-    more = f"That task is {parent.status} again; when it completes, this one waits again and then runs."
-    return Reason(
-        "ended", f"It was cancelled because of {_name(parent)}. {more}", f"blueque why {parent.id}"
-    )
+    cause = inquiry.causes.get(inquiry.task.id, parent)
+    if cause.status in FINISHED and cause.status != "complete":
+        ended = how_it_ended(parent, inquiry.causes)
+        sentence = f"It was cancelled because {_name(parent)}, for which it waited, {ended}."
+        if group_of(cause.id) is None:
+            which = "that task" if cause.id == parent.id else _name(cause)
+            sentence += f" If {which} runs again and completes, this one waits again and then runs."
+        return Reason("ended", sentence, how_to_mend(cause))
+    sentence = f"It was cancelled because of {_name(cause)}."
+    if cause.status is None:
+        return Reason(
+            "ended", f"{sentence} That task is gone.", f"blueque requeue {inquiry.task.id}"
+        )
+    again = f"is {cause.status} again" if group_of(cause.id) is None else f"has {members_of(cause)}"
+    what = "That task" if group_of(cause.id) is None else "That group"
+    more = f"{what} {again}; when it completes, this one waits again and then runs."
+    command = f"blueque why {cause.id}" if group_of(cause.id) is None else how_to_mend(cause)
+    return Reason("ended", f"{sentence} {more}", command)
 
 
-def how_it_ended(task: Task) -> str:
-    """Return `has failed: exit code 1`, `was cancelled by ada`, `is gone`."""
+def how_to_mend(cause: Task) -> str:
+    """Return the command that helps if a task has failed or was cancelled, or that shows the tasks
+    of a group.
+    """
+    group = group_of(cause.id)
+    if group is not None:
+        return f"blueque workflow show {shlex.quote(group)}"
+    return f"blueque requeue {cause.id}"
+
+
+def how_it_ended(task: Task, causes: Mapping[str, Task] | None = None) -> str:
+    """Return `has failed: exit code 1`, `was cancelled by ada`, `is gone`.
+
+    causes: see `Inquiry`.
+    """
     why = why_it_ended(task)
+    cause = (causes or {}).get(task.id)
+    if cause is not None:
+        return f"was cancelled because {_name(cause)} {how_it_ended(cause)}"
     if task.status == "cancelled":
         return f"was cancelled{f' {why}' if why else ''}"
     if group_of(task.id) is not None and task.status is not None:
@@ -107,11 +130,11 @@ def _broken(inquiry: Inquiry, found: Sequence[Condition]) -> Iterator[Reason]:
         "" if not is_cancelled else " A scheduler or a listener cancels it now, as it was made to."
     )
     for each in found[:MOST_NAMES]:
-        sentence = f"{_name(each.task)}, for which it waits, {how_it_ended(each.task)}."
-        is_group = group_of(each.task.id) is not None
-        command = f"graph {inquiry.task.id}" if is_group else f"requeue {each.task.id}"
-        code = "group" if is_group else "broken"
-        yield Reason(code, f"{sentence}{then}", f"blueque {command}")
+        ended = how_it_ended(each.task, inquiry.causes)
+        sentence = f"{_name(each.task)}, for which it waits, {ended}."
+        cause = inquiry.causes.get(each.task.id, each.task)
+        code = "group" if group_of(each.task.id) is not None else "broken"
+        yield Reason(code, f"{sentence}{then}", how_to_mend(cause))
     if len(found) > MOST_NAMES:
         sentence = (
             f"{len(found) - MOST_NAMES} more for which it waits have failed or were cancelled."
@@ -124,10 +147,10 @@ def _broken_above(inquiry: Inquiry) -> Iterator[Reason]:
     found = {task.id: (parent, task) for parent, tasks in inquiry.broken.items() for task in tasks}
     for parent, task in [*found.values()][:MOST_NAMES]:
         whose = f"for which {printing.short_id(parent)} waits"
-        is_task = task.status is not None and group_of(task.id) is None
-        command = f"requeue {task.id}" if is_task else f"graph {parent}"
-        sentence = f"{_name(task)}, {whose}, {how_it_ended(task)}."
-        yield Reason("broken", sentence, f"blueque {command}")
+        cause = inquiry.causes.get(task.id, task)
+        command = f"blueque graph {parent}" if cause.status is None else how_to_mend(cause)
+        sentence = f"{_name(task)}, {whose}, {how_it_ended(task, inquiry.causes)}."
+        yield Reason("broken", sentence, command)
     if len(found) > MOST_NAMES:
         sentence = f"{len(found) - MOST_NAMES} more hold up tasks for which it waits."
         yield Reason("broken", sentence, f"blueque graph {inquiry.task.id}")
@@ -153,7 +176,9 @@ def _waits(inquiry: Inquiry, waited: Sequence[Condition]) -> Reason:
     total = len(inquiry.dependencies.conditions)
     of = f"{len(waited)} of {count(total, 'task')}: " if total > 1 else ""
     sentence = f"It waits for {of}{'; '.join([*parts, *more])}."
-    return Reason("blocked", sentence, f"blueque graph {inquiry.task.id}")
+    abandoned = [task for task in in_order(known)[:MOST_NAMES] if _silence_of(inquiry, task)]
+    command = f"why {abandoned[0].id}" if abandoned else f"graph {inquiry.task.id}"
+    return Reason("blocked", sentence, f"blueque {command}")
 
 
 def _state(inquiry: Inquiry, task: Task, kind: str) -> str:
@@ -166,7 +191,25 @@ def _state(inquiry: Inquiry, task: Task, kind: str) -> str:
     }
     wish = ", which would have to fail" if kind == "not_ok" else ""
     where = f" of queue {task.queue}" if other else ""
-    return f"{_name(task)}{where}{words.get(task.status or '', f', {task.status}{lasts}')}{wish}"
+    state = words.get(task.status or "", f", {task.status}{lasts}")
+    return f"{_name(task)}{where}{_silence_of(inquiry, task) or state}{wish}"
+
+
+def _silence_of(inquiry: Inquiry, task: Task) -> str:
+    """Return `, started on gpu-3, whose listener is gone`; empty if its listener seems to live."""
+    if task.status not in HELD:
+        return ""
+    node, state = inquiry.listeners.get(task.id), ""
+    if node is None:
+        state = "no longer known"
+    elif node.state in ("dead", "gone"):
+        state = node.state
+    elif is_process_gone(node):
+        state = "gone from this host"
+    elif node.is_late or node.state == "silent":
+        state = "silent"
+    where = printing.short_node(task.node or "?")
+    return f", {task.status} on {where}, but that listener is {state}" if state else ""
 
 
 def _ripe(inquiry: Inquiry) -> Reason:

@@ -33,14 +33,15 @@ _FINISHED = ("complete", "failed", "cancelled")
 class Queue(NamedTuple):
     """The numbers of a queue, or of several together. Ages are maxima in seconds; 0: none.
 
-    made: tasks ever made in it. runnable: pending tasks that could start now. slots: listeners that
-    take tasks or have one.
+    made: tasks ever made in it. runnable: pending tasks that could start now. held: tasks that wait
+    in vain for its failed and cancelled tasks. slots: listeners that take tasks or have one.
     """
 
     counts: Mapping[str, int]
     numbers: Numbers
     made: int
     runnable: int
+    held: int
     pending_for: float
     overdue_for: float
     running_for: float
@@ -81,7 +82,21 @@ def collect(redis: Redis, max_queues: int = MAX_QUEUES) -> list[Family]:
         )
         for line, (fields, count) in zip(found.lines, replies[3 : len(totals) : 4], strict=True)
     }
-    return list(_families(_capped(queues, max_queues), found.nodes))
+    return [
+        *_families(_capped(queues, max_queues), found.nodes),
+        Family(
+            "groups_unended",
+            "gauge",
+            "How many groups have not ended",
+            [Sample({}, found.groups.unended)],
+        ),
+        Family(
+            "groups_bad",
+            "gauge",
+            "How many groups have tasks that failed or were cancelled",
+            [Sample({}, found.groups.bad)],
+        ),
+    ]
 
 
 def about_scrape(seconds: float, is_up: bool) -> list[Family]:
@@ -140,6 +155,7 @@ def _queue(
             0,
         ),
         runnable=line.runnable,
+        held=sum(holder.held for holder in line.holders),
         pending_for=line.oldest or 0.0,
         overdue_for=line.overdue_for or 0.0,
         running_for=max([now - at for at in begun], default=0.0),
@@ -167,6 +183,7 @@ def _together(some: Sequence[Queue]) -> Queue:
         numbers=total(queue.numbers for queue in some),
         made=sum(queue.made for queue in some),
         runnable=sum(queue.runnable for queue in some),
+        held=sum(queue.held for queue in some),
         pending_for=max(queue.pending_for for queue in some),
         overdue_for=max(queue.overdue_for for queue in some),
         running_for=max(queue.running_for for queue in some),
@@ -238,6 +255,12 @@ _NUMBERS: list[tuple[str, str, str, Callable[[Queue], float]]] = [
         "How many pending tasks could start now if listeners were free: not paused, not behind a "
         "full limit or lock, and needing no more than a listener has",
         lambda queue: queue.runnable,
+    ),
+    (
+        "tasks_held",
+        "gauge",
+        "How many tasks wait in vain, because a task of the queue has failed or was cancelled",
+        lambda queue: queue.held,
     ),
     (
         "oldest_pending_seconds",

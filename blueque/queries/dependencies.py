@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.connection.redis import as_hash
 from blueque.model import keys
-from blueque.model.conditions import HOLD, is_marked, mark
+from blueque.model.conditions import HOLD, OK, is_marked, mark
 from blueque.model.group import group_of, status_of
 from blueque.model.states import FINISHED
 from blueque.model.task import Task
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 FIRST = 5  # dependents of a task that are read
 AT_ONCE = 20  # blocked tasks whose conditions are read in one round trip
 LEVELS, MOST = 20, 1000  # how far, and in how many tasks, what holds up a task is searched
+MOST_HELD = 10_000  # blocked tasks among which the held ones are searched
+CANCEL = "cancel"  # the value of the field `broken`: the task does not wait on
 
 
 class Condition(NamedTuple):
@@ -45,6 +47,11 @@ class Condition(NamedTuple):
     def is_broken(self) -> bool:
         """Tell whether the other task has ended in another way than wanted. It may run again."""
         return self.verdict is None and self.task.status in FINISHED
+
+    @property
+    def cannot_be_met(self) -> bool:
+        """Tell whether it is never met unless a person acts."""
+        return self.is_broken or self.verdict == "-gone"
 
     @property
     def is_blocked(self) -> bool:
@@ -157,38 +164,99 @@ def take_dependencies(
     )
 
 
-def broken(redis: Redis, ids: Sequence[str]) -> dict[str, list[Task]]:
+def broken_in(redis: Redis, queues: Sequence[str]) -> dict[str, list[Task]]:
+    """See Inspector.broken_in."""
+    most = MOST_HELD // max(len(queues), 1)
+    reads: list[Command] = [("ZRANGE", keys.blocked(queue), 0, most - 1) for queue in queues]
+    ids = [task for found in redis.read(*reads) for task in found] if reads else []
+    return broken(redis, ids, MOST_HELD)
+
+
+def broken(redis: Redis, ids: Sequence[str], most: int) -> dict[str, list[Task]]:
     """Return the tasks that hold up each of these blocked tasks, if any do: they have ended in
     another way than wanted, or are gone. Also tasks that hold up what it waits for: LEVELS up at
-    most, and in MOST blocked tasks at most. Two round trips for AT_ONCE tasks of a level.
+    most, and in `most` blocked tasks at most. Two round trips for AT_ONCE tasks of a level.
+
+    Those that are about to be cancelled for that are left out.
     """
-    known: dict[str, Sequence[Condition]] = {}
+    known: dict[str, _Waiting] = {}
     level = [*ids]
     for _ in range(LEVELS):
         level = [task for task in dict.fromkeys(level) if task not in known]
-        for first in range(0, min(len(level), MOST - len(known)), AT_ONCE):
+        for first in range(0, min(len(level), most - len(known)), AT_ONCE):
             known |= _conditions(redis, level[first : first + AT_ONCE])
-        level = [each.task.id for task in level for each in known.get(task, ()) if each.is_blocked]
+        level = [
+            each.task.id
+            for task in level
+            if task in known
+            for each in known[task].conditions
+            if each.is_blocked
+        ]
     holders = {task: _holders(task, known) for task in ids}
     return {task: found for task, found in holders.items() if found}
 
 
-def _conditions(redis: Redis, ids: Sequence[str]) -> dict[str, Sequence[Condition]]:
-    replies = redis.read(*[("HGETALL", keys.conditions(task)) for task in ids])
+def causes(redis: Redis, tasks: Iterable[Task]) -> dict[str, Task]:
+    """Return, for each of these tasks that was cancelled because of another one, the task or group
+    with which that began, by its id: LEVELS up at most, one round trip for each.
+    """
+    found = {task.id: task for task in tasks if _is_cancelled_for_another(task)}
+    for _ in range(LEVELS):
+        next_ones = {task.broken_by for task in found.values() if _is_cancelled_for_another(task)}
+        if not next_ones:
+            break
+        read = load_all(redis, [name for name in next_ones if name is not None])
+        found = {
+            first: read[task.broken_by or ""] if _is_cancelled_for_another(task) else task
+            for first, task in found.items()
+        }
+    return found
+
+
+def _is_cancelled_for_another(task: Task) -> bool:
+    return task.status == "cancelled" and task.broken_by is not None
+
+
+class _Waiting(NamedTuple):
+    """A blocked task. broken: its field, see docs/protocol/dependencies.md, "Task"."""
+
+    conditions: Sequence[Condition]
+    broken: str | None
+
+
+def _conditions(redis: Redis, ids: Sequence[str]) -> dict[str, _Waiting]:
+    replies = redis.read(
+        *[("HGETALL", keys.conditions(task)) for task in ids],
+        *[("HGET", keys.task(task), "broken") for task in ids],
+    )
+    replies, fields = replies[: len(ids)], replies[len(ids) :]
     parents = load_all(redis, [task for reply in replies for task in parents_of(reply)])
     return {
-        task: take_dependencies([reply, 0, ()], parents).conditions
-        for task, reply in zip(ids, replies, strict=True)
+        task: _Waiting(take_dependencies([reply, 0, ()], parents).conditions, field)
+        for task, reply, field in zip(ids, replies, fields, strict=True)
     }
 
 
-def _holders(task: str, known: Mapping[str, Sequence[Condition]]) -> list[Task]:
+def _is_ending(task: str, known: Mapping[str, _Waiting], seen: Set[str] = frozenset()) -> bool:
+    """Tell whether a blocked task is about to be cancelled for one that it waits for."""
+    if task not in known or task in seen or known[task].broken != CANCEL:
+        return False
+    return any(
+        each.cannot_be_met
+        or (each.is_blocked and each.kind == OK and _is_ending(each.task.id, known, {*seen, task}))
+        for each in known[task].conditions
+    )
+
+
+def _holders(task: str, known: Mapping[str, _Waiting]) -> list[Task]:
     """Return the tasks that hold it up, the nearest first."""
+    if _is_ending(task, known):
+        return []
     found: dict[str, Task] = {}
     seen, near = {task}, [task]
     for one in near:  # it grows
-        for each in known.get(one, ()):
-            if each.is_broken or each.verdict == "-gone":
+        for each in known[one].conditions if one in known else ():
+            if each.cannot_be_met:
                 found[each.task.id] = each.task
             elif each.is_blocked and each.task.id not in seen:
                 seen.add(each.task.id)

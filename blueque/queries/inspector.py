@@ -333,6 +333,13 @@ class Inspector:
             *[("LRANGE", keys.reserved(queue, node), 0, -1) for queue, node in listeners]
         )
 
+    def count_later(self, queues: Sequence[str]) -> tuple[int, int]:
+        """Return how many tasks of these queues are blocked and how many scheduled: one round trip."""
+        reads: list[Command] = [("ZCARD", keys.blocked(queue)) for queue in queues]
+        reads += [("ZCARD", keys.scheduled(queue)) for queue in queues]
+        counts = self._redis.read(*reads) if reads else []
+        return sum(counts[: len(queues)]), sum(counts[len(queues) :])
+
     def failed(self, queue: str) -> list[Task]:
         """Return all failed tasks of a queue with the fields in `listing.SHOWN`, in the order in
         which they failed.
@@ -407,10 +414,24 @@ class Inspector:
         return dependencies.dependencies(self._redis, task)
 
     def broken(self, ids: Sequence[str]) -> dict[str, list[Task]]:
-        """Return the tasks that hold up each of these blocked tasks, if any do: they have ended in
-        another way than wanted, or are gone; also further up. Two round trips for twenty tasks.
+        """Return the tasks and groups that hold up each of these blocked tasks, if any do: they have
+        ended in another way than wanted, or are gone; also further up. Blocked tasks that are about
+        to be cancelled for that are left out. Two round trips for twenty tasks.
         """
-        return dependencies.broken(self._redis, ids)
+        return dependencies.broken(self._redis, ids, dependencies.MOST)
+
+    def broken_in(self, queues: Sequence[str]) -> dict[str, list[Task]]:
+        """Return the same of all blocked tasks of these queues.
+
+        10,000 blocked tasks in all are searched, the same number of each queue.
+        """
+        return dependencies.broken_in(self._redis, queues)
+
+    def cause(self, task: Task) -> Task | None:
+        """Return the task or group because of which a task was cancelled; None: it was not. If that
+        was cancelled because of another one itself, the one with which it began.
+        """
+        return dependencies.causes(self._redis, [task]).get(task.id)
 
     def graph(self, task_id: str) -> Graph:
         """Return the tasks that a task waits for, those that these wait for, and so on; and the

@@ -73,6 +73,7 @@ SHOWN = (
     "progress_at",
     "queued",
     "after",
+    "broken",
     "broken_by",
     "dependents",
 )

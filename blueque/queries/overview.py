@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.connection.redis import Command, Redis, raise_refusal
 from blueque.errors import RedisRefused
 from blueque.model import keys
+from blueque.model.group import condition_on, group_of
 from blueque.queries import feeds
 from blueque.queries.listeners import (
     Members,
@@ -60,20 +61,44 @@ MAX_FAILED = 100  # newest failed tasks of a queue that are read
 MAX_FAILED_IN_ALL = 2000  # in all queues together, but LEAST_FAILED of each
 LEAST_FAILED = 10
 MAX_TALKING = 20  # tasks that run longest, whose last line is read
+MAX_GROUPS = 1000  # that are read
 HOUR = 3600.0
 MAX_RUNNING_QUEUES = 20  # queues whose tasks run longest, whose usual run time is read
 MANY = 5  # fewer failures within an hour are not too many
 SHARE = 5  # more than one failure of so many ended tasks is too many
 
-_OF_FAILED = ("status", "queue", "error_type", "finished", "updated", "dependents")
+MAX_HELD = (
+    2000  # tasks that wait for failed and cancelled ones and are read, but LEAST_HELD of each
+)
+LEAST_HELD = 10
+
+_OF_FAILED = ("status", "queue", "error_type", "finished", "updated", "dependents", "broken_by")
 
 
 class Holder(NamedTuple):
-    """A failed or cancelled task, and how many others wait for it in vain."""
+    """A failed or cancelled task, and how many blocked tasks wait for it in vain.
+
+    held: without those that were cancelled because of it. If more wait for it than are read, the
+        others count as blocked.
+    broken_by: the task or group because of which it was cancelled itself.
+    """
 
     task: str
     status: str
     held: int
+    broken_by: str | None = None
+
+
+class Groups(NamedTuple):
+    """The groups of tasks, at most MAX_GROUPS.
+
+    unended: how many have not ended. bad: how many have members that have ended and are not
+        complete. holders: those for which tasks wait in vain, by their names in conditions.
+    """
+
+    unended: int = 0
+    bad: int = 0
+    holders: Sequence[Holder] = ()
 
 
 class Line(NamedTuple):
@@ -149,6 +174,7 @@ class Overview(NamedTuple):
     tails: Mapping[str, float] = {}
     ahead: Mapping[str, float] = {}
     quiet: Set[str] = frozenset()
+    groups: Groups = Groups()
 
 
 class _Counts(NamedTuple):
@@ -183,24 +209,24 @@ class _Counts(NamedTuple):
 class _Failed(NamedTuple):
     """The newest failed tasks of a queue, at most a day old.
 
-    awaited: the status of those for which others wait, or did; also of cancelled tasks, and of any
-        age.
+    awaited: those for which others wait, or did; also cancelled tasks, and of any age.
     """
 
     lost: tuple[str, ...]
     poison: tuple[str, ...]
     within_hour: int
-    awaited: Mapping[str, str]
+    awaited: Sequence[Holder]
 
 
 def overview(redis: Redis) -> Overview:
     """See Inspector.overview."""
-    now, every, server = _begin(redis)
+    now, every, server, names = _begin(redis)
     quiet = quiet_queues(redis, every)
     queues = [queue for queue in every if queue not in quiet]
-    groups = [ask_members(queue) + _ask_counts(queue, now, len(queues)) for queue in queues]
+    asked = [ask_members(queue) + _ask_counts(queue, now, len(queues)) for queue in queues]
     # The time is read last, so that it is later than every beat.
-    *replies, (time,) = read_groups(redis, [*groups, [("TIME",)]])
+    *replies, seen_groups, (time,) = read_groups(redis, [*asked, _ask_groups(names), [("TIME",)]])
+    groups = _groups(names, seen_groups)
     counts = {
         queue: _Counts(Members(*reply[:3]), *reply[3:])
         for queue, reply in zip(queues, replies, strict=True)
@@ -211,9 +237,12 @@ def overview(redis: Redis) -> Overview:
     )
     heads = chain(*(seen.head for seen in counts.values()), *map(_firsts, waits.values()))
     ids = dict.fromkeys(chain(*(node.held for node in nodes), heads, started))
-    tasks, last_good, held, holders = _details(redis, ids, waits, failed)
+    awaited = [holder for newest in failed.values() for holder in newest.awaited]
+    tasks, last_good, held, waiting = _details(
+        redis, ids, waits, failed, [*awaited, *groups.holders]
+    )
     running = in_order([tasks[task] for task in started if tasks[task].status == "started"])
-    failing, printed, ran = _last(redis, last_good, running, now)
+    failing, printed, ran, holders = _last(redis, last_good, running, waiting, now)
     own: dict[str, list[Node]] = {queue: [] for queue in queues}
     for node in nodes:
         own[node.queue].append(node)
@@ -225,24 +254,39 @@ def overview(redis: Redis) -> Overview:
         line = _line(counts[queue], queue, waits[queue], own[queue], failed[queue], tasks, now)
         failures = failed[queue].within_hour if queue in failing else 0
         able = _runnable(line, waits[queue], held)
-        lines.append(line._replace(runnable=able, failing=failures, holders=holders[queue]))
+        own_holders = tuple(
+            holders[one.task] for one in failed[queue].awaited if one.task in holders
+        )
+        lines.append(line._replace(runnable=able, failing=failures, holders=own_holders))
     middles = {queue: middle for queue in ran if (middle := usual(ran[queue])) is not None}
     tails = {queue: most for queue in ran if (most := tail(ran[queue])) is not None}
     ahead = _ahead([seen.members for seen in counts.values()], to_seconds(time))
+    bad_groups = [holders[each.task] for each in groups.holders if each.task in holders]
     return Overview(
-        now, lines, running, nodes, records, server, printed, middles, tails, ahead, quiet.keys()
+        now,
+        lines,
+        running,
+        nodes,
+        records,
+        server,
+        printed,
+        middles,
+        tails,
+        ahead,
+        quiet.keys(),
+        groups._replace(holders=tuple(bad_groups)),
     )
 
 
 class _Details(NamedTuple):
     """Tasks by id; for each queue with many failures the complete task that limits them; how many
-    tasks hold each lock; the holders of each queue.
+    tasks hold each lock; failed and cancelled tasks, each with some of those that wait for it.
     """
 
     tasks: dict[str, Task]
     last_good: dict[str, str | None]
     held: dict[str, int]
-    holders: dict[str, tuple[Holder, ...]]
+    waiting: list[tuple[Holder, list[str]]]
 
 
 def _details(
@@ -250,6 +294,7 @@ def _details(
     ids: Iterable[str],
     waits: Mapping[str, Sequence[Waits]],
     failed: Mapping[str, _Failed],
+    awaited: Sequence[Holder],
 ) -> _Details:
     """Return these tasks and what else can be read with them: one round trip."""
     suspects = [queue for queue, newest in failed.items() if newest.within_hour >= MANY]
@@ -257,23 +302,36 @@ def _details(
     lines = [line.line for waiting in waits.values() for line in waiting]
     locks = sorted({lock for line in lines if (lock := lock_of(line))})
     of_locks: list[Command] = [("SCARD", keys.lock(lock)) for lock in locks]
-    # Those who wait on after the end of a task have this score.
-    awaited: list[Command] = [
-        ("ZCOUNT", keys.dependents(task), "+inf", "+inf")
-        for newest in failed.values()
-        for task in newest.awaited
-    ]
-    commands = [*good, *of_locks, *awaited, *ask_shown(ids)]
+    most = max(MAX_HELD // max(len(awaited), 1), LEAST_HELD)
+    commands = [*good, *of_locks, *_ask_waiting(awaited, most), *ask_shown(ids)]
     replies = iter(redis.read(*commands) if commands else [])
     last_good = {queue: next(replies) for queue in suspects}
     held = {lock: next(replies) for lock in locks}
-    holders = {queue: _holders(newest.awaited, replies) for queue, newest in failed.items()}
-    return _Details(take_shown(ids, [*replies]), last_good, held, holders)
+    waiting = [(holder._replace(held=next(replies)), next(replies)) for holder in awaited]
+    return _Details(take_shown(ids, [*replies]), last_good, held, waiting)
 
 
-def _holders(awaited: Mapping[str, str], counts: Iterator[int]) -> tuple[Holder, ...]:
-    found = [Holder(task, status, next(counts)) for task, status in awaited.items()]
-    return tuple(holder for holder in found if holder.held)
+def _ask_waiting(holders: Iterable[Holder], most: int) -> list[Command]:
+    """Return the commands that count and read the tasks that wait on after the end of others."""
+    commands: list[Command] = []
+    for holder in holders:
+        group = group_of(holder.task)
+        key = keys.dependents(holder.task) if group is None else keys.awaiting(group)
+        which = key, "+inf", "+inf"  # those who wait on have this score
+        commands += [("ZCOUNT", *which), ("ZRANGEBYSCORE", *which, "LIMIT", 0, most)]
+    return commands
+
+
+def _take_holders(
+    waiting: Sequence[tuple[Holder, Sequence[str]]], statuses: Iterator[str | None]
+) -> dict[str, Holder]:
+    """Return the tasks that hold others, by id. statuses: of all that were read, in order."""
+    found = {}
+    for holder, tasks in waiting:
+        blocked = sum(next(statuses) == "blocked" for _ in tasks)
+        if blocked:
+            found[holder.task] = holder._replace(held=holder.held - len(tasks) + blocked)
+    return found
 
 
 def _ahead(members: Iterable[Members], now: float) -> dict[str, float]:
@@ -284,18 +342,39 @@ def _ahead(members: Iterable[Members], now: float) -> dict[str, float]:
     return {node: float(at) - now for node, at in beats if float(at) > now}
 
 
-def _begin(redis: Redis) -> tuple[float, list[str], Mapping[str, str] | None]:
-    """Return the time, the names of the queues, and what the server says about itself."""
-    time, names, info, saves = redis.answers(
-        ("TIME",), ("ZRANGE", keys.QUEUES, 0, -1), ("INFO",), ("CONFIG", "GET", "save")
+def _begin(redis: Redis) -> tuple[float, list[str], Mapping[str, str] | None, list[str]]:
+    """Return the time, the names of the queues, what the server says about itself, and the names
+    of groups, those that have not ended first.
+    """
+    time, names, groups, info, saves = redis.answers(
+        ("TIME",),
+        ("ZRANGE", keys.QUEUES, 0, -1),
+        ("ZRANGE", keys.GROUPS, 0, MAX_GROUPS - 1),
+        ("INFO",),
+        ("CONFIG", "GET", "save"),
     )
-    raise_refusal([time, names])
+    raise_refusal([time, names, groups])
     if isinstance(info, RedisRefused):
-        return to_seconds(time), sorted(names), None
+        return to_seconds(time), sorted(names), None, groups
     facts = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
     if not isinstance(saves, RedisRefused) and len(saves) == 2:
         facts["save"] = saves[1]
-    return to_seconds(time), sorted(names), facts
+    return to_seconds(time), sorted(names), facts, groups
+
+
+def _ask_groups(names: Iterable[str]) -> list[Command]:
+    return [
+        command
+        for name in names
+        for command in (("HGET", keys.group(name), "state"), ("SCARD", keys.bad_members(name)))
+    ]
+
+
+def _groups(names: Sequence[str], replies: Sequence[Any]) -> Groups:
+    states, sizes = replies[::2], replies[1::2]
+    bad = [name for name, size in zip(names, sizes, strict=True) if size]
+    unended = sum(state in ("open", "closed") for state in states)
+    return Groups(unended, len(bad), [Holder(condition_on(name), "failed", 0) for name in bad])
 
 
 def _of_queues(
@@ -347,12 +426,12 @@ def _ask_counts(queue: str, now: float, queues: int) -> list[Command]:
 
 
 def _failed(queue: str, snapshots: Mapping[str, Sequence[str | None]], now: float) -> _Failed:
-    ages, awaited = {}, {}
-    for task_id, (status, its_queue, error_type, finished, updated, waits) in snapshots.items():
-        if its_queue != queue or status not in ("failed", "cancelled"):
+    ages, awaited = {}, []
+    for task_id, (status, home, error_type, finished, updated, waits, cause) in snapshots.items():
+        if home != queue or status not in ("failed", "cancelled"):
             continue
         if waits is not None:
-            awaited[task_id] = status
+            awaited.append(Holder(task_id, status, 0, cause))
         if status == "failed":
             ages[task_id] = now - _seconds(finished or updated), error_type
     lost, poison = (
@@ -372,10 +451,14 @@ def _ask_good(queue: str, failures: int) -> Command:
 
 
 def _last(
-    redis: Redis, last_good: Mapping[str, str | None], running: Sequence[Task], now: float
-) -> tuple[set[str], dict[str, float], dict[str, Durations]]:
-    """Return in which queues too many tasks fail, when tasks last printed, and how long others ran:
-    one round trip.
+    redis: Redis,
+    last_good: Mapping[str, str | None],
+    running: Sequence[Task],
+    waiting: Sequence[tuple[Holder, Sequence[str]]],
+    now: float,
+) -> tuple[set[str], dict[str, float], dict[str, Durations], dict[str, Holder]]:
+    """Return in which queues too many tasks fail, when tasks last printed, how long others ran, and
+    which tasks hold others: one round trip.
 
     last_good: by queue, the complete task that must have ended within the hour, or the failures are
         too many; None: there is none.
@@ -391,6 +474,7 @@ def _last(
     ]
     asked += [ask_printed(task.id) for task in running]
     asked += [command for queue in queues for command in ask_usual(queue, now)]
+    asked += [("HGET", keys.task(task), "status") for _, tasks in waiting for task in tasks]
     replies = redis.read(*asked) if asked else []
     ended = zip(good_ids, replies, strict=False)
     good = {
@@ -402,9 +486,9 @@ def _last(
         for task, lines in entries
         if (at := printed_at(lines, task.attempt)) is not None
     }
-    days = iter(replies[len(good_ids) + len(running) :])
-    ran = {queue: take_ran([next(days) for _ in range(USUAL_DAYS)]) for queue in queues}
-    return last_good.keys() - good, printed, ran
+    left = iter(replies[len(good_ids) + len(running) :])
+    ran = {queue: take_ran([next(left) for _ in range(USUAL_DAYS)]) for queue in queues}
+    return last_good.keys() - good, printed, ran, _take_holders(waiting, left)
 
 
 def _firsts(lines: Sequence[Waits]) -> list[str]:

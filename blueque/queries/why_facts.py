@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.model import keys
 from blueque.model.lines import DEFAULT, Needs, line_of, needs_of, priority_of
+from blueque.model.states import HELD
 from blueque.model.task import Task
 from blueque.queries import history, listing
 from blueque.queries.dependencies import (
+    MOST,
     NONE,
     Dependencies,
     broken,
+    causes,
     load_all,
     parents_of,
     take_dependencies,
@@ -52,7 +55,9 @@ class Inquiry(NamedTuple):
     usual: how long tasks of its queue usually run, if it runs without progress.
     wish: why its last attempt asked to run again later, if it is scheduled for that.
     dependencies: what it waits for, or waited for. broken: of each task that it waits for, and that
-        is blocked itself, the tasks that hold that one up.
+        is blocked itself, the tasks that hold that one up. causes: of the task, and of those that it
+        waits for or that hold it up, the task or group because of which it was cancelled, if it was.
+    listeners: of those that it waits for and that run, by the ids of these.
     has_handler: the configuration here, which is not in Redis, names what runs the tasks of its
         queue.
     """
@@ -77,6 +82,8 @@ class Inquiry(NamedTuple):
     wish: str | None = None
     dependencies: Dependencies = NONE
     broken: Mapping[str, Sequence[Task]] = {}
+    causes: Mapping[str, Task] = {}
+    listeners: Mapping[str, Node] = {}
     has_handler: bool = False
 
 
@@ -103,6 +110,15 @@ def inquire(redis: Redis, task_id: str) -> Inquiry:
     indexed, state = first.run
     parents = take_dependencies([*first.parents, 0, ()], tasks) if first.parents else NONE
     blocked = [each.task.id for each in parents.conditions if each.is_blocked]
+    holding = broken(redis, blocked, MOST) if blocked else {}
+    ended = [task, *(each.task for each in parents.conditions)]
+    ended += [each for found in holding.values() for each in found]
+    listeners = {
+        each.task.id: node
+        for each in parents.conditions
+        for node in every
+        if each.task.status in HELD and (node.id, node.queue) == (each.task.node, each.task.queue)
+    }
     is_staged = task.run is not None and indexed is None and task.attempt is None
     return Inquiry(
         task,
@@ -123,7 +139,9 @@ def inquire(redis: Redis, task_id: str) -> Inquiry:
         take_usual(replies[len(asked) :]) if days else None,
         history.take_wish(task.id, first.latest),
         parents,
-        broken(redis, blocked) if blocked else {},
+        holding,
+        causes(redis, ended),
+        listeners,
     )
 
 

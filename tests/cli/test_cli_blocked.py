@@ -116,7 +116,7 @@ def test_of_several_that_hold_others_status_gives_the_list(run, redis):
     shown, found = run("status").stdout, json.loads(run("status", "--json").stdout)
 
     assert "! video: 2 tasks wait for 2 tasks that failed or were cancelled\n" in shown
-    assert "\n  blueque ls --queue video --state cancelled,failed\n" in shown
+    assert "\n  blueque ls --state held\n" in shown
     assert [one["held"] for one in found["queues"][0]["holders"]] == [1, 1]
 
 
@@ -725,8 +725,7 @@ def test_wait_says_once_for_whom_a_task_is_held_and_goes_on(begin, redis, monkey
     finish(redis, "child-1")
 
     assert line == (
-        "child-1 is held: bad-1, for which it waits, has failed: exit code 1. "
-        "See: blueque why child-1\n"
+        "child-1 is held by bad-1, which has failed: exit code 1. See: blueque why child-1\n"
     )
     assert waiting.wait(30) == 0
     assert re.fullmatch(r"child-1 complete after [\d.]+ s\n", waiting.stderr.read())

@@ -37,6 +37,7 @@ LINES = (
     "status --check",
     "ls",
     "ls --finished",
+    "ls --state held",
     "ls --state scheduled --limit 1",
     "show runs-0001",
     "show bad-0001",
@@ -230,7 +231,8 @@ def populated(redis, client, tmp_path):
     block(redis, "last-0001", "join-0001", now=now)
     protocol.settle(redis, "bad-0001", now)
     # It would not be blocked any more.
-    redis.read(("HSET", keys.task("join-0001"), "broken", "cancel", "group", "night"))
+    more = ("broken", "cancel", "group", "night", "spawned_by", "runs-0001")
+    redis.read(("HSET", keys.task("join-0001"), *more))
     # What another program has added, and what takes a listener long to come to.
     redis.read(
         (

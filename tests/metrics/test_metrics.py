@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import redis as redis_py
-from dependent import block
+from dependent import block, enqueue
 from prometheus_client.parser import text_string_to_metric_families
 from test_document import Monitor
 
@@ -95,6 +95,27 @@ def test_the_numbers_are_those_of_the_queue(scrape, redis, run_one):
     assert of(found, "task_wait_seconds_sum", queue=Q) == pytest.approx(20.5)
     assert of(found, "task_run_seconds_sum", queue=Q, state="complete") == pytest.approx(4000.5)
     assert (of(found, "redis_up"), of(found, "build_info", version=__version__)) == (1, 1)
+
+
+def test_tasks_that_wait_in_vain_and_groups_are_counted(scrape, redis):
+    now = time.time()
+    protocol.enqueue(redis, Q, "t1", "in", now)
+    block(redis, "t2", "t1", "other")
+    block(redis, "t3", "t1", "other", broken="cancel")
+    protocol.cancel(redis, Q, "t1", "ann", None, now)
+    protocol.settle(redis, "t1", now)
+    block(redis, "t4", "t2", Q)
+    for group in ("even", "odd"):
+        protocol.open_group(redis, group, 60, now)
+    enqueue(redis, "t5", Q, group="odd")
+    protocol.cancel(redis, Q, "t5", "ann", None, now)
+    protocol.settle_members(redis, "odd", ["t5"], now)
+
+    found = values(scrape())
+
+    assert of(found, "tasks_held", queue=Q) == 1
+    assert of(found, "tasks_held", queue="other") == 0
+    assert (of(found, "groups_unended"), of(found, "groups_bad")) == (2, 1)
 
 
 def test_of_running_tasks_the_longest_and_the_most_silent_are_told_and_no_task_is_named(

@@ -13,6 +13,7 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.queries.inspector import Inspector
 from blueque.queries.listing import STATUSES
+from blueque.queries.overview import Groups
 
 NODE = "gpu-1.example.com_4021"
 
@@ -123,7 +124,10 @@ def test_the_overview_counts_each_status(redis, inspector):
 def test_the_overview_of_an_empty_redis_is_empty(inspector):
     overview = inspector.overview()
 
-    assert overview._replace(server=None)[1:] == ([], [], [], [], None, {}, {}, {}, {}, set())
+    assert overview._replace(server=None)[1:] == (
+        *([], [], [], [], None, {}, {}, {}, {}, set()),
+        Groups(),
+    )
 
 
 @pytest.mark.parametrize("queues", [1, 50])  # with more the proxy reads the longest request in two

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -11,7 +11,7 @@ from blueque.cli import printing
 from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import PAST_TIME, Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.states import state_option
-from blueque.cli.task_columns import COLUMNS, USUAL, chosen
+from blueque.cli.task_columns import COLUMNS, USUAL, TaskColumn, chosen
 from blueque.cli.verbs.show import as_item
 from blueque.errors import InvalidInput
 from blueque.model.states import FINISHED, HELD
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from blueque.queries.inspector import Inspector
 
 UNFINISHED = ("started", "reserved", "pending")
+HELD_UP = "held"  # a choice of --state: blocked tasks that wait for others in vain
 MOST = 10_000  # tasks in one list
 DECADE = 10 * 365 * 86400.0  # a larger number is a time, not an age
 
@@ -68,7 +69,9 @@ class _Columns(click.ParamType):  # type: ignore[type-arg]  # generic in newer c
 
 @click.command()
 @pattern_option("Only these queues: a name, or a pattern such as 'render.*'.")
-@state_option(STATUSES, "Only tasks in this state, or these: failed,cancelled.")
+@state_option(
+    (*STATUSES, HELD_UP), "Only tasks in this state, or these: failed,cancelled.", "STATE"
+)
 @click.option("--finished", is_flag=True, help="Only complete, failed and cancelled tasks.")
 @click.option("--node", metavar="NODE|HOST", help="Only tasks that run, or ran last, there.")
 @click.option(
@@ -110,26 +113,35 @@ def ls(
     """List tasks; without options, those that are started, reserved or pending.
 
     \b
+    blueque ls --state blocked,scheduled
     blueque ls -q 'render.*' --state failed --since 24h --columns id,error
     blueque ls --finished --sort -run --json
     blueque ls --state failed --ids --limit 1000 | blueque requeue -
+
+    State held means the blocked tasks that go on only if you act, for another task for which they wait has failed, was
+    cancelled or is gone. NOTE names that task, and `blueque why` says what helps.
 
     FOR is the time in that state. The order of states is started, reserved, pending, scheduled, blocked, failed,
     cancelled, complete. Finished tasks are sorted by their end, newest first; pending and scheduled tasks by their turn; the others
     by their time in the state, longest first.
 
     Columns: id, queue, state, for, node, note, pid, attempt, priority, run (how long), progress, left, error, created,
-    eta, started, finished, updated. --node, --since and --sort look at the first 10,000 tasks in all, at the same number
+    eta, started, finished, updated. --node, --since, --sort and state held look at the first 10,000 tasks in all, at the same number
     of each queue and state.
     """
     inspector = invocation.client().get_inspector()
     queues = queues_matching(inspector.queues(), patterns)
     # What has not been begun is nowhere.
     usual = UNFINISHED if node is None else HELD
-    wanted = [*states, *(FINISHED if finished else ())] or usual
-    listing = inspector.listing(queues, wanted, limit, _choice(node, since, sort))
+    wanted: Sequence[str] = [*states, *(FINISHED if finished else ())] or usual
+    choice, held = _choice(node, since, sort), _Held({}, False)
+    if HELD_UP in wanted:
+        held = _Held(inspector.broken_in(queues), "blocked" not in wanted)
+        choice = held.narrowed(choice)
+        wanted = [*{state if state != HELD_UP else "blocked": 0 for state in wanted}]
+    listing = inspector.listing(queues, wanted, limit, choice)
     if as_json:
-        items = [as_item(task, listing.now) for task in listing.tasks]
+        items = [as_item(task, listing.now) | {"held_by": held.by(task)} for task in listing.tasks]
         printing.print_json(
             "tasks",
             **printing.times(now=listing.now),
@@ -141,7 +153,7 @@ def ls(
         for task in listing.tasks:
             click.echo(printing.clean(task.id))
     elif listing.tasks:
-        shown = chosen(columns or USUAL)
+        shown = [held.explained(column) for column in chosen(columns or USUAL)]
         rows = [
             [one.cell(task, listing.now, invocation.is_utc) for one in shown]
             for task in listing.tasks
@@ -150,6 +162,40 @@ def ls(
     else:
         _say_nothing(inspector, node)
     _say_more(listing, limit)
+    if wanted is UNFINISHED and not (as_json or only_ids):
+        _say_later(inspector, queues)
+
+
+class _Held(NamedTuple):
+    """What holds up blocked tasks, by their ids. is_alone: other blocked tasks are not wanted."""
+
+    holders: Mapping[str, Sequence[Task]]
+    is_alone: bool
+
+    def narrowed(self, choice: Choice | None) -> Choice:
+        usual = choice or Choice(lambda task, now: True)
+
+        def wants(task: Task, now: float) -> bool:
+            is_left_out = self.is_alone and task.status == "blocked" and task.id not in self.holders
+            return not is_left_out and usual.wants(task, now)
+
+        return usual._replace(wants=wants)
+
+    def by(self, task: Task) -> list[str] | None:
+        return [one.id for one in self.holders[task.id]] if task.id in self.holders else None
+
+    def explained(self, column: TaskColumn) -> TaskColumn:
+        """Return the column NOTE with what holds up a task; other columns as they are."""
+        if column.column.title != "NOTE" or not self.holders:
+            return column
+
+        def cell(task: Task, now: float, is_utc: bool) -> str:
+            names = [printing.short_id(name) for name in self.by(task) or ()]
+            more = f" and {len(names) - 1} more" if names[1:] else ""
+            held = f"held by {names[0]}{more}" if names else ""
+            return ", ".join(words for words in (held, column.cell(task, now, is_utc)) if words)
+
+        return column._replace(cell=cell)
 
 
 def _choice(node: str | None, since: tuple[bool, float] | None, sort: str | None) -> Choice | None:
@@ -183,6 +229,15 @@ def _say_nothing(inspector: Inspector, node: str | None) -> None:
         printing.talk(f"no tasks, and no listener {node} is known now: blueque node ls")
     else:
         printing.talk("no tasks")
+
+
+def _say_later(inspector: Inspector, queues: Sequence[str]) -> None:
+    """Say how many tasks wait for others, or for their time: they are not in the list."""
+    blocked, scheduled = inspector.count_later(queues)
+    some = [f"{n} {state}" for n, state in ((blocked, "blocked"), (scheduled, "scheduled")) if n]
+    if some:
+        states = ",".join(each.rpartition(" ")[2] for each in some)
+        printing.talk(f"({' and '.join(some)}: blueque ls --state {states})")
 
 
 def _say_more(listing: Listing, limit: int) -> None:

@@ -61,7 +61,8 @@ def show_task(invocation: Invocation, prefix: str, reveals: bool, as_json: bool)
             "task", **printing.times(now=signs.now), item=item | contents(task, hide)
         )
         return
-    for label, value in facts(task, signs, invocation.is_utc, hide, others):
+    cause = inspector.cause(task)
+    for label, value in facts(task, signs, invocation.is_utc, hide, others, cause):
         _print_fact(label, value)
 
 

@@ -15,6 +15,7 @@ from blueque.cli.options import DURATION, Invocation, json_option, pass_invocati
 from blueque.cli.verbs.show import as_item
 from blueque.cli.why_blocked import how_it_ended
 from blueque.errors import WaitTimedOut
+from blueque.model.group import group_of
 from blueque.queries.task_ends import Watcher, ends
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ def wait(
     blueque ls --ids | blueque wait -
 
     A task that failed and will be retried has not ended. If a blocked task cannot go on, as another task for which it
-    waits has failed, standard error says so once. ID may be the beginning of an id; - reads ids from standard
+    waits has failed, standard error says so once. A task that was cancelled because of another one has ended, but comes
+    back if that one completes after all; standard error says so. ID may be the beginning of an id; - reads ids from standard
     input. How each task ended is printed on standard error.
 
     The exit code is 0 if all are complete, 4 if one failed, was cancelled or lost, 124 if the timeout came first, and 3 if
@@ -98,7 +100,7 @@ class _Held:
             name = printing.short_id(parent.id)
             more = f", and {len(parents) - 1} more did not end well" if parents[1:] else ""
             printing.talk(
-                f"{printing.short_id(task_id)} is held: {name}, for which it waits, "
+                f"{printing.short_id(task_id)} is held by {name}, which "
                 f"{how_it_ended(parent)}{more}. See: blueque why {printing.short_id(task_id)}"
             )
         if len(found) > MOST_NAMED:
@@ -142,7 +144,15 @@ def _ending(task: Task) -> str:
         why = f"{task.error_type}: {why}" if why else task.error_type
     if task.status == "cancelled":
         why = f"by {task.cancelled_by or 'unknown'}{f', {task.cancel_reason}' if task.cancel_reason else ''}"
-    return f"{printing.short_id(task.id)} {task.status}{after}{f': {why}' if why else ''}"
+    text = f"{printing.short_id(task.id)} {task.status}{after}{f': {why}' if why else ''}"
+    if task.status == "cancelled" and task.broken_by is not None:
+        text += f"\n{_may_come_back(task)}"
+    return text
+
+
+def _may_come_back(task: Task) -> str:
+    what = "that task" if group_of(task.broken_by or "") is None else "that group"
+    return f"It runs after all if {what} completes. See: blueque why {printing.short_id(task.id)}"
 
 
 def detached(ids: Sequence[str]) -> str:

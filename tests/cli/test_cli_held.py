@@ -1,0 +1,197 @@
+"""Tasks that wait for others in vain, and tasks that were cancelled for others: what is said of
+them, and what helps.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from dependent import NODE, block, end, enqueue, start
+
+from blueque import protocol
+from blueque.model import keys
+
+IN_PROCESS = True  # see the fixture `run`
+
+
+@pytest.fixture(autouse=True)
+def listener(redis, cli):
+    """A registered listener of the queue video, and a server about which nothing is to be said."""
+    protocol.register(redis, "video", NODE, "i1", {"beat_every": 10}, time.time())
+
+
+@pytest.fixture
+def cascade(redis):
+    """bad-1 has failed. mid-1 and low-1 were cancelled for it in turn, and held-1 waits for low-1."""
+    end(redis, "bad-1", exit_code=3)
+    block(redis, "mid-1", "bad-1", broken="cancel")
+    block(redis, "low-1", "mid-1", broken="cancel")
+    protocol.settle(redis, "bad-1", time.time())
+    protocol.settle(redis, "mid-1", time.time())
+
+
+def attention(run):
+    found = json.loads(run("status", "--json").stdout)
+    return [each for each in found["attention"] if each["code"] == "held"]
+
+
+def item(run, task):
+    return json.loads(run("show", task, "--json").stdout)["item"]
+
+
+def test_what_was_cancelled_as_wanted_needs_no_attention(run, redis, cascade):
+    enqueue(redis, "next-1")
+    block(redis, "other-1", "next-1")  # only then cancelled tasks are looked at
+
+    assert attention(run) == []
+
+
+def test_only_those_that_wait_on_are_counted(run, redis, cascade):
+    block(redis, "held-1", "bad-1")
+    protocol.settle(redis, "bad-1", time.time())
+
+    (found,) = attention(run)
+
+    assert found["sentence"] == "1 task waits for bad-1, which has failed"
+    assert found["command"] == "blueque requeue bad-1"
+
+
+def test_more_than_are_read_count_as_waiting(run, redis, monkeypatch):
+    monkeypatch.setattr("blueque.queries.overview.MAX_HELD", 1)
+    monkeypatch.setattr("blueque.queries.overview.LEAST_HELD", 3)
+    end(redis, "bad-1", exit_code=3)
+    for n in range(7):
+        block(redis, f"child-{n}", "bad-1")
+    protocol.settle(redis, "bad-1", time.time())
+
+    assert [each["sentence"] for each in attention(run)] == [
+        "7 tasks wait for bad-1, which has failed"
+    ]
+
+
+def test_status_points_at_a_group_for_which_tasks_wait_in_vain(run, redis):
+    protocol.open_group(redis, "night-1", 60, time.time())
+    enqueue(redis, "bad-1", group="night-1")
+    block(redis, "held-1", {"group night-1": "ok"})
+    block(redis, "child-1", {"group night-1": "ok"}, broken="cancel")
+    protocol.close_group(redis, "night-1", time.time())
+    assert attention(run) == []
+    protocol.cancel(redis, "video", "bad-1", "ada", None, time.time())
+    protocol.settle_members(redis, "night-1", ["bad-1"], time.time())
+    protocol.finish_group(redis, "night-1", time.time())
+    protocol.settle_group(redis, "night-1", time.time())
+
+    (found,) = attention(run)
+
+    assert found["about"] == "group night-1"
+    assert found["sentence"] == "1 task waits for it, but not all of its tasks are complete"
+    assert found["command"] == "blueque workflow show night-1"
+
+
+@pytest.mark.parametrize("verb", ["why", "show"])
+def test_the_advice_names_the_task_with_which_the_cancellation_began(run, cascade, verb):
+    for task in ("mid-1", "low-1"):
+        lines = run(verb, task).stdout.splitlines()
+        assert lines[-1].endswith("blueque requeue bad-1")
+
+
+def test_why_says_because_of_what_the_other_task_was_cancelled(run, redis, cascade):
+    block(redis, "held-1", "low-1")
+
+    text = run("why", "held-1").stdout
+
+    because = "was cancelled because bad-1 has failed: exit code 3.\n  blueque requeue bad-1\n"
+    assert f"  low-1, for which it waits, {because}" in text
+
+
+def test_show_does_not_advise_to_requeue_a_child_whose_parent_is_in_line_again(run, redis, cascade):
+    protocol.requeue(redis, "video", "bad-1", "mark", time.time())
+
+    assert run("show", "mid-1").stdout.endswith("It may still run: blueque why mid-1\n")
+    assert "bad-1. That task is pending again;" in run("why", "low-1").stdout
+
+
+def test_ls_lists_the_tasks_that_wait_in_vain_and_names_what_holds_them(run, redis, cascade):
+    enqueue(redis, "next-1")
+    block(redis, "other-1", "next-1")
+    block(redis, "held-1", "low-1", "audio")
+    block(redis, "below-1", "held-1", "audio")
+
+    listed = run("ls", "--state", "held").stdout.splitlines()[1:]
+    found = json.loads(run("ls", "--state", "held", "--json").stdout)["items"]
+
+    assert [line.split()[0] for line in listed] == ["held-1", "below-1"]
+    assert all("held by low-1, after 1 task" in line for line in listed)
+    assert [(each["id"], each["held_by"]) for each in found] == [
+        ("held-1", ["low-1"]),
+        ("below-1", ["low-1"]),
+    ]
+
+
+def test_ls_lists_held_tasks_among_those_of_another_state(run, redis, cascade):
+    block(redis, "held-1", "bad-1")
+    block(redis, "other-1", "held-1", "audio")
+
+    assert run("ls", "--state", "held,failed", "-q", "video", "--ids").stdout.split() == [
+        "held-1",
+        "bad-1",
+    ]
+
+
+def test_a_task_that_is_about_to_be_cancelled_is_not_held(run, redis):
+    end(redis, "bad-1", exit_code=3)
+    block(redis, "mid-1", "bad-1", broken="cancel")
+    block(redis, "low-1", "mid-1", broken="cancel")
+    block(redis, "held-1", "mid-1")
+
+    waited = run("wait", "mid-1", "low-1", "held-1", "--timeout", "0.01").stderr.splitlines()
+
+    assert run("ls", "--state", "held", "--ids").stdout == "held-1\n"
+    assert [line for line in waited if "held" in line.split(" ", 1)[1]] == [
+        "held-1 is held by bad-1, which has failed: exit code 3. See: blueque why held-1"
+    ]
+
+
+def test_ls_says_how_many_wait_for_others_or_for_their_time(run, redis):
+    enqueue(redis, "next-1")
+    block(redis, "child-1", "next-1")
+    protocol.schedule(redis, "audio", "later-1", "{}", time.time() + 900, time.time())
+
+    usual, of_one, named = run("ls"), run("ls", "-q", "video"), run("ls", "--state", "pending")
+
+    assert usual.stderr == "(1 blocked and 1 scheduled: blueque ls --state blocked,scheduled)\n"
+    assert of_one.stderr == "(1 blocked: blueque ls --state blocked)\n"
+    assert named.stderr == ""
+
+
+def test_wait_says_that_a_task_that_was_cancelled_for_another_may_come_back(run, redis, cascade):
+    result = run("wait", "mid-1")
+
+    assert result.returncode == 4
+    assert result.stderr.splitlines() == [
+        "mid-1 cancelled: by blueque, task bad-1 is failed",
+        "  It runs after all if that task completes. See: blueque why mid-1",
+    ]
+
+
+def test_why_does_not_say_that_a_task_runs_whose_listener_is_gone(run, redis, cli):
+    enqueue(redis, "parent-1")
+    block(redis, "child-1", "parent-1", "audio")
+    start(redis, "parent-1")
+    assert "running for" in run("why", "child-1").stdout
+    cli.zadd(keys.nodes("video"), {NODE: 1.0})
+
+    text = run("why", "child-1").stdout
+
+    assert f"started on {NODE}, but that listener is silent.\n" in text
+    assert "running for" not in text and " blueque why parent-1\n" in text
+
+
+def test_show_names_the_task_that_made_a_task(run, redis, cli):
+    enqueue(redis, "child-1")
+    cli.hset(keys.task("child-1"), "spawned_by", "film-1")
+
+    assert "made by     film-1\n" in run("show", "child-1").stdout
+    assert item(run, "child-1")["spawned_by"] == "film-1"
