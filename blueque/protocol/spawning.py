@@ -56,9 +56,8 @@ def spawn(redis: Redis, attempt: AttemptRef, tasks: Sequence[NewRecord], now: fl
         )
 
     own, others = ownership(task), _look(tasks, parents)
-    made_before: Command = ("SMISMEMBER", keys.spawned(task), *_octets(tasks))
     look: AnyLook = Look(
-        [*own.watch, *others.watch], [*own.reads, made_before, *others.reads], task
+        [*own.watch, *others.watch], [*own.reads, _made_before(task, tasks), *others.reads], task
     )
     return transact(redis, "spawn", look, decide)
 
@@ -73,22 +72,23 @@ def complete_then(
     finished: float | None = None,
     has_checkpoint: bool = False,
 ) -> bool:
-    """Do what `complete` does, and create tasks in the same EXEC. One that exists stays as it is.
-    Tell whether others wait for the task.
+    """Do what `complete` does, and create tasks in the same EXEC. One that exists stays as it is, and
+    one that an attempt has made by `spawn` is not made again. Tell whether others wait for the task.
 
-    tasks: at most 100; the rest is as for `spawn`. A parent that is not in Redis is gone.
+    tasks: 1 to 100; the rest is as for `spawn`. A parent that is not in Redis is gone.
     """
     queue, task, token, node = attempt
     size, end = len(tasks), finished or now
     require_room(tasks, MOST_AT_THE_END)
     parents = _parents_of(tasks)
 
-    def decide(reply: list[str | None], *replies: Any) -> Verdict[bool]:
+    def decide(reply: list[str | None], before: list[int], *replies: Any) -> Verdict[bool]:
         fields = AttemptFields._make(reply)
         if fields.status == "complete" and fields.finished_by == token:
             return Answer(fields.dependents is not None)
         require_owner(attempt, fields, "started", or_lost=True)
-        new = [each for each, exists in zip(tasks, replies[:size], strict=True) if not exists]
+        rows = zip(tasks, before, replies[:size], strict=True)
+        new = [each for each, was, exists in rows if not (was or exists)]
         states = _states(parents.statuses(replies[size:]), new)
         if task in states:
             states[task] = "complete"
@@ -103,7 +103,9 @@ def complete_then(
         )
 
     own, others = ownership(task), _look(tasks, parents)
-    look: AnyLook = Look([*own.watch, *others.watch], [*own.reads, *others.reads], task)
+    look: AnyLook = Look(
+        [*own.watch, *others.watch], [*own.reads, _made_before(task, tasks), *others.reads], task
+    )
     return transact(redis, "complete_then", look, decide, ahead=turn(queue, node))
 
 
@@ -169,6 +171,11 @@ def link(
         task,
     )
     transact(redis, "link", look, decide)
+
+
+def _made_before(task: str, tasks: Sequence[NewRecord]) -> Command:
+    # The set needs no watch: who adds to it writes into the hash of the task as well.
+    return ("SMISMEMBER", keys.spawned(task), *_octets(tasks))
 
 
 def _look(tasks: Sequence[NewRecord], parents: Parents) -> AnyLook:

@@ -3595,7 +3595,7 @@ SAMPLES = [
         "with tasks of several queues",
         given(opened_group_named("g"), failed("t2"), started("t1")),
         complete_then(*FOUR),
-        {**COMPLETED, **CREATED},
+        {**COMPLETED, **CREATED, "OCTETS": octets(A, B, C, D)},
         [STARTED, HAS_ENDED],
     ),
     Sample(
@@ -3603,7 +3603,7 @@ SAMPLES = [
         "JSON",
         given(registered(), started("t1")),
         complete_then(new("a", Q), encoding="json"),
-        {**COMPLETED, **CREATED_ONE, "ENCODING": ["result_encoding", "json"]},
+        {**COMPLETED, **CREATED_ONE, "OCTETS": octets(A), "ENCODING": ["result_encoding", "json"]},
         [STARTED],
     ),
     Sample(
@@ -3614,6 +3614,7 @@ SAMPLES = [
         {
             **COMPLETED,
             **CREATED_ONE,
+            "OCTETS": octets(A),
             "PARENT": ["t1"],
             "FIELDS": [["spawned_by", "t1", "after", 1]],
             "DEPENDENT": [A],
@@ -3629,6 +3630,7 @@ SAMPLES = [
         {
             **COMPLETED,
             **CREATED_ONE,
+            "OCTETS": octets(A),
             "PARENT": ["gone"],
             "FIELDS": [["spawned_by", "t1", "after", 1]],
             "DEPENDENT": [A],
@@ -3641,7 +3643,7 @@ SAMPLES = [
         "with a checkpoint",
         given(registered(), started("t1")),
         complete_then(new("a", Q), has_checkpoint=True),
-        {**COMPLETED, **CREATED_ONE},
+        {**COMPLETED, **CREATED_ONE, "OCTETS": octets(A)},
         [STARTED, "it has left a checkpoint"],
     ),
     Sample(
@@ -3649,7 +3651,7 @@ SAMPLES = [
         "declared lost",
         lost(),
         complete_then(new("a", Q)),
-        {**COMPLETED, **CREATED_ONE},
+        {**COMPLETED, **CREATED_ONE, "OCTETS": octets(A)},
         [FAILED_ONE, HAS_OUTCOME],
     ),
     Sample(
@@ -3657,7 +3659,7 @@ SAMPLES = [
         "holding a lock",
         given(registered(), started("t1"), holding),
         complete_then(new("a", Q)),
-        {**COMPLETED, **CREATED_ONE, "LOCK": "a b"},
+        {**COMPLETED, **CREATED_ONE, "OCTETS": octets(A), "LOCK": "a b"},
         [STARTED, *HOLDS],
     ),
     Sample(
@@ -3665,7 +3667,7 @@ SAMPLES = [
         "again",
         completed("t1"),
         complete_then(new("a", Q)),
-        {**COMPLETED, **CREATED_ONE},
+        {**COMPLETED, **CREATED_ONE, "OCTETS": octets(A)},
         until="MULTI",
     ),
     Sample(
@@ -3673,7 +3675,7 @@ SAMPLES = [
         "after fail",
         failed("t1"),
         complete_then(new("a", Q)),
-        {**COMPLETED, **CREATED_ONE},
+        {**COMPLETED, **CREATED_ONE, "OCTETS": octets(A)},
         until="MULTI",
         refuses=NotOwner,
     ),

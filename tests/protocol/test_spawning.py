@@ -295,6 +295,17 @@ def test_one_that_exists_stays_as_it_is(redis, cli):
     assert fields_of(cli, A) == before and in_line(cli) == [B]
 
 
+def test_one_that_was_spawned_and_deleted_is_not_made_with_the_end(redis, cli):
+    spawn(redis, new("a"))
+    protocol.cancel(redis, "parts", A, "ann", None, 9.4)
+    protocol.delete(redis, "parts", A)
+
+    complete_then(redis, new("a"), new("b", after=[A], broken="cancel"))
+
+    assert status_of(cli, A) is None and status_of(cli, "t1") == "complete"
+    assert cli.hgetall(keys.conditions(B)) == {A: "-gone"}
+
+
 def test_an_end_that_is_reported_again_makes_nothing_again(redis, cli, state):
     complete_then(redis, new("a"))
     protocol.cancel(redis, "parts", A, "ann", None, 9.6)
