@@ -16,6 +16,7 @@ from blueque.errors import (
     BatchFailed,
     BatchTaken,
     HasDependents,
+    NoSuchGroup,
     NoSuchTask,
     NotBlocked,
     NotCancellable,
@@ -33,6 +34,7 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.columns import to_microseconds
 from blueque.model.ids import TaskId
+from blueque.model.new import New
 from blueque.model.task import Task
 from blueque.model.units import Keep, Timing
 from blueque.producer.abandoned_runs import Leftovers
@@ -43,7 +45,9 @@ from blueque.protocol.recover import Loss
 from blueque.queries.inspector import Inspector
 from blueque.recovery.judge import Recovery
 from blueque.recovery.retention import Retention
+from blueque.recovery.settling import settle_groups_step
 
+LOOKS = 9  # at groups, until there is nothing to do for them
 ROUNDS = 5  # of work, until all who wait for others have been told
 
 
@@ -99,17 +103,35 @@ def run(world: World, redis: Redis, task: Task, listener: Listener | None = None
         world.ledger.refused.append(task.node or "")
         return
     taker = listener if listener is not None and listener.may_offer else None
-    report(world, redis, task, execute(world, task), taker)
+    record = execute(world, task)
+    if task.parameters == "spawn":
+        spawn(world, redis, task, "a", "b")
+    report(world, redis, task, record, taker)
+
+
+def spawn(world: World, redis: Redis, task: Task, *names: str, **options: Any) -> None:
+    """Be a running task that makes others, and note which were new."""
+    attempt = AttemptRef(QUEUE, task.id, task.token, task.node or "")
+    new = [New(QUEUE, "ok", key=name, **options).record(task.id) for name in names]
+    for one in new:
+        world.note_wait(one.task, dict(one.conditions))
+    try:
+        are_new = insist(lambda: protocol.spawn(redis, attempt, new, time.time()))
+    except NotOwner:
+        return
+    world.ledger.notes += [one.task for one, is_new in zip(new, are_new, strict=True) if is_new]
 
 
 def execute(world: World, task: Task) -> dict[str, Any]:
     """Be the task process: note that it ran, and return its exit record."""
     world.check_wait(task.id)
     mark = f"by {task.token}"
+    record: dict[str, Any] = {"status": "complete", "result": mark}
     if task.parameters == "bad":
         record = {"status": "failed", "error": mark, "error_type": "ValueError"}
-    else:
-        record = {"status": "complete", "result": mark}
+    elif task.parameters == "then":
+        record["then"] = [New(QUEUE, "ok", key="next", after=task.id).record(task.id)]
+        world.note_wait(record["then"][0].task, {task.id: "ok"})
     world.ledger.begin(task.id, task.token, task.node or "", record)
     return record
 
@@ -632,7 +654,7 @@ def produce_after(
     """Be a producer of a task that waits for others. If one of them is gone, there is no such task."""
     try:
         insist(lambda: make_wait(world, redis, task_id, kinds, **options))
-    except NoSuchTask:
+    except (NoSuchTask, NoSuchGroup):
         world.ledger.notes.append("no such task")
     else:
         world.ledger.accepted.add(task_id)
@@ -646,6 +668,13 @@ def tell(world: World, redis: Redis, *tasks: str) -> None:
             is_over = insist(
                 lambda task_id=task_id: protocol.settle(redis, task_id, time.time())  # type: ignore[misc]
             ).is_over
+
+
+def settle_groups(world: World, redis: Redis) -> None:
+    """Be a listener or a scheduler that sees to groups, until there is nothing to do."""
+    for _ in range(LOOKS):
+        if not insist(lambda: settle_groups_step(redis, time.time())):
+            return
 
 
 def report_and_tell(world: World, redis: Redis, name: str = "task") -> None:
@@ -710,11 +739,13 @@ def drain_ties(world: World, due: float) -> None:
     for _ in range(ROUNDS):
         drain_all(world)
         tell(world, redis, *redis.read(("ZRANGE", keys.UNSETTLED_TASKS, 0, -1))[0])
+        settle_groups(world, redis)
         (waiting,) = redis.read(("ZRANGEBYSCORE", blocked, "-inf", due))
         for task in waiting:
             protocol.recheck(redis, QUEUE, task, time.time())
         unsettled, lines = redis.read(
-            ("EXISTS", keys.UNSETTLED_TASKS), ("EXISTS", keys.pending(QUEUE), keys.lines(QUEUE))
+            ("EXISTS", keys.UNSETTLED_TASKS, keys.UNSETTLED_MEMBERS),
+            ("EXISTS", keys.pending(QUEUE), keys.lines(QUEUE)),
         )
         if not unsettled and not lines:
             return

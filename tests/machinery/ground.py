@@ -233,9 +233,12 @@ def _reader(name: str) -> tuple[str | int, ...]:
             keys.checkpoint(""),
             keys.conditions(""),
             keys.inputs(""),
+            keys.group(""),
         )
     ):
         return ("HGETALL", name)
+    if name.startswith(keys.spawned("")):  # ids of 16 bytes each
+        return ("SCARD", name)
     parsed = keys.parse_run(name)
     if parsed is not None and parsed[0] != "staging":
         return {
@@ -247,11 +250,13 @@ def _reader(name: str) -> tuple[str | int, ...]:
         return ("LRANGE", name, 0, -1)
     if name in (keys.started(QUEUE), keys.listeners(QUEUE), keys.counted(QUEUE)):
         return ("SMEMBERS", name)
-    if name.startswith((keys.lock(""), keys.waiting(""))):
+    if name.startswith(
+        (keys.lock(""), keys.waiting(""), keys.open_members(""), keys.bad_members(""))
+    ):
         return ("SMEMBERS", name)
     lists = {keys.complete(QUEUE), keys.failed(QUEUE), keys.cancelled(QUEUE)}
     if name in lists or name.startswith(
-        (keys.pending(""), keys.reserved(QUEUE, ""), keys.PREFIX + "line_")
+        (keys.pending(""), keys.reserved(QUEUE, ""), keys.PREFIX + "line_", keys.members(""))
     ):
         return ("LRANGE", name, 0, -1)
     return ("ZRANGE", name, 0, -1, "WITHSCORES")

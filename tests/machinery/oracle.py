@@ -13,6 +13,7 @@ from typing import Any
 
 from blueque.connection.redis import Command, Connection, as_hash, pack, raise_refusal
 from blueque.model import keys
+from blueque.model.group import group_of
 from blueque.model.lines import DEFAULT, line_of, needs_of
 
 ENDED = ("complete", "failed", "cancelled")
@@ -32,8 +33,36 @@ EVENTS = (
 )
 # How the keys begin that tie tasks to each other: what an audit says of them is tested elsewhere.
 TIES = (keys.conditions(""), keys.dependents(""), keys.inputs(""), keys.UNSETTLED_TASKS)
+_OF_A_GROUP = (
+    keys.group(""),
+    keys.members(""),
+    keys.open_members(""),
+    keys.bad_members(""),
+    keys.awaiting(""),
+)
 _MARKS = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TIMES = re.compile(r"\b1\d{9}(?:\.\d+)?\b")
+
+
+@dataclass
+class Group:
+    """What Redis holds of one group. awaiting: scores of those who wait. look: its own score."""
+
+    record: dict[str, str]
+    members: list[str]
+    open: set[str]
+    bad: set[str]
+    awaiting: dict[str, float]
+    look: float | None
+
+    @property
+    def end(self) -> str:
+        """How it has ended: complete or failed; open: not yet; gone."""
+        if not self.record:
+            return "gone"
+        if self.record["state"] != "ended" or self.open:
+            return "open"
+        return "failed" if self.bad else "complete"
 
 
 @dataclass
@@ -62,6 +91,15 @@ class State:
     # by task: for whom it waits and how that stands
     conditions: dict[str, dict[str, str]]
     unsettled: set[str]
+    unsettled_members: set[str]
+    groups: dict[str, Group]
+
+    def end_of(self, parent: str) -> str:
+        """Return how a task or a group for which others wait has ended, or how it stands."""
+        group = group_of(parent)
+        if group is None:
+            return self.tasks.get(parent, {}).get("status", "gone")
+        return self.groups[group].end if group in self.groups else "gone"
 
     def places(self, task: str) -> int:
         """Count the entries that promise the task to a listener, or say that one has it."""
@@ -75,7 +113,7 @@ _LISTS = keys.pending("")
 _STAGED = keys.staged("")
 _CONDITIONS = keys.conditions("")
 _BLOCKED = keys.blocked("")
-_FIXED = 12  # replies before those about the keys that are known
+_FIXED = 14  # replies before those about the keys that are known
 
 
 def read_state(connection: Connection, queue: str, known: set[str]) -> State:
@@ -89,6 +127,7 @@ def read_state(connection: Connection, queue: str, known: set[str]) -> State:
         replies = connection.receive(_FIXED + len(names))
         raise_refusal(replies)
         kinds = (task_key, held_key, _LINE, _LOCK, _WAITING, _LISTS, _STAGED, _CONDITIONS, _BLOCKED)
+        kinds += _OF_A_GROUP
         found = {name for name in replies[0] if name.startswith(kinds)}
         if found <= known:
             break
@@ -106,6 +145,8 @@ def read_state(connection: Connection, queue: str, known: set[str]) -> State:
         limit,
         is_awake,
         unsettled,
+        unsettled_members,
+        looks,
         *rest,
     ) = replies
     pairs = [(name, reply) for name, reply in zip(names, rest, strict=True) if reply]
@@ -142,7 +183,29 @@ def read_state(connection: Connection, queue: str, known: set[str]) -> State:
         under(_BLOCKED),
         {task: as_hash(reply) for task, reply in under(_CONDITIONS).items()},
         set(unsettled),
+        set(unsettled_members),
+        _groups([under(prefix) for prefix in _OF_A_GROUP], _scores(looks)),
     )
+
+
+def _groups(found: list[dict[str, Any]], looks: dict[str, float]) -> dict[str, Group]:
+    """found: records, members, open and bad ones, and who waits, each by group."""
+    records, members, open_members, bad, awaiting = found
+    return {
+        name: Group(
+            as_hash(records.get(name, [])),
+            members.get(name, []),
+            set(open_members.get(name, ())),
+            set(bad.get(name, ())),
+            _scores(awaiting.get(name, [])),
+            looks.get(name),
+        )
+        for name in {name for some in found for name in some} | looks.keys()
+    }
+
+
+def _scores(reply: Sequence[str]) -> dict[str, float]:
+    return {name: float(score) for name, score in as_hash(reply).items()}
 
 
 @functools.lru_cache(1024)
@@ -161,13 +224,19 @@ def _questions(queue: str, names: Sequence[str]) -> bytes:
         ("HGET", keys.settings(queue), "max_concurrency"),
         ("EXISTS", keys.wake(queue)),
         ("ZRANGE", keys.UNSETTLED_TASKS, 0, -1),
+        ("ZRANGE", keys.UNSETTLED_MEMBERS, 0, -1),
+        ("ZRANGE", keys.GROUPS, 0, -1, "WITHSCORES"),
     ]
     return b"".join(pack(command) for command in [*fixed, *map(_question, names)])
 
 
 def _question(name: str) -> tuple[str | int, ...]:
-    if name.startswith((keys.task(""), _CONDITIONS)):
+    if name.startswith((keys.task(""), _CONDITIONS, keys.group(""))):
         return ("HGETALL", name)
+    if name.startswith(keys.awaiting("")):
+        return ("ZRANGE", name, 0, -1, "WITHSCORES")
+    if name.startswith((keys.open_members(""), keys.bad_members(""))):
+        return ("SMEMBERS", name)
     if name.startswith(_BLOCKED):
         return ("ZRANGE", name, 0, -1)
     return ("SMEMBERS", name) if name.startswith((_LOCK, _WAITING)) else ("LRANGE", name, 0, -1)
@@ -244,6 +313,7 @@ def broken_invariant(state: State, tolerated: frozenset[str]) -> str | None:
                 return f"the started set says {member!r}, and the task does not"
     return (
         _wrong_wait(state, "rolled back" in tolerated)
+        or _wrong_group(state)
         or _forgotten_line(state)
         or _wrong_room(state)
     )
@@ -268,6 +338,33 @@ def _wrong_wait(state: State, may_be_forgotten: bool) -> str | None:
         status = state.tasks.get(task, {}).get("status", "cancelled")
         if awaited and status not in ("blocked", "cancelled") and not may_be_forgotten:
             return f"task {task} is {status}, and has to wait for {awaited}"
+    return None
+
+
+def _wrong_group(state: State) -> str | None:
+    """Return which group does not know of a member what it should, or is forgotten with something
+    to do for it. Only what is about to be noted may be missing.
+    """
+    for name, group in state.groups.items():
+        if not group.record:
+            continue
+        for task in {*group.members} - state.unsettled_members:
+            its = state.tasks.get(task, {})
+            status = its.get("status", "gone")
+            is_open, is_bad = status not in (*ENDED, "gone"), status in ("failed", "cancelled")
+            if is_open != (task in group.open) or (its and is_bad != (task in group.bad)):
+                return f"task {task} is {status}, and its group {name} says otherwise"
+        has_ended = group.record["state"] == "ended"
+        untold = [one for one, score in group.awaiting.items() if score < float("inf")]
+        is_due = {
+            "it can end": group.record["state"] == "closed" and not group.open,
+            "a member runs again": has_ended and bool(group.open),
+            f"{untold} are not told": has_ended and bool(untold),
+            "those who wait on are not told": group.end == "complete" and bool(group.awaiting),
+        }
+        for what, is_so in is_due.items():
+            if is_so and group.look != 0:
+                return f"of group {name} {what}, and nobody is to look at it"
     return None
 
 
@@ -433,6 +530,8 @@ def verdict(
         *state.waiting,
         *state.staged,
         *state.unsettled,
+        *state.unsettled_members,
+        *[name for name, group in state.groups.items() if group.look == 0],
     ]
     if leftovers:
         return f"left behind: {', '.join(leftovers)}"
@@ -453,7 +552,7 @@ def _wrong_tie(state: State) -> str | None:
     for task, its in state.tasks.items():
         culprit = its.get("broken_by", "")
         condition = state.conditions.get(task, {}).get(culprit, "-")
-        is_over = state.tasks.get(culprit, {}).get("status") == "complete"
+        is_over = state.end_of(culprit) == "complete"
         if its.get("status") == "cancelled" and is_over and condition[0] != "-":
             return f"task {task} is cancelled because of {culprit}, which is complete"
         if its.get("status") == "complete" and "dependents" in its:
@@ -467,7 +566,7 @@ def _is_ripe(state: State, task: str) -> bool:
     for parent, condition in state.conditions.get(task, {}).items():
         is_met, is_hopeless, end = condition[0] == "+", condition[0] == "-", condition[1:]
         if condition in _MEETS:
-            end = state.tasks.get(parent, {}).get("status", "gone")
+            end = state.end_of(parent)
             is_met = end in _MEETS[condition]
             is_hopeless = end in (*ENDED, "gone") and not is_met
         if is_hopeless and (is_strict or end == "complete"):

@@ -9,8 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 import actors
+import group_actors
 import legacy_actors
 from ground import Program, Scenario
+from group_actors import WHOLE
 from legacy_logic import LegacyQueue
 from oracle import State
 from stepper import Fault
@@ -19,6 +21,7 @@ from world import QUEUE, World, join, make_wait, put_in_line, start_one, take_on
 from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.model import keys
+from blueque.model.new import spawned_id
 from blueque.model.units import Keep
 from blueque.protocol.fields import IDENTITY
 from blueque.queries.runs import load
@@ -309,6 +312,107 @@ def _unknown_dependent(world: World) -> None:
     )
 
 
+def group(
+    *nodes: str,
+    members: tuple[str, ...] = ("t-1", "t-2"),
+    ended: tuple[str, ...] = (),
+    kind: str = "ok",
+    is_closed: bool = True,
+    child: str = "c-1",
+    **fields: str,
+) -> Callable[[World], None]:
+    """A group, of which each node has started one member, and a task that waits for it.
+
+    ended: members that were cancelled before.
+    """
+
+    def setup(world: World) -> None:
+        group_actors.open_group(world, *nodes, members=members, **fields)
+        for task in ended:
+            protocol.cancel(world.redis, QUEUE, task, "ann", None, time.time())
+        if child:
+            make_wait(world, world.redis, child, {WHOLE: kind})
+        if is_closed:
+            group_actors.close_group(world)
+        group_actors.start_all(world, *nodes)
+
+    return setup
+
+
+def _to_be_noted(world: World) -> None:
+    """A closed group whose last member was cancelled, which nobody has noted."""
+    group("a_1", members=("t-1",), child="")(world)
+    world.redis.read(("DEL", keys.reserved(QUEUE, "a_1"), keys.started(QUEUE)))
+    world.redis.read(("HSET", keys.task("t-1"), "status", "pending"))
+    world.redis.read(("HDEL", keys.task("t-1"), *IDENTITY, "started"))
+    protocol.cancel(world.redis, QUEUE, "t-1", "ann", None, time.time())
+
+
+def _member_that_waits(world: World) -> None:
+    """A started member, one that waits for it, and a task that waits for all."""
+    group_actors.open_group(world, "a_1", members=("t-1",))
+    make_wait(world, world.redis, "t-2", {"t-1": "ok"}, group=group_actors.GROUP)
+    make_wait(world, world.redis, "c-1", {WHOLE: "any"})
+    group_actors.close_group(world)
+    group_actors.start_all(world, "a_1")
+
+
+def spawned_before(name: str, **fields: str) -> Callable[[World], None]:
+    """A task whose first attempt has made another one, which was cancelled; the second attempt
+    runs.
+    """
+
+    def setup(world: World) -> None:
+        started("a_1", "b_1", **fields)(world)
+        actors.spawn(world, world.redis, world.given["task"], name)
+        protocol.cancel(world.redis, QUEUE, spawned_id("t-1", name), "ann", None, time.time())
+        actors.recover(world, world.redis, "a_1")
+        actors.requeue(world, world.redis, "t-1")
+        start_one(world, "b_1")
+
+    return setup
+
+
+def _two_started(world: World) -> None:
+    join(world, "a_1", "b_1")
+    put_in_line(world, "t-1", "t-2")
+    group_actors.start_all(world, "a_1", "b_1")
+
+
+def _linked(world: World) -> None:
+    """Two started tasks, and one that waits for the first."""
+    _two_started(world)
+    make_wait(world, world.redis, "c-1", {"t-1": "ok"})
+
+
+def _lost_beside_another(world: World) -> None:
+    """A lost task for which another one waits, and one that is in line."""
+    parent("a_1", "b_1", stage="lost")(world)
+    put_in_line(world, "t-2")
+
+
+def _linked_crosswise(world: World) -> None:
+    """Two started tasks, and for each of them one that waits for it."""
+    _linked(world)
+    make_wait(world, world.redis, "c-2", {"t-2": "ok"})
+
+
+def _unknown_to_its_group(world: World) -> None:
+    """A closed group that does not know any more that a task waits for it."""
+    group("a_1", members=("t-1",))(world)
+    world.redis.read(("DEL", keys.awaiting("g")), ("ZADD", keys.blocked(QUEUE), 0, "c-1"))
+
+
+def _linked_as_it_breaks(world: World) -> None:
+    """Two started tasks, and one that waits for both and is cancelled if one fails."""
+    join(world, "a_1", "b_1")
+    put_in_line(world, "t-1")
+    put_in_line(world, "t-2", parameters="bad")
+    put_in_line(world, "t-3")
+    make_wait(world, world.redis, "c-1", {"t-1": "ok", "t-2": "ok"}, broken="cancel")
+    group_actors.start_all(world, "a_1", "b_1")
+
+
 def _struck(world: World) -> None:
     reserved("a_1", "b_1")(world)
     LegacyQueue(world.redis, QUEUE).remove_listener("a_1")
@@ -549,6 +653,77 @@ def is_told_right(world: World, state: State) -> str | None:
     return "who has let it go was refused" if is_refused and was_dropped else None
 
 
+def makes_each_once(world: World, state: State) -> str | None:
+    """What a task makes is new once at most, and there if the task is complete."""
+    told = Counter(note for note in world.ledger.notes if "-" in str(note))
+    twice = sorted(task for task, times in told.items() if times > 1)
+    if twice:
+        return f"{twice} were new more than once"
+    return "; ".join(_missing(world, state)) or None
+
+
+def _missing(world: World, state: State) -> list[str]:
+    """Return what a complete task should have made with its end and has not."""
+    its, made = state.tasks.get("t-1", {}), spawned_id("t-1", "next")
+    is_there = made in state.tasks or made in world.ledger.deleted
+    is_wanted = its.get("status") == "complete" and its.get("parameters") == "then"
+    return [f"t-1 is complete, and {made} is missing"] if is_wanted and not is_there else []
+
+
+def makes_none_again(world: World, state: State) -> str | None:
+    """What an attempt has made before is not made again, although it was deleted since."""
+    dropped = [note[1] for note in world.ledger.notes if note[0] == "dropped"]
+    again = sorted({*dropped} & {*state.tasks})
+    return f"{again} were made again" if again else None
+
+
+def members_are_over(world: World, state: State) -> str | None:
+    """All members of a cancelled group have ended, and so has the group."""
+    if "cancelled" not in world.ledger.notes:
+        return None
+    ends = {task: its["status"] for task, its in state.tasks.items() if "group" in its}
+    is_over = state.groups[group_actors.GROUP].record["state"] == "ended"
+    is_over = is_over and {*ends.values()} <= {"complete", "failed", "cancelled"}
+    return None if is_over else f"the group was cancelled, and of its members {ends}"
+
+
+def waits_for_what_is_there(world: World, state: State) -> str | None:
+    """A group for which a task waits is not dropped."""
+    is_dropped = "dropped" in world.ledger.notes and "no such task" not in world.ledger.notes
+    its = state.tasks.get("c-1", {})
+    return (
+        "its group was dropped, and c-1 waits on"
+        if is_dropped and its.get("status") == "blocked"
+        else None
+    )
+
+
+def is_heard_before_it_goes(world: World, state: State) -> str | None:
+    """A member that was complete is not taken for a bad one because it is gone."""
+    is_bad = "t-1" not in state.tasks and bool(state.groups[group_actors.GROUP].bad)
+    return "a complete member that is gone counts as bad" if is_bad else None
+
+
+def has_run_once_if_made(world: World, state: State) -> str | None:
+    """What was made has begun once: both for which it waits are complete."""
+    is_over = all(state.tasks[task]["status"] == "complete" for task in ("t-1", "t-2"))
+    return has_run_once(world, state) if is_over else begins_once(world, state)
+
+
+def is_not_linked(world: World, state: State) -> str | None:
+    is_linked = "t-2" in state.conditions["c-1"]
+    return "an attempt that had lost its task has linked another one" if is_linked else None
+
+
+def is_one_workflow(world: World, state: State) -> str | None:
+    """Both tasks are of one producer, and that one is told that it has made them."""
+    makers = {its["parameters"] for its in state.tasks.values()}
+    told = {who for who, is_made in world.ledger.notes if is_made}
+    if len(makers) > 1 or len(state.tasks) == 1 or not told <= makers:
+        return f"{told} were told that they have made it, and it is of {makers}"
+    return f"nobody has made it: {world.ledger.notes}" if world.alive and not makers else None
+
+
 def _fencing(world: World, redis: Redis) -> None:
     if actors.insist(lambda: protocol.fence(redis, QUEUE, "a_1", world.given["a_1"], "0")):
         world.ledger.notes.append("fence")
@@ -565,6 +740,8 @@ mixed = functools.partial(Scenario, tolerated=frozenset({"legacy"}))
 old = by(legacy_actors.work, "old_1")
 tied = functools.partial(Scenario, drain=actors.drain_tied)
 teller = by(actors.tell, "t-1")
+ending_a = by(group_actors.report_and_settle, "a_1")
+ending_b = by(group_actors.report_and_settle, "b_1")
 child_is_cancelled = functools.partial(is_cancelled, task_id="c-1")
 
 OURS = [
@@ -1661,6 +1838,239 @@ OURS = [
         [(2, 0), (0, 1)],
         afterwards=begins_once,
         longer=[(3, 1)],
+    ),
+    # Groups: each ends once, with its last member, and those who wait are told
+    tied(
+        "last two members end at once",
+        group("a_1", "b_1"),
+        {"a_1": ending_a, "b_1": ending_b},
+        [(2, 0), (0, 1)],
+        faulty=["a_1"],
+        afterwards=begins_once,
+        longer=[(3, 1)],
+    ),
+    tied(
+        "member runs again as its group ends",
+        group("b_1", members=("t-2", "t-1"), ended=("t-1",), kind="any"),
+        {"b_1": ending_b, "p": by(actors.requeue, "t-1")},
+        [(2, 0), (0, 1)],
+        faulty=["b_1"],
+        afterwards=has_run_once,
+        longer=[(3, 1)],
+    ),
+    tied(
+        "member runs again before its end is noted",
+        _to_be_noted,
+        {"s": actors.settle_groups, "p": by(actors.requeue, "t-1"), "a_1": a},
+        [(1, 0), (0, 1)],
+        faulty=["s"],
+        longer=[(2, 1)],
+    ),
+    tied(
+        "closed as its members end",
+        group("a_1", members=("t-1",), is_closed=False),
+        {"a_1": ending_a, "producer": by(group_actors.enter_and_close, "t-2")},
+        [(2, 0), (0, 1)],
+        faulty=["a_1"],
+        afterwards=begins_once,
+        longer=[(3, 1)],
+    ),
+    tied(
+        "born as its group ends",
+        group("a_1", members=("t-1",), child=""),
+        {"a_1": ending_a, "producer": by(actors.produce_after, "c-1", {WHOLE: "ok"})},
+        [(2, 0), (0, 1)],
+        afterwards=begins_once,
+        longer=[(3, 1)],
+    ),
+    tied(
+        "spawned as the last member ends",
+        group("a_1", "b_1", child=""),
+        {"a_1": by(group_actors.report_and_settle, "a_1", "a"), "b_1": ending_b},
+        [(1, 0), (0, 1)],
+        faulty=["a_1"],
+        afterwards=begins_once,
+        longer=[(2, 1)],
+    ),
+    tied(
+        "born as its group is dropped",
+        group(members=(), child=""),
+        {"p": group_actors.drop_group, "producer": by(actors.produce_after, "c-1", {WHOLE: "any"})},
+        [(2, 0), (0, 1)],
+        afterwards=waits_for_what_is_there,
+        longer=[(3, 1)],
+    ),
+    tied(
+        "deleted as its group notes its end",
+        group("a_1", members=("t-1",)),
+        {"a_1": ending_a, "p": by(group_actors.delete_member, "t-1")},
+        [(2, 0), (0, 1)],
+        faulty=["a_1"],
+        afterwards=is_heard_before_it_goes,
+        longer=[(3, 1)],
+    ),
+    tied(
+        "unknown to its group",
+        _unknown_to_its_group,
+        {"r": by(actors.look_again, "c-1"), "a_1": ending_a},
+        [(2, 0), (0, 1)],
+        faulty=["r"],
+        afterwards=begins_once,
+        longer=[(3, 1)],
+    ),
+    tied(
+        "group cancelled as a member ends",
+        _member_that_waits,
+        {"p": group_actors.cancel_group, "a_1": ending_a},
+        [(2, 0), (0, 1)],
+        faulty=["p"],
+        afterwards=members_are_over,
+        longer=[(3, 1)],
+    ),
+    tied(
+        "group cancelled as a member makes tasks",
+        group("a_1", members=("t-1",), child="", parameters="then"),
+        {"p": group_actors.cancel_group, "a_1": by(group_actors.report_and_settle, "a_1", "a")},
+        [(1, 0), (0, 1)],
+        faulty=["a_1"],
+        afterwards=members_are_over,
+        longer=[(2, 1)],
+    ),
+    tied(
+        "group cancelled as a member joins",
+        group(members=("t-1",), is_closed=False),
+        {"p": group_actors.cancel_group, "producer": by(group_actors.enter, "t-2")},
+        [(2, 0), (0, 1)],
+        afterwards=members_are_over,
+        longer=[(3, 1)],
+    ),
+    tied(
+        "two producers of a workflow",
+        nothing("a_1"),
+        {"one": by(group_actors.make_workflow, "1"), "two": by(group_actors.make_workflow, "2")},
+        [(2, 0), (0, 1)],
+        afterwards=is_one_workflow,
+        longer=[(3, 1)],
+    ),
+    # Tasks that a running task makes: each once, and only by an attempt that has its task
+    tied(
+        "stale attempt spawns",
+        lost("a_1", "b_1", parameters="spawn"),
+        {"a_1": group_actors.spawn_and_report, "p": by(actors.requeue, "t-1"), "b_1": b},
+        [(1, 0), (0, 1)],
+        faulty=["a_1"],
+        afterwards=makes_each_once,
+        longer=[(2, 1)],
+    ),
+    tied(
+        "lost as it spawns",
+        started("a_1", "b_1", parameters="spawn", retry=RETRY),
+        {"a_1": group_actors.spawn_and_report, "r": losing, "b_1": b},
+        [(1, 0), (0, 1)],
+        faulty=["a_1"],
+        retry_safe=frozenset({"t-1"}),
+        afterwards=makes_each_once,
+        longer=[(2, 1)],
+    ),
+    tied(
+        "spawned before, and deleted since",
+        spawned_before("a"),
+        {"b_1": group_actors.spawn_and_report, "p": by(group_actors.delete_spawned, "a")},
+        [(2, 0), (0, 1)],
+        afterwards=makes_none_again,
+        longer=[(3, 1)],
+    ),
+    tied(
+        "spawned before, deleted since, and made with the end",
+        spawned_before("next", parameters="then"),
+        {"b_1": reporting, "p": by(group_actors.delete_spawned, "next")},
+        [(2, 0), (0, 1)],
+        afterwards=makes_none_again,
+        longer=[(3, 1)],
+    ),
+    tied(
+        "spawns as the other ends",
+        _two_started,
+        {"a_1": by(group_actors.report_and_settle, "a_1", "a", after="t-2"), "b_1": ending_b},
+        [(2, 0), (0, 1)],
+        faulty=["b_1"],
+        afterwards=has_run_once_if_made,
+        longer=[(3, 1)],
+    ),
+    tied(
+        "ends with a new task as the other ends",
+        _two_started,
+        {"a_1": by(group_actors.report_with, "a_1", "next", "t-2"), "b_1": ending_b},
+        [(2, 0), (0, 1)],
+        faulty=["b_1"],
+        afterwards=has_run_once_if_made,
+        longer=[(3, 1)],
+    ),
+    tied(
+        "ends with a new task, and is adopted",
+        started("a_1", "b_1", parameters="then"),
+        {"a_1": reporting, "b_1": by(actors.adopt, "b_1", "a_1")},
+        [(2, 0), (0, 1)],
+        afterwards=makes_each_once,
+        longer=[(3, 1)],
+    ),
+    tied(
+        "ends with a new task, is lost and runs again",
+        lost("a_1", "b_1", parameters="then"),
+        {"a_1": reporting, "p": by(actors.requeue, "t-1"), "b_1": b},
+        [(1, 0), (0, 1)],
+        faulty=["a_1"],
+        afterwards=makes_each_once,
+        longer=[(2, 1)],
+    ),
+    tied(
+        "ends with a new task, and is deleted",
+        started("a_1", "b_1", parameters="then"),
+        {"a_1": reporting, "b_1": by(actors.work_and_delete, "b_1")},
+        [(2, 0), (0, 1)],
+        faulty=["a_1"],
+        afterwards=makes_each_once,
+        longer=[(3, 1)],
+    ),
+    tied(
+        "linked as the other ends",
+        _linked,
+        {"a_1": by(group_actors.link_and_report, "a_1", "c-1", {"t-2": "ok"}), "b_1": ending_b},
+        [(2, 0), (0, 1)],
+        afterwards=begins_once,
+        longer=[(3, 1)],
+    ),
+    tied(
+        "linked as it is cancelled",
+        _linked_as_it_breaks,
+        {"a_1": by(group_actors.link_and_report, "a_1", "c-1", {"t-3": "any"}), "b_1": ending_b},
+        [(2, 0), (0, 1)],
+        faulty=["a_1"],
+        afterwards=is_broken,
+        longer=[(3, 1)],
+    ),
+    tied(
+        "linked crosswise",
+        _linked_crosswise,
+        {
+            "a_1": by(group_actors.link_and_report, "a_1", "c-1", {"c-2": "any"}),
+            "b_1": by(group_actors.link_and_report, "b_1", "c-2", {"c-1": "any"}),
+        },
+        [(1, 0)],
+        afterwards=has_run_once,
+        longer=[(2, 1)],
+    ),
+    tied(
+        "linked by a stale attempt",
+        _lost_beside_another,
+        {
+            "a_1": by(group_actors.link_and_report, "", "c-1", {"t-2": "any"}),
+            "p": by(actors.requeue, "t-1"),
+            "b_1": b,
+        },
+        [(1, 0)],
+        afterwards=is_not_linked,
+        longer=[(1, 1)],
     ),
     # Beside 1.0.0
     *[

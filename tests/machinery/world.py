@@ -24,6 +24,7 @@ from blueque.errors import RedisAway
 from blueque.listener.listener import Listener
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
+from blueque.model.group import group_of
 from blueque.model.task import Task
 from blueque.model.units import Timing
 from blueque.producer.queue import Queue
@@ -38,6 +39,7 @@ LAST = "last_1"  # the node of whoever comes when all is over
 MAX_BYTES = 1000
 
 ENDED = ("complete", "failed", "cancelled")
+_WANTED = {"ok": {"complete"}, "any": {*ENDED}, "not_ok": {"failed", "cancelled"}}
 T = TypeVar("T")
 
 
@@ -60,13 +62,34 @@ class World:
     def check_wait(self, task: str) -> None:
         """Note a task that begins now, and should still wait for another."""
         for parent, kind in self.given.get("kinds", {}).get(task, {}).items():
-            status, texts = self.redis.read(
-                ("HGET", keys.task(parent), "status"), ("LRANGE", keys.history(parent), 0, -1)
+            group = group_of(parent)
+            is_over = (
+                self._has_ended(parent, _WANTED[kind])
+                if group is None
+                else self._has_group_ended(group, kind)
             )
-            ended = {json.loads(text)["event"] for text in texts} & {*ENDED} | {status, None}
-            wanted = {"ok": {"complete"}, "any": {*ENDED}, "not_ok": {"failed", "cancelled"}}[kind]
-            if not (ended & wanted) and status is not None:
+            if not is_over:
                 self.ledger.early.append(task)
+
+    def _has_group_ended(self, group: str, kind: str) -> bool:
+        members, state = self.redis.read(
+            ("LRANGE", keys.members(group), 0, -1), ("HGET", keys.group(group), "state")
+        )
+        each = _WANTED["ok" if kind == "ok" else "any"]
+        is_as_wanted = kind != "not_ok" or any(
+            self._has_ended(task, _WANTED["not_ok"]) for task in members
+        )
+        return (
+            state != "open" and is_as_wanted and all(self._has_ended(one, each) for one in members)
+        )
+
+    def _has_ended(self, task: str, wanted: set[str]) -> bool:
+        """Tell whether a task has ever ended in one of these ways, or is gone."""
+        status, texts = self.redis.read(
+            ("HGET", keys.task(task), "status"), ("LRANGE", keys.history(task), 0, -1)
+        )
+        ended = {json.loads(text)["event"] for text in texts} & {*ENDED} | {status}
+        return status is None or bool(ended & wanted)
 
     def queue(self, redis: Redis | None = None) -> Queue:
         return Queue(redis or self.redis, QUEUE, MAX_BYTES)
@@ -144,10 +167,17 @@ def put_in_line(world: World, *tasks: str, parameters: str = "ok", **fields: Any
         protocol.enqueue(world.redis, QUEUE, task, parameters, time.time(), fields)
 
 
-def make_wait(world: World, redis: Redis, task: str, kinds: dict[str, str], **options: Any) -> None:
+def make_wait(
+    world: World,
+    redis: Redis,
+    task: str,
+    kinds: dict[str, str],
+    parameters: str = "ok",
+    **options: Any,
+) -> None:
     """Make a task that waits for others. kinds: of its conditions, by task."""
     world.note_wait(task, kinds)
-    new = NewTask(task, "ok", options, kinds)
+    new = NewTask(task, parameters, options, kinds)
     protocol.enqueue_after(redis, QUEUE, [new], time.time())
 
 

@@ -1,0 +1,177 @@
+"""What the actors of the explorer do with groups of tasks, workflows, and tasks that make others."""
+
+from __future__ import annotations
+
+import time
+
+from actors import execute, report, settle_groups, spawn, tell
+from world import QUEUE, World, insist, join, make_wait, start_one
+
+from blueque import protocol
+from blueque.connection.redis import Redis
+from blueque.errors import (
+    GroupCancelled,
+    GroupClosed,
+    InvalidInput,
+    NoSuchTask,
+    NotBlocked,
+    NotFinished,
+    NotOwner,
+    NotSettled,
+    WrongGroup,
+)
+from blueque.model.attempt_ref import AttemptRef
+from blueque.model.group import condition_on
+from blueque.model.new import New, spawned_id
+from blueque.protocol.dependencies import NewTask
+from blueque.protocol.graphs import Graph
+
+GROUP = "g"
+WHOLE = condition_on(GROUP)  # what waits for the group waits for this
+KEEP = 3600
+
+
+# Beginnings
+
+
+def open_group(world: World, *nodes: str, members: tuple[str, ...] = (), **fields: str) -> None:
+    """Have listeners, and an open group of tasks that are in line."""
+    join(world, *nodes)
+    protocol.open_group(world.redis, GROUP, KEEP, time.time())
+    for task in members:
+        make_wait(world, world.redis, task, {}, group=GROUP, **fields)
+
+
+def close_group(world: World) -> None:
+    """Close the group, and have its score be one of a group at which nobody need look."""
+    protocol.close_group(world.redis, GROUP, time.time())
+    settle_groups(world, world.redis)
+
+
+def start_all(world: World, *nodes: str) -> None:
+    """Have each of the nodes start the next task, under its own name."""
+    for node in nodes:
+        world.given[node + "'s"] = start_one(world, node)
+
+
+# Members and groups
+
+
+def report_and_settle(
+    world: World, redis: Redis, node: str, *spawned: str, after: str = WHOLE
+) -> None:
+    """Be a listener whose task, which may be a member, has just ended; spawned: keys of tasks that
+    it has made before. after: for what these wait.
+    """
+    task = world.given[node + "'s"]
+    record = execute(world, task)
+    if spawned:
+        spawn(world, redis, task, *spawned, after=after)
+    report(world, redis, task, record)
+    tell(world, redis, task.id)
+    settle_groups(world, redis)
+
+
+def report_with(world: World, redis: Redis, node: str, key: str, after: str) -> None:
+    """Be a listener whose task ends with a new one, which waits for another."""
+    task = world.given[node + "'s"]
+    record = execute(world, task)
+    record["then"] = [New(QUEUE, "ok", key=key, after=after).record(task.id)]
+    world.note_wait(record["then"][0].task, {after: "ok"})
+    report(world, redis, task, record)
+
+
+def delete_member(world: World, redis: Redis, task: str) -> None:
+    """Be a person who has no use for a member. It is fine if it has not ended, or nobody has noted
+    that.
+    """
+    try:
+        insist(lambda: protocol.delete(redis, QUEUE, task))
+    except (NotFinished, NotSettled):
+        return
+    world.ledger.deleted.add(task)
+
+
+def enter(world: World, redis: Redis, task: str) -> None:
+    """Be a producer of one more member. It is fine if the group takes none any more."""
+    try:
+        insist(lambda: make_wait(world, redis, task, {}, group=GROUP))
+    except (GroupClosed, GroupCancelled):
+        world.ledger.notes.append(f"{task} came too late")
+    else:
+        world.ledger.accepted.add(task)
+
+
+def enter_and_close(world: World, redis: Redis, *tasks: str) -> None:
+    """Be the producer of the last members."""
+    for task in tasks:
+        enter(world, redis, task)
+    insist(lambda: protocol.close_group(redis, GROUP, time.time()))
+    settle_groups(world, redis)
+
+
+def cancel_group(world: World, redis: Redis) -> None:
+    """Be a person who wants nothing more of the group, and a scheduler that sees to it."""
+    insist(lambda: protocol.cancel_group(redis, GROUP, "ann", None, time.time()))
+    world.ledger.notes.append("cancelled")
+    settle_groups(world, redis)
+
+
+def drop_group(world: World, redis: Redis) -> None:
+    """Be a person who has no use for the record any more."""
+    try:
+        insist(lambda: protocol.drop_group(redis, GROUP))
+    except WrongGroup:
+        return
+    world.ledger.notes.append("dropped")
+
+
+def make_workflow(world: World, redis: Redis, who: str) -> None:
+    """Be a producer of a workflow of two tasks, which others make as well."""
+    options = {"group": GROUP, "made by": who}
+    tasks = [
+        (QUEUE, NewTask("w-1", who, options, {})),
+        (QUEUE, NewTask("w-2", who, options, {"w-1": "ok"})),
+    ]
+    graph = Graph(GROUP, KEEP, who * 16, tasks)
+    is_made = insist(lambda: protocol.enqueue_graph(redis, graph, time.time()))
+    world.ledger.notes.append((who, is_made))
+    world.ledger.accepted |= {"w-1", "w-2"}
+
+
+# What a running task does
+
+
+def link_and_report(
+    world: World, redis: Redis, node: str, child: str, kinds: dict[str, str]
+) -> None:
+    """Be a listener whose task has another one wait for more, and then ends. node: none if the task
+    is that of the setup.
+    """
+    task = world.given[node + "'s"] if node else world.given["task"]
+    record = execute(world, task)
+    attempt = AttemptRef(QUEUE, task.id, task.token, task.node or "")
+    try:
+        insist(lambda: protocol.link(redis, attempt, child, kinds, time.time()))
+    except (NotOwner, NotBlocked, NoSuchTask, InvalidInput):
+        world.ledger.notes.append("refused")
+    else:
+        world.note_wait(child, {**world.given["kinds"][child], **kinds})
+        world.ledger.notes.append("linked")
+    report(world, redis, task, record)
+    tell(world, redis, task.id)
+
+
+def spawn_and_report(world: World, redis: Redis) -> None:
+    """Be a listener whose task, which it has started some time ago, makes others and then ends."""
+    task = world.given["task"]
+    record = execute(world, task)
+    spawn(world, redis, task, "a", "b")
+    report(world, redis, task, record)
+
+
+def delete_spawned(world: World, redis: Redis, *names: str) -> None:
+    """Be one that deletes tasks which a running one has made, once they have ended."""
+    for task in [spawned_id("t-1", name) for name in names]:
+        insist(lambda task=task: protocol.delete(redis, QUEUE, task))  # type: ignore[misc]
+        world.ledger.notes.append(("dropped", task))
