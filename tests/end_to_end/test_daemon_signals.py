@@ -44,6 +44,11 @@ def states(programs):
     return {node.state for node in programs.client.get_inspector().nodes()}
 
 
+def are_all_paused(programs, listener):
+    found = {pid_of(node.id): node.state for node in programs.client.get_inspector().nodes()}
+    return found == dict.fromkeys(listener.slots(), "paused")
+
+
 def test_usr1_writes_the_stacks_of_master_and_listeners_to_the_log(programs, queue):
     listener = programs.listener("work:run", slots=2)
     running = begin(programs, queue)
@@ -186,7 +191,7 @@ def test_a_pause_by_order_holds_for_listeners_that_are_forked_later_and_all_slot
         lambda: other not in listener.slots() and len(listener.slots()) == 2,
         what="another listener",
     )
-    until(lambda: states(programs) == {"paused"}, what="listeners that are all paused")
+    until(lambda: are_all_paused(programs, listener), what="listeners that are all paused")
     waiting = queue.enqueue("")
     (new,) = set(listener.slots()) - {one}
     by = {pid_of(node.id): node.order_by for node in programs.client.get_inspector().nodes()}
@@ -197,7 +202,7 @@ def test_a_pause_by_order_holds_for_listeners_that_are_forked_later_and_all_slot
         lambda: len(listener.slots()) == 2 and not {one, new} & set(listener.slots()),
         what="new listeners",
     )
-    until(lambda: states(programs) == {"paused"}, what="listeners that are all paused")
+    until(lambda: are_all_paused(programs, listener), what="listeners that are all paused")
     assert programs.client.get_task(waiting).status == "pending"
     pause(programs, "resume", slots=2)
     assert outcome(programs.client, waiting).result == "done"
