@@ -18,7 +18,7 @@ from blueque.model.columns import to_microseconds
 from blueque.model.task import Task
 from blueque.producer.abandoned_runs import Leftover, Leftovers
 from blueque.queries import half_made, overview
-from blueque.queries.half_made import HalfMade
+from blueque.queries.half_made import HalfMade, Unfinished
 from blueque.queries.inspector import Inspector
 from blueque.queries.listeners import Node, is_process_gone
 from blueque.system import process
@@ -51,6 +51,7 @@ class Doctor:
             checks += [*server_check.judge_due(seen.lines), *server_check.judge_hosts(seen.nodes)]
             checks += _gone(reader, queues, seen.nodes, settle, self._serve)
             checks += map(_of_run, Leftovers(reader).find(queues, server_check.FORGOTTEN))
+            checks += map(_of_workflow, half_made.workflows(reader, half_made.FORGOTTEN))
             return [*checks, *_half_made(reader, queues), *_archives(reader, queues)]
 
     def audit(self, settle: float) -> Report:
@@ -133,6 +134,16 @@ def _of_gone(task: Task, has_listener: bool, serve: Callable[[str], str]) -> Che
     else:
         advice = f"a listener of the queue here with its spool reports its end: {serve(task.queue or '')}."
     return Check("process", "warn", f"{fact}; {advice}")
+
+
+def _of_workflow(found: Unfinished) -> Check:
+    what = (
+        f"workflow {found.group} is not complete, because a producer stopped {span(found.age)} ago"
+    )
+    then = (
+        f"{count(found.tasks, 'task')} of it cannot run. Commit it again, or blueque gc cancels it."
+    )
+    return Check("tasks", "warn", f"{what}: {then}")
 
 
 def _of_run(left: Leftover) -> Check:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from blueque.cli import printing
 from blueque.cli.printing import count
 from blueque.cli.reason import MOST_NAMES, Reason
-from blueque.model.group import group_of
+from blueque.model.group import MAKING, group_of
 from blueque.model.states import FINISHED, HELD, STATUSES
 from blueque.queries.listeners import is_process_gone
 from blueque.queries.listing import entered, in_order
@@ -28,6 +28,7 @@ RIPE = 60.0  # seconds after which a task that waits for nothing more should be 
 def blocked(inquiry: Inquiry) -> Iterator[Reason]:
     """Yield why it is blocked, what a person can change first."""
     conditions = inquiry.dependencies.conditions
+    yield from _of_workflow(inquiry)
     yield from _broken(inquiry, [each for each in conditions if each.is_broken])
     yield from _broken_above(inquiry)
     yield from _gone(inquiry, [each for each in conditions if each.verdict == "-gone"])
@@ -50,7 +51,9 @@ def blocked(inquiry: Inquiry) -> Iterator[Reason]:
     waited = [each for each in waited if group_of(each.task.id) is None]
     if waited:
         yield _waits(inquiry, waited)
-    elif all(each.is_met for each in conditions) and not inquiry.dependencies.is_incomplete:
+    elif all(each.is_met for each in conditions) and not (
+        inquiry.dependencies.is_incomplete or inquiry.dependencies.is_gated
+    ):
         yield _ripe(inquiry)
 
 
@@ -122,6 +125,24 @@ def why_it_ended(task: Task) -> str | None:
         return f"by {task.cancelled_by}" if task.cancelled_by else None
     code = f"exit code {task.exit_code}" if task.exit_code is not None else None
     return task.signal or code or task.error_type
+
+
+def _of_workflow(inquiry: Inquiry) -> Iterator[Reason]:
+    """Yield that it waits for the producer of its workflow."""
+    group = inquiry.task.fields.get("group", "")
+    name, show = printing.clean(group), f"blueque workflow show {shlex.quote(group)}"
+    if inquiry.workflow == MAKING:
+        sentence = f"Its workflow {name} is not complete, and no task of it runs before."
+        more = "If its producer has died, commit the same workflow again, or cancel this one."
+        yield Reason("unfinished", f"{sentence} {more}", show)
+    elif inquiry.dependencies.is_gated and inquiry.workflow is None:
+        sentence = (
+            f"The record of its workflow {name} is gone: it is not known whether that was complete."
+        )
+        yield Reason("unfinished", sentence, f"blueque cancel {inquiry.task.id}")
+    elif inquiry.dependencies.is_gated:
+        what = "A listener or a scheduler puts it in line, or cancels it if the workflow was cancelled."
+        yield Reason("unfinished", f"Its workflow {name} takes no more tasks. {what}", show)
 
 
 def _broken(inquiry: Inquiry, found: Sequence[Condition]) -> Iterator[Reason]:

@@ -11,6 +11,7 @@ from typing import Any
 from blueque.errors import InvalidInput, InvalidType, TooLarge
 
 MAX_NAME = 200  # bytes, of a queue or a run
+GATE = "gate "  # how the names of groups begin that Blueque makes itself
 LAST_SECOND = 253402300799.0  # of the year 9999
 CENTURY = 36525 * 86400.0  # seconds; the longest duration that is accepted
 DIGITS = 19  # a count has fewer; Python converts no more than 4300
@@ -145,7 +146,12 @@ def require_run_name(name: object) -> str:
 
 def require_group_name(name: object) -> str:
     """Return a valid name of a group. Raises InvalidType, InvalidInput."""
-    return _require_name(name, "group")
+    checked = _require_name(name, "group")
+    if checked.startswith(GATE):
+        raise InvalidInput(
+            f"the group name {name!r} begins with {GATE!r}, as only Blueque names them"
+        )
+    return checked
 
 
 def require_feed_name(name: object) -> str:

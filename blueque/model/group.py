@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from blueque.model import record
-from blueque.model.encoding import require_group_name
+from blueque.model.encoding import GATE, require_group_name
 
 # The fields of a record. Type and meaning as in docs/protocol/groups.md, "Groups of tasks"; every
 # value is text in Redis.
@@ -22,7 +22,11 @@ FIELDS: record.Types = {
     "cancel": record.number,
     "cancelled_by": str,
     "cancel_reason": str,
+    "gate": str,
+    "gate_of": str,
+    "updated": record.number,
 }
+MAKING = "making"  # the state of a large workflow whose tasks are not all there
 _CONDITION = "group "  # no id of a task has a space
 
 
@@ -49,6 +53,18 @@ def condition_on(group: str) -> str:
 def group_of(parent: str) -> str | None:
     """Return the group that a condition names; None: it names a task."""
     return parent.removeprefix(_CONDITION) if parent.startswith(_CONDITION) else None
+
+
+def gate_of(group: str) -> str:
+    """Return the name of the group without members for which the tasks of a large workflow wait until
+    all are there.
+    """
+    return f"{GATE}{group}"
+
+
+def is_gate(group: str) -> bool:
+    """Tell whether a group is the gate of another one."""
+    return group.startswith(GATE)
 
 
 def status_of(state: str | None, open_members: int, bad_members: int) -> str | None:

@@ -46,20 +46,27 @@ def make_one(redis: Redis, queue: str, new: NewTask, now: float) -> bool:
             return False
         group = group_of(missing)
         raise NoSuchTask(missing) if group is None else NoSuchGroup(group)
-    first, *others = _chunks(new.conditions)
+    first = next(_chunks(new.conditions))
     held = new._replace(conditions={**first, HOLD: HOLD})
     is_new = enqueue_after(redis, queue, [held], now)[0]
     try:
-        # If it is not blocked, it has all conditions, or a person has decided about it.
-        with suppress(NotBlocked):
-            for conditions in others:
-                add_conditions(redis, queue, new.task, conditions, now)
-            drop_hold(redis, queue, new.task, now)
+        name_conditions(redis, queue, new, now)
     except (RedisAway, RedisRefused, Contended, NoSuchTask, NoSuchGroup) as error:
         sentence = f"task {new.task} exists, perhaps without all of its conditions: {error}"
         raise OutcomeUnknown(sentence, new.task) from error
     _settle_ended(redis, [new])
     return is_new
+
+
+def name_conditions(redis: Redis, queue: str, new: NewTask, now: float) -> None:
+    """Add all conditions to a task that was made with the condition `hold`, and end that. Raises
+    NoSuchTask, NoSuchGroup.
+    """
+    # If it is not blocked, it has all conditions, or a person has decided about it.
+    with suppress(NotBlocked):
+        for conditions in _chunks(new.conditions):
+            add_conditions(redis, queue, new.task, conditions, now)
+        drop_hold(redis, queue, new.task, now)
 
 
 def _settle_ended(redis: Redis, tasks: Iterable[NewTask]) -> None:

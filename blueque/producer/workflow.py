@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Mapping
 from typing import Any, Unpack
 
 from blueque.connection.redis import Redis
@@ -15,9 +14,10 @@ from blueque.model.ids import DEFAULT_KEEP, TaskId, ids_of_workflow, require_kee
 from blueque.model.new import New, NewOptions
 from blueque.model.options import Broken
 from blueque.producer.groups import TaskGroup
+from blueque.producer.large_workflow import LargeWorkflow, in_order
 from blueque.protocol import enqueue_graph
 from blueque.protocol.dependencies import NewTask
-from blueque.protocol.graphs import Graph
+from blueque.protocol.graphs import Graph, why_too_large
 
 log = logging.getLogger("blueque")
 
@@ -87,34 +87,30 @@ class Workflow(TaskGroup):
         """Put all tasks into Redis, or none. False: a group with this name is there already, and
         nothing was changed.
 
-        At most 200 tasks, 1,000 conditions and 4 MiB of parameters.
-        Raises CycleFound, InvalidInput, WrongGroup, NoSuchTask, NoSuchGroup before anything is
-        written; RedisAway. After OutcomeUnknown, call it again.
-        Source: docs/protocol/groups.md, "enqueue_graph".
+        At most 100,000 tasks. More than 200 of them, 1,000 conditions, 100 others to wait for, or
+        4 MiB of parameters take several transactions, and no task runs before the last of them. If
+        that stops halfway, commit a workflow of the same content again, in any process: it goes on
+        and returns True. Cancel it, or `blueque gc` does after a day.
+        Raises CycleFound, InvalidInput, TooManyConditions, WrongGroup, NoSuchTask, NoSuchGroup before
+            anything is written; GroupCancelled; RedisAway. After OutcomeUnknown, call it again.
+        Source: docs/protocol/groups.md, "enqueue_graph", "Large workflows".
         """
-        _require_no_circle(
-            {task: [*new.conditions] for task, (_, new) in self._tasks.items()}, self._keys
-        )
-        graph = Graph(self.name, self._keep, self._mark, [*self._tasks.values()])
-        is_new = enqueue_graph(self._redis, graph, time.time())
-        log.info("enqueue_graph group=%s tasks=%d new=%s", self.name, len(self._tasks), is_new)
+        places = {task: place for place, task in enumerate(self._tasks)}
+        parents = {
+            task: sorted(
+                (each for each in new.conditions if each in places), key=places.__getitem__
+            )
+            for task, (_, new) in self._tasks.items()
+        }
+        order, circle = in_order(parents)
+        if circle:
+            raise CycleFound([self._keys[each] for each in circle])
+        tasks = [*self._tasks.values()]
+        if why_too_large(tasks) is None:
+            graph = Graph(self.name, self._keep, self._mark, tasks)
+            is_new = enqueue_graph(self._redis, graph, time.time())
+        else:
+            in_turn = [self._tasks[task] for task in order]
+            is_new = LargeWorkflow(self._redis, self.name, self._keep, in_turn).commit()
+        log.info("enqueue_graph group=%s tasks=%d new=%s", self.name, len(tasks), is_new)
         return is_new
-
-
-def _require_no_circle(parents: Mapping[str, list[str]], keys: Mapping[str, str]) -> None:
-    """Raise CycleFound if tasks wait for each other. parents: of each task; others have none."""
-    done: set[str] = set()
-    for first in parents:
-        path: dict[str, list[str]] = {} if first in done else {first: [*parents[first]]}
-        while path:
-            task, left = next(reversed(path.items()))
-            if not left:
-                done.add(task)
-                del path[task]
-                continue
-            parent = left.pop()
-            if parent in path:
-                names = [*path]
-                raise CycleFound([keys[each] for each in names[names.index(parent) :]])
-            if parent in parents and parent not in done:
-                path[parent] = [*parents[parent]]

@@ -43,7 +43,7 @@ from blueque.protocol.feeding import (
     leave_feed,
     open_feed,
 )
-from blueque.protocol.graphs import enqueue_graph
+from blueque.protocol.graphs import close_graph, enqueue_graph, extend_graph, open_graph
 from blueque.protocol.groups import (
     cancel_group,
     close_group,
@@ -106,6 +106,7 @@ __all__ = [
     "checkpoint",
     "claim",
     "claim_batch",
+    "close_graph",
     "close_group",
     "close_run",
     "commit_run",
@@ -129,6 +130,7 @@ __all__ = [
     "enqueue_many",
     "enqueue_run",
     "erase",
+    "extend_graph",
     "fail",
     "feed",
     "fence",
@@ -154,6 +156,7 @@ __all__ = [
     "observe",
     "observe_all",
     "open_feed",
+    "open_graph",
     "open_group",
     "open_run",
     "order",

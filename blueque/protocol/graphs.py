@@ -1,4 +1,6 @@
-"""Create all tasks of a workflow at once: enqueue_graph."""
+"""Create the tasks of a workflow: enqueue_graph, all at once; or open_graph, extend_graph and
+close_graph, if they are too many for that.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +8,27 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from blueque.connection.redis import AnyLook, Command, Look, Redis
-from blueque.errors import InvalidInput, WrongGroup
+from blueque.errors import GroupCancelled, InvalidInput, NoSuchGroup, WrongGroup
 from blueque.model import keys
-from blueque.model.group import condition_on
+from blueque.model.conditions import HOLD
+from blueque.model.group import MAKING, condition_on, gate_of
 from blueque.protocol.dependencies import AT_ONCE, LINKS_AT_ONCE, NewTask, creation
 from blueque.protocol.fields import flat
 from blueque.protocol.groups import sets_of
 from blueque.protocol.parents import LOOK_EVERY, Parents, require_parents
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
-MOST_TASKS = 200
+MOST_TASKS = 200  # of one transaction
 MOST_BYTES = 4 * 1024 * 1024  # of parameters
+LARGEST = 100_000  # tasks of a workflow
+_LEFT = "tasks of an earlier workflow with this name are in Redis"
 
 
 class Graph(NamedTuple):
     """A workflow: tasks that wait for each other and for others, and their group.
 
-    keep: as for open_group. mark: random, the same for every try. tasks: each with its queue, and
-        with the group in its options.
+    keep: as for open_group. mark: random, the same for every try; of a large workflow a digest of
+        all that is to be written. tasks: each with its queue, and with the group in its options.
     """
 
     group: str
@@ -32,38 +37,49 @@ class Graph(NamedTuple):
     tasks: Sequence[tuple[str, NewTask]]
 
 
+class _Record(NamedTuple):
+    """The fields of a group that tell whether it is a certain workflow, and how far that is."""
+
+    state: str | None
+    made_by: str | None
+    gate: str | None
+
+
 def enqueue_graph(redis: Redis, graph: Graph, now: float) -> bool:
     """Create the tasks of a workflow and its group, which is closed; all or nothing. False: there
     is a group with this name.
 
     Raises InvalidInput for a workflow that is too large; NoSuchTask, NoSuchGroup; WrongGroup if
-        tasks of an earlier workflow with this name are in Redis.
+        tasks of an earlier workflow with this name are in Redis, or another one is not complete;
+        GroupCancelled if that was cancelled before it was.
     """
     group, new = graph.group, [new for _, new in graph.tasks]
     own = {each.task for each in new}
     others = Parents([name for each in new for name in each.conditions if name not in own])
-    _require_room(graph, others.names)
+    require_sound(graph)
+    why = why_too_large(graph.tasks)
+    if why is not None:
+        raise InvalidInput(why)
 
     def decide(reply: list[str | None], exist: int, *replies: Any) -> Verdict[bool]:
-        state, made_by = reply
-        if state is not None:
-            return Answer(made_by == graph.mark)
+        record = _Record._make(reply)
+        if record.state is not None:
+            return Answer(_is_ours(graph, record))
         if exist:
-            raise WrongGroup(group, "tasks of an earlier workflow with this name are in Redis")
+            raise WrongGroup(group, _LEFT)
         states = others.statuses(replies)
         require_parents(others.names, states)
         known = states | dict.fromkeys(own, "blocked")
-        return Change([*_record(graph, now), *creation(graph.tasks, known, now)], True)
+        return Change([*_closed(graph, now), *creation(graph.tasks, known, now)], True)
 
     key, hashes = keys.group(group), [keys.task(each.task) for each in new]
     look: AnyLook = Look(
-        [key, *hashes, *others.watch],
-        [("HMGET", key, "state", "made_by"), ("EXISTS", *hashes), *others.reads],
+        [key, *hashes, *others.watch], [_ask(group), ("EXISTS", *hashes), *others.reads]
     )
     return transact(redis, "enqueue_graph", look, decide)
 
 
-def _record(graph: Graph, now: float) -> list[Command]:
+def _closed(graph: Graph, now: float) -> list[Command]:
     group = graph.group
     times: dict[str, str | float] = {"created": now, "closed": now}
     record = {"group": group, "state": "closed", "made_by": graph.mark, "keep": str(graph.keep)}
@@ -75,17 +91,155 @@ def _record(graph: Graph, now: float) -> list[Command]:
     ]
 
 
-def _require_room(graph: Graph, others: Sequence[str]) -> None:
-    tasks = [new for _, new in graph.tasks]
-    size = sum(len(new.parameters.encode()) for new in tasks)
+def open_graph(redis: Redis, graph: Graph, now: float) -> bool:
+    """Create the group of a large workflow, and its gate. False: there is another group with this
+    name.
+
+    Raises WrongGroup if another workflow with this name is not complete; GroupCancelled if that was
+        cancelled before it was.
+    """
+    group, gate = graph.group, gate_of(graph.group)
+    keep = str(graph.keep)
+    record = {"group": group, "state": MAKING, "made_by": graph.mark, "keep": keep, "gate": gate}
+    # The record of the gate is of no use once those who wait for it are told.
+    of_gate = {"group": gate, "state": "open", "keep": "0", "gate_of": group}
+
+    def decide(reply: list[str | None]) -> Verdict[bool]:
+        found = _Record._make(reply)
+        if found.state is not None:
+            return Answer(_is_ours(graph, found))
+        return Change(
+            [
+                # Left by a group with this name whose record has expired.
+                ("UNLINK", *sets_of(group), *sets_of(gate)),
+                ("HSET", keys.group(group), *flat(record), "created", now, "updated", now),
+                ("HSET", keys.group(gate), *flat(of_gate), "created", now),
+                ("ZADD", keys.GROUPS, now + LOOK_EVERY, group),
+            ],
+            True,
+        )
+
+    look: Look[list[str | None]] = Look([keys.group(group)], [_ask(group)])
+    return transact(redis, "open_graph", look, decide)
+
+
+def extend_graph(
+    redis: Redis, graph: Graph, first: int, tasks: Sequence[tuple[str, NewTask]], now: float
+) -> int:
+    """Create some tasks of a large workflow, unless others are next. Return how many of its tasks
+    are there.
+
+    first: how many come before these. tasks: each after those for which it waits, and with a
+        condition on one of these or on the gate; as many as `why_too_large` allows.
+    Raises NoSuchTask, NoSuchGroup, WrongGroup, GroupCancelled.
+    """
+    own = dict.fromkeys(new.task for _, new in tasks)
+    others = Parents(
+        [name for _, new in tasks for name in new.conditions if name not in own and name != HOLD]
+    )
+
+    def decide(reply: list[str | None], made: int, exist: int, *replies: Any) -> Verdict[int]:
+        found = _require_ours(graph, _Record._make(reply))
+        if found.state != MAKING or made != first:
+            return Answer(_tasks_of(graph, found, made))
+        if exist:
+            raise WrongGroup(graph.group, _LEFT)
+        states = others.statuses(replies)
+        require_parents(others.names, states)
+        known = states | dict.fromkeys(own, "blocked")
+        # All who add to the workflow change its record, so the later one is refused.
+        updated: Command = ("HSET", keys.group(graph.group), "updated", now)
+        return Change([updated, *creation(tasks, known, now)], first + len(tasks))
+
+    hashes = [keys.task(task) for task in own]
+    own_look = _look(graph.group)
+    look: AnyLook = Look(
+        [*own_look.watch, *hashes, *others.watch],
+        [*own_look.reads, ("EXISTS", *hashes), *others.reads],
+    )
+    return transact(redis, "extend_graph", look, decide)
+
+
+def close_graph(redis: Redis, graph: Graph, now: float) -> int:
+    """Declare that all tasks of a large workflow are there, unless some are missing. Return how many
+    are there.
+
+    Raises NoSuchGroup, WrongGroup, GroupCancelled.
+    """
+    group, gate = graph.group, gate_of(graph.group)
+    closed = ("state", "closed", "closed", now)
+
+    def decide(reply: list[str | None], made: int) -> Verdict[int]:
+        found = _require_ours(graph, _Record._make(reply))
+        if found.state != MAKING or made < len(graph.tasks):
+            return Answer(_tasks_of(graph, found, made))
+        return Change(
+            [
+                ("HSET", keys.group(group), *closed),
+                ("HDEL", keys.group(group), "gate", "updated"),
+                ("HSET", keys.group(gate), *closed),
+                ("ZADD", keys.GROUPS, 0, group, 0, gate),
+            ],
+            made,
+        )
+
+    return transact(redis, "close_graph", _look(group), decide)
+
+
+def _look(group: str) -> Look[list[str | None], int]:
+    return Look([keys.group(group)], [_ask(group), ("LLEN", keys.members(group))])
+
+
+def _ask(group: str) -> Command:
+    return ("HMGET", keys.group(group), *_Record._fields)
+
+
+def _tasks_of(graph: Graph, found: _Record, made: int) -> int:
+    """Return how many tasks of a workflow are there. made: how many it has had so far."""
+    return made if found.state == MAKING else len(graph.tasks)
+
+
+def _require_ours(graph: Graph, found: _Record) -> _Record:
+    """Return the record of a large workflow that we have opened."""
+    if found.state is None:
+        raise NoSuchGroup(graph.group)
+    if not _is_ours(graph, found):
+        raise WrongGroup(graph.group, "another program has made a group with this name meanwhile")
+    return found
+
+
+def _is_ours(graph: Graph, found: _Record) -> bool:
+    """Tell whether a group is this workflow. Raises GroupCancelled, WrongGroup if it is one that is
+    not complete, and will not be, or not by us.
+    """
+    if found.gate is not None and found.state != MAKING:
+        raise GroupCancelled(graph.group)
+    if found.state == MAKING and found.made_by != graph.mark:
+        why = "another workflow with this name is not complete; commit that one again, or cancel it"
+        raise WrongGroup(graph.group, f"{why} (blueque workflow cancel) and take another name")
+    return found.made_by == graph.mark
+
+
+def require_sound(graph: Graph) -> None:
+    """Refuse a workflow that no transactions can make. Raises InvalidInput, WrongGroup."""
+    if not 0 < len(graph.tasks) <= LARGEST:
+        raise InvalidInput(f"a workflow has 1 to {LARGEST:,} tasks, not {len(graph.tasks):,}")
+    if any(condition_on(graph.group) in new.conditions for _, new in graph.tasks):
+        raise WrongGroup(graph.group, "a task that joins it cannot wait for it")
+
+
+def why_too_large(tasks: Sequence[tuple[str, NewTask]]) -> str | None:
+    """Say why tasks cannot be made in one transaction; None: they can."""
+    new = [new for _, new in tasks]
+    own = {each.task for each in new}
+    others = {name for each in new for name in each.conditions if name not in own}
+    size = sum(len(each.parameters.encode()) for each in new)
     for taken, most, what in (
         (len(tasks), MOST_TASKS, "tasks"),
-        (sum(len(new.conditions) for new in tasks), LINKS_AT_ONCE, "conditions"),
+        (sum(len(each.conditions) for each in new), LINKS_AT_ONCE, "conditions"),
         (len(others), AT_ONCE, "others to wait for"),
         (size, MOST_BYTES, "bytes of parameters"),
     ):
-        if not max(taken, len(tasks)) > 0 or taken > most:
-            why = f"a workflow has 1 to {most:,} {what}, not {taken:,}; make a group, and its tasks one by one"
-            raise InvalidInput(why)
-    if any(condition_on(graph.group) in new.conditions for new in tasks):
-        raise WrongGroup(graph.group, "a task that joins it cannot wait for it")
+        if taken > most:
+            return f"one transaction takes {most:,} {what}, not {taken:,}"
+    return None

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from blueque.connection.redis import Command, Look, Redis, as_hash
 from blueque.errors import NoSuchGroup, WrongGroup
 from blueque.model import keys
+from blueque.model.group import MAKING, gate_of
 from blueque.model.states import FINISHED
 from blueque.protocol.fields import flat
 from blueque.protocol.parents import LOOK_EVERY, GroupParent
@@ -49,13 +50,15 @@ def open_group(redis: Redis, group: str, keep: int, now: float) -> dict[str, str
 def close_group(redis: Redis, group: str, now: float) -> None:
     """Declare that no more tasks join a group: it ends with the last of its members.
 
-    Raises NoSuchGroup.
+    Raises NoSuchGroup; WrongGroup for a workflow whose tasks are not all there.
     """
 
     def decide(reply: list[str | None]) -> Verdict[None]:
         (state,) = reply
         if state is None:
             raise NoSuchGroup(group)
+        if state == MAKING:
+            raise WrongGroup(group, "not all of its tasks are there; commit it again, or cancel it")
         if state != "open":
             return Answer(None)
         closed: Command = ("HSET", keys.group(group), "state", "closed", "closed", now)
@@ -64,27 +67,40 @@ def close_group(redis: Redis, group: str, now: float) -> None:
     transact(redis, "close_group", _record(group, "state"), decide)
 
 
-def cancel_group(redis: Redis, group: str, by: str, reason: str | None, now: float) -> None:
-    """Close a group, and have its members cancelled that have not ended. Nothing is done if the
-    group has ended.
+def cancel_group(
+    redis: Redis, group: str, by: str, reason: str | None, now: float, updated: str | None = None
+) -> bool:
+    """Close a group, and have its members cancelled that have not ended. False: nothing was done,
+    because the group has ended.
 
-    by, reason: who asks, and why. Raises NoSuchGroup.
+    by, reason: who asks, and why. updated: only if its tasks are not all there, and the last of
+        them came then. Raises NoSuchGroup.
     """
 
-    def decide(reply: list[str | None]) -> Verdict[None]:
-        state, cancel = reply
+    def decide(reply: list[str | None]) -> Verdict[bool]:
+        state, cancel, changed = reply
         if state is None:
             raise NoSuchGroup(group)
-        if state == "ended" or cancel is not None:
-            return Answer(None)
-        closed: Command = ("state", "closed", "closed", now) if state == "open" else ()
+        if cancel is not None or state == "ended":
+            return Answer(cancel is not None)
+        if updated is not None and (state, changed) != (MAKING, updated):
+            return Answer(False)
+        closed: Command = ("state", "closed", "closed", now) if state != "closed" else ()
         why: Command = ("cancel_reason", reason) if reason else ()
         who = ("cancel", now, "cancelled_by", by, *why)
+        gate = gate_of(group)
+        # What waits for a gate that is gone never runs.
+        gone: list[Command] = [("UNLINK", keys.group(gate), *sets_of(gate))]
         return Change(
-            [("HSET", keys.group(group), *closed, *who), ("ZADD", keys.GROUPS, 0, group)], None
+            [
+                ("HSET", keys.group(group), *closed, *who),
+                *(gone if state == MAKING else []),
+                ("ZADD", keys.GROUPS, 0, group),
+            ],
+            True,
         )
 
-    transact(redis, "cancel_group", _record(group, "state", "cancel"), decide)
+    return transact(redis, "cancel_group", _record(group, "state", "cancel", "updated"), decide)
 
 
 def settle_members(redis: Redis, group: str, tasks: Sequence[str], now: float) -> None:

@@ -9,7 +9,7 @@ from blueque.connection.redis import Command
 from blueque.errors import GroupCancelled, GroupClosed, NoSuchGroup, NoSuchTask, WrongGroup
 from blueque.model import keys
 from blueque.model.encoding import count_of
-from blueque.model.group import condition_on, group_of, status_of
+from blueque.model.group import MAKING, condition_on, group_of, status_of
 from blueque.model.states import FINISHED
 
 
@@ -216,7 +216,8 @@ class Parents:
         ]
 
     def statuses(self, replies: Sequence[Any]) -> dict[str, str | None]:
-        """Return the status of each parent from the replies to `reads`; None: it is gone.
+        """Return the status of each parent from the replies to `reads`; None: it is gone, or a
+        workflow whose tasks are not all there.
 
         Raises NoSuchGroup, GroupClosed, GroupCancelled, WrongGroup for a group that does not take
             the tasks.
@@ -231,7 +232,14 @@ class Parents:
                 why = "tasks wait for it already, so no task can join that waits for others itself"
                 raise WrongGroup(group, why)
         statuses = dict(zip(self._tasks, replies[:size], strict=True))
-        return statuses | statuses_of(self._groups, replies[size:end])
+        statuses |= statuses_of(self._groups, replies[size:end])
+        # Its later tasks might wait for the new one, in a circle.
+        making = [
+            group
+            for group, row in zip(self._groups, replies[size:], strict=False)
+            if row[0] == MAKING
+        ]
+        return statuses | dict.fromkeys(map(condition_on, making))
 
 
 def require_parents(names: Iterable[str], statuses: Mapping[str, str | None]) -> None:

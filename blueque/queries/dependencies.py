@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from blueque.connection.redis import as_hash
 from blueque.model import keys
 from blueque.model.conditions import HOLD, OK, is_marked, mark
-from blueque.model.group import group_of, status_of
+from blueque.model.group import group_of, is_gate, status_of
 from blueque.model.states import FINISHED
 from blueque.model.task import Task
 from blueque.queries.listing import ask_shown, take_shown
@@ -62,12 +62,14 @@ class Condition(NamedTuple):
 class Dependencies(NamedTuple):
     """What a task waits for, and which tasks wait for it.
 
-    is_incomplete: its producer has not named all conditions yet.
+    is_incomplete: its producer has not named all conditions yet. is_gated: it waits until all tasks
+        of its workflow are there, or would have.
     dependents: how many tasks wait for it; first: FIRST of them at most.
     """
 
     conditions: Sequence[Condition] = ()
     is_incomplete: bool = False
+    is_gated: bool = False
     dependents: int = 0
     first: Sequence[Task] = ()
 
@@ -145,7 +147,16 @@ def _group(name: str, replies: Iterator[Any]) -> Task:
 
 def parents_of(reply: Sequence[str]) -> list[str]:
     """Return the ids of the tasks on which there is a condition, given the reply to HGETALL."""
-    return [task for task in as_hash(reply) if task != HOLD]
+    return [*without_gate(as_hash(reply))]
+
+
+def without_gate(conditions: Mapping[str, str]) -> dict[str, str]:
+    """Return the conditions on tasks, and on groups that a person knows."""
+    return {
+        name: kind
+        for name, kind in conditions.items()
+        if name != HOLD and not is_gate(group_of(name) or "")
+    }
 
 
 def take_dependencies(
@@ -154,11 +165,13 @@ def take_dependencies(
     """Return both. tasks: snapshots of all that the replies name."""
     reply, count, first = replies
     assert not isinstance(reply, int) and isinstance(count, int) and not isinstance(first, int)
-    conditions = as_hash(reply)
-    hold = conditions.pop(HOLD, None)
+    found = as_hash(reply)
+    conditions = without_gate(found)
+    hold = found.pop(HOLD, None)
     return Dependencies(
         [Condition(kind, tasks[task]) for task, kind in conditions.items()],
         hold is not None and not is_marked(hold),
+        any(name not in conditions and kind[0] != "+" for name, kind in found.items()),
         count,
         [tasks[task] for task in first],
     )

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from blueque.connection.redis import Command, Redis, as_hash, raise_refusal
 from blueque.errors import RedisRefused
 from blueque.model import keys
-from blueque.model.group import parse
+from blueque.model.group import is_gate, parse
 
 
 class GroupSeen(NamedTuple):
@@ -122,7 +122,8 @@ def load(redis: Redis, name: str) -> GroupSeen | None:
 
 def load_all(redis: Redis) -> list[GroupSeen]:
     """Return how far all groups are, the newest first."""
-    (names,) = redis.read(("ZRANGE", keys.GROUPS, 0, -1))
+    (listed,) = redis.read(("ZRANGE", keys.GROUPS, 0, -1))
+    names = [name for name in listed if not is_gate(name)]
     found = _load(redis, names) if names else []
     return sorted(found, key=lambda each: each.record.get("created", 0.0), reverse=True)
 

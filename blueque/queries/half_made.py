@@ -1,4 +1,6 @@
-"""Blocked tasks whose producer has not named all tasks for which they wait."""
+"""Blocked tasks whose producer has not named all tasks for which they wait, and workflows whose
+producer has not made all tasks.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from blueque.connection.redis import Command, Redis
 from blueque.model import keys
 from blueque.model.columns import to_microseconds
 from blueque.model.conditions import HOLD
+from blueque.model.group import MAKING
 from blueque.queries.listing import to_seconds
 
 AT_ONCE = 1000  # tasks in one round trip
@@ -26,32 +29,63 @@ class HalfMade(NamedTuple):
     age: float
 
 
-def find(redis: Redis, queues: Iterable[str], older_than: float) -> list[HalfMade]:
-    """Return the tasks of these queues that have the condition `hold`, and that have not changed for
-    so many seconds.
+class Unfinished(NamedTuple):
+    """A workflow of which no task runs unless its producer goes on.
+
+    updated: as its record has it. tasks: how many are there. age: seconds since the last of them
+        came.
     """
-    (time,) = redis.read(("TIME",))
-    now = to_seconds(time)
+
+    group: str
+    updated: str
+    tasks: int
+    age: float
+
+
+def workflows(redis: Redis, older_than: float) -> list[Unfinished]:
+    """Return the workflows whose tasks are not all there, and that have not changed for so many
+    seconds.
+    """
+    time, names = redis.read(("TIME",), ("ZRANGE", keys.GROUPS, 0, -1))
+    asked: list[Command] = [("HMGET", keys.group(each), "state", "updated") for each in names]
+    asked += [("LLEN", keys.members(each)) for each in names]
+    replies, now = redis.read(*asked) if asked else [], to_seconds(time)
     found = [
-        HalfMade(queue, task, now - (to_microseconds(updated) or 0) / 1e6)
-        for queue in queues
-        for task, updated in _held_back(redis, queue)
+        Unfinished(name, updated or "", size, now - (to_microseconds(updated) or 0) / 1e6)
+        for name, (state, updated), size in zip(names, replies, replies[len(names) :], strict=False)
+        if state == MAKING
     ]
     return [each for each in found if each.age >= older_than]
 
 
-def _held_back(redis: Redis, queue: str) -> Iterator[tuple[str, str]]:
-    """Yield the tasks of a queue with that condition, and when each was changed."""
+def find(redis: Redis, queues: Iterable[str], older_than: float) -> list[HalfMade]:
+    """Return the tasks of these queues that have the condition `hold`, and that have not changed for
+    so many seconds. Those of an unfinished workflow are left to that.
+    """
+    (time,) = redis.read(("TIME",))
+    now = to_seconds(time)
+    making = {each.group for each in workflows(redis, 0.0)}
+    found = [
+        HalfMade(queue, task, now - (to_microseconds(updated) or 0) / 1e6)
+        for queue in queues
+        for task, updated, group in _held_back(redis, queue)
+        if group not in making
+    ]
+    return [each for each in found if each.age >= older_than]
+
+
+def _held_back(redis: Redis, queue: str) -> Iterator[tuple[str, str, str | None]]:
+    """Yield the tasks of a queue with that condition, when each was changed, and its group."""
     cursor, seen = "0", set[str]()  # a cursor may return a member twice
     while True:
         ((cursor, flat),) = redis.read(("ZSCAN", keys.blocked(queue), cursor, "COUNT", AT_ONCE))
         tasks = flat[::2]
         asked: list[Command] = [("HEXISTS", keys.conditions(task), HOLD) for task in tasks]
-        asked += [("HMGET", keys.task(task), "status", "updated") for task in tasks]
+        asked += [("HMGET", keys.task(task), "status", "updated", "group") for task in tasks]
         replies = redis.read(*asked) if tasks else []
         for task, is_held, state in zip(tasks, replies, replies[len(tasks) :], strict=False):
             if is_held and state[0] == "blocked" and task not in seen:
                 seen.add(task)
-                yield task, state[1] or ""
+                yield task, state[1] or "", state[2]
         if cursor == "0":
             return

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from blueque.connection.redis import as_hash
 from blueque.model import keys
-from blueque.model.conditions import HOLD
-from blueque.queries.dependencies import ask_all, take_all
+from blueque.queries.dependencies import ask_all, take_all, without_gate
 from blueque.queries.listing import to_seconds
 
 if TYPE_CHECKING:
@@ -103,9 +102,7 @@ class _Walk:
         for parent, child in edges:
             self.children[parent][child] = next(replies)
         for task in up[:expands]:
-            conditions = as_hash(next(replies))
-            conditions.pop(HOLD, None)
-            self.parents[task] = conditions
+            self.parents[task] = without_gate(as_hash(next(replies)))
         for task in down[:expands]:
             self.counts[task], self.children[task] = next(replies), dict.fromkeys(next(replies))
 

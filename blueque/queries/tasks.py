@@ -36,6 +36,17 @@ def first_missing(redis: Redis, names: Sequence[str]) -> str | None:
     return next(missing, None)
 
 
+def first_existing(redis: Redis, ids: Sequence[str]) -> str | None:
+    """Return the first of these ids that a task has; None: none has. One round trip."""
+    exist = redis.read(*[("EXISTS", keys.task(task_id)) for task_id in ids])
+    return next((task for task, exists in zip(ids, exist, strict=True) if exists), None)
+
+
+def is_known(redis: Redis, group: str) -> bool:
+    """Tell whether there is a group with this name."""
+    return bool(redis.read(("EXISTS", keys.group(group)))[0])
+
+
 def is_held(redis: Redis, task_id: str) -> bool:
     """Tell whether a task is there, perhaps without all of its conditions."""
     return bool(redis.read(("HEXISTS", keys.conditions(task_id), HOLD))[0])

@@ -54,6 +54,7 @@ class Inquiry(NamedTuple):
     staged: the state of its run, if the task is staged and not visible yet; else None.
     usual: how long tasks of its queue usually run, if it runs without progress.
     wish: why its last attempt asked to run again later, if it is scheduled for that.
+    workflow: the state of its group; None: it has none, or that is gone.
     dependencies: what it waits for, or waited for. broken: of each task that it waits for, and that
         is blocked itself, the tasks that hold that one up. causes: of the task, and of those that it
         waits for or that hold it up, the task or group because of which it was cancelled, if it was.
@@ -80,6 +81,7 @@ class Inquiry(NamedTuple):
     staged: str | None = None
     usual: Usual | None = None
     wish: str | None = None
+    workflow: str | None = None
     dependencies: Dependencies = NONE
     broken: Mapping[str, Sequence[Task]] = {}
     causes: Mapping[str, Task] = {}
@@ -107,7 +109,7 @@ def inquire(redis: Redis, task_id: str) -> Inquiry:
     ids = [*(held for node in (*nodes, *others) for held in node.held), *holders, *counted]
     ids += parents_of(first.parents[0]) if first.parents else ()
     tasks = load_all(redis, ids)
-    indexed, state = first.run
+    indexed, state, workflow = first.run
     parents = take_dependencies([*first.parents, 0, ()], tasks) if first.parents else NONE
     blocked = [each.task.id for each in parents.conditions if each.is_blocked]
     holding = broken(redis, blocked, MOST) if blocked else {}
@@ -138,6 +140,7 @@ def inquire(redis: Redis, task_id: str) -> Inquiry:
         (state or "unknown") if is_staged else None,
         take_usual(replies[len(asked) :]) if days else None,
         history.take_wish(task.id, first.latest),
+        workflow,
         parents,
         holding,
         causes(redis, ended),
@@ -179,6 +182,7 @@ def _read_queue(redis: Redis, task: Task, line: str, lock: str | None) -> _First
         [
             ("ZSCORE", keys.tasks(queue), task.id),
             ("HGET", keys.run(queue, task.run or ""), "state"),
+            ("HGET", keys.group(task.fields.get("group", "")), "state"),
         ],
         history.ask_latest(task.id) if task.status == "scheduled" else [],
         [("HGETALL", keys.conditions(task.id))] if task.after is not None else [],

@@ -7,7 +7,10 @@ import time
 
 import pytest
 
+from blueque import protocol
 from blueque.model import keys
+from blueque.protocol.dependencies import NewTask
+from blueque.protocol.graphs import Graph
 from blueque.recovery.settling import settle_groups_step
 
 IN_PROCESS = True
@@ -84,3 +87,118 @@ def test_a_workflow_that_does_not_exist_is_missing(run, verb):
 
     assert result.returncode == 3
     assert "no workflow 'nigth'" in result.stderr
+
+
+GATE = "group gate night"
+
+
+def unfinished(redis, ago=0.0):
+    """Make two of three tasks of a large workflow, so many seconds ago."""
+    tasks = [
+        ("video", NewTask("a-1", "p", {"group": "night"}, {GATE: "ok"})),
+        ("audio", NewTask("b-1", "p", {"group": "night"}, {"a-1": "ok"})),
+        ("audio", NewTask("c-1", "p", {"group": "night"}, {"b-1": "ok"})),
+    ]
+    graph = Graph("night", 60, "mark", tasks)
+    now = time.time() - ago
+    protocol.open_graph(redis, graph, now)
+    protocol.extend_graph(redis, graph, 0, tasks[:2], now)
+    return graph
+
+
+def test_a_workflow_whose_tasks_are_not_all_there_is_shown_as_such(run, redis, client):
+    unfinished(redis)
+
+    (line,) = run("workflow", "ls").stdout.splitlines()[1:]
+    item = json.loads(run("workflow", "show", "night", "--json").stdout)["item"]
+    closed = run("workflow", "close", "night")
+
+    assert line.split()[:2] == ["night", "making"] and line.split()[-5:] == list("20020")
+    assert item["state"] == "making" and "updated_seconds" in item and "gate" not in item
+    assert closed.returncode == 5
+    assert "not all of its tasks are there" in closed.stderr
+    assert run("workflow", "rm", "night").returncode == 5
+    refused = run("workflow", "show", "gate night")
+    assert refused.returncode == 2 and "begins with" in refused.stderr
+
+
+@pytest.mark.parametrize("task", ["a-1", "b-1"])
+def test_why_says_that_the_workflow_is_not_complete(run, redis, client, task):
+    unfinished(redis)
+
+    reason = json.loads(run("why", task, "--json").stdout)["reasons"][0]
+
+    assert reason["code"] == "unfinished"
+    assert reason["sentence"].startswith("Its workflow night is not complete, and no task of it")
+    assert reason["command"] == "blueque workflow show night"
+    for verb in (("show", task), ("graph", task), ("why", task)):
+        assert "gate" not in run(*verb).stdout
+
+
+def test_why_says_that_the_record_of_a_workflow_is_gone(run, redis, cli):
+    unfinished(redis)
+    cli.delete(keys.group("night"))
+
+    shown = run("why", "a-1").stdout
+
+    assert "The record of its workflow night is gone" in shown
+    assert "blueque cancel a-1" in shown
+
+
+def test_why_says_that_a_cancelled_workflow_was_not_complete(run, redis, client):
+    unfinished(redis)
+    client.group("night").cancel()
+
+    assert "or cancels it if the workflow was cancelled" in run("why", "a-1").stdout
+
+
+def test_gc_cancels_a_workflow_that_its_producer_has_left_for_a_day(run, redis, client, cli):
+    unfinished(redis, 25 * 3600)
+
+    doctor = run("doctor")
+    assert "workflow night is not complete, because a producer stopped" in doctor.stdout
+    assert "nothing to clean up" in run("gc", "video").stderr
+    dry = run("gc", "--dry-run")
+    assert dry.stdout.startswith("night  workflow with 2 tasks, and its producer has not made all")
+    (item,) = json.loads(run("gc", "--json").stdout)["items"]
+    settle(client)
+    settle(client)
+
+    assert 90000 <= item.pop("age_seconds") < 90100
+    assert item == {"workflow": "night", "way": "cancel", "tasks": 2, "done": True}
+    assert {client.get_task(task).status for task in ("a-1", "b-1")} == {"cancelled"}
+    assert "has not made all" in client.get_task("b-1").fields["cancel_reason"]
+    assert not cli.exists(keys.group("gate night"))
+    assert run("workflow", "rm", "night").returncode == 0
+    assert cli.keys("*night*") == []
+
+
+def test_gc_leaves_a_workflow_alone_that_goes_on(run, redis, client, cli, monkeypatch):
+    unfinished(redis)
+    assert "nothing to clean up" in run("gc").stderr
+    real = protocol.cancel_group
+
+    def goes_on_first(*arguments, **options):
+        cli.hset(keys.group("night"), "updated", time.time())
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(protocol, "cancel_group", goes_on_first)
+    result = run("gc", "--older-than", "0")
+
+    assert result.returncode == 75
+    assert client.group("night").progress().state == "making"
+
+
+def test_gc_leaves_a_held_task_to_its_unfinished_workflow(run, redis, client):
+    graph = unfinished(redis)
+    held = NewTask("h-1", "p", {"group": "night"}, {"hold": "hold"})
+    protocol.extend_graph(redis, graph, 2, [("video", held)], time.time())
+    redis.read(("HSET", keys.task("h-1"), "updated", 1.0))
+
+    assert "nothing to clean up" in run("gc").stderr
+
+
+def test_doctor_finds_nothing_wrong_with_an_unfinished_workflow(run, redis):
+    unfinished(redis)
+
+    assert "gate" not in run("doctor").stdout

@@ -52,6 +52,7 @@ from blueque.errors import (
     BatchTaken,
     BluequeError,
     FeedTaken,
+    GroupCancelled,
     GroupClosed,
     HasDependents,
     InvalidInput,
@@ -2010,12 +2011,44 @@ GRAPH = {
     "JOINING": [["t1"]],
     "JOINED": [Q],
 }
+GATE = f"gate {GROUP}"
+LARGE = Graph(GROUP, 60, "m", [(Q, graph_task("t1")), ("joins", graph_task("t2", t1="ok"))])
+IN_LARGE = {**IN_GROUP, "MARK": "m", "GATE": GATE}
+CLOSES = ["state", "closed", "closed", 9.25]
+
+
+def opened_graph(redis: Redis, now: float = 1.0) -> object:
+    return protocol.open_graph(redis, LARGE, now)
+
+
+def extend_graph(*tasks: tuple[str, NewTask], first: int = 0) -> Given:
+    return lambda redis: protocol.extend_graph(redis, LARGE, first, tasks, 9.25)
+
+
+def close_graph(redis: Redis) -> object:
+    return protocol.close_graph(redis, LARGE, 9.25)
+
+
+first_of_large = extend_graph((Q, graph_task("t1", **{f"group {GATE}": "ok"})))
+last_of_large = extend_graph(("joins", graph_task("t2", t1="ok")), first=1)
+made_large = given(opened_graph, first_of_large, last_of_large)
+EXTENDED = {
+    **GRAPH,
+    **IN_LARGE,
+    "LINE": [],
+    "JOINING": [],
+    "JOINED": [],
+    "STATUS": ["blocked"],
+    "PARAMETERS": ["p"],
+    "FIELDS": [["group", GROUP, "after", 1]],
+}
 ended_group = given(opened_group, closed_group, finish_group)
 ONE_HAS_ENDED, IS_BAD = "any has ended", "any is bad"
 IS_NOT_BAD, IS_OPEN = "any is not bad", "any has not ended"
 ON_GROUP = f"group {GROUP}"
 WOULD_EXPIRE = "one waits on, and the record would expire"
 WOULD_STAY = "none waits on, and the record would stay"
+IS_MAKING = "it is `making`"
 FEWER = "there were fewer than a hundred"
 SETTLE_GROUP = {**SETTLE, "GROUP": GROUP, "SECONDS": 61, "EXPIRY": 69.25, "LOOK": 129.25}
 MEMBERS = {**IN_GROUP, "TASK": ["t1", "t2", "t3"], "ENDED": ["t1"], "BAD": ["t2"], "AGAIN": ["t3"]}
@@ -5927,6 +5960,168 @@ SAMPLES = [
         enqueued("t1"),
         enqueue_graph((Q, graph_task("t1"))),
         {**GRAPH, "TASK": ["t1"]},
+        until="MULTI",
+        refuses=WrongGroup,
+    ),
+    Sample("open_graph", "as usual", nothing, lambda redis: opened_graph(redis, 9.25), IN_LARGE),
+    Sample("open_graph", "again", opened_graph, opened_graph, IN_LARGE, until="MULTI"),
+    Sample(
+        "open_graph",
+        "another workflow is not complete",
+        lambda redis: protocol.open_graph(redis, LARGE._replace(mark="other"), 1.0),
+        opened_graph,
+        IN_LARGE,
+        until="MULTI",
+        refuses=WrongGroup,
+    ),
+    Sample(
+        "open_graph",
+        "it was cancelled before it was complete",
+        given(opened_graph, cancel_group()),
+        opened_graph,
+        IN_LARGE,
+        until="MULTI",
+        refuses=GroupCancelled,
+    ),
+    Sample(
+        "extend_graph",
+        "the first task, which waits for the gate",
+        opened_graph,
+        first_of_large,
+        {
+            **EXTENDED,
+            "TASK": ["t1"],
+            "OUTER": [GATE],
+            "NEW": ["t1"],
+            "INTO": [Q],
+            "DEPENDENT": ["t1"],
+            "KINDS": [[f"group {GATE}", "ok"]],
+            "HOME": [Q],
+            "ENTRIES": [[9.25, "t1"]],
+            "BLOCKING": [Q],
+            "LOOKS": [[69.25, "t1"]],
+            "AWAITED": [GATE],
+            "WAITERS": [[9.25, "t1"]],
+        },
+    ),
+    Sample(
+        "extend_graph",
+        "the second, which waits for the first",
+        given(opened_graph, first_of_large),
+        last_of_large,
+        {
+            **EXTENDED,
+            "TASK": ["t2"],
+            "PARENT": ["t1"],
+            "NEW": ["t2"],
+            "INTO": ["joins"],
+            "DEPENDENT": ["t2"],
+            "KINDS": [["t1", "ok"]],
+            "HOME": ["joins"],
+            "ENTRIES": [[9.25, "t2"]],
+            "BLOCKING": ["joins"],
+            "LOOKS": [[69.25, "t2"]],
+            "UNMET": ["t1"],
+            "CHILDREN": [[9.25, "t2"]],
+        },
+    ),
+    Sample(
+        "extend_graph",
+        "one that waits for a task that has ended",
+        given(failed("t3"), opened_graph),
+        extend_graph((Q, graph_task("t1", t3="ok"))),
+        {
+            **EXTENDED,
+            "TASK": ["t1"],
+            "PARENT": ["t3"],
+            "NEW": ["t1"],
+            "INTO": [Q],
+            "DEPENDENT": ["t1"],
+            "KINDS": [["t3", "ok"]],
+            "HOME": [Q],
+            "ENTRIES": [[9.25, "t1"]],
+            "BLOCKING": [Q],
+            "LOOKS": [[69.25, "t1"]],
+            "UNMET": ["t3"],
+            "CHILDREN": [[9.25, "t1"]],
+            "ENDED": [9.25, "t3"],
+        },
+        [HAS_ENDED],
+    ),
+    Sample(
+        "extend_graph",
+        "again",
+        made_large,
+        last_of_large,
+        {**EXTENDED, "TASK": ["t2"], "PARENT": ["t1"]},
+        until="MULTI",
+    ),
+    Sample(
+        "extend_graph",
+        "after another process has closed it",
+        given(made_large, close_graph),
+        last_of_large,
+        {**EXTENDED, "TASK": ["t2"], "PARENT": ["t1"]},
+        until="MULTI",
+    ),
+    Sample(
+        "extend_graph",
+        "the task is there already",
+        given(opened_graph, enqueued("t1")),
+        extend_graph((Q, graph_task("t1"))),
+        {**EXTENDED, "TASK": ["t1"]},
+        until="MULTI",
+        refuses=WrongGroup,
+    ),
+    Sample("close_graph", "as usual", made_large, close_graph, IN_LARGE),
+    Sample(
+        "close_graph",
+        "not all are there",
+        given(opened_graph, first_of_large),
+        close_graph,
+        IN_LARGE,
+        until="MULTI",
+    ),
+    Sample(
+        "close_graph",
+        "it was cancelled",
+        given(made_large, cancel_group()),
+        close_graph,
+        IN_LARGE,
+        until="MULTI",
+        refuses=GroupCancelled,
+    ),
+    Sample(
+        "close_graph",
+        "there is none",
+        nothing,
+        close_graph,
+        IN_LARGE,
+        until="MULTI",
+        refuses=NoSuchGroup,
+    ),
+    Sample(
+        "cancel_group",
+        "one that is making",
+        made_large,
+        cancel_group(),
+        {**IN_LARGE, "CLOSED": CLOSES, "WHO": ["cancelled_by", "ann"]},
+        [IS_MAKING],
+    ),
+    Sample(
+        "cancel_group",
+        "one that has gone on since",
+        made_large,
+        lambda redis: protocol.cancel_group(redis, GROUP, "ann", None, 9.25, updated="1.0"),
+        IN_LARGE,
+        until="MULTI",
+    ),
+    Sample(
+        "close_group",
+        "one that is making",
+        opened_graph,
+        closed_group,
+        IN_GROUP,
         until="MULTI",
         refuses=WrongGroup,
     ),

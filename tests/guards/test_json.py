@@ -23,6 +23,7 @@ from blueque.model.conditions import HOLD
 from blueque.model.log_line import Line
 from blueque.protocol.dependencies import NewTask
 from blueque.protocol.feeding import FeedRef
+from blueque.protocol.graphs import Graph
 from blueque.protocol.recover import Loss
 from blueque.recovery.settling import settle_groups_step
 
@@ -77,6 +78,7 @@ LINES = (
     "queue ls",
     "schedule ls",
     "schedule run late-0001",
+    "gc --older-than 1ms --dry-run",
     "gc shelf --older-than 1ms --dry-run",
     "gc shelf --older-than 1ms --yes",
     "requeue bad-0001 --dry-run",
@@ -223,6 +225,8 @@ def populated(redis, client, tmp_path):
     stream.commit([stream.stage([b"1"])], 7, "query")
     client.get_queue("shelf").open_staging("left").stage([b"1"])
     client.group("done").open().close()
+    left = [("shelf", NewTask("left-0001", "1", {"group": "left"}, {"group gate left": "ok"}))]
+    protocol.open_graph(redis, Graph("left", 60, "0123abcd", left), now - 90)
     night = client.group("night").open()
     client.get_queue("shelf").enqueue("1", group=night)
     client.get_queue("shelf").cancel(client.get_queue("shelf").enqueue("2", group=night))

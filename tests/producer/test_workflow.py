@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from faults import Fault
 
-from blueque import Client
+from blueque import Client, protocol
 from blueque.errors import CycleFound, InvalidInput, NoSuchTask, OutcomeUnknown, WrongGroup
 from blueque.model import keys
+from blueque.protocol.dependencies import NewTask
+from blueque.protocol.graphs import Graph
 
 
 def diamond(client, name="night", **options):
@@ -111,20 +113,21 @@ def test_a_workflow_waits_for_tasks_and_groups_outside(client, queue, cli):
     assert not cli.exists(keys.group("late"))
 
 
-def test_a_workflow_is_limited_to_what_one_transaction_takes(client):
-    flow = client.workflow("night")
-    for number in range(201):
-        flow.add("video", number)
-    with pytest.raises(InvalidInput, match="1 to 200 tasks, not 201"):
-        flow.commit()
-    with pytest.raises(InvalidInput, match="1 to 200 tasks, not 0"):
-        client.workflow("empty").commit()
+def test_one_transaction_takes_so_many_tasks_conditions_and_bytes(redis, cli):
+    def new(number, conditions, parameters="p"):
+        return "video", NewTask(f"t{number}", parameters, {"group": "night"}, conditions)
 
-    large = client.workflow("large")
-    for _ in range(5):
-        large.add("video", "x" * 1_000_000)
-    with pytest.raises(InvalidInput, match="bytes of parameters"):
-        large.commit()
+    few = [new(number, {}) for number in range(32)]
+    links = [new(100 + n, {f"t{parent}": "ok" for parent in range(32)}) for n in range(32)]
+    for tasks, why in (
+        ([new(number, {}) for number in range(201)], "200 tasks, not 201"),
+        ([*few, *links], "1,000 conditions, not 1,024"),
+        ([new(1, {f"x{n}": "ok" for n in range(101)})], "100 others to wait for, not 101"),
+        ([new(n, {}, "x" * 1_000_000) for n in range(5)], "bytes of parameters, not 5,000,000"),
+    ):
+        with pytest.raises(InvalidInput, match=f"one transaction takes .*{why}"):
+            protocol.enqueue_graph(redis, Graph("night", 60, "mark", tasks), 1.5)
+    assert not cli.keys("*")
 
 
 def test_two_hundred_tasks_in_a_chain_are_one_transaction(client, cli):

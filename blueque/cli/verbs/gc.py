@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,15 +22,17 @@ from blueque.cli.options import (
     yes_option,
 )
 from blueque.cli.printing import count
-from blueque.errors import NotCancellable, RunDropped, WrongQueue, WrongRun
+from blueque.errors import NoSuchGroup, NotCancellable, RunDropped, WrongQueue, WrongRun
+from blueque.system import process
 
 if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.producer.abandoned_runs import Leftover, Leftovers
-    from blueque.queries.half_made import HalfMade
+    from blueque.queries.half_made import HalfMade, Unfinished
 
 _WEEK = 7 * 86400.0
 _REASON = "its producer has not named all tasks for which it waits"
+_UNFINISHED = "its producer has not made all tasks of the workflow"
 
 
 @click.command()
@@ -39,7 +42,7 @@ _REASON = "its producer has not named all tasks for which it waits"
     type=DURATION,
     default=_WEEK,
     metavar="DURATION",
-    help="Only what has not changed for so long; default 7d for runs, 1d for tasks.",
+    help="Only what has not changed for so long; default 7d for runs, 1d for tasks and workflows.",
 )
 @dry_run_option("Only show what would be done.")
 @yes_option
@@ -62,30 +65,35 @@ def gc(
 
     The tasks of a decided run are put in line, if no program has done so for a minute. An undecided run is forgotten and
     its staged tasks are deleted; it asks first. A run that a program works on is left alone. A task whose producer died
-    before it had named all tasks for which that one waits can never run: it is cancelled. The exit code is 75 if
-    something could not be done, or a program works on the run again.
+    before it had named all tasks for which that one waits can never run: it is cancelled. So is a workflow whose
+    producer died before all of its tasks were there, unless you name queues. The exit code is 75 if something could not
+    be done, or a program works on the run again.
     """
     from blueque.producer.abandoned_runs import Leftovers  # here: --help does without
     from blueque.queries import half_made
 
-    client = invocation.client()
+    client, long_ago = invocation.client(), min(older_than, half_made.FORGOTTEN)
     abandoned = Leftovers(client.connections)
     queues = queues_matching(client.get_inspector().queues(), names)
     runs = abandoned.find(queues, older_than)
-    tasks = half_made.find(client.connections, queues, min(older_than, half_made.FORGOTTEN))
+    tasks = half_made.find(client.connections, queues, long_ago)
+    # They belong to no queue.
+    workflows = [] if names else half_made.workflows(client.connections, long_ago)
     done: list[bool] = []
     if not dry_run:
         _ask(runs, is_sure)
         done = [_end(abandoned, run) for run in runs]
         done += [_cancel(client, task) for task in tasks]
+        done += [_give_up(client, workflow) for workflow in workflows]
     if as_json:
-        items = [*map(_item, runs), *map(_item_of_task, tasks)]
+        items = [*map(_item, runs), *map(_item_of_task, tasks), *map(_item_of_workflow, workflows)]
         for item, is_done in zip(items, done, strict=False):
             item["done"] = is_done
         printing.print_json("gc", dry_run=dry_run, items=items)
     else:
-        _print([*map(_sentence, runs), *map(_sentence_of_task, tasks)], done)
-    if not runs and not tasks:
+        sentences = [*map(_sentence_of_task, tasks), *map(_sentence_of_workflow, workflows)]
+        _print([*map(_sentence, runs), *sentences], done)
+    if not (runs or tasks or workflows):
         printing.talk("nothing to clean up")
     return 0 if dry_run or all(done) else ATTENTION
 
@@ -114,6 +122,20 @@ def _cancel(client: Client, task: HalfMade) -> bool:
         printing.talk(str(error))
         return False
     return True
+
+
+def _give_up(client: Client, found: Unfinished) -> bool:
+    """Have a workflow cancelled. False: its producer has gone on."""
+    from blueque.protocol import cancel_group  # here: --help does without
+
+    by, now = process.user_at_host(), time.time()
+    try:
+        return cancel_group(
+            client.connections, found.group, by, _UNFINISHED, now, updated=found.updated
+        )
+    except NoSuchGroup as error:
+        printing.talk(str(error))
+        return False
 
 
 def _print(sentences: Sequence[str], done: Sequence[bool]) -> None:
@@ -152,4 +174,18 @@ def _item_of_task(task: HalfMade) -> dict[str, Any]:
         "task": task.task,
         "way": "cancel",
         "age_seconds": round(task.age, 3),
+    }
+
+
+def _sentence_of_workflow(found: Unfinished) -> str:
+    what = f"workflow with {count(found.tasks, 'task')}, and its producer has not made all"
+    return f"{found.group}  {what}, for {printing.span(found.age)}"
+
+
+def _item_of_workflow(found: Unfinished) -> dict[str, Any]:
+    return {
+        "workflow": found.group,
+        "way": "cancel",
+        "tasks": found.tasks,
+        "age_seconds": round(found.age, 3),
     }

@@ -28,7 +28,7 @@ _COLUMNS = [
     Column("OPEN", True),
     Column("WAITING", True),
 ]
-_TIMES = ("created", "closed", "ended", "expires", "cancel")
+_TIMES = ("created", "updated", "closed", "ended", "expires", "cancel")
 _SHOWN, _MOST = 20, 1000  # ids of tasks that are not complete: in words, and as JSON
 
 
@@ -44,6 +44,7 @@ def workflow() -> None:
 def list_workflows(invocation: Invocation, as_json: bool) -> None:
     """List all workflows, the newest first.
 
+    One whose STATE is making is not complete, and none of its tasks runs: its producer puts more there, or has died.
     OPEN counts the tasks that have not ended, BAD those that failed, were cancelled or are gone. WAITING counts the
     tasks that wait for the workflow. One that has ended is forgotten after a while, see blueque workflow rm.
     """
@@ -93,7 +94,10 @@ def close(invocation: Invocation, name: str, as_json: bool) -> None:
     """
     group = invocation.client().group(name)
     _seen(group)
-    group.close()
+    try:
+        group.close()
+    except WrongGroup as error:
+        raise Failure(REFUSED, str(error), f"Or: blueque workflow cancel {name}") from error
     _say(group, as_json, "closed")
 
 
@@ -190,7 +194,8 @@ def _row(seen: GroupSeen, now: float) -> list[str]:
 
 
 def _item(seen: GroupSeen) -> dict[str, Any]:
-    others = {name: value for name, value in seen.record.items() if name not in _TIMES}
+    hidden = (*_TIMES, "gate")
+    others = {name: value for name, value in seen.record.items() if name not in hidden}
     numbers = {
         "tasks": seen.members,
         "complete": seen.complete,

@@ -1,0 +1,185 @@
+"""Puts a workflow into Redis that takes more than one transaction: all of it, or nothing runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+
+from blueque.connection.redis import Redis
+from blueque.errors import (
+    Contended,
+    InvalidInput,
+    NoSuchGroup,
+    NoSuchTask,
+    OutcomeUnknown,
+    RedisAway,
+    RedisRefused,
+    TooManyConditions,
+    WrongGroup,
+)
+from blueque.model.conditions import HOLD, MAX_CONDITIONS, OK
+from blueque.model.group import condition_on, gate_of, group_of
+from blueque.producer.dependent_tasks import name_conditions
+from blueque.protocol import close_graph, extend_graph, finish_group, open_graph, settle_group
+from blueque.protocol.dependencies import AT_ONCE, LINKS_AT_ONCE, NewTask
+from blueque.protocol.graphs import MOST_BYTES, MOST_TASKS, Graph, require_sound
+from blueque.queries.tasks import first_existing, first_missing, is_known
+
+CHECKED = 1000  # ids in one round trip
+LET_GO = 10  # times a hundred tasks that the producer lets go itself
+
+Tasks = Sequence[tuple[str, NewTask]]
+
+
+class LargeWorkflow:
+    """A workflow that takes several transactions, and that any process can go on with.
+
+    tasks: each with its queue, after all of them for which it waits. keep: as for open_group.
+    """
+
+    def __init__(self, redis: Redis, group: str, keep: int, tasks: Tasks) -> None:
+        self._redis, self._group = redis, group
+        own = {new.task for _, new in tasks}
+        gated = [(queue, _gated(new, group, own)) for queue, new in tasks]
+        # Those with too many conditions for one transaction get them when all tasks are there.
+        self._wide = [each for each in gated if len(each[1].conditions) > AT_ONCE]
+        self._outer = [
+            *dict.fromkeys(p for _, new in tasks for p in new.conditions if p not in own)
+        ]
+        held = [(queue, _held(new)) for queue, new in gated]
+        self._graph = Graph(group, keep, digest(gated), held)
+        require_sound(self._graph)
+        for _, new in gated:
+            _require_room(new)
+
+    def commit(self) -> bool:
+        """Put all tasks into Redis, or go on where this or another process has stopped. False: there
+        is another group with this name.
+
+        Raises OutcomeUnknown if it stops halfway: nothing runs until it is called again.
+        """
+        if not is_known(self._redis, self._group):
+            self._require_others()
+        if not open_graph(self._redis, self._graph, time.time()):
+            return False
+        try:
+            # A failover may have lost what was there.
+            while not self._is_complete():
+                pass
+            self._let_go()
+        except (RedisAway, RedisRefused, Contended) as error:
+            sentence = f"workflow {self._group!r} is not complete; commit it again: {error}"
+            raise OutcomeUnknown(sentence) from error
+        return True
+
+    def _require_others(self) -> None:
+        """Refuse what could not be made. What is there before the workflow does not wait for it."""
+        for some in _chunks(self._outer):
+            missing = first_missing(self._redis, some)
+            if missing is not None:
+                group = group_of(missing)
+                raise NoSuchTask(missing) if group is None else NoSuchGroup(group)
+        for some in _chunks([new.task for _, new in self._graph.tasks]):
+            if first_existing(self._redis, some) is not None:
+                raise WrongGroup(
+                    self._group, "tasks of an earlier workflow with this name are in Redis"
+                )
+
+    def _is_complete(self) -> bool:
+        """Make all tasks that are not there. Tell whether they are; a failover may have lost some."""
+        made, size = 0, len(self._graph.tasks)
+        while made < size:
+            tasks = _first_of(self._graph.tasks, made)
+            made = extend_graph(self._redis, self._graph, made, tasks, time.time())
+        for queue, new in self._wide:
+            name_conditions(self._redis, queue, new, time.time())
+        return close_graph(self._redis, self._graph, time.time()) >= size
+
+    def _let_go(self) -> None:
+        """Let the first tasks go at once; listeners and schedulers see to the others."""
+        gate = gate_of(self._group)
+        with suppress(RedisAway, RedisRefused, Contended):
+            if finish_group(self._redis, gate, time.time()) != "ended":
+                return
+            for _ in range(LET_GO):
+                if settle_group(self._redis, gate, time.time()).is_over:
+                    return
+
+
+def in_order(parents: Mapping[str, Sequence[str]]) -> tuple[list[str], list[str]]:
+    """Return all tasks, each after those for which it waits; and a path of tasks that wait for each
+    other in a circle, if there is one.
+
+    parents: of each task; others have none.
+    """
+    order: dict[str, None] = {}
+    for first in parents:
+        path = [] if first in order else [(first, iter(parents[first]))]
+        entered = {first}
+        while path:
+            task, left = path[-1]
+            parent = next(left, None)
+            if parent is None:
+                path.pop()
+                entered.discard(task)
+                order[task] = None
+            elif parent in entered:
+                names = [each for each, _ in path]
+                return [*order], names[names.index(parent) :]
+            elif parent in parents and parent not in order:
+                path.append((parent, iter(parents[parent])))
+                entered.add(parent)
+    return [*order], []
+
+
+def digest(tasks: Tasks) -> str:
+    """Return a text that is the same for the same tasks in the same order, in any process."""
+    found = hashlib.sha256()
+    for queue, (task, parameters, options, conditions, eta) in tasks:
+        fields, waits = sorted((options or {}).items()), sorted(conditions.items())
+        row = json.dumps([queue, task, parameters, fields, waits, eta])
+        found.update(row.encode() + b"\n")
+    return found.hexdigest()[:32]
+
+
+def _gated(new: NewTask, group: str, own: set[str]) -> NewTask:
+    """Return a task that does not run before its workflow is complete."""
+    if any(kind == OK and parent in own for parent, kind in new.conditions.items()):
+        return new  # that one does not
+    return new._replace(conditions={**new.conditions, condition_on(gate_of(group)): OK})
+
+
+def _held(new: NewTask) -> NewTask:
+    return new._replace(conditions={HOLD: HOLD}) if len(new.conditions) > AT_ONCE else new
+
+
+def _require_room(new: NewTask) -> None:
+    if len(new.conditions) > MAX_CONDITIONS:
+        raise TooManyConditions(len(new.conditions))
+    size = len(new.parameters.encode())
+    if size > MOST_BYTES:
+        why = f"the parameters of one task take {size:,} bytes; a workflow takes {MOST_BYTES:,} at once"
+        raise InvalidInput(why)
+
+
+def _first_of(tasks: Tasks, first: int) -> Tasks:
+    """Return as many tasks from the first one on as one transaction takes."""
+    own, others = set[str](), set[str]()
+    links = size = 0
+    for place, (_, new) in enumerate(tasks[first : first + MOST_TASKS], first):
+        outer = {name for name in new.conditions if name not in own}
+        links, size = links + len(new.conditions), size + len(new.parameters.encode())
+        is_full = links > LINKS_AT_ONCE or size > MOST_BYTES or len(others | outer) > AT_ONCE
+        if is_full:
+            return tasks[first:place]
+        own.add(new.task)
+        others |= outer
+    return tasks[first : first + MOST_TASKS]
+
+
+def _chunks(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    for first in range(0, len(ids), CHECKED):
+        yield ids[first : first + CHECKED]

@@ -1,0 +1,407 @@
+"""blueque.producer.large_workflow: more tasks than one transaction takes, all of them or none."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from faults import Fault
+
+from blueque import Client, after, protocol
+from blueque.errors import (
+    CycleFound,
+    GroupCancelled,
+    GroupClosed,
+    InvalidInput,
+    NoSuchGroup,
+    NoSuchTask,
+    OutcomeUnknown,
+    TooManyConditions,
+    WrongGroup,
+)
+from blueque.model import keys
+from blueque.model.conditions import HOLD
+from blueque.model.group import Group, gate_of
+from blueque.producer import large_workflow
+from blueque.producer.large_workflow import in_order
+from blueque.queries import groups
+from blueque.recovery.settling import settle_groups_step
+
+NIGHT = "night"
+GATE = gate_of(NIGHT)
+
+
+def fan(client, name=NIGHT, size=500, word=""):
+    """Return a workflow of a root, as many parts, and of each hundred parts a join."""
+    flow = client.workflow(name, broken="cancel")
+    root = flow.add("video", f"root{word}", key="root")
+    parts = [flow.add("audio", number, after=root) for number in range(size)]
+    for first in range(0, size, 100):
+        flow.add("video", "join", key=f"join {first}", after=parts[first : first + 100])
+    return flow
+
+
+def settle(redis, now=2e9):
+    for _ in range(1000):
+        if not settle_groups_step(redis, now):
+            return
+    raise AssertionError("it does not come to an end")
+
+
+def counts(cli):
+    """Return how many tasks of all queues are blocked, and how many in line."""
+    return [
+        sum(of_kind(key(queue)) for queue in ("video", "audio"))
+        for of_kind, key in ((cli.zcard, keys.blocked), (cli.llen, keys.pending))
+    ]
+
+
+def stop_after(monkeypatch, name, times):
+    """Have the producer end in place of a call that comes after so many others."""
+    real, left = getattr(large_workflow, name), itertools.count(times, -1)
+
+    def stopping(*arguments):
+        if next(left) <= 0:
+            raise KeyboardInterrupt
+        return real(*arguments)
+
+    monkeypatch.setattr(large_workflow, name, stopping)
+
+
+def halfway(client, monkeypatch, flow=None, name="extend_graph", times=2):
+    with monkeypatch.context() as stopped:
+        stop_after(stopped, name, times)
+        with pytest.raises(KeyboardInterrupt):
+            (flow or fan(client)).commit()
+
+
+def test_a_large_workflow_is_there_and_only_its_roots_are_in_line(client, redis, cli):
+    flow = fan(client)
+
+    assert flow.commit()
+
+    seen = flow.progress()
+    assert (seen.state, seen.members, seen.open) == ("closed", 506, 506)
+    assert counts(cli) == [505, 1]
+    assert cli.lrange(keys.pending("video"), 0, -1) == [flow.id_of("root")]
+    assert cli.hgetall(keys.conditions(flow.id_of("root"))) == {f"group {GATE}": "+complete"}
+    assert not {"gate", "updated"} & cli.hgetall(keys.group(NIGHT)).keys()
+    assert client.get_task(flow.id_of("join 0")).after == 100
+
+
+def test_the_gate_leaves_nothing_behind(client, redis, cli):
+    fan(client).commit()
+
+    assert 0 < cli.ttl(keys.group(GATE)) <= 1
+    cli.delete(keys.group(GATE))  # its time is over
+    settle(redis)
+
+    assert cli.keys(f"*{GATE}*") == []
+    assert cli.zrange(keys.GROUPS, 0, -1) == [NIGHT]
+
+
+def test_what_has_many_roots_is_let_go_by_the_producer_and_then_by_others(client, redis, cli):
+    flow = client.workflow(NIGHT)
+    tasks = [flow.add("audio", number) for number in range(1201)]
+
+    assert flow.commit()
+    assert counts(cli) == [201, 1000]
+    settle(redis)
+
+    assert cli.lrange(keys.pending("audio"), 0, -1) == tasks[::-1]
+
+
+@pytest.mark.parametrize("kind", ["any", "not_ok", "outer", "none"])
+def test_no_kind_of_task_runs_before_all_are_there(client, redis, cli, monkeypatch, kind):
+    """Every kind of task that has no `ok` parent in the workflow waits for its gate."""
+    outer = client.get_queue("video").enqueue("outer")
+    flow = client.workflow(NIGHT)
+    root = flow.add("audio", "root")
+    waits = {"any": after(any=root), "not_ok": after(not_ok=root), "outer": outer, "none": None}
+    early = flow.add("audio", "early", after=waits[kind])
+    for number in range(300):
+        flow.add("audio", number, after=root)
+    halfway(client, monkeypatch, flow, times=1)
+
+    protocol.cancel(redis, "video", outer, "ann", None, 1.5)
+    protocol.requeue(redis, "video", outer, "mark", 2.5, "ann")
+    client.get_queue("audio").cancel(root)
+    cli.hset(keys.task(outer), "status", "complete")
+    for task in (root, outer):
+        protocol.settle(redis, task, 3.5)
+    protocol.recheck(redis, "audio", early, 4.5)
+    settle(redis)
+
+    assert cli.hget(keys.task(early), "status") == "blocked"
+    assert cli.llen(keys.pending("audio")) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "times"),
+    [
+        ("extend_graph", 0),
+        ("extend_graph", 1),
+        ("extend_graph", 2),
+        ("name_conditions", 0),
+        ("name_conditions", 1),
+        ("close_graph", 0),
+        ("finish_group", 0),
+    ],
+)
+def test_another_process_goes_on_where_a_producer_has_died(
+    client, url, redis, cli, monkeypatch, name, times, everything
+):
+    def flow(client=client):
+        made = fan(client)
+        for number in range(2):
+            wide = [made.id_of(part + 1) for part in range(number, 240)]
+            made.add("video", "wide", key=f"wide {number}", after=wide)
+        return made
+
+    halfway(client, monkeypatch, flow(), name, times)
+    assert counts(cli)[1] == 0
+
+    another = Client(url)
+    assert flow(another).commit()
+    another.close()
+    settle(redis)
+
+    assert counts(cli) == [507, 1]
+    assert cli.llen(keys.members(NIGHT)) == cli.scard(keys.open_members(NIGHT)) == 508
+    conditions = cli.hgetall(keys.conditions(flow().id_of("wide 1")))
+    assert len(conditions) == 239 and HOLD not in conditions
+    cli.delete(keys.group(GATE))  # its time is over
+    settle(redis, 3e9)
+    before = everything()
+    assert flow().commit()
+    assert everything() == before
+
+
+@pytest.mark.parametrize("fault", [Fault.CUT_BEFORE, Fault.CUT_AFTER, Fault.HOLD])
+@pytest.mark.parametrize("write", range(1, 9))
+def test_all_is_there_once_although_an_answer_is_lost(client, proxy, cli, fault, write):
+    through = Client(proxy.url, patience=2.0)
+    through._redis.read(("PING",))
+    flow = fan(through, size=400)
+    proxy.arm(fault, write)
+
+    try:
+        assert flow.commit()
+    except OutcomeUnknown:
+        assert flow.commit()
+    proxy.release()
+    through.close()
+
+    assert cli.llen(keys.members(NIGHT)) == cli.scard(keys.open_members(NIGHT)) == 405
+    assert counts(cli) == [404, 1]
+
+
+def test_an_answer_that_never_comes_says_to_commit_again(client, monkeypatch):
+    def away(*_):
+        raise OutcomeUnknown("the connection was lost")
+
+    monkeypatch.setattr(large_workflow, "extend_graph", away)
+
+    with pytest.raises(OutcomeUnknown, match="'night' is not complete; commit it again: the conn"):
+        fan(client).commit()
+
+
+def test_two_who_commit_the_same_make_it_once(client, url, cli, overtaken):
+    another = Client(url)
+    flow, same = fan(client), fan(another)
+    overtaken(same.commit)
+    assert flow.commit()
+    another.close()
+
+    assert cli.llen(keys.members(NIGHT)) == 506
+    assert counts(cli) == [505, 1]
+
+
+def test_other_content_under_the_same_name_is_refused_or_changes_nothing(
+    client, monkeypatch, everything
+):
+    halfway(client, monkeypatch)
+    before = everything()
+
+    with pytest.raises(WrongGroup, match="commit that one again, or cancel it"):
+        fan(client, word=" other").commit()
+    small = client.workflow(NIGHT)
+    small.add("video", 1)
+    with pytest.raises(WrongGroup, match="another workflow with this name is not complete"):
+        small.commit()
+    assert everything() == before
+
+    assert fan(client).commit()
+    assert not fan(client, word=" other").commit()
+    assert not small.commit()
+
+
+def test_a_workflow_that_is_cancelled_halfway_stops_its_commit(client, redis, cli, monkeypatch):
+    halfway(client, monkeypatch)
+
+    client.group(NIGHT).cancel(by="ann", reason="late")
+    assert not cli.exists(keys.group(GATE))
+    for flow in (fan(client), fan(client, word=" other")):
+        with pytest.raises(GroupCancelled):
+            flow.commit()
+    settle(redis)
+    settle(redis)
+
+    tasks = cli.lrange(keys.members(NIGHT), 0, -1)
+    assert len(tasks) == 400
+    assert {cli.hget(keys.task(task), "cancelled_by") for task in tasks} <= {"ann", "blueque"}
+    assert counts(cli) == [0, 0]
+    assert client.group(NIGHT).progress().state == "ended"
+    assert client.group(NIGHT).delete()
+    assert cli.keys("blueque_*night*") == []
+
+
+def test_a_cancel_between_the_last_task_and_the_end_wins(client, redis, cli, monkeypatch):
+    real = large_workflow.close_graph
+
+    def cancel_first(*arguments):
+        client.group(NIGHT).cancel()
+        return real(*arguments)
+
+    monkeypatch.setattr(large_workflow, "close_graph", cancel_first)
+    with pytest.raises(GroupCancelled):
+        fan(client).commit()
+    settle(redis)
+
+    assert counts(cli) == [0, 0]
+
+
+def test_no_task_joins_a_workflow_that_is_not_complete_nor_waits_for_it(client, monkeypatch):
+    """A later task of the workflow might wait for such a task, in a circle."""
+    halfway(client, monkeypatch)
+    queue = client.get_queue("video")
+
+    with pytest.raises(GroupClosed):
+        queue.enqueue("joins", group=NIGHT)
+    with pytest.raises(NoSuchGroup):
+        queue.enqueue("waits", after=Group(NIGHT))
+    with pytest.raises(WrongGroup, match="not all of its tasks are there"):
+        client.group(NIGHT).close()
+
+    assert fan(client).commit()
+    queue.enqueue("waits", after=Group(NIGHT))
+
+
+def test_what_a_failover_has_lost_is_made_again(client, redis, cli, monkeypatch):
+    real = large_workflow.close_graph
+    lost: list[str] = []
+
+    def lose_first(*arguments):
+        if not lost:  # as if the last transaction had not reached the new master
+            lost.extend(cli.lrange(keys.members(NIGHT), 400, -1))
+            cli.ltrim(keys.members(NIGHT), 0, 399)
+            cli.srem(keys.open_members(NIGHT), *lost)
+            for task in lost:
+                cli.delete(keys.task(task), keys.conditions(task))
+        return real(*arguments)
+
+    monkeypatch.setattr(large_workflow, "close_graph", lose_first)
+
+    assert fan(client).commit()
+    assert len(lost) == 106
+    assert cli.lrange(keys.members(NIGHT), 400, -1) == lost
+    assert cli.scard(keys.open_members(NIGHT)) == 506
+    assert all(cli.exists(keys.task(task)) for task in lost)
+
+
+@pytest.mark.parametrize("record", [NIGHT, GATE])
+def test_nothing_runs_when_a_record_is_deleted(client, redis, cli, monkeypatch, record):
+    halfway(client, monkeypatch)
+    cli.delete(keys.group(record))
+
+    settle(redis)
+    protocol.recheck(redis, "video", fan(client).id_of("root"), 2e9)
+
+    assert counts(cli) == [400, 0]
+
+
+def test_what_cannot_be_is_refused_before_anything_is_written(client, cli):
+    outer = client.get_queue("video").enqueue("outer")
+    before = set(cli.keys("*"))
+
+    circle = fan(client)
+    circle.link(circle.id_of("root"), circle.id_of("join 0"))
+    with pytest.raises(CycleFound):
+        circle.commit()
+    for waits, refusal in (
+        (["nobody"], NoSuchTask),
+        (Group("nobody"), NoSuchGroup),
+        (Group(NIGHT), WrongGroup),
+        (after(any=[*(str(number) for number in range(999)), outer]), TooManyConditions),
+    ):
+        flow = fan(client)
+        flow.add("video", "last", after=waits)
+        with pytest.raises(refusal):
+            flow.commit()
+    assert set(cli.keys("*")) == before
+
+
+def test_tasks_of_an_earlier_workflow_are_refused(client, redis, cli):
+    fan(client).commit()
+    cli.delete(keys.group(NIGHT))  # its time is over
+
+    with pytest.raises(WrongGroup, match="earlier workflow"):
+        fan(client).commit()
+
+
+def test_a_workflow_has_at_most_so_many_tasks(client, monkeypatch):
+    monkeypatch.setattr("blueque.protocol.graphs.LARGEST", 300)
+
+    with pytest.raises(InvalidInput, match="1 to 300 tasks, not 506"):
+        fan(client).commit()
+    with pytest.raises(InvalidInput, match="1 to 300 tasks, not 0"):
+        client.workflow("empty").commit()
+
+
+def test_batches_have_at_most_what_one_transaction_takes(client, redis, cli, monkeypatch):
+    batches = []
+    real = large_workflow.extend_graph
+
+    def noting(redis, graph, first, tasks, now):
+        batches.append(tasks)
+        return real(redis, graph, first, tasks, now)
+
+    monkeypatch.setattr(large_workflow, "extend_graph", noting)
+    flow = client.workflow(NIGHT)
+    roots = [flow.add("audio", "x" * 100_000) for _ in range(150)]
+    few = [flow.add("audio", number, after=roots[:50]) for number in range(50)]
+    for number in range(10):
+        flow.add("audio", number, after=few[number : number + 1])
+    for number in range(0, 150, 2):
+        flow.add("audio", number, after=after(any=roots[number : number + 2]))
+
+    assert flow.commit()
+
+    for batch in batches:
+        own = {new.task for _, new in batch}
+        links = [name for _, new in batch for name in new.conditions]
+        assert len(batch) <= 200 and len(links) <= 1000
+        assert len(set(links) - own) <= 100
+        assert sum(len(new.parameters) for _, new in batch) <= 4 * 1024 * 1024
+    assert [len(batch) for batch in batches][:3] == [41, 41, 41]
+    assert counts(cli) == [135, 150]
+
+
+def test_a_gate_is_no_group_of_its_own(client, redis, monkeypatch):
+    halfway(client, monkeypatch)
+    protocol.finish_group(redis, GATE, 1.5)
+
+    assert [seen.name for seen in groups.load_all(redis)] == [NIGHT]
+    with pytest.raises(InvalidInput, match="begins with 'gate '"):
+        client.group(GATE)
+
+
+def test_a_chain_of_a_hundred_thousand_is_put_in_order_whatever_comes_first():
+    """It is walked without recursion, each task once."""
+    size = 100_000
+    down = {str(number): [str(number + 1)] for number in range(size)}
+    up = {str(number): [str(number - 1)] for number in range(size)}
+
+    assert in_order(down) == ([str(number) for number in reversed(range(size))], [])
+    assert in_order(up) == ([str(number) for number in range(size)], [])
+    assert in_order({**up, "0": [str(size - 1)]})[1][:2] == ["0", str(size - 1)]
