@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from blueque import protocol
-from blueque.audit import dependencies, invariants, reads
+from blueque.audit import dependencies, groups, invariants, reads
 from blueque.audit.line_invariants import judge_locks
 from blueque.audit.observation import Finding, Holder, Observation
 from blueque.audit.scan import scan
@@ -79,7 +79,8 @@ def _judge(redis: Redis, observed: Observation, tasks: Sequence[str]) -> list[Fi
             blocked[task] = seen.queue or ""
         elif seen.status in FINISHED and "dependents" in seen.names:
             awaited.append(task)
-    return [*findings, *dependencies.judge(redis, observed, blocked, awaited)]
+    findings += dependencies.judge(redis, observed, blocked, awaited)
+    return [*findings, *groups.judge(redis, observed.groups, observed.bad_keys)]
 
 
 def _confirmed(
@@ -98,6 +99,8 @@ def _confirmed(
     held = {lock: holders[lock] for lock in locks}
     suspects |= {task for limits in held.values() for task, _ in limits}
     observed = scan(redis).observed
+    named = {finding.text for finding in findings if finding.code in groups.CODES}
+    observed.groups = [group for group in observed.groups if group in named]
     again = _judge(redis, observed, sorted(suspects))
     stands = {finding.identity for finding in findings}
     both = {lock: observed.holders.get(lock, {}).items() & held[lock].items() for lock in locks}
@@ -194,6 +197,15 @@ def _drop_stale(redis: Redis, finding: Finding, now: float) -> bool:
     return drop_stale(redis, finding.task or "", now)
 
 
+def _settle_members(redis: Redis, finding: Finding, now: float) -> bool:
+    protocol.settle_members(redis, finding.text or "", [finding.task or ""], now)
+    return True
+
+
+def _finish_group(redis: Redis, finding: Finding, now: float) -> bool:
+    return protocol.finish_group(redis, finding.text or "", now) is not None
+
+
 def _instance(redis: Redis, finding: Finding) -> str | None:
     (instance,) = redis.read(
         ("HGET", keys.listener(finding.queue or "", finding.node or ""), "instance")
@@ -215,4 +227,6 @@ _REPAIRS: dict[str, Callable[[Redis, Finding, float], bool]] = {
     "recheck": _recheck,
     "note_end": _note_end,
     "drop_stale": _drop_stale,
+    "settle_members": _settle_members,
+    "finish_group": _finish_group,
 }

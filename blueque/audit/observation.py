@@ -13,15 +13,18 @@ from blueque.model.states import HELD, MARK, Entry, Place, Whereabouts
 # What costs order and time, but neither loses a task nor runs a task twice.
 WARNINGS = frozenset(
     {
+        "bad_member",
         "dead_listener",
         "double",
         "empty_line",
         "garbage",
+        "group_end",
         "kept",
         "left_behind",
         "leftover",
         "line_score",
         "node",
+        "open_member",
         "orders",
         "overfull",
         "popped",
@@ -174,6 +177,7 @@ class Observation:
     bad_keys: the keys that should not be, or not as they are.
     entries: by task. listeners, lines: by queue and name. nodes: the listeners that a key names.
     holders: of each lock, the tasks that hold it, and how many tasks each allows to hold it.
+    groups: the names of those that have a record.
     """
 
     bad_keys: dict[str, Finding] = field(default_factory=dict)
@@ -184,6 +188,7 @@ class Observation:
     entries: dict[str, list[Entry]] = field(default_factory=dict)
     garbage: list[Entry] = field(default_factory=list)
     holders: dict[str, dict[Holder, int]] = field(default_factory=dict)
+    groups: list[str] = field(default_factory=list)
 
     def listener(self, queue: str, node: str | None) -> ListenerSeen:
         return self.listeners.get((queue, node or ""), ListenerSeen())

@@ -208,6 +208,7 @@ def _check_belongings(observed: Observation, found: Keys) -> None:
                 observed.reject("left_behind", f"{prefix}{task}", sentence, kind, **about)
     for prefix, kind in {**_NUMBERS, **_OF_A_GROUP}.items():
         found.of(prefix, kind)
+    observed.groups = found.of(keys.group(""), "hash")
     for key, kind in _OF_ALL.items():
         found.is_of(key, kind)
 

@@ -20,7 +20,7 @@ from legacy import WORK, Legacy
 from running import Programs
 
 from blueque import BluequeError, Client, Processor, Retry, Task, protocol
-from blueque.audit import reads
+from blueque.audit import groups, reads
 from blueque.audit.audit import Finding, audit, repair
 from blueque.audit.observation import WARNINGS
 from blueque.connection.redis import Redis
@@ -33,6 +33,7 @@ from blueque.protocol.dependencies import NewTask
 from blueque.protocol.recover import Loss
 from blueque.protocol.runs import RunBatch, RunTerms
 from blueque.protocol.staging import Chunk
+from blueque.recovery.settling import settle_groups_step
 
 Q = 'films "à la carte" \\ [1]'
 NODE, OTHER, DEAD, GHOST = "a host_7", "b.example.com_8", "a host_6", "ghost_5"
@@ -71,6 +72,32 @@ class House:
         self._add_lines()
         self._add_runs()
         self._add_dependencies()
+        self._add_groups()
+
+    def _add_groups(self) -> None:
+        """A group with two members in line, one that was cancelled and one that is complete; and one
+        that has ended.
+        """
+        redis = self.redis
+        for group, tasks in (
+            ("g 1", ("g-open", "g-next", "g-bad", "g-complete")),
+            ("g 2", ("g-last",)),
+        ):
+            protocol.open_group(redis, group, 3600, 1.0)
+            for task in tasks:
+                new = NewTask(task, "p", {"group": group}, {})
+                protocol.enqueue_after(redis, D, [new], 1.0)
+            protocol.close_group(redis, group, 1.0)
+        for task in ("g-bad", "g-last"):
+            protocol.cancel(redis, D, task, "me", None, 2.0)
+        redis.read(
+            ("HSET", keys.task("g-complete"), "status", "complete", "result", "r"),
+            ("LREM", keys.pending(D), 0, "g-complete"),
+            ("LPUSH", keys.complete(D), "g-complete"),
+        )
+        protocol.settle_members(redis, "g 1", ["g-complete", "g-bad"], 3.0)
+        while settle_groups_step(redis, 3.0):
+            continue
 
     def _add_dependencies(self) -> None:
         """A task for which two wait, a third one that waits for one of these, and a cancelled task
@@ -1014,6 +1041,60 @@ DAMAGES = [
         A("d-waits"),
         "d-waits",
     ),
+    *[
+        Damage(
+            name,
+            lambda cli, do=do, key=key, task=task: getattr(cli, do)(key, task),
+            code,
+            key,
+            task,
+        )
+        for name, do, key, task, code in (
+            (
+                "a member that is not open",
+                "srem",
+                keys.open_members("g 1"),
+                "g-open",
+                "open_member",
+            ),
+            (
+                "a complete one that is open",
+                "sadd",
+                keys.open_members("g 1"),
+                "g-complete",
+                "open_member",
+            ),
+            (
+                "an open one of another group",
+                "sadd",
+                keys.open_members("g 1"),
+                "g-last",
+                "open_member",
+            ),
+            ("a member that is not bad", "srem", keys.bad_members("g 1"), "g-bad", "bad_member"),
+            (
+                "a complete one that is bad",
+                "sadd",
+                keys.bad_members("g 1"),
+                "g-complete",
+                "bad_member",
+            ),
+        )
+    ],
+    Damage(
+        "a group that has not ended",
+        lambda cli: cli.hset(keys.group("g 2"), "state", "closed"),
+        "group_end",
+        keys.group("g 2"),
+        None,
+    ),
+    Damage(
+        "a group that is not listed",
+        lambda cli: cli.zrem(keys.GROUPS, "g 1"),
+        "group_end",
+        keys.group("g 1"),
+        None,
+    ),
     Damage(
         "a task that has lost its field `dependents`",
         lambda cli: cli.hdel(T("d-waits"), "dependents"),
@@ -1117,6 +1198,7 @@ LEFT = [damage for damage in DAMAGES if not damage.is_fixed]
 # What is repaired otherwise than by putting everything back as it was, as a deleted task, or a
 # listener that is dead.
 CHANGED = {"mend", "recover", "forget", "recheck", "note_end", "drop_stale"}
+CHANGED |= {"settle_members", "finish_group"}
 
 
 @pytest.mark.parametrize("damage", FIXED, ids=[damage.name for damage in FIXED])
@@ -1415,6 +1497,40 @@ def test_an_end_that_is_about_to_be_told_is_no_finding(house):
 
     assert house.cli.zrange(keys.UNSETTLED_TASKS, 0, -1) == ["d-root"]
     assert audit(house.redis) == []
+
+
+def test_an_end_that_a_group_is_about_to_note_is_no_finding(house):
+    protocol.cancel(house.redis, D, "g-open", "me", None, 9.0)
+    assert audit(house.redis) == []
+
+    protocol.settle_members(house.redis, "g 1", ["g-open"], 9.5)
+    protocol.cancel(house.redis, D, "g-next", "me", None, 9.7)
+    protocol.settle_members(house.redis, "g 1", ["g-next"], 9.9)
+    assert house.cli.zscore(keys.GROUPS, "g 1") == 0
+    assert audit(house.redis) == []
+
+
+def test_a_member_that_was_deleted_after_its_end_was_noted_is_no_finding(house):
+    for task in ("g-bad", "g-complete"):
+        protocol.delete(house.redis, D, task)
+
+    assert audit(house.redis) == []
+
+
+@pytest.mark.parametrize("place", [0, 10, 24])
+def test_many_members_are_read_in_pieces(house, monkeypatch, place):
+    monkeypatch.setattr(groups, "BATCH", 10)
+    tasks = [f"many-{number}" for number in range(25)]
+    protocol.open_group(house.redis, "g 3", 3600, 9.0)
+    new = [NewTask(task, "p", {"group": "g 3"}, {}) for task in tasks]
+    protocol.enqueue_after(house.redis, D, new, 9.0)
+    assert audit(house.redis) == []
+    house.cli.srem(keys.open_members("g 3"), tasks[place])
+
+    (found,) = audit(house.redis, 0.01)
+
+    assert (found.code, found.task, found.text) == ("open_member", tasks[place], "g 3")
+    assert repair(house.redis, found, 9.5) and audit(house.redis) == []
 
 
 def test_a_dependent_that_was_deleted_is_no_finding(house):

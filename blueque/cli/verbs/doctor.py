@@ -44,6 +44,8 @@ _REPAIRS = {
     "recheck": "look at its conditions again",
     "note_end": "have it told",
     "drop_stale": "remove that entry",
+    "settle_members": "note how it stands",
+    "finish_group": "look at it",
 }
 
 
