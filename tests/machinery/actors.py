@@ -120,6 +120,15 @@ def spawn(world: World, redis: Redis, task: Task, *names: str, **options: Any) -
     except NotOwner:
         return
     world.ledger.notes += [one.task for one, is_new in zip(new, are_new, strict=True) if is_new]
+    if any(are_new):
+        note_if_stale(world, task)
+
+
+def note_if_stale(world: World, task: Task) -> None:
+    """Note if an attempt that has just done something had lost its task. Nobody has moved since."""
+    (now,) = world.redis.read(("HMGET", keys.task(task.id), "status", "token"))
+    if now != ["started", task.token]:
+        world.ledger.notes.append("stale")
 
 
 def execute(world: World, task: Task) -> dict[str, Any]:

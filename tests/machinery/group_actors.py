@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from actors import execute, report, settle_groups, spawn, tell
+from actors import execute, note_if_stale, report, settle_groups, spawn, tell
 from world import QUEUE, World, insist, join, make_wait, start_one
 
 from blueque import protocol
@@ -110,6 +110,12 @@ def enter_and_close(world: World, redis: Redis, *tasks: str) -> None:
     settle_groups(world, redis)
 
 
+def open_and_enter(world: World, redis: Redis) -> None:
+    """Be the producer of a group with a name that was used before."""
+    insist(lambda: protocol.open_group(redis, GROUP, KEEP, time.time()))
+    enter_and_close(world, redis, "t-2")
+
+
 def cancel_group(world: World, redis: Redis) -> None:
     """Be a person who wants nothing more of the group, and a scheduler that sees to it."""
     insist(lambda: protocol.cancel_group(redis, GROUP, "ann", None, time.time()))
@@ -153,11 +159,10 @@ def link_and_report(
     attempt = AttemptRef(QUEUE, task.id, task.token, task.node or "")
     try:
         insist(lambda: protocol.link(redis, attempt, child, kinds, time.time()))
+        note_if_stale(world, task)
+        world.note_wait(child, {**world.given["kinds"][child], **kinds})
     except (NotOwner, NotBlocked, NoSuchTask, InvalidInput):
         world.ledger.notes.append("refused")
-    else:
-        world.note_wait(child, {**world.given["kinds"][child], **kinds})
-        world.ledger.notes.append("linked")
     report(world, redis, task, record)
     tell(world, redis, task.id)
 

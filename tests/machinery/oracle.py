@@ -348,24 +348,40 @@ def _wrong_group(state: State) -> str | None:
     for name, group in state.groups.items():
         if not group.record:
             continue
-        for task in {*group.members} - state.unsettled_members:
+        joined = {task for task, its in state.tasks.items() if its.get("group") == name}
+        for task in ({*group.members} | joined) - state.unsettled_members:
             its = state.tasks.get(task, {})
             status = its.get("status", "gone")
             is_open, is_bad = status not in (*ENDED, "gone"), status in ("failed", "cancelled")
             if is_open != (task in group.open) or (its and is_bad != (task in group.bad)):
                 return f"task {task} is {status}, and its group {name} says otherwise"
         has_ended = group.record["state"] == "ended"
+        early = [task for task in group.open if _has_never_ended(state.tasks.get(task, {}))]
+        if has_ended and early:
+            return f"group {name} has ended before {early}"
+        if not has_ended and group.look is None:
+            return f"group {name} has not ended, and nobody ever looks at it"
         untold = [one for one, score in group.awaiting.items() if score < float("inf")]
         is_due = {
             "it can end": group.record["state"] == "closed" and not group.open,
             "a member runs again": has_ended and bool(group.open),
             f"{untold} are not told": has_ended and bool(untold),
+            "its record expires, and tasks wait for it": (
+                "expires" in group.record and bool(group.awaiting)
+            ),
             "those who wait on are not told": group.end == "complete" and bool(group.awaiting),
         }
         for what, is_so in is_due.items():
             if is_so and group.look != 0:
-                return f"of group {name} {what}, and nobody is to look at it"
+                return f"of group {name}: {what}, and nobody is to look at it"
     return None
+
+
+def _has_never_ended(its: dict[str, str]) -> bool:
+    """Tell whether the first attempt of a task has surely not ended. Nobody has put it in line again."""
+    is_first = its.get("status") in ("reserved", "started") and its.get("attempt") == "1"
+    is_new = its.get("status") in ("blocked", "pending", "scheduled") and "attempt" not in its
+    return "requeued" not in its and (is_first or is_new)
 
 
 def _forgotten_line(state: State) -> str | None:

@@ -391,10 +391,32 @@ def _lost_beside_another(world: World) -> None:
     put_in_line(world, "t-2")
 
 
+def _started_beside_another(world: World) -> None:
+    """A started task for which another one waits, and one that is in line."""
+    parent("a_1", "b_1", stage="started")(world)
+    put_in_line(world, "t-2")
+
+
 def _linked_crosswise(world: World) -> None:
     """Two started tasks, and for each of them one that waits for it."""
     _linked(world)
     make_wait(world, world.redis, "c-2", {"t-2": "ok"})
+
+
+def _three_wait(world: World) -> None:
+    """A closed group whose last member has ended, for which three tasks wait."""
+    group(members=("t-1",), kind="any")(world)
+    for child in ("c-2", "c-3"):
+        make_wait(world, world.redis, child, {WHOLE: "any"})
+    protocol.cancel(world.redis, QUEUE, "t-1", "ann", None, time.time())
+
+
+def _expired(world: World) -> None:
+    """A group whose record has expired, and the rest not yet."""
+    group(members=("t-1",), ended=("t-1",), child="")(world)
+    world.redis.read(
+        ("DEL", keys.group("g")), ("ZADD", keys.GROUPS, 0, "g"), ("HDEL", keys.task("t-1"), "group")
+    )
 
 
 def _unknown_to_its_group(world: World) -> None:
@@ -655,7 +677,9 @@ def is_told_right(world: World, state: State) -> str | None:
 
 def makes_each_once(world: World, state: State) -> str | None:
     """What a task makes is new once at most, and there if the task is complete."""
-    told = Counter(note for note in world.ledger.notes if "-" in str(note))
+    told = Counter(note for note in world.ledger.notes if isinstance(note, str))
+    if told.pop("stale", 0):
+        return "an attempt that had lost its task has made others"
     twice = sorted(task for task, times in told.items() if times > 1)
     if twice:
         return f"{twice} were new more than once"
@@ -685,6 +709,19 @@ def members_are_over(world: World, state: State) -> str | None:
     is_over = state.groups[group_actors.GROUP].record["state"] == "ended"
     is_over = is_over and {*ends.values()} <= {"complete", "failed", "cancelled"}
     return None if is_over else f"the group was cancelled, and of its members {ends}"
+
+
+def members_are_cancelled(world: World, state: State) -> str | None:
+    """And none has run: that was done before anybody took them."""
+    ran = sorted(task for task, its in state.tasks.items() if its["status"] == "complete")
+    ran = [task for task in ran if task.startswith("t-") and "p" in world.alive]
+    return f"the group was cancelled, and {ran} have run" if ran else members_are_over(world, state)
+
+
+def nobody_came_too_late(world: World, state: State) -> str | None:
+    """The group is open until its producer closes it."""
+    late = [note for note in world.ledger.notes if "too late" in note]
+    return "; ".join(late) or begins_once(world, state)
 
 
 def waits_for_what_is_there(world: World, state: State) -> str | None:
@@ -719,7 +756,8 @@ def is_one_workflow(world: World, state: State) -> str | None:
     """Both tasks are of one producer, and that one is told that it has made them."""
     makers = {its["parameters"] for its in state.tasks.values()}
     told = {who for who, is_made in world.ledger.notes if is_made}
-    if len(makers) > 1 or len(state.tasks) == 1 or not told <= makers:
+    is_known = {*world.alive} != {"one", "two"} or told == makers
+    if len(makers) > 1 or len(state.tasks) == 1 or not told <= makers or not is_known:
         return f"{told} were told that they have made it, and it is of {makers}"
     return f"nobody has made it: {world.ledger.notes}" if world.alive and not makers else None
 
@@ -1872,7 +1910,7 @@ OURS = [
         {"a_1": ending_a, "producer": by(group_actors.enter_and_close, "t-2")},
         [(2, 0), (0, 1)],
         faulty=["a_1"],
-        afterwards=begins_once,
+        afterwards=nobody_came_too_late,
         longer=[(3, 1)],
     ),
     tied(
@@ -1893,9 +1931,62 @@ OURS = [
         longer=[(2, 1)],
     ),
     tied(
+        "closed as its last member ends",
+        group("a_1", members=("t-1",), is_closed=False),
+        {"a_1": ending_a, "producer": group_actors.enter_and_close},
+        [(2, 0), (0, 1)],
+        faulty=["producer"],
+        afterwards=begins_once,
+        longer=[(3, 1)],
+    ),
+    tied(
+        "closed as a member joins",
+        group(members=("t-1",), ended=("t-1",), kind="any", is_closed=False),
+        {"one": group_actors.enter_and_close, "producer": by(group_actors.enter, "t-2")},
+        [(2, 0), (0, 1)],
+        faulty=["producer"],
+        afterwards=begins_once,
+        longer=[(3, 1)],
+    ),
+    tied(
+        "born as its group fails",
+        group("a_1", members=("t-1",), child="", parameters="bad"),
+        {
+            "a_1": ending_a,
+            "producer": by(actors.produce_after, "c-1", {WHOLE: "ok"}, broken="cancel"),
+        },
+        [(2, 0), (0, 1)],
+        faulty=["a_1"],
+        afterwards=is_broken,
+        longer=[(3, 1)],
+    ),
+    tied(
+        "held by its group",
+        group("a_1", members=("t-1",), parameters="bad"),
+        {"a_1": ending_a},
+        [(0, 1)],
+        longer=[(0, 2)],
+    ),
+    tied(
+        "two who tell those who wait for a group",
+        _three_wait,
+        {"s": actors.settle_groups, "r": actors.settle_groups},
+        [(2, 0), (0, 1)],
+        faulty=["s"],
+        afterwards=has_run_once,
+        longer=[(3, 1)],
+    ),
+    tied(
+        "opened again as its remains are swept",
+        _expired,
+        {"s": actors.settle_groups, "producer": group_actors.open_and_enter},
+        [(2, 0), (0, 1)],
+        longer=[(3, 1)],
+    ),
+    tied(
         "born as its group is dropped",
-        group(members=(), child=""),
-        {"p": group_actors.drop_group, "producer": by(actors.produce_after, "c-1", {WHOLE: "any"})},
+        group(members=("t-1",), ended=("t-1",), child=""),
+        {"p": group_actors.drop_group, "producer": by(actors.produce_after, "c-1", {WHOLE: "ok"})},
         [(2, 0), (0, 1)],
         afterwards=waits_for_what_is_there,
         longer=[(3, 1)],
@@ -1941,7 +2032,8 @@ OURS = [
         group(members=("t-1",), is_closed=False),
         {"p": group_actors.cancel_group, "producer": by(group_actors.enter, "t-2")},
         [(2, 0), (0, 1)],
-        afterwards=members_are_over,
+        faulty=["producer"],
+        afterwards=members_are_cancelled,
         longer=[(3, 1)],
     ),
     tied(
@@ -2007,6 +2099,24 @@ OURS = [
         longer=[(3, 1)],
     ),
     tied(
+        "ends with a new task",
+        started("a_1", parameters="then"),
+        {"a_1": reporting},
+        [(0, 1)],
+        untouched=["a_1"],
+        afterwards=makes_each_once,
+        longer=[(0, 2)],
+    ),
+    tied(
+        "lost as it ends with a new task",
+        started("a_1", parameters="then"),
+        {"a_1": reporting, "r": losing},
+        [(1, 0), (0, 1)],
+        faulty=["a_1"],
+        afterwards=makes_each_once,
+        longer=[(2, 1)],
+    ),
+    tied(
         "ends with a new task, and is adopted",
         started("a_1", "b_1", parameters="then"),
         {"a_1": reporting, "b_1": by(actors.adopt, "b_1", "a_1")},
@@ -2048,6 +2158,26 @@ OURS = [
         faulty=["a_1"],
         afterwards=is_broken,
         longer=[(3, 1)],
+    ),
+    tied(
+        "linked as it is unblocked",
+        _started_beside_another,
+        {
+            "a_1": by(group_actors.link_and_report, "", "c-1", {"t-2": "any"}),
+            "p": by(actors.unblock, "c-1"),
+        },
+        [(1, 0)],
+        faulty=[],
+        longer=[(2, 1)],
+    ),
+    tied(
+        "lost as it links",
+        _started_beside_another,
+        {"a_1": by(group_actors.link_and_report, "", "c-1", {"t-2": "any"}), "r": losing},
+        [(1, 0)],
+        faulty=[],
+        afterwards=makes_each_once,
+        longer=[(2, 1)],
     ),
     tied(
         "linked crosswise",
