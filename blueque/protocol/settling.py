@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -9,7 +10,17 @@ from typing import Any, NamedTuple
 from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
 from blueque.errors import NotBlocked, WrongQueue
 from blueque.model import inputs, keys
-from blueque.model.conditions import ANY, DROPPED, HOLD, OK, are_met, is_marked, mark, unmet
+from blueque.model.conditions import (
+    ANY,
+    DROPPED,
+    HOLD,
+    MAX_CONDITIONS,
+    OK,
+    are_met,
+    is_marked,
+    mark,
+    unmet,
+)
 from blueque.model.encoding import count_of
 from blueque.model.group import group_of
 from blueque.model.states import FINISHED
@@ -34,6 +45,8 @@ from blueque.protocol.parents import (
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
 AT_ONCE = 100  # dependents that one `settle` tells; parents that one `recheck` reads
+MOST_CONDITIONS = 10_000  # of all dependents of one `settle`: half a megabyte to read
+FEW = MOST_CONDITIONS // MAX_CONDITIONS  # dependents whose conditions are never too many
 MAX_COPIED = 4 * 1024 * 1024  # bytes of results in one transaction
 MAX_REVIVED = 10  # tasks in one transaction: each is searched for in the list of cancelled ones
 MAX_INPUTS = 64 * 1024 * 1024  # bytes of results that one task gets
@@ -92,19 +105,34 @@ def tell_dependents(
     """Do what `settle` does, for a task or a group. name: of the transaction."""
     settled: Settled | None = None
     while settled is None:
-        view = _Range(name, parent, parent.status(redis.read(*parent.reads)), skip)
+        view = _Range(name, parent, parent.status(redis.read(*parent.reads)), skip, AT_ONCE)
         (children,) = redis.read(view.command)
+        if len(children) > FEW:
+            read = _as_many_as_are_read(redis, children)
+            if len(read) < len(children):
+                children, view = read, view._replace(most=len(read))
         settled = _settle(redis, view, children, now, with_result=False)
     return settled
 
 
+def _as_many_as_are_read(redis: Redis, children: Sequence[str]) -> list[str]:
+    """Return the first of the dependents, as many as have no more conditions than one look reads."""
+    counts = redis.read(*[("HGET", keys.task(child), "after") for child in children])
+    sums = itertools.accumulate(count_of(count) for count in counts)
+    read = [child for child, total in zip(children, sums, strict=True) if total <= MOST_CONDITIONS]
+    return read or list(children[:1])
+
+
 class _Range(NamedTuple):
-    """Which dependents are to be told, by what the parent was when it was read first."""
+    """Which dependents are to be told, by what the parent was when it was read first. most: how
+    many at once.
+    """
 
     name: str
     parent: Parent
     status: str | None
     skip: int | None
+    most: int
 
     @property
     def command(self) -> Command:
@@ -112,7 +140,7 @@ class _Range(NamedTuple):
         # that was not its last word.
         is_whole = self.skip is not None or self.status in ("complete", None)
         last, skip = "+inf" if is_whole else "(+inf", self.skip or 0
-        return ("ZRANGEBYSCORE", self.parent.dependents, "-inf", last, "LIMIT", skip, AT_ONCE)
+        return ("ZRANGEBYSCORE", self.parent.dependents, "-inf", last, "LIMIT", skip, self.most)
 
 
 def _settle(
@@ -142,7 +170,7 @@ def _settle(
         ended = _Ended(parent, status, packed)
         fitting = _as_many_as_fit(known, ended)
         commands, settled = _tell(redis, ended, fitting, now)
-        is_over = len(fitting) < AT_ONCE and len(fitting) == len(known)
+        is_over = len(known) < view.most and len(fitting) == len(known)
         # Those that were skipped may have to be told.
         is_last = is_over and not view.skip
         commands += parent.when_told(standing, size - settled.told, is_last, now)

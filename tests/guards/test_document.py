@@ -1789,7 +1789,7 @@ IS_BLOCKED, IS_PENDING = "one is blocked", "one is pending"
 HAS_ENDED = "there is one that has ended"
 TOLD, WAITS_ON = "there is a [TOLD]", "there is one that waits on"
 NONE_LEFT = "[TOLD] are all that there were"
-ALL_SEEN = "there were fewer than a hundred, and all were looked at"
+ALL_SEEN = "there were fewer than [MOST], and all were looked at"
 HUNDRED = [f"c{number:02}" for number in range(100)]
 two_parents = given(enqueued("t3"), enqueued("t4"))
 held_back = given(enqueued("t2"), waiting("t1", t2="ok", hold="hold"), two_parents)
@@ -1876,6 +1876,8 @@ SETTLE = {
     **CANCEL_NONE,
     "LAST": "+inf",
     "SKIP": 0,
+    "MOST": 100,
+    "WAITER": [],
     "CHILD": [],
     "MARKED": [],
     "MARK": [],
@@ -2049,7 +2051,7 @@ ON_GROUP = f"group {GROUP}"
 WOULD_EXPIRE = "one waits on, and the record would expire"
 WOULD_STAY = "none waits on, and the record would stay"
 IS_MAKING = "it is `making`"
-FEWER = "there were fewer than a hundred"
+FEWER = "there were fewer than [MOST]"
 SETTLE_GROUP = {**SETTLE, "GROUP": GROUP, "SECONDS": 61, "EXPIRY": 69.25, "LOOK": 129.25}
 MEMBERS = {**IN_GROUP, "TASK": ["t1", "t2", "t3"], "ENDED": ["t1"], "BAD": ["t2"], "AGAIN": ["t3"]}
 
@@ -5688,6 +5690,7 @@ SAMPLES = [
             **SETTLE,
             "LAST": "(+inf",
             "CHILD": HUNDRED,
+            "WAITER": HUNDRED,
             "HELD": [word for task in HUNDRED for word in ("+inf", task)],
         },
         [WAITS_ON],
@@ -6308,6 +6311,7 @@ SAMPLES = [
             **SETTLE_GROUP,
             "LAST": "(+inf",
             "CHILD": HUNDRED,
+            "WAITER": HUNDRED,
             "HELD": [word for task in HUNDRED for word in ("+inf", task)],
         },
         [WAITS_ON],

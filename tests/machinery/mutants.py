@@ -1178,7 +1178,7 @@ MUTANTS = [
         "settle forgets the task although others are still to be told",
         "settling",
         "_settle",
-        "is_over = len(fitting) < AT_ONCE and len(fitting) == len(known)",
+        "is_over = len(known) < view.most and len(fitting) == len(known)",
         "is_over = True",
         "two who tell",
         (0, 1),

@@ -513,6 +513,24 @@ def test_those_that_wait_on_are_told_once_and_again_when_it_has_completed_after_
     assert is_forgotten(redis, "p")
 
 
+def test_no_more_conditions_are_read_at_once_than_ten_tasks_can_have(redis):
+    parent(redis, "p")
+    small, large = [f"a{number}" for number in range(20)], [f"b{number}" for number in range(30)]
+    for task in [*small, *large]:
+        child(redis, task)
+    for task in large:
+        more = [word for number in range(999) for word in (f"x{number}", "+complete")]
+        redis.read(("HSET", keys.conditions(task), *more), ("HSET", keys.task(task), "after", 1000))
+    start(redis)
+    end(redis)
+
+    told = []
+    while not told or not told[-1].is_over:
+        told.append(protocol.settle(redis, "p", NOW))
+
+    assert [each.freed for each in told] == [20 + 9, 10, 10, 1]
+
+
 def test_what_is_told_twice_is_told_once(redis, state):
     parent(redis, "p", "q")
     child(redis, "c")
