@@ -1533,6 +1533,25 @@ def test_many_members_are_read_in_pieces(house, monkeypatch, place):
     assert repair(house.redis, found, 9.5) and audit(house.redis) == []
 
 
+def test_what_was_cancelled_for_a_task_that_1_0_0_completes_is_found_and_revived(redis, cli):
+    protocol.enqueue(redis, D, "above", "p", 1.0)
+    below = NewTask("below", "p", {"broken": "cancel"}, {"above": "ok"})
+    protocol.enqueue_after(redis, D, [below], 1.0)
+    protocol.cancel(redis, D, "above", "me", None, 2.0)
+    settle_all(redis, "above")
+    assert cli.hget(keys.task("below"), "status") == "cancelled"
+    cli.lrem(keys.cancelled(D), 0, "above")
+    cli.lpush(keys.complete(D), "above")
+    cli.hset(keys.task("above"), mapping={"status": "complete", "result": "r"})
+
+    (found,) = (each for each in audit(redis) if each.code == "untold")
+    assert found.task == "above" and repair(redis, found, 9.0)
+    settle_all(redis, "above")
+
+    assert cli.hget(keys.task("below"), "status") == "blocked"
+    assert protocol.recheck(redis, D, "below", 9.5) == "pending"
+
+
 def test_a_dependent_that_was_deleted_is_no_finding(house):
     protocol.cancel(house.redis, D, "d-held", "me", None, 9.0)
     protocol.delete(house.redis, D, "d-held")
