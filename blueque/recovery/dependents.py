@@ -11,14 +11,14 @@ from blueque.connection.redis import Redis
 from blueque.errors import Contended, RedisRefused
 from blueque.protocol.settling import Settled
 from blueque.queries.unsettled import tasks_to_recheck, unsettled_tasks, with_blocked_tasks
-from blueque.recovery.settling import settle_groups_step
+from blueque.recovery.left_alone import LeftAlone
+from blueque.recovery.settling import GroupsLeftAlone, settle_groups_step
 
 log = logging.getLogger("blueque")
 
 GRACE = 2.0  # seconds in which a listener settles the end of its own task
 AT_ONCE = 100  # ends of others that one look finds
 RECHECKED = 100  # blocked tasks of a queue that one look compares
-REFUSED_PAUSE = 60.0  # seconds until a task is tried again whose keys have a wrong type
 
 
 class Dependents:
@@ -31,7 +31,7 @@ class Dependents:
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
         self._ended: dict[str, None] = {}  # in order
-        self._refused: dict[str, float] = {}  # until when, on the monotonic clock
+        self._refused, self._groups = LeftAlone(), GroupsLeftAlone()
 
     @property
     def has_work(self) -> bool:
@@ -41,11 +41,11 @@ class Dependents:
     @property
     def limit(self) -> int:
         """How many ends a look asks for, so that it finds some that are not left alone."""
-        return AT_ONCE + len(self._left_alone())
+        return AT_ONCE + len(self._refused.names())
 
     def note(self, tasks: Iterable[str]) -> None:
         """Have `step` settle these tasks."""
-        refused = self._left_alone()
+        refused = self._refused.names()
         self._ended |= dict.fromkeys(task for task in tasks if task not in refused)
 
     def look(self) -> bool:
@@ -79,7 +79,7 @@ class Dependents:
         """Do the same for members of groups that have ended, and for groups. Return whether there
         is more to do. Raises what Redis does.
         """
-        return settle_groups_step(self._redis, time.time())
+        return settle_groups_step(self._redis, time.time(), self._groups)
 
     def recheck(self, queues: Sequence[str]) -> bool:
         """Compare the blocked tasks of these queues whose turn it is, a hundred of each at most.
@@ -88,7 +88,7 @@ class Dependents:
         blocked = with_blocked_tasks(self._redis, queues)
         now = time.time()
         for queue in blocked:
-            refused = self._left_alone()
+            refused = self._refused.names()
             limit = RECHECKED + len(refused)
             for task in tasks_to_recheck(self._redis, queue, now, limit):
                 if task not in refused:
@@ -103,14 +103,9 @@ class Dependents:
         except Contended as error:  # others do the same
             log.debug("recheck task=%s: %s", task, error)
 
-    def _left_alone(self) -> dict[str, float]:
-        now = time.monotonic()
-        self._refused = {task: until for task, until in self._refused.items() if until > now}
-        return self._refused
-
     def _leave_alone(self, task: str, error: RedisRefused) -> None:
         """Note a task with a key of a wrong type; raise any other error."""
         if error.code != "WRONGTYPE":
             raise error
         log.warning("leaving task=%s alone, and those who wait for it: %s", task, error)
-        self._refused[task] = time.monotonic() + REFUSED_PAUSE
+        self._refused.add([task])

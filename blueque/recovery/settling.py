@@ -15,6 +15,7 @@ from blueque.protocol.groups import MEMBERS_AT_ONCE
 from blueque.protocol.settling import AT_ONCE
 from blueque.queries import groups
 from blueque.queries.groups import Cancellation, Member
+from blueque.recovery.left_alone import LeftAlone
 
 log = logging.getLogger("blueque")
 
@@ -24,35 +25,49 @@ PICKED = 100  # open members of a group that one look reads
 ENDED_AT_ONCE = 1000  # members of a group that one look finds to have ended
 
 
-def settle_groups_step(redis: Redis, now: float) -> bool:
+class GroupsLeftAlone:
+    """Groups and members that have a key of a wrong type."""
+
+    def __init__(self) -> None:
+        self.groups, self.members = LeftAlone(), LeftAlone()
+
+
+def settle_groups_step(redis: Redis, now: float, left_alone: GroupsLeftAlone | None = None) -> bool:
     """Note which members of groups have ended, end groups, and tell those who wait for them: at
     most 100 members, ten groups, 100 dependents of each, and 100 cancels in all; and note at most
     1,000 members of each group that ended untold. Return whether there is more to do.
 
     Any number of programs may do it at once. It takes one round trip when there is nothing to do.
-    A key of a wrong type stops only the group or the member that has it.
+    A key of a wrong type stops only the group or the member that has it. left_alone: from one step
+    to the next, so that any number of these keep no other from its turn.
     """
-    unsettled = groups.unsettled(redis, now, MEMBERS_AT_ONCE, DUE)
+    left = left_alone or GroupsLeftAlone()
+    skipped, refused = left.members.names(), left.groups.names()
+    most = DUE + len(refused)
+    unsettled = groups.unsettled(redis, now, MEMBERS_AT_ONCE + len(skipped), most)
     due, has_settled = unsettled.groups, False
-    if unsettled.members:
-        has_settled = _settle_members(redis, unsettled.members, now)
+    members = [task for task in unsettled.members if task not in skipped][:MEMBERS_AT_ONCE]
+    if members:
+        has_settled = _settle_members(redis, members, now, left)
         # A group that was due before goes first: the others may be cancelled ones that never end.
-        due = due or groups.due(redis, now, DUE)
-    looks = _Looks(redis, now)
+        due = due or groups.due(redis, now, most)
+    looks = _Looks(redis, now, left)
     for group, score in due:
         if len(looks.done) == GROUPS_AT_ONCE:
             break
-        looks.look(group, score)
+        if group not in refused:
+            looks.look(group, score)
     looks.cancel()
     return looks.is_more or has_settled or len(looks.done) == GROUPS_AT_ONCE
 
 
-def _settle_members(redis: Redis, tasks: Sequence[str], now: float) -> bool:
+def _settle_members(redis: Redis, tasks: Sequence[str], now: float, left: GroupsLeftAlone) -> bool:
     """Note the ends of members of any groups. Return whether some were noted."""
     members: dict[str, list[str]] = {}
     for member in groups.look_at(redis, tasks):
         # Without a group, it is gone: only its entry is dropped.
         members.setdefault(member.group or "", []).append(member.task)
+    left.members.add({*tasks}.difference(*members.values()))
     has_settled = False
     for group, those in members.items():
         try:
@@ -81,8 +96,8 @@ def _warn_once(group: str, reason: str) -> None:
 class _Looks:
     """What one step does for groups. done: those that it could look at."""
 
-    def __init__(self, redis: Redis, now: float) -> None:
-        self._redis, self._now = redis, now
+    def __init__(self, redis: Redis, now: float, left: GroupsLeftAlone) -> None:
+        self._redis, self._now, self._left = redis, now, left
         self.done: list[str] = []
         self.is_more = False
         self._cancelled: list[str] = []
@@ -94,6 +109,8 @@ class _Looks:
             self.done.append(group)
         except (Contended, RedisRefused) as error:  # others do the same, or its members change
             _require_only_one(group, error)
+            if isinstance(error, RedisRefused):
+                self._left.groups.add([group])
 
     def _look(self, group: str, score: float) -> bool:
         state = protocol.finish_group(self._redis, group, self._now)

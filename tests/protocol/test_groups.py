@@ -21,8 +21,10 @@ from blueque.model.attempt_ref import AttemptRef
 from blueque.model.conditions import after, conditions_of
 from blueque.model.group import Group
 from blueque.protocol.dependencies import NewTask
+from blueque.protocol.groups import MEMBERS_AT_ONCE
 from blueque.protocol.pruning import Ended
-from blueque.recovery.settling import PICKED, settle_groups_step
+from blueque.recovery.dependents import Dependents
+from blueque.recovery.settling import DUE, PICKED, settle_groups_step
 
 NODE = "host_1"
 GROUP = "night 1"
@@ -721,6 +723,32 @@ def test_a_key_of_a_wrong_type_stops_its_group_only(redis, cli, key):
     complete(redis, "m")
 
     settle(redis)
+
+    assert statuses(cli, "z") == ["pending"]
+
+
+@pytest.mark.parametrize("key", [keys.open_members, keys.group])
+def test_any_number_of_keys_of_a_wrong_type_keep_no_other_group_from_its_end(redis, cli, key):
+    for number in range(DUE + 50):
+        group = f"a{number:03}"
+        open_group(redis, group, now=2.0)
+        join(redis, f"bad-{number}", group=group)
+        cli.delete(key(group))
+        cli.set(key(group), "x")
+        cli.zadd(keys.GROUPS, {group: -1})
+    cancel(redis, *[f"bad-{number}" for number in range(DUE + 50)])
+    spoiled = [f"spoiled-{number}" for number in range(MEMBERS_AT_ONCE + 50)]
+    cli.zadd(keys.UNSETTLED_MEMBERS, dict.fromkeys(spoiled, 1))
+    cli.mset(dict.fromkeys(map(keys.task, spoiled), "x"))
+    open_group(redis)
+    join(redis, "m")
+    wait_for(redis)
+    protocol.close_group(redis, GROUP, 5.5)
+    complete(redis, "m")
+    dependents = Dependents(redis)
+
+    for _ in range(9):
+        dependents.step_of_groups()
 
     assert statuses(cli, "z") == ["pending"]
 
