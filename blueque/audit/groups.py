@@ -13,6 +13,7 @@ from blueque.audit.observation import Finding
 from blueque.audit.reads import BATCH, batches, read_all, read_groups
 from blueque.connection.redis import Command, Redis
 from blueque.model import keys
+from blueque.model.group import MAKING
 from blueque.model.states import FINISHED
 
 CODES = ("open_member", "bad_member", "group_end")  # of findings, whose text is the group
@@ -60,7 +61,7 @@ def _not_ended(redis: Redis, group: str) -> Finding | None:
     state, is_open, score = redis.read(
         ("HGET", key, "state"), ("SCARD", keys.open_members(group)), ("ZSCORE", keys.GROUPS, group)
     )
-    if state not in ("open", "closed"):
+    if state not in ("open", "closed", MAKING):
         return None
     if score is None:
         why = f"group {group} has not ended, and no program ever looks at it."

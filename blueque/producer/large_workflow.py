@@ -42,13 +42,12 @@ class LargeWorkflow:
 
     def __init__(self, redis: Redis, group: str, keep: int, tasks: Tasks) -> None:
         self._redis, self._group = redis, group
-        own = {new.task for _, new in tasks}
-        gated = [(queue, _gated(new, group, own)) for queue, new in tasks]
+        self._own = {new.task for _, new in tasks}
+        gated = [(queue, self._gated(new)) for queue, new in tasks]
         # Those with too many conditions for one transaction get them when all tasks are there.
         self._wide = [each for each in gated if len(each[1].conditions) > AT_ONCE]
-        self._outer = [
-            *dict.fromkeys(p for _, new in tasks for p in new.conditions if p not in own)
-        ]
+        named = dict.fromkeys(name for _, new in tasks for name in new.conditions)
+        self._outer = [name for name in named if name not in self._own]
         held = [(queue, _held(new)) for queue, new in gated]
         self._graph = Graph(group, keep, digest(gated), held)
         require_sound(self._graph)
@@ -74,6 +73,12 @@ class LargeWorkflow:
             sentence = f"workflow {self._group!r} is not complete; commit it again: {error}"
             raise OutcomeUnknown(sentence) from error
         return True
+
+    def _gated(self, new: NewTask) -> NewTask:
+        """Return a task that does not run before its workflow is complete."""
+        if any(kind == OK and parent in self._own for parent, kind in new.conditions.items()):
+            return new  # that one does not
+        return new._replace(conditions={**new.conditions, condition_on(gate_of(self._group)): OK})
 
     def _require_others(self) -> None:
         """Refuse what could not be made. What is there before the workflow does not wait for it."""
@@ -143,13 +148,6 @@ def digest(tasks: Tasks) -> str:
         row = json.dumps([queue, task, parameters, fields, waits, eta])
         found.update(row.encode() + b"\n")
     return found.hexdigest()[:32]
-
-
-def _gated(new: NewTask, group: str, own: set[str]) -> NewTask:
-    """Return a task that does not run before its workflow is complete."""
-    if any(kind == OK and parent in own for parent, kind in new.conditions.items()):
-        return new  # that one does not
-    return new._replace(conditions={**new.conditions, condition_on(gate_of(group)): OK})
 
 
 def _held(new: NewTask) -> NewTask:

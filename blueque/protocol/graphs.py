@@ -114,7 +114,7 @@ def open_graph(redis: Redis, graph: Graph, now: float) -> bool:
                 ("UNLINK", *sets_of(group), *sets_of(gate)),
                 ("HSET", keys.group(group), *flat(record), "created", now, "updated", now),
                 ("HSET", keys.group(gate), *flat(of_gate), "created", now),
-                ("ZADD", keys.GROUPS, now + LOOK_EVERY, group),
+                ("ZADD", keys.GROUPS, now + LOOK_EVERY, group, now + LOOK_EVERY, gate),
             ],
             True,
         )

@@ -90,7 +90,10 @@ def cancel_group(
         who = ("cancel", now, "cancelled_by", by, *why)
         gate = gate_of(group)
         # What waits for a gate that is gone never runs.
-        gone: list[Command] = [("UNLINK", keys.group(gate), *sets_of(gate))]
+        gone: list[Command] = [
+            ("UNLINK", keys.group(gate), *sets_of(gate)),
+            ("ZREM", keys.GROUPS, gate),
+        ]
         return Change(
             [
                 ("HSET", keys.group(group), *closed, *who),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from blueque.connection.redis import Command, Redis, raise_refusal
 from blueque.errors import RedisRefused
 from blueque.model import keys
-from blueque.model.group import condition_on, group_of
+from blueque.model.group import condition_on, group_of, is_gate
 from blueque.queries import feeds
 from blueque.queries.listeners import (
     Members,
@@ -354,6 +354,7 @@ def _begin(redis: Redis) -> tuple[float, list[str], Mapping[str, str] | None, li
         ("CONFIG", "GET", "save"),
     )
     raise_refusal([time, names, groups])
+    groups = [name for name in groups if not is_gate(name)]
     if isinstance(info, RedisRefused):
         return to_seconds(time), sorted(names), None, groups
     facts = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)

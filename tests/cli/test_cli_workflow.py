@@ -201,4 +201,5 @@ def test_gc_leaves_a_held_task_to_its_unfinished_workflow(run, redis, client):
 def test_doctor_finds_nothing_wrong_with_an_unfinished_workflow(run, redis):
     unfinished(redis)
 
-    assert "gate" not in run("doctor").stdout
+    found = json.loads(run("doctor", "--json").stdout)
+    assert found["findings"] == [] and "gate" not in run("doctor").stdout

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
+from typing import Any
+from unittest import mock
 
-from actors import execute, note_if_stale, report, settle_groups, spawn, tell
+from actors import drain_tied, execute, note_if_stale, report, settle_groups, spawn, tell
 from world import QUEUE, World, insist, join, make_wait, start_one
 
 from blueque import protocol
@@ -20,15 +23,20 @@ from blueque.errors import (
     NotSettled,
     WrongGroup,
 )
+from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
-from blueque.model.group import condition_on
+from blueque.model.group import MAKING, condition_on, gate_of
 from blueque.model.new import New, spawned_id
+from blueque.producer import large_workflow
 from blueque.protocol.dependencies import NewTask
 from blueque.protocol.graphs import Graph
+from blueque.queries import half_made
 
 GROUP = "g"
 WHOLE = condition_on(GROUP)  # what waits for the group waits for this
 KEEP = 3600
+LARGE = ("w-1", "w-2", "w-3")
+GATE = condition_on(gate_of(GROUP))
 
 
 # Beginnings
@@ -143,6 +151,65 @@ def make_workflow(world: World, redis: Redis, who: str) -> None:
     is_made = insist(lambda: protocol.enqueue_graph(redis, graph, time.time()))
     world.ledger.notes.append((who, is_made))
     world.ledger.accepted |= {"w-1", "w-2"}
+
+
+def commit_large(world: World, redis: Redis) -> None:
+    """Be a producer of a workflow of three tasks that takes two transactions. It is fine if another
+    one has cancelled it.
+    """
+    options = {"group": GROUP}
+    tasks = [
+        (QUEUE, NewTask("w-1", "ok", options, {})),
+        (QUEUE, NewTask("w-2", "ok", options, {"w-1": "any"})),
+        (QUEUE, NewTask("w-3", "ok", options, {"w-1": "ok"})),
+    ]
+    for task, kinds in (("w-1", {}), ("w-2", {"w-1": "any"}), ("w-3", {"w-1": "ok"})):
+        world.note_wait(task, {**kinds, GATE: "any"})
+    workflow = large_workflow.LargeWorkflow(redis, GROUP, KEEP, tasks)
+    try:
+        world.ledger.notes.append(("committed", insist(workflow.commit)))
+    except GroupCancelled:
+        world.ledger.notes.append("refused")
+
+
+def half_a_workflow(world: World) -> None:
+    """A workflow of which the first of two parts is there."""
+    real, calls = large_workflow.extend_graph, iter((True, False))
+
+    def once(*arguments: Any) -> int:
+        if not next(calls):
+            raise KeyboardInterrupt
+        return real(*arguments)
+
+    with mock.patch.object(large_workflow, "extend_graph", once), suppress(KeyboardInterrupt):
+        commit_large(world, world.redis)
+
+
+def give_up(world: World, redis: Redis) -> None:
+    """Be a person who cancels what stayed unfinished."""
+    for found in insist(lambda: half_made.workflows(redis, 0.0)):
+        world.ledger.notes.append(("given up", insist(lambda found=found: cancel(redis, found))))  # type: ignore[misc]
+    settle_groups(world, redis)
+
+
+def cancel(redis: Redis, found: half_made.Unfinished) -> bool:
+    now = time.time()
+    return protocol.cancel_group(redis, found.group, "ann", None, now, found.updated)
+
+
+def finish_later(world: World) -> None:
+    """Be those who come when all is over: first others, and then one that commits the same again.
+    Nothing may have begun in an unfinished workflow.
+    """
+    drain_tied(world)
+    (state,) = world.redis.read(("HGET", keys.group(GROUP), "state"))
+    if state in (None, MAKING):
+        world.ledger.early += [task for task in LARGE if world.ledger.starts.get(task)]
+    commit_large(world, world.redis)
+    # A minute later: who has died in between may have put off the look at a cancelled group.
+    (names,) = world.redis.read(("ZRANGE", keys.GROUPS, 0, -1))
+    world.redis.read(*[("ZADD", keys.GROUPS, 0, name) for name in names])
+    drain_tied(world)
 
 
 # What a running task does

@@ -762,6 +762,20 @@ def is_one_workflow(world: World, state: State) -> str | None:
     return f"nobody has made it: {world.ledger.notes}" if world.alive and not makers else None
 
 
+def is_whole_or_nothing(world: World, state: State) -> str | None:
+    """All tasks of a large workflow have run, or all that are there were cancelled before they began."""
+    tasks = group_actors.LARGE
+    ends = {task: its["status"] for task, its in state.tasks.items() if task in tasks}
+    begun = [task for task in tasks if world.ledger.starts.get(task)]
+    if len(ends) == len(begun) == len(tasks) and {*ends.values()} == {"complete"}:
+        return None
+    is_told = ("committed", True) in world.ledger.notes
+    gates = [name for name in state.groups if name != group_actors.GROUP]
+    if is_told or begun or {*ends.values()} != {"cancelled"} or gates:
+        return f"of a workflow {begun} began, the ends are {ends}, and {gates} and {world.ledger.notes} are left"
+    return None
+
+
 def _fencing(world: World, redis: Redis) -> None:
     if actors.insist(lambda: protocol.fence(redis, QUEUE, "a_1", world.given["a_1"], "0")):
         world.ledger.notes.append("fence")
@@ -2042,6 +2056,43 @@ OURS = [
         {"one": by(group_actors.make_workflow, "1"), "two": by(group_actors.make_workflow, "2")},
         [(2, 0), (0, 1)],
         afterwards=is_one_workflow,
+        longer=[(3, 1)],
+    ),
+    tied(
+        "large workflow made in parts",
+        nothing("a_1"),
+        {"producer": group_actors.commit_large, "s": actors.settle_groups},
+        [(1, 0), (0, 1)],
+        faulty=["producer"],
+        drain=group_actors.finish_later,
+        afterwards=is_whole_or_nothing,
+        longer=[(2, 1)],
+    ),
+    tied(
+        "large workflow that two go on with",
+        group_actors.half_a_workflow,
+        {"one": group_actors.commit_large, "two": group_actors.commit_large},
+        [(2, 0), (0, 1)],
+        faulty=["one"],
+        drain=group_actors.finish_later,
+        afterwards=is_whole_or_nothing,
+        longer=[(3, 1)],
+    ),
+    tied(
+        "task of a large workflow is cancelled before all are there",
+        group_actors.half_a_workflow,
+        {"p": by(actors.cancel, "w-1"), "producer": group_actors.commit_large},
+        [(1, 0), (0, 1)],
+        drain=group_actors.finish_later,
+        longer=[(2, 1)],
+    ),
+    tied(
+        "large workflow that one goes on with and another gives up",
+        group_actors.half_a_workflow,
+        {"producer": group_actors.commit_large, "p": group_actors.give_up},
+        [(2, 0), (0, 1)],
+        drain=group_actors.finish_later,
+        afterwards=is_whole_or_nothing,
         longer=[(3, 1)],
     ),
     # Tasks that a running task makes: each once, and only by an attempt that has its task

@@ -27,6 +27,7 @@ from blueque.model.attempt_ref import AttemptRef
 from blueque.model.group import group_of
 from blueque.model.task import Task
 from blueque.model.units import Timing
+from blueque.producer import large_workflow
 from blueque.producer.queue import Queue
 from blueque.protocol import settling
 from blueque.protocol.dependencies import NewTask
@@ -140,6 +141,8 @@ def process_table() -> Iterator[None]:
         mock.patch.object(recovery_module, "time", clock),
         # Three dependents are more than one transaction tells; else it would take a hundred.
         mock.patch.object(settling, "AT_ONCE", 2),
+        # And two tasks are more than one transaction makes of a large workflow.
+        mock.patch.object(large_workflow, "MOST_TASKS", 2),
     ):
         yield
 
