@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from blueque.errors import InvalidInput, InvalidType
-from blueque.model.group import Group, condition_on
+from blueque.model.group import InGroup, condition_on
 from blueque.model.states import FINISHED
 
 OK, ANY, NOT_OK = "ok", "any", "not_ok"
@@ -22,7 +22,7 @@ GONE = "gone"  # the status of a task that is not in Redis any more
 DROPPED = "+dropped"  # the mark of a condition that a person has dropped
 MAX_CONDITIONS = 1000
 
-Ids: TypeAlias = "str | Group | Iterable[str | Group]"
+Ids: TypeAlias = "str | InGroup | Iterable[str | InGroup]"
 
 
 class After(NamedTuple):
@@ -47,10 +47,12 @@ def names_of(given: Ids) -> tuple[str, ...]:
     """Return the names that these tasks and groups have in conditions. Raises InvalidInput,
     InvalidType.
     """
-    if isinstance(given, bytes | bytearray) or not isinstance(given, Iterable | Group):
+    if isinstance(given, bytes | bytearray) or not isinstance(given, Iterable | InGroup):
         raise InvalidType(f"after: ids of tasks are expected, not {type(given).__name__}")
-    named = (given,) if isinstance(given, str | Group) else tuple(given)
-    ids = tuple(condition_on(each.name) if isinstance(each, Group) else each for each in named)
+    named = (given,) if isinstance(given, str | InGroup) else tuple(given)
+    ids = tuple(
+        condition_on(each.as_group().name) if isinstance(each, InGroup) else each for each in named
+    )
     for task in ids:
         if not isinstance(task, str):
             raise InvalidType(f"after: a task id is a str, not {type(task).__name__}")

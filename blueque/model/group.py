@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
+from blueque.errors import InvalidInput
 from blueque.model import record
 from blueque.model.encoding import GATE, require_group_name
 
@@ -30,6 +31,24 @@ MAKING = "making"  # the state of a large workflow whose tasks are not all there
 _CONDITION = "group "  # no id of a task has a space
 
 
+@runtime_checkable
+class InGroup(Protocol):
+    """A group, or what a call that makes many tasks returns: it stands for them in `after=`."""
+
+    def as_group(self) -> Group:
+        """Return the group of the tasks. Raises InvalidInput if they have none."""
+
+
+def tracked(group: str | None) -> Group:
+    """Return the group of the tasks that a call has made. Raises InvalidInput if they have none."""
+    if group is None:
+        raise InvalidInput(
+            "after: the tasks of that call are in no group, so nothing tells when all of them are complete: "
+            "give that call group="
+        )
+    return Group(group)
+
+
 class Group:
     """The name of a group of tasks, for `after=` and `group=`."""
 
@@ -38,6 +57,9 @@ class Group:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
+
+    def as_group(self) -> Group:
+        return self
 
 
 def parse(fields: Mapping[str, str]) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from blueque.errors import WrongRun
 from blueque.model import record
@@ -25,9 +26,61 @@ FIELDS: record.Types = {
     "created": record.number,
     "decided": record.number,
     "finished": record.number,
+    "group": str,
+    "after": str,
+    "broken": str,
 }
+# The kinds of runs with keys, and of those whose tasks come all at once. A linked run is of a kind
+# of its own, and has a state of its own while it is published: programs that know nothing of links
+# then refuse it, and leave it alone.
+KEYED = ("keyed", "keyed_linked")
+STAGED = ("staged", "staged_linked")
+PUBLISHED = ("committing", "publishing")  # the states of a run that is being published
 
 Record = dict[str, Any]
+
+
+def kinds_like(kind: str) -> tuple[str, ...]:
+    """Return this kind of run with and without links."""
+    return next((kinds for kinds in (KEYED, STAGED) if kind in kinds), (kind,))
+
+
+class Links(NamedTuple):
+    """What the tasks of a run have to do with others; false if that is nothing.
+
+    group: that they join. conditions: on each parent, the same for all. broken: see `Wait`.
+    """
+
+    group: str | None = None
+    conditions: Mapping[str, str] = {}
+    broken: str = "hold"
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Links:
+        """Return the links in the record of a run."""
+        conditions = json.loads(record.get("after", "{}"))
+        return cls(record.get("group"), conditions, record.get("broken", "hold"))
+
+    def __bool__(self) -> bool:
+        return self.group is not None or bool(self.conditions)
+
+    def record(self) -> dict[str, str]:
+        """Return the fields of the record of the run."""
+        fields = {} if self.group is None else {"group": self.group}
+        if self.conditions:
+            fields["after"] = json.dumps(dict(self.conditions), separators=(",", ":"))
+            fields |= {} if self.broken == "hold" else {"broken": self.broken}
+        return fields
+
+    def fields(self) -> dict[str, str | int | float]:
+        """Return the fields of each task."""
+        fields: dict[str, str | int | float] = {}
+        if self.group is not None:
+            fields["group"] = self.group
+        if self.conditions:
+            fields |= {} if self.broken == "hold" else {"broken": self.broken}
+            fields["after"] = len(self.conditions)
+        return fields
 
 
 def parse(fields: Mapping[str, str]) -> Record:
@@ -44,6 +97,5 @@ def require_same(fields: Mapping[str, str | None], queue: str, run: str, *kinds:
         why = f"run {fields.get('run')!r} of queue {fields.get('queue')!r} has the same key; choose another name"
         raise WrongRun(run, queue, why)
     if fields.get("kind") not in kinds:
-        raise WrongRun(
-            run, queue, f"it is a {fields.get('kind')} run, not a {' or '.join(kinds)} one"
-        )
+        wanted = " or ".join(kind for kind in kinds if not kind.endswith("_linked"))
+        raise WrongRun(run, queue, f"it is a {fields.get('kind')} run, not a {wanted} one")

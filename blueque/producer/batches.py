@@ -26,8 +26,9 @@ from blueque.model.conditions import conditions_of
 from blueque.model.encoding import FLUSH, encode, quick_encoder, require_text_keys, require_time
 from blueque.model.ids import TaskId, ids_of_keys, ids_of_run_keys, random_ids, require_key
 from blueque.model.lines import require_priority
-from blueque.model.run import Record
+from blueque.model.run import Links, Record
 from blueque.producer.dependent_tasks import DependentBatch, dependent_batch
+from blueque.producer.groups import end_if_over
 from blueque.producer.row_batch import relay
 from blueque.producer.wait import NOTHING, Wait
 from blueque.protocol import (
@@ -39,6 +40,7 @@ from blueque.protocol import (
     schedule_many,
 )
 from blueque.protocol.bulk import MAX_KEYED, Batch, NewTasks
+from blueque.protocol.links import rows_at_once
 from blueque.protocol.runs import RunBatch, RunTerms
 
 MAX_BYTES = 4 * 2**20  # bytes of parameters in a batch: Redis serves nothing else meanwhile
@@ -59,7 +61,7 @@ class Plan(NamedTuple):
     keep: for how many seconds a key counts after its task was deleted, or a run is kept after it
         was closed.
     run: the name of the run in which the keys count.
-    wait: what all tasks wait for. after_each: what each of them waits for besides; in one of the
+    wait: what all tasks wait for, and the group that they join. after_each: what each of them waits for besides; in one of the
         ways of keys.
     """
 
@@ -132,6 +134,8 @@ class Batches:
             if plan.etas is None
             else "schedule_many"
         )
+        self._links = Links() if plan.run is None else plan.wait.links()
+        self.group = plan.wait.group
         self._run: Record = {}
         self._own: Redis | None = None
         self._ids: list[bytes] = []  # for the next batch
@@ -140,9 +144,11 @@ class Batches:
     def __iter__(self) -> Iterator[Made]:
         plan = self._plan
         if plan.run is not None:
-            self._run = open_run(
-                self._redis, plan.queue, plan.run, RunTerms("keyed", plan.keep, 1), time.time()
-            )
+            terms = RunTerms("keyed", plan.keep, 1, self._links)
+            self._run = open_run(self._redis, plan.queue, plan.run, terms, time.time())
+            self._links = Links.of(self._run)
+            self.group = self._links.group
+            self._size = min(self._size, rows_at_once(self._links))
         try:
             yield from relay(self._parts(), self._send, looks_ahead=plan.keys is not None)
         finally:
@@ -151,6 +157,8 @@ class Batches:
         if plan.run is not None:
             close_run(self._redis, self._run, self._position, os.urandom(8).hex(), time.time())
             prune_runs(self._redis, plan.queue)
+            if self.group is not None:
+                end_if_over(self._redis, self.group, time.time())
 
     def _parts(self) -> Iterator[_Part | None]:
         is_over = False
@@ -259,6 +267,8 @@ class Batches:
         first: the position of the first task.
         """
         wait = self._plan.wait
+        if self._plan.run is not None:
+            return None  # the record of the run says what they wait for
         if afters is None:
             return [wait] * count if wait else None
         waits = []

@@ -14,11 +14,11 @@ from blueque.errors import InvalidInput
 from blueque.model import limits
 from blueque.model.conditions import After, Ids
 from blueque.model.encoding import require_run_name, require_time, require_whole
-from blueque.model.group import Group
+from blueque.model.group import Group, tracked
 from blueque.model.ids import DEFAULT_KEEP, TaskId, require_keep
 from blueque.model.options import Broken, Common
 from blueque.model.retry import Retry
-from blueque.model.run import Record, require_same
+from blueque.model.run import KEYED, Links, Record, require_same
 from blueque.producer.batches import Batches, Column, Plan
 from blueque.producer.keyed_run import KeyedRun
 from blueque.producer.staged_run import Staging
@@ -34,14 +34,22 @@ Options = dict[str, str | int | float]
 
 
 class Count(int):
-    """How many tasks a call has put into Redis: a number, with the number of `new` tasks."""
+    """How many tasks a call has put into Redis: a number, with the number of `new` tasks.
+
+    group: that they are in. `after=` of other tasks takes the Count of a call with a group.
+    """
 
     new: int
+    group: str | None
 
-    def __new__(cls, tasks: int, new: int) -> Count:
+    def __new__(cls, tasks: int, new: int, group: str | None = None) -> Count:
         made = super().__new__(cls, tasks)
-        made.new = new
+        made.new, made.group = new, group
         return made
+
+    def as_group(self) -> Group:
+        """Return the group of the tasks. Raises InvalidInput if they have none."""
+        return tracked(self.group)
 
 
 class Choices(Common, total=False):
@@ -87,8 +95,11 @@ class ManyTasks:
             then. The other options are those of `enqueue`, for all tasks.
         after, after_each: what all tasks wait for; and what each waits for besides, in one of the
             ways of keys: an id, ids, `blueque.after`, or None. At most 100 others for one task.
-            Tasks that wait, or join a `group`, go to Redis a hundred at a time, and cannot have a
+            Tasks that wait, or join a `group`, go to Redis a hundred at a time, unless they have a
             `run`.
+        group: the group that they join, which must be open. With a run, the call opens the group if
+            it is not there, and closes it at its end. Of a run, all tasks wait for the same:
+            `after_each` and `results` are refused.
         Raises InvalidInput, which names the position; NoSuchTask for a task to wait for;
         BatchFailed; and what the iterable raises.
         The batches before are in Redis then, and a note of the error says how many tasks they have.
@@ -140,7 +151,15 @@ class ManyTasks:
         )
 
     def open_run(
-        self, name: str, shards: int = 1, keep: float | str = RUN_KEEP, **options: Unpack[Common]
+        self,
+        name: str,
+        shards: int = 1,
+        keep: float | str = RUN_KEEP,
+        *,
+        after: After | Ids | None = None,
+        broken: Broken = "hold",
+        group: Group | str | None = None,
+        **options: Unpack[Common],
     ) -> KeyedRun:
         """Open a run in which each key makes one task, or open it again, and return it.
 
@@ -148,14 +167,18 @@ class ManyTasks:
             can put at the same time; fixed by the first call.
         keep: how long the run is kept after it was closed, in seconds or as "90d"; until then a
             replay changes nothing. options: those of `enqueue`, for all tasks.
-        Raises WrongRun when another run has that name. Source: docs/protocol/bulk.md, "open_run".
+        after, broken: as for `enqueue`; 100 others at most. group: the group that all its tasks
+            join. If it is not there, the run opens it, and closes it when the run is closed. All of
+            these are fixed by the first call; if left out, they are what the first call has said.
+        Raises WrongRun when another run has that name, or was opened with other ones; NoSuchTask,
+        NoSuchGroup, GroupClosed, GroupCancelled, WrongGroup. Source: docs/protocol/bulk.md, "open_run".
         """
         count = require_whole(shards, "shards", 1, MAX_SHARDS)
         record = protocol.open_run(
             self._redis,
             self.name,
             require_run_name(name),
-            RunTerms("keyed", require_keep(keep), count),
+            RunTerms("keyed", require_keep(keep), count, links_of(after, broken, group)),
             time.time(),
         )
         return KeyedRun(self._redis, record, self._max_bytes, self.fields_of(**options))
@@ -193,7 +216,7 @@ class ManyTasks:
         Source: docs/protocol/bulk.md, "open_run".
         """
         return KeyedRun(
-            self._redis, self._join(record, "keyed"), self._max_bytes, self.fields_of(**options)
+            self._redis, self._join(record, *KEYED), self._max_bytes, self.fields_of(**options)
         )
 
     def join_staging(
@@ -253,9 +276,9 @@ class ManyTasks:
         if run is not None and keys is None:
             raise InvalidInput("in a run each task has a key: give keys, too")
         wait = wait_for(after, broken, results, group).of_many()
-        if run is not None and (wait or after_each is not None):
+        if run is not None and (results or after_each is not None):
             raise InvalidInput(
-                "tasks of a run cannot wait for others, nor join a group: leave out run"
+                "all tasks of a run wait for the same, and get no results: leave out run, or after_each and results"
             )
         kept = require_keep((DEFAULT_KEEP if run is None else RUN_KEEP) if keep is None else keep)
         plan = Plan(
@@ -272,6 +295,11 @@ class ManyTasks:
             after_each,
         )
         return Batches(self._redis, plan, iterable)
+
+
+def links_of(after: After | Ids | None, broken: Broken, group: Group | str | None) -> Links:
+    """Return what the tasks of a run have to do with others. Raises InvalidInput, InvalidType."""
+    return wait_for(after, broken, False, group).of_many().links()
 
 
 def _one_of(eta: float | datetime | None, etas: Column | None) -> Column:
@@ -294,4 +322,4 @@ def _count(batches: Batches) -> Count:
     except Exception as error:
         error.add_note(f"blueque: the batches before are in Redis, {count(tasks, 'task')}")
         raise
-    return Count(tasks, new)
+    return Count(tasks, new, batches.group)

@@ -19,6 +19,15 @@ from blueque.system import process
 log = logging.getLogger("blueque")
 
 
+def end_if_over(redis: Redis, group: str, now: float) -> None:
+    """End a group that was just closed if all its members have ended, and tell those who wait."""
+    try:
+        if protocol.finish_group(redis, group, now) == "ended":
+            protocol.settle_group(redis, group, now)
+    except Contended as error:  # a scheduler does it
+        log.debug("finish_group group=%s: %s", group, error)
+
+
 class TaskGroup(Group):
     """A group of tasks, of any queues, for which others wait together.
 
@@ -59,11 +68,7 @@ class TaskGroup(Group):
         now = time.time()
         protocol.close_group(self._redis, self.name, now)
         log.info("close_group group=%s", self.name)
-        try:
-            if protocol.finish_group(self._redis, self.name, now) == "ended":
-                protocol.settle_group(self._redis, self.name, now)
-        except Contended as error:  # a scheduler does it
-            log.debug("finish_group group=%s: %s", self.name, error)
+        end_if_over(self._redis, self.name, now)
 
     def cancel(self, by: str | None = None, reason: str | None = None) -> None:
         """Let no more tasks join, and have those cancelled that have not ended; listeners and

@@ -8,15 +8,19 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput
 from blueque.model.encoding import require_whole
+from blueque.model.group import Group, tracked
 from blueque.model.ids import ids_of_run_keys, shard_of
-from blueque.model.run import Record
+from blueque.model.run import Links, Record
+from blueque.producer.groups import end_if_over
 from blueque.producer.row_batch import Rows, relay
+from blueque.protocol.links import rows_at_once
 from blueque.protocol.runs import RunBatch
 from blueque.queries.runs import count_ledgers
 
@@ -28,12 +32,19 @@ log = logging.getLogger("blueque")
 class RunOutcome(NamedTuple):
     """The result of a run: how many rows and tasks it has, and whether it had been closed or
     committed before.
+
+    group: that its tasks are in. `after=` of other tasks takes the outcome of a run with a group.
     """
 
     run: str
     rows: int
     tasks: int
     is_replay: bool
+    group: str | None = None
+
+    def as_group(self) -> Group:
+        """Return the group of its tasks. Raises InvalidInput if they have none."""
+        return tracked(self.group)
 
 
 class KeyedRun:
@@ -55,6 +66,7 @@ class KeyedRun:
         self.queue: str = record["queue"]
         self.shards: int = record["shards"]
         self.state: str = record["state"]
+        self.links = Links.of(record)
         self._redis, self._max_bytes, self._options = redis, max_bytes, options
 
     def __repr__(self) -> str:
@@ -73,23 +85,24 @@ class KeyedRun:
         closed.
 
         keys, parameters, are_json, etas, priorities, ids: see Rows; 1000 rows at most, of any
-            shards, all or none. After a lost answer the count may include tasks that another
+            shards, all or none; 1000 conditions at most. After a lost answer the count may include tasks that another
             process has just made; the outcome of the run is exact.
         Raises InvalidInput, which names the position; RunDropped; what `Queue.enqueue` raises.
         Source: docs/protocol/bulk.md, "enqueue_run".
         """
         batch = self._pack(Rows(parameters, keys, are_json, etas, priorities, ids))
+        require_room(batch.tasks.ids, self.links)
         return self._send(self._redis, batch, None, None) if self.state == "open" else 0
 
     def put_each(self, chunks: Iterable[Rows]) -> Iterator[int]:
         """Do the same with each of the chunks, and yield its count once it is in Redis; the fastest
-        way for many.
+        way for many. A chunk with more than 1000 conditions is divided.
 
         chunks: is read two chunks ahead, unless it is slow.
         """
         own = self._redis.another()  # the iterable may use this thread's connection
         try:
-            packed = (self._pack(rows) for rows in chunks)
+            packed = map(self._pack, in_parts(chunks, self.links))
             yield from relay(
                 packed, lambda *given: self._send(own, *given) if self.state == "open" else 0
             )
@@ -114,7 +127,7 @@ class KeyedRun:
         """Declare the run complete: whatever is put from now on changes nothing.
 
         rows: how many rows there were, for the record. A second call returns what the first has
-            recorded.
+            recorded. The group that the run has opened is closed with it.
         Raises RunDropped.
         Source: docs/protocol/bulk.md, "close_run".
         """
@@ -123,14 +136,20 @@ class KeyedRun:
         record = protocol.close_run(self._redis, self.record, counted, mark, time.time())
         protocol.prune_runs(self._redis, self.queue)
         self.state = record["state"]
+        if self.links.group is not None:
+            end_if_over(self._redis, self.links.group, time.time())
         outcome = RunOutcome(
-            self.name, record["rows"], record["tasks"], record["decided_by"] != mark
+            self.name,
+            record["rows"],
+            record["tasks"],
+            record["decided_by"] != mark,
+            self.links.group,
         )
         log.info(
             "close_run run=%s queue=%s rows=%d tasks=%d is_replay=%s",
             self.name,
             self.queue,
-            *outcome[1:],
+            *outcome[1:4],
         )
         return outcome
 
@@ -159,3 +178,19 @@ class KeyedRun:
             new,
         )
         return new
+
+
+def in_parts(chunks: Iterable[Rows], links: Links) -> Iterator[Rows]:
+    """Yield the rows in batches that each fit into one transaction."""
+    size = rows_at_once(links)
+    return chain.from_iterable(
+        rows.parts(size) if len(rows.parameters) > size else (rows,) for rows in chunks
+    )
+
+
+def require_room(tasks: Sequence[bytes], links: Links) -> None:
+    """Refuse tasks that do not fit into one transaction. Raises InvalidInput."""
+    most = rows_at_once(links)
+    if len(tasks) > most:
+        each = f"that wait for {len(links.conditions)} others each"
+        raise InvalidInput(f"{most} tasks {each} are taken at a time, not {len(tasks)}")

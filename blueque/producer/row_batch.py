@@ -71,6 +71,16 @@ class Rows(NamedTuple):
         if self.priorities is not None:
             _each("priorities", self.priorities, lambda value, what: require_priority(value))
 
+    def parts(self, size: int) -> Iterator[Rows]:
+        """Yield the rows in batches of at most so many."""
+        for start in range(0, len(self.parameters), size):
+            end = start + size
+            columns = [
+                value if value is None or isinstance(value, bool) else value[start:end]
+                for value in self
+            ]
+            yield Rows._make(columns)
+
     def packed_keys(self) -> list[bytes]:
         """Return the keys in UTF-8. Raises InvalidInput."""
         its_keys = self.keys or ()

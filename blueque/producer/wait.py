@@ -9,6 +9,7 @@ from blueque.errors import InvalidInput, InvalidType, TooManyConditions
 from blueque.model.conditions import MAX_CONDITIONS, After, Ids, conditions_of
 from blueque.model.group import Group
 from blueque.model.options import Broken, Options, waiting_fields
+from blueque.model.run import Links
 from blueque.protocol.dependencies import AT_ONCE
 
 
@@ -31,6 +32,10 @@ class Wait(NamedTuple):
         """Return the fields of such a task."""
         fields = waiting_fields(self.conditions, self.broken, self.has_results)
         return fields if self.group is None else {**fields, "group": self.group}
+
+    def links(self) -> Links:
+        """Return the same for the tasks of a run."""
+        return Links(self.group, self.conditions, self.broken if self.conditions else "hold")
 
     def joined(self, more: Mapping[str, str]) -> Wait:
         """Return the same with more conditions, for one of many tasks. Raises InvalidInput."""
@@ -62,6 +67,7 @@ def wait_for(
 ) -> Wait:
     """Return what a task with these arguments of `Queue.enqueue` waits for, and its group.
 
+    group: a Group, or its name.
     Raises InvalidInput, InvalidType, TooManyConditions.
     """
     if broken not in get_args(Broken):

@@ -78,6 +78,7 @@ class Batch:
         self._now = str(now)
         self._needs = str((options or {}).get("needs", ""))
         self._priority = int((options or {}).get("priority", 0))
+        self._is_blocked = "after" in (options or {})  # its tasks wait for others
         self._hashes = hashes(queue, tasks, now, options)
         self.commands = self.commands_for(range(len(tasks.ids)))
 
@@ -94,9 +95,9 @@ class Batch:
         etas = None if self.tasks.etas is None else [self.tasks.etas[number] for number in chosen]
         later: list[float | bytes] = []
         for eta, task in zip(etas or (), ids, strict=False):
-            if eta is not None:
+            if eta is not None and not self._is_blocked:
                 later += [eta, task]
-        lines = self._lines(chosen, ids, etas)
+        lines = {} if self._is_blocked else self._lines(chosen, ids, etas)
         commands: list[Command] = [("ZINCRBY", keys.QUEUES, 0, self.queue)]
         commands += [
             pack_with(("LPUSH", keys.line(self.queue, line)), tasks)
@@ -267,7 +268,8 @@ def _template(
         if priority:
             fields_given["priority"] = priority
     fields = new_fields(queue, HOLE, now, fields_given)
-    words = ["status", "scheduled" if is_later else "pending", *fields]
+    status = "scheduled" if is_later else "pending"
+    words = ["status", "blocked" if "after" in fields_given else status, *fields]
     if tasks.keys is not None:
         words += ["key", HOLE]
         if tasks.mark:

@@ -28,23 +28,39 @@ def open_group(redis: Redis, group: str, keep: int, now: float) -> dict[str, str
     keep: for how many seconds the record of the group stays after its end, if no task waits for it.
     """
     key = keys.group(group)
-    new = {"group": group, "state": "open", "keep": str(keep), "created": str(now)}
+    new = new_record(group, keep, now)
 
     def decide(reply: Sequence[str]) -> Verdict[dict[str, str]]:
         if reply:
             return Answer(as_hash(reply))
-        return Change(
-            [
-                # Left by a group with this name whose record has expired.
-                ("UNLINK", *sets_of(group)),
-                ("HSET", key, *flat(new)),
-                ("ZADD", keys.GROUPS, now + LOOK_EVERY, group),
-            ],
-            new,
-        )
+        return Change(opening(new, now), new)
 
     look: Look[Sequence[str]] = Look([key], [("HGETALL", key)])
     return transact(redis, "open_group", look, decide)
+
+
+def new_record(group: str, keep: int, now: float) -> dict[str, str]:
+    """Return the record of an open group."""
+    return {"group": group, "state": "open", "keep": str(keep), "created": str(now)}
+
+
+def opening(record: Mapping[str, str], now: float) -> list[Command]:
+    """Return the commands that make a group with this record."""
+    group = record["group"]
+    return [
+        # Left by a group with this name whose record has expired.
+        ("UNLINK", *sets_of(group)),
+        ("HSET", keys.group(group), *flat(record)),
+        ("ZADD", keys.GROUPS, now + LOOK_EVERY, group),
+    ]
+
+
+def closing(group: str, now: float) -> list[Command]:
+    """Return the commands that close an open group."""
+    return [
+        ("HSET", keys.group(group), "state", "closed", "closed", now),
+        ("ZADD", keys.GROUPS, 0, group),
+    ]
 
 
 def close_group(redis: Redis, group: str, now: float) -> None:
@@ -61,8 +77,7 @@ def close_group(redis: Redis, group: str, now: float) -> None:
             raise WrongGroup(group, "not all of its tasks are there; commit it again, or cancel it")
         if state != "open":
             return Answer(None)
-        closed: Command = ("HSET", keys.group(group), "state", "closed", "closed", now)
-        return Change([closed, ("ZADD", keys.GROUPS, 0, group)], None)
+        return Change(closing(group, now), None)
 
     transact(redis, "close_group", _record(group, "state"), decide)
 

@@ -9,12 +9,31 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash, pack
-from blueque.errors import RunDropped, WrongRun
+from blueque.errors import RunDropped, WrongGroup, WrongRun
 from blueque.model import keys
 from blueque.model.ids import octets_of, shards_of
-from blueque.model.run import Record, parse, require_same
+from blueque.model.run import (
+    KEYED,
+    PUBLISHED,
+    STAGED,
+    Links,
+    Record,
+    kinds_like,
+    parse,
+    require_same,
+)
 from blueque.protocol.bulk import Batch, NewTasks
 from blueque.protocol.fields import flat
+from blueque.protocol.links import (
+    NewLinks,
+    blocking,
+    closing_of,
+    entering,
+    joining,
+    look_at_group,
+    made_by,
+    parents_of,
+)
 from blueque.protocol.packing import pack_with
 from blueque.protocol.submit import Options
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
@@ -39,11 +58,13 @@ class RunTerms(NamedTuple):
     """What is fixed when a run is opened.
 
     kind: keyed, staged or stream. keep: see close_run, finish_run. shards: of a keyed run.
+    links: of all its tasks; none: those that it was opened with first.
     """
 
     kind: str
     keep: int
     shards: int | None = None
+    links: Links = Links()  # it does not change
 
 
 class RunBatch(Batch):
@@ -53,7 +74,8 @@ class RunBatch(Batch):
 
     def __init__(self, record: Record, tasks: NewTasks, now: float, options: Options) -> None:
         queue, run, shards = record["queue"], record["run"], record["shards"]
-        self.run, self.created = run, record["created"]
+        self.run, self.created, self.links = run, record["created"], Links.of(record)
+        self._parents, self._made = parents_of(self.links), now
         self._moved = pack(("ZADD", keys.runs(queue), now, run))
         octets = octets_of(tasks.ids)
         self._octets = octets
@@ -62,15 +84,39 @@ class RunBatch(Batch):
             self._shards = {}
             for number, shard in enumerate(shards_of(tasks.ids, shards)):
                 self._shards.setdefault(shard, []).append(number)  # type: ignore[attr-defined]
-        super().__init__(queue, tasks, now, {**(options or {}), "run": run})
+        linked = self.links.fields()
+        super().__init__(queue, tasks, now, {**(options or {}), **linked, "run": run})
         self.commands += self._entered()
         self.look = self._looking(exist_all(tasks.ids))
 
     def look_at_each(self) -> AnyLook:
-        """Return the look that tells which tasks exist, for when some exist that are not in the
-        ledger.
+        """Return the look that tells which tasks exist, and in which groups, for when some exist
+        that are not in the ledger.
         """
-        return self._looking(*[("EXISTS", keys.task(task.decode())) for task in self.tasks.ids])
+        names = [keys.task(task.decode()) for task in self.tasks.ids]
+        look = self._looking(*[("EXISTS", name) for name in names])
+        if self.links.group is None:
+            return look
+        groups: list[Command] = [("HGET", name, "group") for name in names]
+        return look._replace(watch=(*look.watch, *names), reads=[*look.reads, *groups])
+
+    def commands_for(self, chosen: Sequence[int]) -> list[Command]:
+        """Return the commands that create the tasks with these numbers, with what they are linked
+        to.
+        """
+        commands = super().commands_for(chosen)
+        if not self.links:
+            return commands
+        ids = self.ids_of(chosen)
+        return [
+            *commands,
+            *blocking(self.links, self.queue, ids, self._made),
+            *joining(self.links, ids),
+        ]
+
+    def ids_of(self, chosen: Sequence[int]) -> list[str]:
+        """Return the ids of the tasks with these numbers."""
+        return [self.tasks.ids[number].decode() for number in chosen]
 
     def are_listed(self, replies: Sequence[Any]) -> list[int]:
         """Return for each task whether it is in its ledger, from the replies after the record."""
@@ -87,10 +133,39 @@ class RunBatch(Batch):
 
         Empty: no task has one. None: some tasks have one, but the replies do not say which.
         """
-        exist = replies[len(self._shards) :]
+        count = len(self._octets)
+        asked = replies[len(self._shards) + len(self._parents.reads) :]
+        exist, groups = asked[:count], asked[count:]
         if not any(exist):
             return ()
-        return exist if len(exist) == len(self._octets) else None
+        if len(exist) < count or (self.links.group is not None and not groups):
+            return None
+        for number, (is_there, group) in enumerate(zip(exist, groups, strict=False)):
+            if is_there and group != self.links.group:
+                (task,) = self.ids_of([number])
+                why = f"task {task} of this run is in Redis, and not in the group"
+                raise WrongGroup(str(self.links.group), why)
+        return exist
+
+    def links_to_parents(self, replies: Sequence[Any], new: Sequence[int]) -> list[Command]:
+        """Return the commands by which the parents of new tasks know of them.
+
+        Raises NoSuchGroup, GroupClosed, GroupCancelled for a group that does not take them.
+        """
+        first = len(self._shards)
+        linked = replies[first : first + len(self._parents.reads)]
+        return entering(self.links, self._parents, linked, self.ids_of(new), self._made)
+
+    def rejoining(self, there: Sequence[int]) -> list[Command]:
+        """Return the commands that have the group look at tasks that were there before."""
+        if self.links.group is None or not there:
+            return []
+        ids = self.ids_of(there)
+        scores = [word for task in ids for word in (self._made, task)]
+        return [
+            ("SADD", keys.open_members(self.links.group), *ids),
+            ("ZADD", keys.UNSETTLED_MEMBERS, *scores),
+        ]
 
     def commands_to_make(self, new: Sequence[int], unlisted: Sequence[int]) -> list[Command]:
         """Return the commands that create the `new` tasks, and enter the `unlisted` ones in their
@@ -119,7 +194,8 @@ class RunBatch(Batch):
             reads.append(
                 pack_with(("SMISMEMBER", ledger), [self._octets[number] for number in numbers])
             )
-        return Look((record, *ledgers), [*reads, *exist])
+        parents = self._parents
+        return Look((record, *ledgers, *parents.watch), [*reads, *parents.reads, *exist])
 
     def _ledger(self, shard: int) -> str:
         return keys.ledger(self.queue, self.run, shard)
@@ -130,20 +206,27 @@ def open_run(
 ) -> Record:
     """Create the record of a run if there is none, note the time, and return the record.
 
+    With links, it opens the group, too, if there is none.
     created: of the run, for a program that takes part in a run which another has opened. Raises
         RunDropped when that run is gone, even if a new one has its name: the ledgers are gone, too.
+    Raises WrongRun when it was opened with other links; NoSuchTask, NoSuchGroup, GroupClosed,
+    GroupCancelled, WrongGroup for links of a new run.
     """
-    key = keys.run(queue, run)
-    new: Record = {"run": run, "queue": queue, "kind": terms.kind, "state": "open"}
+    key, links = keys.run(queue, run), terms.links
+    kind = f"{terms.kind}_linked" if links else terms.kind
+    new: Record = {"run": run, "queue": queue, "kind": kind, "state": "open"}
     new |= {"keep": terms.keep, "created": now}
     if terms.shards is not None:
         new["shards"] = terms.shards
+    new |= links.record()
+    linked = NewLinks(links, made_by(queue, run))
 
-    def decide(reply: Sequence[str]) -> Verdict[Record]:
+    def decide(reply: Sequence[str], *replies: Any) -> Verdict[Record]:
         if reply:
             texts = as_hash(reply)
-            require_same(texts, queue, run, terms.kind)
+            require_same(texts, queue, run, *kinds_like(terms.kind))
             record = parse(texts)
+            _require_links(record, links)
             if created not in (None, record.get("created")):
                 raise RunDropped(run, queue)
             if record.get("state") != "open":
@@ -157,12 +240,26 @@ def open_run(
                 ("HSET", key, *flat(new)),
                 ("ZADD", keys.runs(queue), now, run),
                 ("ZINCRBY", keys.QUEUES, 0, queue),
+                *linked.commands(replies, now),
             ],
             new,
         )
 
-    look: Look[Sequence[str]] = Look((key,), [("HGETALL", key)])
+    look: AnyLook = Look((key, *linked.watch), [("HGETALL", key), *linked.reads])
     return transact(redis, "open_run", look, decide)
+
+
+def _require_links(record: Record, wanted: Links) -> None:
+    """Refuse a run that was opened with other links. Those of a run that is decided do not matter,
+    but for the group: others wait for it.
+    """
+    known = Links.of(record)
+    if wanted and known.group != wanted.group:
+        has = "without a group" if known.group is None else f"with the group {known.group!r}"
+        raise WrongRun(record["run"], record["queue"], f"it was opened {has}")
+    if wanted and record.get("state") == "open" and known != wanted:
+        why = "it was opened with another `after` or `broken`; drop it, or choose another name"
+        raise WrongRun(record["run"], record["queue"], why)
 
 
 def enqueue_run(
@@ -203,7 +300,7 @@ def _enqueue_run(
 
     def decide(reply: list[str | None], *replies: Any) -> Verdict[list[bool] | None]:
         fields = RunFields._make(reply)
-        if not is_open(fields, batch.queue, batch.run, ("keyed",), batch.created):
+        if not is_open(fields, batch.queue, batch.run, KEYED, batch.created):
             return Answer([False] * count)
         listed, exist = batch.are_listed(replies), batch.exist(replies)
         unlisted = [number for number, is_in in enumerate(listed) if not is_in]
@@ -212,12 +309,17 @@ def _enqueue_run(
         if exist is None:
             return Answer(None)
         new = [number for number in unlisted if not exist[number]] if exist else unlisted
+        linking = batch.links_to_parents(replies, new) if batch.links else []
+        there = set(unlisted).difference(new)
         tried.clear()
         tried.update(new)
         ours = perhaps | tried
-        return Change(
-            batch.commands_to_make(new, unlisted), [number in ours for number in range(count)]
-        )
+        commands = [
+            *batch.commands_to_make(new, unlisted),
+            *linking,
+            *batch.rejoining(sorted(there)),
+        ]
+        return Change(commands, [number in ours for number in range(count)])
 
     def again(is_unknown: bool) -> AnyLook:
         if is_unknown:
@@ -234,16 +336,17 @@ def close_run(redis: Redis, opened: Record, rows: int, mark: str, now: float) ->
     committed it.
 
     opened: the record as it was when it was opened. rows: how many there were. mark: random, the
-        same for every try. Raises RunDropped.
+        same for every try. Raises RunDropped. The group of the run is closed with it.
     """
     queue, run, shards = opened["queue"], opened["run"], opened["shards"]
-    key = keys.run(queue, run)
+    key, links = keys.run(queue, run), Links.of(opened)
+    watched, reads = look_at_group(links, "state", "made_by")
     ledgers = [keys.ledger(queue, run, shard) for shard in range(shards)]
 
-    def decide(reply: Sequence[str], *counts: int) -> Verdict[Record]:
-        texts = as_hash(reply)
+    def decide(reply: Sequence[str], *replies: Any) -> Verdict[Record]:
+        texts, counts, of_group = as_hash(reply), replies[:shards], replies[shards:]
         record = parse(texts)
-        if not is_open(RunFields.of(texts), queue, run, ("keyed",), opened["created"]):
+        if not is_open(RunFields.of(texts), queue, run, KEYED, opened["created"]):
             return Answer(record)
         decided: Record = {
             "state": "committed",
@@ -253,13 +356,17 @@ def close_run(redis: Redis, opened: Record, rows: int, mark: str, now: float) ->
             "finished": now,
         }
         return Change(
-            [("HSET", key, *flat(decided)), ("UNLINK", *ledgers), ("EXPIRE", key, record["keep"])],
+            [
+                ("HSET", key, *flat(decided)),
+                ("UNLINK", *ledgers),
+                ("EXPIRE", key, record["keep"]),
+                *closing_of(links, queue, run, of_group, now),
+            ],
             record | decided,
         )
 
-    look: Look[Sequence[str], *tuple[int, ...]] = Look(
-        (key, *ledgers), [("HGETALL", key), *[("SCARD", ledger) for ledger in ledgers]]
-    )
+    scards: list[Command] = [("SCARD", ledger) for ledger in ledgers]
+    look: AnyLook = Look((key, *ledgers, *watched), [("HGETALL", key), *scards, *reads])
     return transact(redis, "close_run", look, decide)
 
 
@@ -276,8 +383,8 @@ def drop_run(redis: Redis, queue: str, run: str, moved: float | None = None) -> 
         texts = as_hash(reply)
         if not texts or staged or (moved is not None and float(score or 0.0) > moved):
             return Answer(False)
-        require_same(texts, queue, run, "keyed", "staged", "stream")
-        if texts["state"] == "committing":
+        require_same(texts, queue, run, *KEYED, *STAGED, "stream")
+        if texts["state"] in PUBLISHED:
             raise WrongRun(run, queue, "it is decided, and has to be finished")
         ledgers = [keys.ledger(queue, run, shard) for shard in range(int(texts.get("shards", 0)))]
         return Change(

@@ -96,6 +96,7 @@ from blueque.model.ids import (
 from blueque.model.log_line import Line
 from blueque.model.new import NewRecord, spawned_id
 from blueque.model.retry import Retry
+from blueque.model.run import Links
 from blueque.model.states import STATUSES, Place
 from blueque.model.task import FIELDS
 from blueque.model.units import Timing
@@ -653,12 +654,41 @@ LATER_MANY = {
     "ETA": [20.5, 100.0, 30.0],
     "TIMES": [20.5, "t1", 100.0, "t2", 30.0, "t3"],
 }
+# What a run without links has of them.
+UNLINKED: dict[str, list[Any]] = {
+    "PARENT": [],
+    "GROUP": [],
+    "ENTERED": [],
+    "OPENED": [],
+    "LINKS": [],
+    "BLOCKED": [],
+    "OF_KEY": [],
+    "DUE": [],
+    "KINDS": [],
+    "BLOCKING": [],
+    "LOOKS": [],
+    "JOINED": [],
+    "ENTRANTS": [],
+    "MEMBER": [],
+    "UNMET": [],
+    "CHILDREN": [],
+    "AWAITED": [],
+    "WAITERS": [],
+    "ENDED": [],
+    "OVER": [],
+    "REJOINED": [],
+    "THERE": [],
+    "NOTED": [],
+    "CLOSED": [],
+    "REOPENED": [],
+}
 RUN, RUN_KEYS = 'à "night"_1', [b"k1", b"k2", b"k3"]
 ONE, TWO, THREE = (
     f"{first}-0000-4000-8000-00000a0d225c" for first in ("00000000", "00010000", "0003ff80")
 )
 KEYED_RUN = {
     **MANY,
+    **UNLINKED,
     "PARAMETERS": "p",
     "RUN": RUN,
     "TASK": [ONE, TWO, THREE],
@@ -672,7 +702,7 @@ KEYED_RUN = {
     "SHARD": [0, 1],
     "LISTED": [octets(ONE, THREE), octets(TWO)],
     "ITS_SHARD": [0, 1],
-    "ENTERED": [octets(ONE, THREE), octets(TWO)],
+    "LISTING": [octets(ONE, THREE), octets(TWO)],
     "ENTRIES": [9.25, ONE, 9.25, TWO, 9.25, THREE],
     **in_default_line(ONE, TWO, THREE),
 }
@@ -698,11 +728,12 @@ ONLY_THREE = {
     "NEW": [THREE],
     "KEY": ["k3"],
     "ITS_SHARD": [0],
-    "ENTERED": [octets(THREE)],
+    "LISTING": [octets(THREE)],
     "ENTRIES": [9.25, THREE],
     **in_default_line(THREE),
 }
-OPEN = {**TASK, "RUN": RUN, "KIND": "staged", "KEEP": 60, "SHARDS": []}
+OPEN = {**TASK, **UNLINKED, "RUN": RUN, "KIND": "staged", "KEEP": 60, "SHARDS": [], "LOOK": 69.25}
+MAKER = f"run {RUN} of {Q}"
 CLOSE = {**OPEN, "SHARD": [0, 1, 2], "ROWS": 7, "COUNT": 3, "MARK": "m"}
 STAGE = {
     **NEW,
@@ -1046,7 +1077,8 @@ def run_batch(values: Values) -> RunBatch:
         values["ETAS"],
         RUN_KEYS,
     )
-    return RunBatch({**RECORD, "shards": 3}, tasks, 9.25, values.get("GIVEN"))
+    record = {**RECORD, "shards": 3, **values.get("RECORD", {})}
+    return RunBatch(record, tasks, 9.25, values.get("GIVEN"))
 
 
 def enqueue_run(values: Values) -> Given:
@@ -1124,8 +1156,16 @@ def reopened(kind: str, shards: int | None = None) -> Given:
     return lambda redis: protocol.open_run(redis, Q, RUN, RunTerms(kind, 60, shards), 12.5)
 
 
-def close_run(mark: str = "m") -> Given:
-    return lambda redis: protocol.close_run(redis, {**RECORD, "shards": 3}, 7, mark, 9.25)
+def opened_linked(kind: str, group: str | None = None, run: str = RUN, **conditions: str) -> Given:
+    """Open a run whose tasks join a group, or wait for others; the group `old` is one of these."""
+    named = {ON_OLD if name == "old" else name: kind for name, kind in conditions.items()}
+    terms = RunTerms(kind, 60, 3 if kind == "keyed" else None, Links(group, named, "cancel"))
+    return lambda redis: protocol.open_run(redis, Q, run, terms, 9.25)
+
+
+def close_run(mark: str = "m", **links: str) -> Given:
+    opened = {**RECORD, "shards": 3, **links}
+    return lambda redis: protocol.close_run(redis, opened, 7, mark, 9.25)
 
 
 def staged(
@@ -1685,7 +1725,7 @@ REASSERT = {
     "PID": 99,
     "CREATED": "1.0",
 }
-IN_FIRST_LOOK = {"ROOM": [], "LINE": keys.pending(Q)}
+IN_FIRST_LOOK = {"MEMBER": [], "ROOM": [], "LINE": keys.pending(Q)}
 HAS_KEY, MAY_EXIST = "it has a key", "it may exist"
 WATCHES, NOT_IN_LIST = "it watches a task", "it is not in the list"
 MAY_HOLD, NOT_BEATEN = "it may hold a task", "it has not just beaten"
@@ -1943,6 +1983,38 @@ def unblock(*parents: str) -> Given:
 
 GROUP = 'night "1" [2]'
 IN_GROUP = {**TASK, "GROUP": GROUP, "KEEP": 60, "LOOK": 69.25, "CLOSED": [], "WHO": []}
+
+
+ON_OLD = "group old"
+LINKED = {
+    "group": GROUP,
+    "after": json.dumps({"t3": "ok", ON_OLD: "any"}, separators=(",", ":")),
+    "broken": "cancel",
+}
+OPENED_LINKED = opened_linked("keyed", GROUP, t3="ok", old="any")
+KEYED_LINKED = {
+    **IN_NO_LINE,
+    "OPTIONS": ["group", GROUP, "broken", "cancel", "after", 2],
+    "PARENT": ["t3"],
+    "GROUP": ["old"],
+    "ENTERED": [GROUP],
+    "NEW": [],
+    "KEY": [],
+    "BLOCKED": [ONE, TWO, THREE],
+    "OF_KEY": ["k1", "k2", "k3"],
+    "DUE": [["eta", 20.5], [], []],
+    "KINDS": ["t3", "ok", ON_OLD, "any"],
+    "BLOCKING": [Q],
+    "LOOKS": [69.25, ONE, 69.25, TWO, 69.25, THREE],
+    "JOINED": [GROUP],
+    "ENTRANTS": [ONE, TWO, THREE],
+    "UNMET": ["t3"],
+    "CHILDREN": [[9.25, ONE, 9.250001, TWO, 9.250002, THREE]],
+    "AWAITED": ["old"],
+    "WAITERS": [[9.25, ONE, 9.250001, TWO, 9.250002, THREE]],
+    "OVER": ["old"],
+}
+A_MEMBER = "a member was there"
 
 
 def opened_group(redis: Redis, now: float = 1.0) -> object:
@@ -2231,6 +2303,144 @@ SAMPLES = [
         [NO_RECORD],
     ),
     Sample("open_run", "again", opened("staged"), opened("staged"), OPEN),
+    Sample(
+        "open_run",
+        "linked",
+        given(enqueued("t3"), ended_group_named("old")),
+        opened_linked("keyed", GROUP, t3="ok", old="any"),
+        {
+            **OPEN,
+            "KIND": "keyed_linked",
+            "SHARDS": ["shards", 3],
+            "LINKS": flat(LINKED),
+            "PARENT": ["t3"],
+            "GROUP": ["old"],
+            "ENTERED": [GROUP],
+            "OPENED": [GROUP],
+            "MAKER": MAKER,
+        },
+        [NO_RECORD],
+    ),
+    Sample(
+        "open_run",
+        "linked, the group is open",
+        opened_group,
+        opened_linked("staged", GROUP),
+        {**OPEN, "KIND": "staged_linked", "LINKS": ["group", GROUP], "ENTERED": [GROUP]},
+        [NO_RECORD],
+    ),
+    Sample("open_run", "linked, again", opened_linked("staged", GROUP), opened("staged"), OPEN),
+    *[
+        Sample(
+            "open_run",
+            f"linked, {case}",
+            before,
+            opened_linked("staged", GROUP, **conditions),
+            {**OPEN, "ENTERED": [GROUP], "PARENT": list(conditions)},
+            until="MULTI",
+            refuses=refusal,
+        )
+        for case, before, conditions, refusal in [
+            ("with another group", opened_linked("staged", "x"), {}, WrongRun),
+            ("with other conditions", opened_linked("staged", GROUP), {"t3": "ok"}, WrongRun),
+            ("the group of another run", opened_linked("staged", GROUP, "x"), {}, WrongGroup),
+            ("a closed group", given(opened_group, closed_group), {}, GroupClosed),
+            ("no such parent", nothing, {"t3": "ok"}, NoSuchTask),
+            (
+                "a group for which a task waits",
+                given(enqueued("t3"), opened_group, waiting_for_group("ok")),
+                {"t3": "ok"},
+                WrongGroup,
+            ),
+        ]
+    ],
+    Sample(
+        "open_run",
+        "linked, waits for a group that is open",
+        opened_group_named("old"),
+        opened_linked("staged", GROUP, old="ok"),
+        {**OPEN, "ENTERED": [GROUP], "GROUP": ["old"]},
+        until="MULTI",
+        refuses=WrongGroup,
+    ),
+    Sample(
+        "enqueue_run",
+        "linked",
+        given(enqueued("t3"), ended_group_named("old"), OPENED_LINKED),
+        enqueue_run({**KEYED_RUN, "RECORD": LINKED, "ETAS": [20.5, None, None]}),
+        {**KEYED_RUN, **KEYED_LINKED},
+        [ANY_MADE],
+    ),
+    Sample(
+        "enqueue_run",
+        "linked, a parent has ended",
+        given(
+            enqueued("t3"),
+            ended_group_named("old"),
+            OPENED_LINKED,
+            raw("HSET", keys.task("t3"), "status", "failed"),
+        ),
+        enqueue_run({**KEYED_RUN, "RECORD": LINKED, "ETAS": [20.5, None, None]}),
+        {**KEYED_RUN, **KEYED_LINKED, "ENDED": [9.25, "t3"]},
+        [ANY_MADE, HAS_ENDED],
+    ),
+    Sample(
+        "enqueue_run",
+        "linked, in a group only, and a member was there",
+        given(
+            opened_linked("keyed", GROUP), raw("HSET", keys.task(ONE), "queue", Q, "group", GROUP)
+        ),
+        enqueue_run({**KEYED_RUN, "RECORD": {"group": GROUP}}),
+        {
+            **KEYED_RUN,
+            "OPTIONS": ["group", GROUP],
+            "ENTERED": [GROUP],
+            "MEMBER": [ONE, TWO, THREE],
+            "NEW": [TWO, THREE],
+            "KEY": ["k2", "k3"],
+            "ENTRIES": [9.25, TWO, 9.25, THREE],
+            **in_default_line(TWO, THREE),
+            "JOINED": [GROUP],
+            "ENTRANTS": [TWO, THREE],
+            "REJOINED": [GROUP],
+            "THERE": [ONE],
+            "NOTED": [9.25, ONE],
+        },
+        [AGAIN, ANY_MADE, A_NEW, A_MEMBER],
+    ),
+    Sample(
+        "enqueue_run",
+        "linked, a task of it is in no group",
+        given(opened_linked("keyed", GROUP), raw("HSET", keys.task(ONE), "queue", Q)),
+        enqueue_run({**KEYED_RUN, "RECORD": {"group": GROUP}}),
+        {**KEYED_RUN, "ENTERED": [GROUP], "MEMBER": [ONE, TWO, THREE]},
+        [AGAIN],
+        until="MULTI",
+        refuses=WrongGroup,
+    ),
+    Sample(
+        "enqueue_run",
+        "linked, the group is closed",
+        given(opened_linked("keyed", GROUP), closed_group),
+        enqueue_run({**KEYED_RUN, "RECORD": {"group": GROUP}}),
+        {**KEYED_RUN, "ENTERED": [GROUP]},
+        until="MULTI",
+        refuses=GroupClosed,
+    ),
+    Sample(
+        "close_run",
+        "linked",
+        opened_linked("keyed", GROUP),
+        close_run(group=GROUP),
+        {**CLOSE, "COUNT": 0, "ENTERED": [GROUP], "CLOSED": [GROUP]},
+    ),
+    Sample(
+        "close_run",
+        "linked, with a group that another has opened",
+        given(opened_group, opened_linked("keyed", GROUP)),
+        close_run(group=GROUP),
+        {**CLOSE, "COUNT": 0, "ENTERED": [GROUP]},
+    ),
     Sample(
         "open_run",
         "committed",

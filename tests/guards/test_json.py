@@ -218,6 +218,8 @@ def populated(redis, client, tmp_path):
         redis, FeedRef("video", "open", "t"), "i", "/backlog", {"node": NODE}, None, now - 7200
     )
     queue.open_run("open", shards=4).put(["a"], [b"1"])
+    there = queue.enqueue("there", key="there")
+    queue.open_run("linked", group="linked", after=there, broken="cancel")
     done = queue.open_run("done")
     done.put(["b"], [b"1"])
     done.close(1)

@@ -77,11 +77,15 @@ PHOTOS = (
     "ice",
     "snow",
     "shovel",
+    "fern",
+    "moss",
+    "oak",
     "egg",
     "hare",
 )
 ALBUMS = {
     "winter": "",
+    "plants": "",
     "easter": "small egg, small hare",
     "spring": "small garden, small harbour, small market",
     "summer": "small meadow",

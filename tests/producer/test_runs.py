@@ -200,13 +200,13 @@ def test_what_has_run_and_was_deleted_is_not_made_again(queue, client, cli):
 
     assert put(run, names(12)) == 2
     assert line(cli) == [task.decode() for task in run.ids_of(names(2, first=10))]
-    assert run.close(12) == ("r", 12, 12, False)
+    assert run.close(12) == ("r", 12, 12, False, None)
 
 
 def test_a_committed_run_makes_nothing_whatever_comes(queue, client, cli):
     run, zombie = queue.open_run("r"), queue.open_run("r")
     put(run, names(10))
-    assert run.close(10) == ("r", 10, 10, False)
+    assert run.close(10) == ("r", 10, 10, False, None)
     finish_and_delete(client)
     before = cli.keys("*")
 
@@ -240,8 +240,8 @@ def test_closing_again_tells_what_was_recorded_first(queue):
     run = queue.open_run("r")
     put(run, names(3))
 
-    assert run.close(5) == ("r", 5, 3, False)
-    assert run.close(99) == queue.open_run("r").close(7) == ("r", 5, 3, True)
+    assert run.close(5) == ("r", 5, 3, False, None)
+    assert run.close(99) == queue.open_run("r").close(7) == ("r", 5, 3, True, None)
 
 
 def test_a_run_that_was_dropped_takes_nothing(queue, cli):
@@ -275,7 +275,7 @@ def test_another_process_joins_the_run_that_was_opened_and_no_later_one(queue, t
     ):
         with pytest.raises(RunDropped):
             attempt()
-    assert later.close(0) == ("r", 0, 0, False)
+    assert later.close(0) == ("r", 0, 0, False, None)
     assert theirs.join_run(later.record).state == "committed"
 
 
@@ -627,7 +627,7 @@ def test_a_lost_answer_neither_loses_nor_doubles(proxy, cli, fault, shards):
         assert proxy.has_struck
         proxy.release()
     proxy.arm(fault, 2)
-    assert run.close(20) == ("r", 20, 20, False)
+    assert run.close(20) == ("r", 20, 20, False, None)
     assert proxy.has_struck
     proxy.release()
     assert line(cli) == [task.decode() for task in run.ids_of(names(20, 10))]
@@ -656,7 +656,7 @@ def test_what_is_put_in_between_counts_when_a_run_is_closed(queue, client, overt
     run, other = queue.open_run("r"), Client(client._url).get_queue(Q).open_run("r")
     overtaken(lambda: put(other, names(5)))
 
-    assert run.close(5) == ("r", 5, 5, False)
+    assert run.close(5) == ("r", 5, 5, False, None)
 
 
 def test_nothing_comes_of_a_write_that_arrives_when_the_run_is_closed(proxy, client, queue, cli):

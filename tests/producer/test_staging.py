@@ -83,7 +83,7 @@ def test_nothing_is_seen_before_the_commit_and_all_of_it_afterwards(queue, clien
     assert len(cli.keys(keys.task("*"))) == 30
     assert line(cli) == [] == cli.keys(keys.tasks(Q)) == cli.keys(keys.wake(Q))
     assert LegacyQueue(client._redis, Q).dequeue("old_1", time.time()) is None
-    assert staging.commit(names) == ("s", 30, 30, False)
+    assert staging.commit(names) == ("s", 30, 30, False, None)
     assert numbers(cli) == list(range(30))
     assert cli.zcard(keys.tasks(Q)) == 30
     assert cli.exists(keys.wake(Q))
@@ -130,7 +130,7 @@ def test_the_order_is_that_of_the_names(queue, cli):
 
 
 def test_a_run_without_tasks_can_be_committed(queue, client, cli):
-    assert queue.open_staging("s").commit([]) == ("s", 0, 0, False)
+    assert queue.open_staging("s").commit([]) == ("s", 0, 0, False, None)
     assert client.get_run(Q, "s")["state"] == "committed"
 
 
@@ -153,16 +153,16 @@ def test_a_second_run_of_the_same_name_changes_nothing(queue, theirs, cli, state
 
     late = theirs.open_staging("s")
     assert late.is_committed
-    assert late.commit(stage(late, 3)) == ("s", 20, 20, True)
+    assert late.commit(stage(late, 3)) == ("s", 20, 20, True, None)
     assert state() == before
 
 
 def test_who_comes_too_late_with_what_he_has_staged_loses_it(queue, theirs, cli):
     ours, other = queue.open_staging("s"), theirs.open_staging("s")
     names, others = stage(ours, 2), stage(other, 3, first=100)
-    assert ours.commit(names) == ("s", 20, 20, False)
+    assert ours.commit(names) == ("s", 20, 20, False, None)
 
-    assert other.commit(others) == ("s", 20, 20, True)
+    assert other.commit(others) == ("s", 20, 20, True, None)
     assert stage(other, 1)  # a zombie
     assert other.discard() == 0
     assert numbers(cli) == list(range(20))
@@ -193,7 +193,7 @@ def test_what_was_interrupted_after_the_decision_is_finished_by_whoever_comes(
 
     other = theirs.open_staging("s")
     assert other.is_committed
-    assert other.commit(()) == ("s", 30, 30, True)
+    assert other.commit(()) == ("s", 30, 30, True, None)
     assert numbers(cli) == list(range(30))
     assert nothing_is_left(cli)
 
@@ -221,7 +221,7 @@ def test_another_process_joins_what_was_opened_and_nothing_later(
             attempt()
     names = stage(later, 1)
     assert staging.discard() == joined.discard() == 0
-    assert later.commit(names, batch) == ("s", 10, 10, False)
+    assert later.commit(names, batch) == ("s", 10, 10, False, None)
     with pytest.raises(WrongRun, match="not a keyed one"):
         theirs.join_run(later.record)
     with pytest.raises(WrongRun, match="not a staged or stream one"):
@@ -374,12 +374,12 @@ def test_chunks_are_staged_one_round_trip_each(queue, monkeypatch, cli):
 
 def test_each_batch_of_a_stream_comes_once_and_the_record_knows_the_last(queue, client, cli):
     stream = queue.open_staging("t", stream=True)
-    assert stream.commit(stage(stream, 1), 0) == ("t", 10, 10, False)
+    assert stream.commit(stage(stream, 1), 0) == ("t", 10, 10, False, None)
     second = stage(stream, 2, first=10)
-    assert stream.commit(second, 1) == ("t", 20, 20, False)
+    assert stream.commit(second, 1) == ("t", 20, 20, False, None)
 
-    assert stream.commit(second, 1) == ("t", 20, 20, True)
-    assert stream.commit(stage(stream, 2, first=10), 1) == ("t", 20, 20, True)
+    assert stream.commit(second, 1) == ("t", 20, 20, True, None)
+    assert stream.commit(stage(stream, 2, first=10), 1) == ("t", 20, 20, True, None)
     assert numbers(cli) == list(range(30))
     assert len(cli.keys(keys.task("*"))) == 30
     assert nothing_is_left(cli)
@@ -394,7 +394,7 @@ def test_a_batch_that_was_interrupted_is_finished_with_the_next_one(queue, their
     protocol.publish(client._redis, Q, "t", names[0])
 
     stream = theirs.open_staging("t", stream=True)
-    assert stream.commit(stage(stream, 1, first=30), 5) == ("t", 10, 10, False)
+    assert stream.commit(stage(stream, 1, first=30), 5) == ("t", 10, 10, False, None)
     assert numbers(cli) == list(range(40))
 
 
@@ -407,7 +407,7 @@ def test_a_zombie_of_an_old_batch_neither_publishes_nor_takes_from_a_newer_one(q
 
     with pytest.raises(RunDropped):
         zombie.commit(late, 1)
-    assert zombie.commit(same, 0) == ("t", 10, 10, True)
+    assert zombie.commit(same, 0) == ("t", 10, 10, True, None)
     assert zombie.discard([*late, *same]) == 0
     assert stream.commit(newer, 1).tasks == 10
     with pytest.raises(OldBatch, match="has committed batch 1, so batch 0 is too late") as raised:
@@ -568,7 +568,7 @@ def test_a_lost_answer_at_any_write_neither_loses_nor_doubles(url, proxy, cli, f
         cli.flushall()
         _, whole = again()
         proxy.arm(fault, number)
-        assert whole() == ("s", 20, 20, False)
+        assert whole() == ("s", 20, 20, False, None)
         assert proxy.has_struck
         proxy.release()
         assert numbers(cli) == list(range(20))

@@ -117,8 +117,6 @@ def test_a_group_is_named_by_text_or_by_itself(client, queue):
         queue.enqueue("a", group=7)
     with pytest.raises(InvalidInput, match="cannot be empty"):
         blueque.Group("")
-    with pytest.raises(InvalidInput, match="leave out run"):
-        queue.enqueue_many(["a"], keys=["a"], run="r", group="night")
     assert repr(blueque.Group("night")) == "<Group 'night'>"
 
 
