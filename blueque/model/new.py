@@ -84,7 +84,9 @@ class Then(Outcome):
     result: the result of the task. tasks: at most 100, with at most 100 parents and 4 MiB of
         parameters together; else the task fails. One may wait for this task, or for another that
         comes before it. One that was made before with the same key stays as it is.
-    A handler needs no Redis for this. Raises InvalidType.
+    A handler needs no Redis for this. For more tasks, `spawn_many` makes them before, each with
+    `after=task.id` and `broken="cancel"`: they run if, and only if, the task completes.
+    Raises InvalidType.
     Source: docs/protocol/spawning.md, "complete_then".
     """
 
@@ -102,6 +104,12 @@ class Then(Outcome):
     def records(self, task: str) -> list[NewRecord]:
         """Return what is written for the new tasks. Raises InvalidInput."""
         records = [new.record(task) for new in self.tasks]
+        if len(records) > MOST_AT_THE_END:
+            why = f"more than {MOST_AT_THE_END} tasks cannot be made at once at the end of a task"
+            how = (
+                'make them before with task.spawn_many, each with after=task.id and broken="cancel"'
+            )
+            raise InvalidInput(f"{why}; {how}")
         require_room(records, MOST_AT_THE_END)
         return records
 

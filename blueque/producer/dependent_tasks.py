@@ -64,9 +64,11 @@ def name_conditions(redis: Redis, queue: str, new: NewTask, now: float) -> None:
     """
     # If it is not blocked, it has all conditions, or a person has decided about it.
     with suppress(NotBlocked):
-        for conditions in _chunks(new.conditions):
-            add_conditions(redis, queue, new.task, conditions, now)
-        drop_hold(redis, queue, new.task, now)
+        is_held = True
+        while is_held:  # again, if a failover has lost some
+            for conditions in _chunks(new.conditions):
+                add_conditions(redis, queue, new.task, conditions, now)
+            is_held = drop_hold(redis, queue, new.task, now, len(new.conditions)) == HOLD
 
 
 def _settle_ended(redis: Redis, tasks: Iterable[NewTask]) -> None:

@@ -250,9 +250,11 @@ def add_conditions(
     transact(redis, "add_conditions", look, decide)
 
 
-def drop_hold(redis: Redis, queue: str, task: str, now: float) -> str:
+def drop_hold(redis: Redis, queue: str, task: str, now: float, count: int = 0) -> str:
     """End the condition `hold` of a new task: all of its conditions are there. Return the status
-    that it has then. Raises NotBlocked.
+    that it has then; `hold`: nothing was done, because there are fewer than `count`.
+
+    Raises NotBlocked.
     """
 
     def decide(reply: list[str | None], held: list[str]) -> Verdict[str]:
@@ -262,6 +264,8 @@ def drop_hold(redis: Redis, queue: str, task: str, now: float) -> str:
         if not fields.is_open or fields.queue != queue:
             raise NotBlocked(task, fields.status)
         del conditions[HOLD]
+        if len(conditions) < count:
+            return Answer(HOLD)
         commands: list[Command] = [
             ("HDEL", keys.conditions(task), HOLD),
             ("HSET", keys.task(task), "after", len(conditions), "updated", now),

@@ -66,6 +66,16 @@ WORK = """
     def make_too_many(task):
         return Then("all", [New("work", "part", key=n) for n in range(101)])
 
+    def spawn_many_for_its_end(task):
+        count = 90 if task.attempt == 1 else 250
+        new = (
+            New("work", "part", key=key, after=task.id, broken="cancel") for key in range(count)
+        )
+        made = task.spawn_many(new)
+        if task.attempt == 1:
+            raise ValueError("not yet")
+        return sum(part.is_new for part in made)
+
     def hand_over_what_is_no_task(task):
         return Then("all", ["part"])
 
@@ -205,6 +215,38 @@ def test_an_end_with_what_cannot_be_made_is_a_failure_that_says_so(programs, how
 
     assert task.status == "failed" and error in task.error
     assert are_run_once(programs, task.id)
+
+
+@pytest.mark.parametrize("retry", [Retry(1, 0), None], ids=["tried again", "put in line again"])
+def test_more_tasks_than_an_end_takes_run_if_and_only_if_their_task_completes(programs, retry):
+    """What an attempt that has failed has made waits for the next one, or is cancelled."""
+    client = programs.client
+    programs.listener("work:run", "--reuse", "300", slots=2)
+
+    task_id = enqueue(programs, "spawn_many_for_its_end", retry=retry)
+
+    parts = [spawned_id(task_id, str(key)) for key in range(250)]
+    if retry is None:
+        assert ended(client, task_id).status == "failed"
+        until(
+            lambda: {client.get_task(part).status for part in parts[:90]} == {"cancelled"},
+            what="all that it has made are cancelled",
+        )
+        assert [run.task for run in ledger(programs)] == [task_id]
+        assert client.get_task(parts[90]).status is None
+        client.get_queue("work").requeue(task_id)
+    until(lambda: client.get_task(task_id).status == "complete", what="it is complete")
+    until(
+        lambda: {client.get_task(part).status for part in parts} == {"complete"},
+        60,
+        "all that it has made have run",
+    )
+
+    task = client.get_task(task_id)
+    assert task.result == 160, "the second attempt has made the rest"
+    assert min(client.get_task(part).started for part in parts) >= task.finished
+    assert sorted(run.task for run in ledger(programs)) == sorted([task_id, task_id, *parts])
+    assert is_sound(client)
 
 
 def test_a_program_that_a_task_runs_spawns_if_it_may_use_redis(programs):

@@ -5764,6 +5764,14 @@ SAMPLES = [
         {**FREE_ONE, "COUNT": 1, "FREED_BY": None},
         block=1,
     ),
+    Sample(
+        "drop_hold",
+        "some conditions are missing",
+        held_back,
+        lambda redis: protocol.drop_hold(redis, Q, "t1", 9.25, count=2),
+        TASK,
+        until="MULTI",
+    ),
     Sample("drop_hold", "again", given(held_back, drop_hold), drop_hold, TASK, until="MULTI"),
     Sample(
         "drop_hold",

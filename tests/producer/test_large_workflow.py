@@ -22,7 +22,7 @@ from blueque.errors import (
 from blueque.model import keys
 from blueque.model.conditions import HOLD
 from blueque.model.group import Group, gate_of
-from blueque.producer import large_workflow
+from blueque.producer import dependent_tasks, large_workflow
 from blueque.producer.large_workflow import in_order
 from blueque.queries import groups
 from blueque.recovery.settling import settle_groups_step
@@ -307,6 +307,26 @@ def test_what_a_failover_has_lost_is_made_again(client, redis, cli, monkeypatch)
     assert cli.lrange(keys.members(NIGHT), 400, -1) == lost
     assert cli.scard(keys.open_members(NIGHT)) == 506
     assert all(cli.exists(keys.task(task)) for task in lost)
+
+
+def test_conditions_that_a_failover_has_lost_are_added_again(client, redis, cli, monkeypatch):
+    """Without them the task would have nothing to wait for, and run."""
+    flow = fan(client)
+    wide = flow.add("video", "wide", after=[flow.id_of(part + 1) for part in range(240)])
+    real, lost = dependent_tasks.drop_hold, []
+
+    def lose_first(*arguments):
+        if not lost:
+            lost.extend(cli.hkeys(keys.conditions(wide)))
+            cli.hdel(keys.conditions(wide), *[name for name in lost if name != HOLD])
+        return real(*arguments)
+
+    monkeypatch.setattr(dependent_tasks, "drop_hold", lose_first)
+
+    assert flow.commit()
+    assert len(lost) == 241
+    assert len(cli.hgetall(keys.conditions(wide))) == 240
+    assert cli.hget(keys.task(wide), "status") == "blocked"
 
 
 @pytest.mark.parametrize("record", [NIGHT, GATE])
