@@ -14,6 +14,7 @@ from blueque.cli.printing import count
 from blueque.cli.reason import MOST_NAMES, Reason
 from blueque.cli.why_blocked import blocked, broken_by
 from blueque.model.lines import Needs, parse_needs
+from blueque.model.run import PUBLISHED
 from blueque.model.states import FINISHED, HELD
 from blueque.queries.listeners import LOOKS_AT_LINES, Node, is_process_gone, puts_in_line
 from blueque.queries.listing import LATE, OVERDUE, entered
@@ -174,7 +175,7 @@ def _silent(inquiry: Inquiry, node: Node) -> Reason:
 
 def _staged(inquiry: Inquiry) -> Reason:
     what, queue = f"It is staged for run {inquiry.task.run}, which", inquiry.task.queue or ""
-    if inquiry.staged == "committing":
+    if inquiry.staged in PUBLISHED:
         return Reason(
             "staged",
             f"{what} is decided: its tasks are being put in line.",

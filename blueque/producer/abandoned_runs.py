@@ -10,7 +10,7 @@ from typing import NamedTuple
 from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import WrongRun
-from blueque.model.run import Record
+from blueque.model.run import PUBLISHED, Record
 from blueque.producer.staged_run import discard, finish
 from blueque.queries.runs import load, load_all, staged_chunks
 
@@ -103,7 +103,7 @@ class Leftovers:
         chunks: dict[str, float] = {}
         if record["staged"]:
             chunks = staged_chunks(self._redis, record["queue"], record["run"])
-        if state == "committing":
+        if state in PUBLISHED:
             # A chunk that the commit has not chosen cannot be committed any more; in a stream it may
             # belong to the next batch.
             leftover = Leftover(

@@ -18,7 +18,7 @@ from blueque.model.group import Group, tracked
 from blueque.model.ids import DEFAULT_KEEP, TaskId, require_keep
 from blueque.model.options import Broken, Common
 from blueque.model.retry import Retry
-from blueque.model.run import KEYED, Links, Record, require_same
+from blueque.model.run import KEYED, STAGED, Links, Record, require_same
 from blueque.producer.batches import Batches, Column, Plan
 from blueque.producer.keyed_run import KeyedRun
 from blueque.producer.staged_run import Staging
@@ -188,6 +188,10 @@ class ManyTasks:
         name: str | None = None,
         keep: float | str = RUN_KEEP,
         stream: bool = False,
+        *,
+        after: After | Ids | None = None,
+        broken: Broken = "hold",
+        group: Group | str | None = None,
         **options: Unpack[Common],
     ) -> Staging:
         """Open a run whose tasks come all at once or not at all, or open it again, and return it.
@@ -196,15 +200,19 @@ class ManyTasks:
             committed.
         stream: the run has batches. All tasks of a batch come at once, and only once. A stream
             needs a name, and is kept for ever.
-        Raises WrongRun when another run has that name. Source: docs/protocol/bulk.md, "open_run".
+        after, broken, group: as for `open_run`; not for a stream, which has no end.
+        Raises as `open_run`. Source: docs/protocol/bulk.md, "open_run".
         """
         if stream and name is None:
             raise InvalidInput("a stream needs a name, the same for all of its batches")
+        links = links_of(after, broken, group)
+        if stream and links:
+            raise InvalidInput(
+                "a stream has no end: its tasks join no group, and wait for no others"
+            )
         run = str(uuid.uuid4()) if name is None else require_run_name(name)
-        kind = "stream" if stream else "staged"
-        record = protocol.open_run(
-            self._redis, self.name, run, RunTerms(kind, require_keep(keep)), time.time()
-        )
+        terms = RunTerms("stream" if stream else "staged", require_keep(keep), None, links)
+        record = protocol.open_run(self._redis, self.name, run, terms, time.time())
         return Staging(self._redis, record, self._max_bytes, self.fields_of(**options))
 
     def join_run(self, record: Mapping[str, Any], **options: Unpack[Common]) -> KeyedRun:
@@ -228,7 +236,7 @@ class ManyTasks:
         record, options: as for `join_run`. owner: the `staging.owner_of` the process that alone can
             commit what is staged here; empty: any process can.
         """
-        joined = self._join(record, "staged", "stream")
+        joined = self._join(record, *STAGED, "stream")
         return Staging(self._redis, joined, self._max_bytes, self.fields_of(**options), owner)
 
     def fields_of(

@@ -13,11 +13,12 @@ from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput, InvalidType, RunDropped
 from blueque.model.encoding import require_whole
 from blueque.model.ids import random_ids
-from blueque.model.run import Record
-from blueque.producer.keyed_run import RunOutcome
+from blueque.model.run import Links, Record
+from blueque.producer.groups import end_if_over
+from blueque.producer.keyed_run import RunOutcome, in_parts, require_room
 from blueque.producer.row_batch import Rows, relay
 from blueque.protocol.staging import Chunk
-from blueque.queries.runs import staged_chunks, unpublished_chunks
+from blueque.queries.runs import load, staged_chunks, unpublished_chunks
 from blueque.system import process
 
 MAX_BATCH_ID = 2**63 - 1
@@ -47,6 +48,7 @@ class Staging:
         self.name: str = record["run"]
         self.queue: str = record["queue"]
         self.is_stream: bool = record["kind"] == "stream"
+        self.links = Links.of(record)
         self.is_committed: bool = not self.is_stream and record["state"] != "open"
         self._redis, self._max_bytes, self._options, self._owner = redis, max_bytes, options, owner
 
@@ -64,23 +66,25 @@ class Staging:
     ) -> str:
         """Put tasks into Redis, invisible, and return the name of this chunk, which `commit` takes.
 
-        parameters, are_json, etas, priorities: see Rows; 1000 rows at most. If the run is
+        parameters, are_json, etas, priorities: see Rows; 1000 rows, and 1000 conditions, at most. If the run is
             committed, nothing is written, and the name has no use.
         Raises InvalidInput, which names the position; RunDropped.
         Source: docs/protocol/bulk.md, "stage".
         """
+        require_room(parameters, self.links)
         chunk = self._pack(Rows(parameters, None, are_json, etas, priorities))
         return self._send(self._redis, chunk, None, None)
 
     def stage_each(self, chunks: Iterable[Rows]) -> Iterator[str]:
         """Do the same with each of the chunks, and yield its name once it is in Redis; the fastest
-        way for many.
+        way for many. A chunk with more than 1000 conditions is divided, and has several names.
 
         chunks: is read two chunks ahead, unless it is slow.
         """
         own = self._redis.another()  # the iterable may use this thread's connection
         try:
-            yield from relay(map(self._pack, chunks), lambda *given: self._send(own, *given))
+            packed = map(self._pack, in_parts(chunks, self.links))
+            yield from relay(packed, lambda *given: self._send(own, *given))
         finally:
             own.close()
 
@@ -96,6 +100,7 @@ class Staging:
         batch: of a stream: greater than the batch before; the same again is a replay.
         query: of a stream: a text that names the program that numbers the batches; another one
             under the same name is refused.
+        The group that the run has opened is closed when all its tasks are in line.
         Raises RunDropped when a chunk is no longer staged, or the run was dropped; OldBatch when a
         later batch is committed; WrongRun for another query. Nothing is done then.
         Source: docs/protocol/bulk.md, "commit_run".
@@ -106,20 +111,21 @@ class Staging:
             self._redis, self.record, chosen, number, mark, time.time(), query
         )
         while decision.is_behind:
-            finish(self._redis, self.queue, self.name)
+            finish(self._redis, self.queue, self.name, self.links)
             decision = protocol.commit_run(
                 self._redis, self.record, chosen, number, mark, time.time(), query
             )
-        record = finish(self._redis, self.queue, self.name)
+        record = finish(self._redis, self.queue, self.name, self.links)
         self.is_committed = not self.is_stream
         left = chosen if decision.is_late else decision.others
         self.discard(left if self.is_stream else None)
-        outcome = RunOutcome(self.name, record["rows"], record["tasks"], decision.is_late)
+        group = self.links.group
+        outcome = RunOutcome(self.name, record["rows"], record["tasks"], decision.is_late, group)
         log.info(
             "commit_run run=%s queue=%s rows=%d tasks=%d is_replay=%s",
             self.name,
             self.queue,
-            *outcome[1:],
+            *outcome[1:4],
         )
         return outcome
 
@@ -190,25 +196,30 @@ def _is_of_dead(name: str) -> bool:
     return pid.isdecimal() and process.shares_pids(known) and not process.is_alive(int(pid), known)
 
 
-def finish(redis: Redis, queue: str, run: str) -> Record:
+def finish(redis: Redis, queue: str, run: str, links: Links | None = None) -> Record:
     """Publish the rest of a committed run or batch, and return the record. Several processes may do
     so at once.
 
+    links: of the run; None: not known here.
     Raises RunDropped when chunks that should be published were deleted.
     """
     record, before, is_stuck = None, None, False
+    if links is None:
+        links = Links.of(load(redis, queue, run) or {})
     while record is None:
         names = unpublished_chunks(redis, queue, run)
         if is_stuck and names == before:
             raise RunDropped(run, queue, len(names))
         published = [
-            protocol.publish(redis, queue, run, name, follower)
+            protocol.publish(redis, queue, run, name, time.time(), follower, links)
             for name, follower in zip(names, [*names[1:], None], strict=False)
         ]
         before, is_stuck = names, not any(published)
-        record = protocol.finish_run(redis, queue, run, time.time())
+        record = protocol.finish_run(redis, queue, run, time.time(), links)
     if record["kind"] != "stream":
         protocol.prune_runs(redis, queue)
+    if links.group is not None:
+        end_if_over(redis, links.group, time.time())
     return record
 
 

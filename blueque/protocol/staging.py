@@ -6,20 +6,22 @@ Tasks are staged in chunks, which no listener sees. The record of the run decide
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from blueque.connection.redis import Command, Look, Redis, as_hash, pack
+from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash, pack
 from blueque.errors import OldBatch, RunDropped, WrongRun
 from blueque.model import keys
 from blueque.model.lines import DEFAULT, line_of
-from blueque.model.run import Record, parse
+from blueque.model.run import PUBLISHED, STAGED, Links, Record, parse
 from blueque.protocol.bulk import NewTasks, hashes
 from blueque.protocol.fields import flat, list_lines
+from blueque.protocol.links import blocking, closing_of, entering, joining, look_at_group, rejoining
+from blueque.protocol.parents import Parents
 from blueque.protocol.runs import RunFields, is_open
 from blueque.protocol.submit import Options
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
-KINDS = ("staged", "stream")
+KINDS = (*STAGED, "stream")
 
 
 class Chunk:
@@ -28,14 +30,15 @@ class Chunk:
     def __init__(
         self, record: Record, name: str, tasks: NewTasks, now: float, options: Options
     ) -> None:
-        queue, run = record["queue"], record["run"]
+        queue, run, links = record["queue"], record["run"], Links.of(record)
         self.queue, self.run, self.created, self.name = queue, run, record["created"], name
+        options = {**(options or {}), **links.fields()}
         key, of_run = keys.staged(name), keys.run(queue, run)
         self.look: Look[int, list[str | None]] = Look(
             (key, of_run), (("EXISTS", key), ("HMGET", of_run, *RunFields._fields))
         )
         self.commands: list[Command] = [
-            *hashes(queue, tasks, now, {**(options or {}), "run": run}),
+            *hashes(queue, tasks, now, {**options, "run": run}),
             pack(("RPUSH", key, now, *_entries(tasks, options))),
             ("ZADD", keys.staging(queue, run), now, name),
         ]
@@ -96,16 +99,17 @@ def commit_run(
         run. batch: None for a run that is not a stream. mark: random, the same for every try.
     query: the id of the query; all batches of a stream are of one query.
     Raises RunDropped when a chunk is no longer staged, or the record is gone; OldBatch; WrongRun
-    for another query.
+    for another query; NoSuchGroup, GroupClosed, GroupCancelled for a group that takes no tasks.
     """
-    queue, run = opened["queue"], opened["run"]
+    queue, run, links = opened["queue"], opened["run"], Links.of(opened)
     key, staging = keys.run(queue, run), keys.staging(queue, run)
+    joined = Parents((), [] if links.group is None else [links.group])
     others: list[str] = []
 
-    def decide(reply: Sequence[str], staged: Sequence[str]) -> Verdict[Decision]:
+    def decide(reply: Sequence[str], staged: Sequence[str], *replies: Any) -> Verdict[Decision]:
         texts = as_hash(reply)
-        kind = "staged" if batch is None else "stream"
-        is_free = is_open(RunFields.of(texts), queue, run, (kind,), opened["created"])
+        kinds = STAGED if batch is None else ("stream",)
+        is_free = is_open(RunFields.of(texts), queue, run, kinds, opened["created"])
         record = parse(texts)
         last = record.get("batch", -1)
         _require_batch(record, query, batch, last)
@@ -116,7 +120,10 @@ def commit_run(
         gone = set(names) - set(staged)
         if gone:
             raise RunDropped(run, queue, len(gone))
-        decided: Record = {"state": "committing", "tasks": 0, "decided_by": mark, "decided": now}
+        joined.statuses(replies)
+        # Programs that know nothing of links would publish what is `committing`.
+        state = "publishing" if links else "committing"
+        decided: Record = {"state": state, "tasks": 0, "decided_by": mark, "decided": now}
         of_stream = {"batch": batch, "query": query}
         decided |= {name: value for name, value in of_stream.items() if value is not None}
         commands: list[Command] = [("HSET", key, *flat(decided))]
@@ -126,8 +133,8 @@ def commit_run(
         others[:] = [name for name in staged if name not in chosen]
         return Change(commands, Decision(record | decided, False, others=others))
 
-    look: Look[Sequence[str], Sequence[str]] = Look(
-        (key, staging), [("HGETALL", key), ("ZRANGE", staging, 0, -1)]
+    look: AnyLook = Look(
+        (key, staging, *joined.watch), [("HGETALL", key), ("ZRANGE", staging, 0, -1), *joined.reads]
     )
     return transact(redis, "commit_run", look, decide)
 
@@ -142,19 +149,32 @@ def _require_batch(record: Record, query: str | None, batch: int | None, last: i
         raise OldBatch(run, queue, batch, last)
 
 
-def publish(redis: Redis, queue: str, run: str, chunk: str, follower: str | None = None) -> int:
-    """Put the tasks of a committed chunk in line, or among the scheduled ones. Return how many; 0:
-    that was done before.
+def publish(
+    redis: Redis,
+    queue: str,
+    run: str,
+    chunk: str,
+    now: float,
+    follower: str | None = None,
+    links: Links = Links(),  # noqa: B008  # it does not change
+) -> int:
+    """Put the tasks of a committed chunk in line, or among the scheduled or the blocked ones. Return
+    how many; 0: that was done before.
 
-    follower: the next chunk on this connection; its look is sent with our EXEC.
+    follower: the next chunk on this connection; its look is sent with our EXEC. links: of the run.
     """
-    key = keys.staged(chunk)
+    key, parents = keys.staged(chunk), Parents(links.conditions)
+    asked = len(parents.reads)
 
-    def decide(content: Sequence[str]) -> Verdict[int]:
+    def decide(content: Sequence[str], *replies: Any) -> Verdict[int]:
         if not content:
             return Answer(0)
         created, *entries = content
         tasks, lines, later = _sorted(entries)
+        if links.conditions:
+            lines, later = {}, []
+        state = replies[asked][0] if links.group is not None else None
+        joined = links if state is not None else links._replace(group=None)
         commands: list[Command] = [("ZINCRBY", keys.QUEUES, 0, queue)]
         commands += [("LPUSH", keys.line(queue, line), *some) for line, some in lines.items()]
         commands += list_lines(queue, *lines)
@@ -169,26 +189,38 @@ def publish(redis: Redis, queue: str, run: str, chunk: str, follower: str | None
             ("UNLINK", key),
             ("LREM", keys.manifest(queue, run), 1, chunk),
             ("HINCRBY", keys.run(queue, run), "tasks", len(tasks)),
+            *blocking(links, queue, tasks, now),
+            *joining(joined, tasks),
+            *entering(links, parents, replies[:asked], tasks, now),
+            *rejoining(joined, state, now),
         ]
         return Change(commands, len(tasks))
 
-    ahead = _content(follower) if follower is not None else None
-    return transact(redis, "publish", _content(chunk), decide, ahead=ahead)
+    ahead = _content(follower, parents, links) if follower is not None else None
+    return transact(redis, "publish", _content(chunk, parents, links), decide, ahead=ahead)
 
 
-def finish_run(redis: Redis, queue: str, run: str, now: float) -> Record | None:
+def finish_run(
+    redis: Redis,
+    queue: str,
+    run: str,
+    now: float,
+    links: Links = Links(),  # noqa: B008  # it does not change
+) -> Record | None:
     """Record that a decided run is published, and return its record; None: a chunk is not published
     yet.
 
     The record expires after its time; that of a stream is open for the next batch instead.
+    links: of the run. Its group is closed with it.
     """
     key, manifest = keys.run(queue, run), keys.manifest(queue, run)
+    watched, reads = look_at_group(links, "state", "made_by")
 
-    def decide(reply: Sequence[str], unpublished: int) -> Verdict[Record | None]:
+    def decide(reply: Sequence[str], unpublished: int, *replies: Any) -> Verdict[Record | None]:
         texts = as_hash(reply)
         is_open(RunFields.of(texts), queue, run, KINDS, None)
         record = parse(texts)
-        if record["state"] != "committing":
+        if record["state"] not in PUBLISHED:
             return Answer(record)
         if unpublished:
             return Answer(None)
@@ -201,9 +233,10 @@ def finish_run(redis: Redis, queue: str, run: str, now: float) -> Record | None:
         commands: list[Command] = [("HSET", key, *flat(done))]
         if not is_stream:
             commands += [("EXPIRE", key, record["keep"])]
+        commands += closing_of(links, queue, run, replies, now)
         return Change(commands, record | done)
 
-    look: Look[Sequence[str], int] = Look((key, manifest), [("HGETALL", key), ("LLEN", manifest)])
+    look: AnyLook = Look((key, manifest, *watched), [("HGETALL", key), ("LLEN", manifest), *reads])
     return transact(redis, "finish_run", look, decide)
 
 
@@ -233,8 +266,10 @@ def discard(
     return transact(redis, "discard", _membership(queue, run, chunk), decide, ahead=ahead)
 
 
-def _content(chunk: str) -> Look[Sequence[str]]:
-    return Look((keys.staged(chunk),), (("LRANGE", keys.staged(chunk), 0, -1),))
+def _content(chunk: str, parents: Parents, links: Links) -> AnyLook:
+    key = keys.staged(chunk)
+    watched, reads = look_at_group(links, "state")
+    return Look((key, *parents.watch, *watched), [("LRANGE", key, 0, -1), *parents.reads, *reads])
 
 
 def _membership(queue: str, run: str, chunk: str) -> Look[str | None, Sequence[str], str | None]:
@@ -248,6 +283,8 @@ def _entries(tasks: NewTasks, options: Options) -> Sequence[bytes]:
     its eta.
     """
     priority, needs = (str((options or {}).get(name, "")) for name in ("priority", "needs"))
+    if "after" in (options or {}):  # they are blocked
+        return tasks.ids
     if tasks.priorities is None and tasks.etas is None:
         line = line_of(priority, needs)
         return (

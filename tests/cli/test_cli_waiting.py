@@ -771,7 +771,7 @@ def test_a_staged_task_waits_for_its_run_and_not_for_a_listener(why, client, red
         )
     protocol.commit_run(redis, staging.record, names, None, "m", 1.0)
     assert "which is decided: its tasks are being put in line" in why(pending)[1]
-    protocol.publish(redis, "video", "nightly", names[0])
+    protocol.publish(redis, "video", "nightly", names[0], 1.0)
     assert why(pending)[0] == ["next"]
     cli.delete(keys.run("video", "nightly"))
     assert "it never runs" in why(scheduled)[1]

@@ -743,10 +743,12 @@ STAGE = {
     "NEW": ["t1", "t2"],
     "LATER": [],
     "ETA": [],
+    "BLOCKED": [],
+    "DUE": [],
     "CONTENT": ["t1", "t2"],
 }
 RECORD = {"run": RUN, "queue": Q, "created": 9.25}  # as whoever has opened it knows it
-COMMIT = {**OPEN, "CHUNKS": ["c1", "c2"], "MARK": "m", "BATCH": []}
+COMMIT = {**OPEN, "DECIDED": "committing", "CHUNKS": ["c1", "c2"], "MARK": "m", "BATCH": []}
 PUBLISH = {
     **OPEN,
     **IN_NO_LINE,
@@ -1191,7 +1193,31 @@ def finish_run(redis: Redis) -> None:
 
 
 def publish(chunk: str = "c1") -> Given:
-    return lambda redis: protocol.publish(redis, Q, RUN, chunk)
+    return lambda redis: protocol.publish(redis, Q, RUN, chunk, 9.25)
+
+
+LINKED_RECORD = {"group": 'night "1" [2]'}
+
+
+def staged_linked(
+    record: Values, etas: Sequence[float | None] | None = None, **options: Any
+) -> Given:
+    new = NewTasks([b"t1", b"t2"], [(b"p", False)] * 2, None, etas)
+    chunk = Chunk({**RECORD, **record}, "c1", new, 9.25, options)
+    return lambda redis: protocol.stage(redis, chunk)
+
+
+def commit_linked(record: Values) -> Given:
+    opened = {**RECORD, **record}
+    return lambda redis: protocol.commit_run(redis, opened, ["c1"], None, "m", 9.25)
+
+
+def publish_linked(record: Values) -> Given:
+    return lambda redis: protocol.publish(redis, Q, RUN, "c1", 9.25, None, Links.of(record))
+
+
+def finish_linked(redis: Redis) -> None:
+    protocol.finish_run(redis, Q, RUN, 9.25, Links.of(LINKED_RECORD))
 
 
 def discard(redis: Redis) -> None:
@@ -2014,6 +2040,30 @@ KEYED_LINKED = {
     "WAITERS": [[9.25, ONE, 9.250001, TWO, 9.250002, THREE]],
     "OVER": ["old"],
 }
+STAGED_LINKED = opened_linked("staged", GROUP, t3="ok", old="any")
+PUBLISH_LINKED = {
+    **IN_NO_LINE,
+    "PARENT": ["t3"],
+    "GROUP": ["old"],
+    "ENTERED": [GROUP],
+    "BLOCKED": ["t1", "t2"],
+    "KINDS": ["t3", "ok", ON_OLD, "any"],
+    "BLOCKING": [Q],
+    "LOOKS": [69.25, "t1", 69.25, "t2"],
+    "JOINED": [GROUP],
+    "ENTRANTS": ["t1", "t2"],
+    "UNMET": ["t3"],
+    "CHILDREN": [[9.25, "t1", 9.250001, "t2"]],
+    "AWAITED": ["old"],
+    "WAITERS": [[9.25, "t1", 9.250001, "t2"]],
+    "OVER": ["old"],
+}
+
+
+def commit_nothing(redis: Redis) -> None:
+    protocol.commit_run(redis, {**RECORD, **LINKED_RECORD}, [], None, "m", 9.25)
+
+
 A_MEMBER = "a member was there"
 
 
@@ -2688,6 +2738,98 @@ SAMPLES = [
             "ETA": [20.5],
             "CONTENT": ["t1 5 20.5", "t2 5"],
         },
+    ),
+    Sample(
+        "stage",
+        "linked",
+        given(enqueued("t3"), ended_group_named("old"), STAGED_LINKED),
+        staged_linked(LINKED, [20.5, None], priority=5),
+        {
+            **STAGE,
+            "OPTIONS": ["priority", 5, *KEYED_LINKED["OPTIONS"]],
+            "NEW": [],
+            "BLOCKED": ["t1", "t2"],
+            "DUE": [["eta", 20.5], []],
+        },
+    ),
+    Sample(
+        "commit_run",
+        "linked",
+        given(opened_linked("staged", GROUP), staged_linked(LINKED_RECORD)),
+        commit_linked(LINKED_RECORD),
+        {**COMMIT, "CHUNKS": ["c1"], "DECIDED": "publishing", "ENTERED": [GROUP]},
+        [CHUNKS],
+    ),
+    Sample(
+        "commit_run",
+        "linked, the group is closed",
+        given(opened_linked("staged", GROUP), staged_linked(LINKED_RECORD), closed_group),
+        commit_linked(LINKED_RECORD),
+        {**COMMIT, "ENTERED": [GROUP]},
+        until="MULTI",
+        refuses=GroupClosed,
+    ),
+    Sample(
+        "publish",
+        "linked, in a group",
+        given(
+            opened_linked("staged", GROUP),
+            staged_linked(LINKED_RECORD),
+            commit_linked(LINKED_RECORD),
+        ),
+        publish_linked(LINKED_RECORD),
+        {
+            **PUBLISH,
+            "OPTIONS": ["group", GROUP],
+            "ENTERED": [GROUP],
+            "JOINED": [GROUP],
+            "ENTRANTS": ["t1", "t2"],
+        },
+        [IN_A_LINE],
+    ),
+    *[
+        Sample(
+            "publish",
+            f"linked, {case}",
+            given(
+                enqueued("t3"),
+                ended_group_named("old"),
+                STAGED_LINKED,
+                staged_linked(LINKED),
+                commit_linked(LINKED),
+                *more,
+            ),
+            publish_linked(LINKED),
+            {**PUBLISH, **PUBLISH_LINKED, **values},
+            holds,
+        )
+        for case, more, values, holds in [
+            ("with conditions", [], {}, []),
+            (
+                "a parent has ended, and the group",
+                [
+                    raw("HSET", keys.task("t3"), "status", "failed"),
+                    closed_group,
+                    lambda redis: protocol.finish_group(redis, GROUP, 3.0),
+                ],
+                {"ENDED": [9.25, "t3"], "REOPENED": [GROUP]},
+                [HAS_ENDED],
+            ),
+            (
+                "the group is gone",
+                [raw("DEL", keys.group(GROUP))],
+                {"JOINED": [], "ENTRANTS": []},
+                [],
+            ),
+        ]
+    ],
+    Sample(
+        "finish_run",
+        "linked",
+        given(opened_linked("staged", GROUP), commit_nothing),
+        finish_linked,
+        {**FINISH, "COUNT": 0, "ENTERED": [GROUP], "CLOSED": [GROUP]},
+        [NO_STREAM],
     ),
     Sample("stage", "again", given(opened("staged"), staged()), staged(), STAGE, until="MULTI"),
     Sample(

@@ -184,7 +184,7 @@ def test_what_was_interrupted_after_the_decision_is_finished_by_whoever_comes(
 ):
     names = stage(queue.open_staging("s"), 3)
     protocol.commit_run(client._redis, client.get_run(Q, "s"), names, None, "m", 1.0)
-    protocol.publish(client._redis, Q, "s", names[0])
+    protocol.publish(client._redis, Q, "s", names[0], time.time())
     assert numbers(cli) == list(range(10))
     assert (
         client.get_run(Q, "s").items()
@@ -247,7 +247,7 @@ def test_discarding_after_the_decision_deletes_nothing(queue, client, cli):
     staging = queue.open_staging("s")
     names = stage(staging, 3)
     protocol.commit_run(client._redis, client.get_run(Q, "s"), names, None, "m", 1.0)
-    protocol.publish(client._redis, Q, "s", names[0])
+    protocol.publish(client._redis, Q, "s", names[0], time.time())
 
     assert staging.discard(names) == staging.discard() == 0
     assert staging.commit(names).tasks == 30
@@ -331,7 +331,7 @@ def test_an_audit_finds_nothing_wrong_with_what_is_staged_and_leaves_it(queue, c
     assert audit(client._redis) == []
 
     protocol.commit_run(client._redis, client.get_run(Q, "s"), names, None, "m", 1.0)
-    protocol.publish(client._redis, Q, "s", names[0])
+    protocol.publish(client._redis, Q, "s", names[0], time.time())
     assert audit(client._redis) == []
 
 
@@ -391,7 +391,7 @@ def test_each_batch_of_a_stream_comes_once_and_the_record_knows_the_last(queue, 
 def test_a_batch_that_was_interrupted_is_finished_with_the_next_one(queue, theirs, client, cli):
     names = stage(queue.open_staging("t", stream=True), 3)
     protocol.commit_run(client._redis, client.get_run(Q, "t"), names, 4, "m", 1.0)
-    protocol.publish(client._redis, Q, "t", names[0])
+    protocol.publish(client._redis, Q, "t", names[0], time.time())
 
     stream = theirs.open_staging("t", stream=True)
     assert stream.commit(stage(stream, 1, first=30), 5) == ("t", 10, 10, False, None)
