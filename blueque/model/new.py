@@ -10,6 +10,7 @@ from blueque.errors import InvalidInput, InvalidType
 from blueque.model import limits, units
 from blueque.model.conditions import After, Ids, conditions_of
 from blueque.model.encoding import encode, require_queue_name, require_text_keys, require_time
+from blueque.model.group import Group
 from blueque.model.ids import ids_of_spawned, require_key
 from blueque.model.options import (
     Broken,
@@ -37,19 +38,26 @@ class NewOptions(Common, total=False):
     eta: float | datetime | None
 
 
+class SpawnOptions(NewOptions, total=False):
+    """The same, of a task that a running one makes. group: as for `Queue.enqueue`."""
+
+    group: Group | str | None
+
+
 class New:
     """A task that a running task makes.
 
     queue: the name of its queue. parameters: as for `Queue.enqueue`.
     key: a running task makes one task with this key, also if it runs again. A whole number is the
         same key as its digits.
+    group: the group that it joins. That of the running task takes it even if it is closed.
     Raises InvalidInput, InvalidType, TooLarge.
     """
 
     __slots__ = ("_record", "key", "queue")
 
     def __init__(
-        self, queue: str, parameters: Any, *, key: str | int, **options: Unpack[NewOptions]
+        self, queue: str, parameters: Any, *, key: str | int, **options: Unpack[SpawnOptions]
     ) -> None:
         self.queue, self.key = require_queue_name(queue), require_key(key)
         text, encoding = encode(parameters, "parameters", units.max_bytes())
@@ -111,6 +119,8 @@ class Then(Outcome):
             )
             raise InvalidInput(f"{why}; {how}")
         require_room(records, MOST_AT_THE_END)
+        if any("group" in record.options for record in records):
+            raise InvalidInput("no task joins a group with the end of another; use task.spawn")
         return records
 
 
@@ -175,6 +185,7 @@ def _read(
     resources: Mapping[str, int | str] | None = None,
     lock: str | tuple[str, int] | None = None,
     retry: Retry | int | None = None,
+    group: Group | str | None = None,
     **its_limits: Any,
 ) -> NewRecord:
     fields = option_fields(
@@ -184,5 +195,9 @@ def _read(
     if broken not in get_args(Broken):
         raise InvalidInput(f"broken is 'hold' or 'cancel', not {broken!r}")
     fields |= waiting_fields(conditions, broken, bool(results))
+    if group is not None:
+        if not isinstance(group, Group | str):
+            raise InvalidType(f"group is a name or a blueque.Group, not {type(group).__name__}")
+        fields["group"] = Group(group).name if isinstance(group, str) else group.name
     due = None if eta is None else require_time(eta)
     return NewRecord("", "", "", fields, conditions, due)

@@ -60,6 +60,8 @@ class Workflow(TaskGroup):
             raise InvalidInput(f"two tasks of workflow {self.name!r} have the key {named!r}")
         options.setdefault("broken", self._broken)
         record = New(queue, parameters, key=named, **options).without_id()
+        if "group" in record.options:
+            raise InvalidInput("a task of a workflow joins no other group")
         fields = {**record.options, "group": self.name}
         new = NewTask(task, record.parameters, fields, record.conditions, record.eta)
         self._tasks[task], self._keys[task] = (record.queue, new), named

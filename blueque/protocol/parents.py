@@ -215,10 +215,13 @@ class Parents:
             *[("ZCARD", keys.awaiting(each)) for each in self._bound],
         ]
 
-    def statuses(self, replies: Sequence[Any]) -> dict[str, str | None]:
+    def statuses(
+        self, replies: Sequence[Any], member_of: str | None = None
+    ) -> dict[str, str | None]:
         """Return the status of each parent from the replies to `reads`; None: it is gone, or a
         workflow whose tasks are not all there.
 
+        member_of: a group that takes the tasks although it is closed: a running member makes them.
         Raises NoSuchGroup, GroupClosed, GroupCancelled, WrongGroup for a group that does not take
             the tasks.
         """
@@ -226,7 +229,8 @@ class Parents:
         end = size + 3 * len(self._groups)
         last = end + len(self._joined)
         for group, (state, cancel) in zip(self._joined, replies[end:last], strict=True):
-            _require_open(group, state, cancel)
+            is_own = group == member_of and state == "closed"
+            _require_open(group, "open" if is_own else state, cancel)
         for group, waiting in zip(self._bound, replies[last:], strict=True):
             if waiting:  # the new task might wait for one of these, which waits for the group
                 why = "tasks wait for it already, so no task can join that waits for others itself"

@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
-from blueque.errors import InvalidInput, NotBlocked, TooManyConditions
+from blueque.errors import InvalidInput, NotBlocked, TooManyConditions, WrongGroup
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.conditions import KINDS, MAX_CONDITIONS, mark
-from blueque.model.group import group_of
+from blueque.model.group import condition_on, group_of
 from blueque.model.ids import octets_of
 from blueque.model.new import MOST_AT_THE_END, NewRecord, require_room
 from blueque.protocol.attempts import completion
@@ -30,19 +30,23 @@ def spawn(redis: Redis, attempt: AttemptRef, tasks: Sequence[NewRecord], now: fl
 
     tasks: at most 200, with at most 100 parents and 4 MiB of parameters together. One of them may
         wait for another that comes before it.
-    Raises NotOwner; NoSuchTask for a parent that is not in Redis; InvalidInput.
+        They join the group in their options; that of the running task takes them, too, if it is
+        closed, for it does not end before that task.
+    Raises NotOwner; NoSuchTask for a parent that is not in Redis; NoSuchGroup, GroupClosed,
+        GroupCancelled or WrongGroup for a group that does not take the task; InvalidInput.
     """
     task, size = attempt.task, len(tasks)
     require_room(tasks, AT_ONCE)
     parents = _parents_of(tasks)
 
     def decide(reply: list[str | None], before: list[int], *replies: Any) -> Verdict[list[bool]]:
-        require_owner(attempt, AttemptFields._make(reply), "started")
+        fields = AttemptFields._make(reply)
+        require_owner(attempt, fields, "started")
         is_new = [not (was or exists) for was, exists in zip(before, replies[:size], strict=True)]
         new = [each for each, is_wanted in zip(tasks, is_new, strict=True) if is_wanted]
         if not new:
             return Answer(is_new)
-        states = _states(parents.statuses(replies[size:]), new)
+        states = _states(parents.statuses(replies[size:], fields.group), new)
         for each in new:
             require_parents(each.conditions, states)
         return Change(
@@ -185,13 +189,21 @@ def _look(tasks: Sequence[NewRecord], parents: Parents) -> AnyLook:
 
 
 def _parents_of(tasks: Sequence[NewRecord]) -> Parents:
-    """Return all parents. Raises InvalidInput."""
+    """Return all parents, and the groups that the tasks join. Raises InvalidInput, WrongGroup."""
     places = {new.task: place for place, new in enumerate(tasks)}
     for place, new in enumerate(tasks):
         for parent in new.conditions:
             if places.get(parent, -1) >= place:
                 raise InvalidInput("a new task can only wait for one that comes before it")
-    return Parents(parent for new in tasks for parent in new.conditions)
+    joined = [(str(new.options["group"]), new) for new in tasks if "group" in new.options]
+    for group, new in joined:
+        if condition_on(group) in new.conditions:
+            raise WrongGroup(group, "a task that joins it cannot wait for it")
+    return Parents(
+        (parent for new in tasks for parent in new.conditions),
+        [group for group, _ in joined],
+        [group for group, new in joined if new.conditions],
+    )
 
 
 def _states(statuses: Mapping[str, str | None], new: Sequence[NewRecord]) -> dict[str, str | None]:

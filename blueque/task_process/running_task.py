@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from blueque.model.conditions import After, Ids
     from blueque.model.ids import TaskId
-    from blueque.model.new import New, NewOptions
+    from blueque.model.new import New, SpawnOptions
     from blueque.task_process.spawning import Spawner
 
 T = TypeVar("T")
@@ -275,13 +275,14 @@ class RunningTask(Task):
             self.progress(done, total, unit or "", text or "")
 
     def spawn(
-        self, queue: str, parameters: Any, *, key: str | int, **options: Unpack[NewOptions]
+        self, queue: str, parameters: Any, *, key: str | int, **options: Unpack[SpawnOptions]
     ) -> TaskId:
         """Make a new task, and return its id, which also knows whether the task `is_new`.
 
         key: this task makes one task with this key, also if it runs again, and also if that one has
             been deleted meanwhile.
-        options: as for `Queue.enqueue`, and `eta` as for `Queue.schedule`.
+        options: as for `Queue.enqueue`, and `eta` as for `Queue.schedule`. `group` may be that of
+            this task even if it is closed, for it does not end before this task.
         Writes to Redis, with the address of the listener, and so needs `task_redis`. Raises NotOwner
         if another attempt owns this task; NoSuchTask for a task in `after` that is not in Redis;
         InvalidInput, also outside of a task; RedisAway, OutcomeUnknown: the same call again is safe.

@@ -1495,8 +1495,16 @@ CREATED_ONE = {
     "ENTRIES": [[9.25, A]],
     "JOINED": [Q],
 }
-SPAWN = {**TASK, **CREATED, "OCTETS": octets(A, B, C, D), "ADDED": octets(A, B, C, D)}
-SPAWN_ONE = {**TASK, **CREATED_ONE, "OCTETS": octets(A), "ADDED": octets(A)}
+SPAWN = {
+    **TASK,
+    **CREATED,
+    "OCTETS": octets(A, B, C, D),
+    "ADDED": octets(A, B, C, D),
+    "ENTERED": [],
+    "ENTRANTS": [],
+    "TIED": [],
+}
+SPAWN_ONE = {**SPAWN, **CREATED_ONE, "OCTETS": octets(A), "ADDED": octets(A)}
 LINK = {**TASK, "CHILD": A, "PARENT": [B], "KINDS": [B, "ok"], "COUNT": 2, "UNMET": [B]}
 
 
@@ -4080,6 +4088,24 @@ SAMPLES = [
         given(registered(), started("t1"), spawn(new("b", Q))),
         spawn(new("a", Q), new("b", Q)),
         {**SPAWN_ONE, "CANDIDATE": [A, B], "OCTETS": octets(A, B)},
+    ),
+    Sample(
+        "spawn",
+        "into the closed group of its task",
+        given(
+            registered(),
+            started("t1"),
+            raw("HSET", keys.task("t1"), "group", "g"),
+            opened_group_named("g"),
+            lambda redis: protocol.close_group(redis, "g", 2.0),
+        ),
+        spawn(new("a", Q, group="g")),
+        {
+            **SPAWN_ONE,
+            "FIELDS": [["group", "g", "spawned_by", "t1"]],
+            "ENTERED": ["g"],
+            "ENTRANTS": [[A]],
+        },
     ),
     Sample(
         "spawn",

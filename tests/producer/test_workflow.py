@@ -148,6 +148,8 @@ def test_what_cannot_be_is_refused(client):
         flow.add("video", 2, key="a")
     with pytest.raises(InvalidInput, match="is not in workflow"):
         flow.link("other", "a")
+    with pytest.raises(InvalidInput, match="joins no other group"):
+        flow.add("video", 3, group="other")
     flow.add("video", 3, after=flow)
     with pytest.raises(WrongGroup, match="cannot wait for it"):
         flow.commit()

@@ -6,7 +6,14 @@ import pytest
 from faults import Fault
 
 from blueque import Client, NoSuchGroup, NoSuchTask, NotOwner, protocol
-from blueque.errors import InvalidInput, NotBlocked, TooManyConditions
+from blueque.errors import (
+    GroupCancelled,
+    GroupClosed,
+    InvalidInput,
+    NotBlocked,
+    TooManyConditions,
+    WrongGroup,
+)
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.new import NewRecord, spawned_id
@@ -268,6 +275,82 @@ def test_a_new_task_waits_for_a_group_and_none_is_linked_to_one(redis, cli, stat
     complete_then(redis, new("c", after={"group night": "any", "group day": "any"}))
     assert cli.hgetall(keys.conditions(C)) == {"group night": "any", "group day": "+gone"}
     assert cli.zrange(keys.awaiting("night"), 0, -1) == sorted([B, C])
+
+
+def join(redis, cli, group="night"):
+    """Have t1 be a member of a group that is closed."""
+    protocol.open_group(redis, group, 60, 8.5)
+    redis.read(("HSET", keys.task("t1"), "group", group))
+    redis.read(("SADD", keys.open_members(group), "t1"), ("RPUSH", keys.members(group), "t1"))
+    protocol.close_group(redis, group, 8.6)
+
+
+def test_a_running_member_adds_to_its_closed_group_which_does_not_end_before(redis, cli):
+    join(redis, cli)
+
+    assert (
+        spawn(redis, new("a", group="night"), new("b", group="night", after=["t1"])) == [True] * 2
+    )
+    assert spawn(redis, new("a", group="night")) == [False]
+    protocol.complete(redis, ATTEMPT, "out", 10.5)
+    protocol.settle_members(redis, "night", ["t1"], 10.6)
+
+    assert protocol.finish_group(redis, "night", 10.7) == "closed"
+    assert cli.smembers(keys.open_members("night")) == {A, B}
+    assert cli.lrange(keys.members("night"), 0, -1) == ["t1", A, B]
+    assert fields_of(cli, A)["group"] == "night"
+
+
+@pytest.mark.parametrize(
+    ("steps", "refusal"),
+    [
+        (["open other", "close other"], GroupClosed),
+        ([], NoSuchGroup),
+        (["open other", "cancel other"], GroupCancelled),
+        (["cancel night", "own"], GroupCancelled),
+        (["end night", "own"], GroupClosed),
+    ],
+)
+def test_a_task_joins_no_other_group_that_is_not_open(redis, cli, state, steps, refusal):
+    join(redis, cli)
+    for step in steps:
+        verb, _, group = step.partition(" ")
+        if verb == "open":
+            protocol.open_group(redis, group, 60, 8.5)
+        elif verb == "close":
+            protocol.close_group(redis, group, 8.6)
+        elif verb == "cancel":
+            protocol.cancel_group(redis, group, "ann", None, 8.7)
+        elif verb == "end":  # its end was noted before it was put in line again
+            redis.read(("SREM", keys.open_members(group), "t1"))
+            protocol.finish_group(redis, group, 8.7)
+    before = state()
+
+    with pytest.raises(refusal):
+        spawn(redis, new("a", group="night" if "own" in steps else "other"))
+    assert state() == before
+
+
+def test_no_circle_comes_to_be_through_the_group_of_a_running_member(redis, cli, state):
+    join(redis, cli)
+    spawn(redis, new("c", after=["group night"]))
+    before = state()
+
+    with pytest.raises(WrongGroup, match="tasks wait for it already"):
+        spawn(redis, new("a", group="night", after=[C]))
+    with pytest.raises(WrongGroup, match="cannot wait for it"):
+        spawn(redis, new("a", group="night", after=["group night"]))
+    assert state() == before
+    assert spawn(redis, new("a", group="night")) == [True]
+
+
+def test_a_group_that_is_cancelled_meanwhile_takes_no_task(redis, other, cli, overtaken):
+    join(redis, cli)
+    overtaken(lambda: protocol.cancel_group(other, "night", "ann", None, 8.7))
+
+    with pytest.raises(GroupCancelled):
+        spawn(redis, new("a", group="night"))
+    assert not cli.exists(f"blueque_task_{A}")
 
 
 # With the end of the task
