@@ -17,6 +17,7 @@ from blueque.model.options import (
     Common,
     Options,
     option_fields,
+    require_after,
     require_retry,
     waiting_fields,
 )
@@ -194,6 +195,7 @@ def _read(
     conditions = conditions_of(after)
     if broken not in get_args(Broken):
         raise InvalidInput(f"broken is 'hold' or 'cancel', not {broken!r}")
+    require_after(after is not None, broken, bool(results))
     fields |= waiting_fields(conditions, broken, bool(results))
     if group is not None:
         if not isinstance(group, Group | str):

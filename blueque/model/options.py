@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, TypedDict
 
-from blueque.errors import InvalidType
+from blueque.errors import InvalidInput, InvalidType
 from blueque.model.group import group_of
 from blueque.model.lines import require_lock, require_priority, require_resources, write_needs
 from blueque.model.retry import Retry
@@ -66,6 +66,15 @@ def waiting_fields(conditions: Mapping[str, str], broken: str, has_results: bool
         parents = [parent for parent in conditions if group_of(parent) is None]
         fields |= {"inputs": 0, "parents": " ".join(parents)}
     return fields if conditions else {}
+
+
+def require_after(is_given: bool, broken: str, has_results: bool) -> None:
+    """Refuse options that say how a task waits, unless it is said for what it waits. Raises
+    InvalidInput.
+    """
+    for option, is_set in ((f"broken={broken!r}", broken != "hold"), ("results=True", has_results)):
+        if is_set and not is_given:
+            raise InvalidInput(f"{option} needs after=, the tasks to wait for")
 
 
 def require_retry(retry: object) -> Retry | Literal[False] | None:

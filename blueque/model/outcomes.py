@@ -6,6 +6,7 @@ BluequeError` must not catch its own outcome with them.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -51,7 +52,7 @@ class HandBack(Exception):
     error_type_module = _MODULE
 
 
-class Outcome:
+class Outcome(ABC):
     """What a handler returns if it is more than a result: see `new.Then`.
 
     result: the result of the task.
@@ -59,9 +60,9 @@ class Outcome:
 
     result: Any
 
+    @abstractmethod
     def records(self, task: str) -> Sequence[Sequence[Any]]:
         """Return what is written for the tasks that are made with the end, see `new.NewRecord`.
 
         task: the id of the running task. Raises InvalidInput.
         """
-        raise NotImplementedError

@@ -283,7 +283,7 @@ class ManyTasks:
     ) -> Batches:
         if run is not None and keys is None:
             raise InvalidInput("in a run each task has a key: give keys, too")
-        wait = wait_for(after, broken, results, group).of_many()
+        wait = wait_for(after, broken, results, group, after_each is not None).of_many()
         if run is not None and (results or after_each is not None):
             raise InvalidInput(
                 "all tasks of a run wait for the same, and get no results: leave out run, or after_each and results"

@@ -8,7 +8,7 @@ from typing import NamedTuple, get_args
 from blueque.errors import InvalidInput, InvalidType, TooManyConditions
 from blueque.model.conditions import MAX_CONDITIONS, After, Ids, conditions_of
 from blueque.model.group import Group
-from blueque.model.options import Broken, Options, waiting_fields
+from blueque.model.options import Broken, Options, require_after, waiting_fields
 from blueque.model.run import Links
 from blueque.protocol.dependencies import AT_ONCE
 
@@ -64,14 +64,17 @@ def wait_for(
     broken: Broken = "hold",
     results: bool = False,
     group: Group | str | None = None,
+    has_each: bool = False,
 ) -> Wait:
     """Return what a task with these arguments of `Queue.enqueue` waits for, and its group.
 
-    group: a Group, or its name.
+    group: a Group, or its name. has_each: it waits for others besides, which are named for
+        each of many tasks.
     Raises InvalidInput, InvalidType, TooManyConditions.
     """
     if broken not in get_args(Broken):
         raise InvalidInput(f"broken is 'hold' or 'cancel', not {broken!r}")
+    require_after(has_each or after is not None, broken, bool(results))
     conditions = conditions_of(after)
     if len(conditions) > MAX_CONDITIONS:
         raise TooManyConditions(len(conditions))

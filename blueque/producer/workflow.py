@@ -12,7 +12,7 @@ from blueque.errors import CycleFound, InvalidInput
 from blueque.model.conditions import After, Ids, conditions_of
 from blueque.model.ids import DEFAULT_KEEP, TaskId, ids_of_workflow, require_keep, require_key
 from blueque.model.new import New, NewOptions
-from blueque.model.options import Broken
+from blueque.model.options import Broken, waiting_fields
 from blueque.producer.groups import TaskGroup
 from blueque.producer.large_workflow import LargeWorkflow, in_order
 from blueque.protocol import enqueue_graph
@@ -58,7 +58,8 @@ class Workflow(TaskGroup):
         task = self.id_of(named)
         if task in self._tasks:
             raise InvalidInput(f"two tasks of workflow {self.name!r} have the key {named!r}")
-        options.setdefault("broken", self._broken)
+        if options.get("after") is not None:
+            options.setdefault("broken", self._broken)
         record = New(queue, parameters, key=named, **options).without_id()
         if "group" in record.options:
             raise InvalidInput("a task of a workflow joins no other group")
@@ -79,7 +80,9 @@ class Workflow(TaskGroup):
         for parent, kind in conditions_of(after).items():
             if conditions.setdefault(parent, kind) != kind:
                 raise InvalidInput(f"after: {parent} is to be both {conditions[parent]} and {kind}")
-        self._tasks[task] = queue, new._replace(conditions=conditions)
+        fields = {**waiting_fields({} if new.conditions else conditions, self._broken, False)}
+        options = {**(new.options or {}), **fields}
+        self._tasks[task] = queue, new._replace(conditions=conditions, options=options)
 
     def id_of(self, key: str | int) -> str:
         """Return the id of the task with this key, also before it is added."""

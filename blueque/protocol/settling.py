@@ -33,6 +33,7 @@ from blueque.protocol.children import (
     let_one_go,
     revive,
 )
+from blueque.protocol.events import Event, record_event
 from blueque.protocol.parents import (
     Parent,
     TaskParent,
@@ -466,7 +467,9 @@ def unblock(
             return Answer("blocked")
         commands = _dropping(task, dropped, now)
         if not is_free:
-            return Change(commands, "blocked")
+            event = Event("dropped", by, now, {"from": ", ".join(dropped)})
+            home = fields.home
+            return Change([*commands, *record_event(redis, home, task, fields, event)], "blocked")
         freeing, status = let_one_go(redis, task, fields, by, now)
         return Change([*commands, *freeing], status)
 
@@ -479,9 +482,9 @@ def _dropping(task: str, dropped: Mapping[str, str], now: float) -> list[Command
     return [
         *[("HSET", keys.conditions(task), parent, found) for parent, found in dropped.items()],
         ("HSET", keys.task(task), "updated", now),
-        # `settle` drops the entries of the task there.
-        *[("ZADD", keys.dependents(each), "XX", now, task) for each in tasks],
+        *[("ZREM", keys.dependents(each), task) for each in tasks],
+        # If they have ended, `settle` sees whether others wait for them.
         *[("ZADD", keys.UNSETTLED_TASKS, now, each) for each in tasks],
-        *[("ZADD", keys.awaiting(each), "XX", now, task) for each in groups],
+        *[("ZREM", keys.awaiting(each), task) for each in groups],
         *[("ZADD", keys.GROUPS, 0, each) for each in groups],
     ]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from blueque import protocol
 from blueque.connection.redis import Redis
+from blueque.model import keys
 from blueque.model.snapshot import Slice, Snapshot
 from blueque.model.states import HELD, WAITING, Place
 from blueque.producer.dependents import is_awaited
@@ -16,6 +18,7 @@ from blueque.tables import snapshot_reader
 
 log = logging.getLogger("blueque")
 
+READ_AT_ONCE = 1000
 AT_ONCE = 50  # tasks; the time of WATCH grows with the square of the keys
 
 
@@ -32,6 +35,21 @@ def purge(redis: Redis, snapshot: Snapshot, is_forced: bool = False) -> Iterator
         done += _purge(redis, piece, tasks, is_forced)
         yield done
     log.info("purge tasks=%d", done)
+
+
+def awaited(redis: Redis, snapshot: Snapshot, is_forced: bool = False) -> Counter[tuple[str, str]]:
+    """Return how many tasks of a snapshot `purge` would leave because others wait for them, by
+    state and queue: one round trip for each thousand.
+
+    Raises SnapshotGone.
+    """
+    found = Counter[tuple[str, str]]()
+    for piece, tasks in snapshot_reader.ids(redis, snapshot, READ_AT_ONCE):
+        if is_forced and piece.listed_as in (*WAITING, "blocked"):
+            continue
+        fields = redis.read(*[("HEXISTS", keys.task(task), "dependents") for task in tasks])
+        found[piece.listed_as, piece.queue] += sum(fields)
+    return found
 
 
 def _purge(redis: Redis, piece: Slice, tasks: Sequence[str], is_forced: bool) -> int:

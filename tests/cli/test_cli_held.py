@@ -195,3 +195,78 @@ def test_show_names_the_task_that_made_a_task(run, redis, cli):
 
     assert "made by     film-1\n" in run("show", "child-1").stdout
     assert item(run, "child-1")["spawned_by"] == "film-1"
+
+
+# requeue, unblock, purge
+
+
+def test_requeue_says_that_a_child_waits_again_and_is_not_cancelled_any_more(run, redis, cascade):
+    result = run("requeue", "mid-1")
+
+    assert (result.returncode, result.stdout) == (0, "mid-1  blocked\n")
+    assert result.stderr.splitlines() == [
+        "mid-1 waits for bad-1. See: blueque why mid-1",
+        "mid-1 waits on from now on if that fails: it is not cancelled again.",
+    ]
+
+
+def test_requeue_says_for_what_a_task_does_not_wait_any_more(run, redis, cli):
+    end(redis, "good-1")
+    enqueue(redis, "gone-1")
+    block(redis, "rescue-1", {"good-1": "not_ok"})
+    block(redis, "orphan-1", "gone-1", broken="cancel")
+    protocol.settle(redis, "good-1", time.time())
+    cli.delete(keys.task("gone-1"))
+    protocol.recheck(redis, "video", "orphan-1", time.time())
+
+    rescue, orphan = run("requeue", "rescue-1"), run("requeue", "orphan-1")
+
+    assert (rescue.stdout, orphan.stdout) == ("rescue-1  pending\n", "orphan-1  pending\n")
+    assert rescue.stderr == "rescue-1 does not wait for good-1 any more, which is complete.\n"
+    assert orphan.stderr == "orphan-1 does not wait for gone-1 any more, which is gone.\n"
+
+
+def test_unblock_from_one_task_is_in_the_history_and_shown_at_once(run, redis, client):
+    for task in ("next-1", "next-2"):
+        enqueue(redis, task)
+    block(redis, "child-1", {"next-1": "ok", "next-2": "ok"})
+
+    run("unblock", "child-1", "--from", "next-2")
+
+    (event,) = [one for one in client.get_history("child-1").events if one.event == "dropped"]
+    assert event.facts["from"] == "next-2"
+    assert "dropped" in run("history", "child-1").stdout
+    assert "next-2 in video: pending, no longer needed" in run("show", "child-1").stdout
+    assert "awaited by" not in run("show", "next-2").stdout
+    assert "No task waits for it." in run("graph", "next-2").stdout
+    assert run("graph", "child-1").stdout.startswith("It waits for 1 of 2 tasks:\n")
+
+
+def test_unblock_from_a_task_for_which_it_does_not_wait_any_more_is_refused(run, redis):
+    for task in ("next-1", "next-2"):
+        enqueue(redis, task)
+    block(redis, "child-1", {"next-1": "ok", "next-2": "ok"})
+    run("unblock", "child-1", "--from", "next-2")
+
+    again = run("unblock", "child-1", "--from", "next-2")
+
+    assert (again.returncode, again.stdout) == (5, "")
+    assert again.stderr == "task child-1 does not wait for next-2 any more\n"
+
+
+def test_a_dry_run_of_a_purge_counts_what_would_go_and_what_would_stay(run, redis):
+    for task in ("next-1", "next-2"):
+        enqueue(redis, task)
+    block(redis, "child-1", "next-1")
+
+    foreseen = run("queue", "purge", "video", "--dry-run")
+    forced = run("queue", "purge", "video", "--dry-run", "--force", "--json")
+    purged = run("queue", "purge", "video", "--yes")
+
+    says = "video  2 tasks would be deleted: 1 pending, 0 scheduled, 1 blocked\n"
+    assert foreseen.stdout == says
+    assert foreseen.stderr == (
+        "1 more task is left: others wait for it. To delete waiting ones, too: --force\n"
+    )
+    assert json.loads(forced.stdout)["awaited"] == 0
+    assert purged.stdout == "video  2 tasks deleted\n"

@@ -853,8 +853,7 @@ class Model:
             its.updated = now
             if parent != "hold":
                 self.unsettled[parent] = now
-                if task in self.dependents[parent]:
-                    self.dependents[parent][task] = now
+                self.dependents[parent].pop(task, None)
         if self._is_free(task):
             self._release(task, now)
         return its.status

@@ -91,7 +91,8 @@ def test_a_condition_may_be_that_a_task_has_ended_or_is_not_complete(client, que
 
 @pytest.mark.parametrize("after", [None, [], (), blueque.after(), iter([])])
 def test_no_other_task_is_no_condition(client, queue, after):
-    task_id = queue.enqueue("in", after=after, broken="cancel", results=True)
+    how = {} if after is None else {"broken": "cancel", "results": True}
+    task_id = queue.enqueue("in", after=after, **how)
 
     assert {*client.get_task(task_id).fields} == {
         "status",
@@ -546,3 +547,32 @@ def test_unblock_takes_one_id_and_refuses_what_the_task_does_not_wait_for(client
 def test_ids_that_are_none_are_refused_with_a_sentence(queue, after, error, sentence):
     with pytest.raises(error, match=sentence):
         queue.enqueue("child", after=after)
+
+
+@pytest.mark.parametrize("how", [{"broken": "cancel"}, {"results": True}], ids=str)
+def test_how_a_task_waits_is_refused_without_what_it_waits_for(client, queue, how):
+    (name,) = how
+    refused = f"{name}=.* needs after=, the tasks to wait for"
+    for make in (
+        lambda: queue.enqueue(1, **how),
+        lambda: queue.schedule(1, time.time() + 60, **how),
+        lambda: queue.enqueue_many([1], **how),
+        lambda: blueque.New("video", 1, key="a", **how),
+        lambda: client.workflow("night").add("video", 1, **how),
+    ):
+        with pytest.raises(InvalidInput, match=refused):
+            make()
+    assert queue.enqueue(1, after=[], **how)
+    assert queue.enqueue_many([1], after_each=[[queue.enqueue(1)]], **how).new == 1
+
+
+def test_a_workflow_cancels_a_task_that_was_linked_later(client, tell):
+    flow = client.workflow("night", broken="cancel")
+    first, second = flow.add("video", 1), flow.add("video", 2)
+    flow.link(second, first)
+    flow.commit()
+
+    client.get_queue("video").cancel(first)
+    tell(first)
+
+    assert client.get_task(second).status == "cancelled"

@@ -783,7 +783,11 @@ def test_a_person_drops_one_condition_or_all_of_them(redis):
         "r": "+dropped",
         HOLD: "+dropped",
     }
-    assert [(event["event"], event["by"]) for event in events(redis)] == [("unblocked", "ann")]
+    assert [(event["event"], event["by"]) for event in events(redis)] == [
+        ("dropped", "ann"),
+        ("unblocked", "ann"),
+    ]
+    assert events(redis)[0]["from"] == "q"
     run(redis, "q", "r", how="failed")
     assert is_forgotten(redis, "p", "q", "r")
     assert line(redis) == ["c"]

@@ -204,6 +204,8 @@ def purge(
     that listeners serve, pause it first. The exit code is 6 if the answer is not yes, and 75 if tasks are left because a
     listener has just taken them, other tasks wait for them, or an archive is being made of them.
     """
+    from blueque.recovery.purge import awaited  # here: no other verb of queues needs it
+
     names = queues_matching(invocation.client().get_inspector().queues(), [pattern])
     client = invocation.client(patience=30.0)  # from here on: work that has begun may wait
     chosen = list(dict.fromkeys(states)) or list(_PURGED)
@@ -213,24 +215,40 @@ def purge(
         for part in snapshot.parts:
             found[part.listed_as] += part.last - part.first
             by_queue[part.queue] += part.last - part.first
-        total, done = sum(found.values()), 0
-        if total and not dry_run:
-            _ask_to_purge(names, found, by_queue, is_sure)
+        staying = awaited(client.connections, snapshot, force)
+        total, done, stay = sum(found.values()), 0, sum(staying.values())
+        going = dict(found)
+        for (state, name), number in staying.items():
+            going[state] -= number
+            by_queue[name] -= number
+        if total > stay and not dry_run:
+            _ask_to_purge(names, going, by_queue, is_sure)
             done = _purge(client, snapshot, total, force)
     finally:
         client.thaw(snapshot)
     if as_json:
         printing.print_json(
-            "purge", queue=pattern, dry_run=dry_run, tasks=found, deleted=done, queues=names
+            "purge",
+            queue=pattern,
+            dry_run=dry_run,
+            tasks=found,
+            awaited=stay,
+            deleted=done,
+            queues=names,
         )
     elif dry_run:
         for name in names:
-            which = f": {_sorts(found)}" if len(names) == 1 else ""
+            which = f": {_sorts(going)}" if len(names) == 1 else ""
             click.echo(
                 f"{printing.clean(name)}  {count(by_queue[name], 'task')} would be deleted{which}"
             )
     else:
         click.echo(f"{printing.clean(pattern)}  {count(done, 'task')} deleted")
+    if dry_run and stay:
+        is_left = "is left: others wait for it" if stay == 1 else "are left: others wait for them"
+        is_able = any(state in _PURGED for state, _ in staying.elements())
+        more = ". To delete waiting ones, too: --force" if is_able else ""
+        printing.talk(f"{count(stay, 'more task')} {is_left}{more}")
     if not dry_run and done < total:
         printing.talk(
             f"{total - done} of {total} are left: taken by listeners meanwhile, awaited by other tasks, or being archived."

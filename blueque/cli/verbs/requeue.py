@@ -22,12 +22,15 @@ from blueque.cli.options import (
     yes_option,
 )
 from blueque.cli.printing import Column, count
+from blueque.cli.reason import MOST_NAMES
 from blueque.errors import NotFailed
+from blueque.model.conditions import DROPPED
 from blueque.model.states import LOST
 
 if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.model.task import Task
+    from blueque.queries.inspector import Inspector
 
 _QUEUES = [Column("QUEUE", can_shrink=True), Column("TASKS", True)]
 
@@ -79,6 +82,9 @@ def requeue(
     its old process may still run; its result no longer counts and stays in its files, and `blueque show` says where. What
     waits for a task that failed goes on when that task completes.
 
+    A task that waits for others still waits for those that may yet end as it needs, and no longer for those that cannot.
+    If it was cancelled because of another task, requeue that one instead: it then comes back by itself.
+
     For more than one task it asks first. ID may be the beginning of an id; - reads ids from standard input. The exit code
     is 5 if a task could not be put in line, and 6 if the answer is not yes.
     """
@@ -111,12 +117,40 @@ def requeue(
     elif dry_run:
         for outcome in outcomes:
             print_outcome(outcome)
+    else:
+        _say_what_they_wait_for(client.get_inspector(), tasks, outcomes)
     able = sum(outcome.refusal is None for outcome in outcomes)
     if dry_run:
         printing.talk(f"{count(able, 'task')} would be put in line again.")
     elif not outcomes:
         printing.talk("no tasks")
     return code_of(outcomes, code)
+
+
+def _say_what_they_wait_for(
+    inspector: Inspector, tasks: Sequence[Task], outcomes: Sequence[Outcome]
+) -> None:
+    """Say what has changed for tasks that wait for others; of the first ones only."""
+    done = {outcome.id: outcome.status for outcome in outcomes if outcome.refusal is None}
+    told = [task for task in tasks if task.id in done and task.after is not None]
+    for task in told[:MOST_NAMES]:
+        name, conditions = printing.short_id(task.id), inspector.dependencies(task).conditions
+        unmet = [each.task for each in conditions if not each.is_met]
+        dropped = [each.task for each in conditions if each.kind == DROPPED]
+        if done[task.id] == "blocked" and unmet:
+            first, more = printing.short_id(unmet[0].id), len(unmet) - 1
+            names = f"{first} and {more} more" if more else first
+            printing.talk(f"{name} waits for {names}. See: blueque why {name}")
+        if task.fields.get("broken") == "cancel" and done[task.id] == "blocked":
+            printing.talk(f"{name} waits on from now on if that fails: it is not cancelled again.")
+        for each in dropped[:MOST_NAMES]:
+            is_gone = each.status is None
+            why = "is gone" if is_gone else f"is {each.status}"
+            printing.talk(
+                f"{name} does not wait for {printing.short_id(each.id)} any more, which {why}."
+            )
+    if len(told) > MOST_NAMES:
+        printing.talk(f"{len(told) - MOST_NAMES} more of these tasks wait for others, or did.")
 
 
 def _foresee(task: Task) -> Outcome:

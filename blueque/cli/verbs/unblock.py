@@ -68,7 +68,8 @@ def _unblock(client: Client, inspector: Inspector, task: Task, words: Sequence[s
 
 def _parent(inspector: Inspector, task: Task, word: str) -> str:
     """Return the id of the task that it waits for, and that begins with the word."""
-    ids = [each.task.id for each in inspector.dependencies(task).conditions]
+    kinds = {each.task.id: each.kind for each in inspector.dependencies(task).conditions}
+    ids = [*kinds]
     found = [one for one in ids if word in (one, group_of(one))] or [
         one for one in ids if one.startswith(word) and len(word) >= MIN_PREFIX
     ]
@@ -76,4 +77,6 @@ def _parent(inspector: Inspector, task: Task, word: str) -> str:
         raise InvalidInput(f"task {task.id} waits for {len(found)} tasks that begin with {word!r}")
     if not found:
         raise InvalidInput(f"task {task.id} does not wait for a task {word!r}")
+    if kinds[found[0]].startswith("+"):
+        raise InvalidInput(f"task {task.id} does not wait for {found[0]} any more")
     return found[0]
