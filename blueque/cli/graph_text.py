@@ -4,6 +4,7 @@ Redis.
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -55,7 +56,11 @@ def _above(graph: Graph) -> _Side:
     def left(task: str) -> int:
         if task not in graph.parents:
             return graph.tasks[task].after or 0
-        return sum(name not in graph.tasks for name in graph.parents[task])
+        missing = sum(name not in graph.tasks for name in graph.parents[task])
+        size = int(graph.tasks[task].fields.get("members", 0))  # of a group
+        return max(
+            missing, size - sum(name in graph.tasks for name in graph.parents[task]) if size else 0
+        )
 
     return _Side(lambda task: graph.parents.get(task, {}), left)
 
@@ -72,6 +77,8 @@ def _below(graph: Graph) -> _Side:
 def _of_above(graph: Graph) -> str:
     conditions = graph.parents[graph.task].values()
     total = count(len(conditions), "task")
+    if group_of(graph.task) is not None:
+        return "Its tasks:" if conditions else "No task has joined it."
     unmet = sum(not condition.startswith("+") for condition in conditions)
     if unmet:
         return f"It waits for {unmet} of {total}:"
@@ -116,7 +123,9 @@ def _branch(graph: Graph, side: _Side, task: str, depth: int, seen: set[str]) ->
     left = side.left(task)
     if left != 0:
         number = "" if left is None else f"{left} "
-        how = "" if task == graph.task else f": blueque graph {printing.short_id(task)}"
+        how = (
+            "" if task == graph.task else f": blueque graph {shlex.quote(printing.short_id(task))}"
+        )
         yield f"{'  ' * depth}... {number}more{how}"
 
 

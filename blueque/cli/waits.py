@@ -1,4 +1,6 @@
-"""The options --after, --after-any, --after-not-ok, --broken and --results: what a task waits for."""
+"""The options --after, --after-any, --after-not-ok, --broken and --results: what a task waits for; and
+--group.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ import click
 
 from blueque.cli.verbs.show import find_one
 from blueque.model.conditions import after
+from blueque.model.group import Group, group_of
 
 if TYPE_CHECKING:
     from blueque.cli.options import Decorated
@@ -29,6 +32,9 @@ def wait_options(command: Decorated) -> Decorated:
         ),
         click.option(
             "--results", is_flag=True, help="Give it the results of the tasks that it waits for."
+        ),
+        click.option(
+            "--group", metavar="NAME", help="Join this group of tasks; it is opened if it is new."
         ),
     ]
     for option in reversed(options):
@@ -56,5 +62,9 @@ def waits(inspector: Inspector, options: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-def _found(inspector: Inspector, words: Sequence[str]) -> list[str]:
-    return [find_one(inspector, word) for word in words]
+def _found(inspector: Inspector, words: Sequence[str]) -> list[str | Group]:
+    groups = [group_of(word) for word in words]
+    return [
+        find_one(inspector, word) if group is None else Group(group)
+        for word, group in zip(words, groups, strict=True)
+    ]

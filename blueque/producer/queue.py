@@ -41,6 +41,7 @@ from blueque.producer.dependents import is_awaited
 from blueque.producer.wait import Wait, wait_for
 from blueque.protocol.dependencies import NewTask
 from blueque.queries import groups
+from blueque.queries.dependencies import kinds
 from blueque.queries.inspector import Inspector
 from blueque.system import process
 
@@ -375,7 +376,7 @@ class Queue(ManyTasks):
         """
         who = by if by is not None else process.user_at_host()
         dropped = None if parents is None else names_of(parents)
-        known = Inspector(self._redis).conditions(task_id) if dropped else {}
+        known = kinds(self._redis, task_id) if dropped else {}
         for name in dropped or ():
             if known and name not in known:
                 raise InvalidInput(f"task {task_id} does not wait for {name}")

@@ -150,6 +150,12 @@ def parents_of(reply: Sequence[str]) -> list[str]:
     return [*without_gate(as_hash(reply))]
 
 
+def kinds(redis: Redis, task_id: str) -> dict[str, str]:
+    """Return the condition on each task that a task waits for, as it is recorded: one round trip."""
+    (reply,) = redis.read(("HGETALL", keys.conditions(task_id)))
+    return as_hash(reply)
+
+
 def without_gate(conditions: Mapping[str, str]) -> dict[str, str]:
     """Return the conditions on tasks, and on groups that a person knows."""
     return {

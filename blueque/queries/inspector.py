@@ -79,15 +79,6 @@ class Inspector:
         (reply,) = self._redis.read(("HGETALL", keys.checkpoint(task_id)))
         return as_hash(reply)
 
-    def conditions(self, task_id: str) -> dict[str, str]:
-        """Return what a task waits for, by the id of the other task: `ok`, `any` or `not_ok`; of
-        what is decided, `+` or `-` and how that task ended.
-
-        See docs/protocol/dependencies.md, "Conditions".
-        """
-        (reply,) = self._redis.read(("HGETALL", keys.conditions(task_id)))
-        return as_hash(reply)
-
     def inputs(self, task_id: str) -> dict[str, str]:
         """Return the results that a task is given, by the id of their task; see model/inputs.py."""
         (reply,) = self._redis.read(("HGETALL", keys.inputs(task_id)))
@@ -437,12 +428,18 @@ class Inspector:
         """Return the tasks that a task waits for, those that these wait for, and so on; and the
         tasks that wait for it.
 
+        task_id: or the name of a group in conditions. It has its tasks in the place of those that a
+            task waits for.
         At most 22 round trips, 20 levels and a thousand tasks in each direction.
         """
         # here: what a listener imports, each of its forks copies
         from blueque.queries import task_graph
 
         return task_graph.load(self._redis, task_id)
+
+    def has_group(self, name: str) -> bool:
+        """Tell whether there is a group of tasks with this name."""
+        return bool(self._redis.read(("EXISTS", keys.group(name)))[0])
 
     def statistics(self, queues: Sequence[str], days: int) -> list[Statistics]:
         """Return the numbers of these queues, as `Client.get_statistics` does: one round trip, and

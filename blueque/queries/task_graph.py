@@ -8,10 +8,12 @@ tasks of a level, MAX_DEPENDENTS of one task. No neighbours are read twice, so a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.connection.redis import as_hash
 from blueque.model import keys
+from blueque.model.conditions import OK
+from blueque.model.group import group_of
 from blueque.queries.dependencies import ask_all, take_all, without_gate
 from blueque.queries.listing import to_seconds
 
@@ -23,14 +25,17 @@ DEPTH = 20  # levels in each direction
 MAX_TASKS = 1000  # in each direction
 AT_ONCE = 50  # tasks of a level whose neighbours are read
 MAX_DEPENDENTS = 1000  # of one task
+MAX_BAD = 100  # members of a group that are read before the others
 
 
 class Graph(NamedTuple):
     """A task and its neighbourhood, read within a few round trips.
 
-    task: its id. tasks: all that were read, by id, with the fields in `listing.SHOWN`; the status
-        of a task that is gone is None. Groups are among them, see `dependencies.load_all`.
-    parents: of each task whose conditions were read, the condition on each other task.
+    task: its id, or the name of a group in conditions. tasks: all that were read, by id, with the
+        fields in `listing.SHOWN`; the status of a task that is gone is None. Groups are among
+        them, see `dependencies.load_all`.
+    parents: of each task whose conditions were read, the condition on each other task; of a group,
+        `ok` on each of its tasks.
     children: of each task whose dependents were read, the condition of each on that task; None: it
         was not read. counts: how many dependents each of these has.
     is_whole: nothing is left out.
@@ -92,17 +97,18 @@ class _Walk:
         commands: list[Command] = [
             *ask_all(new),
             *[("HGET", keys.conditions(child), parent) for parent, child in edges],
-            *[("HGETALL", keys.conditions(task)) for task in up[:expands]],
+            *[command for task in up[:expands] for command in _ask_parents(task)],
         ]
         for task in down[:expands]:
-            dependents = keys.dependents(task)
+            group = group_of(task)
+            dependents = keys.dependents(task) if group is None else keys.awaiting(group)
             commands += [("ZCARD", dependents), ("ZRANGE", dependents, 0, MAX_DEPENDENTS - 1)]
         replies = iter(redis.read(*commands) if commands else [])
         self.tasks |= take_all(new, replies)
         for parent, child in edges:
             self.children[parent][child] = next(replies)
         for task in up[:expands]:
-            self.parents[task] = without_gate(as_hash(next(replies)))
+            self.parents[task] = _take_parents(task, replies)
         for task in down[:expands]:
             self.counts[task], self.children[task] = next(replies), dict.fromkeys(next(replies))
 
@@ -125,6 +131,22 @@ class _Walk:
             is_below = task in self._below and task not in self.children
             yield is_above and known.after is not None
             yield is_below and "dependents" in known.fields
+
+
+def _ask_parents(task: str) -> list[Command]:
+    group = group_of(task)
+    if group is None:
+        return [("HGETALL", keys.conditions(task))]
+    return [
+        ("SRANDMEMBER", keys.bad_members(group), MAX_BAD),
+        ("LRANGE", keys.members(group), 0, MAX_TASKS - 1),
+    ]
+
+
+def _take_parents(task: str, replies: Iterator[Any]) -> dict[str, str]:
+    if group_of(task) is not None:  # it is complete when its members are
+        return dict.fromkeys([*next(replies), *next(replies)], OK)
+    return without_gate(as_hash(next(replies)))
 
 
 def _new(seen: set[str], neighbours: Iterable[Iterable[str]]) -> list[str]:

@@ -270,3 +270,67 @@ def test_a_dry_run_of_a_purge_counts_what_would_go_and_what_would_stay(run, redi
     )
     assert json.loads(forced.stdout)["awaited"] == 0
     assert purged.stdout == "video  2 tasks deleted\n"
+
+
+# enqueue --group, graph GROUP
+
+
+def test_a_task_joins_a_group_that_is_opened_for_it_and_another_waits_for_the_group(run, client):
+    first, second = (run("enqueue", "video", "1", "--group", "night-1").stdout for _ in range(2))
+    lines = run("enqueue", "video", "--lines", "--group", "night-1", stdin="1\n2\n").stdout
+    last = run("enqueue", "audio", "1", "--after", "group night-1").stdout.strip()
+
+    progress = client.group("night-1").progress()
+    assert (progress.state, progress.members, progress.waiting) == ("open", 4, 1)
+    assert {first.strip(), second.strip(), *lines.split()} == {*members(client, "night-1")}
+    assert client.get_task(last).status == "blocked"
+    assert run("workflow", "close", "night-1").returncode == 0
+    refused = run("enqueue", "video", "1", "--group", "night-1")
+    assert (refused.returncode, "night-1" in refused.stderr) == (2, True)
+
+
+def members(client, group):
+    from blueque.queries import groups
+
+    return groups.members(client.connections, group)
+
+
+@pytest.mark.parametrize("name", ["night-1", "group night-1"])
+def test_graph_draws_a_group_with_its_tasks_and_what_waits_for_it(run, redis, name):
+    protocol.open_group(redis, "night-1", 60, time.time())
+    for n in range(8):
+        enqueue(redis, f"member-{n}", group="night-1")
+    block(redis, "child-1", {"group night-1": "ok"}, "audio")
+    protocol.cancel(redis, "video", "member-7", "ada", None, time.time())
+    protocol.settle_members(redis, "night-1", ["member-7"], time.time())
+
+    lines = run("graph", name).stdout.splitlines()
+    found = json.loads(run("graph", name, "--json").stdout)
+
+    assert lines[0] == "Its tasks:"
+    assert lines[1] == "  x 8 video: 1 cancelled, 7 pending"
+    assert lines[2].startswith("    member-7  video  cancelled ")
+    assert lines[3] == "group night-1  open, 1 of 8 tasks have ended, 1 of them not well"
+    assert lines[4] == "1 task waits for it:"
+    assert lines[5].startswith("  child-1  audio  blocked")
+    assert (found["task"], found["has_more"]) == ("group night-1", False)
+    assert {"parent": "group night-1", "child": "child-1", "condition": "ok"} in found["edges"]
+    assert {"parent": "member-0", "child": "group night-1", "condition": "ok"} in found["edges"]
+
+
+def test_graph_of_a_large_group_says_how_many_tasks_are_left_out(run, redis, monkeypatch):
+    monkeypatch.setattr("blueque.queries.task_graph.MAX_TASKS", 4)
+    protocol.open_group(redis, "night-1", 60, time.time())
+    for n in range(8):
+        enqueue(redis, f"member-{n}", group="night-1")
+
+    lines = run("graph", "night-1").stdout.splitlines()
+    found = json.loads(run("graph", "night-1", "--json").stdout)
+
+    assert lines[4] == "  ... 5 more" and lines[-1] == "No task waits for it."
+    assert found["has_more"]
+
+
+def test_graph_of_no_task_and_no_group_says_so(run):
+    assert run("graph", "nothing").returncode == 3
+    assert run("graph", "group nothing").returncode == 3

@@ -103,6 +103,7 @@ def enqueue(
     blueque enqueue video.encode @task.json --priority 5 --resource gpu=1
     find . -name '*.mov' | blueque enqueue video.encode --lines --text
     blueque enqueue mail.send '"it is done"' --after 7c1f
+    blueque enqueue video.encode '"a.mov"' --group night-1
 
     The input must be JSON; a JSON string arrives as that string. With --text the input is a string, its last newline
     included. Without input the parameters are null. Pass a string that begins with @, or is just -, through standard
@@ -114,8 +115,11 @@ def enqueue(
     missing tasks, and none twice.
 
     With --after, --after-any and --after-not-ok, which can be given several times, the task waits for other tasks; with
-    --lines, each of the tasks does. ID may be the beginning of an id. If all of these tasks have ended like that
-    already, it waits for nothing.
+    --lines, each of the tasks does. ID may be the beginning of an id, or 'group NAME' for a group of tasks. If all of
+    these have ended like that already, it waits for nothing.
+
+    With --group the task joins a group of tasks, for which others can wait. blueque workflow close NAME says that no more
+    tasks join; blueque workflow show NAME says how far it is.
     """
     client = invocation.client()
     due = _due(eta, delay)
@@ -128,6 +132,8 @@ def enqueue(
         if not is_lines or key_field is None:
             raise click.UsageError("--run needs --lines and --key-field")
         options["run"] = run
+    if options.get("group") is not None:
+        client.group(options["group"]).open()
     sink = client.get_queue(queue)
     if is_lines:
         if key is not None:

@@ -10,6 +10,7 @@ import click
 from blueque.cli import graph_text, printing
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.verbs.show import as_item, find_one
+from blueque.model.group import condition_on, group_of
 
 if TYPE_CHECKING:
     from blueque.queries.task_graph import Graph
@@ -19,16 +20,17 @@ _RUNNING, _WAITING = "lightblue", "white"
 
 
 @click.command()
-@click.argument("prefix", metavar="ID")
+@click.argument("name", metavar="ID | GROUP")
 @click.option("--dot", "as_dot", is_flag=True, help="Print it for Graphviz: | dot -Tsvg > out.svg")
 @json_option
 @shared_options
 @pass_invocation
-def graph(invocation: Invocation, prefix: str, as_dot: bool, as_json: bool) -> None:
-    """Show for which tasks the task ID waits, and which wait for it.
+def graph(invocation: Invocation, name: str, as_dot: bool, as_json: bool) -> None:
+    """Show for which tasks the task ID waits, and which wait for it; or the tasks of GROUP, and which wait for it.
 
     \b
     blueque graph 7c1f
+    blueque graph night-1
     blueque graph 7c1f --dot | dot -Tsvg > graph.svg
 
     Above the task stands what it waits for; indented below each of these, what that one waits for. Below the task stands
@@ -37,12 +39,14 @@ def graph(invocation: Invocation, prefix: str, as_dot: bool, as_json: bool) -> N
     one line.
 
     At most 200 lines are printed, and 20 levels and 1,000 tasks in each direction are read. ID may be the beginning of an
-    id.
+    id. GROUP is the name of a group of tasks, or group and the name.
     """
     if as_dot and as_json:
         raise click.UsageError("--dot or --json, not both")
     inspector = invocation.client().get_inspector()
-    found = inspector.graph(find_one(inspector, prefix))
+    group = group_of(name) or name
+    is_group = inspector.has_group(group) and (group != name or not inspector.find(name))
+    found = inspector.graph(condition_on(group) if is_group else find_one(inspector, name))
     if as_json:
         printing.print_json(
             "graph",
