@@ -150,6 +150,12 @@ def parents_of(reply: Sequence[str]) -> list[str]:
     return [*without_gate(as_hash(reply))]
 
 
+def count_awaited(redis: Redis, ids: Sequence[str]) -> int:
+    """Return for how many of these tasks others wait, as far as they know: one round trip."""
+    asked: list[Command] = [("HEXISTS", keys.task(task), "dependents") for task in ids]
+    return sum(redis.read(*asked)) if asked else 0
+
+
 def kinds(redis: Redis, task_id: str) -> dict[str, str]:
     """Return the condition on each task that a task waits for, as it is recorded: one round trip."""
     (reply,) = redis.read(("HGETALL", keys.conditions(task_id)))

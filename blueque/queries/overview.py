@@ -374,7 +374,7 @@ def _ask_groups(names: Iterable[str]) -> list[Command]:
 def _groups(names: Sequence[str], replies: Sequence[Any]) -> Groups:
     states, sizes = replies[::2], replies[1::2]
     bad = [name for name, size in zip(names, sizes, strict=True) if size]
-    unended = sum(state in ("open", "closed") for state in states)
+    unended = sum(state not in ("ended", None) for state in states)
     return Groups(unended, len(bad), [Holder(condition_on(name), "failed", 0) for name in bad])
 
 

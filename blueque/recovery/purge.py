@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 
 from blueque import protocol
 from blueque.connection.redis import Redis
-from blueque.model import keys
 from blueque.model.snapshot import Slice, Snapshot
 from blueque.model.states import HELD, WAITING, Place
 from blueque.producer.dependents import is_awaited
 from blueque.queries import finished
+from blueque.queries.dependencies import count_awaited
 from blueque.tables import snapshot_reader
 
 log = logging.getLogger("blueque")
@@ -47,8 +47,7 @@ def awaited(redis: Redis, snapshot: Snapshot, is_forced: bool = False) -> Counte
     for piece, tasks in snapshot_reader.ids(redis, snapshot, READ_AT_ONCE):
         if is_forced and piece.listed_as in (*WAITING, "blocked"):
             continue
-        fields = redis.read(*[("HEXISTS", keys.task(task), "dependents") for task in tasks])
-        found[piece.listed_as, piece.queue] += sum(fields)
+        found[piece.listed_as, piece.queue] += count_awaited(redis, tasks)
     return found
 
 
