@@ -145,8 +145,8 @@ class Scheduler:
         return max(0.0, min([*duties, *waits, *([CLOCK_CHECK] if waits else [])]))
 
     def _settle(self) -> bool:
-        """Tell some of those who wait for tasks that have ended, if the listeners of these have not
-        done so. Return whether there may be more.
+        """Tell some dependents of tasks that have ended, if the listeners of these have not done so.
+        Return whether there may be more.
         """
         if not (self._dependents.has_work or self._are_groups_due):
             self._look_for_ends()

@@ -89,7 +89,7 @@ def facts(
     """Return labels and texts of everything about the task but its token, which gives control.
 
     hide: removes secrets from the parameters. others: what it waits for, and what waits for it.
-    cause: the task or group because of which it was cancelled.
+    cause: the task or group that caused its cancellation.
     """
     now = signs.now
     told = {

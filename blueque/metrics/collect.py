@@ -33,8 +33,9 @@ _FINISHED = ("complete", "failed", "cancelled")
 class Queue(NamedTuple):
     """The numbers of a queue, or of several together. Ages are maxima in seconds; 0: none.
 
-    made: tasks ever made in it. runnable: pending tasks that could start now. held: tasks that wait
-    in vain for its failed and cancelled tasks. slots: listeners that take tasks or have one.
+    made: tasks ever made in it. runnable: pending tasks that could start now. held: tasks that
+    cannot go on because of its failed and cancelled tasks. slots: listeners that take tasks or have
+    one.
     """
 
     counts: Mapping[str, int]
@@ -259,7 +260,7 @@ _NUMBERS: list[tuple[str, str, str, Callable[[Queue], float]]] = [
     (
         "tasks_held",
         "gauge",
-        "How many tasks wait in vain, because a task of the queue has failed or was cancelled",
+        "How many tasks cannot go on because a task of the queue has failed or was cancelled",
         lambda queue: queue.held,
     ),
     (

@@ -1,4 +1,4 @@
-"""Groups of tasks: the name of one, its record, and how it stands for those who wait for it."""
+"""Groups of tasks: the name of one, its record, and its status for the tasks that wait for it."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ def is_gate(group: str) -> bool:
 
 
 def status_of(state: str | None, open_members: int, bad_members: int) -> str | None:
-    """Return the status of a group for those who wait for it: `open`, `complete` or `failed`; None:
-    it is gone.
+    """Return the status of a group for the tasks that wait for it: `open`, `complete` or `failed`;
+    None: it is gone.
 
     open_members, bad_members: how many it has.
     """

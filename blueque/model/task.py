@@ -174,7 +174,7 @@ class Task:
 
     @property
     def broken_by(self) -> str | None:
-        """The task because of which it was cancelled."""
+        """The task that caused its cancellation."""
         return self._get("broken_by")
 
     @property

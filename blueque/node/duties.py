@@ -286,7 +286,7 @@ class Duties:
             log.debug("prune queues=%s: %s", ",".join(self._listeners.queues), error)
 
     def settle(self, task: str) -> None:
-        """Tell those who wait for a task of ours how it has ended."""
+        """Tell the tasks that wait for a task of ours how it has ended."""
         self._dependents.note([task])
         self._settle()
         self._plan()
@@ -298,11 +298,11 @@ class Duties:
         self._plan()
 
     def has_unsettled(self) -> bool:
-        """Tell whether those who wait for a task of ours may not have been told."""
+        """Tell whether the tasks that wait for a task of ours may not have been told."""
         return self._dependents.has_work or self._has_ended_member
 
     def _settle(self, is_to_look: bool = False) -> None:
-        """Tell a hundred of those who wait for a task how it has ended.
+        """Tell a hundred of the tasks that wait for a task how it has ended.
 
         is_to_look: look for tasks of others first.
         """

@@ -97,7 +97,7 @@ def note_event(redis: Redis, queue: str, task: str, past: HasPast, event: Event)
 
 
 def _unsettle(task: str, past: HasPast, event: Event) -> list[Command]:
-    """Return the commands that have `settle` tell those who wait for the task of an event."""
+    """Return the commands that have `settle` tell the tasks that wait for the task of an event."""
     if event.what not in SETTLED:
         return []
     commands: list[Command] = []

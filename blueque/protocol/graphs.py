@@ -101,7 +101,7 @@ def open_graph(redis: Redis, graph: Graph, now: float) -> bool:
     group, gate = graph.group, gate_of(graph.group)
     keep = str(graph.keep)
     record = {"group": group, "state": MAKING, "made_by": graph.mark, "keep": keep, "gate": gate}
-    # The record of the gate is of no use once those who wait for it are told.
+    # The record of the gate is of no use once the tasks that wait for it are told.
     of_gate = {"group": gate, "state": "open", "keep": "0", "gate_of": group}
 
     def decide(reply: list[str | None]) -> Verdict[bool]:

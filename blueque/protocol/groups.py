@@ -183,7 +183,7 @@ def finish_group(redis: Redis, group: str, now: float) -> str | None:
             return Change([("UNLINK", *sets_of(group)), ("ZREM", keys.GROUPS, group)], None)
         if state == "closed" and not size:
             ended = ("HSET", key, "state", "ended", "ended", now)
-            # The next look tells those who wait for it.
+            # The next look tells the tasks that wait for it.
             return Change([ended, ("ZADD", keys.GROUPS, 0, group)], "ended")
         if state == "ended" and size:
             again: list[Command] = [
@@ -202,7 +202,7 @@ def finish_group(redis: Redis, group: str, now: float) -> str | None:
 
 
 def settle_group(redis: Redis, group: str, now: float, skip: int | None = None) -> Settled:
-    """Tell a hundred of those who wait for a group how it has ended, as `settle` does for a task.
+    """Tell a hundred tasks that wait for a group how it has ended, as `settle` does for a task.
 
     With the last of them, the record gets the time at which it expires.
     """

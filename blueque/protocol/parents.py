@@ -291,7 +291,7 @@ def enter_dependents(
 
 
 def tell_later(ended: Iterable[str], now: float) -> list[Command]:
-    """Return the commands that have those who wait for these parents told how they have ended."""
+    """Return the commands that have `settle` tell the dependents of these parents how they ended."""
     names = list(ended)
     tasks = [word for task in tasks_among(names) for word in (now, task)]
     commands: list[Command] = [("ZADD", keys.UNSETTLED_TASKS, *tasks)] if tasks else []

@@ -419,8 +419,9 @@ class Inspector:
         return dependencies.broken_in(self._redis, queues)
 
     def cause(self, task: Task) -> Task | None:
-        """Return the task or group because of which a task was cancelled; None: it was not. If that
-        was cancelled because of another one itself, the one with which it began.
+        """Return the task or group that caused the cancellation of a task; None: there is none.
+
+        If that was cancelled because of another one itself, it is the first of them.
         """
         return dependencies.causes(self._redis, [task]).get(task.id)
 

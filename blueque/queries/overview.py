@@ -76,11 +76,11 @@ _OF_FAILED = ("status", "queue", "error_type", "finished", "updated", "dependent
 
 
 class Holder(NamedTuple):
-    """A failed or cancelled task, and how many blocked tasks wait for it in vain.
+    """A failed or cancelled task, and how many blocked tasks it holds up.
 
     held: without those that were cancelled because of it. If more wait for it than are read, the
         others count as blocked.
-    broken_by: the task or group because of which it was cancelled itself.
+    broken_by: the task or group that caused its own cancellation.
     """
 
     task: str
@@ -93,7 +93,7 @@ class Groups(NamedTuple):
     """The groups of tasks, at most MAX_GROUPS.
 
     unended: how many have not ended. bad: how many have members that have ended and are not
-        complete. holders: those for which tasks wait in vain, by their names in conditions.
+        complete. holders: those that hold up tasks, by their names in conditions.
     """
 
     unended: int = 0
@@ -317,7 +317,7 @@ def _ask_waiting(holders: Iterable[Holder], most: int) -> list[Command]:
     for holder in holders:
         group = group_of(holder.task)
         key = keys.dependents(holder.task) if group is None else keys.awaiting(group)
-        which = key, "+inf", "+inf"  # those who wait on have this score
+        which = key, "+inf", "+inf"  # the tasks that wait on have this score
         commands += [("ZCOUNT", *which), ("ZRANGEBYSCORE", *which, "LIMIT", 0, most)]
     return commands
 

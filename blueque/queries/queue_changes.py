@@ -38,7 +38,7 @@ class View(NamedTuple):
 
 
 class Unsettled(NamedTuple):
-    """Ends that may not have been told to those who wait for them.
+    """Ends that may not have been told to the tasks that wait for them.
 
     tasks: a few, the oldest first, and when each ended. has_members: there are some of members of
         groups. group_at: when a group is to be looked at; None: there is no group.
@@ -82,7 +82,7 @@ class Lookout:
         self._stale.add(queue)
 
     def unsettled(self, limit: int) -> Unsettled:
-        """Return ends that may not have been told to those who wait, at most so many of tasks.
+        """Return ends that may not have been told to the tasks that wait, at most so many of tasks.
         Raises RedisAway, RedisRefused.
         """
         try:

@@ -1,5 +1,5 @@
-"""Which tasks have ended although those who wait for them may not know, and which blocked tasks are
-to be compared with those for which they wait.
+"""Ends of tasks that their dependents may not know, and the blocked tasks that are to be compared
+with the tasks for which they wait.
 """
 
 from __future__ import annotations

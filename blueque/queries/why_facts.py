@@ -57,7 +57,7 @@ class Inquiry(NamedTuple):
     workflow: the state of its group; None: it has none, or that is gone.
     dependencies: what it waits for, or waited for. broken: of each task that it waits for, and that
         is blocked itself, the tasks that hold that one up. causes: of the task, and of those that it
-        waits for or that hold it up, the task or group because of which it was cancelled, if it was.
+        waits for or that hold it up, the task or group that caused its cancellation, if any did.
     listeners: of those that it waits for and that run, by the ids of these.
     has_handler: the configuration here, which is not in Redis, names what runs the tasks of its
         queue.

@@ -107,5 +107,5 @@ class Dependents:
         """Note a task with a key of a wrong type; raise any other error."""
         if error.code != "WRONGTYPE":
             raise error
-        log.warning("leaving task=%s alone, and those who wait for it: %s", task, error)
+        log.warning("leaving task=%s alone, and the tasks that wait for it: %s", task, error)
         self._refused.add([task])

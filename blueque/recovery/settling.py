@@ -33,9 +33,9 @@ class GroupsLeftAlone:
 
 
 def settle_groups_step(redis: Redis, now: float, left_alone: GroupsLeftAlone | None = None) -> bool:
-    """Note which members of groups have ended, end groups, and tell those who wait for them: at
-    most 100 members, ten groups, 100 dependents of each, and 100 cancels in all; and note at most
-    1,000 members of each group that ended untold. Return whether there is more to do.
+    """Note which members of groups have ended, end groups, and tell their dependents: at most 100
+    members, ten groups, 100 dependents of each, and 100 cancels in all; and note at most 1,000
+    members of each group that ended untold. Return whether there is more to do.
 
     Any number of programs may do it at once. It takes one round trip when there is nothing to do.
     A key of a wrong type stops only the group or the member that has it. left_alone: from one step

@@ -85,6 +85,7 @@ PHOTOS = (
     "river",
     "fog",
     "rain",
+    *(f"sun-{number}" for number in range(300)),  # a large workflow
 )
 ALBUMS = {
     "winter": "",

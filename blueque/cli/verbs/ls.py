@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from blueque.queries.inspector import Inspector
 
 UNFINISHED = ("started", "reserved", "pending")
-HELD_UP = "held"  # a choice of --state: blocked tasks that wait for others in vain
+HELD_UP = "held"  # a choice of --state: blocked tasks that cannot go on unless a person acts
 MOST = 10_000  # tasks in one list
 DECADE = 10 * 365 * 86400.0  # a larger number is a time, not an age
 

@@ -85,7 +85,7 @@ def wait(
 
 
 class _Held:
-    """Says once of each blocked task for whom it is held."""
+    """Says once of each blocked task which tasks hold it up."""
 
     def __init__(self, inspector: Inspector) -> None:
         self._inspector = inspector
