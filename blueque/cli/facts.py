@@ -135,7 +135,8 @@ def _next(task: Task, cause: Task | None) -> str:
     if cause is None or cause.status in (None, "complete"):
         return f"To run it again: blueque requeue {printing.short_id(task.id)}"
     if cause.status in ("failed", "cancelled") and group_of(cause.id) is None:
-        return f"It runs when that task completes: blueque requeue {printing.short_id(cause.id)}"
+        name = printing.short_id(cause.id)
+        return f"It runs when {name} completes: blueque requeue {name}"
     return f"It may still run: blueque why {printing.short_id(task.id)}"
 
 

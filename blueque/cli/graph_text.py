@@ -80,7 +80,7 @@ def _of_above(graph: Graph) -> str:
     if group_of(graph.task) is not None:
         return "Its tasks:" if conditions else "No task has joined it."
     unmet = sum(not condition.startswith("+") for condition in conditions)
-    if unmet:
+    if unmet and graph.tasks[graph.task].status == "blocked":
         return f"It waits for {unmet} of {total}:"
     return f"It waited for {total}:" if conditions else "It waits for no other task."
 

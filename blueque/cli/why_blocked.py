@@ -106,7 +106,8 @@ def how_it_ended(task: Task, causes: Mapping[str, Task] | None = None) -> str:
     if task.status == "cancelled":
         return f"was cancelled{f' {why}' if why else ''}"
     if group_of(task.id) is not None and task.status is not None:
-        return f"is {task.status}: {members_of(task)}"
+        verb = "has failed" if task.status == "failed" else f"is {task.status}"
+        return f"{verb}: {members_of(task)}"
     if task.status == "failed":
         return f"has failed{f': {why}' if why else ''}"
     return "is gone" if task.status is None else f"is {task.status}"

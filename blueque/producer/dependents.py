@@ -1,9 +1,35 @@
-"""The tasks that wait for a finished one: are there any left?"""
+"""The tasks that wait for a finished one: tell them of its end; are there any left?"""
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from blueque import protocol
 from blueque.connection.redis import Redis
+from blueque.errors import Contended, RedisAway, RedisRefused
+from blueque.queries.dependencies import ties
+
+AT_ONCE = 100  # transactions for the end of one task
+
+
+def tell_of_end(redis: Redis, task: str, now: float) -> None:
+    """Tell the tasks that wait for a task, and its group, that it has ended. Listeners and
+    schedulers do it, too, but perhaps only after a minute: what fails here, or is too much, is left
+    to them.
+    """
+    with suppress(RedisAway, RedisRefused, Contended):
+        has_dependents, group = ties(redis, task)
+        ended = [task] if has_dependents else []
+        for _ in range(AT_ONCE):
+            if not ended:
+                break
+            settled = protocol.settle(redis, ended[0], now)
+            left = ended[1:] if settled.is_over else ended
+            ended = [*left, *settled.ended]
+        if group is not None:
+            protocol.settle_members(redis, group, [task], now)
+            if protocol.finish_group(redis, group, now) == "ended":
+                protocol.settle_group(redis, group, now)
 
 
 def is_awaited(redis: Redis, task: str, now: float, most: int | None = None) -> bool:

@@ -37,7 +37,7 @@ from blueque.model.retry import Retry
 from blueque.model.task import Task
 from blueque.producer.bulk import ManyTasks
 from blueque.producer.dependent_tasks import make_one
-from blueque.producer.dependents import is_awaited
+from blueque.producer.dependents import is_awaited, tell_of_end
 from blueque.producer.wait import Wait, wait_for
 from blueque.protocol.dependencies import NewTask
 from blueque.queries import groups
@@ -263,6 +263,8 @@ class Queue(ManyTasks):
         who = by if by is not None else process.user_at_host()
         status = protocol.cancel(self._redis, self.name, task_id, who, reason, time.time(), only)
         log.info("cancel task=%s queue=%s by=%s status=%s", task_id, self.name, who, status)
+        if status == "cancelled":
+            tell_of_end(self._redis, task_id, time.time())
         return status
 
     def set_priority(self, task_id: str, priority: int, by: str | None = None) -> None:

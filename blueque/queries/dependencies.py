@@ -156,6 +156,12 @@ def count_awaited(redis: Redis, ids: Sequence[str]) -> int:
     return sum(redis.read(*asked)) if asked else 0
 
 
+def ties(redis: Redis, task_id: str) -> tuple[bool, str | None]:
+    """Tell whether others wait for a task, as far as it knows, and to which group it belongs."""
+    ((dependents, group),) = redis.read(("HMGET", keys.task(task_id), "dependents", "group"))
+    return dependents is not None, group
+
+
 def kinds(redis: Redis, task_id: str) -> dict[str, str]:
     """Return the condition on each task that a task waits for, as it is recorded: one round trip."""
     (reply,) = redis.read(("HGETALL", keys.conditions(task_id)))

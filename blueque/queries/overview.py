@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from blueque.connection.redis import Command, Redis, raise_refusal
 from blueque.errors import RedisRefused
 from blueque.model import keys
+from blueque.model.conditions import OK
 from blueque.model.group import condition_on, group_of, is_gate
 from blueque.queries import feeds
 from blueque.queries.listeners import (
@@ -78,8 +79,8 @@ _OF_FAILED = ("status", "queue", "error_type", "finished", "updated", "dependent
 class Holder(NamedTuple):
     """A failed or cancelled task, and how many blocked tasks it holds up.
 
-    held: without those that were cancelled because of it. If more wait for it than are read, the
-        others count as blocked.
+    held: without those that were, or are to be, cancelled because of it. If more wait for it than
+        are read, the others count, too.
     broken_by: the task or group that caused its own cancellation.
     """
 
@@ -317,21 +318,34 @@ def _ask_waiting(holders: Iterable[Holder], most: int) -> list[Command]:
     for holder in holders:
         group = group_of(holder.task)
         key = keys.dependents(holder.task) if group is None else keys.awaiting(group)
-        which = key, "+inf", "+inf"  # the tasks that wait on have this score
-        commands += [("ZCOUNT", *which), ("ZRANGEBYSCORE", *which, "LIMIT", 0, most)]
+        # Those that were told that it has ended badly, and wait on, are at the end.
+        commands += [("ZCARD", key), ("ZRANGE", key, 0, most - 1, "REV")]
     return commands
 
 
 def _take_holders(
-    waiting: Sequence[tuple[Holder, Sequence[str]]], statuses: Iterator[str | None]
+    waiting: Sequence[tuple[Holder, Sequence[str]]], replies: Iterator[Any]
 ) -> dict[str, Holder]:
-    """Return the tasks that hold others, by id. statuses: of all that were read, in order."""
+    """Return the tasks that hold others, by id. replies: to `_ask_held`."""
     found = {}
     for holder, tasks in waiting:
-        blocked = sum(next(statuses) == "blocked" for _ in tasks)
-        if blocked:
-            found[holder.task] = holder._replace(held=holder.held - len(tasks) + blocked)
+        held = sum((next(replies), next(replies)) == (["blocked", None], OK) for _ in tasks)
+        if held:
+            found[holder.task] = holder._replace(held=holder.held - len(tasks) + held)
     return found
+
+
+def _ask_held(waiting: Sequence[tuple[Holder, Sequence[str]]]) -> list[Command]:
+    """Return the commands whose replies say which of these tasks wait on."""
+    return [
+        command
+        for holder, tasks in waiting
+        for task in tasks
+        for command in (
+            ("HMGET", keys.task(task), "status", "broken"),
+            ("HGET", keys.conditions(task), holder.task),
+        )
+    ]
 
 
 def _ahead(members: Iterable[Members], now: float) -> dict[str, float]:
@@ -475,7 +489,7 @@ def _last(
     ]
     asked += [ask_printed(task.id) for task in running]
     asked += [command for queue in queues for command in ask_usual(queue, now)]
-    asked += [("HGET", keys.task(task), "status") for _, tasks in waiting for task in tasks]
+    asked += _ask_held(waiting)
     replies = redis.read(*asked) if asked else []
     ended = zip(good_ids, replies, strict=False)
     good = {

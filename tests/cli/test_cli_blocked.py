@@ -345,7 +345,7 @@ def test_why_says_that_a_group_has_not_ended_well(why, run, redis, night):
 
     told, ended, below = why("child-1"), why("child-2"), why("leaf-1")
 
-    how = "is failed: 3 of 3 tasks have ended, 1 of them not well.\n"
+    how = "has failed: 3 of 3 tasks have ended, 1 of them not well.\n"
     assert told[0] == ["group"] and f"group night-1, for which it waits, {how}" in told[1]
     assert f"It was cancelled because group night-1, for which it waited, {how}" in ended[1]
     assert f"group night-1, for which child-1 waits, {how}" in below[1]

@@ -72,10 +72,9 @@ def test_what_makes_no_sense_is_refused(run, cli, arguments, code, says):
     assert says in result.stderr
 
 
-def test_tasks_of_a_run_cannot_wait(run, cli, parents):
+def test_tasks_of_a_run_can_wait(run, cli, parents):
     options = ["--lines", "--key-field", "k", "--run", "r", "--after", parents[0]]
 
     result = run("enqueue", "audio", *options, stdin='{"k": 1}\n')
 
-    assert (result.returncode, waiting(cli)) == (2, [])
-    assert "tasks of a run cannot wait for others" in result.stderr
+    assert (result.returncode, waiting(cli)) == (0, [result.stdout.strip()])

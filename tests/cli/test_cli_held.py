@@ -171,8 +171,8 @@ def test_wait_says_that_a_task_that_was_cancelled_for_another_may_come_back(run,
 
     assert result.returncode == 4
     assert result.stderr.splitlines() == [
-        "mid-1 cancelled: by blueque, task bad-1 is failed",
-        "  It runs after all if that task completes. See: blueque why mid-1",
+        "mid-1 cancelled because of bad-1",
+        "  It runs if that task completes after all. See: blueque why mid-1",
     ]
 
 
@@ -334,3 +334,36 @@ def test_graph_of_a_large_group_says_how_many_tasks_are_left_out(run, redis, mon
 def test_graph_of_no_task_and_no_group_says_so(run):
     assert run("graph", "nothing").returncode == 3
     assert run("graph", "group nothing").returncode == 3
+
+
+# cancel
+
+
+def test_a_person_who_cancels_a_task_settles_it_with_all_that_follows(run, redis, client):
+    protocol.open_group(redis, "night-1", 60, time.time())
+    enqueue(redis, "next-1", group="night-1")
+    protocol.close_group(redis, "night-1", time.time())
+    block(redis, "mid-1", "next-1", broken="cancel")
+    block(redis, "low-1", "mid-1", broken="cancel")
+    block(redis, "rescue-1", {"mid-1": "not_ok"})
+    block(redis, "last-1", {"group night-1": "any"})
+
+    run("cancel", "next-1")
+
+    found = [client.get_task(task).status for task in ("mid-1", "low-1", "rescue-1", "last-1")]
+    assert found == ["cancelled", "cancelled", "pending", "pending"]
+
+
+def test_a_task_counts_as_held_before_it_is_told(run, redis):
+    end(redis, "bad-1", exit_code=3)
+    block(redis, "held-1", "bad-1")
+    block(redis, "rescue-1", {"bad-1": "not_ok"})
+    block(redis, "ending-1", "bad-1", broken="cancel")
+
+    assert [each["sentence"] for each in attention(run)] == [
+        "1 task waits for bad-1, which has failed"
+    ]
+
+
+def test_graph_of_a_cancelled_task_says_that_it_waited(run, cascade):
+    assert run("graph", "mid-1").stdout.startswith("It waited for 1 task:\n")

@@ -235,6 +235,7 @@ def populated(redis, client, tmp_path):
     settle_groups_step(redis, time.time())
     block(redis, "join-0001", {"bad-0001": "ok", "gone-0001": "any"}, now=now)
     block(redis, "last-0001", "join-0001", now=now)
+    block(redis, "stay-0001", "bad-0001", now=now)
     protocol.settle(redis, "bad-0001", now)
     # It would not be blocked any more.
     more = ("broken", "cancel", "group", "night", "spawned_by", "runs-0001")

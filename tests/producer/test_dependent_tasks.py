@@ -225,7 +225,7 @@ def test_a_task_with_many_parents_is_in_line_when_the_last_has_ended(client, que
     parents = [task_id for made in queue.enqueue_iter(map(str, range(150))) for task_id in made]
     task_id = queue.enqueue("in", after=blueque.after(any=parents))
     for parent in parents:
-        queue.cancel(parent)
+        protocol.cancel(client.connections, queue.name, parent, "me", None, time.time())
     tell(*parents[1:])
     assert client.get_task(task_id).status == "blocked"
 

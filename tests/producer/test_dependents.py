@@ -104,7 +104,7 @@ def test_a_look_that_skips_some_leaves_the_task_among_those_to_be_settled(redis,
     parent = queue.enqueue("p")
     new = [NewTask(f"c{number}", "p", {}, {parent: "ok"}) for number in range(2)]
     protocol.enqueue_after(redis, "later", new, time.time())
-    queue.cancel(parent)
+    protocol.cancel(redis, queue.name, parent, "me", None, time.time())
 
     protocol.settle(redis, parent, time.time(), 1)
 
@@ -114,7 +114,7 @@ def test_a_look_that_skips_some_leaves_the_task_among_those_to_be_settled(redis,
 def test_one_that_waits_for_any_end_is_told_it_before_the_task_is_deleted(client, redis, queue):
     parent = queue.enqueue("p")
     protocol.enqueue_after(redis, "later", [NewTask("child", "p", {}, {parent: "any"})], 1.0)
-    queue.cancel(parent)
+    protocol.cancel(redis, queue.name, parent, "me", None, time.time())
     assert client.get_task("child").status == "blocked"
 
     queue.delete_task(client.get_task(parent))

@@ -142,7 +142,9 @@ def _ending(task: Task) -> str:
         and not (why or "").startswith(task.error_type.rpartition(".")[2])
     ):
         why = f"{task.error_type}: {why}" if why else task.error_type
-    if task.status == "cancelled":
+    if task.status == "cancelled" and task.broken_by is not None:
+        after = f" because of {printing.short_id(task.broken_by)}"
+    elif task.status == "cancelled":
         why = f"by {task.cancelled_by or 'unknown'}{f', {task.cancel_reason}' if task.cancel_reason else ''}"
     text = f"{printing.short_id(task.id)} {task.status}{after}{f': {why}' if why else ''}"
     if task.status == "cancelled" and task.broken_by is not None:
@@ -152,7 +154,7 @@ def _ending(task: Task) -> str:
 
 def _may_come_back(task: Task) -> str:
     what = "that task" if group_of(task.broken_by or "") is None else "that group"
-    return f"It runs after all if {what} completes. See: blueque why {printing.short_id(task.id)}"
+    return f"It runs if {what} completes after all. See: blueque why {printing.short_id(task.id)}"
 
 
 def detached(ids: Sequence[str]) -> str:
