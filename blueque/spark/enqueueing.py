@@ -18,8 +18,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from blueque.errors import BluequeError, InvalidInput, InvalidType, JobFailed, RunDropped
+from blueque.model.conditions import After, Ids
+from blueque.model.conditions import after as conditions
 from blueque.model.encoding import require_time
-from blueque.model.run import Record, require_same
+from blueque.model.group import Group, tracked
+from blueque.model.options import Broken
+from blueque.model.run import KEYED, STAGED, Record, require_same
 from blueque.producer.abandoned_runs import Leftovers
 from blueque.spark import frames, jobs
 from blueque.spark.layout import Layout, lay_out
@@ -53,6 +57,7 @@ class Enqueued(NamedTuple):
     tasks: of the run, or all new tasks if there is no run. new: the tasks that did not exist when
         this call began.
     is_replay: the run was committed before, and nothing was written.
+    group: that the tasks are in. `after=` of other tasks takes the result of a call with a group.
     """
 
     queue: str
@@ -62,6 +67,11 @@ class Enqueued(NamedTuple):
     new: int
     seconds: float
     is_replay: bool = False
+    group: str | None = None
+
+    def as_group(self) -> Group:
+        """Return the group of the tasks. Raises InvalidInput if they have none."""
+        return tracked(self.group)
 
     @property
     def duplicates(self) -> int:
@@ -85,6 +95,9 @@ def enqueue(
     shards: int | None = None,
     shuffle: bool = False,
     check: bool = True,
+    after: After | Ids | None = None,
+    broken: Broken = "hold",
+    group: Group | str | None = None,
     **options: Unpack[ForAll],
 ) -> Enqueued:
     """Put a task in line for each row of a frame by a job of Spark, and return the result.
@@ -104,6 +117,10 @@ def enqueue(
     max_bytes: the most bytes of parameters. shards, shuffle: see docs/pipelines.md, "Speed".
     check: with a key, check all rows before any is written, in one more pass over the frame;
         without it, a refused row fails the job when it is reached, and is the cause of JobFailed.
+    after: what all tasks wait for: the result of another call that has a group, groups, ids, or
+        `blueque.after`; 100 at most. broken: as for `Queue.enqueue`.
+    group: the group that all tasks join; it needs a run. If it is not there, the run opens it, and
+        closes it when it is committed. What waits for it starts when all its tasks are complete.
         The other options are those of `Queue.enqueue`, for all tasks.
     Raises InvalidInput before anything is written; WrongRun; JobFailed; what `Queue.enqueue`
     raises.
@@ -121,6 +138,9 @@ def enqueue(
         keep=keep,
         max_bytes=max_bytes,
         shards=shards,
+        after=_conditions(after),
+        broken=None if broken == "hold" else broken,
+        group=group.name if isinstance(group, Group) else group,
         **options,
     )
     sink = parse(said)
@@ -258,10 +278,11 @@ def _replay(sink: Sink) -> Record | None:
         # only leftovers of the last run are there
         if record is None or record["state"] == "open" or "kind" not in record:
             return None
-        if record["kind"] == "staged" and not sink.keys:
+        require_same(record, sink.queue, str(sink.run), *(KEYED if sink.keys else STAGED))
+        if sink.links:  # are they those of the run?
+            (open_run if sink.keys else open_staging)(client, sink)
+        if not sink.keys:
             join_staging(client, sink, record).commit([])
-        else:
-            require_same(record, sink.queue, str(sink.run), "keyed" if sink.keys else "staged")
     warn_of_replay(sink)
     return _record(sink)
 
@@ -285,6 +306,7 @@ def _outcome(
         new,
         time.monotonic() - began,
         is_replay,
+        record.get("group"),
     )
 
 
@@ -298,6 +320,12 @@ def _names(names: str | Sequence[str] | None, option: str) -> str | None:
             f"{option}: the name of a column, or a list of such, is needed, not {names!r}"
         )
     return json_module.dumps(several)
+
+
+def _conditions(after: After | Ids | None) -> After | None:
+    """Return what tasks wait for; None: nothing."""
+    wanted = after if after is None or isinstance(after, After) else conditions(ok=after)
+    return wanted if wanted is not None and any(wanted) else None
 
 
 def _time(eta: str | float | datetime | None) -> str | None:

@@ -10,7 +10,14 @@ from typing import Any, Literal, NamedTuple, TypedDict
 
 from blueque.client import Client
 from blueque.errors import InvalidInput
-from blueque.model.encoding import require_queue_name, require_run_name, require_time, require_whole
+from blueque.model.conditions import KINDS, After, after, conditions_of
+from blueque.model.encoding import (
+    require_group_name,
+    require_queue_name,
+    require_run_name,
+    require_time,
+    require_whole,
+)
 from blueque.model.lines import require_lock, require_resources
 from blueque.model.options import require_retry
 from blueque.model.retry import Retry
@@ -46,6 +53,7 @@ class Sink(NamedTuple):
         name of a column.
     options: of `Queue.enqueue`, for all tasks. keep: how long the run or the key counts; None: the
         default.
+    links: `after`, `broken` and `group` of all tasks, those that were given.
     """
 
     queue: str
@@ -60,6 +68,7 @@ class Sink(NamedTuple):
     shards: int = SHARDS
     max_bytes: int = DEFAULT_MAX_BYTES
     options: Mapping[str, Any] = {}
+    links: Mapping[str, Any] = {}
 
     @contextmanager
     def connected(self, patience: float | None = None) -> Iterator[Client]:
@@ -109,12 +118,14 @@ def parse(options: Mapping[str, str], name_of_run: Literal["run", "name"] = "run
         said.get("shards", SHARDS),
         said.get("max_bytes", max_bytes()),
         {name: value for name, value in said.items() if name in _OF_TASKS},
+        {name: value for name, value in said.items() if name in _LINKS},
     )
+    _require_links(sink, name_of_run)
     if sink.run is not None:
         require_run_name(sink.run)
     # asks Redis nothing, and refuses what a queue would refuse
     with sink.connected() as client:
-        client.get_queue(sink.queue).enqueue_iter((), **sink.constants)
+        client.get_queue(sink.queue).enqueue_iter((), **sink.constants, **sink.links)
     return sink
 
 
@@ -122,10 +133,13 @@ def write_options(
     resources: Mapping[str, int | str] | None = None,
     lock: str | tuple[str, int] | None = None,
     retry: Retry | Literal[False] | None = None,
+    after: After | None = None,
     **others: Any,
 ) -> dict[str, str]:
     """Return options as text, as `parse` reads them. Options that are None are left out."""
     options = {name: str(value) for name, value in others.items() if value is not None}
+    if after is not None:
+        options["after"] = json.dumps(after._asdict())
     if resources is not None:
         options["resources"] = ",".join(
             f"{name}={amount}" for name, amount in require_resources(resources).items()
@@ -136,6 +150,19 @@ def write_options(
         policy = require_retry(retry)
         options["retry"] = policy.to_text() if policy else "false"
     return options
+
+
+def _require_links(sink: Sink, name_of_run: str) -> None:
+    """Refuse links that could not be kept."""
+    if name_of_run == "name" and sink.links:
+        raise InvalidInput(
+            f"option {next(iter(sink.links))!r} is not for streams, which have no end: use foreachBatch, and "
+            "give each batch a run"
+        )
+    if "group" in sink.links and sink.run is None:
+        raise InvalidInput(
+            "option 'group' needs a run: without one, a second try could not go on with the group of the first"
+        )
 
 
 def _refuse_unknown(given: Mapping[str, str], name_of_run: str) -> None:
@@ -220,6 +247,23 @@ def _retry(text: str) -> Retry | Literal[False]:
     return False if text.lower() == "false" else Retry.from_text(text)
 
 
+def _after(text: str) -> After:
+    """Return conditions: ids, as `a, b`; or JSON, `{"ok": ["a"], "any": ["group g"]}`."""
+    if not text.startswith("{"):
+        return after(ok=[name.strip() for name in text.split(",")])
+    given = json.loads(text)
+    if not given.keys() <= {*KINDS}:
+        raise InvalidInput(f"there are {', '.join(KINDS)}, and not {', '.join(given)}")
+    wanted = after(**given)
+    conditions_of(wanted)
+    return wanted
+
+
+_LINKS: dict[str, Callable[[str], Any]] = {
+    "after": _after,
+    "broken": _name,
+    "group": require_group_name,
+}
 _OF_TASKS: dict[str, Callable[[str], Any]] = {
     "resources": _resources,
     "lock": _lock,
@@ -242,4 +286,5 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "shards": lambda text: require_whole(int(text), "it", 1, MAX_SHARDS),
     "max_bytes": parse_size,
     **_OF_TASKS,
+    **_LINKS,
 }

@@ -203,11 +203,13 @@ def written(
 
 
 def open_run(client: Client, sink: Sink) -> KeyedRun:
-    return client.get_queue(sink.queue).open_run(str(sink.run), sink.shards, **sink.constants)
+    queue = client.get_queue(sink.queue)
+    return queue.open_run(str(sink.run), sink.shards, **sink.constants, **sink.links)
 
 
 def open_staging(client: Client, sink: Sink, is_stream: bool = False) -> Staging:
-    return client.get_queue(sink.queue).open_staging(sink.run, stream=is_stream, **sink.constants)
+    queue = client.get_queue(sink.queue)
+    return queue.open_staging(sink.run, stream=is_stream, **sink.constants, **sink.links)
 
 
 def join_run(client: Client, sink: Sink, record: Record) -> KeyedRun:
@@ -247,7 +249,12 @@ def enqueue_keyed(client: Client, pieces: Iterable[Rows], sink: Sink) -> int:
     """
     queue = client.get_queue(sink.queue)
     rows = chain.from_iterable(_each(some, sink) for some in pieces)
-    options = {**sink.constants, "keys": attrgetter("key"), "priorities": attrgetter("priority")}
+    options = {
+        **sink.constants,
+        **sink.links,
+        "keys": attrgetter("key"),
+        "priorities": attrgetter("priority"),
+    }
     if sink.eta is None:
         return queue.enqueue_many(rows, **options).new
     return queue.schedule_many(rows, etas=attrgetter("eta"), **options).new

@@ -102,7 +102,7 @@ def write(spark: SparkSession, url: str, queue: str, source: str = "blueque") ->
     if queue == "naive":
         frame(spark).foreachPartition(mishaps.naive(url, queue))
         return
-    options = {"url": url, "queue": queue, "run": RUN} | (
+    options = {"url": url, "queue": queue, "run": RUN, "group": queue} | (
         {"key": "scene", "shards": "1"} if queue in KEYED else {}
     )
     frame(spark).write.format(source).options(**options).mode("append").save()
@@ -211,6 +211,14 @@ def check(
             assert is_exact(cli, rows, queue), (
                 f"{queue}: {count} tasks for {rows} rows, and {leftovers(cli)[:9]}"
             )
+        if queue in STEPS and "naive" not in queue:
+            members = cli.lrange(keys.members(queue), 0, -1)
+            assert {*members} == cli.smembers(keys.open_members(queue)) and len(members) == rows
+            assert cli.hget(keys.group(queue), "state") == "closed", f"{queue}: {step_of(queue)}"
+
+
+def step_of(queue: str) -> str:
+    return " ".join(map(str, STEPS[queue]))
 
 
 def check_stream(spark: SparkSession, url: str, cli: redis_py.Redis, directory: Path) -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from blueque import InvalidInput, InvalidType, Retry
+from blueque import Group, InvalidInput, InvalidType, Retry, after
 from blueque.spark.sink import parse, write_options
 
 URL = "redis://127.0.0.1:1/0"  # nobody is there, and nobody is asked
@@ -86,6 +86,21 @@ def test_options_given_in_python_come_back_from_text():
     }
 
 
+def test_what_tasks_wait_for_comes_back_from_text():
+    wanted = after(ok=Group("n 1"), any=["a", "b"])
+
+    sink = parse(write_options(queue="render", url=URL, run="r", after=wanted, group="n2"))
+
+    assert sink.links == {"after": wanted, "group": "n2"}
+    assert said(after="a, group n 1").links["after"] == after(ok=["a", Group("n 1")])
+
+
+def test_a_stream_has_no_end_that_could_be_waited_for():
+    for option in ("after", "group", "broken"):
+        with pytest.raises(InvalidInput, match=f"option '{option}' is not for streams, which have"):
+            parse({"queue": "render", "url": URL, "name": "s", option: "cancel"}, "name")
+
+
 def test_names_of_options_may_be_written_in_any_case_and_what_spark_adds_is_not_ours():
     sink = parse(
         {"Queue": "render", "URL": URL, "Name": "a", "checkpointLocation": "/c", "queryName": "q"},
@@ -98,6 +113,11 @@ def test_names_of_options_may_be_written_in_any_case_and_what_spark_adds_is_not_
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
+        ({"group": "n1"}, "option 'group' needs a run: without one, a second try could not"),
+        ({"group": ""}, "option 'group': "),
+        ({"after": '{"all": ["a"]}'}, "option 'after': there are ok, any, not_ok, and not all"),
+        ({"after": '{"ok": ["a"], "any": ["a"]}'}, "option 'after': after: task a is to be both"),
+        ({"broken": "mend"}, "broken is 'hold' or 'cancel', not 'mend'"),
         ({"queue": ""}, "option 'queue': a queue name cannot be empty"),
         ({"queue": "a\0b"}, r"option 'queue': the queue name 'a\\x00b' holds a NUL character"),
         ({"prioritty": "1"}, "there is no option 'prioritty': did you mean 'priority'?"),

@@ -1,0 +1,111 @@
+"""bs.enqueue with a group, and with tasks that wait for others."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from pyspark.sql import functions as F
+
+import blueque
+import blueque.spark as bs
+from blueque import InvalidInput, JobFailed, WrongRun
+from blueque.model import keys
+from blueque.model.units import Timing
+from blueque.recovery.settling import settle_groups_step
+from spark import mishaps
+
+Q, JOIN = "render", "join"
+ROWS = 300
+
+
+@pytest.fixture
+def enqueue(url):
+    return lambda frame, queue=Q, **said: bs.enqueue(frame, queue, url=url, **said)
+
+
+@pytest.fixture
+def frame(spark):
+    return spark.range(0, ROWS, 1, 2).select(F.col("id").alias("frame"))
+
+
+def run_all(client, queue=Q):
+    """Have a listener run what is in line of a queue, and return how many tasks that were."""
+    settle(client)
+    listener, count = client.get_listener(queue), 0
+    listener.register(Timing())
+    while (task := listener.take()) is not None:
+        processor = client.get_processor(task)
+        processor.start(77)
+        processor.complete("done")
+        count += 1
+    listener.leave()
+    settle(client)
+    return count
+
+
+def settle(client):
+    """Do what listeners and schedulers do for groups."""
+    while settle_groups_step(client._redis, time.time()):
+        pass
+
+
+def seen(client, group="n1"):
+    found = client.group(group).progress()
+    return (found.state, found.members, found.open, found.bad)
+
+
+@pytest.mark.parametrize("key", ["frame", None])
+def test_the_second_frame_runs_when_the_first_is_complete_though_its_driver_fails_in_between(
+    client, cli, frame, enqueue, mishap, key
+):
+    mishap("kill", "before close_run" if key else "after publish", 1)
+    if key:
+        with pytest.raises(JobFailed):
+            enqueue(frame, key=key, run="n1", group="n1")
+        assert seen(client) == ("open", ROWS, ROWS, 0)
+        # All that is in line may run meanwhile, and the group stays open.
+        assert run_all(client) == ROWS
+        assert seen(client) == ("open", ROWS, 0, 0)
+    done = enqueue(frame, key=key, run="n1", group="n1")
+    assert mishaps.struck(cli) == 1
+    assert (done.group, done.tasks) == ("n1", ROWS)
+
+    second = enqueue(frame, JOIN, key=key, run="n1", group="n2", after=done)
+    again = enqueue(frame, JOIN, key=key, run="n1", group="n2", after=done)
+
+    assert (second.tasks, again.is_replay, again.group) == (ROWS, True, "n2")
+    if not key:
+        assert seen(client) == ("closed", ROWS, ROWS, 0)
+        assert cli.zcard(keys.blocked(JOIN)) == ROWS
+        assert run_all(client, JOIN) == 0
+        assert run_all(client) == ROWS
+    assert run_all(client, JOIN) == ROWS
+    assert seen(client, "n2") == ("ended", ROWS, 0, 0)
+
+
+def test_each_way_of_writing_makes_tasks_that_wait(spark, client, cli, url, frame, enqueue):
+    parent = client.get_queue("first").enqueue("x")
+
+    enqueue(frame, "keyed", key="frame", run="r", after=parent)
+    enqueue(frame, "keys", key="frame", after=parent)
+    enqueue(frame, "staged", after=blueque.after(any=parent), broken="cancel")
+    writer = frame.write.format("blueque").option("url", url).option("queue", "format")
+    writer.option("after", parent).mode("append").save()
+
+    for queue in ("keyed", "keys", "staged", "format"):
+        assert cli.zcard(keys.blocked(queue)) == ROWS, queue
+        assert cli.llen(keys.pending(queue)) == 0
+
+
+def test_what_is_in_no_group_cannot_be_waited_for(frame, enqueue):
+    done = enqueue(frame.limit(1), key="frame", run="n1")
+
+    with pytest.raises(
+        InvalidInput, match=r"the tasks of that call are in no group.*give that cal"
+    ):
+        enqueue(frame, JOIN, after=done)
+    with pytest.raises(InvalidInput, match="option 'group' needs a run"):
+        enqueue(frame, JOIN, group="n2")
+    with pytest.raises(WrongRun, match="it was opened without a group"):
+        enqueue(frame, key="frame", run="n1", group="n1")
