@@ -104,7 +104,7 @@ def _wanted(task: str, seen: TaskSeen, entries: Counter[Entry]) -> tuple[Entry |
     queue = seen.queue or ""
     wanted = home(task, seen.whereabouts)
     held = wanted[0] if seen.status in HELD else None
-    if seen.attempt is None and seen.status in ("pending", "scheduled"):
+    if seen.attempt is None and seen.status in ("pending", "scheduled", "blocked"):
         wanted = [entry for entry in entries if entry.is_staged] or wanted
     if seen.status == "pending" and wanted[0] not in entries:
         lists = [entry for entry in entries if entry.place.kind == "reserved"]

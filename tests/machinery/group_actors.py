@@ -21,6 +21,7 @@ from blueque.errors import (
     NotFinished,
     NotOwner,
     NotSettled,
+    RunDropped,
     WrongGroup,
 )
 from blueque.model import keys
@@ -116,6 +117,38 @@ def enter_and_close(world: World, redis: Redis, *tasks: str) -> None:
         enter(world, redis, task)
     insist(lambda: protocol.close_group(redis, GROUP, time.time()))
     settle_groups(world, redis)
+
+
+def drive_keyed(world: World, redis: Redis) -> None:
+    """Be the driver of a keyed run with a group, which puts its tasks and closes it."""
+    run = insist(lambda: world.queue(redis).open_run("r", shards=2, group=GROUP))
+    for name in ("k1", "k2"):
+        insist(lambda name=name: run.put([name], [b"ok"], are_json=False))  # type: ignore[misc]
+    insist(lambda: run.close(2))
+
+
+def drive_staged(world: World, redis: Redis) -> None:
+    """The same for a staged run."""
+    run = insist(lambda: world.queue(redis).open_staging("s", group=GROUP))
+    names = [
+        insist(lambda text=text: run.stage([text], are_json=False))  # type: ignore[misc]
+        for text in (b"1", b"2")
+    ]
+    try:
+        insist(lambda: run.commit(names))
+    except RunDropped:  # another driver has committed its chunks, and discarded ours
+        return
+
+
+def finish_keyed(world: World) -> None:
+    """Run the same again after the driver has died."""
+    drive_keyed(world, world.redis)
+    drain_tied(world)
+
+
+def finish_staged(world: World) -> None:
+    drive_staged(world, world.redis)
+    drain_tied(world)
 
 
 def open_and_enter(world: World, redis: Redis) -> None:

@@ -325,7 +325,7 @@ def _wrong_wait(state: State, may_be_forgotten: bool) -> str | None:
     blocked = {
         (its.get("queue"), task)
         for task, its in state.tasks.items()
-        if its.get("status") == "blocked"
+        if its.get("status") == "blocked" and task not in state.staged
     }
     for _, task in waiting ^ blocked:
         is_said = f"is {state.tasks.get(task, {}).get('status', 'gone')}"
@@ -349,6 +349,7 @@ def _wrong_group(state: State) -> str | None:
         if not group.record:
             continue
         joined = {task for task, its in state.tasks.items() if its.get("group") == name}
+        joined -= state.staged  # they join as they are published
         for task in ({*group.members} | joined) - state.unsettled_members:
             its = state.tasks.get(task, {})
             status = its.get("status", "gone")

@@ -411,6 +411,21 @@ def _three_wait(world: World) -> None:
     protocol.cancel(world.redis, QUEUE, "t-1", "ann", None, time.time())
 
 
+def _awaited_run(name: str) -> Callable[[World], None]:
+    """A run with a group that has just been opened, and a task that waits for all of it."""
+
+    def setup(world: World) -> None:
+        join(world, "a_1")
+        queue = world.queue()
+        if name == "r":
+            queue.open_run(name, shards=2, group=group_actors.GROUP)
+        else:
+            queue.open_staging(name, group=group_actors.GROUP)
+        make_wait(world, world.redis, "c-1", {WHOLE: "ok"})
+
+    return setup
+
+
 def _expired(world: World) -> None:
     """A group whose record has expired, and the rest not yet."""
     group(members=("t-1",), ended=("t-1",), child="")(world)
@@ -652,6 +667,14 @@ def has_run_once(world: World, state: State) -> str | None:
     """And each of them has begun."""
     waiting = sorted(state.conditions.keys() - world.ledger.starts.keys())
     return f"{waiting} have not begun" if waiting else begins_once(world, state)
+
+
+def comes_after_its_run(world: World, state: State) -> str | None:
+    """What waits for the group of a run begins once, after both tasks of the run, which begin once."""
+    begun = [*world.ledger.starts]
+    if len(begun) != 3 or begun[-1] != "c-1":
+        return f"the task that waits for a run of two tasks has begun as {begun}"
+    return has_run_once(world, state)
 
 
 def has_its_input(world: World, state: State) -> str | None:
@@ -2094,6 +2117,36 @@ OURS = [
         drain=group_actors.finish_later,
         afterwards=is_whole_or_nothing,
         longer=[(3, 1)],
+    ),
+    tied(
+        "driver of a keyed run with a group",
+        _awaited_run("r"),
+        {"driver": group_actors.drive_keyed, "a_1": by(actors.work, "a_1", most=2)},
+        [(1, 0), (0, 1)],
+        faulty=["driver"],
+        drain=group_actors.finish_keyed,
+        afterwards=comes_after_its_run,
+        longer=[(2, 1)],
+    ),
+    tied(
+        "two drivers of a keyed run with a group",
+        _awaited_run("r"),
+        {"one": group_actors.drive_keyed, "two": group_actors.drive_keyed},
+        [(2, 0), (0, 1)],
+        faulty=["one"],
+        drain=group_actors.finish_keyed,
+        afterwards=comes_after_its_run,
+        longer=[(3, 1)],
+    ),
+    tied(
+        "driver of a staged run with a group",
+        _awaited_run("s"),
+        {"driver": group_actors.drive_staged, "a_1": by(actors.work, "a_1", most=2)},
+        [(1, 0), (0, 1)],
+        faulty=["driver"],
+        drain=group_actors.finish_staged,
+        afterwards=comes_after_its_run,
+        longer=[(2, 1)],
     ),
     # Tasks that a running task makes: each once, and only by an attempt that has its task
     tied(

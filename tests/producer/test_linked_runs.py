@@ -11,6 +11,7 @@ from faults import Fault
 
 import blueque
 from blueque import InvalidInput, NoSuchTask, RedisAway, WrongRun, protocol
+from blueque.audit.audit import audit
 from blueque.errors import GroupCancelled, GroupClosed, NoSuchGroup, WrongGroup
 from blueque.model import keys
 from blueque.model.ids import id_of_run_key
@@ -491,6 +492,21 @@ def test_a_stream_has_no_end_that_could_be_waited_for(queue):
     for links in ({"group": "n1"}, {"after": "x"}):
         with pytest.raises(InvalidInput, match="a stream has no end: its tasks join no group"):
             queue.open_staging("s", stream=True, **links)
+
+
+def test_the_doctor_finds_nothing_wrong_with_a_linked_run_at_any_time(client, queue, redis):
+    parent = queue.enqueue("x")
+    client.get_queue("k").enqueue_many(KEYS, keys=KEYS, run="k", group="k", after=parent)
+    run = queue.open_staging("s", group="g", after=parent)
+    names = stage(run)
+    assert audit(redis) == []
+    protocol.commit_run(redis, run.record, names, None, "m", time.time())
+    protocol.publish(redis, Q, "s", names[0], time.time(), None, run.links)
+    assert audit(redis) == []
+
+    run.commit(names)
+
+    assert audit(redis) == []
 
 
 # Programs that know nothing of links
