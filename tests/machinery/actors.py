@@ -15,6 +15,8 @@ from blueque.connection.redis import Redis
 from blueque.errors import (
     BatchFailed,
     BatchTaken,
+    GroupCancelled,
+    GroupClosed,
     HasDependents,
     NoSuchGroup,
     NoSuchTask,
@@ -117,7 +119,7 @@ def spawn(world: World, redis: Redis, task: Task, *names: str, **options: Any) -
         world.note_wait(one.task, dict(one.conditions))
     try:
         are_new = insist(lambda: protocol.spawn(redis, attempt, new, time.time()))
-    except NotOwner:
+    except (NotOwner, GroupCancelled, GroupClosed):
         return
     world.ledger.notes += [one.task for one, is_new in zip(new, are_new, strict=True) if is_new]
     if any(are_new):

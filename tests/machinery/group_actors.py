@@ -67,15 +67,16 @@ def start_all(world: World, *nodes: str) -> None:
 
 
 def report_and_settle(
-    world: World, redis: Redis, node: str, *spawned: str, after: str = WHOLE
+    world: World, redis: Redis, node: str, *spawned: str, after: str = WHOLE, group: str = ""
 ) -> None:
     """Be a listener whose task, which may be a member, has just ended; spawned: keys of tasks that
-    it has made before. after: for what these wait.
+    it has made before. after: for what these wait; or group: what they join.
     """
     task = world.given[node + "'s"]
     record = execute(world, task)
     if spawned:
-        spawn(world, redis, task, *spawned, after=after)
+        options = {"group": group} if group else {"after": after}
+        spawn(world, redis, task, *spawned, **options)
     report(world, redis, task, record)
     tell(world, redis, task.id)
     settle_groups(world, redis)

@@ -1968,6 +1968,30 @@ OURS = [
         longer=[(2, 1)],
     ),
     tied(
+        "member adds another one as the last one ends",
+        group("a_1", "b_1"),
+        {
+            "a_1": by(group_actors.report_and_settle, "a_1", "a", group=group_actors.GROUP),
+            "b_1": ending_b,
+        },
+        [(1, 0), (0, 1)],
+        faulty=["a_1"],
+        afterwards=begins_once,
+        longer=[(2, 1)],
+    ),
+    tied(
+        "group cancelled as a member adds another one",
+        group("a_1", members=("t-1",)),
+        {
+            "a_1": by(group_actors.report_and_settle, "a_1", "a", group=group_actors.GROUP),
+            "p": group_actors.cancel_group,
+        },
+        [(1, 0), (0, 1)],
+        faulty=["a_1"],
+        afterwards=members_are_over,
+        longer=[(2, 1)],
+    ),
+    tied(
         "closed as its last member ends",
         group("a_1", members=("t-1",), is_closed=False),
         {"a_1": ending_a, "producer": group_actors.enter_and_close},
