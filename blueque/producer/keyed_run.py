@@ -85,7 +85,8 @@ class KeyedRun:
         closed.
 
         keys, parameters, are_json, etas, priorities, ids: see Rows; 1000 rows at most, of any
-            shards, all or none; 1000 conditions at most. After a lost answer the count may include tasks that another
+            shards, all or none; 250 at most, with 1000 conditions, if they wait for others. After
+            a lost answer the count may include tasks that another
             process has just made; the outcome of the run is exact.
         Raises InvalidInput, which names the position; RunDropped; what `Queue.enqueue` raises.
         Source: docs/protocol/bulk.md, "enqueue_run".
@@ -96,7 +97,7 @@ class KeyedRun:
 
     def put_each(self, chunks: Iterable[Rows]) -> Iterator[int]:
         """Do the same with each of the chunks, and yield its count once it is in Redis; the fastest
-        way for many. A chunk with more than 1000 conditions is divided.
+        way for many. A chunk with more rows that wait than `put` takes is divided.
 
         chunks: is read two chunks ahead, unless it is slow.
         """

@@ -66,7 +66,8 @@ class Staging:
     ) -> str:
         """Put tasks into Redis, invisible, and return the name of this chunk, which `commit` takes.
 
-        parameters, are_json, etas, priorities: see Rows; 1000 rows, and 1000 conditions, at most. If the run is
+        parameters, are_json, etas, priorities: see Rows; 1000 rows at most; 250, with 1000
+            conditions, if they wait for others. If the run is
             committed, nothing is written, and the name has no use.
         Raises InvalidInput, which names the position; RunDropped.
         Source: docs/protocol/bulk.md, "stage".
@@ -77,7 +78,8 @@ class Staging:
 
     def stage_each(self, chunks: Iterable[Rows]) -> Iterator[str]:
         """Do the same with each of the chunks, and yield its name once it is in Redis; the fastest
-        way for many. A chunk with more than 1000 conditions is divided, and has several names.
+        way for many. A chunk with more rows that wait than `stage` takes is divided, and has
+        several names.
 
         chunks: is read two chunks ahead, unless it is slow.
         """
