@@ -249,6 +249,34 @@ MUTANTS = [
         "commit or discard",
         (2, 0),
     ),
+    # runs with a group
+    Mutant(
+        "close_run leaves the group open",
+        "runs",
+        "close_run",
+        "*closing_of(links, queue, run, of_group, now),",
+        "",
+        "driver of a keyed run with a group",
+        (0, 1),
+    ),
+    Mutant(
+        "finish_run leaves the group open",
+        "staging",
+        "finish_run",
+        "commands += closing_of(links, queue, run, replies, now)",
+        "pass",
+        "driver of a staged run with a group",
+        (0, 1),
+    ),
+    Mutant(
+        "publish has its tasks join no group",
+        "staging",
+        "publish",
+        "*joining(joined, tasks),",
+        "",
+        "driver of a staged run with a group",
+        (0, 1),
+    ),
     # archiving
     Mutant(
         "a batch is marked by one who has lost it",
