@@ -112,12 +112,12 @@ class Queue(ManyTasks):
             task is warned.
         after: other tasks, of any queue: their ids, or `blueque.after` for other conditions than
             that they are complete. The task is put in line when all conditions are met. 1,000 at
-            most; no task, no condition.
+            most; no task, no condition. It takes groups, and what a call that makes many tasks of a
+            `group` has returned.
         broken: what happens when one of them fails, is cancelled or deleted: "hold": the task waits
             until that is put right; "cancel": it is cancelled.
         results: whether the task is given their results, as `RunningTask.inputs`.
-        group: the group that it joins, which must be open: see `Client.group`. `after` takes groups
-            as well.
+        group: the group that it joins, which must be open: see `Client.group`.
         Raises InvalidInput before anything is written; NoSuchTask or NoSuchGroup for what to wait for; RedisAway
         when nothing was written; OutcomeUnknown, with `task_id`, when the answer was lost and Redis
         stayed away, or when it went away before all of more than 100 conditions were written.

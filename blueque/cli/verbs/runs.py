@@ -54,7 +54,7 @@ def runs(
     blueque runs render
     blueque runs render --drop 2026-11-21
 
-    An open run is not complete; the program that began it can begin it again without duplicates. A committing run is
+    An open run is not complete; the program that began it can begin it again without duplicates. A committing or publishing run is
     decided: its program puts the tasks in line, or has died meanwhile; then `blueque gc` does it. AGE is the time since
     the run was opened. ROWS and TASKS are of the whole run, of a stream those of its last batch. STAGED are chunks of up
     to 1000 tasks that are not in line. Below are the feeds, see blueque feeds.
