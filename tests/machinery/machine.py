@@ -647,7 +647,8 @@ class Picture(Redis):
     def _type(self, key: str) -> str:
         value = self._everything[key]
         is_sorted_set = isinstance(value, dict) and isinstance(next(iter(value.values())), float)
-        return "zset" if is_sorted_set else {dict: "hash", list: "list", set: "set"}[type(value)]
+        kinds = {dict: "hash", list: "list", set: "set", int: "set"}
+        return "zset" if is_sorted_set else kinds[type(value)]
 
     def _zrange(self, key: str, first: int, last: int, *scores: str) -> list[Any]:
         members = self._everything.get(key, {})
@@ -656,7 +657,7 @@ class Picture(Redis):
         )
 
     def _lrange(self, key: str, first: int, last: int) -> list[str]:
-        return list(self._everything.get(key, ()))[first:]
+        return list(self._everything.get(key, ()))[first : last + 1 or None]
 
     def _sscan(self, key: str, *_: Any) -> list[Any]:
         return ["0", list(self._everything.get(key, ()))]
@@ -717,6 +718,8 @@ def without_events(fields: dict[str, str]) -> dict[str, str]:
 
 
 def _ask(key: str, value: Any) -> Command:
+    if isinstance(value, int):
+        return ("SCARD", key)
     if isinstance(value, dict):
         return ("HGETALL", key) if _is_hash(key) else ("ZRANGE", key, 0, -1, "WITHSCORES")
     return ("SMEMBERS", key) if isinstance(value, set) else ("LRANGE", key, 0, -1)
@@ -733,6 +736,7 @@ HASHES = (
     keys.settings(""),
     keys.conditions(""),
     keys.inputs(""),
+    keys.group(""),
 )
 
 

@@ -9,14 +9,18 @@ changed.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from blueque.errors import (
+    GroupCancelled,
+    GroupClosed,
     HasDependents,
+    InvalidInput,
     NodeTaken,
+    NoSuchGroup,
     NoSuchTask,
     NotBlocked,
     NotCancellable,
@@ -25,7 +29,9 @@ from blueque.errors import (
     NotFree,
     NotOwner,
     NotRegistered,
+    NotSettled,
     NotWaiting,
+    WrongGroup,
     WrongQueue,
 )
 from blueque.model import keys
@@ -160,6 +166,32 @@ class New(NamedTuple):
     priority: int = 0
     needs: str = ""
     eta: float | None = None
+    queue: str = ""  # if a running task makes it
+
+
+@dataclass
+class Group:
+    """Tasks that others wait for together. record: None when it was dropped."""
+
+    record: Fields | None = None
+    members: list[str] = field(default_factory=list)
+    open: set[str] = field(default_factory=set)
+    bad: set[str] = field(default_factory=set)
+    awaiting: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def end(self) -> str | None:
+        if self.record is None:
+            return GONE
+        if self.record["state"] != "ended" or self.open:
+            return None
+        return "failed" if self.bad else "complete"
+
+
+def group_in(parent: str) -> str | None:
+    """Return the name of the group, if it is one for which a task waits."""
+    word, space, name = parent.partition(" ")
+    return name if (word, space) == ("group", " ") else None
 
 
 @dataclass
@@ -215,6 +247,10 @@ class Model:
         # by task: those that wait for it, since when
         self.dependents: dict[str, dict[str, float]] = defaultdict(dict)
         self.unsettled: dict[str, float] = {}  # since when their dependents are to be told
+        self.groups: dict[str, Group] = defaultdict(Group)
+        self.looks: dict[str, float] = {}  # by group: when somebody looks at it
+        self.unsettled_members: dict[str, float] = {}  # since when their groups are to know
+        self.spawned: dict[str, set[str]] = defaultdict(set)  # by task: what it has made
         # inside what is done, and cannot be seen from outside
         self.happened: Counter[str] = Counter()
         # how often somebody who may has let a task be started once more
@@ -256,6 +292,15 @@ class Model:
         for pair in self.orders:
             found[keys.orders(*pair)] = {"0": 0.0}
         found[keys.UNSETTLED_TASKS] = self.unsettled
+        found[keys.UNSETTLED_MEMBERS] = self.unsettled_members
+        found[keys.GROUPS] = self.looks
+        for name, group in self.groups.items():
+            record = group.record or {}
+            found[keys.group(name)] = {name: str(value) for name, value in record.items()}
+            found[keys.members(name)], found[keys.awaiting(name)] = group.members, group.awaiting
+            found[keys.open_members(name)], found[keys.bad_members(name)] = group.open, group.bad
+        for task, made in self.spawned.items():
+            found[keys.spawned(task)] = len(made)  # 16 bytes each, which are no text
         for task, conditions in self.conditions.items():
             found[keys.conditions(task)] = {name: one.text for name, one in conditions.items()}
         for task, inputs in self.inputs.items():
@@ -317,6 +362,27 @@ class Model:
                 for task in held
                 if hints[task] == 1 and (code := self._held(queue, node, task))
             )
+        for name, group in self.groups.items():
+            if group.record is not None:
+                found.update(self._wrong_with(name, group))
+        return found
+
+    def _wrong_with(self, name: str, group: Group) -> list[tuple[str, str | None]]:
+        """Return what is wrong with a group that knows of all ends about to be noted."""
+        found: list[tuple[str, str | None]] = []
+        state, look = (group.record or {})["state"], self.looks.get(name)
+        can_end = state == "closed" and not group.open and look != 0
+        if state != "ended" and (look is None or can_end):
+            found.append(("group_end", None))
+        for task in [task for task in group.members if task not in self.unsettled_members]:
+            its = self.tasks.get(task)
+            is_there = its is not None and its.ties.get("group") == name
+            has_ended = its is None or not is_there or its.status in ENDS
+            if has_ended == (task in group.open):
+                found.append(("open_member", task))
+            elif its is not None and is_there:
+                is_bad = its.status in ("failed", "cancelled")
+                found += [("bad_member", task)] * (is_bad != (task in group.bad))
         return found
 
     def _stale(self, task: str, queue: str, line: str | None = None) -> str | None:
@@ -481,13 +547,29 @@ class Model:
             raise Refusal(NotFinished)
         if "dependents" in its.ties and not is_forced:
             raise Refusal(HasDependents)
+        if task in self.unsettled_members:
+            raise Refusal(NotSettled)
         _drop(self.ended[queue, its.status], task)
         self._remove_task(queue, task)
         return True
 
+    def delete_thoroughly(self, queue: str, task: str, now: float) -> bool:
+        """Delete a task, and before that what does not hold it any more: entries of others that do
+        not wait for it, and that its group is still to know.
+        """
+        try:
+            return self.delete(queue, task)
+        except Refusal as refusal:
+            if refusal.kind not in (HasDependents, NotSettled):
+                raise
+            self.settle(task, now, 0)
+            if refusal.kind is NotSettled:
+                self.settle_members(str(self.tasks[task].ties.get("group", "")), [task])
+        return self.delete(queue, task)
+
     def _remove_task(self, queue: str, task: str) -> None:
         self.index[queue].pop(task, None)
-        for some in (self.tasks, self.conditions, self.inputs, self.dependents):
+        for some in (self.tasks, self.conditions, self.inputs, self.dependents, self.spawned):
             some.pop(task, None)  # type: ignore[attr-defined]
 
     def prune(
@@ -501,6 +583,7 @@ class Model:
             if (its := self.tasks.get(task)) is not None
             and (its.queue, its.status, its.ended_at) == (queue, status, at)
             and "dependents" not in its.ties
+            and task not in self.unsettled_members
         ][: max(stays, 0)]
         for task in going:
             _drop(self.ended[queue, status], task)
@@ -617,26 +700,63 @@ class Model:
     ) -> list[bool]:
         if any(new.task in self.tasks for new in news):
             return [True] * len(news)
-        parents = {parent for new in news for parent in new.kinds if parent != "hold"}
-        if not is_missing_met and not parents <= self.tasks.keys():
-            raise Refusal(NoSuchTask)
+        for new in news:
+            if "group" in new.ties:
+                self._require_open(new.ties["group"], new.kinds)
+        if not is_missing_met:
+            self._require_all(parent for new in news for parent in new.kinds)
         for number, new in enumerate(news):
-            place = (new.priority, new.needs)
-            self._make(queue, new.task, "blocked", new.given, None, now, *place)
-            its = self.tasks[new.task]
-            its.ties = {"after": len(new.kinds), **new.ties}
-            if new.eta is not None:
-                its.past["eta"] = new.eta
-            self.conditions[new.task] = {}
-            self._add_conditions(new.task, new.kinds, now, number)
-            if self._is_free(new.task):
-                self._join(queue, new.task, now)
-            else:
-                self.blocked[queue][new.task] = now + FIRST_LOOK
+            self._make_new(queue, new, now, number)
         return [True] * len(news)
 
+    def _require_all(self, parents: Iterable[str]) -> None:
+        """Refuse if a task or a group for which others are to wait is gone."""
+        for parent in parents:
+            if parent != "hold" and self._end_of(parent) == GONE:
+                raise Refusal(NoSuchTask if group_in(parent) is None else NoSuchGroup)
+
+    def _require_open(self, name: str, kinds: Mapping[str, str]) -> None:
+        """Refuse a member that the group does not take."""
+        group = self.groups[name]
+        if f"group {name}" in kinds:
+            raise Refusal(WrongGroup)
+        if group.record is None:
+            raise Refusal(NoSuchGroup)
+        if "cancel" in group.record:
+            raise Refusal(GroupCancelled)
+        if group.record["state"] != "open":
+            raise Refusal(GroupClosed)
+        if kinds and group.awaiting:  # it might wait for one of these
+            raise Refusal(WrongGroup)
+
+    def _make_new(
+        self, queue: str, new: New, now: float, number: int, is_missing_met: bool = True
+    ) -> None:
+        """number: of the task among those that are made together."""
+        self._make(queue, new.task, "blocked", new.given, None, now, new.priority, new.needs)
+        its = self.tasks[new.task]
+        its.ties = {**({"after": len(new.kinds)} if new.kinds else {}), **new.ties}
+        if new.eta is not None:
+            its.past["eta"] = new.eta
+        self.inputs.pop(new.task, None)
+        self.conditions[new.task] = {}
+        self._add_conditions(new.task, new.kinds, now, number, is_missing_met)
+        if self._is_free(new.task):
+            self._join(queue, new.task, now)
+        else:
+            self.blocked[queue][new.task] = now + FIRST_LOOK
+        if "group" in new.ties:
+            group = self.groups[new.ties["group"]]
+            group.members.append(new.task)
+            group.open.add(new.task)
+
     def _add_conditions(
-        self, task: str, kinds: Mapping[str, str], now: float, number: int = 0
+        self,
+        task: str,
+        kinds: Mapping[str, str],
+        now: float,
+        number: int = 0,
+        is_missing_met: bool = True,
     ) -> None:
         """number: of the task among those that are made together."""
         wants_results = "inputs" in self.tasks[task].ties
@@ -646,24 +766,45 @@ class Model:
                 continue
             end = self._end_of(parent)
             if end == GONE:
-                condition.is_met, condition.how = True, GONE
+                condition.meet(GONE)
+                condition.is_met = is_missing_met or condition.is_met
             # What can never be, `settle` has to say; and it copies results.
-            elif end and MEETS[kind].get(end) and not (wants_results and end == "complete"):
+            elif (
+                end
+                and MEETS[kind].get(end)
+                and not (wants_results and end == "complete" and group_in(parent) is None)
+            ):
                 condition.meet(end)
             else:
                 self._link(parent, task, now, number)
 
     def _end_of(self, task: str) -> str | None:
-        """Return how a task has ended; None: it has not."""
+        """Return how a task or a group has ended; None: it has not."""
+        group = group_in(task)
+        if group is not None:
+            return self.groups[group].end
         its = self.tasks.get(task)
         status = its.status if its is not None else GONE
         return status if status in (*ENDS, GONE) else None
 
     def _link(self, parent: str, task: str, now: float, number: int = 0) -> None:
-        self.tasks[parent].ties["dependents"] = 1
-        self.dependents[parent][task] = now + number * 1e-6
+        if group_in(parent) is None:
+            self.tasks[parent].ties["dependents"] = 1
+        self._waiting_for(parent)[task] = now + number * 1e-6
         if self._end_of(parent):
+            self._have_told(parent, now)
+
+    def _waiting_for(self, parent: str) -> dict[str, float]:
+        group = group_in(parent)
+        return self.dependents[parent] if group is None else self.groups[group].awaiting
+
+    def _have_told(self, parent: str, now: float) -> None:
+        """Have somebody tell those who wait for it how it stands."""
+        group = group_in(parent)
+        if group is None:
             self.unsettled[parent] = now
+        else:
+            self.looks[group] = 0.0
 
     def _is_free(self, task: str) -> bool:
         return all(one.is_met for one in self.conditions.get(task, {}).values())
@@ -680,8 +821,11 @@ class Model:
 
     def _unsettle(self, task: str, now: float) -> None:
         """Note that a task has ended, or is to run again, for those who wait for it."""
-        if "dependents" in self.tasks[task].ties:
+        ties = self.tasks[task].ties
+        if "dependents" in ties:
             self.unsettled[task] = now
+        if "group" in ties:
+            self.unsettled_members[task] = now
 
     def add_conditions(self, queue: str, task: str, kinds: Mapping[str, str], now: float) -> None:
         its, known = self.tasks.get(task), self.conditions.get(task, {})
@@ -690,8 +834,7 @@ class Model:
         is_open = its is not None and its.queue == queue and its.status in ("blocked", "cancelled")
         if not is_open or "hold" not in known:
             raise Refusal(NotBlocked)
-        if not kinds.keys() <= self.tasks.keys():
-            raise Refusal(NoSuchTask)
+        self._require_all(kinds)
         self._add_conditions(task, kinds, now)
         self.tasks[task].ties["after"] = len(known)
         self.tasks[task].updated = now
@@ -714,7 +857,7 @@ class Model:
         """Return how many were told, wait on, were released, cancelled and revived; and whether
         that was all.
         """
-        end, waiting = self._end_of(task), self.dependents[task]
+        end, waiting = self._end_of(task), self._waiting_for(task)
         if end is None:
             self.unsettled.pop(task, None)
             return 0, 0, 0, 0, 0, True
@@ -733,8 +876,12 @@ class Model:
         if done["told"] == length and task in self.tasks:
             self.tasks[task].ties.pop("dependents", None)
         is_over = len(asked) < TOLD_AT_ONCE
-        if is_over:
+        group = group_in(task)
+        is_last = is_over and not skip
+        if is_last and group is None:
             self.unsettled.pop(task, None)
+        elif is_last and group is not None:
+            self._set_expiry(group, now)
         self.happened.update(f"settle: {what}" for what in done.elements() if what)
         counts = (done["told"], done["held"], done["released"], done["cancelled"])
         return *counts, done["revived"], is_over
@@ -748,7 +895,7 @@ class Model:
         if its is None or condition is None or not is_open or condition.is_met is not None:
             return True, ""
         is_met = condition.meet(end)
-        if is_met and end == "complete" and "inputs" in its.ties:
+        if is_met and end == "complete" and "inputs" in its.ties and group_in(parent) is None:
             self._copy_result(parent, task)
         verdict, is_blocked = "", its.status == "blocked"
         if is_met and is_blocked and self._is_free(task):
@@ -781,7 +928,8 @@ class Model:
     def _break(self, task: str, parent: str, end: str, now: float) -> None:
         its = self.tasks[task]
         self.blocked[its.queue or ""].pop(task, None)
-        reason = f"task {parent} is {end}"
+        what = "" if group_in(parent) is not None else "task "
+        reason = f"{what}{parent} is {end}"
         its.past |= {"cancelled_by": "blueque", "cancel_reason": reason}
         its.ties["broken_by"] = parent
         self._record_cancelled(its.queue or "", task, {}, now)
@@ -806,16 +954,19 @@ class Model:
                 continue
             end = self._end_of(parent)
             is_left = "inputs" in its.ties and end == "complete" and condition.kind != "not_ok"
+            is_left = is_left and group_in(parent) is None
             if end is not None and not is_left:
                 condition.meet(end)
-            is_listed, other = task in self.dependents[parent], self.tasks.get(parent)
+            waiting, other = self._waiting_for(parent), self.tasks.get(parent)
+            is_listed = task in waiting
             if is_left or (condition.is_met is not None and is_listed):
-                self.unsettled[parent] = now
-            is_known = is_listed and other is not None and "dependents" in other.ties
+                self._have_told(parent, now)
+            is_known = other is not None and "dependents" in other.ties
+            is_known = is_listed and (is_known or group_in(parent) is not None)
             if condition.is_met is None and not is_known:
-                since = self.dependents[parent].get(task, now)
+                since = waiting.get(task, now)
                 self._link(parent, task, now)
-                self.dependents[parent][task] = since
+                waiting[task] = since
                 self.happened["recheck: linked"] += 1
         if conditions and self._is_free(task):
             self._release(task, now)
@@ -852,11 +1003,171 @@ class Model:
             one.drop()
             its.updated = now
             if parent != "hold":
-                self.unsettled[parent] = now
-                self.dependents[parent].pop(task, None)
+                self._have_told(parent, now)
+                self._waiting_for(parent).pop(task, None)
         if self._is_free(task):
             self._release(task, now)
         return its.status
+
+    # Groups
+
+    def open_group(self, name: str, keep: int, now: float) -> dict[str, str]:
+        group = self.groups[name]
+        if group.record is None:
+            self.groups[name] = group = Group()
+            group.record = {"group": name, "state": "open", "keep": keep, "created": now}
+            self.looks[name] = now + LOOK_EVERY
+        return {field: str(value) for field, value in (group.record or {}).items()}
+
+    def _record(self, name: str) -> Fields:
+        record = self.groups[name].record
+        if record is None:
+            raise Refusal(NoSuchGroup)
+        return record
+
+    def close_group(self, name: str, now: float) -> None:
+        record = self._record(name)
+        if record["state"] == "open":
+            record |= {"state": "closed", "closed": now}
+            self.looks[name] = 0.0
+
+    def cancel_group(self, name: str, by: str, now: float) -> bool:
+        record = self._record(name)
+        if "cancel" in record or record["state"] == "ended":
+            return "cancel" in record
+        if record["state"] == "open":
+            record |= {"state": "closed", "closed": now}
+        record |= {"cancel": now, "cancelled_by": by}
+        self.looks[name] = 0.0
+        return True
+
+    def settle_members(self, name: str, tasks: list[str]) -> None:
+        group = self.groups[name]
+        for task in tasks:
+            self.unsettled_members.pop(task, None)
+            if group.record is None:
+                continue
+            its = self.tasks.get(task)
+            status = its.status if its is not None and its.ties.get("group") == name else GONE
+            group.open.discard(task)
+            group.bad.discard(task)
+            if status not in (*ENDS, GONE):
+                group.open.add(task)
+            elif status != "complete":
+                group.bad.add(task)
+            self.looks[name] = 0.0
+            self.happened[f"a member is {status}"] += 1
+
+    def finish_group(self, name: str, now: float) -> str | None:
+        group, before = self.groups[name], self.looks.get(name)
+        record = group.record
+        if record is None:
+            self.groups.pop(name)
+            self.looks.pop(name, None)
+            return None
+        self.looks[name] = now + LOOK_EVERY
+        if record["state"] == "closed" and not group.open:
+            record |= {"state": "ended", "ended": now}
+            self.looks[name] = 0.0
+        elif record["state"] == "ended" and group.open:
+            record["state"] = "closed"
+            for field in ("ended", "expires", "cancel", "cancelled_by"):
+                record.pop(field, None)
+            self.happened["a group runs again"] += 1
+        elif record["state"] == "ended":
+            self.looks.pop(name)
+            self.looks |= {} if before is None else {name: before}
+        return str(record["state"])
+
+    def _set_expiry(self, name: str, now: float) -> None:
+        """Have the record of a group expire, or not any more, when all have been told its end."""
+        group = self.groups[name]
+        record = group.record or {}
+        if group.awaiting:
+            record.pop("expires", None)
+        else:
+            record.setdefault("expires", now + record["keep"])
+        self.looks[name] = now + record["keep"] + LOOK_EVERY
+
+    def drop_group(self, name: str) -> bool:
+        group = self.groups[name]
+        if group.record is None:
+            return False
+        if group.record["state"] != "ended" or group.awaiting:
+            raise Refusal(WrongGroup)
+        self.groups.pop(name)
+        self.looks.pop(name, None)
+        return True
+
+    # Tasks that a running task makes
+
+    def spawn(
+        self, task: str, token: str | None, node: str, news: list[New], now: float
+    ) -> list[bool]:
+        its = self._own(task, token, node, "started")
+        made = [not self._was_made(task, new.task) for new in news]
+        if any(made):
+            self._require_made([new for new, is_new in zip(news, made, strict=True) if is_new])
+            its.ties["spawned"] = 1
+            self._make_some(task, news, made, now)
+            self.spawned[task] |= {
+                new.task for new, is_new in zip(news, made, strict=True) if is_new
+            }
+        return made
+
+    def _was_made(self, task: str, new: str) -> bool:
+        return new in self.tasks or new in self.spawned[task]
+
+    def _require_made(self, news: list[New]) -> None:
+        own = {new.task for new in news}
+        self._require_all(parent for new in news for parent in new.kinds if parent not in own)
+
+    def _make_some(
+        self, task: str, news: list[New], made: list[bool], now: float, is_missing_met: bool = True
+    ) -> None:
+        going = [new for new, is_new in zip(news, made, strict=True) if is_new]
+        for number, new in enumerate(going):
+            self._make_new(new.queue, new, now, number, is_missing_met)
+
+    def complete_then(
+        self,
+        queue: str,
+        task: str,
+        token: str | None,
+        node: str,
+        facts: Fields,
+        news: list[New],
+        now: float,
+    ) -> None:
+        if self.has_ended_as(task, token, "complete"):
+            return
+        made = [not self._was_made(task, new.task) for new in news]
+        self.finish(queue, task, token, node, "complete", facts, now)
+        self._make_some(task, news, made, now, is_missing_met=False)
+
+    def link(
+        self,
+        task: str,
+        token: str | None,
+        node: str,
+        child: str,
+        kinds: Mapping[str, str],
+        now: float,
+    ) -> None:
+        self._own(task, token, node, "started")
+        its, known = self.tasks.get(child), self.conditions.get(child, {})
+        more = {parent: kind for parent, kind in kinds.items() if parent not in known}
+        if not more:
+            return
+        if its is None or its.status != "blocked":
+            raise Refusal(NotBlocked)
+        if task not in known or known[task].is_met is not None:
+            raise Refusal(InvalidInput)
+        self._require_all(more)
+        if any("after" in self.tasks[parent].ties for parent in more):
+            raise Refusal(InvalidInput)
+        self._add_conditions(child, more, now)
+        its.ties["after"], its.updated = len(known), now
 
     # Who waits, and whether anybody may go on
 

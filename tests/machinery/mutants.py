@@ -2066,6 +2066,34 @@ MUTANTS = [
 # model does.
 IN_THE_MODEL = [
     Mutant(
+        "finish_group leaves a group ended of which a member runs again",
+        "groups",
+        "finish_group",
+        'if state == "ended" and size:',
+        "if False:",
+    ),
+    Mutant(
+        "settle_members takes one that is gone for complete",
+        "groups",
+        "_sorted",
+        "found[1 if is_gone else place]",
+        "found[0 if is_gone else place]",
+    ),
+    Mutant(
+        "drop_group drops what has not ended",
+        "groups",
+        "drop_group",
+        'if state != "ended":',
+        "if False:",
+    ),
+    Mutant(
+        "link of a task that does not wait for this one",
+        "spawning",
+        "link",
+        "if known.get(task) not in KINDS:",
+        "if False:",
+    ),
+    Mutant(
         "settle counts no bytes of results",
         "settling",
         "_note",

@@ -32,7 +32,13 @@ EVENTS = (
     keys.stats("", "")[:-1],
 )
 # How the keys begin that tie tasks to each other: what an audit says of them is tested elsewhere.
-TIES = (keys.conditions(""), keys.dependents(""), keys.inputs(""), keys.UNSETTLED_TASKS)
+TIES = (
+    keys.conditions(""),
+    keys.dependents(""),
+    keys.inputs(""),
+    keys.spawned(""),
+    keys.UNSETTLED_TASKS,
+)
 _OF_A_GROUP = (
     keys.group(""),
     keys.members(""),

@@ -17,6 +17,7 @@ from blueque import protocol
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import decode
+from blueque.model.new import NewRecord, spawned_id
 from blueque.model.task import Task
 from blueque.protocol.dependencies import NewTask
 from blueque.protocol.pruning import Ended
@@ -54,6 +55,9 @@ SELDOM = st.sampled_from([False, False, False, True])
 ENDS = st.sampled_from(
     ["", "complete", "complete", "fail", "cancel", "lose", "late", "late", "forget"]
 )
+GROUPS = st.sampled_from(["night", "day 1"])
+THEN = st.sampled_from(["", "", "close", "cancel", "again", "again", "drop", "note"])
+KEEP = 10**7  # seconds for which the record of a group stays: it must not expire here
 KINDS = st.lists(st.sampled_from(["ok", "ok", "any", "not_ok"]), min_size=1, max_size=2)
 # What an attempt can say that nobody watches any more.
 LATE = (
@@ -295,7 +299,7 @@ class People(Machine):
             queue = _other(queue)
         self.both(
             f"cancel {status}",
-            lambda: self.queue(queue).cancel(task, "ann", reason),
+            lambda: protocol.cancel(self.person, queue, task, "ann", reason, clock.now),
             lambda: self.model.cancel(queue, task, "ann", reason, clock.now),
         )
 
@@ -355,14 +359,21 @@ class People(Machine):
         )
         snapshot, queue = load(self.redis, task), self.queue_of(task)
 
+        is_ended = snapshot.queue is not None and snapshot.status in ("complete", "failed")
+        is_thorough = is_ended and not is_forced
+
         def act() -> bool:
-            is_ended = snapshot.queue is not None and snapshot.status in ("complete", "failed")
-            if is_ended and not is_forced:
+            if is_thorough:
                 self.queue(queue).delete_task(snapshot)
                 return True
             return protocol.delete(self.person, queue, task, is_forced)
 
-        self.both("delete", act, lambda: self.model.delete(queue, task, is_forced))
+        def foretell() -> bool:
+            if is_thorough:
+                return self.model.delete_thoroughly(queue, task, clock.now)
+            return self.model.delete(queue, task, is_forced)
+
+        self.both("delete", act, foretell)
 
     @rule(
         data=st.data(),
@@ -1443,5 +1454,332 @@ class Relatives(Machine):
             )
 
 
-class QueueMachine(Producers, People, Listeners, Undertakers, OldVersion, Relatives):
+class Families(Machine):
+    """Groups of tasks, and tasks that a running task makes."""
+
+    @rule(
+        data=st.data(),
+        queue=QUEUES,
+        name=GROUPS,
+        kinds=st.sampled_from([[], [], [], ["ok"], ["any"]]),
+        count=st.sampled_from([1, 2]),
+        then=THEN,
+        end=st.sampled_from(["", "complete", "fail", "cancel", "lose"]),
+    )
+    def join_group(
+        self,
+        data: st.DataObject,
+        queue: str,
+        name: str,
+        kinds: list[str],
+        count: int,
+        then: str,
+        end: str,
+    ) -> None:
+        """Make members, in a group that is opened if there is none; then: what becomes of the group;
+        end: of the members.
+        """
+        self._open_group(name)
+        wanted = {self.pick(data, self.known): kind for kind in kinds} if self.known else {}
+        ids = [clock.random_id() for _ in range(count)]
+        tasks = [NewTask(task, "in", {"group": name}, wanted) for task in ids]
+        news = [model.New(task, {"parameters": "in"}, {"group": name}, wanted) for task in ids]
+        got = self.both(
+            "join a group",
+            lambda: protocol.enqueue_after(self.person, queue, tasks, clock.now),
+            lambda: self.model.enqueue_after(queue, news, clock.now),
+        )
+        for task in ids if got.raised is None else ():
+            self._remember(task)
+        if then in ("close", "cancel"):
+            self._end_group(name, then)
+        if end and got.raised is None:
+            self._end_members(name, ids, end)
+        if then not in ("close", "cancel"):
+            self._see_to(name, then, self.known[-3:])
+
+    def _open_group(self, name: str) -> None:
+        self.both(
+            "open_group",
+            lambda: protocol.open_group(self.person, name, KEEP, clock.now),
+            lambda: self.model.open_group(name, KEEP, clock.now),
+        )
+
+    def _end_members(self, name: str, tasks: list[str], end: str) -> None:
+        for task in tasks:
+            if end == "cancel":
+                self.want_cancelled(task)
+            attempt = self._attempt_of(task)
+            if attempt is None:
+                continue
+            if end == "lose":
+                self.give_up(attempt)
+            else:
+                self.end(attempt, "confirm_cancel" if end == "cancel" else end, {})
+        self._note_members(name)
+        self._look_at(name)
+
+    @rule(
+        data=st.data(),
+        queue=QUEUES,
+        name=GROUPS,
+        kind=st.sampled_from(["ok", "any", "not_ok"]),
+        broken=st.sampled_from([None, "cancel"]),
+        has_results=SELDOM,
+        is_alone=st.booleans(),
+        is_there=st.sampled_from([True, True, True, False]),
+        end=st.sampled_from(["", "", "complete", "fail", "cancel"]),
+        then=THEN,
+    )
+    def wait_for_group(
+        self,
+        data: st.DataObject,
+        queue: str,
+        name: str,
+        kind: str,
+        broken: str | None,
+        has_results: bool,
+        is_alone: bool,
+        is_there: bool,
+        end: str,
+        then: str,
+    ) -> None:
+        """is_there: the group is opened if there is none; end: of its members, and then of itself.
+        then: what is done for it besides.
+        """
+        if is_there:
+            self._open_group(name)
+        wanted = {f"group {name}": kind}
+        if not is_alone and self.known:
+            wanted[self.pick(data, self.known)] = "any"
+        ties = {**({"broken": broken} if broken else {}), **({"inputs": 0} if has_results else {})}
+        task = clock.random_id()
+        new = model.New(task, {"parameters": "in"}, dict(ties), wanted)
+        got = self.both(
+            "wait for a group",
+            lambda: protocol.enqueue_after(
+                self.person, queue, [NewTask(task, "in", ties, wanted)], clock.now
+            ),
+            lambda: self.model.enqueue_after(queue, [new], clock.now),
+        )
+        if got.raised is None:
+            self._remember(task)
+            self.note(f"waits for a group: {self.model.tasks[task].status}")
+        if end and is_there:
+            self._end_group(name, "close")
+            self._end_members(name, sorted(self.model.groups[name].open), end)
+        self._see_to(name, then, self.known[-3:])
+
+    def _see_to(self, name: str, what: str, tasks: list[str]) -> None:
+        """Do something for a group that a person or a scheduler does. tasks: that are noted, whether
+        they are members or not.
+        """
+        if what in ("close", "cancel"):
+            self._end_group(name, what)
+        elif what == "again":
+            self._end_group(name, "close")
+            self._end_members(name, sorted(self.model.groups[name].open), "cancel")
+            self._run_again(name)
+        elif what == "drop":
+            self.both(
+                "drop_group",
+                lambda: protocol.drop_group(self.person, name),
+                lambda: self.model.drop_group(name),
+            )
+            self._look_at(name)
+        elif what and tasks:
+            self._note_members(name, tasks)
+            self._look_at(name)
+
+    def _run_again(self, name: str) -> None:
+        """Put the bad members in line again, and have the group know that."""
+        for task in sorted(self.model.groups[name].bad & {*self.has("failed", "cancelled")}):
+            queue, mark = self.queue_of(task), clock.random_id()
+            self.both(
+                "requeue a member",
+                lambda queue=queue, task=task, mark=mark: protocol.requeue(
+                    self.person, queue, task, mark, clock.now
+                ),
+                lambda queue=queue, task=task, mark=mark: self.model.requeue(
+                    queue, task, mark, clock.now
+                ),
+            )
+        self._note_members(name)
+        if self.model.groups[name].record is not None:
+            self._tell_of(name)  # by one who has not seen that it runs again
+        self._look_at(name)
+
+    def _end_group(self, name: str, how: str) -> None:
+        redis, foretell = self.person, self.model
+        if how == "close":
+            self.both(
+                "close_group",
+                lambda: protocol.close_group(redis, name, clock.now),
+                lambda: foretell.close_group(name, clock.now),
+            )
+        else:
+            self.both(
+                "cancel_group",
+                lambda: protocol.cancel_group(redis, name, "ann", None, clock.now),
+                lambda: foretell.cancel_group(name, "ann", clock.now),
+            )
+
+    def _note_members(self, name: str, tasks: list[str] | None = None) -> None:
+        """Note the ends of these tasks, or of all that are to be noted, in a group."""
+        some = sorted(self.model.unsettled_members) if tasks is None else tasks
+        if tasks is None:
+            some = [task for task in some if task in self.model.groups[name].members]
+        if some:
+            self.both(
+                "settle_members",
+                lambda: protocol.settle_members(self.person, name, some, clock.now),
+                lambda: self.model.settle_members(name, some),
+            )
+
+    def _look_at(self, name: str) -> None:
+        """Do what a scheduler does for a group: end it, and tell those who wait for it."""
+        got = self.both(
+            "finish_group",
+            lambda: protocol.finish_group(self.person, name, clock.now),
+            lambda: self.model.finish_group(name, clock.now),
+        )
+        if got.value is not None:
+            self._tell_of(name)
+
+    def _tell_of(self, name: str) -> None:
+        self.both(
+            "settle_group",
+            lambda: tuple(protocol.settle_group(self.person, name, clock.now))[:-2],
+            lambda: self.model.settle(f"group {name}", clock.now),
+        )
+
+    @precondition(lambda self: self.running())
+    @rule(
+        data=st.data(),
+        queue=QUEUES,
+        names=st.lists(st.sampled_from("abc"), min_size=1, max_size=2, unique=True),
+        kinds=KINDS,
+        waits=st.sampled_from(["", "", "others", "nobody", "each other", "itself"]),
+        is_at_the_end=st.booleans(),
+        is_late=SELDOM,
+        is_answer_lost=SELDOM,
+    )
+    def make_from_a_task(
+        self,
+        data: st.DataObject,
+        queue: str,
+        names: list[str],
+        kinds: list[str],
+        waits: str,
+        is_at_the_end: bool,
+        is_late: bool,
+        is_answer_lost: bool,
+    ) -> None:
+        """Have a running task make others, or one that ends; is_late: an attempt that nobody
+        watches.
+        """
+        attempts = [one for one in self._late() if one.token] if is_late else self.running()
+        attempt = self.pick(data, attempts or self.running())
+        if attempt.token is None or not attempt.is_started:
+            return
+        records, news = [], []
+        for name in names:
+            wanted: dict[str, str] = {}
+            if waits == "others":
+                wanted = {self.pick(data, self.known): kind for kind in kinds}
+            elif waits == "nobody":
+                wanted = {"nobody": kinds[0]}
+            elif waits == "each other" and news:
+                wanted = {news[-1].task: kinds[0]}
+            elif waits == "itself" and is_at_the_end:
+                wanted = {attempt.task: kinds[0]}
+            task = spawned_id(attempt.task, name)
+            by = {"spawned_by": attempt.task}
+            records.append(NewRecord(task, queue, "in", by, wanted, None))
+            given = {"parameters": "in", **by}
+            news.append(model.New(task, given, {}, wanted, queue=queue))
+        for _ in range(1 + is_answer_lost):
+            if is_at_the_end:
+                self._complete_then(attempt, records, news)
+            else:
+                self.both(
+                    "spawn",
+                    lambda: protocol.spawn(attempt.actor.redis, attempt.about, records, clock.now),
+                    lambda: self.model.spawn(*attempt.about[1:], news, clock.now),
+                )
+        for new in news:
+            if new.task in self.model.tasks and new.task not in self.known:
+                self._remember(new.task)
+                self.note(f"made by a task: {self.model.tasks[new.task].status}")
+
+    def _complete_then(
+        self, attempt: Attempt, records: list[NewRecord], news: list[model.New]
+    ) -> None:
+        result, about = f"result of {attempt.number}", attempt.about
+        facts = {"result": result, "finished": clock.now}
+        finished = clock.now
+
+        def act() -> None:
+            protocol.complete_then(
+                attempt.actor.redis, about, result, records, clock.now, None, finished
+            )
+
+        got = self.both(
+            "complete with new tasks",
+            act,
+            lambda: self.model.complete_then(*about, facts, news, clock.now),
+        )
+        if got.raised is None:
+            self.results.setdefault(attempt.token or "", result)
+        if attempt.actor.attempt is attempt:
+            attempt.actor.attempt = None
+
+    @precondition(lambda self: self.running())
+    @rule(
+        data=st.data(),
+        queue=QUEUES,
+        kinds=KINDS,
+        is_any=SELDOM,
+        is_free=st.booleans(),
+        is_strange=SELDOM,
+        is_answer_lost=SELDOM,
+    )
+    def link(
+        self,
+        data: st.DataObject,
+        queue: str,
+        kinds: list[str],
+        is_any: bool,
+        is_free: bool,
+        is_strange: bool,
+        is_answer_lost: bool,
+    ) -> None:
+        """Have a task that waits for a running one wait for others, too; is_free: for some that
+        have never waited; is_strange: it waits for another task.
+        """
+        attempt = self.pick(data, self.running())
+        child, of = clock.random_id(), self.pick(data, self.known) if is_strange else attempt.task
+        new = model.New(child, {"parameters": "in"}, {}, {of: "ok"})
+        got = self.both(
+            "wait for a running task",
+            lambda: protocol.enqueue_after(
+                self.person, queue, [NewTask(child, "in", {}, {of: "ok"})], clock.now
+            ),
+            lambda: self.model.enqueue_after(queue, [new], clock.now),
+        )
+        if got.raised is None:
+            self._remember(child)
+        child = self.pick(data, self.known) if is_any or got.raised is not None else child
+        free = [task for task, its in self.model.tasks.items() if "after" not in its.ties]
+        some = (free if is_free else self.known) or self.known
+        wanted = {self.pick(data, some): kind for kind in kinds}
+        for _ in range(1 + is_answer_lost):
+            self.both(
+                "link",
+                lambda: protocol.link(attempt.actor.redis, attempt.about, child, wanted, clock.now),
+                lambda: self.model.link(*attempt.about[1:], child, wanted, clock.now),
+            )
+
+
+class QueueMachine(Producers, People, Listeners, Undertakers, OldVersion, Relatives, Families):
     """All of them."""
