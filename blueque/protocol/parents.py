@@ -129,7 +129,9 @@ class GroupParent(NamedTuple):
     ) -> list[Command]:
         if not is_over:
             return []
-        key, (_, keep, expires) = keys.group(self.group), replies[0]
+        key, (state, keep, expires) = keys.group(self.group), replies[0]
+        if state is None:  # `finish_group` removes what is left
+            return [("ZADD", keys.GROUPS, 0, self.group)]
         seconds = count_of(keep)
         commands: list[Command] = []
         if left and expires is not None:

@@ -452,6 +452,19 @@ def test_many_are_told_a_hundred_at_a_time(redis, cli):
     assert cli.llen(keys.pending("video")) == 250
 
 
+def test_a_group_whose_record_is_dropped_before_its_dependents_are_told_leaves_nothing(redis, cli):
+    open_group(redis)
+    protocol.close_group(redis, GROUP, 5.5)
+    protocol.finish_group(redis, GROUP, 6.5)
+    assert protocol.drop_group(redis, GROUP)
+
+    protocol.settle_group(redis, GROUP, 7.5)
+    assert cli.zscore(keys.GROUPS, GROUP) == 0
+    protocol.finish_group(redis, GROUP, 8.5)
+
+    assert not cli.exists(keys.group(GROUP), keys.GROUPS)
+
+
 def test_a_held_task_runs_when_the_bad_member_is_complete_after_all(redis, cli):
     open_group(redis)
     join(redis, "a")
