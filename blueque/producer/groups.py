@@ -9,7 +9,7 @@ from types import TracebackType
 
 from blueque import protocol
 from blueque.connection.redis import Redis
-from blueque.errors import Contended, NoSuchGroup, NotFailed, WrongQueue
+from blueque.errors import Contended, NoSuchGroup, NotFailed, RedisAway, RedisRefused, WrongQueue
 from blueque.model.group import Group
 from blueque.model.ids import DEFAULT_KEEP, require_keep
 from blueque.queries import groups
@@ -20,11 +20,13 @@ log = logging.getLogger("blueque")
 
 
 def end_if_over(redis: Redis, group: str, now: float) -> None:
-    """End a group that was just closed if all its members have ended, and tell those who wait."""
+    """End a group that was just closed if all its members have ended, and tell the tasks that wait
+    for it. What is not done a scheduler does.
+    """
     try:
         if protocol.finish_group(redis, group, now) == "ended":
             protocol.settle_group(redis, group, now)
-    except Contended as error:  # a scheduler does it
+    except (Contended, RedisAway, RedisRefused) as error:  # the group is closed all the same
         log.debug("finish_group group=%s: %s", group, error)
 
 

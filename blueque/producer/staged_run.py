@@ -67,13 +67,13 @@ class Staging:
         """Put tasks into Redis, invisible, and return the name of this chunk, which `commit` takes.
 
         parameters, are_json, etas, priorities: see Rows; 1000 rows at most; 250, with 1000
-            conditions, if they wait for others. If the run is
-            committed, nothing is written, and the name has no use.
+            conditions, if they wait for others. If the run is committed, nothing is written, and the
+            name has no use.
         Raises InvalidInput, which names the position; RunDropped.
         Source: docs/protocol/bulk.md, "stage".
         """
-        require_room(parameters, self.links)
         chunk = self._pack(Rows(parameters, None, are_json, etas, priorities))
+        require_room(parameters, self.links)
         return self._send(self._redis, chunk, None, None)
 
     def stage_each(self, chunks: Iterable[Rows]) -> Iterator[str]:

@@ -173,6 +173,14 @@ def test_gc_cancels_a_workflow_that_its_producer_has_left_for_a_day(run, redis, 
     assert cli.keys("*night*") == []
 
 
+def test_gc_leaves_a_workflow_alone_that_is_younger_than_asked_for(run, redis, client):
+    unfinished(redis, 2 * 24 * 3600)
+
+    assert "nothing to clean up" in run("gc", "--older-than", "30d").stderr
+    assert client.group("night").progress().state == "making"
+    assert "workflow with 2 tasks" in run("gc", "--dry-run").stdout
+
+
 def test_gc_leaves_a_workflow_alone_that_goes_on(run, redis, client, cli, monkeypatch):
     unfinished(redis)
     assert "nothing to clean up" in run("gc").stderr

@@ -110,7 +110,10 @@ def test_a_reserved_task_that_its_listener_cannot_start_yet_is_cancelled_at_once
     resource.prlimit(slot, resource.RLIMIT_FSIZE, (2**16, before[1]))
     task_id = queue.enqueue("quick " + 2**17 * "x")
     listener.says(f"holding task {task_id}")
-    assert programs.client.get_task(task_id).status == "reserved"
+    until(
+        lambda: programs.client.get_task(task_id).status == "reserved",
+        what="the listener has reserved the task that it holds",
+    )
     assert queue.cancel(task_id) == "cancelled"
     assert is_in_no_list(programs, task_id)
     resource.prlimit(slot, resource.RLIMIT_FSIZE, before)

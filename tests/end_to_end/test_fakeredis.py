@@ -83,10 +83,11 @@ def test_runs_are_made_once_in_memory(client):
     queue = client.get_queue("video")
     run, staging = queue.open_run("r", shards=3), queue.open_staging("s")
     assert (run.put(["a", "b"], [b"1", b"2"]), run.put(["b", "c"], [b"2", b"3"])) == (2, 1)
-    assert run.close(3) == ("r", 3, 3, False)
+    assert run.close(3) == ("r", 3, 3, False, None)
 
     staging.stage([b"of a dead attempt"])
-    assert staging.commit([staging.stage([b"4", b"5"], etas=[None, 4e9])]) == ("s", 2, 2, False)
+    committed = staging.commit([staging.stage([b"4", b"5"], etas=[None, 4e9])])
+    assert committed == ("s", 2, 2, False, None)
     assert queue.enqueue_many([{"k": "a"}], keys="k", run="r").new == 0
     assert [client.get_listener("video").listen().parameters for _ in range(4)] == [1, 2, 3, 4]
     assert [record["state"] for record in client.get_runs("video")] == ["committed", "committed"]

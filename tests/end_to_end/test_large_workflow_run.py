@@ -11,6 +11,7 @@ from running import outcome, until
 
 from blueque import after
 from blueque.model import keys
+from blueque.queries.dependencies import kinds
 
 WORK = """
     def run(task):
@@ -94,7 +95,7 @@ def test_what_a_killed_producer_has_begun_runs_only_when_another_one_has_finishe
     times = {task.id: (task.started, task.finished, task.attempt) for task in tasks}
     for task in tasks:
         assert task.attempt == 1
-        for parent in client.get_inspector().conditions(task.id):
+        for parent in kinds(client.connections, task.id):
             if parent in times:
                 assert times[parent][1] <= times[task.id][0], (parent, task.id)
     joined = client.get_inspector().inputs(flow.id_of("join"))

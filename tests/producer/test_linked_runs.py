@@ -19,6 +19,7 @@ from blueque.model.run import require_same
 from blueque.model.units import Timing
 from blueque.producer.abandoned_runs import Leftovers
 from blueque.producer.row_batch import Rows
+from blueque.protocol.parents import LOOK_EVERY
 from blueque.recovery.settling import settle_groups_step
 
 Q = "video"
@@ -123,6 +124,28 @@ def test_a_run_whose_close_fails_is_closed_by_the_next_call_with_its_group(
     assert (outcome.tasks, outcome.group) == (10, "n1")
     assert seen(client) == ("closed", 10, 10, 0)
     away.close()
+
+
+@pytest.mark.parametrize("fault", [Fault.CUT_BEFORE, Fault.CUT_AFTER])
+def test_a_run_that_is_closed_is_told_so_though_its_group_cannot_be_ended_yet(
+    client, proxy, queue, fault
+):
+    away = blueque.Client(proxy.url, patience=0)
+    run = away.get_queue(Q).open_run("n1", group="n1")
+    proxy.arm(fault, having=b"ended")
+
+    outcome = run.close(0)
+
+    assert (outcome.tasks, outcome.group) == (0, "n1")
+    assert seen(client)[0] == ("ended" if fault is Fault.CUT_AFTER else "closed")
+    settle(client, 2 * LOOK_EVERY)
+    assert seen(client)[0] == "ended"
+    away.close()
+
+
+def test_a_chunk_that_is_too_large_is_refused_in_the_words_of_other_runs(queue):
+    with pytest.raises(InvalidInput, match="1 to 1000 rows are taken at a time, not 1500"):
+        queue.open_staging("r").stage([b"1"] * 1500)
 
 
 def test_an_empty_run_ends_its_group_at_once(client, queue):

@@ -40,7 +40,7 @@ _UNFINISHED = "its producer has not made all tasks of the workflow"
 @click.option(
     "--older-than",
     type=DURATION,
-    default=_WEEK,
+    default=None,
     metavar="DURATION",
     help="Only what has not changed for so long; default 7d for runs, 1d for tasks and workflows.",
 )
@@ -52,7 +52,7 @@ _UNFINISHED = "its producer has not made all tasks of the workflow"
 def gc(
     invocation: Invocation,
     names: Sequence[str],
-    older_than: float,
+    older_than: float | None,
     dry_run: bool,
     is_sure: bool,
     as_json: bool,
@@ -72,10 +72,11 @@ def gc(
     from blueque.producer.abandoned_runs import Leftovers  # here: --help does without
     from blueque.queries import half_made
 
-    client, long_ago = invocation.client(), min(older_than, half_made.FORGOTTEN)
+    client = invocation.client()
+    long_ago = half_made.FORGOTTEN if older_than is None else older_than
     abandoned = Leftovers(client.connections)
     queues = queues_matching(client.get_inspector().queues(), names)
-    runs = abandoned.find(queues, older_than)
+    runs = abandoned.find(queues, _WEEK if older_than is None else older_than)
     tasks = half_made.find(client.connections, queues, long_ago)
     # They belong to no queue.
     workflows = [] if names else half_made.workflows(client.connections, long_ago)
