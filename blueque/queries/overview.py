@@ -94,7 +94,7 @@ class Groups(NamedTuple):
     """The groups of tasks, at most MAX_GROUPS.
 
     unended: how many have not ended. bad: how many have members that have ended and are not
-        complete. holders: those that hold up tasks, by their names in conditions.
+        complete. holders: those that have ended and hold up tasks, by their names in conditions.
     """
 
     unended: int = 0
@@ -387,9 +387,11 @@ def _ask_groups(names: Iterable[str]) -> list[Command]:
 
 def _groups(names: Sequence[str], replies: Sequence[Any]) -> Groups:
     states, sizes = replies[::2], replies[1::2]
-    bad = [name for name, size in zip(names, sizes, strict=True) if size]
+    bad = [pair for *pair, size in zip(names, states, sizes, strict=True) if size]
     unended = sum(state not in ("ended", None) for state in states)
-    return Groups(unended, len(bad), [Holder(condition_on(name), "failed", 0) for name in bad])
+    # Of others it is not decided how they end.
+    ended = [Holder(condition_on(name), "failed", 0) for name, state in bad if state == "ended"]
+    return Groups(unended, len(bad), ended)
 
 
 def _of_queues(
