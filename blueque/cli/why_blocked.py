@@ -46,8 +46,7 @@ def blocked(inquiry: Inquiry) -> Iterator[Reason]:
     waited = [each for each in conditions if each.verdict is None and not each.is_broken]
     for each in waited:
         if group_of(each.task.id) is not None:
-            sentence = f"It waits for {each.task.id}: {members_of(each.task)}."
-            yield Reason("group", sentence, f"blueque graph {inquiry.task.id}")
+            yield _group(inquiry, each.task)
     waited = [each for each in waited if group_of(each.task.id) is None]
     if waited:
         yield _waits(inquiry, waited)
@@ -77,9 +76,10 @@ def broken_by(inquiry: Inquiry) -> Reason | None:
         return Reason(
             "ended", f"{sentence} That task is gone.", f"blueque requeue {inquiry.task.id}"
         )
-    again = f"is {cause.status} again" if group_of(cause.id) is None else f"has {members_of(cause)}"
-    what = "That task" if group_of(cause.id) is None else "That group"
-    more = f"{what} {again}; when it completes, this one waits again and then runs."
+    again = f"That task is {cause.status} again"
+    if group_of(cause.id) is not None:
+        again = f"Of that group, {members_of(cause)}"
+    more = f"{again}; when it completes, this one waits again and then runs."
     command = f"blueque why {cause.id}" if group_of(cause.id) is None else how_to_mend(cause)
     return Reason("ended", f"{sentence} {more}", command)
 
@@ -114,10 +114,11 @@ def how_it_ended(task: Task, causes: Mapping[str, Task] | None = None) -> str:
 
 
 def members_of(group: Task) -> str:
-    """Return `812 of 1000 tasks have ended, 3 of them not well`."""
+    """Return `812 of 1000 tasks have ended, 3 of them not well`, or `1 of 1 task has ended`."""
     members, left, bad = (int(group.fields[name]) for name in ("members", "open", "bad"))
-    well = f", {bad} of them not well" if bad else ""
-    return f"{members - left} of {count(members, 'task')} have ended{well}"
+    well = "" if not bad else ", but not well" if members == 1 else f", {bad} of them not well"
+    verb = "has" if members == 1 else "have"
+    return f"{members - left} of {count(members, 'task')} {verb} ended{well}"
 
 
 def why_it_ended(task: Task) -> str | None:
@@ -144,6 +145,17 @@ def _of_workflow(inquiry: Inquiry) -> Iterator[Reason]:
     elif inquiry.dependencies.is_gated:
         what = "A listener or a scheduler puts it in line, or cancels it if the workflow was cancelled."
         yield Reason("unfinished", f"Its workflow {name} takes no more tasks. {what}", show)
+
+
+def _group(inquiry: Inquiry, group: Task) -> Reason:
+    """Say how far a group is for which it waits."""
+    sentence = f"It waits for {group.id}: {members_of(group)}."
+    if group.fields.get("state") != "open":
+        return Reason("group", sentence, f"blueque graph {inquiry.task.id}")
+    more = "The group is open, and does not end before it is closed."
+    who = "Its producer does that; if the producer has died, close it yourself."
+    command = f"blueque workflow close {shlex.quote(group_of(group.id) or '')}"
+    return Reason("group", f"{sentence} {more} {who}", command)
 
 
 def _broken(inquiry: Inquiry, found: Sequence[Condition]) -> Iterator[Reason]:

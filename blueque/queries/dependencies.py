@@ -101,9 +101,9 @@ def ask_dependencies(task_id: str) -> list[Command]:
 def load_all(redis: Redis, names: Iterable[str]) -> dict[str, Task]:
     """Return snapshots of tasks, and of groups by their names in conditions: one round trip.
 
-    A group has the form of a task with the fields status (`open`, `complete`, `failed`), members,
-    open and bad: the numbers of its tasks, of those that have not ended, and of those that have
-    ended and are not complete.
+    A group has the form of a task with the fields status (`open`, `complete`, `failed`), state (that
+    of its record), members, open and bad: the numbers of its tasks, of those that have not ended,
+    and of those that have ended and are not complete.
     """
     unique = list(dict.fromkeys(names))
     return take_all(unique, redis.read(*ask_all(unique))) if unique else {}
@@ -142,7 +142,7 @@ def _group(name: str, replies: Iterator[Any]) -> Task:
     state, members, unended, bad = (next(replies) for _ in range(4))
     status = status_of(state, unended, bad)
     numbers = {"members": str(members), "open": str(unended), "bad": str(bad)}
-    return Task(name, {} if status is None else {"status": status, **numbers})
+    return Task(name, {} if status is None else {"status": status, "state": state, **numbers})
 
 
 def parents_of(reply: Sequence[str]) -> list[str]:

@@ -329,11 +329,48 @@ def test_why_says_how_far_a_group_is(why, run, redis, night):
     codes, text = why("child-1")
 
     assert codes == ["group", "no_listener"]
-    assert "It waits for group night-1: 2 of 3 tasks have ended, 1 of them not well.\n" in text
+    assert "It waits for group night-1: 2 of 3 tasks have ended, 1 of them not well. " in text
     assert "  group night-1  open, 2 of 3 tasks have ended, 1 of them not well" in graph(
         run, "child-1"
     )
     assert "            group night-1: open\n" in run("show", "child-1").stdout
+
+
+def test_why_says_that_a_group_is_open_and_how_to_close_it(why, redis, night):
+    protocol.open_group(redis, "night 2", 3600, time.time())
+    enqueue(redis, "alone-1", group="night 2")
+    protocol.cancel(redis, "video", "alone-1", "ada", None, time.time())
+    protocol.settle_members(redis, "night 2", ["alone-1"], time.time())
+    block(redis, "child-1", {"group night 2": "ok"})
+    block(redis, "child-2", {"group night-1": "ok"})
+    protocol.close_group(redis, "night-1", time.time())
+
+    (_, text), (_, closed) = why("child-1"), why("child-2")
+
+    assert (
+        "It waits for group night 2: 1 of 1 task has ended, but not well. The group is open" in text
+    )
+    assert "  blueque workflow close 'night 2'\n" in text
+    assert "1 of them not well.\n" in closed and "workflow close" not in closed
+
+
+def test_why_says_how_far_a_group_is_that_runs_again(why, redis):
+    protocol.open_group(redis, "night-1", 3600, time.time())
+    enqueue(redis, "alone-1", group="night-1")
+    block(redis, "child-1", {"group night-1": "ok"}, broken="cancel")
+    finish(redis, "alone-1", exit_code=1)
+    protocol.settle_members(redis, "night-1", ["alone-1"], time.time())
+    protocol.close_group(redis, "night-1", time.time())
+    protocol.finish_group(redis, "night-1", time.time())
+    protocol.settle_group(redis, "night-1", time.time())
+    failed = why("child-1")[1]
+    protocol.requeue(redis, "video", "alone-1", "mark", time.time())
+    protocol.settle_members(redis, "night-1", ["alone-1"], time.time())
+
+    again = why("child-1")[1]
+
+    assert "has failed: 1 of 1 task has ended, but not well.\n" in failed
+    assert "Of that group, 0 of 1 task has ended; when it completes, this one waits" in again
 
 
 def test_why_says_that_a_group_has_not_ended_well(why, run, redis, night):
