@@ -4,17 +4,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from blueque.cli.verbs.show import find_one
-from blueque.model.conditions import after
+from blueque.model.conditions import after, conditions_of
+from blueque.model.encoding import FLUSH
 from blueque.model.group import Group, group_of
+from blueque.queries.tasks import first_missing
 
 if TYPE_CHECKING:
     from blueque.cli.options import Decorated
+    from blueque.client import Client
     from blueque.queries.inspector import Inspector
 
 
@@ -60,6 +64,28 @@ def waits(inspector: Inspector, options: dict[str, Any]) -> dict[str, Any]:
         if options.pop(name) != default:
             raise click.UsageError(f"--{name} needs --after, --after-any or --after-not-ok")
     return options
+
+
+def open_group(client: Client, options: Mapping[str, Any]) -> None:
+    """Open the group that new tasks join, if they join one. But not if a task or a group is missing
+    for which they wait: none of them is made then.
+
+    options: as `waits` returns them.
+    """
+    group, waited = options.get("group"), [*conditions_of(options.get("after"))]
+    if group is not None and first_missing(client.connections, waited) is None:
+        client.group(group).open()
+
+
+def opening_group(
+    client: Client, options: Mapping[str, Any], values: Iterator[Any]
+) -> Iterator[Any]:
+    """Yield the parameters of new tasks. When the first of them has proved to be good, or there are
+    none, open their group.
+    """
+    first = [*islice((value for value in values if value is not FLUSH), 1)]
+    open_group(client, options)
+    yield from chain(first, values)
 
 
 def _found(inspector: Inspector, words: Sequence[str]) -> list[str | Group]:

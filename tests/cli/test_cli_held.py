@@ -289,6 +289,57 @@ def test_a_task_joins_a_group_that_is_opened_for_it_and_another_waits_for_the_gr
     assert (refused.returncode, "night-1" in refused.stderr) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("words", "stdin"),
+    [
+        (["{"], ""),
+        (["1", "--priority", "101"], ""),
+        (["1", "--key-field", "k"], ""),
+        (["--lines"], "{\n1\n"),
+        (["--lines", "--key-field", "k"], '{"j": 1}\n'),
+        (["--lines", "--key", "k"], "1\n"),
+        (["--lines", "--priority", "101"], "1\n"),
+        (["1", "--after", "group night-0"], ""),
+        (["1", "--after", "group night-1"], ""),
+        (["--lines", "--after", "group night-0"], "1\n"),
+        (["--lines", "--after", "group night-1"], "1\n"),
+    ],
+)
+def test_what_is_refused_leaves_no_group_open(run, words, stdin, cli):
+    result = run("enqueue", "video", *words, "--group", "night-1", stdin=stdin)
+
+    assert (result.returncode != 0, cli.exists(keys.group("night-1"))) == (True, 0)
+
+
+def test_the_good_lines_before_a_bad_one_are_in_the_group(run, client):
+    result = run("enqueue", "video", "--lines", "--group", "night-1", stdin="1\n{\n")
+
+    assert result.returncode == 2
+    assert members(client, "night-1") == result.stdout.split() != []
+
+
+def test_no_lines_open_a_group_too(run, client):
+    assert run("enqueue", "video", "--lines", "--group", "night-1", stdin="\n").returncode == 0
+
+    assert client.group("night-1").progress().state == "open"
+
+
+def test_a_task_that_is_due_later_opens_its_group(run, client):
+    words = ["--in", "1h", "--group", "night-1"]
+    first = run("enqueue", "video", "1", *words).stdout
+    others = run("enqueue", "video", "--lines", *words, stdin="1\n2\n").stdout
+
+    assert members(client, "night-1") == [first.strip(), *others.split()]
+
+
+def test_a_run_opens_its_group_itself_and_closes_it(run, client):
+    words = ["--lines", "--key-field", "k", "--run", "r", "--group", "night-1"]
+
+    assert run("enqueue", "video", *words, stdin='{"k": 1}\n').returncode == 0
+
+    assert client.group("night-1").progress().state == "closed"
+
+
 def members(client, group):
     from blueque.queries import groups
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 from collections.abc import Sequence
@@ -22,8 +23,8 @@ from blueque.cli.options import (
     pass_invocation,
     shared_options,
 )
-from blueque.cli.waits import wait_options, waits
-from blueque.errors import InvalidInput
+from blueque.cli.waits import open_group, opening_group, wait_options, waits
+from blueque.errors import InvalidInput, NoSuchGroup
 from blueque.text.json_errors import as_json, as_text
 
 if TYPE_CHECKING:
@@ -118,8 +119,9 @@ def enqueue(
     --lines, each of the tasks does. ID may be the beginning of an id, or 'group NAME' for a group of tasks. If all of
     these have ended like that already, it waits for nothing.
 
-    With --group the task joins a group of tasks, for which others can wait. blueque workflow close NAME says that no more
-    tasks join; blueque workflow show NAME says how far it is.
+    With --group the task joins a group of tasks, for which others can wait. A new group is opened once the input has proved
+    to be good. blueque workflow close NAME says that no more tasks join; --run does it at its end if it has opened the group.
+    blueque workflow show NAME says how far it is.
     """
     client = invocation.client()
     due = _due(eta, delay)
@@ -132,8 +134,6 @@ def enqueue(
         if not is_lines or key_field is None:
             raise click.UsageError("--run needs --lines and --key-field")
         options["run"] = run
-    if options.get("group") is not None:
-        client.group(options["group"]).open()
     sink = client.get_queue(queue)
     if is_lines:
         if key is not None:
@@ -141,21 +141,25 @@ def enqueue(
         # refuses bad options, before the first line is read
         sink.enqueue_iter((), keys=key_field, **options)
         lines = Lines(source or "-", as_text if is_text else as_json, client.max_bytes, key_field)
+        values = lines.values()
+        if run is None:  # a run opens its group itself, and closes it at its end
+            values = opening_group(client, options, values)
         print_ids(
-            sink.enqueue_iter(lines.values(), keys=key_field, **options)
+            sink.enqueue_iter(values, keys=key_field, **options)
             if due is None
-            else sink.schedule_iter(lines.values(), due, keys=key_field, **options),
+            else sink.schedule_iter(values, due, keys=key_field, **options),
             has_keys=key_field is not None,
         )
         return
     if key_field is not None:
         raise click.UsageError("--key-field needs --lines; for one task use --key")
     parameters = parameters_of(source, is_text)
-    task = (
-        sink.enqueue(parameters, key=key, **options)
-        if due is None
-        else sink.schedule(parameters, due, key=key, **options)
-    )
+    make = sink.enqueue if due is None else functools.partial(sink.schedule, eta=due)
+    try:
+        task = make(parameters, key=key, **options)
+    except NoSuchGroup:  # then all else is good
+        open_group(client, options)
+        task = make(parameters, key=key, **options)
     click.echo(task)
     if not task.is_new:
         remark(client.get_inspector().tasks([task])[0])
