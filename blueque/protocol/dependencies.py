@@ -13,7 +13,7 @@ from blueque.model.group import condition_on, group_of
 from blueque.model.lines import line_of
 from blueque.protocol.children import OPEN, ChildFields, child_look, let_one_go
 from blueque.protocol.fields import flat, join_lines_of_queues
-from blueque.protocol.parents import Parents, enter_dependents, require_parents
+from blueque.protocol.parents import Parents, enter_dependents, joins_of, require_parents
 from blueque.protocol.submit import Options, new_fields
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
@@ -60,9 +60,7 @@ def enqueue_after(
         GroupCancelled or WrongGroup for a group that does not take the task.
     """
     parents = Parents(
-        [each for new in tasks for each in new.conditions if each != HOLD],
-        [new.group for new in tasks if new.group is not None],
-        [new.group for new in tasks if new.group is not None and new.conditions],
+        [each for new in tasks for each in new.conditions if each != HOLD], joins_of(tasks)
     )
     _require_room(tasks, parents.names)
     is_keyed = "key" in (tasks[0].options or {})
@@ -74,6 +72,7 @@ def enqueue_after(
             return Answer(is_ours)
         states = parents.statuses(replies[first:])
         made = [new for new, is_wanted in zip(tasks, is_new, strict=True) if is_wanted]
+        parents.require_open(replies[first:], joins_of(made))
         if not is_missing_met:
             for new in made:
                 require_parents(new.conditions, states)

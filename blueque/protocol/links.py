@@ -27,7 +27,12 @@ GROUP_KEEP = 7 * 86400  # seconds for which the group of a run is kept after its
 
 def parents_of(links: Links) -> Parents:
     """Return the parents of the tasks of a run, and the group that these join."""
-    return Parents(links.conditions, [] if links.group is None else [links.group])
+    return Parents(links.conditions, joins_of_run(links))
+
+
+def joins_of_run(links: Links) -> dict[str, bool]:
+    """Return the group that the tasks of a run join. `open_run` has seen who waits for it."""
+    return {} if links.group is None else {links.group: False}
 
 
 def rows_at_once(links: Links) -> int:

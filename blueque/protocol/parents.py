@@ -50,6 +50,16 @@ class Parent(Protocol):
         """
 
 
+class NewMember(Protocol):
+    """A new task that may join a group, by its field `group`."""
+
+    @property
+    def options(self) -> Mapping[str, str | int | float] | None: ...
+
+    @property
+    def conditions(self) -> Mapping[str, str]: ...
+
+
 class TaskParent(NamedTuple):
     """A task for which others wait."""
 
@@ -189,15 +199,14 @@ def statuses_of(groups: Sequence[str], replies: Sequence[Any]) -> dict[str, str 
 class Parents:
     """The parents of new tasks, and the groups that these tasks join, as one look reads them.
 
-    names: in conditions. joined: names of groups. bound: those that a task with conditions joins.
+    names: in conditions. joins: see `joins_of`.
     """
 
-    def __init__(
-        self, names: Iterable[str], joined: Iterable[str] = (), bound: Iterable[str] = ()
-    ) -> None:
+    def __init__(self, names: Iterable[str], joins: Mapping[str, bool] | None = None) -> None:
         self.names = list(dict.fromkeys(names))
         self._tasks, self._groups = tasks_among(self.names), groups_among(self.names)
-        self._joined, self._bound = list(dict.fromkeys(joined)), list(dict.fromkeys(bound))
+        self._joined = [*(joins or {})]
+        self._bound = [group for group, is_bound in (joins or {}).items() if is_bound]
 
     @property
     def watch(self) -> list[str]:
@@ -217,26 +226,35 @@ class Parents:
             *[("ZCARD", keys.awaiting(each)) for each in self._bound],
         ]
 
-    def statuses(
-        self, replies: Sequence[Any], member_of: str | None = None
-    ) -> dict[str, str | None]:
+    def require_open(
+        self, replies: Sequence[Any], joins: Mapping[str, bool], member_of: str | None = None
+    ) -> None:
+        """Refuse if a group does not take new tasks.
+
+        replies: to `reads`. joins: of those tasks that are made; see `joins_of`. What exists has
+            joined before. member_of: a group that takes them although it is closed: a running
+            member makes them.
+        Raises NoSuchGroup, GroupClosed, GroupCancelled, WrongGroup.
+        """
+        first = len(self._tasks) + 3 * len(self._groups)
+        last = first + len(self._joined)
+        records = dict(zip(self._joined, replies[first:last], strict=True))
+        waiting = dict(zip(self._bound, replies[last:], strict=True))
+        for group, is_bound in joins.items():
+            state, cancel = records[group]
+            is_own = group == member_of and state == "closed"
+            _require_open(group, "open" if is_own else state, cancel)
+            if is_bound and waiting[group]:
+                # The new task might wait for one of these, which waits for the group.
+                why = "tasks wait for it already, so no task can join that waits for others itself"
+                raise WrongGroup(group, why)
+
+    def statuses(self, replies: Sequence[Any]) -> dict[str, str | None]:
         """Return the status of each parent from the replies to `reads`; None: it is gone, or a
         workflow whose tasks are not all there.
-
-        member_of: a group that takes the tasks although it is closed: a running member makes them.
-        Raises NoSuchGroup, GroupClosed, GroupCancelled, WrongGroup for a group that does not take
-            the tasks.
         """
         size = len(self._tasks)
         end = size + 3 * len(self._groups)
-        last = end + len(self._joined)
-        for group, (state, cancel) in zip(self._joined, replies[end:last], strict=True):
-            is_own = group == member_of and state == "closed"
-            _require_open(group, "open" if is_own else state, cancel)
-        for group, waiting in zip(self._bound, replies[last:], strict=True):
-            if waiting:  # the new task might wait for one of these, which waits for the group
-                why = "tasks wait for it already, so no task can join that waits for others itself"
-                raise WrongGroup(group, why)
         statuses = dict(zip(self._tasks, replies[:size], strict=True))
         statuses |= statuses_of(self._groups, replies[size:end])
         # Its later tasks might wait for the new one, in a circle.
@@ -246,6 +264,16 @@ class Parents:
             if row[0] == MAKING
         ]
         return statuses | dict.fromkeys(map(condition_on, making))
+
+
+def joins_of(tasks: Iterable[NewMember]) -> dict[str, bool]:
+    """Return the groups that tasks join, and of each whether one of these tasks waits for others."""
+    joins: dict[str, bool] = {}
+    for new in tasks:
+        if new.options and "group" in new.options:
+            group = str(new.options["group"])
+            joins[group] = joins.get(group, False) or bool(new.conditions)
+    return joins
 
 
 def require_parents(names: Iterable[str], statuses: Mapping[str, str | None]) -> None:

@@ -30,6 +30,7 @@ from blueque.protocol.links import (
     closing_of,
     entering,
     joining,
+    joins_of_run,
     look_at_group,
     made_by,
     parents_of,
@@ -154,6 +155,7 @@ class RunBatch(Batch):
         """
         first = len(self._shards)
         linked = replies[first : first + len(self._parents.reads)]
+        self._parents.require_open(linked, joins_of_run(self.links))
         return entering(self.links, self._parents, linked, self.ids_of(new), self._made)
 
     def rejoining(self, there: Sequence[int]) -> list[Command]:

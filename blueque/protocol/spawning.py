@@ -16,7 +16,7 @@ from blueque.model.new import MOST_AT_THE_END, NewRecord, require_room
 from blueque.protocol.attempts import completion
 from blueque.protocol.dependencies import NewTask, creation, marked
 from blueque.protocol.fields import AttemptFields, Facts, flat, require_owner
-from blueque.protocol.parents import Parents, enter_dependents, require_parents
+from blueque.protocol.parents import Parents, enter_dependents, joins_of, require_parents
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 from blueque.protocol.watches import ownership, turn
 
@@ -46,7 +46,8 @@ def spawn(redis: Redis, attempt: AttemptRef, tasks: Sequence[NewRecord], now: fl
         new = [each for each, is_wanted in zip(tasks, is_new, strict=True) if is_wanted]
         if not new:
             return Answer(is_new)
-        states = _states(parents.statuses(replies[size:], fields.group), new)
+        parents.require_open(replies[size:], joins_of(new), fields.group)
+        states = _states(parents.statuses(replies[size:]), new)
         for each in new:
             require_parents(each.conditions, states)
         return Change(
@@ -195,15 +196,10 @@ def _parents_of(tasks: Sequence[NewRecord]) -> Parents:
         for parent in new.conditions:
             if places.get(parent, -1) >= place:
                 raise InvalidInput("a new task can only wait for one that comes before it")
-    joined = [(str(new.options["group"]), new) for new in tasks if "group" in new.options]
-    for group, new in joined:
-        if condition_on(group) in new.conditions:
-            raise WrongGroup(group, "a task that joins it cannot wait for it")
-    return Parents(
-        (parent for new in tasks for parent in new.conditions),
-        [group for group, _ in joined],
-        [group for group, new in joined if new.conditions],
-    )
+        for group in joins_of([new]):
+            if condition_on(group) in new.conditions:
+                raise WrongGroup(group, "a task that joins it cannot wait for it")
+    return Parents((parent for new in tasks for parent in new.conditions), joins_of(tasks))
 
 
 def _states(statuses: Mapping[str, str | None], new: Sequence[NewRecord]) -> dict[str, str | None]:

@@ -15,7 +15,15 @@ from blueque.model.lines import DEFAULT, line_of
 from blueque.model.run import PUBLISHED, STAGED, Links, Record, parse
 from blueque.protocol.bulk import NewTasks, hashes
 from blueque.protocol.fields import flat, list_lines
-from blueque.protocol.links import blocking, closing_of, entering, joining, look_at_group, rejoining
+from blueque.protocol.links import (
+    blocking,
+    closing_of,
+    entering,
+    joining,
+    joins_of_run,
+    look_at_group,
+    rejoining,
+)
 from blueque.protocol.parents import Parents
 from blueque.protocol.runs import RunFields, is_open
 from blueque.protocol.submit import Options
@@ -103,7 +111,8 @@ def commit_run(
     """
     queue, run, links = opened["queue"], opened["run"], Links.of(opened)
     key, staging = keys.run(queue, run), keys.staging(queue, run)
-    joined = Parents((), [] if links.group is None else [links.group])
+    joins = joins_of_run(links)
+    joined = Parents((), joins)
     others: list[str] = []
 
     def decide(reply: Sequence[str], staged: Sequence[str], *replies: Any) -> Verdict[Decision]:
@@ -120,7 +129,7 @@ def commit_run(
         gone = set(names) - set(staged)
         if gone:
             raise RunDropped(run, queue, len(gone))
-        joined.statuses(replies)
+        joined.require_open(replies, joins)
         # Programs that know nothing of links would publish what is `committing`.
         state = "publishing" if links else "committing"
         decided: Record = {"state": state, "tasks": 0, "decided_by": mark, "decided": now}

@@ -171,6 +171,33 @@ def test_a_task_that_joins_while_the_group_is_closed_is_refused(redis, other, ov
     assert not cli.exists(keys.task("a"))
 
 
+@pytest.mark.parametrize("step", ["close", "cancel", "drop", "awaited"])
+def test_a_group_is_asked_only_about_tasks_that_are_made(redis, cli, step):
+    def tasks(mark):
+        options = {"key": "k", "keep": 1, "enqueued_by": mark}
+        group = GROUP if step == "awaited" else "day"
+        return [
+            NewTask("a", "in", {**options, "group": GROUP}, {"p": "ok"}),
+            NewTask("b", "in", {**options, "group": group}, {}),
+        ]
+
+    open_group(redis)
+    open_group(redis, "day")
+    join(redis, "p", group="day")
+    assert protocol.enqueue_after(redis, "video", tasks("1")[:1], 3.5) == [True]
+    if step == "awaited":
+        wait_for(redis)
+    elif step == "cancel":
+        protocol.cancel_group(redis, GROUP, "ann", None, 3.5)
+    else:
+        protocol.close_group(redis, GROUP, 3.5)
+    if step == "drop":
+        cli.delete(keys.group(GROUP))
+
+    assert protocol.enqueue_after(redis, "video", tasks("2"), 4.5) == [False, True]
+    assert cli.lrange(keys.members(GROUP), 0, -1) == ["a", *(["b"] if step == "awaited" else [])]
+
+
 def test_a_task_cannot_wait_for_its_own_group(redis):
     open_group(redis)
 

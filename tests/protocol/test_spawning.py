@@ -331,6 +331,19 @@ def test_a_task_joins_no_other_group_that_is_not_open(redis, cli, state, steps, 
     assert state() == before
 
 
+def test_a_group_is_asked_only_about_tasks_that_are_made(redis, cli):
+    protocol.open_group(redis, "day", 60, 8.5)
+    spawn(redis, new("a", group="day"), new("b", group="day", after=["t1"]))
+    protocol.close_group(redis, "day", 8.6)
+    join(redis, cli)
+
+    again = [new("a", group="day"), new("b", group="day", after=["t1"])]
+    assert spawn(redis, *again, new("c", group="night")) == [False, False, True]
+    assert cli.lrange(keys.members("day"), 0, -1) == [A, B]
+    with pytest.raises(GroupClosed):
+        spawn(redis, *again, new("d", group="day"))
+
+
 def test_no_circle_comes_to_be_through_the_group_of_a_running_member(redis, cli, state):
     join(redis, cli)
     spawn(redis, new("c", after=["group night"]))
