@@ -18,6 +18,8 @@ from blueque.system import process
 
 log = logging.getLogger("blueque")
 
+AT_ONCE = 1000  # members in one round trip
+
 
 def end_if_over(redis: Redis, group: str, now: float) -> None:
     """End a group that was just closed if all its members have ended, and tell the tasks that wait
@@ -87,6 +89,7 @@ class TaskGroup(Group):
         """Put the members in line again that have failed or were cancelled; return their ids.
 
         by: who requeues them (this user and host if left out).
+        Raises WrongGroup for a workflow whose tasks are not all there.
         """
         who = by if by is not None else process.user_at_host()
         requeued: list[str] = []
@@ -101,11 +104,23 @@ class TaskGroup(Group):
         return requeued
 
     def delete(self) -> bool:
-        """Remove the group when it has ended; its tasks stay. False: there is no such group.
+        """Remove the group when it has ended; its tasks stay. But those of a workflow that was
+        cancelled before all were there go with it: none has run. False: there is no such group.
 
         Raises WrongGroup. Source: docs/protocol/groups.md, "drop_group".
         """
+        seen = groups.load(self._redis, self.name)
+        if seen and not seen.is_whole and seen.state == "ended" and not seen.waiting:
+            self._delete_tasks()
         return protocol.drop_group(self._redis, self.name)
+
+    def _delete_tasks(self) -> None:
+        first = 0
+        while ids := groups.members(self._redis, self.name, first, AT_ONCE):
+            for task in groups.look_at(self._redis, ids):
+                if task.group == self.name:
+                    protocol.delete(self._redis, task.queue or "", task.task, is_forced=True)
+            first += AT_ONCE
 
     def progress(self) -> GroupSeen:
         """Return how many members the group has, and how many of them have ended.

@@ -18,6 +18,7 @@ from blueque.errors import (
     NotFailed,
     NotFinished,
     NotSettled,
+    WrongGroup,
     WrongQueue,
 )
 from blueque.model import limits
@@ -359,7 +360,8 @@ class Queue(ManyTasks):
 
         by: who requeues it (this user and host if left out). If its last attempt is still running
             somewhere, it can no longer report.
-        Raises NotFailed, WrongQueue. Source: docs/protocol/operator.md, "requeue".
+        Raises NotFailed, WrongQueue; WrongGroup for a task of a workflow whose tasks are not all
+            there. Source: docs/protocol/operator.md, "requeue".
         """
         who = by if by is not None else process.user_at_host()
         mark = os.urandom(16).hex()
@@ -399,7 +401,8 @@ class Queue(ManyTasks):
         for task in self.failed_tasks(error_type, older_than, limit):
             try:
                 self.requeue(task.id)
-            except (NotFailed, WrongQueue):  # another call was faster, or its hash is odd
+            except (NotFailed, WrongQueue, WrongGroup):
+                # Another call was faster, its hash is odd, or its workflow is not complete.
                 continue
             requeued.append(task.id)
         return requeued

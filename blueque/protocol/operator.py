@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from blueque.connection.redis import Command, Look, Redis, as_hash
-from blueque.errors import NotCancellable, NotFailed, WrongQueue
+from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
+from blueque.errors import NotCancellable, NotFailed, WrongGroup, WrongQueue
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.conditions import DROPPED, are_met
+from blueque.model.group import group_of, is_gate
 from blueque.model.lines import line_of
 from blueque.protocol.events import Event, record_event
 from blueque.protocol.fields import (
@@ -174,11 +175,15 @@ def requeue(redis: Redis, queue: str, task: str, mark: str, now: float, by: str 
 
     A task that waits for others waits on, but not for what can never be.
     mark: random, the same for every try of one call. by: who asks.
-    Raises NotFailed, WrongQueue.
+    Raises NotFailed, WrongQueue; WrongGroup for a task of a workflow whose tasks are not all there.
     """
     key = keys.task(task)
+    (group,) = redis.read(("HGET", key, "group"))
+    groups = [] if group is None else [keys.group(group)]
 
-    def decide(reply: list[str | None], held: list[str]) -> Verdict[str]:
+    def decide(
+        reply: list[str | None], held: list[str], *of_group: list[str | None]
+    ) -> Verdict[str | None]:
         fields, conditions = _RequeueFields._make(reply), as_hash(held)
         if fields.requeued == mark:
             return Answer(fields.status or "")
@@ -186,9 +191,12 @@ def requeue(redis: Redis, queue: str, task: str, mark: str, now: float, by: str 
             raise NotFailed(task, fields.status)
         if fields.queue != queue:
             raise WrongQueue(task, queue)
+        if fields.group != group:
+            return Answer(None)  # it was made anew meanwhile
         ended = keys.failed(queue) if fields.status == "failed" else keys.cancelled(queue)
         requeued = ("requeued", mark, *flat({"last_files": fields.files} if fields.files else {}))
         dropped = {each: DROPPED for each, kind in conditions.items() if kind.startswith("-")}
+        _require_whole(group or "", of_group, dropped)
         is_blocked = not are_met({**conditions, **dropped})
         status = "blocked" if is_blocked else "pending"
         line = line_of(fields.priority, fields.needs)
@@ -206,12 +214,33 @@ def requeue(redis: Redis, queue: str, task: str, mark: str, now: float, by: str 
             status,
         )
 
-    look: Look[list[str | None], list[str]] = Look(
-        [key, keys.conditions(task)],
-        [("HMGET", key, *_RequeueFields._fields), ("HGETALL", keys.conditions(task))],
+    look: AnyLook = Look(
+        [key, keys.conditions(task), *groups],
+        [
+            ("HMGET", key, *_RequeueFields._fields),
+            ("HGETALL", keys.conditions(task)),
+            *[("HMGET", each, "state", "gate") for each in groups],
+        ],
         task,
     )
-    return transact(redis, "requeue", look, decide)
+    done = transact(redis, "requeue", look, decide)
+    return requeue(redis, queue, task, mark, now, by) if done is None else done
+
+
+def _require_whole(
+    group: str, records: Sequence[Sequence[str | None]], dropped: Iterable[str]
+) -> None:
+    """Refuse to run a part of a workflow whose tasks are not all there.
+
+    records: state and gate of its group, if it has one. dropped: what the task would not wait for.
+    """
+    for state, gate in records:
+        if gate is not None:
+            why = "not all of its tasks are there, so none of them runs; cancel it and remove it"
+            raise WrongGroup(group, f"{why} (blueque workflow cancel, rm), then commit it again")
+        if state is None and any(is_gate(group_of(name) or "") for name in dropped):
+            why = "its record is gone, and not all of its tasks may be there; delete them"
+            raise WrongGroup(group, f"{why}, then commit it again")
 
 
 def ask_stack(redis: Redis, queue: str, task: str, mark: str) -> str | None:

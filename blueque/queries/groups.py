@@ -37,6 +37,11 @@ class GroupSeen(NamedTuple):
         return str(self.record.get("state", ""))
 
     @property
+    def is_whole(self) -> bool:
+        """False: a workflow whose tasks are not all there."""
+        return "gate" not in self.record
+
+    @property
     def complete(self) -> int:
         """How many members are complete."""
         return max(self.members - self.open - self.bad, 0)

@@ -170,7 +170,22 @@ def test_gc_cancels_a_workflow_that_its_producer_has_left_for_a_day(run, redis, 
     assert "has not made all" in client.get_task("b-1").fields["cancel_reason"]
     assert not cli.exists(keys.group("gate night"))
     assert run("workflow", "rm", "night").returncode == 0
-    assert cli.keys("*night*") == []
+    assert cli.keys("*night*") == cli.keys("blueque_*_[ab]-1") == []
+
+
+def test_an_unfinished_workflow_is_not_put_in_line_again(run, redis, client):
+    unfinished(redis)
+    client.group("night").cancel()
+    settle(client)
+    settle(client)
+
+    whole = run("workflow", "requeue", "night", "--yes")
+    one = run("requeue", "a-1", "--yes")
+
+    assert (whole.returncode, one.returncode) == (5, 5)
+    for refused in (whole, one):
+        assert "not all of its tasks are there, so none of them runs" in refused.stderr
+    assert {client.get_task(task).status for task in ("a-1", "b-1")} == {"cancelled"}
 
 
 def test_gc_leaves_a_workflow_alone_that_is_younger_than_asked_for(run, redis, client):

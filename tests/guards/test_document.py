@@ -1726,7 +1726,7 @@ TO_BE_0, TO_BE_OTHER, IN_LINE_NOW = "it is to be 0", "it is not to be 0", "it is
 SEVEN = {**TASK, "NEW_PRIORITY": 7, "NEW_NAME": "7", "NEW_LINE": keys.line(Q, "7")}
 MOVE = {**TASK, "TO": "to", "NEW_LINE": keys.pending("to"), "CREATED": 1.0}
 CANCEL = {**TASK, "WHO": ["cancelled_by", "ann"]}
-REQUEUE = {**TASK, "MARK": "mark-1", "LAST": [], "DROPPED": []}
+REQUEUE = {**TASK, "MARK": "mark-1", "LAST": [], "DROPPED": [], "GROUP": []}
 ASK_STACK = {**TASK, "MARK": "m1"}
 DECLINE_STACK = {**ASK_STACK, "ANSWER": "m1 it is a program"}
 ORDER = {**TASK, "WHAT": "drain", "WHO": "ann"}
@@ -5067,6 +5067,23 @@ SAMPLES = [
         )
         for status, holds in (("cancelled", [CANCELLED]), ("failed", [FAILED_ONE]))
     ],
+    Sample(
+        "requeue",
+        "cancelled, of a group",
+        given(opened_group, joined("t1"), cancel()),
+        requeue,
+        {**REQUEUE, "GROUP": [GROUP]},
+        [CANCELLED],
+    ),
+    Sample(
+        "requeue",
+        "of a workflow that is not complete",
+        given(opened_graph, first_of_large, cancel()),
+        requeue,
+        {**REQUEUE, "GROUP": [GROUP]},
+        until="MULTI",
+        refuses=WrongGroup,
+    ),
     Sample("requeue", "again", given(failed("t1"), requeue), requeue, REQUEUE, until="MULTI"),
     Sample(
         "requeue", "complete", completed("t1"), requeue, REQUEUE, until="MULTI", refuses=NotFailed

@@ -256,6 +256,105 @@ def test_a_workflow_that_is_cancelled_halfway_stops_its_commit(client, redis, cl
     assert cli.keys("blueque_*night*") == []
 
 
+@pytest.mark.parametrize("state", ["making", "cancelled"])
+def test_no_task_of_an_unfinished_workflow_is_put_in_line_again(
+    client, redis, cli, monkeypatch, everything, state
+):
+    halfway(client, monkeypatch)
+    flow, queue = fan(client), client.get_queue("video")
+    root = flow.id_of("root")
+    if state == "making":
+        queue.cancel(root)
+    else:
+        flow.cancel()
+        settle(redis)
+        settle(redis)
+    before = everything()
+
+    with pytest.raises(WrongGroup, match="not all of its tasks are there, so none of them runs"):
+        queue.requeue(root)
+    with pytest.raises(WrongGroup):
+        flow.requeue()
+
+    assert everything() == before
+    assert counts(cli)[1] == 0
+
+
+@pytest.mark.parametrize("record", [NIGHT, GATE])
+def test_no_condition_on_a_lost_gate_is_dropped(client, redis, cli, monkeypatch, record):
+    halfway(client, monkeypatch)
+    root = fan(client).id_of("root")
+    cli.delete(keys.group(GATE), keys.group(record))
+    protocol.recheck(redis, "video", root, 2e9)
+    client.get_queue("video").cancel(root)
+    assert cli.hget(keys.conditions(root), f"group {GATE}") == "-gone"
+
+    with pytest.raises(WrongGroup):
+        client.get_queue("video").requeue(root)
+
+    assert counts(cli)[1] == 0
+
+
+def test_a_task_of_a_whole_workflow_runs_again_without_its_lost_gate(client, redis, cli):
+    flow = fan(client)
+    flow.commit()
+    root = flow.id_of("root")
+    client.get_queue("video").cancel(root)
+    cli.hset(keys.conditions(root), f"group {GATE}", "-gone")
+
+    assert client.get_queue("video").requeue(root) == "pending"
+
+
+def test_what_was_cancelled_halfway_can_be_removed_and_made_whole(client, redis, cli, monkeypatch):
+    flow = fan(client)
+    flow.add("video", "wide", key="wide", after=[flow.id_of(part + 1) for part in range(240)])
+    halfway(client, monkeypatch, flow, "name_conditions", 0)
+    outer = client.get_queue("video").enqueue("outer", after=flow.id_of("root"))
+    flow.cancel()
+    settle(redis)
+    settle(redis)
+
+    with monkeypatch.context() as died:
+        real, left = protocol.delete, itertools.count(300, -1)
+
+        def stopping(*arguments, **options):
+            if next(left) <= 0:
+                raise KeyboardInterrupt
+            return real(*arguments, **options)
+
+        died.setattr(protocol, "delete", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            flow.delete()
+    with pytest.raises(GroupCancelled):
+        flow.commit()
+    assert flow.delete()
+
+    assert not any(cli.exists(keys.task(task)) for task in flow._tasks)
+    assert cli.hget(keys.task(outer), "status") == "blocked"
+    assert flow.commit()
+    assert flow.progress()[2:5] == (507, 507, 0)
+    assert cli.lrange(keys.pending("video"), 0, -1) == [flow.id_of("root")]
+    assert cli.hget(keys.task(flow.id_of("wide")), "status") == "blocked"
+
+
+def test_the_tasks_of_a_group_for_which_others_wait_are_not_deleted(
+    client, redis, monkeypatch, everything
+):
+    halfway(client, monkeypatch)
+    flow = fan(client)
+    with pytest.raises(WrongGroup, match="it is making"):
+        flow.delete()
+    flow.cancel()
+    client.get_queue("video").enqueue("waits", after=flow)
+    settle(redis)
+    settle(redis)
+    before = everything()
+
+    with pytest.raises(WrongGroup, match="tasks wait for it"):
+        flow.delete()
+    assert everything() == before
+
+
 def test_a_cancel_between_the_last_task_and_the_end_wins(client, redis, cli, monkeypatch):
     real = large_workflow.close_graph
 

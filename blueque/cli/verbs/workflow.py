@@ -134,13 +134,17 @@ def requeue(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> 
     """Put the tasks of a workflow in line again that have failed or were cancelled.
 
     It asks first: with this you allow their work to start a second time. Tasks that wait for the workflow wait on.
+    It is refused, with exit code 5, if not all tasks of the workflow were made: none of them may run then.
     """
     group = invocation.client().group(name)
     seen = _seen(group)
     require_consent(
         is_sure, f"{count(seen.bad, 'task')} of workflow {name} would run again", "Requeue?"
     )
-    requeued = group.requeue()
+    try:
+        requeued = group.requeue()
+    except WrongGroup as error:
+        raise Failure(REFUSED, str(error), f"See it: blueque workflow show {name}") from error
     if as_json:
         printing.print_json("workflow", item=_item(_seen(group)), bad=[], requeued=requeued)
     else:
@@ -155,6 +159,7 @@ def requeue(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> 
 def remove(invocation: Invocation, name: str, as_json: bool) -> None:
     """Forget a workflow that has ended. Its tasks stay.
 
+    If it was cancelled before all of its tasks were made, these are deleted too: none has run, and you can make it again.
     It is refused, with exit code 5, if the workflow has not ended, or tasks wait for it.
     """
     group = invocation.client().group(name)
