@@ -21,12 +21,12 @@ from blueque.errors import (
     WrongGroup,
 )
 from blueque.model.conditions import HOLD, MAX_CONDITIONS, OK
-from blueque.model.group import condition_on, gate_of, group_of
+from blueque.model.group import MAKING, condition_on, gate_of, group_of
 from blueque.producer.dependent_tasks import name_conditions
 from blueque.protocol import close_graph, extend_graph, finish_group, open_graph, settle_group
 from blueque.protocol.dependencies import AT_ONCE, LINKS_AT_ONCE, NewTask
 from blueque.protocol.graphs import MOST_BYTES, MOST_TASKS, Graph, require_sound
-from blueque.queries.tasks import first_existing, first_missing, is_known
+from blueque.queries.tasks import first_existing, first_missing, state_of
 
 CHECKED = 1000  # ids in one round trip
 LET_GO = 10  # times a hundred tasks that the producer lets go itself
@@ -54,16 +54,20 @@ class LargeWorkflow:
         for _, new in gated:
             _require_room(new)
 
-    def commit(self) -> bool:
+    def commit(self, is_again: bool = False) -> bool:
         """Put all tasks into Redis, or go on where this or another process has stopped. False: there
-        is another group with this name.
+        is another group with this name; or this one, with all of its tasks.
 
+        is_again: an earlier call may have put all of them there, but was not told.
         Raises OutcomeUnknown if it stops halfway: nothing runs until it is called again.
         """
-        if not is_known(self._redis, self._group):
+        state = state_of(self._redis, self._group)
+        if state is None:
             self._require_others()
         if not open_graph(self._redis, self._graph, time.time()):
             return False
+        if state not in (None, MAKING):
+            return is_again
         try:
             # A failover may have lost what was there.
             while not self._is_complete():

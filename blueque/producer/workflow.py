@@ -8,7 +8,7 @@ import time
 from typing import Any, Unpack
 
 from blueque.connection.redis import Redis
-from blueque.errors import CycleFound, InvalidInput
+from blueque.errors import CycleFound, InvalidInput, OutcomeUnknown
 from blueque.model.conditions import After, Ids, conditions_of
 from blueque.model.ids import DEFAULT_KEEP, TaskId, ids_of_workflow, require_keep, require_key
 from blueque.model.new import New, NewOptions
@@ -33,7 +33,7 @@ class Workflow(TaskGroup):
     ) -> None:
         super().__init__(redis, name)
         self._broken, self._keep = broken, require_keep(keep)
-        self._mark = os.urandom(16).hex()
+        self._mark, self._is_unknown = os.urandom(16).hex(), False
         self._tasks: dict[str, tuple[str, NewTask]] = {}
         self._keys: dict[str, str] = {}
 
@@ -89,15 +89,16 @@ class Workflow(TaskGroup):
         return ids_of_workflow(self.name, [require_key(key).encode()])[0].decode()
 
     def commit(self) -> bool:
-        """Put all tasks into Redis, or none. False: a group with this name is there already, and
-        nothing was changed.
+        """Put all tasks into Redis, or none. False: a group with this name is there already, also
+        if an earlier call has made it, and nothing was changed.
 
         At most 100,000 tasks. More than 200 of them, 1,000 conditions, 100 others to wait for, or
         4 MiB of parameters take several transactions, and no task runs before the last of them. If
         that stops halfway, commit a workflow of the same content again, in any process: it goes on
-        and returns True. Cancel it, or `blueque gc` does after a day.
+        and returns True; False if all tasks were there. Cancel it, or `blueque gc` does after a day.
         Raises CycleFound, InvalidInput, TooManyConditions, WrongGroup, NoSuchTask, NoSuchGroup before
-            anything is written; GroupCancelled; RedisAway. After OutcomeUnknown, call it again. NoSuchTask
+            anything is written; GroupCancelled; RedisAway. After OutcomeUnknown, call it again: True, if
+            this or that call has made the tasks. NoSuchTask
             of a task that was deleted meanwhile leaves a large one unfinished: cancel it.
         Source: docs/protocol/groups.md, "enqueue_graph", "Large workflows".
         """
@@ -112,11 +113,18 @@ class Workflow(TaskGroup):
         if circle:
             raise CycleFound([self._keys[each] for each in circle])
         tasks = [*self._tasks.values()]
-        if why_too_large(tasks) is None:
-            graph = Graph(self.name, self._keep, self._mark, tasks)
-            is_new = enqueue_graph(self._redis, graph, time.time())
-        else:
-            in_turn = [self._tasks[task] for task in order]
-            is_new = LargeWorkflow(self._redis, self.name, self._keep, in_turn).commit()
+        try:
+            if why_too_large(tasks) is None:
+                graph = Graph(self.name, self._keep, self._mark, tasks)
+                is_new = enqueue_graph(self._redis, graph, time.time())
+            else:
+                in_turn = [self._tasks[task] for task in order]
+                large = LargeWorkflow(self._redis, self.name, self._keep, in_turn)
+                is_new = large.commit(self._is_unknown)
+        except OutcomeUnknown:
+            self._is_unknown = True
+            raise
+        # The next call is another one: what this one has made, it does not take for its own.
+        self._mark, self._is_unknown = os.urandom(16).hex(), False
         log.info("enqueue_graph group=%s tasks=%d new=%s", self.name, len(tasks), is_new)
         return is_new

@@ -42,9 +42,10 @@ def first_existing(redis: Redis, ids: Sequence[str]) -> str | None:
     return next((task for task, exists in zip(ids, exist, strict=True) if exists), None)
 
 
-def is_known(redis: Redis, group: str) -> bool:
-    """Tell whether there is a group with this name."""
-    return bool(redis.read(("EXISTS", keys.group(group)))[0])
+def state_of(redis: Redis, group: str) -> str | None:
+    """Return the state of a group; None: there is no group with this name."""
+    state: str | None = redis.read(("HGET", keys.group(group), "state"))[0]
+    return state
 
 
 def is_held(redis: Redis, task_id: str) -> bool:

@@ -162,7 +162,7 @@ def test_another_process_goes_on_where_a_producer_has_died(
     assert counts(cli)[1] == 0
 
     another = Client(url)
-    assert flow(another).commit()
+    assert flow(another).commit() == (name != "finish_group"), "then all tasks are there"
     another.close()
     settle(redis)
 
@@ -173,7 +173,7 @@ def test_another_process_goes_on_where_a_producer_has_died(
     cli.delete(keys.group(GATE))  # its time is over
     settle(redis, 3e9)
     before = everything()
-    assert flow().commit()
+    assert not flow().commit()
     assert everything() == before
 
 
@@ -204,6 +204,33 @@ def test_an_answer_that_never_comes_says_to_commit_again(client, monkeypatch):
 
     with pytest.raises(OutcomeUnknown, match="'night' is not complete; commit it again: the conn"):
         fan(client).commit()
+
+
+def test_a_large_workflow_that_is_there_is_not_made_again(client, redis, everything):
+    flow = fan(client)
+    assert flow.commit()
+    settle(redis)
+    before = everything()
+
+    assert not flow.commit()
+    assert not fan(client).commit()
+    assert everything() == before
+
+
+def test_who_commits_again_after_an_unknown_outcome_has_made_it(client, monkeypatch):
+    def unknown(*arguments):
+        protocol.close_graph(*arguments)
+        raise OutcomeUnknown("the connection was lost")
+
+    flow = fan(client)
+    with monkeypatch.context() as stopped:
+        stopped.setattr(large_workflow, "close_graph", unknown)
+        with pytest.raises(OutcomeUnknown):
+            flow.commit()
+
+    assert not fan(client).commit(), "it was there before"
+    assert flow.commit()
+    assert not flow.commit()
 
 
 def test_two_who_commit_the_same_make_it_once(client, url, cli, overtaken):
