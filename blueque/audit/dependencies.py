@@ -15,6 +15,7 @@ from blueque.audit.reads import batches, read_groups
 from blueque.connection.redis import Command, Redis, as_hash
 from blueque.model import keys
 from blueque.model.conditions import are_met, is_marked, mark, unmet
+from blueque.model.group import condition_on, group_of
 from blueque.model.states import FINISHED
 
 AT_ONCE = 100  # tasks whose conditions, or dependents, are in memory
@@ -25,12 +26,13 @@ _TOLD = float("inf")  # the score of a dependent that waits on, though the task 
 
 
 class _Child(NamedTuple):
-    """A blocked task. look: its score among the blocked tasks of its queue."""
+    """A blocked task. look: its score among the blocked tasks of its queue. group: that it is in."""
 
     task: str
     queue: str
     look: str | None
     conditions: Mapping[str, str]
+    group: str | None
 
     @property
     def is_looked_at(self) -> bool:
@@ -70,15 +72,22 @@ def judge(
     blocked: the blocked tasks, with their queues. awaited: the finished tasks that have dependents.
     """
     bad = observed.bad_keys
-    names = {task: task for task in blocked}  # each id is in memory once
-    waits: dict[str, list[str]] = {}
+    names = {task: task for task in blocked}  # each id and each group is in memory once
+    waits: dict[str, list[str]] = {}  # a group waits for its members
     for some in batches(list(blocked.items()), AT_ONCE):
         sound = [each for each in some if keys.conditions(each[0]) not in bad]
         children = list(_children(redis, sound))
         for child in children:
-            above = [names[parent] for parent in unmet(child.conditions) if parent in names]
+            above = [
+                names.setdefault(parent, parent)
+                for parent in unmet(child.conditions)
+                if parent in names or group_of(parent) is not None
+            ]
             if above:
                 waits[names[child.task]] = above
+            if child.group is not None:
+                group = condition_on(child.group)
+                waits.setdefault(names.setdefault(group, group), []).append(names[child.task])
             yield from _ripe(child)
         for found, parent in _unlinked(redis, children):
             if keys.dependents(parent) not in bad:
@@ -95,15 +104,16 @@ def _children(redis: Redis, tasks: Sequence[tuple[str, str]]) -> Iterator[_Child
     """Yield those of the tasks that are still blocked."""
     groups: list[list[Command]] = [
         [
-            ("HMGET", keys.task(task), "status", "queue"),
+            ("HMGET", keys.task(task), "status", "queue", "group"),
             ("ZSCORE", keys.blocked(queue), task),
             ("HGETALL", keys.conditions(task)),
         ]
         for task, queue in tasks
     ]
-    for (task, queue), (place, look, held) in zip(tasks, read_groups(redis, groups), strict=True):
+    for (task, queue), (fields, look, held) in zip(tasks, read_groups(redis, groups), strict=True):
+        *place, group = fields
         if place == ["blocked", queue]:
-            yield _Child(task, queue, look, as_hash(held))
+            yield _Child(task, queue, look, as_hash(held), group)
 
 
 def _ripe(child: _Child) -> Iterator[Finding]:
@@ -138,12 +148,14 @@ def _unlinked(redis: Redis, children: Sequence[_Child]) -> Iterator[tuple[Findin
 
 
 def _circle(circle: Sequence[str], blocked: Mapping[str, str]) -> Finding:
-    tasks = sorted(circle)
+    tasks = sorted(name for name in circle if name in blocked)
+    through = ", ".join(sorted(name for name in circle if name not in blocked)[:NAMED])
     first, more = tasks[0], len(tasks) - NAMED
     names = ", ".join(tasks[:NAMED]) + (f" and {more} more" if more > 0 else "")
-    sentence = f"tasks {names} wait for each other, and none of them can start: blueque unblock or blueque cancel one."
+    through = f" through {through}" if through else ""
+    sentence = f"tasks {names} wait for each other{through}, and none of them can start: blueque unblock or blueque cancel one."
     if len(tasks) == 1:
-        sentence = f"task {first} waits for itself, and can never start: blueque unblock {first}, or blueque cancel {first}."
+        sentence = f"task {first} waits for itself{through}, and can never start: blueque unblock {first}, or blueque cancel {first}."
     key, text = keys.conditions(first), " ".join(tasks)
     return Finding("circle", key, first, blocked[first], sentence, None, text=text)
 

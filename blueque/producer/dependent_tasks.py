@@ -35,6 +35,9 @@ def make_one(redis: Redis, queue: str, new: NewTask, now: float) -> bool:
 
     Raises NoSuchTask, NoSuchGroup; OutcomeUnknown, also when the task is there without some of its conditions.
     """
+    # Groups first: one for which a task waits takes no tasks that wait for others, maybe for this.
+    of_groups = sorted(new.conditions.items(), key=lambda each: group_of(each[0]) is None)
+    new = new._replace(conditions=dict(of_groups))
     if len(new.conditions) <= AT_ONCE:
         is_new = enqueue_after(redis, queue, [new], now)[0]
         _settle_ended(redis, [new])

@@ -93,7 +93,7 @@ class NewLinks:
 
     def _require_no_circle(self, group: str, replies: Sequence[Any], waiting: int) -> None:
         """Refuse what might let tasks wait for each other: later, the run joins and waits without
-        another look.
+        another look. One way is left: docs/protocol/bulk.md, "Circles of runs".
         """
         if condition_on(group) in self._links.conditions:
             raise WrongGroup(group, "a task that joins it cannot wait for it")

@@ -1616,6 +1616,29 @@ def test_a_circle_names_all_its_tasks_and_no_others(redis, cli):
     assert "tasks t0, t1, t2, t3, t4 wait for each other" in found.sentence
 
 
+def test_who_waits_for_a_group_of_blocked_tasks_is_in_no_circle(redis):
+    protocol.enqueue(redis, D, "root", "p", 1.0)
+    protocol.open_group(redis, "day", 60, 1.0)
+    member = NewTask("member", "p", {"group": "day"}, {"root": "ok"})
+    protocol.enqueue_after(redis, D, [member], 1.0)
+    last = NewTask("last", "p", {}, {"group day": "ok", "member": "ok"})
+    protocol.enqueue_after(redis, D, [last], 1.0)
+
+    assert audit(redis) == []
+
+
+def test_a_task_that_waits_for_its_own_group_is_a_circle(redis, cli):
+    protocol.open_group(redis, "day", 60, 1.0)
+    protocol.enqueue_after(redis, D, [NewTask("one", "p", {}, {"group day": "ok"})], 1.0)
+    cli.hset(T("one"), "group", "day")
+    cli.rpush(keys.members("day"), "one")
+    cli.sadd(keys.open_members("day"), "one")
+
+    (found,) = audit(redis, 0.01)
+
+    assert found.sentence.startswith("task one waits for itself through group day, and can never")
+
+
 def test_a_redis_without_dependencies_is_not_asked_for_any(redis, cli):
     protocol.enqueue(redis, Q, "t", "p", 1.0)
     cli.config_resetstat()

@@ -19,9 +19,10 @@ from blueque import (
     TooManyConditions,
     protocol,
 )
-from blueque.errors import NoSuchGroup
+from blueque.errors import NoSuchGroup, WrongGroup
 from blueque.model import keys
 from blueque.model.group import Group
+from blueque.model.ids import id_of_key
 from blueque.producer import dependent_tasks
 from blueque.queries.dependencies import kinds
 
@@ -317,6 +318,24 @@ def test_a_task_can_wait_for_many_tasks_and_a_group(client, queue, everything):
     conditions = conditions_of(client, task_id)
     assert conditions == dict.fromkeys([*parents, "group night"], "ok")
     assert client.get_task(task_id).parents == parents
+
+
+def test_no_circle_comes_to_be_through_a_group_that_is_the_last_of_many_parents(
+    client, queue, monkeypatch
+):
+    def add(*arguments):
+        with pytest.raises(WrongGroup, match="tasks wait for it already"):
+            queue.enqueue("in", group="night", after=id_of_key(queue.name, "k"))
+        real(*arguments)
+
+    client.group("night").open()
+    parents = [task_id for made in queue.enqueue_iter(map(str, range(101))) for task_id in made]
+    real = dependent_tasks.add_conditions
+    monkeypatch.setattr(dependent_tasks, "add_conditions", add)
+
+    task_id = queue.enqueue("in", after=[*parents, Group("night")], key="k")
+
+    assert len(conditions_of(client, task_id)) == 102
 
 
 # Results

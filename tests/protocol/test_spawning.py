@@ -6,6 +6,7 @@ import pytest
 from faults import Fault
 
 from blueque import Client, NoSuchGroup, NoSuchTask, NotOwner, protocol
+from blueque.audit.audit import audit
 from blueque.errors import (
     GroupCancelled,
     GroupClosed,
@@ -16,6 +17,7 @@ from blueque.errors import (
 )
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
+from blueque.model.group import Group
 from blueque.model.new import NewRecord, spawned_id
 from blueque.protocol.recover import Loss
 
@@ -355,6 +357,24 @@ def test_no_circle_comes_to_be_through_the_group_of_a_running_member(redis, cli,
         spawn(redis, new("a", group="night", after=["group night"]))
     assert state() == before
     assert spawn(redis, new("a", group="night")) == [True]
+
+
+def test_the_one_circle_that_can_come_to_be_is_found_by_the_doctor(redis, cli, client):
+    join(redis, cli)
+    run = client.get_queue("parts").open_run("r", group="day", after=Group("night"))
+    before_the_run = new("a", "joins", group="night", after=["group day"])
+    assert spawn(redis, before_the_run) == [True], "it is not known yet who waits for night"
+    assert run.put(["k"], [b"1"]) == 1
+    with pytest.raises(WrongGroup, match="tasks wait for it already"):
+        spawn(redis, new("b", "joins", group="night", after=["group day"]))
+    protocol.complete(redis, ATTEMPT, "out", 10.5)
+
+    found = [each for each in audit(redis) if each.code == "circle"]
+
+    (part,) = cli.lrange(keys.members("day"), 0, -1)
+    names = " ".join(sorted([A, part])).replace(" ", ", ")
+    how = f"tasks {names} wait for each other through group day, group night, and none of them"
+    assert len(found) == 1 and how in found[0].sentence
 
 
 def test_a_group_that_is_cancelled_meanwhile_takes_no_task(redis, other, cli, overtaken):
