@@ -24,7 +24,8 @@ BluequeError
 |   |-- ConfigRefused               The named key of blueque.toml has a mistake. Correct it.
 |   `-- NotFailed                   Only failed and cancelled tasks can be put in line again.
 |-- NoSuchTask (LookupError)        There is no task with this id. Do not wait for it.
-|-- NoSuchGroup (LookupError)       There is no group with this name. Open it first.
+|-- NoSuchGroup (LookupError)       There is no group with this name, or not all of a workflow is
+|                                   there yet. Open it first, or commit all of it.
 |-- WaitTimedOut (TimeoutError)     The task has not ended yet and goes on. Wait again.
 |-- NotOwner                        Nothing was written: another attempt owns the task. Stop work.
 |-- FeedTaken                       Another feeder has the feed. Leave it to that one.
@@ -245,11 +246,15 @@ class NoSuchTask(BluequeError, LookupError):
 
 
 class NoSuchGroup(BluequeError, LookupError):
-    """There is no group with this name. Nothing was written."""
+    """There is no group with this name. Nothing was written.
 
-    def __init__(self, group: str) -> None:
-        super().__init__(f"there is no group {group!r}")
-        self.group = group
+    is_making: there is a workflow with this name, but not all of its tasks are there yet.
+    """
+
+    def __init__(self, group: str, is_making: bool = False) -> None:
+        why = f"workflow {group!r} is not complete: not all of its tasks are there yet"
+        super().__init__(why if is_making else f"there is no group {group!r}")
+        self.group, self.is_making = group, is_making
 
 
 class WaitTimedOut(BluequeError, TimeoutError):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from blueque.errors import InvalidInput, InvalidType
-from blueque.model.group import InGroup, condition_on
+from blueque.model.group import InGroup, condition_on, group_of, is_gate
 from blueque.model.states import FINISHED
 
 OK, ANY, NOT_OK = "ok", "any", "not_ok"
@@ -103,6 +103,11 @@ def is_marked(condition: str) -> bool:
 def are_met(conditions: Mapping[str, str]) -> bool:
     """Tell whether a task with these conditions has nothing left to wait for."""
     return all(condition.startswith("+") for condition in conditions.values())
+
+
+def count_named(names: Iterable[str]) -> int:
+    """Return how many tasks and groups these are that a producer has named: neither `hold` nor gates."""
+    return len({name for name in names if name != HOLD and not is_gate(group_of(name) or "")})
 
 
 def unmet(conditions: Mapping[str, str]) -> list[str]:

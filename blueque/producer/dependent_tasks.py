@@ -47,8 +47,7 @@ def make_one(redis: Redis, queue: str, new: NewTask, now: float) -> bool:
     if missing is not None and not is_held(redis, new.task):
         if is_taken(redis, new.task):
             return False
-        group = group_of(missing)
-        raise NoSuchTask(missing) if group is None else NoSuchGroup(group)
+        raise missing
     first = next(_chunks(new.conditions))
     held = new._replace(conditions={**first, HOLD: HOLD})
     is_new = enqueue_after(redis, queue, [held], now)[0]

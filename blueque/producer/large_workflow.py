@@ -12,16 +12,14 @@ from blueque.connection.redis import Redis
 from blueque.errors import (
     Contended,
     InvalidInput,
-    NoSuchGroup,
-    NoSuchTask,
     OutcomeUnknown,
     RedisAway,
     RedisRefused,
     TooManyConditions,
     WrongGroup,
 )
-from blueque.model.conditions import HOLD, MAX_CONDITIONS, OK
-from blueque.model.group import MAKING, condition_on, gate_of, group_of
+from blueque.model.conditions import HOLD, MAX_CONDITIONS, OK, count_named
+from blueque.model.group import MAKING, condition_on, gate_of
 from blueque.producer.dependent_tasks import name_conditions
 from blueque.protocol import close_graph, extend_graph, finish_group, open_graph, settle_group
 from blueque.protocol.dependencies import AT_ONCE, LINKS_AT_ONCE, NewTask
@@ -89,8 +87,7 @@ class LargeWorkflow:
         for some in _chunks(self._outer):
             missing = first_missing(self._redis, some)
             if missing is not None:
-                group = group_of(missing)
-                raise NoSuchTask(missing) if group is None else NoSuchGroup(group)
+                raise missing
         for some in _chunks([new.task for _, new in self._graph.tasks]):
             if first_existing(self._redis, some) is not None:
                 raise WrongGroup(
@@ -159,8 +156,9 @@ def _held(new: NewTask) -> NewTask:
 
 
 def _require_room(new: NewTask) -> None:
-    if len(new.conditions) > MAX_CONDITIONS:
-        raise TooManyConditions(len(new.conditions))
+    named = count_named(new.conditions)
+    if named > MAX_CONDITIONS:
+        raise TooManyConditions(named)
     size = len(new.parameters.encode())
     if size > MOST_BYTES:
         why = f"the parameters of one task take {size:,} bytes; a workflow takes {MOST_BYTES:,} at once"

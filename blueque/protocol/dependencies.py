@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
 from blueque.errors import InvalidInput, NotBlocked, TooManyConditions, WrongGroup
 from blueque.model import keys
-from blueque.model.conditions import HOLD, MAX_CONDITIONS, are_met, is_marked, mark
+from blueque.model.conditions import HOLD, MAX_CONDITIONS, are_met, count_named, is_marked, mark
 from blueque.model.group import condition_on, group_of
 from blueque.model.lines import line_of
 from blueque.protocol.children import OPEN, ChildFields, child_look, let_one_go
@@ -75,7 +75,7 @@ def enqueue_after(
         parents.require_open(replies[first:], joins_of(made))
         if not is_missing_met:
             for new in made:
-                require_parents(new.conditions, states)
+                require_parents(new.conditions, states, parents.making(replies[first:]))
         done = [pair[0] or pair[1] for pair in zip(is_new, is_ours, strict=True)]
         return Change(creation([(queue, new) for new in made], states, now), done)
 
@@ -222,11 +222,11 @@ def add_conditions(
             return Answer(None)
         if status not in OPEN or of_queue != queue or HOLD not in known:
             raise NotBlocked(task, status)
-        count = len({**known, **conditions})
-        if count - 1 > MAX_CONDITIONS:  # `hold` does not stay
-            raise TooManyConditions(count - 1)
+        count, named = len({**known, **conditions}), count_named([*known, *conditions])
+        if named > MAX_CONDITIONS:
+            raise TooManyConditions(named)
         states = parents.statuses(replies)
-        require_parents(conditions, states)
+        require_parents(conditions, states, parents.making(replies))
         more = marked(conditions, states, inputs is not None)
         return Change(
             [

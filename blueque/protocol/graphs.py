@@ -68,7 +68,7 @@ def enqueue_graph(redis: Redis, graph: Graph, now: float) -> bool:
         if exist:
             raise WrongGroup(group, _LEFT)
         states = others.statuses(replies)
-        require_parents(others.names, states)
+        require_parents(others.names, states, others.making(replies))
         known = states | dict.fromkeys(own, "blocked")
         return Change([*_closed(graph, now), *creation(graph.tasks, known, now)], True)
 
@@ -145,7 +145,7 @@ def extend_graph(
         if exist:
             raise WrongGroup(graph.group, _LEFT)
         states = others.statuses(replies)
-        require_parents(others.names, states)
+        require_parents(others.names, states, others.making(replies))
         known = states | dict.fromkeys(own, "blocked")
         # All who add to the workflow change its record, so the later one is refused.
         updated: Command = ("HSET", keys.group(graph.group), "updated", now)

@@ -74,7 +74,7 @@ class NewLinks:
         """
         group, conditions = self._links.group, self._links.conditions
         asked = replies[: len(self._parents.reads)]
-        require_parents(conditions, self._parents.statuses(asked))
+        require_parents(conditions, self._parents.statuses(asked), self._parents.making(asked))
         if group is None:
             return []
         (state, cancel, maker), waiting = replies[-2:]

@@ -258,12 +258,12 @@ class Parents:
         statuses = dict(zip(self._tasks, replies[:size], strict=True))
         statuses |= statuses_of(self._groups, replies[size:end])
         # Its later tasks might wait for the new one, in a circle.
-        making = [
-            group
-            for group, row in zip(self._groups, replies[size:], strict=False)
-            if row[0] == MAKING
-        ]
-        return statuses | dict.fromkeys(map(condition_on, making))
+        return statuses | dict.fromkeys(self.making(replies))
+
+    def making(self, replies: Sequence[Any]) -> list[str]:
+        """Return the names of those that are workflows whose tasks are not all there."""
+        records = zip(self._groups, replies[len(self._tasks) :], strict=False)
+        return [condition_on(group) for group, (state, *_) in records if state == MAKING]
 
 
 def joins_of(tasks: Iterable[NewMember]) -> dict[str, bool]:
@@ -276,12 +276,14 @@ def joins_of(tasks: Iterable[NewMember]) -> dict[str, bool]:
     return joins
 
 
-def require_parents(names: Iterable[str], statuses: Mapping[str, str | None]) -> None:
-    """Raise NoSuchTask or NoSuchGroup for a parent that is gone."""
+def require_parents(
+    names: Iterable[str], statuses: Mapping[str, str | None], making: Sequence[str] = ()
+) -> None:
+    """Raise NoSuchTask or NoSuchGroup for a parent that is gone, or among the `making`."""
     for name in names:
         if name in statuses and statuses[name] is None:
             group = group_of(name)
-            raise NoSuchTask(name) if group is None else NoSuchGroup(group)
+            raise NoSuchTask(name) if group is None else NoSuchGroup(group, name in making)
 
 
 def _require_open(group: str, state: str | None, cancel: str | None) -> None:

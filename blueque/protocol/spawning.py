@@ -9,7 +9,7 @@ from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
 from blueque.errors import InvalidInput, NotBlocked, TooManyConditions, WrongGroup
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
-from blueque.model.conditions import KINDS, MAX_CONDITIONS, mark
+from blueque.model.conditions import KINDS, MAX_CONDITIONS, count_named, mark
 from blueque.model.group import condition_on, group_of
 from blueque.model.ids import octets_of
 from blueque.model.new import MOST_AT_THE_END, NewRecord, require_room
@@ -49,7 +49,7 @@ def spawn(redis: Redis, attempt: AttemptRef, tasks: Sequence[NewRecord], now: fl
         parents.require_open(replies[size:], joins_of(new), fields.group)
         states = _states(parents.statuses(replies[size:]), new)
         for each in new:
-            require_parents(each.conditions, states)
+            require_parents(each.conditions, states, parents.making(replies[size:]))
         return Change(
             [
                 # Written even if it is there: another attempt that has not seen these must fail.
@@ -144,8 +144,9 @@ def link(
             raise NotBlocked(child, status)
         if known.get(task) not in KINDS:
             raise InvalidInput(f"task {child} does not wait for task {task}")
-        if len(known) + len(new) > MAX_CONDITIONS:
-            raise TooManyConditions(len(known) + len(new))
+        named = count_named([*known, *new])
+        if named > MAX_CONDITIONS:
+            raise TooManyConditions(named)
         parents = dict(zip(conditions, replies, strict=True))
         states = {parent: parents[parent][0] for parent in new}
         require_parents(new, states)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from blueque.connection.redis import Redis, as_hash
+from blueque.errors import NoSuchGroup, NoSuchTask
 from blueque.model import keys
 from blueque.model.conditions import HOLD
-from blueque.model.group import group_of
+from blueque.model.group import MAKING, group_of
 from blueque.model.states import FINISHED
 from blueque.model.task import Task
 
@@ -21,19 +22,21 @@ def load(redis: Redis, task_id: str, wait: Callable[..., Task] | None = None) ->
     return Task(task_id, as_hash(reply), wait)
 
 
-def first_missing(redis: Redis, names: Sequence[str]) -> str | None:
-    """Return the first of these names in conditions that no task and no group has; None: all have
-    one. One round trip.
+def first_missing(redis: Redis, names: Sequence[str]) -> NoSuchTask | NoSuchGroup | None:
+    """Return the error for the first of these names in conditions that no task and no group has, or
+    a workflow whose tasks are not all there; None: all can be waited for. One round trip.
     """
-    groups = map(group_of, names)
-    exist = redis.read(
+    groups = [group_of(name) for name in names]
+    found = redis.read(
         *[
-            ("EXISTS", keys.task(name) if group is None else keys.group(group))
+            ("EXISTS", keys.task(name)) if group is None else ("HGET", keys.group(group), "state")
             for name, group in zip(names, groups, strict=True)
         ]
     )
-    missing = (name for name, exists in zip(names, exist, strict=True) if not exists)
-    return next(missing, None)
+    for name, group, state in zip(names, groups, found, strict=True):
+        if not state or state == MAKING:
+            return NoSuchTask(name) if group is None else NoSuchGroup(group, state == MAKING)
+    return None
 
 
 def first_existing(redis: Redis, ids: Sequence[str]) -> str | None:

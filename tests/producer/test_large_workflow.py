@@ -404,13 +404,47 @@ def test_no_task_joins_a_workflow_that_is_not_complete_nor_waits_for_it(client, 
 
     with pytest.raises(GroupClosed):
         queue.enqueue("joins", group=NIGHT)
-    with pytest.raises(NoSuchGroup):
+    with pytest.raises(NoSuchGroup, match="workflow 'night' is not complete"):
         queue.enqueue("waits", after=Group(NIGHT))
     with pytest.raises(WrongGroup, match="not all of its tasks are there"):
         client.group(NIGHT).close()
 
     assert fan(client).commit()
     queue.enqueue("waits", after=Group(NIGHT))
+
+
+def test_what_waits_for_an_unfinished_workflow_is_refused_before_anything_is_written(
+    client, monkeypatch, everything
+):
+    halfway(client, monkeypatch)
+    queue = client.get_queue("video")
+    others = [queue.enqueue(number) for number in range(240)]
+    before = everything()
+
+    with pytest.raises(NoSuchGroup, match="workflow 'night' is not complete"):
+        queue.enqueue("waits", after=[*others, Group(NIGHT)])
+    day = fan(client, "day")
+    day.add("video", "last", after=Group(NIGHT))
+    with pytest.raises(NoSuchGroup, match="workflow 'night' is not complete"):
+        day.commit()
+    assert everything() == before
+
+    assert fan(client).commit()
+    assert day.commit()
+
+
+def test_a_task_may_wait_for_a_thousand_others_besides_the_gate(client, redis, cli):
+    queue = client.get_queue("video")
+    others = [task for ids in queue.enqueue_iter(range(1000)) for task in ids]
+    flow = fan(client)
+    wide = flow.add("video", "wide", after=others)
+
+    assert flow.commit()
+    settle(redis)
+
+    conditions = cli.hgetall(keys.conditions(wide))
+    assert conditions == {**dict.fromkeys(others, "ok"), f"group {GATE}": "+complete"}
+    assert cli.hget(keys.task(wide), "status") == "blocked"
 
 
 def test_what_a_failover_has_lost_is_made_again(client, redis, cli, monkeypatch):
@@ -478,10 +512,10 @@ def test_what_cannot_be_is_refused_before_anything_is_written(client, cli):
         (["nobody"], NoSuchTask),
         (Group("nobody"), NoSuchGroup),
         (Group(NIGHT), WrongGroup),
-        (after(any=[*(str(number) for number in range(999)), outer]), TooManyConditions),
+        (after(any=[*(str(number) for number in range(1000)), outer]), TooManyConditions),
     ):
         flow = fan(client)
-        flow.add("video", "last", after=waits)
+        flow.link(flow.add("video", "last"), waits)
         with pytest.raises(refusal):
             flow.commit()
     assert set(cli.keys("*")) == before
