@@ -11,7 +11,10 @@ from contextlib import suppress
 from blueque.connection.redis import Redis
 from blueque.errors import (
     Contended,
+    GroupCancelled,
     InvalidInput,
+    NoSuchGroup,
+    NoSuchTask,
     OutcomeUnknown,
     RedisAway,
     RedisRefused,
@@ -24,7 +27,8 @@ from blueque.producer.dependent_tasks import name_conditions
 from blueque.protocol import close_graph, extend_graph, finish_group, open_graph, settle_group
 from blueque.protocol.dependencies import AT_ONCE, LINKS_AT_ONCE, NewTask
 from blueque.protocol.graphs import MOST_BYTES, MOST_TASKS, Graph, require_sound
-from blueque.queries.tasks import first_existing, first_missing, state_of
+from blueque.queries import groups
+from blueque.queries.tasks import first_existing, first_missing, held_among, state_of
 
 CHECKED = 1000  # ids in one round trip
 LET_GO = 10  # times a hundred tasks that the producer lets go itself
@@ -40,6 +44,7 @@ class LargeWorkflow:
 
     def __init__(self, redis: Redis, group: str, keep: int, tasks: Tasks) -> None:
         self._redis, self._group = redis, group
+        self._gate = condition_on(gate_of(group))
         self._own = {new.task for _, new in tasks}
         gated = [(queue, self._gated(new)) for queue, new in tasks]
         # Those with too many conditions for one transaction get them when all tasks are there.
@@ -58,29 +63,30 @@ class LargeWorkflow:
 
         is_again: an earlier call may have put all of them there, but was not told.
         Raises OutcomeUnknown if it stops halfway: nothing runs until it is called again.
+        GroupCancelled if it was cancelled before all tasks were there, and perhaps removed since.
         """
         state = state_of(self._redis, self._group)
         if state is None:
             self._require_others()
         if not open_graph(self._redis, self._graph, time.time()):
             return False
-        if state not in (None, MAKING):
-            return is_again
+        is_new = state in (None, MAKING)
         try:
-            # A failover may have lost what was there.
-            while not self._is_complete():
-                pass
-            self._let_go()
+            self._make_all(is_new)
+            if is_new:
+                self._let_go()
         except (RedisAway, RedisRefused, Contended) as error:
+            if not is_new:
+                raise
             sentence = f"workflow {self._group!r} is not complete; commit it again: {error}"
             raise OutcomeUnknown(sentence) from error
-        return True
+        return is_new or is_again
 
     def _gated(self, new: NewTask) -> NewTask:
         """Return a task that does not run before its workflow is complete."""
         if any(kind == OK and parent in self._own for parent, kind in new.conditions.items()):
             return new  # that one does not
-        return new._replace(conditions={**new.conditions, condition_on(gate_of(self._group)): OK})
+        return new._replace(conditions={**new.conditions, self._gate: OK})
 
     def _require_others(self) -> None:
         """Refuse what could not be made. What is there before the workflow does not wait for it."""
@@ -94,15 +100,47 @@ class LargeWorkflow:
                     self._group, "tasks of an earlier workflow with this name are in Redis"
                 )
 
+    def _make_all(self, is_new: bool) -> None:
+        try:
+            # A failover may have lost what was there.
+            while is_new and not self._is_complete():
+                pass
+            self._name_conditions()
+        except (NoSuchTask, NoSuchGroup) as error:
+            if self._was_cancelled(error):
+                raise GroupCancelled(self._group) from error
+            raise
+
+    def _was_cancelled(self, error: NoSuchTask | NoSuchGroup) -> bool:
+        """Tell whether that is because the workflow was cancelled, and perhaps removed since."""
+        seen = groups.load(self._redis, self._group)
+        if seen is None:
+            return True
+        lacks_gate = isinstance(error, NoSuchGroup) and error.group == gate_of(self._group)
+        return not seen.is_whole and (lacks_gate or "cancel" in seen.record)
+
     def _is_complete(self) -> bool:
         """Make all tasks that are not there. Tell whether they are; a failover may have lost some."""
         made, size = 0, len(self._graph.tasks)
         while made < size:
             tasks = _first_of(self._graph.tasks, made)
             made = extend_graph(self._redis, self._graph, made, tasks, time.time())
-        for queue, new in self._wide:
-            name_conditions(self._redis, queue, new, time.time())
+        self._name_conditions()
         return close_graph(self._redis, self._graph, time.time()) >= size
+
+    def _name_conditions(self) -> None:
+        """Add all conditions to those tasks of which not all may be there. A whole workflow does not
+        need its gate any more, which may be gone.
+        """
+        wide = [new.task for _, new in self._wide]
+        held = {task for some in _chunks(wide) for task in held_among(self._redis, some)}
+        seen = groups.load(self._redis, self._group) if held else None
+        is_whole = seen is not None and seen.is_whole
+        for queue, new in self._wide:
+            if new.task in held:
+                kinds = new.conditions.items()
+                left = {name: kind for name, kind in kinds if not is_whole or name != self._gate}
+                name_conditions(self._redis, queue, new._replace(conditions=left), time.time())
 
     def _let_go(self) -> None:
         """Let the first tasks go at once; listeners and schedulers see to the others."""

@@ -97,8 +97,8 @@ class Workflow(TaskGroup):
         that stops halfway, commit a workflow of the same content again, in any process: it goes on
         and returns True; False if all tasks were there. Cancel it, or `blueque gc` does after a day.
         Raises CycleFound, InvalidInput, TooManyConditions, WrongGroup, NoSuchTask, NoSuchGroup before
-            anything is written; GroupCancelled; RedisAway. After OutcomeUnknown, call it again: True, if
-            this or that call has made the tasks. NoSuchTask
+            anything is written; GroupCancelled, also if that happens meanwhile; RedisAway. After
+            OutcomeUnknown, call it again: True, if this or that call has made the tasks. NoSuchTask
             of a task that was deleted meanwhile leaves a large one unfinished: cancel it.
         Source: docs/protocol/groups.md, "enqueue_graph", "Large workflows".
         """

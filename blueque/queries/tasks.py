@@ -56,6 +56,14 @@ def is_held(redis: Redis, task_id: str) -> bool:
     return bool(redis.read(("HEXISTS", keys.conditions(task_id), HOLD))[0])
 
 
+def held_among(redis: Redis, ids: Sequence[str]) -> list[str]:
+    """Return those of these ids whose tasks are there, perhaps without all of their conditions. One
+    round trip.
+    """
+    held = redis.read(*[("HEXISTS", keys.conditions(task), HOLD) for task in ids])
+    return [task for task, is_held in zip(ids, held, strict=True) if is_held]
+
+
 def ended_among(redis: Redis, ids: Sequence[str]) -> list[str]:
     """Return those of these ids whose tasks have ended. One round trip."""
     statuses = redis.read(*[("HGET", keys.task(task_id), "status") for task_id in ids])

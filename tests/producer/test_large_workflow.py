@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import nullcontext
 
 import pytest
 from faults import Fault
@@ -431,6 +432,99 @@ def test_what_waits_for_an_unfinished_workflow_is_refused_before_anything_is_wri
 
     assert fan(client).commit()
     assert day.commit()
+
+
+def wide_fan(client):
+    """Return the same workflow with a task that waits for 240 others of it."""
+    flow = fan(client)
+    flow.add("video", "wide", key="wide", after=[flow.id_of(part + 1) for part in range(240)])
+    return flow
+
+
+@pytest.mark.parametrize("name", ["extend_graph", "name_conditions", "close_graph"])
+@pytest.mark.parametrize("has_gone", [False, True], ids=["cancelled", "removed"])
+def test_a_commit_says_that_its_workflow_was_cancelled_meanwhile(
+    client, redis, cli, monkeypatch, name, has_gone
+):
+    real = getattr(large_workflow, name)
+
+    def overtaken(*arguments):
+        monkeypatch.setattr(large_workflow, name, real)
+        client.group(NIGHT).cancel()
+        settle(redis)
+        settle(redis)
+        assert not has_gone or client.group(NIGHT).delete()
+        return real(*arguments)
+
+    monkeypatch.setattr(large_workflow, name, overtaken)
+    with pytest.raises(GroupCancelled, match="group 'night' was cancelled"):
+        wide_fan(client).commit()
+
+    assert counts(cli) == [0, 0]
+
+
+def test_a_commit_that_lacks_its_gate_says_that_it_was_cancelled(client, cli, monkeypatch):
+    halfway(client, monkeypatch, times=0)
+    cli.delete(keys.group(GATE))
+
+    with pytest.raises(GroupCancelled, match="group 'night' was cancelled"):
+        fan(client).commit()
+
+
+@pytest.mark.parametrize("lost", ["end", "all"])
+@pytest.mark.parametrize("by", ["itself", "another"])
+def test_a_task_that_a_failover_has_left_held_goes_on_after_the_end(
+    client, redis, cli, monkeypatch, lost, by
+):
+    """As if its `drop_hold` had not reached the new master, and no `add_conditions` had."""
+    flow, real = wide_fan(client), large_workflow.close_graph
+    wide = flow.id_of("wide")
+    parents = [flow.id_of(part + 1) for part in range(240)]
+
+    def lose_first(*arguments):
+        if lost == "all":
+            cli.delete(keys.conditions(wide))
+            cli.zrem(keys.awaiting(GATE), wide)
+            for parent in parents:
+                cli.delete(keys.dependents(parent))
+        cli.hset(keys.conditions(wide), HOLD, HOLD)
+        done = real(*arguments)
+        protocol.finish_group(redis, GATE, 2e9)
+        while not protocol.settle_group(redis, GATE, 2e9).is_over:
+            pass
+        cli.delete(keys.group(GATE))  # its time is over
+        if by == "another":
+            raise KeyboardInterrupt
+        return done
+
+    with monkeypatch.context() as lossy:
+        lossy.setattr(large_workflow, "close_graph", lose_first)
+        with nullcontext() if by == "itself" else pytest.raises(KeyboardInterrupt):
+            assert flow.commit()
+    if by == "another":
+        assert not wide_fan(client).commit()
+
+    conditions = cli.hgetall(keys.conditions(wide))
+    conditions.pop(f"group {GATE}", None)
+    assert conditions == dict.fromkeys(parents, "ok")
+    assert cli.hget(keys.task(wide), "status") == "blocked"
+    assert all(cli.zscore(keys.dependents(parent), wide) for parent in parents)
+
+
+def test_a_parent_that_is_cancelled_before_the_end_leaves_no_task_held(
+    client, redis, cli, monkeypatch
+):
+    flow, real = wide_fan(client), large_workflow.close_graph
+
+    def cancel_first(*arguments):
+        client.get_queue("audio").cancel(flow.id_of(1))
+        assert cli.hget(keys.task(flow.id_of("wide")), "status") == "cancelled"
+        return real(*arguments)
+
+    monkeypatch.setattr(large_workflow, "close_graph", cancel_first)
+    assert flow.commit()
+
+    assert not cli.hexists(keys.conditions(flow.id_of("wide")), HOLD)
 
 
 def test_a_task_may_wait_for_a_thousand_others_besides_the_gate(client, redis, cli):
