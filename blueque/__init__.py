@@ -42,6 +42,7 @@ if _typing.TYPE_CHECKING:
         NoJava,
         NoServer,
         NoSuchGroup,
+        NoSuchSchedule,
         NoSuchTask,
         NotBlocked,
         NotCancellable,
@@ -68,6 +69,7 @@ if _typing.TYPE_CHECKING:
         WrongGroup,
         WrongQueue,
         WrongRun,
+        WrongSchedule,
     )
     from blueque.feeder import feed
     from blueque.listener.group import ListenerGroup
@@ -120,6 +122,7 @@ __all__ = [
     "NoJava",
     "NoServer",
     "NoSuchGroup",
+    "NoSuchSchedule",
     "NoSuchTask",
     "NodeTaken",
     "NotBlocked",
@@ -158,6 +161,7 @@ __all__ = [
     "WrongGroup",
     "WrongQueue",
     "WrongRun",
+    "WrongSchedule",
     "__version__",
     "after",
     "archive",

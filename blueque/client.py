@@ -6,7 +6,7 @@ import copy
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from blueque.config.toml_file import Config
 from blueque.config.toml_file import load as load_config
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from blueque.model.snapshot import Slice, Snapshot
     from blueque.producer.groups import TaskGroup
     from blueque.producer.queue import Queue
+    from blueque.producer.schedules import Schedule, ScheduleOptions
     from blueque.producer.workflow import Workflow
     from blueque.queries.history import Event, History
     from blueque.queries.statistics import Statistics
@@ -130,6 +131,55 @@ class Client:
         from blueque.producer.workflow import Workflow
 
         return Workflow(self._redis, name, broken, keep)
+
+    def set_schedule(
+        self, name: str, *, queue: str, parameters: Any = None, **options: Unpack[ScheduleOptions]
+    ) -> Schedule:
+        """Make a recurring task, or change it, and return it. What is the same already stays as it is.
+
+        queue, parameters: of the task that comes each time, as for `Queue.enqueue`.
+        cron: when, in five fields, as "30 2 * * 1-5". every: instead, the time between two tasks, 10 s
+            to 366 days; seconds, or text as "6h".
+        timezone: of cron, as "Europe/Berlin"; UTC if it is left out.
+        start, until: the first and the last possible time; Unix seconds, a datetime or ISO text, with
+            a time zone.
+        overlap: what happens if the task before has not ended. "skip": none comes. "queue": one waits
+            for its end. "replace": it is cancelled. "allow": both run.
+        catch_up: what comes when Blueque or Redis was down: the "last" of the missed ones, "all" or
+            "none". "all" needs overlap="allow".
+        window: how far back anything is caught up; a day if it is left out.
+        jitter: spread the tasks over so much time, a day at most, always by the same number of
+            seconds for the same planned time.
+        pause_after_failures: pause after so many failed tasks in a row.
+        keep: for how long a deleted task still counts as made, for `Schedule.backfill`.
+        options: further ones of the task, as for `Queue.enqueue`: priority, resources, lock, retry,
+            time_limit, stall_limit, memory_limit, grace, lead.
+        A change concerns what is planned from now on.
+        Raises InvalidInput, which begins with the name of the wrong option; WrongSchedule if it comes
+        from blueque.toml.
+        Source: docs/protocol/schedules.md, "set_schedule".
+        """
+        from blueque import protocol
+        from blueque.model.encoding import require_schedule_name
+        from blueque.producer.schedules import Schedule, define
+
+        definition = define(
+            self.get_queue(queue), require_schedule_name(name), parameters, **options
+        )
+        protocol.set_schedule(self._redis, name, definition, "hand")
+        return Schedule(self._redis, name)
+
+    def get_schedule(self, name: str) -> Schedule:
+        """Return a recurring task. Raises NoSuchSchedule."""
+        from blueque.producer.schedules import Schedule
+
+        return Schedule(self._redis, name)
+
+    def get_schedules(self) -> list[str]:
+        """Return the names of all recurring tasks, the one that comes next first."""
+        from blueque.queries import schedules
+
+        return [seen.name for seen in schedules.load_all(self._redis)]
 
     def get_task(self, task_id: str) -> Task:
         """Return a snapshot of the task. For an unknown id all its attributes are None."""

@@ -18,6 +18,8 @@ BluequeError
 |   |-- WrongGroup                  The group is in use in another way. The message says how.
 |   |-- WrongRun                    The run is of another kind, or its key is in use. Choose
 |                                   another name.
+|   |-- WrongSchedule               The schedule is in a state that forbids this. The message says
+|                                   which.
 |   |-- OldBatch                    The stream has committed a later batch. A new checkpoint needs
 |                                   a new name.
 |   |-- BacklogRefused              The named file, or its row, cannot be fed. Correct it.
@@ -26,6 +28,8 @@ BluequeError
 |-- NoSuchTask (LookupError)        There is no task with this id. Do not wait for it.
 |-- NoSuchGroup (LookupError)       There is no group with this name, or not all of a workflow is
 |                                   there yet. Open it first, or commit all of it.
+|-- NoSuchGroup (LookupError)       There is no group with this name. Open it first.
+|-- NoSuchSchedule (LookupError)    There is no schedule with this name. Define it first.
 |-- WaitTimedOut (TimeoutError)     The task has not ended yet and goes on. Wait again.
 |-- NotOwner                        Nothing was written: another attempt owns the task. Stop work.
 |-- FeedTaken                       Another feeder has the feed. Leave it to that one.
@@ -214,6 +218,14 @@ class WrongRun(InvalidInput):
         self.run, self.queue, self.why = run, queue, why
 
 
+class WrongSchedule(InvalidInput):
+    """The schedule is in a state that forbids this. Nothing was written."""
+
+    def __init__(self, schedule: str, why: str) -> None:
+        super().__init__(f"schedule {schedule!r}: {why}")
+        self.schedule, self.why = schedule, why
+
+
 class OldBatch(InvalidInput):
     """The stream has committed a later batch than this one. Nothing was written.
 
@@ -255,6 +267,14 @@ class NoSuchGroup(BluequeError, LookupError):
         why = f"workflow {group!r} is not complete: not all of its tasks are there yet"
         super().__init__(why if is_making else f"there is no group {group!r}")
         self.group, self.is_making = group, is_making
+
+
+class NoSuchSchedule(BluequeError, LookupError):
+    """There is no schedule with this name. Nothing was written."""
+
+    def __init__(self, schedule: str) -> None:
+        super().__init__(f"there is no schedule {schedule!r}")
+        self.schedule = schedule
 
 
 class WaitTimedOut(BluequeError, TimeoutError):

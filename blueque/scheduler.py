@@ -1,5 +1,6 @@
 """The scheduler: puts scheduled tasks in line when they are due, wakes listeners for what 1.0.0
-enqueues, tells tasks of the ends for which they wait, judges listeners, deletes finished tasks that have been kept long enough.
+enqueues, makes the tasks of schedules, tells tasks of the ends for which they wait, judges listeners,
+deletes finished tasks that have been kept long enough.
 
 Any number may run: each move is guarded, so the first one wins and the others find nothing to do.
 """
@@ -17,6 +18,7 @@ from blueque.client import Client
 from blueque.connection.address import hide_password
 from blueque.errors import CLUSTER, Contended, InvalidInput, RedisAway, RedisRefused
 from blueque.node.reload import Check, replace_program
+from blueque.producer.firing import Firing
 from blueque.producer.queue import Queue
 from blueque.protocol import permissions
 from blueque.queries.beats import Beats
@@ -82,6 +84,8 @@ class Scheduler:
         # patience.
         self._judging = client.with_patience(0)
         self._dependents = Dependents(self._judging.connections)
+        self._firing = Firing(self._judging.connections)
+        self._fire_at = 0.0  # when the task of a schedule is due, on the monotonic clock
         self._are_groups_due = False
         self._group_at = 0.0  # when a group is to be looked at, in Unix seconds
         self._retention = Retention(self._judging.connections, {})
@@ -119,7 +123,8 @@ class Scheduler:
             self._try(name, lambda queue: queue.enqueue_due_tasks())
             self._lookout.look_again_at(name)
         self._recheck(now)
-        if due or self._settle():
+        is_firing = self._fire()
+        if due or self._settle() or is_firing:
             return 0.0  # see what comes next
         self._prune()
         if self._lookout.has_news():
@@ -137,12 +142,32 @@ class Scheduler:
         ]
         duties = [
             at - time.monotonic()
-            for at in (self._look_at_all, self._prune_at, *self._judge_at.values())
+            for at in (self._look_at_all, self._prune_at, self._fire_at, *self._judge_at.values())
         ]
         if self._lookout.is_unsettled:
             duties.append(self._settle_at - time.monotonic())
         duties.append(self._group_at - now)
         return max(0.0, min([*duties, *waits, *([CLOCK_CHECK] if waits else [])]))
+
+    def _fire(self) -> bool:
+        """Make the tasks of a hundred schedules that are due. Return whether there may be more."""
+        if not self._lookout.is_replanned and time.monotonic() < self._fire_at:
+            return False
+        try:
+            wait = self._lookout.next_occurrence()
+            if wait is not None and wait <= 0:
+                wait = self._firing.step()
+        except Contended as error:  # others do the same
+            log.debug("fire: %s", error)
+            wait = 0.0
+        except RedisRefused as error:
+            if error.code not in ("WRONGTYPE", "NOPERM"):
+                raise
+            log.warning("cannot make the tasks of schedules: %s", error)
+            wait = LOOK_AT_ALL
+        # The clock of Redis may be set, and is looked at each minute.
+        self._fire_at = time.monotonic() + min(LOOK_AT_ALL if wait is None else wait, LOOK_AT_ALL)
+        return wait == 0.0
 
     def _settle(self) -> bool:
         """Tell some dependents of tasks that have ended, if the listeners of these have not done so.

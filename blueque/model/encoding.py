@@ -144,6 +144,11 @@ def require_run_name(name: object) -> str:
     return _require_name(name, "run")
 
 
+def require_schedule_name(name: object) -> str:
+    """Return a valid name of a schedule. Raises InvalidType, InvalidInput."""
+    return _require_name(name, "schedule")
+
+
 def require_group_name(name: object) -> str:
     """Return a valid name of a group. Raises InvalidType, InvalidInput."""
     checked = _require_name(name, "group")

@@ -27,6 +27,8 @@ FEED_NAMESPACE = uuid.UUID("9626c163-b9f2-5216-a484-ebdd48d4297e")
 SPAWN_NAMESPACE = uuid.UUID("69b45547-495d-55d8-a46a-9b0a640c7776")
 # The same for "workflow.blueque": keys of the tasks of a workflow.
 WORKFLOW_NAMESPACE = uuid.UUID("70a739db-3681-5daa-a3d7-1eb3fbb47d2c")
+# The same for "schedule.blueque": occurrences of a schedule.
+SCHEDULE_NAMESPACE = uuid.UUID("6292946b-2b72-592e-ad89-81361792d4ab")
 
 _WIDTH = 36
 _DIGITS = [place for place in range(_WIDTH) if place not in (8, 13, 18, 23)]
@@ -88,6 +90,25 @@ def ids_of_workflow(workflow: str, keys: Sequence[bytes]) -> list[bytes]:
 def ids_of_spawned(task: str, keys: Sequence[bytes]) -> list[bytes]:
     """Return the ids of tasks that a running task makes, made from their keys, as ASCII."""
     return _ids_in(SPAWN_NAMESPACE, f"{task}\0", keys)
+
+
+def ids_of_schedule(name: str, texts: Sequence[bytes]) -> list[bytes]:
+    """Return the ids of the tasks of a schedule, as ASCII.
+
+    texts: the planned time of each in Unix seconds; of one that a person has asked for, `trigger`, a
+        NUL character and a random mark.
+    """
+    return _ids_in(SCHEDULE_NAMESPACE, f"{name}\0", texts)
+
+
+def id_of_occurrence(name: str, planned: int) -> str:
+    """Return the id of the task that comes of a planned time, in Unix seconds."""
+    return ids_of_schedule(name, [str(planned).encode()])[0].decode()
+
+
+def id_of_trigger(name: str, mark: str) -> str:
+    """Return the id of a task that a person has asked for. mark: a random text."""
+    return ids_of_schedule(name, [f"trigger\0{mark}".encode()])[0].decode()
 
 
 def id_of_run_key(queue: str, run: str, key: str) -> str:

@@ -106,6 +106,18 @@ def awaiting(group_name: str) -> str:  # zset: as `dependents`, of a group
     return f"blueque_awaiting_{group_name}"
 
 
+# zset: names of schedules, scored by when something comes of each next; `+inf`: nothing does
+SCHEDULES = "blueque_schedules"
+
+
+def schedule(name: str) -> str:  # hash: the record of a schedule
+    return f"blueque_schedule_{name}"
+
+
+def occurrences(schedule_name: str) -> str:  # list: what came of its times, as JSON, newest first
+    return f"blueque_occurrences_{schedule_name}"
+
+
 def events(queue: str) -> str:  # stream: the last events of all its tasks
     return f"blueque_events_{queue}"
 

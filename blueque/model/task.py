@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from blueque.errors import InvalidInput
 from blueque.model.encoding import decode
 from blueque.model.retry import Retry
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 # The fields of a task hash. Type and meaning as in docs/protocol.md, "Task"; every value is text in
 # Redis.
@@ -37,6 +40,9 @@ FIELDS: dict[str, Callable[[str], Any]] = {
     "group": str,
     "spawned_by": str,
     "spawned": int,
+    "schedule": str,
+    "planned": int,
+    "timezone": str,
     "result": str,
     "result_encoding": str,
     "error": str,
@@ -156,6 +162,26 @@ class Task:
     def run(self) -> str | None:
         """The run that created it."""
         return self._get("run")
+
+    @property
+    def schedule(self) -> str | None:
+        """The name of the schedule of which it comes."""
+        return self._get("schedule")
+
+    @property
+    def planned(self) -> datetime | None:
+        """The time for which its schedule has planned it, in the zone of the schedule."""
+        seconds, zone = self._get("planned"), self._get("timezone")
+        if seconds is None:
+            return None
+        from datetime import UTC, datetime
+
+        from blueque.model.cron import find_zone
+
+        try:
+            return datetime.fromtimestamp(seconds, UTC if zone is None else find_zone(zone))
+        except InvalidInput:  # this host does not know the zone
+            return datetime.fromtimestamp(seconds, UTC)
 
     @property
     def after(self) -> int | None:

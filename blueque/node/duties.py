@@ -1,5 +1,5 @@
 """Duties: what a listener does from time to time, idle or busy: beat, look after others, put due
-tasks in line, tell tasks of the ends for which they wait.
+tasks in line, make the tasks of schedules, tell tasks of the ends for which they wait.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from blueque.errors import Contended, NotRegistered, RedisAway, RedisRefused
 from blueque.model.task import Task
 from blueque.node.context import NodeContext
 from blueque.node.control import Order
+from blueque.producer.firing import Firing
 from blueque.protocol.membership import Standing
 from blueque.recovery.dependents import Dependents
 from blueque.recovery.judges import Recoveries
@@ -45,11 +46,12 @@ class Duties:
         self._retention = Retention(
             client.connections, {queue: defaults.of(queue).retention for queue in listeners.queues}
         )
+        self._firing = Firing(client.connections, frozenset(listeners.queues))
         self._dependents = Dependents(client.connections)
         self._has_ended_member = False  # of a group, which may have ended with it
         self._has_blocked = False  # a queue of ours has blocked tasks, as last seen
         self._next_beat = self._next_look = self._next_promotion = self._next_deletion = NEVER
-        self._next_settling = self._next_recheck = NEVER
+        self._next_settling = self._next_recheck = self._next_firing = NEVER
         self.next_at = NEVER  # when something is due, on the monotonic clock
         self.orphans: list[Task] = []  # of this host, that no listener watches
         self.watched: str | None = None  # the id of the task that the supervisor watches
@@ -70,7 +72,7 @@ class Duties:
         self._next_beat = now + self._defaults.timing.beat
         if self._next_look == NEVER:
             self._next_look = self._next_promotion = self._next_settling = now
-            self._next_recheck = now
+            self._next_recheck = self._next_firing = now
             # Not at the start, when there is other work.
             if self._retention.is_asked_for:
                 self._next_deletion = now + BEATS_TO_A_LOOK * self._defaults.timing.beat
@@ -80,7 +82,7 @@ class Duties:
     def end(self) -> None:
         """Plan no more duties: the listener is about to deregister."""
         self._next_beat = self._next_look = self._next_promotion = self._next_deletion = NEVER
-        self._next_settling = self._next_recheck = NEVER
+        self._next_settling = self._next_recheck = self._next_firing = NEVER
         self._plan()
 
     def _plan(self) -> None:
@@ -92,6 +94,7 @@ class Duties:
             self._next_deletion,
             self._next_settling,
             self._next_recheck,
+            self._next_firing,
         )
         self.next_at = min((self._next_beat, *(() if is_stopping else others)))
 
@@ -125,6 +128,8 @@ class Duties:
                 self._settle(is_to_look=not self._dependents.has_work)
             if horizon >= self._next_recheck:
                 self._recheck()
+            if horizon >= self._next_firing:
+                self._fire()
             if horizon >= self._next_deletion:
                 self._delete_old()
         self._plan()
@@ -275,6 +280,17 @@ class Duties:
         except (RedisAway, RedisRefused, Contended) as error:
             # A scheduler may do it, and other duties log the outage.
             log.debug("enqueue_due queues=%s: %s", ",".join(self._listeners.queues), error)
+
+    def _fire(self) -> None:
+        """Make the tasks of the schedules of our own queues that are due."""
+        wait: float | None = None
+        try:
+            wait = self._firing.step()
+        except (RedisAway, RedisRefused, Contended) as error:
+            # A scheduler may do it, and other duties log the outage.
+            log.debug("fire queues=%s: %s", ",".join(self._listeners.queues), error)
+        beat = self._defaults.timing.beat
+        self._next_firing = time.monotonic() + (0.0 if wait == 0.0 else beat)
 
     def _delete_old(self) -> None:
         """Delete finished tasks of our own queues that have been kept long enough, a few at a time."""

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 
 from blueque import protocol
 from blueque.config.toml_file import QueueConfig
@@ -33,7 +33,7 @@ from blueque.model.encoding import (
 from blueque.model.group import Group
 from blueque.model.ids import DEFAULT_KEEP, TaskId, id_of_key, key_fields, random_id, require_key
 from blueque.model.lines import require_priority
-from blueque.model.options import Broken, Options, option_fields, require_retry
+from blueque.model.options import Broken, Common, Options, option_fields, require_retry
 from blueque.model.retry import Retry
 from blueque.model.task import Task
 from blueque.producer.bulk import ManyTasks
@@ -427,6 +427,18 @@ class Queue(ManyTasks):
             before = time.time() - older_than
             found = [task for task in found if (task.finished or task.updated or 0.0) <= before]
         return found[:limit]
+
+    def template(self, parameters: Any, **options: Unpack[Common]) -> tuple[str, Options]:
+        """Return the text of the parameters and the fields of a task with these options, as `enqueue`
+        writes them.
+        """
+        given = dict(options)
+        own = {name: given.pop(name, None) for name in ("retry", "resources", "lock")}
+        priority = given.pop("priority", 0)
+        its_limits = limits.fields(**given)  # type: ignore[arg-type]
+        text, coded = self._encode(parameters)
+        fields = self._options(own["retry"], its_limits, priority, own["resources"], own["lock"])  # type: ignore[arg-type]
+        return text, {**coded, **fields}
 
     def wake_listener(self) -> None:
         """Wake an idle listener, for a task of a 1.0.0 producer, which sends no wake-up.

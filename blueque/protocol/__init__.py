@@ -8,7 +8,7 @@ Producers and schedulers: submit.py; bulk.py for many tasks at once; runs.py for
 Listeners: membership.py, many_queues.py, reserving.py, attempts.py, logs_and_checkpoints.py.
 Tasks that wait for others: dependencies.py, settling.py, groups.py, graphs.py; children.py and parents.py
     are what these share.
-Tasks that a running task makes: spawning.py.
+Tasks that a running task makes: spawning.py. Recurring tasks: schedules.py.
 Waiting tasks: placement.py. Dead listeners: recover.py. Operators: operator.py. Audits: repair.py.
 Deletion: pruning.py, queues.py. Snapshots and archives: snapshots.py, archiving.py.
 Shared: transaction.py, watches.py (looks), fields.py, events.py, packing.py (templates of bytes);
@@ -85,6 +85,17 @@ from blueque.protocol.recover import adopt, lose, reassert, recover, restore
 from blueque.protocol.repair import drop_hint, mend, note_end, note_line, put_back, realign, recount
 from blueque.protocol.reserving import pop, reserve, reserve_and_start, wait, wake
 from blueque.protocol.runs import close_run, drop_run, enqueue_run, open_run, prune_runs
+from blueque.protocol.schedules import (
+    backfill,
+    delete_schedule,
+    fire,
+    pause_schedule,
+    resume_schedule,
+    set_schedule,
+    skip_occurrences,
+    trigger,
+    undoom,
+)
 from blueque.protocol.settling import recheck, settle, unblock
 from blueque.protocol.snapshots import freeze, thaw
 from blueque.protocol.spawning import complete_then, link, spawn
@@ -95,6 +106,7 @@ __all__ = [
     "add_conditions",
     "adopt",
     "ask_stack",
+    "backfill",
     "beat",
     "beat_all",
     "beat_batch",
@@ -116,6 +128,7 @@ __all__ = [
     "confirm_cancel",
     "decline_stack",
     "delete",
+    "delete_schedule",
     "deregister",
     "discard",
     "drop_group",
@@ -138,6 +151,7 @@ __all__ = [
     "finish_feed",
     "finish_group",
     "finish_run",
+    "fire",
     "forget",
     "forget_feed",
     "forget_queue",
@@ -161,6 +175,7 @@ __all__ = [
     "open_run",
     "order",
     "pause",
+    "pause_schedule",
     "pop",
     "progress",
     "prune",
@@ -181,20 +196,25 @@ __all__ = [
     "reserve_and_start",
     "restore",
     "resume",
+    "resume_schedule",
     "retry",
     "schedule",
     "schedule_many",
     "set_max_concurrency",
     "set_priority",
+    "set_schedule",
     "settle",
     "settle_group",
     "settle_members",
+    "skip_occurrences",
     "spawn",
     "stage",
     "start",
     "strike",
     "thaw",
+    "trigger",
     "unblock",
+    "undoom",
     "wait",
     "wake",
     "wake_waiting",

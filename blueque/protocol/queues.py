@@ -14,13 +14,14 @@ DAY = 86400.0
 
 
 def forget_queue(redis: Redis, queue: str, now: float) -> dict[str, int]:
-    """Remove everything about a queue that has no tasks, listeners, runs and feeds.
+    """Remove everything about a queue that has no tasks, listeners, runs, feeds and schedules.
 
     Return how many of each it has, by kind. If it has any, nothing is removed.
     """
     runs, feeds = redis.read(
         ("ZRANGE", keys.runs(queue), 0, -1), ("ZRANGE", keys.feeds(queue), 0, -1)
     )
+    schedules = _schedules_of(redis, queue)
     # The records of runs and feeds expire; their names stay in these indexes.
     parts = [key for run in runs for key in (keys.run(queue, run), keys.staging(queue, run))]
     parts += [keys.feed(queue, feed) for feed in feeds]
@@ -32,6 +33,7 @@ def forget_queue(redis: Redis, queue: str, now: float) -> dict[str, int]:
         of_runs = [any(exist[place : place + 2]) for place in range(0, 2 * len(runs), 2)]
         numbers["runs"] = sum(of_runs) + len({*runs_now} - {*runs})
         numbers["feeds"] = sum(exist[2 * len(runs) :]) + len({*feeds_now} - {*feeds})
+        numbers["schedules"] = schedules
         in_use = {kind: number for kind, number in numbers.items() if number}
         return Answer(in_use) if in_use else Change(_removal(redis, queue, lines, now), {})
 
@@ -53,6 +55,15 @@ def forget_queue(redis: Redis, queue: str, now: float) -> dict[str, int]:
     watch = [*[key for _, key in kinds.values()], *names, *parts]
     look: AnyLook = Look(watch, [*reads, *[("EXISTS", key) for key in parts]])
     return transact(redis, "forget_queue", look, decide)
+
+
+def _schedules_of(redis: Redis, queue: str) -> int:
+    """Return how many schedules make tasks of a queue. One that is made meanwhile, or makes a task,
+    enters the queue in `blueque_queues` again.
+    """
+    (names,) = redis.read(("ZRANGE", keys.SCHEDULES, 0, -1))
+    asked: list[Command] = [("HGET", keys.schedule(name), "queue") for name in names]
+    return redis.answers(*asked).count(queue) if asked else 0
 
 
 def _removal(redis: Redis, queue: str, lines: list[str], now: float) -> list[Command]:

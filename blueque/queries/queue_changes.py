@@ -16,6 +16,7 @@ from blueque.connection.tracking import Tracking
 from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.protocol.membership import scores
+from blueque.protocol.schedules import time_of
 
 _UNSETTLED = (keys.UNSETTLED_TASKS, keys.UNSETTLED_MEMBERS, keys.GROUPS)
 
@@ -61,6 +62,8 @@ class Lookout:
         self.listeners: dict[str, float] = {}
         # What `unsettled` returns may have changed since it was called.
         self.is_unsettled = True
+        # What `next_occurrence` returns may have changed since it was called.
+        self.is_replanned = True
         self._tracking = Tracking(connect)
         self._stale: set[str] = set()
 
@@ -103,6 +106,23 @@ class Lookout:
         self.is_unsettled = bool(tasks)
         return Unsettled(scores(tasks), bool(has_members), _lowest(group))
 
+    def next_occurrence(self) -> float | None:
+        """Return in how many seconds of the clock of Redis a schedule is to be looked at; None: none
+        is. Raises RedisAway, RedisRefused.
+        """
+        try:
+            connection, _ = self._tracking.open()
+            replies = exchange(
+                connection, [("TIME",), ("ZRANGE", keys.SCHEDULES, 0, 0, "WITHSCORES")]
+            )
+        except BaseException:
+            self.close()
+            raise
+        raise_refusal(replies)
+        self.is_replanned = False
+        at = _lowest(replies[1])
+        return None if at is None or at == float("inf") else at - time_of(replies[0])
+
     def refresh(self, whole: bool = False) -> set[str]:
         """Read what has changed, or everything; return the queues that were read. Raises RedisAway."""
         try:
@@ -118,9 +138,10 @@ class Lookout:
         connection, is_new = self._tracking.open()
         changed = connection.take_invalidated()
         if whole or is_new or changed is None:
-            changed = {keys.QUEUES, *_UNSETTLED}
+            changed = {keys.QUEUES, keys.SCHEDULES, *_UNSETTLED}
             self.views.clear()
         self.is_unsettled = self.is_unsettled or not changed.isdisjoint(_UNSETTLED)
+        self.is_replanned = self.is_replanned or keys.SCHEDULES in changed
         stale = {queue for queue in self.views if changed.intersection(_watched(queue))}
         stale |= self._stale & set(self.views)
         self._stale.clear()

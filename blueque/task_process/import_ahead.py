@@ -30,6 +30,9 @@ def import_for_daemon(is_plain: bool = True) -> None:
     import tomllib
     import traceback
     import zlib
+    import zoneinfo
+
+    import cronsim
 
     import blueque.producer.bulk
 
@@ -42,6 +45,7 @@ def import_for_tasks() -> None:
     """Import what a task process may need of the standard library besides what it has."""
     import pathlib
     import shutil
+    import zoneinfo
 
     import_for_forks()
 
@@ -81,6 +85,7 @@ def _import_for_client() -> None:
     import blueque.model.snapshot
     import blueque.producer.abandoned_runs
     import blueque.producer.queue
+    import blueque.producer.schedules
     import blueque.protocol.permissions
     import blueque.queries.failures
     import blueque.queries.feeds

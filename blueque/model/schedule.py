@@ -1,0 +1,322 @@
+"""Schedules: what a person defines, the record in Redis, and which planned times are due.
+
+A schedule has a rule that says when, and a template of a task. Each planned time of the rule is an
+occurrence. Of each occurrence comes one task, or a reason why not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple, get_args
+
+from blueque.errors import InvalidInput
+from blueque.model import record
+from blueque.model.encoding import require_whole
+from blueque.model.lines import parse_needs, write_needs
+from blueque.model.options import Options
+from blueque.model.recurrence import Rule, jitter_of, planned_times
+from blueque.model.units import parse_duration
+
+Overlap = Literal["skip", "queue", "replace", "allow"]
+CatchUp = Literal["last", "all", "none"]
+
+# The fields of a record. Type and meaning as in docs/protocol/schedules.md, "Schedules"; every value
+# is text in Redis.
+FIELDS: record.Types = {
+    "name": str,
+    "queue": str,
+    "cron": str,
+    "every": int,
+    "timezone": str,
+    "start": int,
+    "until": int,
+    "parameters": str,
+    "parameters_encoding": str,
+    "options": str,
+    "overlap": str,
+    "catch_up": str,
+    "window": int,
+    "jitter": int,
+    "pause_after_failures": int,
+    "version": int,
+    "digest": str,
+    "origin": str,
+    "planned": int,
+    "at": int,
+    "last": int,
+    "current": str,
+    "doomed": str,
+    "paused": record.number,
+    "paused_by": str,
+    "paused_reason": str,
+    "made": int,
+    "skipped": int,
+    "missed": int,
+    "triggered": int,
+    "backfilled": int,
+    "failures": int,
+    "created": record.number,
+    "updated": record.number,
+}
+DEFINED = tuple(FIELDS)[1:15]  # the fields that a person defines
+OF_RULE = ("cron", "every", "timezone", "start", "until", "jitter")
+OPEN = ("blocked", "scheduled", "pending", "reserved", "started")
+
+AT_ONCE = 1000  # planned times about which one transaction decides, at most
+PROMPT = 60  # seconds after its time in which an occurrence counts as not missed
+MAX_JITTER = 86400
+DEFAULT_WINDOW = 86400
+KEPT = 100  # occurrences in the list of a schedule
+
+
+class Definition(NamedTuple):
+    """What a person defines.
+
+    rule: when. queue, parameters, encoding, options: of each task, as they are written.
+    overlap: what happens if the task before has not ended. catch_up: which of several missed
+    occurrences come. window: how many seconds back anything is caught up. jitter: by how many seconds
+    at most a task comes later than planned. pause_after_failures: pause after so many failed tasks in
+    a row; None: never.
+    """
+
+    queue: str
+    rule: Rule
+    parameters: str
+    encoding: str | None = None
+    options: Mapping[str, str | int | float] = {}
+    overlap: str = "skip"
+    catch_up: str = "last"
+    window: int = DEFAULT_WINDOW
+    jitter: int = 0
+    pause_after_failures: int | None = None
+
+    @classmethod
+    def of(cls, found: Mapping[str, str]) -> Definition:
+        """Return the definition in a record. Raises InvalidInput if this version cannot read it."""
+        try:
+            numbers = {
+                name: int(found[name]) for name in ("every", "start", "until") if name in found
+            }
+            rule = Rule(
+                found.get("cron"),
+                numbers.get("every"),
+                found.get("timezone", "UTC"),
+                numbers.get("start"),
+                numbers.get("until"),
+            )
+            options = json.loads(found["options"])
+            most = found.get("pause_after_failures")
+            definition = cls(
+                found["queue"],
+                rule,
+                found["parameters"],
+                found.get("parameters_encoding"),
+                options,
+                found["overlap"],
+                found["catch_up"],
+                int(found["window"]),
+                int(found["jitter"]),
+                None if most is None else int(most),
+            )
+        except (KeyError, ValueError, TypeError) as error:
+            raise InvalidInput(f"the record cannot be read: {error!r}") from error
+        if definition.overlap not in get_args(Overlap) or definition.catch_up not in get_args(
+            CatchUp
+        ):
+            raise InvalidInput("the record names a policy that this version does not know")
+        if not isinstance(options, dict) or (rule.cron is None) == (rule.every is None):
+            raise InvalidInput("the record has no rule, or no options")
+        return definition
+
+    def fields(self) -> dict[str, str]:
+        """Return the fields of the record."""
+        options = json.dumps(dict(self.options), separators=(",", ":"), sort_keys=True)
+        values = {
+            "queue": self.queue,
+            "cron": self.rule.cron,
+            "every": self.rule.every,
+            "timezone": self.rule.timezone,
+            "start": self.rule.start,
+            "until": self.rule.until,
+            "parameters": self.parameters,
+            "parameters_encoding": self.encoding,
+            "options": options,
+            "overlap": self.overlap,
+            "catch_up": self.catch_up,
+            "window": self.window,
+            "jitter": self.jitter,
+            "pause_after_failures": self.pause_after_failures,
+        }
+        return {name: str(value) for name, value in values.items() if value is not None}
+
+    @property
+    def lock(self) -> str | None:
+        """The lock that each task needs; None: it needs none."""
+        needs = parse_needs(str(self.options.get("needs", "")))
+        return None if needs is None else needs.lock
+
+    def at(self, name: str, planned: int, before: int = 0) -> int:
+        """Return when the task of a planned time comes, at the earliest.
+
+        before: when that of the planned time before comes.
+        """
+        return max(planned + jitter_of(name, planned, self.jitter), before)
+
+
+def digest_of(fields: Mapping[str, str]) -> str:
+    """Return the SHA-256 of what a person has defined, as 64 hexadecimal digits."""
+    text = json.dumps({name: fields[name] for name in DEFINED if name in fields}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def with_lock(options: Mapping[str, Any], lock: str) -> Options:
+    """Return the options of a task that needs a lock besides. Raises InvalidInput if it may be held
+    by several tasks.
+    """
+    needs = parse_needs(str(options.get("needs", "")))
+    if needs is None:
+        raise InvalidInput("the needs of the task cannot be read")
+    if needs.lock is not None and needs.limit != 1:
+        raise InvalidInput(
+            f"overlap: the lock {needs.lock!r} may be held by {needs.limit} tasks, so it does not keep two of them apart"
+        )
+    return {**options, "needs": write_needs(dict(needs.resources), needs.lock or lock)}
+
+
+class Step(NamedTuple):
+    """A decision about planned times that are due.
+
+    missed: those of which no task comes, the oldest first, and why: `window` or `catch_up`.
+    chosen: the one that a task is to come of, and when it was due; None: none.
+    last: the latest about which this decides. next: what comes after, and when; None: nothing.
+    """
+
+    missed: list[tuple[int, str]]
+    chosen: tuple[int, int] | None
+    last: int
+    next: tuple[int, int] | None
+
+
+def decide(
+    definition: Definition, name: str, planned: int, at: int, now: float, most: int = AT_ONCE
+) -> Step | None:
+    """Decide what comes of the planned times that are due. None: none is.
+
+    planned, at: what is next by the record. now: the clock of Redis. most: planned times at a time.
+    """
+    if at > now:
+        return None
+    due = [(planned, at)]
+    after: tuple[int, int] | None = None
+    for moment in planned_times(definition.rule, planned, int(now), most):
+        following = moment, definition.at(name, moment, due[-1][1])
+        if following[1] > now or len(due) == most:
+            after = following
+            break
+        due.append(following)
+    else:
+        coming = definition.rule.next_after(due[-1][0])
+        after = None if coming is None else (coming, definition.at(name, coming, due[-1][1]))
+    too_old = [each for each in due if each[0] < now - definition.window]
+    rest = due[len(too_old) :]
+    missed = [(moment, "window") for moment, _ in too_old]
+    if not rest:
+        return Step(missed, None, due[-1][0], after)
+    if definition.catch_up == "all":
+        later = rest[1] if len(rest) > 1 else after
+        return Step(missed, rest[0], rest[0][0], later)
+    *others, latest = rest
+    missed += [(moment, "catch_up") for moment, _ in others]
+    is_late = latest[1] <= now - PROMPT
+    # More may be due, of which a later one is the last.
+    is_last = after is None or after[1] > now
+    if not is_last or (definition.catch_up == "none" and is_late):
+        return Step([*missed, (latest[0], "catch_up")], None, latest[0], after)
+    return Step(missed, latest, latest[0], after)
+
+
+def planned_until(found: Mapping[str, str], now: float, most: int) -> list[int]:
+    """Return the planned times of a record that are past and undecided, the oldest first; none if
+    the record cannot be read.
+    """
+    if not found.get("planned", "").isdecimal() or int(found["planned"]) > now:
+        return []
+    try:
+        rule = Definition.of(found).rule
+    except InvalidInput:
+        return []
+    first = int(found["planned"])
+    return [first, *planned_times(rule, first, int(now), most - 1)]
+
+
+class Occurrence(NamedTuple):
+    """What came of a planned time.
+
+    what: made, skipped, missed, triggered or backfilled. planned: in Unix seconds. at: when that was
+    decided. task: that was made; if skipped, that had not ended, and its status. why: overlap, window,
+    catch_up, paused, changed or person. by: who has asked for it. until, times: the last, and the
+    number, of several planned times in a row of which the same came.
+    """
+
+    what: str
+    planned: int
+    at: float
+    task: str | None = None
+    why: str | None = None
+    by: str | None = None
+    status: str | None = None
+    until: int | None = None
+    times: int | None = None
+
+    def text(self) -> str:
+        """Return it as JSON, as it is written."""
+        found = {name: value for name, value in self._asdict().items() if value is not None}
+        return json.dumps(found, separators=(",", ":"))
+
+    @classmethod
+    def read(cls, text: str) -> Occurrence | None:
+        """Return what was written; None: it cannot be read."""
+        try:
+            found = json.loads(text)
+            known = {name: found[name] for name in cls._fields if name in found}
+            return cls(**known) if isinstance(known["planned"], int) else None
+        except (ValueError, TypeError, KeyError):
+            return None
+
+
+def missed_in_a_row(missed: list[tuple[int, str]], now: float) -> list[Occurrence]:
+    """Return one occurrence for all of one reason. missed: planned times and reasons, the oldest
+    first.
+    """
+    starts = [0, *[place for place, (a, b) in enumerate(pairwise(missed), 1) if a[1] != b[1]]]
+    parts = [missed[a:b] for a, b in pairwise([*starts, len(missed)])] if missed else []
+    return [together("missed", [moment for moment, _ in part], now, part[0][1]) for part in parts]
+
+
+def together(
+    what: str, times: list[int], now: float, why: str, by: str | None = None
+) -> Occurrence:
+    """Return the occurrence that stands for several planned times in a row."""
+    if len(times) == 1:
+        return Occurrence(what, times[0], now, why=why, by=by)
+    return Occurrence(what, times[0], now, why=why, by=by, until=times[-1], times=len(times))
+
+
+def parse(fields: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of a record with their types. A malformed field is left out."""
+    return record.parse(fields, FIELDS)
+
+
+def read_seconds(what: str, value: object, lowest: int, highest: int) -> int:
+    """Return whole seconds, given as a number or as text like "10m". Raises InvalidInput."""
+    if isinstance(value, str):
+        try:
+            value = parse_duration(value)
+        except InvalidInput as error:
+            raise InvalidInput(f"{what}: {error}") from error
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return require_whole(value, what, lowest, highest)

@@ -1,0 +1,129 @@
+"""Firing: make the tasks of schedules whose time has come, as schedulers and listeners do it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Mapping
+from itertools import zip_longest
+
+from blueque import protocol
+from blueque.connection.redis import Redis
+from blueque.errors import InvalidInput, NotCancellable, RedisRefused, WrongQueue
+from blueque.producer.dependents import tell_of_end
+from blueque.protocol.schedules import Fired, Plan, look_at, plan_of
+from blueque.queries import schedules
+from blueque.queries.tasks import load
+
+log = logging.getLogger("blueque")
+
+AT_ONCE = 100  # schedules that are looked at in one step
+MOVED_ON = 1.0  # seconds until a schedule is looked at again of which nothing came
+REFUSED = 60.0  # seconds until one is looked at again that cannot be read
+
+
+class Firing:
+    """Looks at the schedules that are due, and decides about each.
+
+    queues: only schedules of these; None: all.
+    """
+
+    def __init__(self, redis: Redis, queues: Collection[str] | None = None) -> None:
+        self._redis, self._queues = redis, queues
+        # name -> when to look at it again, on the monotonic clock
+        self._left_alone: dict[str, float] = {}
+        self._named: set[str] = set()  # those of which it was logged that they cannot be read
+        self._skip = 0  # how many of other queues are due before ours
+
+    def step(self) -> float | None:
+        """Decide about a hundred schedules at most. Return in how many seconds the next is due; 0:
+        there may be more now; None: nothing is planned.
+
+        Raises RedisAway, Contended.
+        """
+        monotonic = time.monotonic()
+        self._left_alone = {name: at for name, at in self._left_alone.items() if at > monotonic}
+        skip = self._skip
+        now, first = schedules.first(self._redis, AT_ONCE + len(self._left_alone) + 1, skip)
+        due = [name for name, score in first.items() if score <= now]
+        names = [name for name in due if name not in self._left_alone][:AT_ONCE]
+        if not names:
+            self._skip = 0
+            return self._wait(now, first)
+        found = dict(zip(names, schedules.records(self._redis, names), strict=True))
+        records = {name: record for name, record in found.items() if self._is_ours(name, record)}
+        if self._queues is not None:
+            self._skip = skip + len(found) - len(records) if len(names) == AT_ONCE else 0
+        plans = self._plans(records, now)
+        self._fire(plans)
+        return 0.0 if records or self._skip else self._wait(now, first)
+
+    def _wait(self, now: float, first: Mapping[str, float]) -> float | None:
+        """Return in how many seconds a schedule is to be looked at."""
+        coming = [score - now for score in first.values() if now < score < float("inf")]
+        again = [at - time.monotonic() for at in self._left_alone.values()]
+        return max(min([*coming, *again]), 0.0) if coming or again else None
+
+    def _is_ours(self, name: str, record: Mapping[str, str] | RedisRefused) -> bool:
+        if isinstance(record, RedisRefused):
+            self._leave_alone(name, record)
+            return False
+        return self._queues is None or record.get("queue") in self._queues
+
+    def _plans(
+        self, records: Mapping[str, Mapping[str, str] | RedisRefused], now: float
+    ) -> dict[str, Plan]:
+        plans: dict[str, Plan] = {}
+        for name, record in records.items():
+            assert not isinstance(record, RedisRefused)  # see _is_ours
+            try:
+                if "doomed" in record:
+                    self._cancel(name, record["doomed"])
+                    continue
+                plan = plan_of(name, record, now)
+            except (InvalidInput, RedisRefused) as error:
+                self._leave_alone(name, error)
+                continue
+            if plan is None:  # another was faster, or its score is wrong, which doctor mends
+                self._left_alone[name] = time.monotonic() + MOVED_ON
+            else:
+                plans[name] = plan
+        return plans
+
+    def _fire(self, plans: Mapping[str, Plan]) -> None:
+        looks = [look_at(name, plan) for name, plan in plans.items()]
+        for (name, plan), ahead in zip_longest(plans.items(), looks[1:]):
+            try:
+                _log(name, protocol.fire(self._redis, name, plan, ahead))
+                self._named.discard(name)
+            except (RedisRefused, InvalidInput) as error:
+                self._leave_alone(name, error)
+
+    def _cancel(self, name: str, task: str) -> None:
+        """Cancel the task in whose place another one has come."""
+        seen, now = load(self._redis, task), time.time()
+        by, reason = f"schedule {name}", "the next one has come"
+        try:
+            status = protocol.cancel(self._redis, seen.queue or "", task, by, reason, now)
+            log.info("cancel task=%s queue=%s by=%s status=%s", task, seen.queue, by, status)
+            if status == "cancelled":
+                tell_of_end(self._redis, task, now)
+        except (NotCancellable, WrongQueue) as error:  # it has ended, or was moved just now
+            log.debug("cancel task=%s: %s", task, error)
+            if isinstance(error, WrongQueue):
+                return
+        protocol.undoom(self._redis, name, task)
+
+    def _leave_alone(self, name: str, error: Exception) -> None:
+        self._left_alone[name] = time.monotonic() + REFUSED
+        if name not in self._named:
+            self._named.add(name)
+            log.warning("leaving schedule %r alone: %s", name, error)
+
+
+def _log(name: str, fired: Fired | None) -> None:
+    if fired is None:
+        return
+    level = logging.WARNING if fired.what == "paused" else logging.INFO
+    task = f" task={fired.task}" if fired.task else ""
+    log.log(level, "%s schedule=%s planned=%d%s", fired.what, name, fired.planned, task)

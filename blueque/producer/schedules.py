@@ -1,0 +1,291 @@
+"""Schedule: what people do with one recurring task."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args
+
+from blueque import protocol
+from blueque.connection.redis import Redis
+from blueque.errors import InvalidInput, NoSuchSchedule
+from blueque.model.cron import find_zone
+from blueque.model.encoding import require_schedule_name, require_time, require_whole
+from blueque.model.ids import DEFAULT_KEEP, require_keep
+from blueque.model.options import Common
+from blueque.model.recurrence import MOST_EVERY, Rule, planned_times, read_rule
+from blueque.model.schedule import (
+    DEFAULT_WINDOW,
+    MAX_JITTER,
+    CatchUp,
+    Definition,
+    Occurrence,
+    Overlap,
+    read_seconds,
+    with_lock,
+)
+from blueque.protocol.schedules import BACKFILLED_AT_ONCE, lock_of
+from blueque.queries import schedules
+from blueque.queries.schedules import ScheduleSeen
+from blueque.system import process
+
+if TYPE_CHECKING:
+    from blueque.producer.queue import Queue
+
+log = logging.getLogger("blueque")
+
+MOST_SKIPPED = 100  # occurrences that one call skips
+MOST_BACKFILLED = 1000  # tasks that one call of `backfill` makes, unless told otherwise
+
+
+class Policies(TypedDict, total=False):
+    """What a schedule does besides, as for `Client.set_schedule`."""
+
+    timezone: str | None
+    start: float | str | datetime | None
+    until: float | str | datetime | None
+    overlap: Overlap
+    catch_up: CatchUp
+    window: float | str
+    jitter: float | str
+    pause_after_failures: int | None
+
+
+class Recurrence(Policies, total=False):
+    """The rule of a schedule and its policies."""
+
+    cron: str | None
+    every: float | str | None
+
+
+class ScheduleOptions(Recurrence, Common, total=False):
+    """All that a schedule takes besides its queue and the parameters."""
+
+    keep: float | str
+
+
+def define(
+    queue: Queue,
+    name: str,
+    parameters: Any = None,
+    *,
+    cron: str | None = None,
+    every: float | str | None = None,
+    timezone: str | None = None,
+    start: float | str | datetime | None = None,
+    until: float | str | datetime | None = None,
+    overlap: str = "skip",
+    catch_up: str = "last",
+    window: float | str = DEFAULT_WINDOW,
+    jitter: float | str = 0,
+    pause_after_failures: int | None = None,
+    keep: float | str = DEFAULT_KEEP,
+    **options: Unpack[Common],
+) -> Definition:
+    """Return what a person defines, as for `Client.set_schedule`. Raises InvalidInput, which begins
+    with the name of the wrong option.
+    """
+    rule = read_rule(cron=cron, every=every, timezone=timezone, start=start, until=until)
+    for what, given, known in (("overlap", overlap, Overlap), ("catch_up", catch_up, CatchUp)):
+        if given not in get_args(known):
+            words = ", ".join(f'"{word}"' for word in get_args(known))
+            raise InvalidInput(f"{what}: it is {given!r}; it has to be one of {words}")
+    if catch_up == "all" and overlap != "allow":
+        raise InvalidInput(
+            'catch_up: "all" needs overlap = "allow", for all that was missed comes at the same time;'
+            " with a lock, the tasks still run one after the other"
+        )
+    text, fields = queue.template(parameters, **options)
+    fields["keep"] = require_keep(keep)
+    encoding = fields.pop("parameters_encoding", None)
+    if overlap in ("queue", "replace"):
+        fields = with_lock(fields, lock_of(name))
+    most = pause_after_failures
+    return Definition(
+        queue.name,
+        rule,
+        text,
+        None if encoding is None else str(encoding),
+        fields,
+        overlap,
+        catch_up,
+        read_seconds("window", window, 0, 10 * MOST_EVERY),
+        read_seconds("jitter", jitter, 0, MAX_JITTER),
+        None if most is None else require_whole(most, "pause_after_failures", 1, 1_000_000),
+    )
+
+
+class Schedule:
+    """A recurring task: a name, a rule that says when, and the task that comes each time.
+
+    It knows its state when it was loaded; `refresh` loads it anew.
+    """
+
+    def __init__(self, redis: Redis, name: str) -> None:
+        self.name = require_schedule_name(name)
+        self._redis = redis
+        self._seen = self._load()
+
+    def __repr__(self) -> str:
+        return f"<Schedule {self.name!r} {self.rule.text()}>"
+
+    def _load(self) -> ScheduleSeen:
+        seen = schedules.load(self._redis, self.name)
+        if seen is None:
+            raise NoSuchSchedule(self.name)
+        return seen
+
+    def refresh(self) -> Schedule:
+        """Load its state anew, and return it. Raises NoSuchSchedule."""
+        self._seen = self._load()
+        return self
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """Its record, with the fields in docs/protocol/schedules.md, "Schedules"."""
+        return dict(self._seen.record)
+
+    @property
+    def seen(self) -> ScheduleSeen:
+        """Its state when it was loaded."""
+        return self._seen
+
+    @property
+    def definition(self) -> Definition:
+        """What was defined. Raises InvalidInput if this version cannot read it."""
+        return Definition.of(self._seen.fields)
+
+    @property
+    def rule(self) -> Rule:
+        """When a task is planned. Raises InvalidInput if this version cannot read it."""
+        return self.definition.rule
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing comes until it is resumed."""
+        return "paused" in self._seen.record
+
+    def next_times(self, count: int = 1) -> list[datetime]:
+        """Return the next planned times, in its zone, as if it were not paused."""
+        return next_times(self.rule, self._seen.record.get("last", 0), count)
+
+    def history(self, limit: int = 100) -> list[Occurrence]:
+        """Return what has come of its last planned times, the newest first; 100 are kept."""
+        return schedules.occurrences(self._redis, self.name, limit)
+
+    def pause(self, by: str | None = None, reason: str | None = None) -> bool:
+        """Have nothing come of it until it is resumed. False: it was paused already.
+
+        by, reason: who pauses it (this user and host if left out), and why.
+        Raises NoSuchSchedule. Source: docs/protocol/schedules.md, "pause_schedule".
+        """
+        who = _who(by)
+        is_new = protocol.pause_schedule(self._redis, self.name, who, reason)
+        log.info("pause schedule=%s by=%s", self.name, who)
+        return is_new
+
+    def resume(self, catch_up: bool = False) -> bool:
+        """End a pause. False: it was not paused.
+
+        catch_up: what was planned meanwhile comes as after an outage: see `catch_up` of
+            `Client.set_schedule`. Otherwise it is missed.
+        Raises NoSuchSchedule. Source: docs/protocol/schedules.md, "resume_schedule".
+        """
+        was_paused = protocol.resume_schedule(self._redis, self.name, catch_up)
+        log.info("resume schedule=%s", self.name)
+        return was_paused
+
+    def trigger(self, force: bool = False, by: str | None = None) -> str:
+        """Make a task now, besides those that are planned, and return its id.
+
+        force: even if `overlap` lets none come, because the task before has not ended.
+        by: as for `pause`.
+        Raises NoSuchSchedule, WrongSchedule. Source: docs/protocol/schedules.md, "trigger".
+        """
+        who = _who(by)
+        task = protocol.trigger(self._redis, self.name, os.urandom(16).hex(), who, force)
+        log.info("trigger schedule=%s by=%s task=%s", self.name, who, task)
+        return task
+
+    def skip(self, count: int = 1, by: str | None = None) -> list[datetime]:
+        """Have nothing come of its next planned times, and return these, in its zone.
+
+        count: 1 to 100. by: as for `pause`.
+        Raises NoSuchSchedule; WrongSchedule when it has moved on since it was loaded.
+        Source: docs/protocol/schedules.md, "skip_occurrences".
+        """
+        most = require_whole(count, "count", 1, MOST_SKIPPED)
+        last, who = int(self._seen.record["last"]), _who(by)
+        times = list(islice(_times(self.rule, last), most))
+        if not times:
+            raise InvalidInput(
+                f"nothing is planned of schedule {self.name!r} that could be skipped"
+            )
+        protocol.skip_occurrences(self._redis, self.name, last, times, who)
+        log.info("skip schedule=%s by=%s times=%d", self.name, who, len(times))
+        return [_in_zone(self.rule, each) for each in times]
+
+    def backfill(
+        self,
+        begin: float | datetime,
+        end: float | datetime,
+        *,
+        overlap: str = "queue",
+        most: int = MOST_BACKFILLED,
+        by: str | None = None,
+    ) -> list[str]:
+        """Make the tasks of past planned times, and return the ids of those that are new: a planned
+        time has one task, however often it is asked for.
+
+        begin, end: both included; Unix seconds, or a datetime with a time zone.
+        overlap: "queue": they run one after the other; "allow": they may run at the same time.
+        most: refuse if more planned times lie between.
+        by: as for `pause`.
+        Raises NoSuchSchedule, InvalidInput; WrongSchedule if some are still to come.
+        Source: docs/protocol/schedules.md, "backfill".
+        """
+        if overlap not in ("queue", "allow"):
+            raise InvalidInput(f'overlap: it is {overlap!r}; it has to be "queue" or "allow"')
+        first, last, who = require_time(begin), require_time(end), _who(by)
+        times = planned_times(self.rule, first - 1e-6, last, most + 1)
+        if len(times) > most:
+            raise InvalidInput(f"more than {most} planned times lie between; give most=")
+        made: list[str] = []
+        for start in range(0, len(times), BACKFILLED_AT_ONCE):
+            some = times[start : start + BACKFILLED_AT_ONCE]
+            made += protocol.backfill(self._redis, self.name, some, who, overlap == "allow")
+        log.info("backfill schedule=%s by=%s new=%d of=%d", self.name, who, len(made), len(times))
+        return made
+
+    def delete(self) -> bool:
+        """Remove the schedule; its tasks stay. False: it is gone already.
+
+        Source: docs/protocol/schedules.md, "delete_schedule".
+        """
+        was_there = protocol.delete_schedule(self._redis, self.name)
+        log.info("delete_schedule schedule=%s", self.name)
+        return was_there
+
+
+def next_times(rule: Rule, after: float, count: int) -> list[datetime]:
+    """Return the first planned times later than `after`, in Unix seconds, in the zone of the rule."""
+    return [_in_zone(rule, each) for each in islice(_times(rule, after), count)]
+
+
+def _times(rule: Rule, after: float) -> Iterator[int]:
+    last: float | None = rule.next_after(after)
+    while last is not None:
+        yield int(last)
+        last = rule.next_after(last)
+
+
+def _in_zone(rule: Rule, planned: int) -> datetime:
+    zone = UTC if rule.timezone == "UTC" else find_zone(rule.timezone)
+    return datetime.fromtimestamp(planned, zone)
+
+
+def _who(by: str | None) -> str:
+    return by if by is not None else process.user_at_host()

@@ -1,0 +1,534 @@
+"""Recurring tasks: set_schedule, fire, undoom, pause_schedule, resume_schedule, skip_occurrences,
+trigger, backfill, delete_schedule.
+
+Nobody leads and nothing is made ahead. The record that says what is next is moved on by the EXEC that
+makes the task, and the id of the task is made of the name and the planned time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
+from blueque.errors import InvalidInput, NoSuchSchedule, WrongSchedule
+from blueque.model import keys
+from blueque.model.encoding import count_of
+from blueque.model.ids import id_of_occurrence, id_of_trigger
+from blueque.model.lines import parse_needs
+from blueque.model.schedule import (
+    AT_ONCE,
+    DEFINED,
+    KEPT,
+    OF_RULE,
+    OPEN,
+    Definition,
+    Occurrence,
+    Step,
+    decide,
+    digest_of,
+    missed_in_a_row,
+    planned_until,
+    together,
+    with_lock,
+)
+from blueque.protocol.dependencies import NewTask, creation
+from blueque.protocol.fields import flat
+from blueque.protocol.transaction import Answer, Change, Verdict, transact
+
+BLUEQUE = "blueque"  # who has paused it after failures
+BACKFILLED_AT_ONCE = 100  # tasks that one `backfill` makes
+_OF_PAUSE = ("paused", "paused_by", "paused_reason")
+
+
+class Plan(NamedTuple):
+    """What comes of a schedule next, by its record as it was read. task: the id that belongs to the
+    planned time of which a task is to come; None: no task is to come.
+    """
+
+    record: Mapping[str, str]
+    definition: Definition
+    step: Step
+    task: str | None
+
+
+class Fired(NamedTuple):
+    """What has come of a schedule. what: made, skipped, missed, or paused after too many failures."""
+
+    what: str
+    planned: int
+    task: str | None = None
+
+
+class _Current(NamedTuple):
+    """The fields of the task that came last which say whether it has ended, and how."""
+
+    status: str | None = None
+    needs: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.status in OPEN
+
+
+def plan_of(name: str, record: Mapping[str, str], now: float) -> Plan | None:
+    """Return what comes of a schedule next. None: nothing is due, or it is paused.
+
+    now: the clock of Redis. Raises InvalidInput for a record that this version cannot read.
+    """
+    if "at" not in record or "paused" in record or "doomed" in record:
+        return None
+    definition = Definition.of(record)
+    planned, at = _whole(record, "planned"), _whole(record, "at")
+    step = decide(definition, name, planned, at, now)
+    if step is None:
+        return None
+    task = None if step.chosen is None else id_of_occurrence(name, step.chosen[0])
+    return Plan(record, definition, step, task)
+
+
+def look_at(name: str, plan: Plan) -> AnyLook:
+    """Return the look of `fire`."""
+    watch, reads = [keys.schedule(name)], [("HGETALL", keys.schedule(name)), ("TIME",)]
+    if plan.task is not None:
+        task, kept = keys.task(plan.task), keys.key_kept(plan.task)
+        watch += [task, kept]
+        reads += [("EXISTS", task, kept)]
+        if (current := plan.record.get("current")) is not None:
+            watch += [keys.task(current)]
+            reads += [("HMGET", keys.task(current), *_Current._fields)]
+    return Look(watch, reads)
+
+
+def fire(redis: Redis, name: str, plan: Plan, ahead: AnyLook | None = None) -> Fired | None:
+    """Decide about the next occurrence of a schedule. None: its record has changed since it was read:
+    it may have been decided, by this call or by another one.
+
+    ahead: the look of the `fire` that follows on this connection.
+    """
+    definition, step, task = plan.definition, plan.step, plan.task
+
+    def judge(
+        reply: Sequence[str], clock: Sequence[str], exists: int = 0, *others: list[str | None]
+    ) -> Verdict[Fired | None]:
+        if as_hash(reply) != plan.record:
+            return Answer(None)
+        now = time_of(clock)
+        current = _Current(*others[0]) if others else _Current()
+        commands: list[Command] = []
+        occurrences = missed_in_a_row(step.missed, now)
+        counts = {"missed": len(step.missed)}
+        fields: dict[str, Any] = {"last": step.last}
+        fired = Fired("missed", step.last)
+        score: float | str = "+inf" if step.next is None else step.next[1]
+        if step.chosen is not None and task is not None:
+            planned = step.chosen[0]
+            failures = _failures(plan.record, current)
+            if definition.pause_after_failures and failures >= definition.pause_after_failures:
+                return Change(_pausing(name, failures, now), Fired("paused", planned))
+            why = None if exists else _hindrance(definition, current)
+            if why is not None:
+                held, status = plan.record.get("current"), current.status
+                occurrences += [Occurrence("skipped", planned, now, held, "overlap", status=status)]
+                counts["skipped"] = 1
+                fired = Fired("skipped", planned, held)
+            else:
+                occurrences += [Occurrence("made", planned, now, task)]
+                counts["made"] = 1
+                fired = Fired("made", planned, task)
+                fields |= {"current": task, "failures": failures}
+                if not exists:
+                    commands += _creation(name, definition, [(task, planned)], now)
+                    if definition.overlap == "replace" and current.is_open:
+                        fields["doomed"], score = plan.record["current"], 0
+        return Change(
+            [*commands, *_moved(name, fields, step.next, score, occurrences, counts, now)], fired
+        )
+
+    return transact(redis, "fire", look_at(name, plan), judge, ahead=ahead)
+
+
+def undoom(redis: Redis, name: str, task: str) -> None:
+    """Note that the task has been cancelled in whose place another one has come."""
+    key = keys.schedule(name)
+
+    def judge(reply: list[str | None]) -> Verdict[None]:
+        doomed, at, paused = reply
+        if doomed != task:
+            return Answer(None)
+        score = "+inf" if at is None or paused is not None else at
+        return Change([("HDEL", key, "doomed"), ("ZADD", keys.SCHEDULES, score, name)], None)
+
+    look: Look[list[str | None]] = Look([key], [("HMGET", key, "doomed", "at", "paused")])
+    transact(redis, "undoom", look, judge)
+
+
+def set_schedule(redis: Redis, name: str, definition: Definition, origin: str) -> str:
+    """Make a schedule, or change one. Return `new`, `changed` or `same`.
+
+    origin: `file` or `hand`; only the same may change it.
+    Raises WrongSchedule; InvalidInput for a rule that has no time left.
+    """
+    key, defined = keys.schedule(name), definition.fields()
+    digest = digest_of(defined)
+
+    def judge(reply: Sequence[str], clock: Sequence[str]) -> Verdict[str]:
+        found, now = as_hash(reply), time_of(clock)
+        if found and found.get("origin") != origin:
+            raise WrongSchedule(name, _of_other(found.get("origin")))
+        last = _whole(found, "last") if found else int(now)
+        occurrences: list[Occurrence] = []
+        counts: dict[str, int] = {}
+        is_new_rule = any(found.get(field) != defined.get(field) for field in OF_RULE)
+        if found and is_new_rule:
+            occurrences, counts = _given_up(name, found, "changed", now)
+            last = max(last, int(now))
+        following = _following(name, definition, last)
+        if following is not None and found.get("planned") == str(following[0]) and not is_new_rule:
+            following = following[0], _whole(found, "at")
+        planned = None if following is None else str(following[0])
+        if (found.get("digest"), found.get("planned")) == (digest, planned):
+            return Answer("same")
+        if not found and following is None:
+            raise InvalidInput("until: the rule has no time before it")
+        gone = [field for field in DEFINED if field in found and field not in defined]
+        fields: dict[str, Any] = {"name": name} | defined
+        fields |= {"origin": origin, "digest": digest, "last": last}
+        fields |= {"version": _whole(found, "version") + 1} if found else _first(now)
+        is_held = "paused" in found
+        score = "+inf" if following is None or is_held else following[1]
+        if "doomed" in found:
+            score = 0
+        return Change(
+            [
+                *([] if found else [("DEL", keys.occurrences(name))]),
+                *([("HDEL", key, *gone)] if gone else []),
+                *_moved(name, fields, following, score, occurrences, counts, now),
+                ("ZINCRBY", keys.QUEUES, 0, definition.queue),
+            ],
+            "changed" if found else "new",
+        )
+
+    return transact(redis, "set_schedule", _whole_look(name), judge)
+
+
+def pause_schedule(redis: Redis, name: str, by: str, reason: str | None) -> bool:
+    """Have nothing come of a schedule until it is resumed. False: it was paused already.
+
+    Raises NoSuchSchedule.
+    """
+    key = keys.schedule(name)
+
+    def judge(reply: Sequence[str], clock: Sequence[str]) -> Verdict[bool]:
+        found, now = _required(name, reply), time_of(clock)
+        if "paused" in found:
+            return Answer(False)
+        why: dict[str, str] = {} if reason is None else {"paused_reason": reason}
+        fields: dict[str, Any] = {"paused": now, "paused_by": by, **why, "updated": now}
+        score = 0 if "doomed" in found else "+inf"
+        return Change([("HSET", key, *flat(fields)), ("ZADD", keys.SCHEDULES, score, name)], True)
+
+    return transact(redis, "pause_schedule", _whole_look(name), judge)
+
+
+def resume_schedule(redis: Redis, name: str, catches_up: bool = False) -> bool:
+    """End the pause of a schedule. False: it was not paused.
+
+    catches_up: what was planned during the pause comes as after an outage; otherwise it is missed.
+    Raises NoSuchSchedule.
+    """
+    key = keys.schedule(name)
+
+    def judge(reply: Sequence[str], clock: Sequence[str]) -> Verdict[bool]:
+        found, now = _required(name, reply), time_of(clock)
+        if "paused" not in found:
+            return Answer(False)
+        definition, last = Definition.of(found), _whole(found, "last")
+        occurrences: list[Occurrence] = []
+        counts: dict[str, int] = {}
+        if not catches_up:
+            occurrences, counts = _given_up(name, found, "paused", now)
+            last = max(last, int(now))
+        following = _following(name, definition, last)
+        score: float | str = "+inf" if following is None else following[1]
+        fields = {"last": last, "failures": 0}
+        if "doomed" in found:
+            score = 0
+        return Change(
+            [
+                ("HDEL", key, *_OF_PAUSE),
+                *_moved(name, fields, following, score, occurrences, counts, now),
+            ],
+            True,
+        )
+
+    return transact(redis, "resume_schedule", _whole_look(name), judge)
+
+
+def skip_occurrences(redis: Redis, name: str, before: int, times: Sequence[int], by: str) -> None:
+    """Have nothing come of the next planned times of a schedule.
+
+    before: `last` of the record by which these are the next. times: at least one, in order.
+    Raises NoSuchSchedule; WrongSchedule if others are the next by now.
+    """
+
+    def judge(reply: Sequence[str], clock: Sequence[str]) -> Verdict[None]:
+        found, now = _required(name, reply), time_of(clock)
+        last = _whole(found, "last")
+        if last == times[-1]:
+            return Answer(None)
+        if last != before:
+            raise WrongSchedule(name, "it has moved on meanwhile; look at it again")
+        following = _following(name, Definition.of(found), times[-1])
+        skipped = [Occurrence("skipped", each, now, why="person", by=by) for each in times]
+        score: float | str = "+inf" if following is None or "paused" in found else following[1]
+        if "doomed" in found:
+            score = 0
+        counts = {"skipped": len(times)}
+        fields = {"last": times[-1]}
+        return Change(_moved(name, fields, following, score, skipped, counts, now), None)
+
+    transact(redis, "skip_occurrences", _whole_look(name), judge)
+
+
+def trigger(redis: Redis, name: str, mark: str, by: str, is_forced: bool = False) -> str:
+    """Make a task of a schedule now, besides those that are planned, and return its id.
+
+    mark: a random text, the same for every try. is_forced: even if the task before has not ended.
+    Raises NoSuchSchedule; WrongSchedule if the task before has not ended and the schedule says that
+    none comes then.
+    """
+    task, key = id_of_trigger(name, mark), keys.schedule(name)
+    (before,) = redis.read(("HGET", key, "current"))
+    others = [] if before is None else [keys.task(before)]
+
+    def judge(
+        reply: Sequence[str], clock: Sequence[str], exists: int, *states: list[str | None]
+    ) -> Verdict[str]:
+        if exists:
+            return Answer(task)
+        found, now = _required(name, reply), time_of(clock)
+        definition = Definition.of(found)
+        if "doomed" in found or found.get("current") != before:
+            raise WrongSchedule(name, "a task has come of it just now; try again")
+        current = _Current(*states[0]) if states else _Current()
+        why = None if is_forced else _hindrance(definition, current)
+        if why is not None:
+            raise WrongSchedule(name, f"task {before} is {current.status}, and {why}")
+        planned = int(now)
+        fields: dict[str, Any] = {}
+        if not (is_forced and current.is_open):  # the longer of both is likely to be the older one
+            fields = {"current": task, "failures": _failures(found, current)}
+        commands = _creation(name, definition, [(task, planned)], now)
+        occurrence = Occurrence("triggered", planned, now, task, by=by)
+        if definition.overlap == "replace" and current.is_open and not is_forced:
+            fields["doomed"] = before
+            commands += [("ZADD", keys.SCHEDULES, 0, name)]
+        return Change([*commands, *_noted(name, fields, [occurrence], {"triggered": 1}, now)], task)
+
+    look: AnyLook = Look(
+        [key, keys.task(task), *others],
+        [
+            ("HGETALL", key),
+            ("TIME",),
+            ("EXISTS", keys.task(task)),
+            *[("HMGET", other, *_Current._fields) for other in others],
+        ],
+        task,
+    )
+    return transact(redis, "trigger", look, judge)
+
+
+def backfill(
+    redis: Redis, name: str, times: Sequence[int], by: str, is_together: bool = False
+) -> list[str]:
+    """Make the tasks of planned times in the past, and return the ids of those that were made: not of
+    one that is there, or was deleted and whose key is still in use.
+
+    times: at most 100. is_together: they may run beside each other; otherwise one after the other.
+    Raises NoSuchSchedule; WrongSchedule for a time that is still to come.
+    """
+    tasks = [id_of_occurrence(name, planned) for planned in times]
+
+    def judge(reply: Sequence[str], clock: Sequence[str], *exists: int) -> Verdict[list[str]]:
+        found, now = _required(name, reply), time_of(clock)
+        definition = Definition.of(found)
+        if max(times) > now:
+            raise WrongSchedule(name, f"{max(times)} is still to come")
+        if not is_together:
+            options = with_lock(definition.options, lock_of(name))
+            definition = definition._replace(options=options)
+        rows = zip(tasks, times, exists, strict=True)
+        new = [(task, planned) for task, planned, is_there in rows if not is_there]
+        if not new:
+            return Answer([])
+        made = together("backfilled", [planned for _, planned in new], now, "person", by)
+        counts = {"backfilled": len(new)}
+        return Change(
+            [*_creation(name, definition, new, now), *_noted(name, {}, [made], counts, now)],
+            [task for task, _ in new],
+        )
+
+    hashes = [keys.task(task) for task in tasks]
+    kept = [keys.key_kept(task) for task in tasks]
+    look: AnyLook = Look(
+        [keys.schedule(name), *hashes, *kept],
+        [
+            ("HGETALL", keys.schedule(name)),
+            ("TIME",),
+            *[("EXISTS", *both) for both in zip(hashes, kept, strict=True)],
+        ],
+        tasks[0],
+    )
+    return transact(redis, "backfill", look, judge)
+
+
+def delete_schedule(redis: Redis, name: str) -> bool:
+    """Remove a schedule. Its tasks stay. False: there is none."""
+    key = keys.schedule(name)
+
+    def judge(exists: int) -> Verdict[bool]:
+        if not exists:
+            return Answer(False)
+        return Change([("DEL", key, keys.occurrences(name)), ("ZREM", keys.SCHEDULES, name)], True)
+
+    look: Look[int] = Look([key], [("EXISTS", key)])
+    return transact(redis, "delete_schedule", look, judge)
+
+
+def lock_of(name: str) -> str:
+    """Return the lock that keeps the tasks of a schedule apart."""
+    return f"schedule:{name}"
+
+
+def time_of(reply: Sequence[str]) -> float:
+    """Return Unix seconds of the answer to TIME."""
+    seconds, microseconds = reply
+    return int(seconds) + int(microseconds) / 1e6
+
+
+def _whole_look(name: str) -> Look[Sequence[str], Sequence[str]]:
+    key = keys.schedule(name)
+    return Look([key], [("HGETALL", key), ("TIME",)])
+
+
+def _required(name: str, reply: Sequence[str]) -> dict[str, str]:
+    if not reply:
+        raise NoSuchSchedule(name)
+    return as_hash(reply)
+
+
+def _whole(record: Mapping[str, str], field: str) -> int:
+    return count_of(record.get(field))
+
+
+def _first(now: float) -> dict[str, Any]:
+    return {"version": 1, "created": now}
+
+
+def _of_other(origin: str | None) -> str:
+    if origin == "file":
+        return "it comes from blueque.toml; change it there, and apply the file"
+    return "it was made by hand; remove it, or take it out of blueque.toml"
+
+
+def _following(name: str, definition: Definition, last: int) -> tuple[int, int] | None:
+    """Return what comes after a planned time, and when."""
+    planned = definition.rule.next_after(last)
+    return None if planned is None else (planned, definition.at(name, planned))
+
+
+def _failures(record: Mapping[str, str], current: _Current) -> int:
+    """Return how many tasks in a row have failed, the current one included."""
+    before = _whole(record, "failures")
+    if current.status == "failed":
+        return before + 1
+    return 0 if current.status == "complete" else before
+
+
+def _hindrance(definition: Definition, current: _Current) -> str | None:
+    """Return why no task comes while the one before has not ended; None: one comes."""
+    if not current.is_open or definition.overlap == "allow":
+        return None
+    if definition.overlap == "skip":
+        return 'overlap = "skip" lets none come beside it'
+    needs = parse_needs(current.needs or "")
+    if needs is None or needs.lock != definition.lock:
+        return "it was made without the lock that keeps it apart from the next"
+    if definition.overlap == "queue" and current.status != "started":
+        return 'overlap = "queue" lets one wait at a time'
+    return None
+
+
+def _creation(
+    name: str, definition: Definition, tasks: Sequence[tuple[str, int]], now: float
+) -> list[Command]:
+    """Return the commands that make tasks. tasks: id and planned time of each."""
+    coded = {} if definition.encoding is None else {"parameters_encoding": definition.encoding}
+    zone = {} if definition.rule.timezone == "UTC" else {"timezone": definition.rule.timezone}
+    new = [
+        NewTask(
+            task,
+            definition.parameters,
+            {**coded, **definition.options, "schedule": name, "planned": planned, **zone},
+            {},
+            None,
+        )
+        for task, planned in tasks
+    ]
+    return creation([(definition.queue, each) for each in new], {}, now)
+
+
+def _moved(
+    name: str,
+    fields: Mapping[str, Any],
+    following: tuple[int, int] | None,
+    score: float | str,
+    occurrences: Sequence[Occurrence],
+    counts: Mapping[str, int],
+    now: float,
+) -> list[Command]:
+    """Return the commands that move a schedule on. following: what is next, and when."""
+    nexts = {} if following is None else {"planned": following[0], "at": following[1]}
+    over: list[Command] = [("HDEL", keys.schedule(name), "planned", "at")]
+    return [
+        *_noted(name, {**fields, **nexts}, occurrences, counts, now),
+        *(over if following is None else []),
+        ("ZADD", keys.SCHEDULES, score, name),
+    ]
+
+
+def _noted(
+    name: str,
+    fields: Mapping[str, Any],
+    occurrences: Sequence[Occurrence],
+    counts: Mapping[str, int],
+    now: float,
+) -> list[Command]:
+    """Return the commands that write fields of a record, and what came of planned times."""
+    key, listed = keys.schedule(name), keys.occurrences(name)
+    commands: list[Command] = [("HSET", key, *flat(fields), "updated", now)]
+    commands += [("HINCRBY", key, what, times) for what, times in counts.items() if times]
+    if occurrences:
+        texts = [occurrence.text() for occurrence in occurrences[-KEPT:]]
+        commands += [("LPUSH", listed, *texts), ("LTRIM", listed, 0, KEPT - 1)]
+    return commands
+
+
+def _pausing(name: str, failures: int, now: float) -> list[Command]:
+    reason = f"{failures} tasks in a row have failed"
+    fields: dict[str, Any] = {
+        "paused": now,
+        "paused_by": BLUEQUE,
+        "paused_reason": reason,
+        "updated": now,
+    }
+    return [("HSET", keys.schedule(name), *flat(fields)), ("ZADD", keys.SCHEDULES, "+inf", name)]
+
+
+def _given_up(
+    name: str, record: Mapping[str, str], why: str, now: float
+) -> tuple[list[Occurrence], dict[str, int]]:
+    """Return what to write of the planned times that are past and of which nothing comes any more."""
+    times = planned_until(record, now, 10 * AT_ONCE)
+    return ([together("missed", times, now, why)], {"missed": len(times)}) if times else ([], {})

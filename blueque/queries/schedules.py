@@ -1,0 +1,109 @@
+"""Schedules: which are due, and what a person wants to see of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from blueque.connection.redis import Command, Redis, as_hash
+from blueque.errors import RedisRefused
+from blueque.model import keys
+from blueque.model.schedule import Occurrence, parse
+from blueque.protocol.membership import scores
+from blueque.protocol.schedules import time_of
+
+BATCH = 500  # records that are read in one write
+
+
+class ScheduleSeen(NamedTuple):
+    """A schedule at one instant.
+
+    record: see model/schedule.py; empty: there is none. fields: the same as text. score: when something comes of it
+    next, in Unix seconds of the clock of Redis; infinite: nothing does. status: of the task that came
+    last; None: there is none. now: the clock of Redis.
+    """
+
+    name: str
+    record: dict[str, Any]
+    fields: dict[str, str]
+    score: float | None
+    status: str | None
+    now: float
+
+    @property
+    def overdue(self) -> float:
+        """For how many seconds something has been due; 0: nothing is."""
+        return 0.0 if self.score is None else max(self.now - (self.score or self.now), 0.0)
+
+
+def first(redis: Redis, count: int, skip: int = 0) -> tuple[float, dict[str, float]]:
+    """Return the clock of Redis, and the names of the schedules of which something comes first, each
+    with its score. skip: leave out so many of the first.
+    """
+    clock, names = redis.read(
+        ("TIME",), ("ZRANGE", keys.SCHEDULES, skip, skip + count - 1, "WITHSCORES")
+    )
+    return time_of(clock), scores(names)
+
+
+def records(redis: Redis, names: Sequence[str]) -> list[dict[str, str] | RedisRefused]:
+    """Return the records of some schedules, as text. An answer in place of one that is no hash."""
+    found = redis.answers(*[("HGETALL", keys.schedule(name)) for name in names]) if names else []
+    return [reply if isinstance(reply, RedisRefused) else as_hash(reply) for reply in found]
+
+
+def load(redis: Redis, name: str) -> ScheduleSeen | None:
+    """Return a schedule; None: there is none."""
+    found = load_all(redis, [name])
+    return found[0] if found else None
+
+
+def load_all(redis: Redis, names: Sequence[str] | None = None) -> list[ScheduleSeen]:
+    """Return schedules, the one that comes next first; names: only these."""
+    if names is None:
+        (names,) = redis.read(("ZRANGE", keys.SCHEDULES, 0, -1))
+    seen: list[ScheduleSeen] = []
+    for start in range(0, len(names), BATCH):
+        seen += _load_some(redis, names[start : start + BATCH])
+    return sorted(seen, key=lambda each: (each.score is None, each.score or 0.0, each.name))
+
+
+def _load_some(redis: Redis, names: Sequence[str]) -> list[ScheduleSeen]:
+    clock, listed, *found = redis.read(
+        ("TIME",),
+        ("ZMSCORE", keys.SCHEDULES, *names),
+        *[("HGETALL", keys.schedule(name)) for name in names],
+    )
+    now, hashes = time_of(clock), list(map(as_hash, found))
+    current = [fields.get("current") for fields in hashes]
+    asked: list[Command] = [("HGET", keys.task(task), "status") for task in current if task]
+    statuses = iter(redis.read(*asked) if asked else [])
+    return [
+        ScheduleSeen(
+            name,
+            parse(fields),
+            fields,
+            None if score is None else float(score),
+            next(statuses) if task else None,
+            now,
+        )
+        for name, fields, score, task in zip(names, hashes, listed, current, strict=True)
+        if fields
+    ]
+
+
+def occurrences(redis: Redis, name: str, limit: int = 100) -> list[Occurrence]:
+    """Return what has come of the last planned times of a schedule, the newest first."""
+    (texts,) = redis.read(("LRANGE", keys.occurrences(name), 0, limit - 1))
+    return [found for text in texts if (found := Occurrence.read(text)) is not None]
+
+
+def of_queue(redis: Redis, queue: str) -> list[str]:
+    """Return the names of the schedules of a queue."""
+    (names,) = redis.read(("ZRANGE", keys.SCHEDULES, 0, -1))
+    found: list[str] = []
+    for start in range(0, len(names), BATCH):
+        some = names[start : start + BATCH]
+        queues = redis.answers(*[("HGET", keys.schedule(name), "queue") for name in some])
+        found += [name for name, other in zip(some, queues, strict=True) if other == queue]
+    return found

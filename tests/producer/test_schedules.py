@@ -1,0 +1,535 @@
+"""Recurring tasks, against a real Redis. Its clock decides, so the tests move the records back."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from faults import Fault
+
+import blueque
+from blueque import InvalidInput, NoSuchSchedule, WrongSchedule, protocol
+from blueque.model import keys
+from blueque.model.ids import id_of_occurrence
+from blueque.model.schedule import Occurrence
+from blueque.model.units import Timing
+from blueque.producer.firing import Firing
+from blueque.protocol.schedules import plan_of
+from blueque.queries import schedules
+
+HOUR = 3600
+
+
+@pytest.fixture
+def hourly(client):
+    """Return what makes a schedule of every hour."""
+
+    def make(name="hourly", **options):
+        given = {"queue": "reports", "every": "1h", "parameters": {"kind": "hourly"}}
+        return client.set_schedule(name, **{**given, **options})
+
+    return make
+
+
+def miss(cli, name, hours, late=5):
+    """Put a schedule back: the last of so many undecided planned times was a moment ago. Return them."""
+    seconds, _ = cli.time()
+    begin = int(seconds) - late - (hours - 1) * HOUR
+    times = [begin + HOUR * number for number in range(hours)]
+    record = {"start": begin, "last": begin - 1, "planned": begin, "at": begin}
+    cli.hset(keys.schedule(name), mapping=record)
+    cli.zadd(keys.SCHEDULES, {name: begin})
+    return times
+
+
+def fire(client):
+    """Do what a scheduler does until nothing is due."""
+    firing = Firing(client._redis)
+    while firing.step() == 0.0:
+        pass
+
+
+def tasks(client, queue="reports"):
+    (ids,) = client._redis.read(("ZRANGE", keys.tasks(queue), 0, -1))
+    return [client.get_task(task) for task in ids]
+
+
+def run_one(client, error=None, queue="reports"):
+    listener = client.get_listener(queue)
+    listener.register(Timing())
+    task = listener.take()
+    assert task is not None
+    processor = client.get_processor(task)
+    processor.start(77)
+    if error is None:
+        processor.complete("done")
+    else:
+        processor.fail(error)
+    listener.leave()
+    return task.id
+
+
+def start_one(client, queue="reports"):
+    listener = client.get_listener(queue)
+    listener.register(Timing())
+    task = listener.take()
+    processor = client.get_processor(task)
+    processor.start(77)
+    return processor, task
+
+
+def what(client, name="hourly"):
+    """Return what came of the planned times, the oldest first."""
+    found = client.get_schedule(name).history()
+    return [(each.what, each.why, each.times or 1) for each in reversed(found)]
+
+
+def numbers(client, name="hourly"):
+    record = client.get_schedule(name).record
+    return tuple(record.get(field, 0) for field in ("made", "skipped", "missed"))
+
+
+# What comes
+
+
+def test_a_planned_time_comes_to_one_task_that_knows_it(client, cli, hourly):
+    hourly()
+    (planned,) = miss(cli, "hourly", 1)
+
+    fire(client)
+
+    (task,) = tasks(client)
+    assert task.id == id_of_occurrence("hourly", planned)
+    assert (task.status, task.parameters, task.schedule) == (
+        "pending",
+        {"kind": "hourly"},
+        "hourly",
+    )
+    assert task.planned.timestamp() == planned
+    schedule = client.get_schedule("hourly")
+    assert schedule.record["last"] == planned and schedule.record["planned"] == planned + HOUR
+    assert cli.zscore(keys.SCHEDULES, "hourly") == planned + HOUR
+    assert schedule.history() == [Occurrence("made", planned, schedule.history()[0].at, task.id)]
+
+
+def test_nothing_comes_of_a_new_schedule_before_its_time(client, cli, hourly):
+    schedule = hourly()
+    assert Firing(client._redis).step() > 0
+    assert tasks(client) == [] and schedule.record["last"] <= time.time()
+    (first,) = schedule.next_times()
+    assert 0 < first.timestamp() - time.time() <= HOUR and first.timestamp() % HOUR == 0
+
+
+def test_the_task_shows_its_planned_time_in_the_zone_of_the_schedule(client, cli):
+    client.set_schedule("n", queue="reports", cron="* * * * *", timezone="Europe/Berlin")
+    minute = int(cli.time()[0]) // 60 * 60
+    cli.hset(keys.schedule("n"), mapping={"last": minute - 1, "planned": minute, "at": minute})
+    cli.zadd(keys.SCHEDULES, {"n": minute})
+    fire(client)
+    planned = tasks(client)[0].planned
+    assert planned.timestamp() == minute and str(planned.tzinfo) == "Europe/Berlin"
+
+
+def test_any_number_of_schedulers_make_one_task(client, cli, hourly, other):
+    hourly()
+    (planned,) = miss(cli, "hourly", 1)
+    record = schedules.records(client._redis, ["hourly"])[0]
+    plans = [plan_of("hourly", record, planned + 5) for _ in range(2)]
+
+    first = protocol.fire(client._redis, "hourly", plans[0])
+    second = protocol.fire(other, "hourly", plans[1])
+
+    assert (first.what, second) == ("made", None)
+    assert len(tasks(client)) == 1 and what(client) == [("made", None, 1)]
+
+
+@pytest.mark.parametrize("fault", [Fault.CUT_BEFORE, Fault.CUT_AFTER])
+def test_a_lost_answer_makes_no_second_task(client, cli, hourly, proxy, fault):
+    hourly()
+    miss(cli, "hourly", 1)
+    away = blueque.Client(proxy.url, patience=5)
+    proxy.arm(fault, having=b"blueque_occurrences_")
+
+    Firing(away.connections).step()
+
+    assert len(tasks(client)) == 1 and what(client) == [("made", None, 1)]
+    away.close()
+
+
+def test_a_schedule_that_is_removed_and_made_again_does_not_run_the_same_time_twice(
+    client, cli, hourly
+):
+    hourly()
+    miss(cli, "hourly", 1)
+    fire(client)
+    client.get_schedule("hourly").delete()
+    hourly()
+    miss(cli, "hourly", 1)
+    (task,) = tasks(client)
+    old = int(task.planned.timestamp())
+    cli.hset(
+        keys.schedule("hourly"), mapping={"start": old, "last": old - 1, "planned": old, "at": old}
+    )
+
+    fire(client)
+
+    assert [each.id for each in tasks(client)] == [task.id]
+    assert what(client) == [("made", None, 1)]
+
+
+def test_a_schedule_that_cannot_be_read_keeps_no_other_waiting(client, cli, hourly, caplog):
+    for number in range(3):
+        hourly(f"bad {number}")
+        miss(cli, f"bad {number}", 2)
+    cli.hset(keys.schedule("bad 0"), "overlap", "as in 2030")
+    cli.hset(keys.schedule("bad 1"), "cron", "x")
+    cli.delete(keys.schedule("bad 2"))
+    cli.set(keys.schedule("bad 2"), "no hash")
+    hourly("good")
+    miss(cli, "good", 1)
+
+    firing = Firing(client._redis)
+    for _ in range(5):
+        firing.step()
+
+    assert [task.schedule for task in tasks(client)] == ["good"]
+    assert sum("leaving schedule" in record.message for record in caplog.records) == 3
+
+
+def test_a_listener_makes_the_tasks_of_its_own_queues(client, cli, hourly):
+    for number in range(150):
+        hourly(f"other {number}", queue="other")
+        miss(cli, f"other {number}", 1, late=10)
+    hourly("mine")
+    miss(cli, "mine", 1)
+    firing = Firing(client._redis, ["reports"])
+
+    while firing.step() == 0.0:
+        pass
+
+    assert [task.schedule for task in tasks(client)] == ["mine"]
+    assert tasks(client, "other") == []
+
+
+# What was missed
+
+
+@pytest.mark.parametrize(
+    ("options", "made", "missed"),
+    [
+        ({}, [3], [("catch_up", 3)]),
+        ({"catch_up": "none"}, [3], [("catch_up", 3)]),
+        ({"catch_up": "all", "overlap": "allow"}, [0, 1, 2, 3], []),
+        ({"window": "90m"}, [3], [("window", 2), ("catch_up", 1)]),
+        ({"window": "90m", "catch_up": "all", "overlap": "allow"}, [2, 3], [("window", 2)]),
+        ({"window": 0}, [], [("window", 4)]),
+    ],
+)
+def test_what_was_missed_is_caught_up_as_wanted(client, cli, hourly, options, made, missed):
+    hourly(**options)
+    times = miss(cli, "hourly", 4)
+
+    fire(client)
+
+    assert {task.id for task in tasks(client)} == {
+        id_of_occurrence("hourly", times[place]) for place in made
+    }
+    found = [(why, count) for name, why, count in what(client) if name == "missed"]
+    assert found == missed
+    assert numbers(client) == (len(made), 0, sum(count for _, count in missed))
+    assert client.get_schedule("hourly").record["last"] == times[-1]
+
+
+def test_catch_up_none_takes_nothing_that_is_a_minute_late(client, cli, hourly):
+    hourly(catch_up="none")
+    miss(cli, "hourly", 3, late=70)
+    fire(client)
+    assert tasks(client) == [] and numbers(client) == (0, 0, 3)
+
+
+def test_thousands_of_missed_times_take_few_transactions(client, cli, hourly):
+    hourly(every="10s", window="1h")
+    seconds = int(cli.time()[0])
+    begin = seconds // 10 * 10 - 10 * 2500
+    cli.hset(keys.schedule("hourly"), mapping={"last": begin - 1, "planned": begin, "at": begin})
+    cli.zadd(keys.SCHEDULES, {"hourly": begin})
+
+    fire(client)
+
+    made, skipped, missed = numbers(client)
+    assert (made, skipped) == (1, 0) and missed >= 2500
+    assert 3 <= len(what(client)) <= 8
+    assert client.get_schedule("hourly").record["last"] >= seconds // 10 * 10
+
+
+# The one before has not ended
+
+
+def test_skip_says_which_task_has_not_ended(client, cli, hourly):
+    hourly()
+    miss(cli, "hourly", 1, late=300)
+    fire(client)
+    _, running = start_one(client)
+    miss(cli, "hourly", 1)
+
+    fire(client)
+
+    assert len(tasks(client)) == 1
+    newest = client.get_schedule("hourly").history()[0]
+    assert (newest.what, newest.task, newest.why, newest.status) == (
+        "skipped",
+        running.id,
+        "overlap",
+        "started",
+    )
+
+
+@pytest.mark.parametrize("overlap", ["skip", "queue", "replace", "allow"])
+def test_the_next_comes_when_the_one_before_has_ended(client, cli, hourly, overlap):
+    hourly(overlap=overlap)
+    for _ in range(2):
+        miss(cli, "hourly", 1, late=HOUR // 2 if not tasks(client) else 5)
+        fire(client)
+        run_one(client)
+    assert [task.status for task in tasks(client)] == ["complete"] * 2
+    assert what(client) == [("made", None, 1)] * 2
+
+
+def test_queue_lets_one_wait_for_the_end_of_the_other(client, cli, hourly):
+    hourly(overlap="queue")
+    for late in (300, 200, 100):
+        miss(cli, "hourly", 1, late=late)
+        fire(client)
+        if late == 300:
+            processor, first = start_one(client)
+
+    assert what(client) == [("made", None, 1), ("made", None, 1), ("skipped", "overlap", 1)]
+    listener = client.get_listener("reports")
+    listener.register(Timing())
+    assert listener.take() is None  # its lock is held
+    processor.complete("done")
+    second = listener.take()
+    assert second is not None and second.id != first.id
+    listener.leave()
+
+
+def test_replace_cancels_the_one_before_and_the_new_one_waits_for_its_end(client, cli, hourly):
+    hourly(overlap="replace")
+    for late in (300, 200, 100):
+        miss(cli, "hourly", 1, late=late)
+        fire(client)
+        if late == 300:
+            _, first = start_one(client)
+
+    statuses = {task.id: task.status for task in tasks(client)}
+    assert sorted(statuses.values()) == ["cancelled", "pending", "started"]
+    assert client.get_task(first.id).fields["cancelled_by"] == "schedule hourly"
+    record = client.get_schedule("hourly").record
+    assert "doomed" not in record and statuses[record["current"]] == "pending"
+    assert cli.zscore(keys.SCHEDULES, "hourly") == record["at"]
+
+
+def test_a_task_that_is_to_be_replaced_is_cancelled_though_the_first_to_try_has_died(
+    client, cli, hourly
+):
+    hourly(overlap="replace")
+    miss(cli, "hourly", 1, late=300)
+    fire(client)
+    start_one(client)
+    (planned,) = miss(cli, "hourly", 1)
+    record = schedules.records(client._redis, ["hourly"])[0]
+    protocol.fire(client._redis, "hourly", plan_of("hourly", record, planned + 5))
+    doomed = client.get_schedule("hourly").record["doomed"]
+    assert client.get_task(doomed).fields.get("cancel") is None
+
+    fire(client)
+
+    assert client.get_task(doomed).fields["cancelled_by"] == "schedule hourly"
+    assert "doomed" not in client.get_schedule("hourly").record
+
+
+def test_a_task_without_the_lock_keeps_the_next_from_coming(client, cli, hourly):
+    hourly()
+    miss(cli, "hourly", 1, late=300)
+    fire(client)
+    start_one(client)
+    hourly(overlap="queue")
+    miss(cli, "hourly", 1)
+    fire(client)
+    assert what(client)[-1] == ("skipped", "overlap", 1)
+
+
+def test_a_lock_of_the_task_keeps_its_tasks_apart(client, cli, hourly):
+    schedule = hourly(overlap="queue", lock="licence", resources={"gpu": 1})
+    assert schedule.definition.lock == "licence"
+    with pytest.raises(InvalidInput, match="may be held by 3 tasks"):
+        hourly(overlap="queue", lock=("licence", 3))
+
+
+def test_it_is_paused_when_too_many_in_a_row_have_failed(client, cli, hourly):
+    hourly(pause_after_failures=2)
+    for late in (400, 300, 200):
+        miss(cli, "hourly", 1, late=late)
+        fire(client)
+        if late > 200:
+            run_one(client, ValueError("no"))
+
+    schedule = client.get_schedule("hourly")
+    assert schedule.is_paused and schedule.record["paused_by"] == "blueque"
+    assert schedule.record["paused_reason"] == "2 tasks in a row have failed"
+    assert cli.zscore(keys.SCHEDULES, "hourly") == float("inf")
+    assert schedule.resume() and client.get_schedule("hourly").record["failures"] == 0
+
+
+# What people do
+
+
+def test_what_was_planned_in_a_pause_is_missed_or_caught_up(client, cli, hourly):
+    schedule = hourly()
+    assert schedule.pause("ann", "move") and not schedule.pause("bob")
+    miss(cli, "hourly", 3)
+    cli.zadd(keys.SCHEDULES, {"hourly": "inf"})
+    fire(client)
+    assert tasks(client) == []
+
+    assert schedule.resume() and not schedule.resume()
+    assert what(client) == [("missed", "paused", 3)]
+    fire(client)
+    assert tasks(client) == []
+
+    schedule.pause()
+    times = miss(cli, "hourly", 3)
+    cli.zadd(keys.SCHEDULES, {"hourly": "inf"})
+    assert schedule.resume(catch_up=True)
+    fire(client)
+    assert [task.id for task in tasks(client)] == [id_of_occurrence("hourly", times[-1])]
+
+
+def test_a_change_runs_nothing_of_the_past_and_says_what_is_lost(client, cli, hourly):
+    hourly()
+    miss(cli, "hourly", 3)
+    changed = hourly(every="30m")
+    assert what(client) == [("missed", "changed", 3)]
+    assert changed.record["version"] == 2 and changed.record["planned"] > time.time() - 1
+    fire(client)
+    assert tasks(client) == []
+
+
+def test_new_parameters_leave_what_is_due_as_it_is(client, cli, hourly):
+    hourly(start=1_700_000_000)
+    (planned,) = miss(cli, "hourly", 1)
+    cli.hset(keys.schedule("hourly"), "start", 1_700_000_000)
+    old = planned // HOUR * HOUR - (planned // HOUR * HOUR - 1_700_000_000) % HOUR
+    cli.hset(keys.schedule("hourly"), mapping={"last": old - 1, "planned": old, "at": old})
+    hourly(start=1_700_000_000, parameters="new")
+    fire(client)
+    assert [task.parameters for task in tasks(client)] == ["new"]
+
+
+def test_what_is_the_same_is_not_written(client, hourly, cli):
+    first = hourly().record
+    cli.config_resetstat()
+    assert hourly().record == first
+    assert "cmdstat_hset" not in cli.info("commandstats")
+
+
+def test_a_trigger_makes_a_task_now_and_moves_nothing(client, cli, hourly):
+    schedule = hourly()
+    before = schedule.record
+    task = schedule.trigger(by="ann")
+
+    assert client.get_task(task).status == "pending"
+    with pytest.raises(WrongSchedule, match="lets none come beside it"):
+        schedule.trigger()
+    forced = schedule.trigger(force=True)
+    assert task != forced and len(tasks(client)) == 2
+    after = schedule.refresh().record
+    assert after["current"] == task and after["triggered"] == 2
+    assert (after["planned"], after["last"]) == (before["planned"], before["last"])
+    assert what(client) == [("triggered", None, 1)] * 2
+
+
+def test_a_skipped_time_comes_to_nothing(client, cli, hourly):
+    schedule = hourly()
+    first, second, third = schedule.next_times(3)
+    assert schedule.skip(2, by="ann") == [first, second]
+    assert schedule.refresh().next_times() == [third]
+    assert what(client) == [("skipped", "person", 1)] * 2
+    stale = client.get_schedule("hourly")
+    schedule.skip()
+    with pytest.raises(WrongSchedule, match="moved on"):
+        stale.skip(3)
+
+
+def test_a_backfill_makes_each_past_task_once_one_after_the_other(client, cli, hourly):
+    schedule = hourly()
+    begin = int(time.time()) // HOUR * HOUR - 300 * HOUR
+    made = schedule.backfill(begin, begin + 249 * HOUR)
+    assert len(made) == 250 and made[0] == id_of_occurrence("hourly", begin)
+    assert schedule.backfill(begin, begin + 250 * HOUR) == [
+        id_of_occurrence("hourly", begin + 250 * HOUR)
+    ]
+    start_one(client)
+    listener = client.get_listener("reports")
+    listener.register(Timing())
+    assert listener.take() is None
+    listener.leave()
+    assert schedule.refresh().record["backfilled"] == 251
+    with pytest.raises(InvalidInput, match="more than 10"):
+        schedule.backfill(begin, begin + 249 * HOUR, most=10)
+    with pytest.raises(WrongSchedule, match="still to come"):
+        schedule.backfill(time.time(), time.time() + 3 * HOUR)
+
+
+def test_a_deleted_schedule_leaves_its_tasks_and_nothing_else(client, cli, hourly):
+    schedule = hourly()
+    task = schedule.trigger()
+    assert schedule.delete() and not schedule.delete()
+    assert client.get_task(task).status == "pending"
+    assert [key for key in cli.keys("*") if "schedule" in key or "occurrence" in key] == []
+    with pytest.raises(NoSuchSchedule):
+        client.get_schedule("hourly")
+
+
+def test_a_queue_with_a_schedule_is_not_forgotten(client, hourly):
+    schedule = hourly()
+    assert client.forget_queue("reports") == {"schedules": 1}
+    schedule.delete()
+    assert client.forget_queue("reports") == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"every": None}, "neither cron nor every"),
+        ({"overlap": "wait"}, 'overlap: it is \'wait\'; it has to be one of "skip", "queue"'),
+        ({"catch_up": "all"}, 'catch_up: "all" needs overlap = "allow"'),
+        ({"window": "soon"}, "window: "),
+        ({"jitter": "2d"}, "jitter"),
+        ({"pause_after_failures": 0}, "pause_after_failures"),
+        ({"priority": 500}, "priority 500"),
+        ({"until": 1}, "until: "),
+    ],
+)
+def test_a_mistake_names_its_option(hourly, options, says, cli):
+    with pytest.raises(InvalidInput) as raised:
+        hourly(**options)
+    assert says in str(raised.value) and cli.keys("*") == []
+
+
+def test_jitter_puts_each_task_off_by_the_same_time_everywhere(client, cli, hourly):
+    schedule = hourly(jitter="10m")
+    record = schedule.record
+    later = record["at"] - record["planned"]
+    assert 0 <= later < 600
+    schedule.delete()
+    assert hourly(jitter="10m").record["at"] == record["at"]
+
+
+def test_occurrences_are_json_that_redis_cli_shows(client, cli, hourly):
+    hourly()
+    (planned,) = miss(cli, "hourly", 1)
+    fire(client)
+    (text,) = cli.lrange("blueque_occurrences_hourly", 0, -1)
+    assert json.loads(text)["planned"] == planned
