@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from blueque.errors import InvalidInput
+from blueque.model.cron import find_zone
 from blueque.model.encoding import decode
 from blueque.model.retry import Retry
 
@@ -175,8 +176,6 @@ class Task:
         if seconds is None:
             return None
         from datetime import UTC, datetime
-
-        from blueque.model.cron import find_zone
 
         try:
             return datetime.fromtimestamp(seconds, UTC if zone is None else find_zone(zone))
