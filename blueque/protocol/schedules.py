@@ -321,10 +321,12 @@ def trigger(redis: Redis, name: str, mark: str, by: str, is_forced: bool = False
             fields = {"current": task, "failures": _failures(found, current)}
         commands = _creation(name, definition, [(task, planned)], now)
         occurrence = Occurrence("triggered", planned, now, task, by=by)
+        again: list[Command] = []
         if definition.overlap == "replace" and current.is_open and not is_forced:
             fields["doomed"] = before
-            commands += [("ZADD", keys.SCHEDULES, 0, name)]
-        return Change([*commands, *_noted(name, fields, [occurrence], {"triggered": 1}, now)], task)
+            again = [("ZADD", keys.SCHEDULES, 0, name)]
+        noted = _noted(name, fields, [occurrence], {"triggered": 1}, now)
+        return Change([*commands, *noted, *again], task)
 
     look: AnyLook = Look(
         [key, keys.task(task), *others],
@@ -516,7 +518,7 @@ def _noted(
 
 
 def _pausing(name: str, failures: int, now: float) -> list[Command]:
-    reason = f"{failures} tasks in a row have failed"
+    reason = "1 task has failed" if failures == 1 else f"{failures} tasks in a row have failed"
     fields: dict[str, Any] = {
         "paused": now,
         "paused_by": BLUEQUE,

@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
+from urllib.parse import unquote as percent_decoded
 
 import pytest
 from protocol_pages import (
@@ -58,6 +60,7 @@ from blueque.errors import (
     InvalidInput,
     NodeTaken,
     NoSuchGroup,
+    NoSuchSchedule,
     NoSuchTask,
     NotBlocked,
     NotCancellable,
@@ -73,11 +76,13 @@ from blueque.errors import (
     WrongGroup,
     WrongQueue,
     WrongRun,
+    WrongSchedule,
 )
 from blueque.listener.resources import Pool
 from blueque.model import group as group_fields
 from blueque.model import keys
 from blueque.model import run as run_fields
+from blueque.model import schedule as schedule_fields
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.conditions import HOLD, KINDS
 from blueque.model.encoding import day_of
@@ -85,18 +90,25 @@ from blueque.model.ids import (
     FEED_NAMESPACE,
     NAMESPACE,
     RUN_NAMESPACE,
+    SCHEDULE_NAMESPACE,
     SPAWN_NAMESPACE,
     WORKFLOW_NAMESPACE,
+    id_of_occurrence,
+    id_of_trigger,
     ids_of_feed,
     ids_of_keys,
     ids_of_run_keys,
+    ids_of_schedule,
     ids_of_spawned,
     ids_of_workflow,
 )
+from blueque.model.lines import write_needs
 from blueque.model.log_line import Line
 from blueque.model.new import NewRecord, spawned_id
+from blueque.model.recurrence import Rule
 from blueque.model.retry import Retry
 from blueque.model.run import Links
+from blueque.model.schedule import Definition, digest_of
 from blueque.model.states import STATUSES, Place
 from blueque.model.task import FIELDS
 from blueque.model.units import Timing
@@ -111,6 +123,7 @@ from blueque.protocol.pruning import Ended
 from blueque.protocol.recover import Loss
 from blueque.protocol.repair import Missed
 from blueque.protocol.runs import RunBatch, RunTerms
+from blueque.protocol.schedules import plan_of
 from blueque.protocol.staging import Chunk
 from blueque.protocol.transaction import prove
 from blueque.system.embedded_redis import Server
@@ -123,6 +136,7 @@ CONSTANTS = {
     keys.UNSETTLED_TASKS,
     keys.UNSETTLED_MEMBERS,
     keys.GROUPS,
+    keys.SCHEDULES,
 }  # keys without a name in them
 ID_MAKERS = {
     "Keys of tasks": ids_of_keys,
@@ -130,6 +144,7 @@ ID_MAKERS = {
     "Feeds": ids_of_feed,
     "Ids of spawned tasks": ids_of_spawned,
     "Workflows": ids_of_workflow,
+    "Schedules": ids_of_schedule,
 }
 
 Command = list[str]
@@ -916,6 +931,7 @@ WHO = {"by": "ann@host", "pid": 7}
 UNUSED = {
     **TASK,
     "PART": [],
+    "OTHER": [],
     "LOCK": [],
     "DAY": [day_of(9.25 - 86400 * age) for age in range(-1, 91)],
 }
@@ -2186,6 +2202,201 @@ SETTLE_GROUP = {**SETTLE, "GROUP": GROUP, "SECONDS": 61, "EXPIRY": 69.25, "LOOK"
 MEMBERS = {**IN_GROUP, "TASK": ["t1", "t2", "t3"], "ENDED": ["t1"], "BAD": ["t2"], "AGAIN": ["t3"]}
 
 
+SCHEDULE = "every \\ ten"
+TEN = Definition(Q, Rule(every=10), "p", options={"keep": 60})
+
+
+def at_second(now: float, call: Given) -> Given:
+    """Let a call believe that the clock of Redis shows so many seconds."""
+
+    def called(redis: Redis) -> None:
+        with mock.patch("blueque.protocol.schedules.time_of", return_value=now):
+            call(redis)
+
+    return called
+
+
+def defined(now: float = 9.25, origin: str = "hand", **options: Any) -> Given:
+    """Make a schedule of every 10 seconds, or change it."""
+    definition = TEN._replace(**options)
+    return at_second(now, lambda redis: protocol.set_schedule(redis, SCHEDULE, definition, origin))
+
+
+def fired(now: float) -> Given:
+    """Fire as schedulers do."""
+
+    def fire(redis: Redis) -> None:
+        record = as_hash(*redis.read(("HGETALL", keys.schedule(SCHEDULE))))
+        plan = plan_of(SCHEDULE, record, now)
+        assert plan is not None
+        protocol.fire(redis, SCHEDULE, plan)
+
+    return at_second(now, fire)
+
+
+def fire_by(now: float, **record: Any) -> Given:
+    """Fire by this record, without a read before.
+
+    record: what differs from that of a new schedule; None: the field is not there.
+    """
+    whole = {"name": SCHEDULE, **TEN.fields(), **(OF_NEW | record)}
+    texts = {name: str(value) for name, value in whole.items() if value is not None}
+    plan = plan_of(SCHEDULE, texts, now)
+    assert plan is not None
+    return at_second(now, lambda redis: protocol.fire(redis, SCHEDULE, plan))
+
+
+def pause_schedule(reason: str | None = None) -> Given:
+    return at_second(9.25, lambda redis: protocol.pause_schedule(redis, SCHEDULE, "bob", reason))
+
+
+def resume_schedule(now: float, catches_up: bool = False) -> Given:
+    return at_second(now, lambda redis: protocol.resume_schedule(redis, SCHEDULE, catches_up))
+
+
+def skip_two(before: int = 9) -> Given:
+    return at_second(
+        9.25, lambda redis: protocol.skip_occurrences(redis, SCHEDULE, before, [10, 20], "bob")
+    )
+
+
+def trigger(mark: str = "m1", is_forced: bool = False) -> Given:
+    return at_second(9.25, lambda redis: protocol.trigger(redis, SCHEDULE, mark, "bob", is_forced))
+
+
+def backfill(*times: int, is_together: bool = True, now: float = 55.5) -> Given:
+    return at_second(
+        now, lambda redis: protocol.backfill(redis, SCHEDULE, times, "bob", is_together)
+    )
+
+
+def undoom(redis: Redis) -> None:
+    protocol.undoom(redis, SCHEDULE, TRIGGERED)
+
+
+def delete_schedule(redis: Redis) -> None:
+    protocol.delete_schedule(redis, SCHEDULE)
+
+
+def decided(what: str, planned: int, now: float, **more: Any) -> str:
+    return json.dumps({"what": what, "planned": planned, "at": now, **more}, separators=(",", ":"))
+
+
+def put(*planned: int, now: float, ids: Sequence[str] = (), needs: str = "") -> Values:
+    """Return the values of PUT_TASKS for tasks of these planned times."""
+    new = list(ids or [id_of_occurrence(SCHEDULE, each) for each in planned])
+    more = ["needs", needs] if needs else []
+    waiting = needs[len("lock:") : -len("=1")]
+    return {
+        **{name: [] for name in CREATED_ONE if isinstance(CREATED_ONE[name], list)},
+        "NOW": now,
+        "NEW": new,
+        "STATUS": ["pending"] * len(new),
+        "INTO": [Q] * len(new),
+        "PARAMETERS": ["p"] * len(new),
+        "FIELDS": [["keep", 60, *more, "schedule", SCHEDULE, "planned", each] for each in planned],
+        "HOME": [Q] if new else [],
+        "LINE": [keys.line(Q, f"0,{needs}" if needs else "0")] if new else [],
+        "JOINING": [new] if new else [],
+        "ENTRIES": [[item for task in new for item in (now, task)]] if new else [],
+        "JOINED": [Q] if new else [],
+        **(
+            {
+                "NAME": [f"0,{needs}"],
+                "PRIORITY": [0],
+                "LISTED": [Q],
+                "LOCKED": [f"0,{needs}"],
+                "NEEDED": [percent_decoded(waiting)],
+                "WAITING": [Q],
+            }
+            if needs
+            else {}
+        ),
+    }
+
+
+def noted(changed: Sequence[Any], counts: Values, *occurrences: str) -> Values:
+    """Return the values of NOTE_OCCURRENCES."""
+    return {
+        "SCHEDULE": SCHEDULE,
+        "CHANGED": list(changed),
+        "COUNTER": list(counts),
+        "NUMBER": list(counts.values()),
+        "NOTED": [SCHEDULE] if occurrences else [],
+        "OCCURRENCES": [list(occurrences)] if occurrences else [],
+    }
+
+
+def moved_on(
+    changed: Sequence[Any], counts: Values, *occurrences: str, score: Any, is_spent: bool = False
+) -> Values:
+    """Return the values of MOVE_ON."""
+    spent = {"SPENT": [SCHEDULE] if is_spent else [], "SCORE": score}
+    return {**noted(changed, counts, *occurrences), **spent}
+
+
+SAYS = TEN.fields()
+# The record of a new schedule of which the first planned time is next.
+OF_NEW: dict[str, Any] = {
+    "origin": "hand",
+    "digest": digest_of(SAYS),
+    "last": 9,
+    "version": 1,
+    "created": 9.25,
+    "planned": 10,
+    "at": 10,
+    "updated": 9.25,
+}
+NEW_RECORD = [
+    *flat({"name": SCHEDULE, **SAYS}),
+    *flat({name: OF_NEW[name] for name in ("origin", "digest", "last", "version", "created")}),
+    *("planned", 10, "at", 10),
+]
+TEN_ID, TRIGGERED = id_of_occurrence(SCHEDULE, 10), id_of_trigger(SCHEDULE, "m1")
+LOCK_OF_TEN = write_needs({}, f"schedule:{SCHEDULE}")
+LOCKING = {"options": {"keep": 60, "needs": LOCK_OF_TEN}}
+IS_NEW, FIELD_IS_GONE, REPLACES = (
+    "it is new",
+    "a field is gone",
+    "it replaces one that has not ended",
+)
+FIRED = {
+    **TASK,
+    **put(10, now=12.5),
+    **moved_on(
+        ["last", 10, "current", TEN_ID, "failures", 0, "planned", 20, "at", 20],
+        {"made": 1},
+        decided("made", 10, 12.5, task=TEN_ID),
+        score=20,
+    ),
+    "MADE": [TEN_ID],
+    "CURRENT": [],
+}
+SET = {**TASK, **moved_on(NEW_RECORD, {}, score=10), "NOW": 9.25, "GONE": []}
+TRIGGER = {
+    **TASK,
+    **put(9, now=9.25, ids=[TRIGGERED]),
+    **noted(
+        ["current", TRIGGERED, "failures", 0],
+        {"triggered": 1},
+        decided("triggered", 9, 9.25, task=TRIGGERED, by="bob"),
+    ),
+    "TASK": TRIGGERED,
+    "CURRENT": [],
+}
+BACKFILL = {
+    **TASK,
+    **put(10, 20, now=55.5),
+    **noted(
+        [],
+        {"backfilled": 2},
+        decided("backfilled", 10, 55.5, why="person", by="bob", until=20, times=2),
+    ),
+    "CANDIDATE": [TEN_ID, id_of_occurrence(SCHEDULE, 20)],
+}
+OF_SCHEDULE = {**TASK, "SCHEDULE": SCHEDULE}
+
+
 SAMPLES = [
     Sample("enqueue", "text", nothing, enqueue(NEW), NEW, [MAY_EXIST]),
     Sample("enqueue", "an id drawn just now", nothing, enqueue(NEW, is_drawn=True), NEW),
@@ -3255,12 +3466,386 @@ SAMPLES = [
     Sample("forget_queue", "a listener", registered(), forget_queue, UNUSED, until="MULTI"),
     Sample(
         "forget_queue",
+        "a schedule",
+        defined(),
+        forget_queue,
+        {**UNUSED, "OTHER": [SCHEDULE]},
+        until="MULTI",
+    ),
+    Sample(
+        "forget_queue",
         "a run",
         opened("staged"),
         forget_queue,
         {**UNUSED, "PART": [keys.run(Q, RUN), keys.staging(Q, RUN)]},
         until="MULTI",
     ),
+    Sample("set_schedule", "a new one", nothing, defined(), SET, [IS_NEW]),
+    Sample(
+        "set_schedule",
+        "another rule, while a time is due",
+        defined(pause_after_failures=3),
+        defined(31.5, rule=Rule(every=30, until=40)),
+        {
+            **SET,
+            **moved_on(
+                [
+                    *flat({"name": SCHEDULE}),
+                    *flat(TEN._replace(rule=Rule(every=30, until=40)).fields()),
+                    *("origin", "hand", "digest"),
+                    digest_of(TEN._replace(rule=Rule(every=30, until=40)).fields()),
+                    *("last", 31, "version", 2),
+                ],
+                {"missed": 3},
+                decided("missed", 10, 31.5, why="changed", until=30, times=3),
+                score="+inf",
+                is_spent=True,
+            ),
+            "NOW": 31.5,
+            "GONE": ["pause_after_failures"],
+        },
+        [FIELD_IS_GONE],
+    ),
+    Sample("set_schedule", "the same", defined(), defined(15.5), SET, until="MULTI"),
+    Sample(
+        "set_schedule",
+        "one of a file",
+        defined(origin="file"),
+        defined(),
+        SET,
+        until="MULTI",
+        refuses=WrongSchedule,
+    ),
+    Sample(
+        "set_schedule",
+        "whose rule has no time left",
+        nothing,
+        defined(rule=Rule(every=10, until=5)),
+        SET,
+        until="MULTI",
+        refuses=InvalidInput,
+    ),
+    Sample("fire", "one that is due", defined(), fire_by(12.5), FIRED),
+    Sample(
+        "fire",
+        "one that is there",
+        given(defined(), lambda redis: protocol.enqueue(redis, Q, TEN_ID, "p", 1.0)),
+        fire_by(12.5),
+        {**FIRED, **put(now=12.5)},
+    ),
+    Sample(
+        "fire",
+        "several that were missed, and the last one of all",
+        given(defined(window=15, rule=Rule(every=10, until=50))),
+        fire_by(
+            55.5,
+            window=15,
+            until=50,
+            digest=digest_of(TEN._replace(window=15, rule=Rule(every=10, until=50)).fields()),
+        ),
+        {
+            **FIRED,
+            **put(50, now=55.5),
+            **moved_on(
+                [*("last", 50, "current"), id_of_occurrence(SCHEDULE, 50), *("failures", 0)],
+                {"missed": 4, "made": 1},
+                decided("missed", 10, 55.5, why="window", until=40, times=4),
+                decided("made", 50, 55.5, task=id_of_occurrence(SCHEDULE, 50)),
+                score="+inf",
+                is_spent=True,
+            ),
+            "MADE": [id_of_occurrence(SCHEDULE, 50)],
+        },
+    ),
+    Sample(
+        "fire",
+        "all of them too old",
+        defined(window=0),
+        fire_by(12.5, window=0, digest=digest_of(TEN._replace(window=0).fields())),
+        {
+            **FIRED,
+            **put(now=12.5),
+            **moved_on(
+                ["last", 10, "planned", 20, "at", 20],
+                {"missed": 1},
+                decided("missed", 10, 12.5, why="window"),
+                score=20,
+            ),
+            "MADE": [],
+        },
+    ),
+    Sample(
+        "fire",
+        "while the one before has not ended",
+        given(defined(), fired(12.5)),
+        fire_by(20.5, last=10, current=TEN_ID, failures=0, planned=20, at=20, made=1, updated=12.5),
+        {
+            **FIRED,
+            **put(now=20.5),
+            **moved_on(
+                ["last", 20, "planned", 30, "at", 30],
+                {"skipped": 1},
+                decided("skipped", 20, 20.5, task=TEN_ID, why="overlap", status="pending"),
+                score=30,
+            ),
+            "MADE": [id_of_occurrence(SCHEDULE, 20)],
+            "CURRENT": [TEN_ID],
+        },
+    ),
+    Sample(
+        "fire",
+        "one that replaces the one before",
+        given(defined(overlap="replace", **LOCKING), fired(12.5)),
+        fire_by(
+            20.5,
+            **{
+                **TEN._replace(overlap="replace", **LOCKING).fields(),
+                "digest": digest_of(TEN._replace(overlap="replace", **LOCKING).fields()),
+            },
+            last=10,
+            current=TEN_ID,
+            failures=0,
+            planned=20,
+            at=20,
+            made=1,
+            updated=12.5,
+        ),
+        {
+            **FIRED,
+            **put(20, now=20.5, needs=LOCK_OF_TEN),
+            **moved_on(
+                [
+                    *("last", 20, "current"),
+                    id_of_occurrence(SCHEDULE, 20),
+                    *("failures", 0, "doomed", TEN_ID, "planned", 30, "at", 30),
+                ],
+                {"made": 1},
+                decided("made", 20, 20.5, task=id_of_occurrence(SCHEDULE, 20)),
+                score=0,
+            ),
+            "MADE": [id_of_occurrence(SCHEDULE, 20)],
+            "CURRENT": [TEN_ID],
+        },
+    ),
+    Sample(
+        "fire",
+        "when too many have failed",
+        given(
+            defined(pause_after_failures=1),
+            fired(12.5),
+            raw("HSET", keys.task(TEN_ID), "status", "failed"),
+        ),
+        fire_by(
+            20.5,
+            pause_after_failures=1,
+            digest=digest_of(TEN._replace(pause_after_failures=1).fields()),
+            last=10,
+            current=TEN_ID,
+            failures=0,
+            planned=20,
+            at=20,
+            made=1,
+            updated=12.5,
+        ),
+        {
+            **FIRED,
+            "NOW": 20.5,
+            "REASON": "1 task has failed",
+            "MADE": [id_of_occurrence(SCHEDULE, 20)],
+            "CURRENT": [TEN_ID],
+        },
+        block=1,
+    ),
+    Sample(
+        "fire",
+        "by a record that has changed",
+        given(defined(), fired(12.5)),
+        fire_by(12.5),
+        FIRED,
+        until="MULTI",
+    ),
+    Sample(
+        "undoom",
+        "as usual",
+        given(defined(), raw("HSET", keys.schedule(SCHEDULE), "doomed", TRIGGERED)),
+        undoom,
+        {**OF_SCHEDULE, "DOOMED": TRIGGERED, "SCORE": 10},
+    ),
+    Sample(
+        "undoom",
+        "of a paused one",
+        given(
+            defined(), pause_schedule(), raw("HSET", keys.schedule(SCHEDULE), "doomed", TRIGGERED)
+        ),
+        undoom,
+        {**OF_SCHEDULE, "DOOMED": TRIGGERED, "SCORE": "+inf"},
+    ),
+    Sample("undoom", "again", defined(), undoom, OF_SCHEDULE, until="MULTI"),
+    Sample(
+        "pause_schedule",
+        "as usual",
+        defined(),
+        pause_schedule(),
+        {**OF_SCHEDULE, "WHO": ["paused_by", "bob"], "SCORE": "+inf"},
+    ),
+    Sample(
+        "pause_schedule",
+        "with a reason, and one doomed",
+        given(defined(), raw("HSET", keys.schedule(SCHEDULE), "doomed", TRIGGERED)),
+        pause_schedule("move"),
+        {**OF_SCHEDULE, "WHO": ["paused_by", "bob", "paused_reason", "move"], "SCORE": 0},
+    ),
+    Sample(
+        "pause_schedule",
+        "again",
+        given(defined(), pause_schedule()),
+        pause_schedule(),
+        OF_SCHEDULE,
+        until="MULTI",
+    ),
+    Sample(
+        "pause_schedule",
+        "none",
+        nothing,
+        pause_schedule(),
+        OF_SCHEDULE,
+        until="MULTI",
+        refuses=NoSuchSchedule,
+    ),
+    Sample(
+        "resume_schedule",
+        "after a time was due",
+        given(defined(), pause_schedule()),
+        resume_schedule(12.5),
+        {
+            **OF_SCHEDULE,
+            **moved_on(
+                ["last", 12, "failures", 0, "planned", 20, "at", 20],
+                {"missed": 1},
+                decided("missed", 10, 12.5, why="paused"),
+                score=20,
+            ),
+            "NOW": 12.5,
+        },
+    ),
+    Sample(
+        "resume_schedule",
+        "to catch up",
+        given(defined(), pause_schedule()),
+        resume_schedule(12.5, True),
+        {
+            **OF_SCHEDULE,
+            **moved_on(["last", 9, "failures", 0, "planned", 10, "at", 10], {}, score=10),
+            "NOW": 12.5,
+        },
+    ),
+    Sample(
+        "resume_schedule", "again", defined(), resume_schedule(12.5), OF_SCHEDULE, until="MULTI"
+    ),
+    Sample(
+        "skip_occurrences",
+        "two",
+        defined(),
+        skip_two(),
+        {
+            **OF_SCHEDULE,
+            **moved_on(
+                ["last", 20, "planned", 30, "at", 30],
+                {"skipped": 2},
+                decided("skipped", 10, 9.25, why="person", by="bob"),
+                decided("skipped", 20, 9.25, why="person", by="bob"),
+                score=30,
+            ),
+        },
+    ),
+    Sample(
+        "skip_occurrences",
+        "again",
+        given(defined(), skip_two()),
+        skip_two(),
+        OF_SCHEDULE,
+        until="MULTI",
+    ),
+    Sample(
+        "skip_occurrences",
+        "when others are next",
+        given(defined(), fired(12.5)),
+        skip_two(),
+        OF_SCHEDULE,
+        until="MULTI",
+        refuses=WrongSchedule,
+    ),
+    Sample("trigger", "as usual", defined(), trigger(), TRIGGER),
+    Sample(
+        "trigger",
+        "one that replaces the one before",
+        given(defined(overlap="replace", **LOCKING), fired(12.5)),
+        trigger(),
+        {
+            **TRIGGER,
+            **put(9, now=9.25, ids=[TRIGGERED], needs=LOCK_OF_TEN),
+            "CHANGED": ["current", TRIGGERED, "failures", 0, "doomed", TEN_ID],
+            "CURRENT": [TEN_ID],
+        },
+        [REPLACES],
+    ),
+    Sample(
+        "trigger",
+        "beside one that has not ended",
+        given(defined(), fired(12.5)),
+        trigger(is_forced=True),
+        {**TRIGGER, "CHANGED": [], "CURRENT": [TEN_ID]},
+    ),
+    Sample(
+        "trigger",
+        "again",
+        given(defined(), trigger()),
+        trigger(),
+        {**TRIGGER, "CURRENT": [TRIGGERED]},
+        until="MULTI",
+    ),
+    Sample(
+        "trigger",
+        "while the one before has not ended",
+        given(defined(), fired(12.5)),
+        trigger(),
+        {**TRIGGER, "CURRENT": [TEN_ID]},
+        until="MULTI",
+        refuses=WrongSchedule,
+    ),
+    Sample("backfill", "two", defined(), backfill(10, 20), BACKFILL),
+    Sample(
+        "backfill",
+        "one of two is there, one after the other",
+        given(defined(), fired(12.5)),
+        backfill(10, 20, is_together=False),
+        {
+            **BACKFILL,
+            **put(20, now=55.5, needs=LOCK_OF_TEN),
+            "CANDIDATE": BACKFILL["CANDIDATE"],
+            "OCCURRENCES": [[decided("backfilled", 20, 55.5, why="person", by="bob")]],
+            "NUMBER": [1],
+        },
+    ),
+    Sample(
+        "backfill",
+        "again",
+        given(defined(), backfill(10, 20)),
+        backfill(10, 20),
+        BACKFILL,
+        until="MULTI",
+    ),
+    Sample(
+        "backfill",
+        "one that is still to come",
+        defined(),
+        backfill(10, 20, now=15.5),
+        BACKFILL,
+        until="MULTI",
+        refuses=WrongSchedule,
+    ),
+    Sample("delete_schedule", "as usual", defined(), delete_schedule, OF_SCHEDULE),
+    Sample("delete_schedule", "again", nothing, delete_schedule, OF_SCHEDULE, until="MULTI"),
     Sample("enqueue_due", "none due", scheduled("t1", 9.5), enqueue_due, DUE, until="WATCH"),
     Sample(
         "enqueue_due",
@@ -6992,6 +7577,16 @@ def test_the_fields_of_the_record_of_a_group_are_those_in_the_table():
     assert first_column(chapter("Groups of tasks")) == list(group_fields.FIELDS)
 
 
+def test_the_fields_of_the_record_of_a_schedule_are_those_in_the_table():
+    assert first_column(chapter("Schedules")) == list(schedule_fields.FIELDS)
+
+
+def test_the_members_of_an_occurrence_are_those_in_the_table():
+    rows = re.findall(r"^\| (`.*?`) \|", chapter("Occurrences"), flags=re.M)
+    named = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert sorted(named) == sorted(schedule_fields.Occurrence._fields)
+
+
 def test_the_names_and_defaults_of_a_retry_policy_are_those_in_the_table():
     rows = re.findall(r'^\| "(\w+)" \| (\S+) \|', chapter("Retry policies"), flags=re.M)
 
@@ -7054,6 +7649,7 @@ def test_the_ids_that_keys_stand_for_are_those_in_the_tables():
         ("Feeds", FEED_NAMESPACE),
         ("Ids of spawned tasks", SPAWN_NAMESPACE),
         ("Workflows", WORKFLOW_NAMESPACE),
+        ("Schedules", SCHEDULE_NAMESPACE),
     ):
         rows = [
             re.findall(r"`([^`]+)`", row)
