@@ -28,7 +28,6 @@ BluequeError
 |-- NoSuchTask (LookupError)        There is no task with this id. Do not wait for it.
 |-- NoSuchGroup (LookupError)       There is no group with this name, or not all of a workflow is
 |                                   there yet. Open it first, or commit all of it.
-|-- NoSuchGroup (LookupError)       There is no group with this name. Open it first.
 |-- NoSuchSchedule (LookupError)    There is no schedule with this name. Define it first.
 |-- WaitTimedOut (TimeoutError)     The task has not ended yet and goes on. Wait again.
 |-- NotOwner                        Nothing was written: another attempt owns the task. Stop work.
