@@ -1,0 +1,99 @@
+"""Recurring tasks with the real programs: scheduler, listeners, handlers."""
+
+from __future__ import annotations
+
+import signal
+
+from running import until
+
+from blueque.model import keys
+from blueque.model.ids import id_of_occurrence
+
+HANDLER = """
+    import time
+
+    def run(task):
+        if task.parameters == "long":
+            time.sleep(600)
+        return [task.schedule, task.planned.isoformat(), str(task.planned.tzinfo)]
+"""
+
+
+def come_due(cli, name, ago=5):
+    """Move the record so that its next planned time was a moment ago; return that time."""
+    planned = int(cli.time()[0]) - ago
+    cli.hset(
+        keys.schedule(name),
+        mapping={"start": planned, "last": planned - 1, "planned": planned, "at": planned},
+    )
+    cli.zadd(keys.SCHEDULES, {name: planned})
+    return planned
+
+
+def ended(client, name, planned):
+    task = client.get_task(id_of_occurrence(name, planned))
+    return task if task.status in ("complete", "failed", "cancelled") else None
+
+
+def test_a_scheduler_sees_at_once_that_a_schedule_is_due(programs, client, cli):
+    programs.write(HANDLER, "work.py")
+    programs.listener("work:run", queue="reports")
+    programs.scheduler()
+    client.set_schedule("nightly", queue="reports", cron="30 2 * * *", timezone="Europe/Berlin")
+    minute = int(cli.time()[0]) // 60 * 60
+    cli.hset(keys.schedule("nightly"), mapping={"planned": minute, "at": minute})
+
+    cli.zadd(keys.SCHEDULES, {"nightly": minute})
+
+    until(lambda: ended(client, "nightly", minute), what="the task has ended")
+    name, planned, zone = ended(client, "nightly", minute).result
+    assert (name, zone) == ("nightly", "Europe/Berlin")
+    assert planned.endswith(("+01:00", "+02:00"))
+
+
+def test_a_listener_makes_the_tasks_of_its_queue_when_no_scheduler_runs(programs, client, cli):
+    programs.write(HANDLER, "work.py")
+    client.set_schedule("hourly", queue="reports", every="1h")
+    client.set_schedule("other", queue="elsewhere", every="1h")
+    programs.listener("work:run", "--beat", "0.2s", queue="reports")
+    planned, other = come_due(cli, "hourly"), come_due(cli, "other")
+
+    until(lambda: ended(client, "hourly", planned), what="the task has ended")
+
+    assert client.get_task(id_of_occurrence("other", other)).status is None
+
+
+def test_a_task_that_is_replaced_ends_before_the_next_one_starts(programs, client, cli):
+    programs.write(HANDLER, "work.py")
+    client.set_schedule(
+        "long", queue="reports", every="1h", overlap="replace", parameters="long", grace="1s"
+    )
+    programs.listener("work:run", queue="reports", slots=2)
+    programs.scheduler()
+    first = come_due(cli, "long", ago=200)
+    of_first = id_of_occurrence("long", first)
+    until(lambda: client.get_task(of_first).status == "started", what="the first one runs")
+
+    second = id_of_occurrence("long", come_due(cli, "long"))
+
+    until(lambda: client.get_task(second).status == "started", what="the second one runs")
+    one, two = client.get_task(of_first), client.get_task(second)
+    assert one.status == "cancelled" and one.finished <= two.started
+    assert one.fields["cancelled_by"] == "schedule long"
+
+
+def test_a_scheduler_that_is_killed_and_started_again_goes_on(programs, client, cli):
+    programs.write(HANDLER, "work.py")
+    programs.listener("work:run", "--beat", "60s", "--lease", "600s", queue="reports")
+    client.set_schedule("hourly", queue="reports", every="1h")
+    scheduler = programs.scheduler()
+    first = come_due(cli, "hourly", ago=200)
+    until(lambda: ended(client, "hourly", first), what="the first task has ended")
+    scheduler.stop(signal.SIGKILL)
+    planned = come_due(cli, "hourly")
+
+    programs.scheduler()
+
+    until(lambda: ended(client, "hourly", planned), what="the second task has ended")
+    found = client.get_schedule("hourly").history()
+    assert [(each.what, each.planned) for each in found] == [("made", planned), ("made", first)]
