@@ -14,10 +14,11 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from blueque.errors import InvalidInput
 from blueque.model import record
-from blueque.model.encoding import require_whole
+from blueque.model.cron import read_cron
+from blueque.model.encoding import count_of, require_whole
 from blueque.model.lines import parse_needs, write_needs
 from blueque.model.options import Options
-from blueque.model.recurrence import Rule, jitter_of, planned_times
+from blueque.model.recurrence import LEAST_EVERY, MOST_EVERY, Rule, jitter_of, planned_times
 from blueque.model.units import parse_duration
 
 Overlap = Literal["skip", "queue", "replace", "allow"]
@@ -100,8 +101,9 @@ class Definition(NamedTuple):
             numbers = {
                 name: int(found[name]) for name in ("every", "start", "until") if name in found
             }
+            cron = found.get("cron")
             rule = Rule(
-                found.get("cron"),
+                cron if cron is None else read_cron(cron),
                 numbers.get("every"),
                 found.get("timezone", "UTC"),
                 numbers.get("start"),
@@ -121,14 +123,23 @@ class Definition(NamedTuple):
                 int(found["jitter"]),
                 None if most is None else int(most),
             )
+        except InvalidInput:
+            raise
         except (KeyError, ValueError, TypeError) as error:
             raise InvalidInput(f"the record cannot be read: {error!r}") from error
         if definition.overlap not in get_args(Overlap) or definition.catch_up not in get_args(
             CatchUp
         ):
             raise InvalidInput("the record names a policy that this version does not know")
-        if not isinstance(options, dict) or (rule.cron is None) == (rule.every is None):
-            raise InvalidInput("the record has no rule, or no options")
+        if (rule.cron is None) == (rule.every is None):
+            raise InvalidInput("the record has no rule, or two")
+        if rule.every is not None and not LEAST_EVERY <= rule.every <= MOST_EVERY:
+            raise InvalidInput("every: it must be from 10s to 366d")
+        is_plain = isinstance(options, dict) and all(
+            isinstance(value, str | int | float) for value in options.values()
+        )
+        if not is_plain or parse_needs(str(options.get("needs", ""))) is None:
+            raise InvalidInput("the record has options that this version does not know")
         return definition
 
     def fields(self) -> dict[str, str]:
@@ -236,6 +247,26 @@ def decide(
     if not is_last or (definition.catch_up == "none" and is_late):
         return Step([*missed, (latest[0], "catch_up")], None, latest[0], after)
     return Step(missed, latest, latest[0], after)
+
+
+def is_out_of_order(found: Mapping[str, str]) -> bool:
+    """Tell whether a record cannot say what is next: `planned` and `at` are not both numbers or both
+    missing, or `planned` is not later than `last`.
+    """
+    planned, at = found.get("planned"), found.get("at")
+    if planned is None and at is None:
+        return False
+    if planned is None or at is None or not (planned.isdecimal() and at.isdecimal()):
+        return True
+    return int(planned) <= count_of(found.get("last"))
+
+
+def score_of(found: Mapping[str, str]) -> float:
+    """Return the score that a schedule has by its record."""
+    if "doomed" in found:
+        return 0.0
+    at = found.get("at", "")
+    return float("inf") if "paused" in found or not at.isdecimal() else float(at)
 
 
 def planned_until(found: Mapping[str, str], now: float, most: int) -> list[int]:

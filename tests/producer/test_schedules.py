@@ -197,6 +197,29 @@ def test_a_schedule_that_cannot_be_read_keeps_no_other_waiting(client, cli, hour
     assert sum("leaving schedule" in record.message for record in caplog.records) == 3
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("cron", "61 * * * *"),
+        ("every", "0"),
+        ("every", "-3600"),
+        ("options", '{"needs": [1]}'),
+        ("options", '{"priority": {}}'),
+    ],
+)
+def test_what_no_version_has_written_ends_no_scheduler(client, cli, hourly, caplog, field, value):
+    hourly()
+    miss(cli, "hourly", 1)
+    cli.hset(keys.schedule("hourly"), field, value)
+    if field == "cron":
+        cli.hdel(keys.schedule("hourly"), "every")
+
+    fire(client)
+
+    assert tasks(client) == []
+    assert "leaving schedule 'hourly' alone" in caplog.text
+
+
 def test_a_listener_makes_the_tasks_of_its_own_queues(client, cli, hourly):
     for number in range(150):
         hourly(f"other {number}", queue="other")
