@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from blueque import protocol
-from blueque.audit import dependencies, groups, invariants, reads
+from blueque.audit import dependencies, groups, invariants, reads, schedules
 from blueque.audit.line_invariants import judge_locks
 from blueque.audit.observation import Finding, Holder, Observation
 from blueque.audit.scan import scan
@@ -81,7 +81,8 @@ def _judge(redis: Redis, observed: Observation, tasks: Sequence[str]) -> list[Fi
         elif seen.status in FINISHED and "dependents" in seen.names:
             awaited.append(task)
     findings += dependencies.judge(redis, observed, blocked, awaited)
-    return [*findings, *groups.judge(redis, observed.groups, observed.bad_keys)]
+    findings += groups.judge(redis, observed.groups, observed.bad_keys)
+    return [*findings, *schedules.judge(redis, observed)]
 
 
 def _confirmed(
@@ -102,6 +103,8 @@ def _confirmed(
     observed = scan(redis).observed
     named = {finding.text for finding in findings if finding.code in groups.CODES}
     observed.groups = [group for group in observed.groups if group in named]
+    doubted = {finding.text for finding in findings if finding.code in schedules.CODES}
+    observed.schedules = [name for name in observed.schedules if name in doubted]
     again = _judge(redis, observed, sorted(suspects))
     stands = {finding.identity for finding in findings}
     both = {lock: observed.holders.get(lock, {}).items() & held[lock].items() for lock in locks}
@@ -207,6 +210,10 @@ def _finish_group(redis: Redis, finding: Finding, now: float) -> bool:
     return protocol.finish_group(redis, finding.text or "", now) is not None
 
 
+def _realign_schedule(redis: Redis, finding: Finding, now: float) -> bool:
+    return protocol.realign_schedule(redis, finding.text or "")
+
+
 def _instance(redis: Redis, finding: Finding) -> str | None:
     (instance,) = redis.read(
         ("HGET", keys.listener(finding.queue or "", finding.node or ""), "instance")
@@ -230,4 +237,5 @@ _REPAIRS: dict[str, Callable[[Redis, Finding, float], bool]] = {
     "drop_stale": _drop_stale,
     "settle_members": _settle_members,
     "finish_group": _finish_group,
+    "realign_schedule": _realign_schedule,
 }

@@ -30,6 +30,8 @@ WARNINGS = frozenset(
         "popped",
         "score",
         "ripe",
+        "schedule_order",
+        "schedule_queue",
         "settings",
         "stale_dependent",
         "stuck",
@@ -177,7 +179,8 @@ class Observation:
     bad_keys: the keys that should not be, or not as they are.
     entries: by task. listeners, lines: by queue and name. nodes: the listeners that a key names.
     holders: of each lock, the tasks that hold it, and how many tasks each allows to hold it.
-    groups: the names of those that have a record.
+    groups: the names of those that have a record. schedules: of those that have a record or are
+        listed.
     """
 
     bad_keys: dict[str, Finding] = field(default_factory=dict)
@@ -189,6 +192,7 @@ class Observation:
     garbage: list[Entry] = field(default_factory=list)
     holders: dict[str, dict[Holder, int]] = field(default_factory=dict)
     groups: list[str] = field(default_factory=list)
+    schedules: list[str] = field(default_factory=list)
 
     def listener(self, queue: str, node: str | None) -> ListenerSeen:
         return self.listeners.get((queue, node or ""), ListenerSeen())

@@ -57,6 +57,7 @@ _OF_ALL = {  # the queues
     keys.UNSETTLED_TASKS: "zset",
     keys.UNSETTLED_MEMBERS: "zset",
     keys.GROUPS: "zset",
+    keys.SCHEDULES: "zset",
 }
 _OF_A_GROUP = {
     keys.group(""): "hash",
@@ -65,6 +66,7 @@ _OF_A_GROUP = {
     keys.bad_members(""): "set",
     keys.awaiting(""): "zset",
 }
+_OF_A_SCHEDULE = {keys.schedule(""): "hash", keys.occurrences(""): "list"}
 _READ_ELSEWHERE = ("lines", "settings", "runs", "feeds")
 _BEFORE_TASKS = ("wake", "settings")  # a queue may be paused before its first task
 _OF_A_LISTENER = {keys.reserved: "list", keys.listener: "hash", keys.orders: "zset"}
@@ -94,6 +96,7 @@ def scan(redis: Redis) -> Scan:
         observed.note(Place("lock", "", line=lock), read_all(redis, keys.lock(lock), "set"))
     _check_kept(redis, observed, found)
     _check_belongings(observed, found)
+    _read_schedules(redis, observed, found)
     run_scan.read(redis, observed, found, queues)
     for prefix in _HASHES:
         found.of(prefix, "hash")
@@ -213,6 +216,19 @@ def _check_belongings(observed: Observation, found: Keys) -> None:
         found.is_of(key, kind)
 
 
+def _read_schedules(redis: Redis, observed: Observation, found: Keys) -> None:
+    """Note the schedules, and the lists of occurrences that belong to none."""
+    names, lists = (found.of(prefix, kind) for prefix, kind in _OF_A_SCHEDULE.items())
+    for name in lists:
+        if keys.schedule(name) not in found.types:
+            key = keys.occurrences(name)
+            sentence = f"{key} belongs to a schedule that is gone."
+            observed.reject("left_behind", key, sentence, name, fix="realign_schedule")
+    if found.types.get(keys.SCHEDULES) == "zset":
+        names += read_all(redis, keys.SCHEDULES, "zset")
+    observed.schedules = list(dict.fromkeys(names))
+
+
 def _find_owners(redis: Redis, observed: Observation, found: Keys, queues: list[str]) -> None:
     """Note the queue and listener of each key that belongs to a listener. A key that belongs to
     nothing is bad.
@@ -232,6 +248,7 @@ def _find_owners(redis: Redis, observed: Observation, found: Keys, queues: list[
         *_OF_A_TASK,
         *_NUMBERS,
         *_OF_A_GROUP,
+        *_OF_A_SCHEDULE,
         *[_key(kind, "") for kind in _OF_A_QUEUE],
     )
     for key in found.types:

@@ -261,12 +261,12 @@ def is_out_of_order(found: Mapping[str, str]) -> bool:
     return int(planned) <= count_of(found.get("last"))
 
 
-def score_of(found: Mapping[str, str]) -> float:
+def score_of(found: Mapping[str, str]) -> str:
     """Return the score that a schedule has by its record."""
     if "doomed" in found:
-        return 0.0
+        return "0"
     at = found.get("at", "")
-    return float("inf") if "paused" in found or not at.isdecimal() else float(at)
+    return "+inf" if "paused" in found or not at.isdecimal() else at
 
 
 def planned_until(found: Mapping[str, str], now: float, most: int) -> list[int]:

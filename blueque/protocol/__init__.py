@@ -82,7 +82,16 @@ from blueque.protocol.placement import (
 from blueque.protocol.pruning import prune, purge
 from blueque.protocol.queues import forget_queue
 from blueque.protocol.recover import adopt, lose, reassert, recover, restore
-from blueque.protocol.repair import drop_hint, mend, note_end, note_line, put_back, realign, recount
+from blueque.protocol.repair import (
+    drop_hint,
+    mend,
+    note_end,
+    note_line,
+    put_back,
+    realign,
+    realign_schedule,
+    recount,
+)
 from blueque.protocol.reserving import pop, reserve, reserve_and_start, wait, wake
 from blueque.protocol.runs import close_run, drop_run, enqueue_run, open_run, prune_runs
 from blueque.protocol.schedules import (
@@ -185,6 +194,7 @@ __all__ = [
     "put_back",
     "put_first",
     "realign",
+    "realign_schedule",
     "reassert",
     "recheck",
     "recount",

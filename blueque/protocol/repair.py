@@ -1,14 +1,18 @@
-"""Repair what an audit has found: drop_hint, put_back, mend, realign, recount, note_line, note_end.
-Each reads the facts again first.
+"""Repair what an audit has found: drop_hint, put_back, mend, realign, recount, note_line, note_end,
+realign_schedule. Each reads the facts again first.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from blueque.connection.redis import AnyLook, Command, Look, Redis
+from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
+from blueque.errors import InvalidInput
 from blueque.model import keys
+from blueque.model.encoding import count_of
 from blueque.model.lines import DEFAULT, line_of
+from blueque.model.schedule import Definition, is_out_of_order, score_of
 from blueque.model.states import (
     FINISHED,
     LISTS,
@@ -22,7 +26,7 @@ from blueque.model.states import (
     home,
     may_hold,
 )
-from blueque.protocol.fields import list_lines, put_in_line
+from blueque.protocol.fields import flat, list_lines, put_in_line
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
 _REMOVE: dict[str, tuple[str | int, ...]] = {
@@ -240,3 +244,41 @@ def note_end(redis: Redis, task: str, now: float) -> bool:
 
     look: Look[list[str | None]] = Look([key], [("HMGET", key, "status", "dependents")], task)
     return transact(redis, "note_end", look, decide)
+
+
+def realign_schedule(redis: Redis, name: str) -> bool:
+    """Make what is next of a schedule, its score and its list of occurrences agree with its record."""
+    key = keys.schedule(name)
+
+    def decide(reply: Sequence[str]) -> Verdict[bool]:
+        found = as_hash(reply)
+        if not found:
+            return Change([("ZREM", keys.SCHEDULES, name), ("DEL", keys.occurrences(name))], True)
+        commands: list[Command] = []
+        gone = [field for field in ("planned", "at") if field in found]
+        if not gone or is_out_of_order(found):
+            following = _following(name, found)
+            if following is not None:
+                found |= following
+                commands = [("HSET", key, *flat(following))]
+            elif gone:
+                found = {field: text for field, text in found.items() if field not in gone}
+                commands = [("HDEL", key, *gone)]
+        return Change([*commands, ("ZADD", keys.SCHEDULES, score_of(found), name)], True)
+
+    look: Look[Sequence[str]] = Look([key], [("HGETALL", key)])
+    return transact(redis, "realign_schedule", look, decide)
+
+
+def _following(name: str, record: dict[str, str]) -> dict[str, str] | None:
+    """Return what comes after the last decided time, and when. None: nothing, or this version cannot
+    read the record.
+    """
+    try:
+        definition = Definition.of(record)
+        planned = definition.rule.next_after(count_of(record.get("last")))
+    except InvalidInput:
+        return None
+    if planned is None:
+        return None
+    return {"planned": str(planned), "at": str(definition.at(name, planned))}

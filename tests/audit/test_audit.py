@@ -28,11 +28,14 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.group import condition_on
 from blueque.model.lines import line_of, write_needs
+from blueque.model.recurrence import Rule
+from blueque.model.schedule import Definition
 from blueque.protocol.bulk import NewTasks
 from blueque.protocol.dependencies import NewTask
 from blueque.protocol.recover import Loss
 from blueque.protocol.runs import RunBatch, RunTerms
 from blueque.protocol.staging import Chunk
+from blueque.queries.schedules import records
 from blueque.recovery.settling import settle_groups_step
 
 Q = 'films "à la carte" \\ [1]'
@@ -73,6 +76,31 @@ class House:
         self._add_runs()
         self._add_dependencies()
         self._add_groups()
+        self._add_schedules()
+
+    def _add_schedules(self) -> None:
+        """A schedule of which an occurrence was skipped, one that is paused, one whose rule is over,
+        and one with a task that is to be cancelled.
+        """
+        redis = self.redis
+        rules = {
+            "s 1": Rule(every=3600),
+            "paused": Rule("30 2 * * *", timezone="Europe/Berlin"),
+            "over": Rule(every=3600, until=4_000_000_000),
+            "doomed": Rule(every=3600),
+        }
+        for name, rule in rules.items():
+            definition = Definition("later", rule, "p", options={"needs": "gpu=1"})
+            protocol.set_schedule(redis, name, definition, "hand")
+        protocol.pause_schedule(redis, "paused", "me", None)
+        (record,) = records(redis, ["s 1"])
+        protocol.skip_occurrences(redis, "s 1", int(record["last"]), [int(record["planned"])], "me")
+        redis.read(
+            ("HSET", keys.schedule("over"), "last", 3_999_999_600),
+            ("HDEL", keys.schedule("over"), "planned", "at"),
+            ("HSET", keys.schedule("doomed"), "doomed", "pending"),
+            ("ZADD", keys.SCHEDULES, "+inf", "over", 0, "doomed"),
+        )
 
     def _add_groups(self) -> None:
         """A group with two members in line, one that was cancelled and one that is complete; and one
@@ -197,6 +225,7 @@ INDEX, R = keys.tasks(Q), keys.reserved(Q, NODE)
 GL, FIVE, LICENCE, CAP = keys.lines(G), keys.line(G, "5"), keys.line(G, HEAVY), keys.settings(G)
 WAITERS = keys.waiting("licence")
 B, A = keys.blocked(D), keys.conditions
+SCHEDULE = keys.schedule("s 1")
 
 
 def both(*actions: Callable[[Any], object]) -> Callable[[Any], object]:
@@ -1095,6 +1124,160 @@ DAMAGES = [
         keys.group("g 1"),
         None,
     ),
+    *[
+        Damage(name, done, code, key, None, is_fixed)
+        for name, done, code, key, is_fixed in (
+            (
+                "a schedule with another score",
+                lambda cli: cli.zadd(keys.SCHEDULES, {"s 1": 5}),
+                "schedule_score",
+                keys.SCHEDULES,
+                True,
+            ),
+            (
+                "a paused schedule that is due",
+                lambda cli: cli.zadd(keys.SCHEDULES, {"paused": 5}),
+                "schedule_score",
+                keys.SCHEDULES,
+                True,
+            ),
+            (
+                "a schedule that is over and due",
+                lambda cli: cli.zadd(keys.SCHEDULES, {"over": 5}),
+                "schedule_score",
+                keys.SCHEDULES,
+                True,
+            ),
+            (
+                "a schedule whose doomed task is not looked at",
+                lambda cli: cli.zadd(keys.SCHEDULES, {"doomed": "+inf"}),
+                "schedule_score",
+                keys.SCHEDULES,
+                True,
+            ),
+            (
+                "a schedule that is not listed",
+                lambda cli: cli.zrem(keys.SCHEDULES, "paused"),
+                "schedule_index",
+                keys.SCHEDULES,
+                True,
+            ),
+            (
+                "a listed schedule without a record",
+                lambda cli: cli.zadd(keys.SCHEDULES, {"nobody": 5}),
+                "schedule_index",
+                keys.SCHEDULES,
+                True,
+            ),
+            (
+                "a planned time that was decided",
+                lambda cli: cli.hset(SCHEDULE, "planned", cli.hget(SCHEDULE, "last")),
+                "schedule_order",
+                SCHEDULE,
+                True,
+            ),
+            (
+                "a planned time without its `at`",
+                lambda cli: cli.hdel(SCHEDULE, "at"),
+                "schedule_order",
+                SCHEDULE,
+                True,
+            ),
+            (
+                "a schedule that was forgotten halfway",
+                both(
+                    lambda cli: cli.hdel(SCHEDULE, "planned", "at"),
+                    lambda cli: cli.zadd(keys.SCHEDULES, {"s 1": "+inf"}),
+                ),
+                "schedule_order",
+                SCHEDULE,
+                True,
+            ),
+            (
+                "a planned time after the rule is over",
+                both(
+                    lambda cli: cli.hset(
+                        keys.schedule("over"), mapping={"planned": 5, "at": 4_000_000_100}
+                    ),
+                    lambda cli: cli.zadd(keys.SCHEDULES, {"over": 4_000_000_100}),
+                ),
+                "schedule_order",
+                keys.schedule("over"),
+                True,
+            ),
+            (
+                "a planned time that is no time of the rule",
+                both(
+                    lambda cli: cli.hincrby(SCHEDULE, "planned", 60),
+                    lambda cli: cli.hincrby(SCHEDULE, "at", 60),
+                    lambda cli: cli.zincrby(keys.SCHEDULES, 60, "s 1"),
+                ),
+                "schedule_order",
+                SCHEDULE,
+                False,
+            ),
+            *[
+                (
+                    f"a schedule with the {field} {value!r}",
+                    lambda cli, field=field, value=value: cli.hset(
+                        keys.schedule("paused"), field, value
+                    ),
+                    "schedule_rule",
+                    keys.schedule("paused"),
+                    False,
+                )
+                for field, value in (
+                    ("cron", "61 * * * *"),
+                    ("cron", "every minute"),
+                    ("every", "3600"),
+                    ("timezone", "Mars/Olympus"),
+                    ("overlap", "wait"),
+                    ("options", '{"needs": "gpu"}'),
+                    ("options", '{"priority": [1]}'),
+                    ("options", "[]"),
+                    ("last", "yesterday"),
+                )
+            ],
+            (
+                "a schedule without parameters",
+                lambda cli: cli.hdel(SCHEDULE, "parameters"),
+                "schedule_rule",
+                SCHEDULE,
+                False,
+            ),
+            (
+                "a schedule whose queue is not listed",
+                lambda cli: cli.hset(SCHEDULE, "queue", "elsewhere"),
+                "schedule_queue",
+                keys.QUEUES,
+                True,
+            ),
+            (
+                "occurrences of a schedule that is gone",
+                lambda cli: cli.lpush(keys.occurrences("nobody"), "{}"),
+                "left_behind",
+                keys.occurrences("nobody"),
+                True,
+            ),
+            (
+                "schedules that are a set",
+                both(
+                    lambda cli: cli.delete(keys.SCHEDULES),
+                    lambda cli: cli.sadd(keys.SCHEDULES, "s 1"),
+                ),
+                "wrong_type",
+                keys.SCHEDULES,
+                False,
+            ),
+            (
+                "a schedule that is a string",
+                lambda cli: cli.set(keys.schedule("s 2"), "x"),
+                "wrong_type",
+                keys.schedule("s 2"),
+                False,
+            ),
+        )
+    ],
     Damage(
         "a task that has lost its field `dependents`",
         lambda cli: cli.hdel(T("d-waits"), "dependents"),
@@ -1219,7 +1402,7 @@ def test_a_repair_puts_back_what_was_and_nothing_else(house, damage, state):
     if (
         found.fix in CHANGED
         or "another queue" in damage.name
-        or re.search("deleted|index|chunk", damage.name)
+        or re.search("deleted|index|chunk|queue is not listed|is over$", damage.name)
     ):
         return
 
@@ -1515,6 +1698,16 @@ def test_a_member_that_was_deleted_after_its_end_was_noted_is_no_finding(house):
         protocol.delete(house.redis, D, task)
 
     assert audit(house.redis) == []
+
+
+def test_a_schedule_that_was_moved_on_between_two_scans_is_no_finding(house):
+    house.cli.zadd(keys.SCHEDULES, {"s 1": 5})
+
+    moved = audit(
+        house.redis, 1.0, lambda _: protocol.pause_schedule(house.redis, "s 1", "me", None)
+    )
+
+    assert moved == []
 
 
 @pytest.mark.parametrize("place", [0, 10, 24])

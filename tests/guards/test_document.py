@@ -1844,6 +1844,10 @@ def recount(redis: Redis) -> None:
     protocol.recount(redis, Q)
 
 
+def realign_schedule(redis: Redis) -> None:
+    protocol.realign_schedule(redis, SCHEDULE)
+
+
 def note_end(redis: Redis) -> None:
     protocol.note_end(redis, "t1", 9.25)
 
@@ -2395,6 +2399,7 @@ BACKFILL = {
     "CANDIDATE": [TEN_ID, id_of_occurrence(SCHEDULE, 20)],
 }
 OF_SCHEDULE = {**TASK, "SCHEDULE": SCHEDULE}
+IS_RECORD = "there is a record"
 
 
 SAMPLES = [
@@ -7338,6 +7343,44 @@ SAMPLES = [
         IN_GROUP,
         until="MULTI",
         refuses=WrongGroup,
+    ),
+    Sample(
+        "realign_schedule",
+        "another score",
+        given(defined(), raw("ZADD", keys.SCHEDULES, 5, SCHEDULE)),
+        realign_schedule,
+        {**OF_SCHEDULE, "SCORE": 10},
+        [IS_RECORD],
+    ),
+    Sample(
+        "realign_schedule",
+        "a time that was decided",
+        given(
+            defined(), fired(12.5), raw("HSET", keys.schedule(SCHEDULE), "planned", 10, "at", 10)
+        ),
+        realign_schedule,
+        {**OF_SCHEDULE, "NEXT": 20, "NEXT_AT": 20, "SCORE": 20},
+        [IS_RECORD, "what is next is wrong, and a time comes"],
+    ),
+    Sample(
+        "realign_schedule",
+        "a time after the rule was over",
+        given(
+            defined(rule=Rule(every=10, until=10)),
+            fired(12.5),
+            raw("HSET", keys.schedule(SCHEDULE), "at", 30),
+        ),
+        realign_schedule,
+        {**OF_SCHEDULE, "GONE": ["at"], "SCORE": "+inf"},
+        [IS_RECORD, "what is next is wrong, and no time comes"],
+    ),
+    Sample(
+        "realign_schedule",
+        "no record",
+        nothing,
+        realign_schedule,
+        OF_SCHEDULE,
+        ["there is no record"],
     ),
     Sample(
         "note_end",
