@@ -53,6 +53,7 @@ _TEXTS = (
     "needs",
     "broken",
     "group",
+    "schedule",
     "spawned_by",
 )
 _LAST = (
@@ -98,6 +99,8 @@ def facts(
         "key": task.key,
         "run": task.run,
         "group": task.fields.get("group"),
+        "schedule": task.schedule,
+        "planned": _planned(task, now, is_utc),
         "made by": task.fields.get("spawned_by"),
         "state": _state(task),
         "after": _after(task, others),
@@ -151,6 +154,8 @@ def contents(task: Task, hide: Hide) -> dict[str, Any]:
     found |= printing.times(
         progress_at=task.progress_at, cancel=task.cancel, last_seen=task.last_seen
     )
+    if "planned" in task.fields:
+        found |= printing.times(planned=_seconds(task.fields["planned"]))
     others = {name: text for name, text in task.fields.items() if name not in FIELDS}
     return found | ({"other": others} if others else {})
 
@@ -239,6 +244,18 @@ def _time(task: Task, name: str, now: float, is_utc: bool) -> str | None:
     if name == "started" and (waited := _waited(task)) is not None:
         when += f", waited {printing.span(waited)}"
     return f"{printing.stamp(seconds, is_utc)}  ({when})"
+
+
+def _planned(task: Task, now: float, is_utc: bool) -> str | None:
+    """Return for when its schedule has planned it, also in the time zone of the schedule."""
+    seconds, zone = _seconds(task.fields.get("planned")), task.fields.get("timezone")
+    if seconds is None:
+        return None
+    try:
+        there = f", {task.planned:%H:%M} in {zone}" if zone and task.planned else ""
+    except (ValueError, OverflowError, OSError):  # outside the calendar
+        there = ""
+    return f"{printing.stamp(seconds, is_utc)}  ({ago(now - seconds)}{there})"
 
 
 def _waited(task: Task) -> float | None:

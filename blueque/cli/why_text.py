@@ -16,6 +16,7 @@ from blueque.cli.why_blocked import blocked, broken_by
 from blueque.model.lines import Needs, parse_needs
 from blueque.model.run import PUBLISHED
 from blueque.model.states import FINISHED, HELD
+from blueque.protocol.schedules import lock_of
 from blueque.queries.listeners import LOOKS_AT_LINES, Node, is_process_gone, puts_in_line
 from blueque.queries.listing import LATE, OVERDUE, entered
 from blueque.queries.why_facts import FARTHEST, Inquiry
@@ -269,11 +270,15 @@ def _lock(inquiry: Inquiry) -> Iterator[Reason]:
     if needs is None or needs.lock is None or len(inquiry.holders) < needs.limit:
         return
     share = "" if needs.limit == 1 else f", which {needs.limit} may hold at a time,"
-    yield Reason(
-        "lock",
-        f"Lock {needs.lock}{share} is held{_list_of(inquiry, inquiry.holders) or ' by others'}; it starts when"
-        f" {'that' if len(inquiry.holders) == 1 else 'one of these'} ends.",
-    )
+    held = _list_of(inquiry, inquiry.holders)
+    then = f"it starts when {'that' if len(inquiry.holders) == 1 else 'one of these'} ends."
+    name = inquiry.task.schedule
+    if name is not None and needs.lock == lock_of(name):
+        sentence = f"Tasks of schedule {name} run one at a time, and another one runs"
+        yield Reason("lock", f"{sentence}{held}; {then}", hints.of_schedule("show", name))
+    else:
+        sentence = f"Lock {needs.lock}{share} is held{held or ' by others'}; {then}"
+        yield Reason("lock", sentence)
 
 
 def _list_of(inquiry: Inquiry, ids: Sequence[str]) -> str:

@@ -37,6 +37,11 @@ def of_queue(verb: str, queue: str, *words: str) -> str:
     )
 
 
+def of_schedule(verb: str, name: str) -> str:
+    """Return a command for a schedule."""
+    return of_queue(f"schedule {verb}", name)
+
+
 def resume_node(host: str) -> str:
     """Return the command that makes the listeners of a host take tasks again."""
     return f"blueque node resume {shlex.quote(host)}"

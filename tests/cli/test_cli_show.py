@@ -146,3 +146,27 @@ def test_a_second_attempt_is_not_said_to_have_waited_since_the_task_was_made(sho
     cli.hset("blueque_task_abcd-1", "attempt", 2)
 
     assert "waited" not in shown("abcd")
+
+
+def test_show_names_the_schedule_of_a_task_and_its_planned_time(shown, now, cli):
+    planned = {"schedule": "night \x1b[2Jly", "planned": 1795354755, "timezone": "Europe/Berlin"}
+    cli.hset("blueque_task_abcd-1", mapping=planned)
+
+    text, item = shown("abcd", "--utc"), json.loads(shown("abcd", "--json"))["item"]
+
+    assert "schedule    night \\x1b[2Jly\n" in text
+    assert "planned     2026-11-22 13:39:15 UTC  (" in text and ", 14:39 in Europe/Berlin)" in text
+    assert (item["schedule"], item["planned"]) == (
+        planned["schedule"],
+        "2026-11-22T13:39:15.000000Z",
+    )
+    assert "other" not in item
+
+
+@pytest.mark.parametrize("planned", ["soon", "1e300", "-1e300"])
+@pytest.mark.usefixtures("now")
+def test_a_planned_time_that_makes_no_sense_ends_no_show(shown, cli, planned):
+    cli.hset("blueque_task_abcd-1", mapping={"planned": planned, "timezone": "Mars/Olympus"})
+
+    assert "started, attempt 1" in shown("abcd")
+    assert json.loads(shown("abcd", "--json"))["item"]["status"] == "started"

@@ -385,6 +385,20 @@ def test_the_task_that_holds_the_lock_is_named(why, redis):
     )
 
 
+def test_a_task_that_waits_for_the_one_before_of_its_schedule_says_so(why, redis, cli):
+    wait(redis, "holder", lock="schedule:nightly")
+    take(redis, "holder", "0,lock:schedule%3Anightly=1")
+    wait(redis, "waiter", lock="schedule:nightly")
+    cli.hset("blueque_task_waiter", mapping={"schedule": "nightly", "planned": 1795354755})
+
+    codes, text = why("waiter")
+
+    assert codes[0] == "lock"
+    told = " ".join(text.split())
+    assert "Tasks of schedule nightly run one at a time, and another one runs: holder on" in told
+    assert "it starts when that ends. blueque schedule show nightly" in told
+
+
 def test_a_full_queue_is_said_with_who_runs(why, redis):
     protocol.set_max_concurrency(redis, "video", 1)
     enqueue(redis, "first-1")

@@ -238,7 +238,8 @@ def populated(redis, client, tmp_path):
     block(redis, "stay-0001", "bad-0001", now=now)
     protocol.settle(redis, "bad-0001", now)
     # It would not be blocked any more.
-    more = ("broken", "cancel", "group", "night", "spawned_by", "runs-0001")
+    more = ["broken", "cancel", "group", "night", "spawned_by", "runs-0001"]
+    more += ["schedule", "nightly", "planned", int(now)]
     redis.read(("HSET", keys.task("join-0001"), *more))
     # What another program has added, and what takes a listener long to come to.
     redis.read(
