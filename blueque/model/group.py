@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from blueque.errors import InvalidInput
+from blueque.errors import InvalidInput, WrongGroup
 from blueque.model import record
 from blueque.model.encoding import GATE, require_group_name
 
@@ -87,6 +87,23 @@ def gate_of(group: str) -> str:
 def is_gate(group: str) -> bool:
     """Tell whether a group is the gate of another one."""
     return group.startswith(GATE)
+
+
+def require_whole(group: str, state: str | None, gate: str | None, dropped: Iterable[str]) -> None:
+    """Refuse to run a part of a workflow whose tasks are not all there.
+
+    state, gate: of its record. dropped: the conditions for which the task would not wait any more.
+    Raises WrongGroup.
+    """
+    if gate is not None:
+        why = "not all of its tasks are there, so none of them runs;"
+        if state == MAKING:
+            raise WrongGroup(group, f"{why} commit it again, or cancel it")
+        then = "cancel it and remove it (blueque workflow cancel, rm), then commit it again"
+        raise WrongGroup(group, f"{why} {then}")
+    if state is None and any(is_gate(group_of(name) or "") for name in dropped):
+        why = "its record is gone, and not all of its tasks may be there; delete them"
+        raise WrongGroup(group, f"{why}, then commit it again")
 
 
 def status_of(state: str | None, open_members: int, bad_members: int) -> str | None:

@@ -375,7 +375,8 @@ class Queue(ManyTasks):
 
         parents: those that it is not to wait for, as for `after` of `enqueue`; None: all.
         by: as for `set_priority`.
-        Raises NotBlocked, WrongQueue; InvalidInput for one that it does not wait for.
+        Raises NotBlocked, WrongQueue; InvalidInput for one that it does not wait for; WrongGroup if
+            it might run before all tasks of its workflow are there.
         Source: docs/protocol/dependencies.md, "unblock".
         """
         who = by if by is not None else process.user_at_host()

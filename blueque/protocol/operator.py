@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
-from blueque.errors import NotCancellable, NotFailed, WrongGroup, WrongQueue
+from blueque.errors import NotCancellable, NotFailed, WrongQueue
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.conditions import DROPPED, are_met
-from blueque.model.group import group_of, is_gate
+from blueque.model.group import require_whole
 from blueque.model.lines import line_of
 from blueque.protocol.events import Event, record_event
 from blueque.protocol.fields import (
@@ -196,7 +196,8 @@ def requeue(redis: Redis, queue: str, task: str, mark: str, now: float, by: str 
         ended = keys.failed(queue) if fields.status == "failed" else keys.cancelled(queue)
         requeued = ("requeued", mark, *flat({"last_files": fields.files} if fields.files else {}))
         dropped = {each: DROPPED for each, kind in conditions.items() if kind.startswith("-")}
-        _require_whole(group or "", of_group, dropped)
+        for state, gate in of_group:
+            require_whole(group or "", state, gate, dropped)
         is_blocked = not are_met({**conditions, **dropped})
         status = "blocked" if is_blocked else "pending"
         line = line_of(fields.priority, fields.needs)
@@ -225,22 +226,6 @@ def requeue(redis: Redis, queue: str, task: str, mark: str, now: float, by: str 
     )
     done = transact(redis, "requeue", look, decide)
     return requeue(redis, queue, task, mark, now, by) if done is None else done
-
-
-def _require_whole(
-    group: str, records: Sequence[Sequence[str | None]], dropped: Iterable[str]
-) -> None:
-    """Refuse to run a part of a workflow whose tasks are not all there.
-
-    records: state and gate of its group, if it has one. dropped: what the task would not wait for.
-    """
-    for state, gate in records:
-        if gate is not None:
-            why = "not all of its tasks are there, so none of them runs; cancel it and remove it"
-            raise WrongGroup(group, f"{why} (blueque workflow cancel, rm), then commit it again")
-        if state is None and any(is_gate(group_of(name) or "") for name in dropped):
-            why = "its record is gone, and not all of its tasks may be there; delete them"
-            raise WrongGroup(group, f"{why}, then commit it again")
 
 
 def ask_stack(redis: Redis, queue: str, task: str, mark: str) -> str | None:

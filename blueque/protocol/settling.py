@@ -22,7 +22,7 @@ from blueque.model.conditions import (
     unmet,
 )
 from blueque.model.encoding import count_of
-from blueque.model.group import group_of
+from blueque.model.group import condition_on, gate_of, group_of, require_whole
 from blueque.model.states import FINISHED
 from blueque.protocol.children import (
     CANCEL,
@@ -446,10 +446,15 @@ def unblock(
     """Drop conditions of a blocked task, as a person wants it. Return the status that it has then.
 
     by: the person. parents: those on these tasks; None: all of them.
-    Raises NotBlocked, WrongQueue.
+    Raises NotBlocked, WrongQueue; WrongGroup for a task of a workflow whose tasks are not all
+    there, unless it still waits for the rest of them.
     """
+    (group,) = redis.read(("HGET", keys.task(task), "group"))
+    groups, own_gate = ([] if group is None else [group]), condition_on(gate_of(group or ""))
 
-    def decide(reply: list[str | None], held: list[str]) -> Verdict[str]:
+    def decide(
+        reply: list[str | None], held: list[str], *records: list[str | None]
+    ) -> Verdict[str | None]:
         fields, conditions = ChildFields._make(reply), as_hash(held)
         if fields.status is not None and fields.queue != queue:
             raise WrongQueue(task, queue)
@@ -461,10 +466,16 @@ def unblock(
             if fields.status is not None and DROPPED in meant.values():
                 return Answer(fields.status)
             raise NotBlocked(task, fields.status)
+        if fields.group != group:
+            return Answer(None)  # it was made anew meanwhile
         dropped = {each: DROPPED for each, kind in meant.items() if not kind.startswith("+")}
-        is_free = are_met({**conditions, **dropped})
+        left = {**conditions, **dropped}
+        is_free = are_met(left)
         if not dropped and not is_free:
             return Answer("blocked")
+        if left.get(own_gate, DROPPED).startswith("+"):
+            for state, gate in records:
+                require_whole(group or "", state, gate, dropped)
         commands = _dropping(task, dropped, now)
         if not is_free:
             event = Event("dropped", by, now, {"from": ", ".join(dropped)})
@@ -473,7 +484,14 @@ def unblock(
         freeing, status = let_one_go(redis, task, fields, by, now)
         return Change([*commands, *freeing], status)
 
-    return transact(redis, "unblock", child_look(task), decide)
+    own = child_look(task)
+    look: AnyLook = Look(
+        [*own.watch, *map(keys.group, groups)],
+        [*own.reads, *[("HMGET", keys.group(each), "state", "gate") for each in groups]],
+        task,
+    )
+    done = transact(redis, "unblock", look, decide)
+    return unblock(redis, queue, task, now, by, parents) if done is None else done
 
 
 def _dropping(task: str, dropped: Mapping[str, str], now: float) -> list[Command]:

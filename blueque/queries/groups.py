@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from blueque.connection.redis import Command, Redis, as_hash, raise_refusal
-from blueque.errors import RedisRefused
+from blueque.errors import RedisRefused, WrongGroup
 from blueque.model import keys
-from blueque.model.group import is_gate, parse
+from blueque.model.group import condition_on, gate_of, is_gate, parse, require_whole
+
+AT_ONCE = 1000  # tasks in one round trip
 
 
 class GroupSeen(NamedTuple):
@@ -104,6 +106,38 @@ def look_at(redis: Redis, tasks: Sequence[str]) -> list[Member]:
     raise_refusal([each for each in replies if getattr(each, "code", "") != "WRONGTYPE"])
     rows = zip(tasks, replies, strict=True)
     return [Member(task, *reply) for task, reply in rows if not isinstance(reply, RedisRefused)]
+
+
+def not_whole(redis: Redis, tasks: Sequence[str]) -> dict[str, WrongGroup]:
+    """Return those of these tasks that `requeue` refuses because the tasks of their workflow are not
+    all there, and what it says of each.
+    """
+    found: dict[str, WrongGroup] = {}
+    for first in range(0, len(tasks), AT_ONCE):
+        found |= _not_whole(redis, look_at(redis, tasks[first : first + AT_ONCE]))
+    return found
+
+
+def _not_whole(redis: Redis, tasks: Sequence[Member]) -> dict[str, WrongGroup]:
+    groups = {each.task: each.group for each in tasks if each.group is not None}
+    if not groups:
+        return {}
+    names = list(dict.fromkeys(groups.values()))
+    gates = [
+        ("HGET", keys.conditions(task), condition_on(gate_of(group)))
+        for task, group in groups.items()
+    ]
+    replies = redis.read(*[("HMGET", keys.group(name), "state", "gate") for name in names], *gates)
+    records = dict(zip(names, replies, strict=False))
+    found: dict[str, WrongGroup] = {}
+    for (task, group), kind in zip(groups.items(), replies[len(names) :], strict=True):
+        state, gate = records[group]
+        dropped = [condition_on(gate_of(group))] if (kind or "").startswith("-") else []
+        try:
+            require_whole(group, state, gate, dropped)
+        except WrongGroup as error:
+            found[task] = error
+    return found
 
 
 def count_waiting(redis: Redis, group: str) -> int:

@@ -181,11 +181,41 @@ def test_an_unfinished_workflow_is_not_put_in_line_again(run, redis, client):
 
     whole = run("workflow", "requeue", "night", "--yes")
     one = run("requeue", "a-1", "--yes")
+    dry = run("requeue", "a-1", "b-1", "--dry-run")
+    both = run("requeue", "a-1", "b-1")
 
-    assert (whole.returncode, one.returncode) == (5, 5)
-    for refused in (whole, one):
+    assert [each.returncode for each in (whole, one, dry, both)] == [5, 5, 5, 5]
+    assert dry.stderr.splitlines()[-1] == "0 tasks would be put in line again."
+    for refused in (whole, one, dry, both):
         assert "not all of its tasks are there, so none of them runs" in refused.stderr
     assert {client.get_task(task).status for task in ("a-1", "b-1")} == {"cancelled"}
+
+
+def test_a_dry_run_foresees_that_a_lost_gate_is_not_dropped(run, redis, client, cli):
+    unfinished(redis)
+    for task, queue in (("a-1", "video"), ("b-1", "audio")):
+        client.get_queue(queue).cancel(task)
+    cli.delete(keys.group("night"), keys.group("gate night"))
+    cli.hset(keys.conditions("a-1"), GATE, "-gone")
+
+    dry = run("requeue", "a-1", "b-1", "--dry-run", "--json")
+
+    first, second = json.loads(dry.stdout)["items"]
+    assert dry.returncode == 5
+    assert "its record is gone" in first["refusal"] and second["refusal"] is None
+    assert run("requeue", "a-1").stderr.strip() == first["refusal"]
+
+
+@pytest.mark.parametrize("words", [["a-1"], ["b-1", "--from", "a-1"], ["a-1", "b-1", "--yes"]])
+def test_a_task_of_an_unfinished_workflow_is_not_unblocked(run, redis, client, words):
+    unfinished(redis)
+
+    refused = run("unblock", *words)
+
+    assert refused.returncode == 5 and refused.stdout == ""
+    why = "group 'night': not all of its tasks are there, so none of them runs; commit it again, or cancel it"
+    assert set(refused.stderr.splitlines()) == {why}
+    assert {client.get_task(task).status for task in ("a-1", "b-1")} == {"blocked"}
 
 
 def test_gc_leaves_a_workflow_alone_that_is_younger_than_asked_for(run, redis, client):

@@ -1742,6 +1742,7 @@ TO_BE_0, TO_BE_OTHER, IN_LINE_NOW = "it is to be 0", "it is not to be 0", "it is
 SEVEN = {**TASK, "NEW_PRIORITY": 7, "NEW_NAME": "7", "NEW_LINE": keys.line(Q, "7")}
 MOVE = {**TASK, "TO": "to", "NEW_LINE": keys.pending("to"), "CREATED": 1.0}
 CANCEL = {**TASK, "WHO": ["cancelled_by", "ann"]}
+UNBLOCK = {**TASK, "OWN_GROUP": []}
 REQUEUE = {**TASK, "MARK": "mark-1", "LAST": [], "DROPPED": [], "GROUP": []}
 ASK_STACK = {**TASK, "MARK": "m1"}
 DECLINE_STACK = {**ASK_STACK, "ANSWER": "m1 it is a program"}
@@ -2183,6 +2184,7 @@ def close_graph(redis: Redis) -> object:
 
 first_of_large = extend_graph((Q, graph_task("t1", **{f"group {GATE}": "ok"})))
 last_of_large = extend_graph(("joins", graph_task("t2", t1="ok")), first=1)
+gated_and_waiting = extend_graph((Q, graph_task("t1", **{f"group {GATE}": "ok", "t3": "ok"})))
 made_large = given(opened_graph, first_of_large, last_of_large)
 EXTENDED = {
     **GRAPH,
@@ -6850,14 +6852,20 @@ SAMPLES = [
         "one of two",
         given(two_parents, waiting("t1", t3="ok", t4="ok")),
         unblock("t3"),
-        {**TASK, "DROPPED": ["t3"], "PARENT": ["t3"], "WHO": "ann", "NAMES": "t3"},
+        {**UNBLOCK, "DROPPED": ["t3"], "PARENT": ["t3"], "WHO": "ann", "NAMES": "t3"},
     ),
     Sample(
         "unblock",
         "all",
         given(held_back, raw("HSET", keys.conditions("t1"), "t4", "-gone")),
         unblock(),
-        {**FREE_ONE, "DROPPED": ["t2", "hold", "t4"], "PARENT": ["t2", "t4"], "FREED_BY": "ann"},
+        {
+            **UNBLOCK,
+            **FREE_ONE,
+            "DROPPED": ["t2", "hold", "t4"],
+            "PARENT": ["t2", "t4"],
+            "FREED_BY": "ann",
+        },
         block=1,
     ),
     Sample(
@@ -6866,7 +6874,7 @@ SAMPLES = [
         given(opened_group, enqueued("t2"), waiting("t1", **{ON_GROUP: "ok", "t2": "ok"})),
         unblock(ON_GROUP),
         {
-            **TASK,
+            **UNBLOCK,
             "DROPPED": [ON_GROUP],
             "PARENT": [],
             "GROUP": [GROUP],
@@ -6874,17 +6882,46 @@ SAMPLES = [
             "NAMES": ON_GROUP,
         },
     ),
-    Sample("unblock", "again", given(held_back, unblock()), unblock(), TASK, until="MULTI"),
-    Sample("unblock", "not among them", held_back, unblock("t4"), TASK, until="MULTI"),
+    Sample("unblock", "again", given(held_back, unblock()), unblock(), UNBLOCK, until="MULTI"),
+    Sample("unblock", "not among them", held_back, unblock("t4"), UNBLOCK, until="MULTI"),
     Sample(
-        "unblock", "not blocked", enqueued("t1"), unblock(), TASK, until="MULTI", refuses=NotBlocked
+        "unblock",
+        "not blocked",
+        enqueued("t1"),
+        unblock(),
+        UNBLOCK,
+        until="MULTI",
+        refuses=NotBlocked,
+    ),
+    Sample(
+        "unblock",
+        "of a workflow that is not complete",
+        given(opened_graph, first_of_large),
+        unblock(),
+        {**UNBLOCK, "OWN_GROUP": [GROUP]},
+        until="MULTI",
+        refuses=WrongGroup,
+    ),
+    Sample(
+        "unblock",
+        "only from another task, with its workflow not complete",
+        given(enqueued("t3"), opened_graph, gated_and_waiting),
+        unblock("t3"),
+        {
+            **UNBLOCK,
+            "OWN_GROUP": [GROUP],
+            "DROPPED": ["t3"],
+            "PARENT": ["t3"],
+            "WHO": "ann",
+            "NAMES": "t3",
+        },
     ),
     Sample(
         "unblock",
         "of another queue",
         given(enqueued("t2"), waiting("t1", queue="audio", t2="ok")),
         unblock(),
-        TASK,
+        UNBLOCK,
         until="MULTI",
         refuses=WrongQueue,
     ),

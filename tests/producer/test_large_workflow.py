@@ -207,9 +207,10 @@ def test_an_answer_that_never_comes_says_to_commit_again(client, monkeypatch):
         fan(client).commit()
 
 
-def test_a_large_workflow_that_is_there_is_not_made_again(client, redis, everything):
+def test_a_large_workflow_that_is_there_is_not_made_again(client, redis, cli, everything):
     flow = fan(client)
     assert flow.commit()
+    cli.delete(keys.group(GATE))  # its time is over in a second
     settle(redis)
     before = everything()
 
@@ -305,6 +306,71 @@ def test_no_task_of_an_unfinished_workflow_is_put_in_line_again(
         flow.requeue()
 
     assert everything() == before
+    assert counts(cli)[1] == 0
+
+
+@pytest.mark.parametrize("state", ["making", "cancelled"])
+@pytest.mark.parametrize("key", ["root", "1", "wide"])
+def test_no_task_of_an_unfinished_workflow_is_unblocked(
+    client, redis, cli, monkeypatch, everything, key, state
+):
+    """Of the three, one waits for the gate, one for another task, and one has only `hold`."""
+    flow = fan(client)
+    flow.add("video", "wide", key="wide", after=[flow.id_of(part + 1) for part in range(240)])
+    halfway(client, monkeypatch, flow, "name_conditions", 0)
+    if state == "cancelled":
+        flow.cancel()
+    queue = "audio" if key == "1" else "video"
+    before = everything()
+
+    with pytest.raises(WrongGroup, match="not all of its tasks are there, so none of them runs"):
+        client.get_queue(queue).unblock(flow.id_of(key))
+
+    assert everything() == before
+    assert counts(cli)[1] == 0
+
+
+def test_a_task_that_still_waits_for_its_gate_is_unblocked_from_others(
+    client, redis, cli, monkeypatch
+):
+    outer = client.get_queue("video").enqueue("outer")
+    flow = fan(client)
+    flow.add("audio", "first", key="first", after=outer)
+    root, first, part = (flow.id_of(key) for key in ("root", "first", 1))
+    flow.link(part, outer)
+    halfway(client, monkeypatch, flow, "close_graph", 0)
+    audio = client.get_queue("audio")
+
+    assert audio.unblock(first, outer) == "blocked"
+    for refused in ([root], [root, outer], [outer]):
+        with pytest.raises(WrongGroup):
+            audio.unblock(part, refused)
+    with pytest.raises(WrongGroup):
+        audio.unblock(first, [f"group {GATE}"])
+    assert cli.lrange(keys.pending("audio"), 0, -1) == []
+
+    assert flow.commit()
+    assert cli.lrange(keys.pending("audio"), 0, -1) == [first]
+
+
+def test_a_task_of_a_workflow_that_is_complete_now_is_unblocked(client, redis, cli, monkeypatch):
+    flow = fan(client)
+    monkeypatch.setattr(large_workflow, "finish_group", lambda *_: "closed")
+    flow.commit()
+    assert cli.hget(keys.conditions(flow.id_of("root")), f"group {GATE}") == "ok"
+
+    assert client.get_queue("video").unblock(flow.id_of("root")) == "pending"
+
+
+def test_a_task_that_lost_its_workflow_is_not_unblocked_from_its_gate(
+    client, redis, cli, monkeypatch
+):
+    halfway(client, monkeypatch)
+    flow, queue = fan(client), client.get_queue("video")
+    cli.delete(keys.group(NIGHT))
+
+    with pytest.raises(WrongGroup, match="its record is gone"):
+        queue.unblock(flow.id_of("root"))
     assert counts(cli)[1] == 0
 
 

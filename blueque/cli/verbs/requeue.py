@@ -26,6 +26,7 @@ from blueque.cli.reason import MOST_NAMES
 from blueque.errors import NotFailed
 from blueque.model.conditions import DROPPED
 from blueque.model.states import LOST
+from blueque.queries import groups
 
 if TYPE_CHECKING:
     from blueque.client import Client
@@ -86,7 +87,8 @@ def requeue(
     If it was cancelled because of another task, requeue that one instead: it then comes back by itself.
 
     For more than one task it asks first. ID may be the beginning of an id; - reads ids from standard input. The exit code
-    is 5 if a task could not be put in line, and 6 if the answer is not yes.
+    is 5 if a task could not be put in line, for example because not all tasks of its workflow were made, and 6 if the
+    answer is not yes.
     """
     narrowing = {"--error-type": error_type, "--older-than": older_than, "--limit": limit}
     given = [option for option, value in narrowing.items() if value is not None]
@@ -107,10 +109,13 @@ def requeue(
         if len(queues) > 1:
             tasks.sort(key=lambda task: task.finished or task.updated or 0.0)
         tasks = tasks[:limit]
+    refusals = _refusals(client, tasks)
     if dry_run:
-        outcomes = [_foresee(task) for task in tasks]
+        outcomes = [
+            Outcome(task.id, task.queue, task.status, refusals.get(task.id)) for task in tasks
+        ]
     else:
-        _ask(tasks, is_sure, "-" in ids)
+        _ask([task for task in tasks if task.id not in refusals], is_sure, "-" in ids)
         outcomes = act_on(tasks, lambda task: _requeue(client, task), as_json)
     if as_json:
         print_outcomes("requeue", outcomes, dry_run=dry_run)
@@ -153,13 +158,15 @@ def _say_what_they_wait_for(
         printing.talk(f"{len(told) - MOST_NAMES} more of these tasks wait for others, or did.")
 
 
-def _foresee(task: Task) -> Outcome:
-    refusal = None if _can_be_requeued(task) else str(NotFailed(task.id, task.status))
-    return Outcome(task.id, task.queue, task.status, refusal)
+def _refusals(client: Client, tasks: Sequence[Task]) -> dict[str, str]:
+    """Return why tasks cannot be put in line, by their ids."""
+    able = [task.id for task in tasks if task.status in ("failed", "cancelled")]
+    unable = {task.id: NotFailed(task.id, task.status) for task in tasks if task.id not in able}
+    refused = {**unable, **groups.not_whole(client.connections, able)}
+    return {task: str(error) for task, error in refused.items()}
 
 
-def _ask(tasks: Sequence[Task], is_sure: bool, has_ids: bool) -> None:
-    able = [task for task in tasks if _can_be_requeued(task)]
+def _ask(able: Sequence[Task], is_sure: bool, has_ids: bool) -> None:
     lost = [task for task in able if task.error_type in LOST and task.status == "failed"]
     if len(able) > 1:
         also = f"; {len(lost)} of them were lost, so old processes may still run" if lost else ""
@@ -177,7 +184,3 @@ def _ask(tasks: Sequence[Task], is_sure: bool, has_ids: bool) -> None:
 
 def _requeue(client: Client, task: Task) -> str:
     return client.get_queue(task.queue or "").requeue(task.id)
-
-
-def _can_be_requeued(task: Task) -> bool:
-    return task.status in ("failed", "cancelled")

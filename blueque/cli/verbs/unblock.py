@@ -44,8 +44,8 @@ def unblock(
     says what a task waits for, and `blueque requeue` runs a failed task again.
 
     For more than one task it asks first. PARENT may also be the name of a group. ID and PARENT may be the beginning of an
-    id; - reads ids from standard input. The exit code is 5 if a task is not blocked, or does not wait for PARENT, and 6 if
-    the answer is not yes.
+    id; - reads ids from standard input. The exit code is 5 if a task is not blocked, does not wait for PARENT, or might run
+    before all tasks of its workflow are made, and 6 if the answer is not yes.
     """
     client = invocation.client()
     inspector = client.get_inspector()
