@@ -65,7 +65,7 @@ def _judge(name: str, record: Mapping[str, str], score: float | None) -> Iterato
         yield _find("schedule_index", name, record, sentence, key=keys.SCHEDULES)
     elif score != wanted and is_in_order:
         sentence = (
-            f"{what} has the score {score:.15g}, not {wanted:.15g}: {_effect(score, wanted)}."
+            f"{what} has the score {score:.15g}, not {score_of(record)}: {_effect(score, wanted)}."
         )
         yield _find("schedule_score", name, record, sentence, key=keys.SCHEDULES)
     try:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from blueque.audit import server_check
 from blueque.cli import printing
 from blueque.cli.printing import count
+from blueque.cli.schedule_concerns import judged
 from blueque.model.group import group_of
 from blueque.queries.feeds import state_of
 from blueque.text import hints
@@ -34,7 +35,7 @@ _SERVING = {"up", "unattended", "1.0.0"}
 class Concern(NamedTuple):
     """One thing that needs attention.
 
-    about: the name of a queue, or Redis, or listeners. code: the kind. command: what tells more or
+    about: the name of a queue, group or schedule, or Redis, or listeners. code: the kind. command: what tells more or
         helps.
     """
 
@@ -54,6 +55,7 @@ def concerns(overview: Overview, serve: Callable[[str], str] = hints.serve) -> I
     yield from _versions(overview.nodes)
     yield from _clocks(overview.ahead)
     yield from _of_groups(overview.groups.holders)
+    yield from _of_schedules(overview)
     nodes: dict[str, list[Node]] = {}
     for node in overview.nodes:
         nodes.setdefault(node.queue, []).append(node)
@@ -245,6 +247,17 @@ def _of_groups(holders: Sequence[Holder]) -> Iterator[Concern]:
     if len(holders) > MOST:
         sentence = f"tasks wait for {len(holders) - MOST} more that are not complete"
         yield Concern("groups", "held", sentence, "blueque ls --state held")
+
+
+def _of_schedules(overview: Overview) -> Iterator[Concern]:
+    served = {line.queue for line in overview.lines if line.is_minded}
+    for judgement, found in judged(overview.schedules, overview.now, served):
+        for name, sentence in list(found.items())[:MOST]:
+            command = hints.of_schedule(judgement.verb, name)
+            yield Concern(f"schedule {name}", judgement.code, sentence, command)
+        if len(found) > MOST:
+            sentence = f"{len(found) - MOST} more {judgement.others}"
+            yield Concern("schedules", judgement.code, sentence, "blueque schedule ls")
 
 
 def _of_tasks(queue: str, tasks: Sequence[Task], now: float) -> Iterator[Concern]:

@@ -36,6 +36,7 @@ from blueque.queries.listing import (
     to_seconds,
 )
 from blueque.queries.quiet_queues import quiet_queues
+from blueque.queries.schedules import Watched, ask_states, ask_watched, take_watched
 from blueque.queries.statistics import USUAL_DAYS, Usual, ask_usual, tail, take_ran, usual
 from blueque.queries.task_log import ask_printed, printed_at
 from blueque.queries.waiting_lines import (
@@ -162,6 +163,8 @@ class Overview(NamedTuple):
     ahead: by how many seconds at least the clock of a listener is ahead of that of Redis, by its
         id. A beat from the future shows it; a clock that is behind cannot be told from a late beat.
     quiet: the queues that have nothing but complete tasks.
+    schedules: those of which something comes first, and paused ones; failures of each include the
+        task that came last.
     """
 
     now: float
@@ -176,6 +179,7 @@ class Overview(NamedTuple):
     ahead: Mapping[str, float] = {}
     quiet: Set[str] = frozenset()
     groups: Groups = Groups()
+    schedules: Sequence[Watched] = ()
 
 
 class _Counts(NamedTuple):
@@ -221,13 +225,14 @@ class _Failed(NamedTuple):
 
 def overview(redis: Redis) -> Overview:
     """See Inspector.overview."""
-    now, every, server, names = _begin(redis)
+    now, every, server, names, planned = _begin(redis)
     quiet = quiet_queues(redis, every)
     queues = [queue for queue in every if queue not in quiet]
     asked = [ask_members(queue) + _ask_counts(queue, now, len(queues)) for queue in queues]
     # The time is read last, so that it is later than every beat.
-    *replies, seen_groups, (time,) = read_groups(redis, [*asked, _ask_groups(names), [("TIME",)]])
-    groups = _groups(names, seen_groups)
+    asked += [_ask_groups(names), ask_states(planned), [("TIME",)]]
+    *replies, seen_groups, states, (time,) = read_groups(redis, asked)
+    groups, watched = _groups(names, seen_groups), list(take_watched(planned, states))
     counts = {
         queue: _Counts(Members(*reply[:3]), *reply[3:])
         for queue, reply in zip(queues, replies, strict=True)
@@ -237,7 +242,8 @@ def overview(redis: Redis) -> Overview:
         {task for seen in counts.values() for task in started_ids(seen.members.started)}
     )
     heads = chain(*(seen.head for seen in counts.values()), *map(_firsts, waits.values()))
-    ids = dict.fromkeys(chain(*(node.held for node in nodes), heads, started))
+    came = [each.current for each in watched if each.current is not None]
+    ids = dict.fromkeys(chain(*(node.held for node in nodes), heads, started, came))
     awaited = [holder for newest in failed.values() for holder in newest.awaited]
     tasks, last_good, held, waiting = _details(
         redis, ids, waits, failed, [*awaited, *groups.holders]
@@ -276,7 +282,16 @@ def overview(redis: Redis) -> Overview:
         ahead,
         quiet.keys(),
         groups._replace(holders=tuple(bad_groups)),
+        [_with_last(each, tasks) for each in watched],
     )
+
+
+def _with_last(schedule: Watched, tasks: Mapping[str, Task]) -> Watched:
+    """Count the task that came last of a schedule among its failures."""
+    status = None if schedule.current is None else tasks[schedule.current].status
+    if status == "complete":
+        return schedule._replace(failures=0)
+    return schedule._replace(failures=schedule.failures + (status == "failed"))
 
 
 class _Details(NamedTuple):
@@ -356,25 +371,27 @@ def _ahead(members: Iterable[Members], now: float) -> dict[str, float]:
     return {node: float(at) - now for node, at in beats if float(at) > now}
 
 
-def _begin(redis: Redis) -> tuple[float, list[str], Mapping[str, str] | None, list[str]]:
-    """Return the time, the names of the queues, what the server says about itself, and the names
-    of groups, those that have not ended first.
+def _begin(redis: Redis) -> tuple[float, list[str], Mapping[str, str] | None, list[str], list[str]]:
+    """Return the time, the names of the queues, what the server says about itself, the names of
+    groups, those that have not ended first, and the names of schedules.
     """
-    time, names, groups, info, saves = redis.answers(
+    time, names, groups, first, last, info, saves = redis.answers(
         ("TIME",),
         ("ZRANGE", keys.QUEUES, 0, -1),
         ("ZRANGE", keys.GROUPS, 0, MAX_GROUPS - 1),
+        *ask_watched(),
         ("INFO",),
         ("CONFIG", "GET", "save"),
     )
-    raise_refusal([time, names, groups])
+    raise_refusal([time, names, groups, first, last])
+    planned = list(dict.fromkeys([*first, *last]))
     groups = [name for name in groups if not is_gate(name)]
     if isinstance(info, RedisRefused):
-        return to_seconds(time), sorted(names), None, groups
+        return to_seconds(time), sorted(names), None, groups, planned
     facts = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
     if not isinstance(saves, RedisRefused) and len(saves) == 2:
         facts["save"] = saves[1]
-    return to_seconds(time), sorted(names), facts, groups
+    return to_seconds(time), sorted(names), facts, groups, planned
 
 
 def _ask_groups(names: Iterable[str]) -> list[Command]:

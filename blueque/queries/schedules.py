@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from blueque.connection.redis import Command, Redis, as_hash
 from blueque.errors import RedisRefused
 from blueque.model import keys
+from blueque.model.record import number
 from blueque.model.schedule import Occurrence, parse
 from blueque.protocol.membership import scores
 from blueque.protocol.schedules import time_of
 
 BATCH = 500  # records that are read in one write
+MAX_WATCHED = 1000  # schedules that are read for what needs attention, of each kind
+_IN_A_ROW = 5  # occurrences of each that are read
+_WATCHED = (
+    *("queue", "at", "current", "failures", "doomed", "updated"),
+    *("paused", "paused_by", "paused_reason"),
+)
+_BY_ITSELF = ("overlap", "window", "catch_up")  # no person has asked for it
 
 
 class ScheduleSeen(NamedTuple):
@@ -34,6 +42,28 @@ class ScheduleSeen(NamedTuple):
     def overdue(self) -> float:
         """For how many seconds something has been due; 0: nothing is."""
         return 0.0 if self.score is None else max(self.now - (self.score or self.now), 0.0)
+
+
+class Watched(NamedTuple):
+    """A schedule, as far as it may need attention. Times are in Unix seconds.
+
+    at: when something comes of it next; None: nothing does. left_out: how many of its last
+    occurrences in a row were skipped or missed, though no person has asked for it.
+    failures: how many tasks in a row have failed before the one that came last, which is `current`.
+    doomed: the id of a task that is to be cancelled. updated: when the record was written last.
+    """
+
+    name: str
+    queue: str | None
+    at: float | None
+    left_out: int = 0
+    failures: int = 0
+    current: str | None = None
+    doomed: str | None = None
+    updated: float | None = None
+    paused: float | None = None
+    paused_by: str | None = None
+    paused_reason: str | None = None
 
 
 def first(redis: Redis, count: int, skip: int = 0) -> tuple[float, dict[str, float]]:
@@ -107,3 +137,64 @@ def of_queue(redis: Redis, queue: str) -> list[str]:
         queues = redis.answers(*[("HGET", keys.schedule(name), "queue") for name in some])
         found += [name for name, other in zip(some, queues, strict=True) if other == queue]
     return found
+
+
+def ask_watched() -> list[Command]:
+    """Return the commands whose replies name the schedules that may need attention: those of which
+    something comes first, and those of which nothing comes.
+    """
+    return [
+        ("ZRANGE", keys.SCHEDULES, 0, MAX_WATCHED - 1),
+        ("ZRANGEBYSCORE", keys.SCHEDULES, "+inf", "+inf", "LIMIT", 0, MAX_WATCHED),
+    ]
+
+
+def ask_states(names: Iterable[str]) -> list[Command]:
+    """Return the commands that `take_watched` needs the replies to."""
+    return [
+        command
+        for name in names
+        for command in (
+            ("HMGET", keys.schedule(name), *_WATCHED),
+            ("LRANGE", keys.occurrences(name), 0, _IN_A_ROW - 1),
+        )
+    ]
+
+
+def take_watched(names: Sequence[str], replies: Sequence[Any]) -> Iterator[Watched]:
+    """Yield the schedules. replies: to `ask_states`."""
+    for name, values, texts in zip(names, replies[::2], replies[1::2], strict=True):
+        fields = dict(zip(_WATCHED, values, strict=True))
+        found = {field: text for field, text in fields.items() if text is not None}
+        if found:
+            yield Watched(
+                name,
+                fields["queue"],
+                _number(found, "at"),
+                _left_out(texts),
+                int(_number(found, "failures") or 0),
+                fields["current"],
+                fields["doomed"],
+                _number(found, "updated"),
+                _number(found, "paused"),
+                fields["paused_by"],
+                fields["paused_reason"],
+            )
+
+
+def _number(fields: Mapping[str, str], name: str) -> float | None:
+    try:
+        return number(fields[name]) if name in fields else None
+    except ValueError:  # malformed; written by another program
+        return None
+
+
+def _left_out(texts: Iterable[str]) -> int:
+    """Return how many occurrences were left out since a task came. texts: the newest first."""
+    left_out = 0
+    for occurrence in map(Occurrence.read, texts):
+        if occurrence is None or occurrence.what in ("made", "triggered"):
+            break
+        if occurrence.what in ("skipped", "missed") and occurrence.why in _BY_ITSELF:
+            left_out += occurrence.times or 1
+    return left_out

@@ -20,9 +20,11 @@ from legacy import WORK, Legacy
 from running import Programs
 
 from blueque import BluequeError, Client, Processor, Retry, Task, protocol
+from blueque.audit import audit as module
 from blueque.audit import groups, reads
 from blueque.audit.audit import Finding, audit, repair
 from blueque.audit.observation import WARNINGS
+from blueque.cli.verbs import doctor
 from blueque.connection.redis import Redis
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
@@ -1461,6 +1463,10 @@ def test_every_code_is_in_the_document_with_its_repair_and_is_made_by_a_damage()
     assert {repair for _, repair in rows} - {"none"} <= set(protocol.__all__)
     assert {code for code, repair in rows if repair != "none"} == {damage.code for damage in FIXED}
     assert {code for code, repair in rows if repair == "none"} <= {damage.code for damage in LEFT}
+
+
+def test_doctor_has_words_for_every_repair():
+    assert doctor._REPAIRS.keys() == module._REPAIRS.keys()
 
 
 def codes(findings: Iterable[Finding]) -> list[str]:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import forked
 import pytest
 
 from blueque import Client, protocol
@@ -16,6 +17,7 @@ from blueque.model.task import Task
 from blueque.queries.inspector import Inspector
 from blueque.queries.listeners import Node
 from blueque.queries.overview import HOUR, Line, Overview
+from blueque.queries.schedules import Watched
 
 NOW = 1_000_000.0
 GOOD = {
@@ -346,3 +348,168 @@ def test_progress_and_what_is_left_of_it_are_shown_of_running_tasks(redis, cli, 
     (row,) = [line.split(maxsplit=6) for line in shown.splitlines() if line.startswith("t1 ")]
     assert row[:6] == ["t1", "video", NODE, "2", "h", "50"]
     assert row[6].startswith("%  encoding  ~2 h  ")
+
+
+# Schedules
+
+
+def of_schedules(*schedules, is_minded=True):
+    overview = Overview(NOW, [line(is_minded=is_minded)], [], [node()], [], GOOD)
+    return list(concerns(overview._replace(schedules=schedules)))
+
+
+def schedule(name="nightly", **values):
+    return Watched(name, **{"queue": "video", "at": NOW + 60, **values})
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"at": None},
+        {"at": NOW - 60},
+        {"at": NOW - 7200, "paused": NOW - 7200, "paused_by": "ann"},
+        {"at": NOW - 7200, "doomed": "t1", "updated": NOW - 60},
+        {"failures": 2, "left_out": 2},
+        {"failures": 5, "left_out": 5, "paused": NOW - 7200, "paused_by": "ann"},
+    ],
+)
+def test_a_schedule_that_does_what_people_want_needs_no_attention(values):
+    assert of_schedules(schedule(**values)) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "code", "sentence", "verb"),
+    [
+        (
+            {"at": NOW - 720},
+            "schedule_overdue",
+            "overdue by 12 m: no program makes its task",
+            "show",
+        ),
+        (
+            {"at": NOW - 61, "queue": "audio"},
+            "schedule_overdue",
+            "overdue by 1 m 1 s: no listener serves queue audio, and no scheduler makes its task",
+            "show",
+        ),
+        (
+            {"at": NOW - 720, "doomed": "t1", "updated": NOW - 120},
+            "schedule_doomed",
+            "t1 should have been cancelled 2 m ago; no task comes before it is",
+            "show",
+        ),
+        (
+            {
+                "paused": NOW - 7200,
+                "paused_by": "blueque",
+                "paused_reason": "3 tasks in a row have failed",
+            },
+            "schedule_paused",
+            "paused for 2 h: 3 tasks in a row have failed",
+            "resume",
+        ),
+        ({"failures": 3}, "schedule_failing", "its last 3 tasks have failed", "history"),
+        (
+            {"left_out": 3},
+            "schedule_left_out",
+            "no task came of its last 3 planned times",
+            "history",
+        ),
+    ],
+)
+def test_a_schedule_that_needs_attention_is_said(values, code, sentence, verb):
+    assert of_schedules(schedule("every night", **values)) == [
+        Concern("schedule every night", code, sentence, f"blueque schedule {verb} 'every night'")
+    ]
+
+
+@pytest.mark.parametrize(("number", "more"), [(4, "1 more overdue"), (12, "9 more overdue")])
+def test_of_many_schedules_three_are_named(number, more):
+    late = [schedule(f"s{n}", at=NOW - 600) for n in range(number)]
+
+    found = of_schedules(*late)
+
+    assert [concern.about for concern in found[:-1]] == [f"schedule s{n}" for n in range(3)]
+    assert found[-1] == Concern("schedules", "schedule_overdue", more, "blueque schedule ls")
+
+
+def seen(client):
+    """Return what needs attention of schedules, by code."""
+    found = concerns(client.get_inspector().overview())
+    return {each.code: each.sentence for each in found if each.about.startswith("schedule")}
+
+
+@pytest.fixture
+def hourly(client, cli):
+    """A schedule whose last planned time is over for ten minutes."""
+    client.set_schedule("hourly", queue="video", every="1h")
+    late = int(time.time()) - 600
+    cli.hset("blueque_schedule_hourly", mapping={"planned": late, "at": late, "last": late - 3600})
+    cli.zadd("blueque_schedules", {"hourly": late})
+
+
+@pytest.mark.usefixtures("hourly")
+def test_status_reads_what_is_wrong_with_schedules(client, cli):
+    task = client.get_queue("video").enqueue("1")
+    assert list(seen(client)) == ["schedule_overdue"]
+
+    cli.hset("blueque_schedule_hourly", mapping={"failures": 2, "current": task})
+    assert list(seen(client)) == ["schedule_overdue"]
+    cli.hset(f"blueque_task_{task}", "status", "failed")
+    assert seen(client)["schedule_failing"] == "its last 3 tasks have failed"
+    cli.hset(f"blueque_task_{task}", "status", "complete")
+    assert list(seen(client)) == ["schedule_overdue"]
+
+    client.get_schedule("hourly").pause()
+    assert seen(client) == {}
+
+
+@pytest.mark.usefixtures("hourly")
+@pytest.mark.parametrize(
+    ("texts", "left_out"),
+    [
+        (['{"what":"missed","planned":1,"at":1,"why":"window","until":9,"times":3}'], 3),
+        (['{"what":"skipped","planned":1,"at":1,"why":"overlap"}'] * 4, 4),
+        (['{"what":"skipped","planned":1,"at":1,"why":"person"}'] * 4, 0),
+        (['{"what":"missed","planned":1,"at":1,"why":"paused","times":9}'], 0),
+        (
+            [
+                '{"what":"skipped","planned":1,"at":1,"why":"overlap"}',
+                '{"what":"made","planned":1,"at":1}',
+                *['{"what":"skipped","planned":1,"at":1,"why":"overlap"}'] * 3,
+            ],
+            0,
+        ),
+        (["made by hand"], 0),
+    ],
+)
+def test_only_what_no_person_has_left_out_since_a_task_came_needs_attention(
+    client, cli, texts, left_out
+):
+    cli.rpush("blueque_occurrences_hourly", *texts)
+
+    words = f"no task came of its last {left_out} planned times"
+    assert seen(client).get("schedule_left_out") == (words if left_out >= 3 else None)
+
+
+@pytest.mark.usefixtures("hourly")
+def test_a_record_that_makes_no_sense_ends_no_status(client, cli):
+    cli.hset("blueque_schedule_hourly", mapping={"at": "soon", "failures": "inf", "updated": "x"})
+    cli.zadd("blueque_schedules", {"gone": 5})
+
+    assert seen(client) == {}
+
+
+def test_status_with_schedules_fits_eighty_columns(environ, client, cli):
+    for number in range(5):
+        name = f"a schedule with a long name, number {number}"
+        client.set_schedule(name, queue="video", every="1h")
+        cli.hset(f"blueque_schedule_{name}", mapping={"planned": 5, "at": 5})
+
+    shown = forked.on_terminal(["status"], environ | {"COLUMNS": "80"})
+
+    told = [one for one in shown if "blueque schedule show" not in one]  # a whole command
+    assert max(map(len, told)) <= 80
+    assert "and no scheduler makes its task" in " ".join(" ".join(told).split())
+    assert "! schedules: 2 more overdue" in told

@@ -46,6 +46,7 @@ _REPAIRS = {
     "drop_stale": "remove that entry",
     "settle_members": "note how it stands",
     "finish_group": "look at it",
+    "realign_schedule": "make them agree",
 }
 
 

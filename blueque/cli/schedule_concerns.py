@@ -1,0 +1,92 @@
+"""Say which schedules need attention. docs/monitoring.md, "What needs attention", has the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from blueque.cli import printing
+from blueque.cli.printing import count
+from blueque.model.units import LEASE
+from blueque.protocol.schedules import BLUEQUE
+
+if TYPE_CHECKING:
+    from blueque.queries.schedules import Watched
+
+OVERDUE = 60.0  # seconds
+MANY = 3  # occurrences or tasks in a row
+
+
+class Judgement(NamedTuple):
+    """Why schedules need attention.
+
+    says: what is wrong with one; None: nothing is. others: the same of several, after "2 more".
+    verb: of the command about one.
+    """
+
+    code: str
+    says: Callable[[Watched, float, Collection[str]], str | None]
+    others: str
+    verb: str = "show"
+
+
+def judged(
+    schedules: Sequence[Watched], now: float, served: Collection[str]
+) -> Iterator[tuple[Judgement, dict[str, str]]]:
+    """Yield what is wrong, and of which schedules, with a sentence about each.
+
+    served: the queues with a listener that makes the tasks of their schedules.
+    """
+    for judgement in _JUDGEMENTS:
+        sentences = {each.name: judgement.says(each, now, served) for each in schedules}
+        found = {name: sentence for name, sentence in sentences.items() if sentence is not None}
+        if found:
+            yield judgement, found
+
+
+def _overdue(schedule: Watched, now: float, served: Collection[str]) -> str | None:
+    if schedule.at is None or schedule.paused is not None or schedule.doomed is not None:
+        return None
+    late = now - schedule.at
+    if late <= OVERDUE:
+        return None
+    why = "no program makes its task"
+    if schedule.queue not in served:
+        why = f"no listener serves queue {schedule.queue}, and no scheduler makes its task"
+    return f"overdue by {printing.span(late)}: {why}"
+
+
+def _doomed(schedule: Watched, now: float, served: Collection[str]) -> str | None:
+    if schedule.doomed is None or schedule.updated is None or now - schedule.updated <= LEASE:
+        return None
+    since = printing.span(now - schedule.updated)
+    task = printing.short_id(schedule.doomed)
+    return f"{task} should have been cancelled {since} ago; no task comes before it is"
+
+
+def _paused(schedule: Watched, now: float, served: Collection[str]) -> str | None:
+    if schedule.paused is None or schedule.paused_by != BLUEQUE:
+        return None
+    why = f": {schedule.paused_reason}" if schedule.paused_reason else ""
+    return f"paused for {printing.span(max(now - schedule.paused, 0.0))}{why}"
+
+
+def _failing(schedule: Watched, now: float, served: Collection[str]) -> str | None:
+    if schedule.failures < MANY or schedule.paused is not None:
+        return None
+    return f"its last {count(schedule.failures, 'task')} have failed"
+
+
+def _left_out(schedule: Watched, now: float, served: Collection[str]) -> str | None:
+    if schedule.left_out < MANY or schedule.paused is not None:
+        return None
+    return f"no task came of its last {schedule.left_out} planned times"
+
+
+_JUDGEMENTS = (
+    Judgement("schedule_overdue", _overdue, "overdue"),
+    Judgement("schedule_doomed", _doomed, "with a task that is to be cancelled"),
+    Judgement("schedule_paused", _paused, "paused because tasks failed", "resume"),
+    Judgement("schedule_failing", _failing, "with tasks that fail each time", "history"),
+    Judgement("schedule_left_out", _left_out, "without a task for the last times", "history"),
+)
