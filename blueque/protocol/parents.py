@@ -122,7 +122,7 @@ class GroupParent(NamedTuple):
 
     @property
     def reads(self) -> list[Command]:
-        return standing_of([self.group])
+        return standing_of([self.group], "gate")
 
     def status(self, replies: Sequence[Any]) -> str | None:
         return statuses_of([self.group], replies)[self.name]
@@ -139,14 +139,16 @@ class GroupParent(NamedTuple):
     ) -> list[Command]:
         if not is_over:
             return []
-        key, (state, keep, expires) = keys.group(self.group), replies[0]
+        key, (state, keep, expires, gate) = keys.group(self.group), replies[0]
         if state is None:  # `finish_group` removes what is left
             return [("ZADD", keys.GROUPS, 0, self.group)]
         seconds = count_of(keep)
         commands: list[Command] = []
-        if left and expires is not None:
+        # With a gate, its tasks stand in the way of the same workflow as long as they are there.
+        is_kept = left or gate is not None
+        if is_kept and expires is not None:
             commands += [("HDEL", key, "expires"), ("PERSIST", key)]
-        if not left and expires is None:
+        if not is_kept and expires is None:
             commands += [("HSET", key, "expires", now + seconds), ("EXPIRE", key, seconds + 1)]
         return [*commands, ("ZADD", keys.GROUPS, now + seconds + LOOK_EVERY, self.group)]
 
@@ -177,10 +179,10 @@ def watched_of(groups: Sequence[str]) -> list[str]:
     return [*map(keys.group, groups), *map(keys.bad_members, groups)]
 
 
-def standing_of(groups: Sequence[str]) -> list[Command]:
-    """Return the reads that say how groups stand."""
+def standing_of(groups: Sequence[str], *more: str) -> list[Command]:
+    """Return the reads that say how groups stand. more: fields that are read, too."""
     return [
-        *[("HMGET", keys.group(group), "state", "keep", "expires") for group in groups],
+        *[("HMGET", keys.group(group), "state", "keep", "expires", *more) for group in groups],
         *[("SCARD", keys.open_members(group)) for group in groups],
         *[("SCARD", keys.bad_members(group)) for group in groups],
     ]

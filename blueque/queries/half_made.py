@@ -12,6 +12,7 @@ from blueque.model import keys
 from blueque.model.columns import to_microseconds
 from blueque.model.conditions import HOLD
 from blueque.model.group import MAKING
+from blueque.queries import groups
 from blueque.queries.listing import to_seconds
 
 AT_ONCE = 1000  # tasks in one round trip
@@ -33,13 +34,14 @@ class Unfinished(NamedTuple):
     """A workflow of which no task runs unless its producer goes on.
 
     updated: as its record has it. tasks: how many are there. age: seconds since the last of them
-        came.
+        came. is_cancelled: before all were there, and it has ended; age: since then.
     """
 
     group: str
     updated: str
     tasks: int
     age: float
+    is_cancelled: bool = False
 
 
 def workflows(redis: Redis, older_than: float) -> list[Unfinished]:
@@ -56,6 +58,18 @@ def workflows(redis: Redis, older_than: float) -> list[Unfinished]:
         if state == MAKING
     ]
     return [each for each in found if each.age >= older_than]
+
+
+def removable(redis: Redis, older_than: float) -> Iterator[Unfinished]:
+    """Yield the workflows that were cancelled before all tasks were there, and for which no task
+    waits, if they ended so many seconds ago, and their time to be kept is over.
+    """
+    (time,) = redis.read(("TIME",))
+    for seen in groups.load_all(redis):
+        age = to_seconds(time) - seen.record.get("ended", 0.0)
+        is_over = seen.state == "ended" and age >= max(older_than, seen.record.get("keep", 0))
+        if is_over and not seen.is_whole and not seen.waiting:
+            yield Unfinished(seen.name, "", seen.members, age, is_cancelled=True)
 
 
 def find(redis: Redis, queues: Iterable[str], older_than: float) -> list[HalfMade]:

@@ -173,6 +173,31 @@ def test_gc_cancels_a_workflow_that_its_producer_has_left_for_a_day(run, redis, 
     assert cli.keys("*night*") == cli.keys("blueque_*_[ab]-1") == []
 
 
+def test_gc_removes_what_was_cancelled_unfinished_when_it_was_kept_long_enough(
+    run, redis, client, cli
+):
+    unfinished(redis)
+    client.group("night").cancel()
+    settle(client)
+    settle(client)
+    assert "nothing to clean up" in run("gc", "--older-than", "0").stderr  # it is kept for a minute
+    cli.hset(keys.group("night"), "ended", time.time() - 25 * 3600)
+    waiting = client.get_queue("other").enqueue("p", after=client.group("night"))
+    assert "nothing to clean up" in run("gc").stderr
+    client.get_queue("other").unblock(waiting)
+
+    assert "nothing to clean up" in run("gc", "video").stderr
+    dry = run("gc", "--dry-run")
+    assert dry.stdout.startswith(
+        "night  workflow with 2 tasks, cancelled before all were made, for "
+    )
+    (item,) = json.loads(run("gc", "--json").stdout)["items"]
+
+    assert 90000 <= item.pop("age_seconds") < 90100
+    assert item == {"workflow": "night", "way": "delete", "tasks": 2, "done": True}
+    assert cli.keys("*night*") == cli.keys("blueque_*_[ab]-1") == []
+
+
 def test_an_unfinished_workflow_is_not_put_in_line_again(run, redis, client):
     unfinished(redis)
     client.group("night").cancel()

@@ -431,6 +431,24 @@ def test_what_was_cancelled_halfway_can_be_removed_and_made_whole(client, redis,
     assert cli.hget(keys.task(flow.id_of("wide")), "status") == "blocked"
 
 
+def test_the_record_of_what_was_cancelled_halfway_stays_with_its_tasks(
+    client, redis, cli, monkeypatch
+):
+    flow = client.workflow(NIGHT, keep=60)
+    for number in range(300):
+        flow.add("audio", number)
+    halfway(client, monkeypatch, flow, times=1)
+    flow.cancel()
+    for now in (2e9, 3e9):
+        settle(redis, now)
+        settle(redis, now)
+
+    assert flow.progress()[2:5] == (200, 0, 200)
+    assert cli.ttl(keys.group(NIGHT)) == -1 and not cli.hexists(keys.group(NIGHT), "expires")
+    with pytest.raises(GroupCancelled):
+        flow.commit()
+
+
 def test_the_tasks_of_a_group_for_which_others_wait_are_not_deleted(
     client, redis, monkeypatch, everything
 ):

@@ -22,7 +22,7 @@ from blueque.cli.options import (
     yes_option,
 )
 from blueque.cli.printing import count
-from blueque.errors import NoSuchGroup, NotCancellable, RunDropped, WrongQueue, WrongRun
+from blueque.errors import NoSuchGroup, NotCancellable, RunDropped, WrongGroup, WrongQueue, WrongRun
 from blueque.system import process
 
 if TYPE_CHECKING:
@@ -66,8 +66,9 @@ def gc(
     The tasks of a decided run are put in line, if no program has done so for a minute. An undecided run is forgotten and
     its staged tasks are deleted; it asks first. A run that a program works on is left alone. A task whose producer died
     before it had named all tasks for which that one waits can never run: it is cancelled. So is a workflow whose
-    producer died before all of its tasks were there, unless you name queues. The exit code is 75 if something could not
-    be done, or a program works on the run again.
+    producer died before all of its tasks were there, unless you name queues. Once such a workflow has been cancelled for
+    as long as it is to be kept, it is removed with its tasks, none of which has run. The exit code is 75 if something could
+    not be done, or a program works on the run again.
     """
     from blueque.producer.abandoned_runs import Leftovers  # here: --help does without
     from blueque.queries import half_made
@@ -80,6 +81,7 @@ def gc(
     tasks = half_made.find(client.connections, queues, long_ago)
     # They belong to no queue.
     workflows = [] if names else half_made.workflows(client.connections, long_ago)
+    workflows += [] if names else half_made.removable(client.connections, long_ago)
     done: list[bool] = []
     if not dry_run:
         _ask(runs, is_sure)
@@ -126,15 +128,19 @@ def _cancel(client: Client, task: HalfMade) -> bool:
 
 
 def _give_up(client: Client, found: Unfinished) -> bool:
-    """Have a workflow cancelled. False: its producer has gone on."""
+    """Have a workflow cancelled, or remove it with its tasks if it was. False: its producer has
+    gone on.
+    """
     from blueque.protocol import cancel_group  # here: --help does without
 
     by, now = process.user_at_host(), time.time()
     try:
+        if found.is_cancelled:
+            return client.group(found.group).delete()
         return cancel_group(
             client.connections, found.group, by, _UNFINISHED, now, updated=found.updated
         )
-    except NoSuchGroup as error:
+    except (NoSuchGroup, WrongGroup) as error:
         printing.talk(str(error))
         return False
 
@@ -180,13 +186,15 @@ def _item_of_task(task: HalfMade) -> dict[str, Any]:
 
 def _sentence_of_workflow(found: Unfinished) -> str:
     what = f"workflow with {count(found.tasks, 'task')}, and its producer has not made all"
+    if found.is_cancelled:
+        what = f"workflow with {count(found.tasks, 'task')}, cancelled before all were made"
     return f"{found.group}  {what}, for {printing.span(found.age)}"
 
 
 def _item_of_workflow(found: Unfinished) -> dict[str, Any]:
     return {
         "workflow": found.group,
-        "way": "cancel",
+        "way": "delete" if found.is_cancelled else "cancel",
         "tasks": found.tasks,
         "age_seconds": round(found.age, 3),
     }
