@@ -1,7 +1,7 @@
 """Collect the metrics of all queues; docs/monitoring.md, "Metrics", explains their names.
 
 Counters are in Redis, so any number of exporters report the same. Six round trips, whatever the
-number of tasks.
+number of tasks; with schedules two more, and one for each 500 of them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from blueque.connection.redis import Command, Redis, as_hash
+from blueque.metrics import schedules
 from blueque.metrics.prometheus_text import Family, Labels, Sample, histogram_samples
 from blueque.model import keys
 from blueque.model.task import Task
@@ -54,7 +55,10 @@ class Queue(NamedTuple):
 
 
 def collect(redis: Redis, max_queues: int = MAX_QUEUES) -> list[Family]:
-    """Return all metrics but those of the scrape itself. Raises RedisAway, RedisRefused."""
+    """Return all metrics but those of the scrape itself. Raises RedisAway, RedisRefused.
+
+    max_queues: so many queues, and so many schedules, have metrics of their own.
+    """
     found = overview(redis)
     totals: list[Command] = []
     for line in found.lines:  # atomically, or a counter could seem to go backwards
@@ -65,7 +69,7 @@ def collect(redis: Redis, max_queues: int = MAX_QUEUES) -> list[Family]:
             ("EXEC",),
         ]
     printed: list[Command] = [ask_printed(task.id) for task in found.running]
-    replies = redis.read(*totals, *printed) if totals else []
+    names, *replies = redis.read(("ZRANGE", keys.SCHEDULES, 0, -1), *totals, *printed)
     signs = {
         task.id: printed_at(line, task.attempt)
         for task, line in zip(found.running, replies[len(totals) :], strict=True)
@@ -97,6 +101,7 @@ def collect(redis: Redis, max_queues: int = MAX_QUEUES) -> list[Family]:
             "How many groups have tasks that failed or were cancelled",
             [Sample({}, found.groups.bad)],
         ),
+        *schedules.families(redis, names, found.now, max_queues),
     ]
 
 

@@ -88,6 +88,7 @@ RANGES = {"LRANGE", "ZRANGE", "ZREVRANGE"}
 BOUNDED = (
     keys.QUEUES,
     keys.GROUPS,
+    keys.SCHEDULES,
     "blueque_runs_",
     "blueque_feeds_",
     "blueque_history_",

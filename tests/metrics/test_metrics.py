@@ -412,3 +412,102 @@ def test_the_documentation_names_every_metric_and_no_other(scrape):
 
     named = set(re.findall(r"`(blueque_\w+)", table)) - {"blueque_totals_"}
     assert {name.removesuffix("_total") for name in named} == told
+
+
+# Schedules
+
+
+@pytest.fixture
+def client(url):
+    client = Client(url, patience=0)
+    yield client
+    client.close()
+
+
+def came(cli, name, *tasks):
+    """Note tasks that have come of a schedule, the oldest first; each with its status."""
+    for number, (what, status) in enumerate(tasks):
+        task = f"{name}-{number}"
+        text = f'{{"what":"{what}","planned":{number},"at":{number},"task":"{task}"}}'
+        cli.lpush(keys.occurrences(name), text)
+        if status is not None:
+            cli.hset(keys.task(task), mapping={"status": status, "finished": 1000 + number})
+
+
+def test_the_numbers_of_a_schedule_are_those_of_its_record(scrape, client, cli):
+    client.set_schedule("nightly", queue=Q, every="1h")
+    client.get_schedule("nightly").skip(2)
+    client.get_schedule("nightly").trigger()
+
+    found = values(scrape())
+
+    for what, number in {
+        "made": 0,
+        "skipped": 2,
+        "missed": 0,
+        "triggered": 1,
+        "backfilled": 0,
+    }.items():
+        assert of(found, "schedule_occurrences_total", schedule="nightly", what=what) == number
+    assert of(found, "schedule_overdue_seconds", schedule="nightly") == 0
+    late = time.time() - 500
+    cli.hset(keys.schedule("nightly"), mapping={"planned": int(late), "at": int(late)})
+    assert 500 <= of(values(scrape()), "schedule_overdue_seconds", schedule="nightly") < 600
+    client.get_schedule("nightly").pause()
+    assert of(values(scrape()), "schedule_overdue_seconds", schedule="nightly") == 0
+
+
+@pytest.mark.parametrize(
+    ("tasks", "success"),
+    [
+        ([], None),
+        ([("made", "started")], None),
+        ([("made", "complete"), ("made", "started")], 1000),
+        ([("made", "complete"), ("triggered", "complete"), ("made", "failed")], 1001),
+        ([("made", "complete"), ("skipped", "started")], 1000),
+        ([("made", "failed"), ("made", "cancelled")], 0),
+        ([("made", "failed"), ("made", "pending")], 0),
+        ([("made", "complete"), ("made", None), ("made", "failed")], None),
+        ([("made", "complete"), *[("made", "failed")] * 5], 0),
+    ],
+)
+def test_the_last_success_is_that_of_the_newest_complete_task(scrape, client, cli, tasks, success):
+    client.set_schedule("nightly", queue=Q, every="1h")
+    came(cli, "nightly", *tasks)
+
+    found = values(scrape())
+
+    assert (
+        found.get(("blueque_schedule_last_success_timestamp", ("schedule", "nightly"))) == success
+    )
+
+
+def test_many_schedules_are_read_in_batches_and_summed_up(scrape, client, cli, monkeypatch):
+    monkeypatch.setattr("blueque.metrics.schedules.BATCH", 3)
+    for name in ("a", "b", "c", "d", "other"):
+        client.set_schedule(name, queue=Q, every="1h")
+        client.get_schedule(name).skip()
+        came(cli, name, ("made", "complete"))
+
+    found = values(scrape(2))
+
+    skipped = {
+        dict(labels)["schedule"]: number
+        for (name, *labels), number in found.items()
+        if name == "blueque_schedule_occurrences_total" and ("what", "skipped") in labels
+    }
+    assert skipped == {"a": 1, "b": 1, "other": 3}
+    succeeded = [labels for (name, *labels) in found if name.endswith("last_success_timestamp")]
+    assert succeeded == [[("schedule", "a")], [("schedule", "b")]]
+
+
+def test_a_schedule_that_makes_no_sense_ends_no_scrape(scrape, client, cli):
+    client.set_schedule("nightly", queue=Q, every="1h")
+    cli.hset(keys.schedule("nightly"), mapping={"at": "soon", "made": "many"})
+    cli.zadd(keys.SCHEDULES, {"gone": 5})
+    cli.lpush(keys.occurrences("nightly"), "made by hand")
+
+    found = values(scrape())
+
+    assert of(found, "schedule_occurrences_total", schedule="nightly", what="made") == 0
+    assert of(found, "schedule_overdue_seconds", schedule="gone") == 0

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     default=500,
     show_default=True,
     metavar="N",
-    help="The queues beyond N are summed up as the queue other.",
+    help="Queues and schedules beyond N are summed up as other.",
 )
 @shared_options
 @pass_invocation
