@@ -155,15 +155,15 @@ class Scheduler:
             return False
         try:
             wait = self._lookout.next_occurrence()
+            self._firing.note(None)
             if wait is not None and wait <= 0:
                 wait = self._firing.step()
         except Contended as error:  # others do the same
             log.debug("fire: %s", error)
             wait = 0.0
         except RedisRefused as error:
-            if error.code not in ("WRONGTYPE", "NOPERM"):
+            if not self._firing.note(error):
                 raise
-            log.warning("cannot make the tasks of schedules: %s", error)
             wait = LOOK_AT_ALL
         # The clock of Redis may be set, and is looked at each minute.
         self._fire_at = time.monotonic() + min(LOOK_AT_ALL if wait is None else wait, LOOK_AT_ALL)

@@ -14,6 +14,7 @@ from blueque.producer.dependents import tell_of_end
 from blueque.protocol.schedules import Fired, Plan, look_at, plan_of
 from blueque.queries import schedules
 from blueque.queries.tasks import load
+from blueque.system.outage import Outage
 
 log = logging.getLogger("blueque")
 
@@ -34,13 +35,33 @@ class Firing:
         self._left_alone: dict[str, float] = {}
         self._named: set[str] = set()  # those of which it was logged that they cannot be read
         self._skip = 0  # how many of other queues are due before ours
+        self._refusals = Outage("")
 
     def step(self) -> float | None:
         """Decide about a hundred schedules at most. Return in how many seconds the next is due; 0:
         there may be more now; None: nothing is planned.
 
-        Raises RedisAway, Contended.
+        Raises RedisAway, Contended. What this user may not read or write is logged once, and left to
+        others.
         """
+        try:
+            wait = self._step()
+        except RedisRefused as error:
+            if not self.note(error):
+                raise
+            return None
+        self.note(None)
+        return wait
+
+    def note(self, error: RedisRefused | None, name: str = "") -> bool:
+        """Log once that Redis refuses a command for schedules, or one schedule, and once that it no
+        longer does. False: it is another refusal.
+        """
+        if error is not None and error.code not in ("NOPERM", "WRONGTYPE"):
+            return False
+        return self._refusals.note(error, "making no tasks of schedules", name)
+
+    def _step(self) -> float | None:
         monotonic = time.monotonic()
         self._left_alone = {name: at for name, at in self._left_alone.items() if at > monotonic}
         skip = self._skip
@@ -96,6 +117,7 @@ class Firing:
             try:
                 _log(name, protocol.fire(self._redis, name, plan, ahead))
                 self._named.discard(name)
+                self.note(None, name)
             except (RedisRefused, InvalidInput) as error:
                 self._leave_alone(name, error)
 
@@ -116,7 +138,9 @@ class Firing:
 
     def _leave_alone(self, name: str, error: Exception) -> None:
         self._left_alone[name] = time.monotonic() + REFUSED
-        if name not in self._named:
+        if isinstance(error, RedisRefused) and error.code == "NOPERM":  # of many schedules
+            self.note(error, name)
+        elif name not in self._named:
             self._named.add(name)
             log.warning("leaving schedule %r alone: %s", name, error)
 

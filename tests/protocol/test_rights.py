@@ -15,6 +15,7 @@ from running import outcome, patched, until
 
 from blueque import Client, RedisRefused, Retry
 from blueque.cli.exits import explain
+from blueque.model import keys
 from blueque.protocol import permissions
 from blueque.system.embedded_redis import Server
 
@@ -118,6 +119,88 @@ def test_a_user_for_the_keys_of_one_queue_is_enough_for_its_listener(programs, u
         )
 
 
+OF_VIDEO = [
+    *(f"~{key}*" for key in (*keys.belongings(""), keys.key_kept(""), keys.packing(""))),
+    *("~blueque_queues", "~blueque_*_video", "~blueque_*_video_*"),
+]
+OF_SCHEDULES = ["~blueque_schedules", "~blueque_schedule_*", "~blueque_occurrences_*"]
+
+
+def put_back(cli, name):
+    """Have a planned time of a schedule be due since a second."""
+    due = int(cli.time()[0]) - 1
+    cli.hset(f"blueque_schedule_{name}", mapping={"planned": due, "at": due, "last": due - 3600})
+    cli.zadd("blueque_schedules", {name: due})
+
+
+def test_a_listener_that_may_not_read_schedules_works_and_says_so_once(programs, user, client, cli):
+    client.set_schedule("nightly", queue="video", every="1h", parameters="fine")
+    put_back(cli, "nightly")
+    programs.url = user("+@all", "resetkeys", *OF_VIDEO)
+    listener = programs.listener("work:work", "--beat", "0.1", queue="video")
+    listener.says("making no tasks of schedules")
+
+    assert outcome(client, client.get_queue("video").enqueue("fine")).status == "complete"
+
+    (node,) = client.get_inspector().listeners("video")
+    first = int(client.get_inspector().registration("video", node)["beat"])
+    until(lambda: int(client.get_inspector().registration("video", node)["beat"]) > first + 10)
+    assert "made" not in client.get_schedule("nightly").record
+    assert len(listener.lines("NOPERM")) == len(listener.lines("schedules")) == 1
+
+    cli.execute_command("ACL", "SETUSER", "modest", *OF_SCHEDULES)
+
+    until(lambda: client.get_schedule("nightly").record.get("made") == 1)
+    listener.says("Redis no longer refuses ZRANGE")
+
+
+@pytest.mark.parametrize("lacking", ["~blueque_schedule_*", "~blueque_occurrences_*"])
+def test_a_listener_that_may_read_a_part_of_schedules_says_so_once_for_all(
+    programs, user, client, cli, lacking
+):
+    for number in range(5):
+        client.set_schedule(f"s{number}", queue="video", every="1h", parameters="fine")
+        put_back(cli, f"s{number}")
+    patterns = [pattern for pattern in OF_SCHEDULES if pattern != lacking]
+    programs.url = user("+@all", "resetkeys", *OF_VIDEO, *patterns)
+    listener = programs.listener("work:work", "--beat", "0.1", queue="video")
+    listener.says("making no tasks of schedules")
+
+    assert outcome(client, client.get_queue("video").enqueue("fine")).status == "complete"
+    assert len(listener.lines("NOPERM")) == 1
+
+
+def test_a_user_for_one_queue_and_schedules_makes_the_tasks_of_its_queue(
+    programs, user, client, cli
+):
+    client.set_schedule("ours", queue="video", every="1h", parameters="fine")
+    client.set_schedule("theirs", queue="audio", every="1h", parameters="fine")
+    for name in ("ours", "theirs"):
+        put_back(cli, name)
+    programs.url = user("+@all", "resetkeys", *OF_VIDEO, *OF_SCHEDULES)
+
+    listener = programs.listener("work:work", "--beat", "0.1", queue="video")
+
+    until(lambda: client.get_schedule("ours").record.get("made") == 1)
+    assert outcome(client, client.get_schedule("ours").record["current"]).status == "complete"
+    assert client.get_schedule("theirs").record.get("made", 0) == 0
+    assert not listener.lines("NOPERM")
+
+
+def test_a_scheduler_that_may_not_read_schedules_says_so_once(programs, user, client, cli):
+    client.set_schedule("nightly", queue="video", every="1h", parameters="fine")
+    patched_look = patched({"scheduler.LOOK_AT_ALL": 0.1})
+    of_all = ("~blueque_unsettled_*", "~blueque_groups", "~blueque_*_q", "~blueque_*_q_*")
+    rules = [*of(permissions.SCHEDULER), "+hello", "+client|tracking"]
+    address = user(*rules, "resetkeys", *OF_VIDEO, *of_all, name="keeper")
+    scheduler = programs.scheduler(address, environ=patched_look)
+    scheduler.says("making no tasks of schedules")
+    due = client.get_queue("video").schedule("fine", 1.0)
+    until(lambda: client.get_task(due).status == "pending")
+
+    assert len(scheduler.lines("schedules")) == 1
+
+
 @pytest.mark.parametrize("program", ["listener", "scheduler"])
 def test_a_program_ends_at_its_start_and_names_the_right(programs, user, program):
     programs.url = user("+@all", "-hset")
@@ -148,6 +231,10 @@ def test_the_rights_that_are_tried_are_all_that_is_needed(programs, user, cli, c
         queue.enqueue("fail", retry=Retry(max=1, backoff=0)),
         queue.schedule("fine", 1.0),
     ]
+    client.set_schedule("nightly", queue="work", every="1h", overlap="replace")
+    for made in (1, 2):  # the second one has the first one cancelled
+        put_back(cli, "nightly")
+        until(lambda made=made: client.get_schedule("nightly").record.get("made") == made)
     long = queue.enqueue("long")
     assert [outcome(client, task_id).status for task_id in task_ids] == [
         "complete",
