@@ -400,8 +400,10 @@ def _may_be_reasserted(fields: Mapping[str, str], ours: Mapping[str, str]) -> bo
     is_ours = status == "reserved" and fields.get("token") == ours["token"]
     if not is_ours and not (is_older and status in ("pending", "scheduled", "blocked")):
         return False
-    # A task that was deleted and created anew with its key is another task.
-    return fields.get("created") == ours.get("created")
+    # A task that was deleted and created anew with its key is another task. That of a planned time is
+    # the same one: its schedule was lost with it, and has made it again.
+    is_planned = "planned" in ours and fields.get("planned") == ours["planned"]
+    return is_planned or fields.get("created") == ours.get("created")
 
 
 def _registration_and_task(queue: str, node: str, task: str) -> Look[list[str | None], list[str]]:
