@@ -42,6 +42,7 @@ BLUEQUE = [sys.executable, "-m", "blueque.cli.main"]
 MARK = "RUN_BY_TEST"  # an environment variable by which a test's processes are known
 
 PATCHED = "PATCHED_BY_TEST"  # the variable that tests/patched reads
+AHEAD = "AHEAD_BY_TEST"  # and the one for the clock
 
 T = TypeVar("T")
 
@@ -450,10 +451,11 @@ def terminal() -> Iterator[Terminal]:
         opened.close()
 
 
-def patched(constants: Mapping[str, Any]) -> dict[str, str]:
+def patched(constants: Mapping[str, Any], ahead: float = 0.0) -> dict[str, str]:
     """Return the environment of a program of ours in which constants have other values.
 
     constants: by their places in the package: `{"node.reporter.PACE": 0.05}`.
+    ahead: by how many seconds its wall clock is ahead.
     """
     path = os.pathsep.join(
         filter(None, [str(ROOT / "tests" / "patched"), str(ROOT), os.environ.get("PYTHONPATH")])
@@ -463,7 +465,8 @@ def patched(constants: Mapping[str, Any]) -> dict[str, str]:
         module, _, constant = f"blueque.{place}".rpartition(".")
         assert importlib.util.find_spec(module), f"there is no module {module}"
         values.setdefault(module, {})[constant] = value
-    return {"PYTHONPATH": path, PATCHED: json.dumps(values)}
+    clock = {AHEAD: str(ahead)} if ahead else {}
+    return {"PYTHONPATH": path, PATCHED: json.dumps(values), **clock}
 
 
 def clean_environment() -> dict[str, str]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import oracle
 from actors import drain
+from schedule_judge import wrong_schedules
 from stepper import Actor, Bounds, Fault, Stepper
 from world import QUEUE, World, draw_as
 
@@ -26,6 +27,13 @@ EVERY = frozenset(Fault)
 
 Program = Callable[[World, Redis], None]
 Check = Callable[[World, oracle.State], str | None]
+
+
+def by(act: Callable[..., None], *given: object, **named: object) -> Program:
+    """Return a program: one of the functions in actors, with what it takes besides the world and
+    the connection.
+    """
+    return lambda world, redis: act(world, redis, *given, **named)
 
 
 @dataclass(frozen=True)
@@ -81,6 +89,7 @@ class Ground:
         self._given: dict[str, Any] = {}
         self._known: set[str] = set()
         self._known_at_first: set[str] = set()
+        self._planned: dict[str, oracle.Planned] = {}  # the schedules as the setup has left them
         self._ends: set[str] = set()  # that have been seen to the end, and were right
 
     def prepare(self) -> None:
@@ -96,7 +105,7 @@ class Ground:
         restore = [("RESTORE", name, 0, dump) for name, dump in zip(names, dumps, strict=True)]
         self._beginning = [pack(command) for command in [("FLUSHALL",), *restore]]
         self._known_at_first = set()
-        oracle.read_state(self._eye, QUEUE, self._known_at_first)
+        self._planned = oracle.read_state(self._eye, QUEUE, self._known_at_first).schedules
 
     def run(self, prefix: Sequence[str] = ()) -> Stepper:
         """Make one run from the beginning."""
@@ -153,7 +162,10 @@ class Ground:
         return oracle.read_state(self._eye, QUEUE, self._known)
 
     def _look(self) -> str | None:
-        return oracle.broken_invariant(self._judged()[0], self.scenario.tolerated)
+        state, tolerated = self._judged()[0], self.scenario.tolerated
+        return oracle.broken_invariant(state, tolerated) or wrong_schedules(
+            state, self._planned, tolerated
+        )
 
     def _judged(self) -> tuple[oracle.State, set[str]]:
         """Return what Redis holds, but for the tasks that 1.0.0 has ruined without us; and those."""
@@ -182,6 +194,7 @@ class Ground:
             wrong = oracle.broken_invariant(state, scenario.tolerated)
             wrong = (
                 wrong
+                or wrong_schedules(state, self._planned, scenario.tolerated)
                 or oracle.verdict(world.ledger, state, is_legacy, ruined)
                 or self._audit(ruined)
                 or self._released_twice(state)
@@ -234,9 +247,12 @@ def _reader(name: str) -> tuple[str | int, ...]:
             keys.conditions(""),
             keys.inputs(""),
             keys.group(""),
+            keys.schedule(""),
         )
     ):
         return ("HGETALL", name)
+    if name.startswith(keys.key_kept("")):
+        return ("GET", name)
     if name.startswith(keys.spawned("")):  # ids of 16 bytes each
         return ("SCARD", name)
     parsed = keys.parse_run(name)
@@ -256,7 +272,13 @@ def _reader(name: str) -> tuple[str | int, ...]:
         return ("SMEMBERS", name)
     lists = {keys.complete(QUEUE), keys.failed(QUEUE), keys.cancelled(QUEUE)}
     if name in lists or name.startswith(
-        (keys.pending(""), keys.reserved(QUEUE, ""), keys.PREFIX + "line_", keys.members(""))
+        (
+            keys.pending(""),
+            keys.reserved(QUEUE, ""),
+            keys.PREFIX + "line_",
+            keys.members(""),
+            keys.occurrences(""),
+        )
     ):
         return ("LRANGE", name, 0, -1)
     return ("ZRANGE", name, 0, -1, "WITHSCORES")

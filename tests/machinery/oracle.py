@@ -9,12 +9,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from blueque.connection.redis import Command, Connection, as_hash, pack, raise_refusal
 from blueque.model import keys
 from blueque.model.group import group_of
 from blueque.model.lines import DEFAULT, line_of, needs_of
+from blueque.model.schedule import Occurrence
+from blueque.protocol.schedules import time_of
 
 ENDED = ("complete", "failed", "cancelled")
 # what must be in exactly one list of a listener, or in line
@@ -71,6 +73,14 @@ class Group:
         return "failed" if self.bad else "complete"
 
 
+class Planned(NamedTuple):
+    """What Redis holds of one schedule. history: the oldest first. score: when something comes."""
+
+    record: dict[str, str]
+    history: list[Occurrence]
+    score: float | None
+
+
 @dataclass
 class State:
     """What Redis holds of one queue.
@@ -99,6 +109,8 @@ class State:
     unsettled: set[str]
     unsettled_members: set[str]
     groups: dict[str, Group]
+    schedules: dict[str, Planned]
+    now: float  # by the clock of Redis
 
     def end_of(self, parent: str) -> str:
         """Return how a task or a group for which others wait has ended, or how it stands."""
@@ -119,7 +131,7 @@ _LISTS = keys.pending("")
 _STAGED = keys.staged("")
 _CONDITIONS = keys.conditions("")
 _BLOCKED = keys.blocked("")
-_FIXED = 14  # replies before those about the keys that are known
+_FIXED = 16  # replies before those about the keys that are known
 
 
 def read_state(connection: Connection, queue: str, known: set[str]) -> State:
@@ -133,7 +145,7 @@ def read_state(connection: Connection, queue: str, known: set[str]) -> State:
         replies = connection.receive(_FIXED + len(names))
         raise_refusal(replies)
         kinds = (task_key, held_key, _LINE, _LOCK, _WAITING, _LISTS, _STAGED, _CONDITIONS, _BLOCKED)
-        kinds += _OF_A_GROUP
+        kinds += (*_OF_A_GROUP, keys.schedule(""), keys.occurrences(""))
         found = {name for name in replies[0] if name.startswith(kinds)}
         if found <= known:
             break
@@ -153,6 +165,8 @@ def read_state(connection: Connection, queue: str, known: set[str]) -> State:
         unsettled,
         unsettled_members,
         looks,
+        planned,
+        clock,
         *rest,
     ) = replies
     pairs = [(name, reply) for name, reply in zip(names, rest, strict=True) if reply]
@@ -191,7 +205,22 @@ def read_state(connection: Connection, queue: str, known: set[str]) -> State:
         set(unsettled),
         set(unsettled_members),
         _groups([under(prefix) for prefix in _OF_A_GROUP], _scores(looks)),
+        _schedules(under(keys.schedule("")), under(keys.occurrences("")), _scores(planned)),
+        time_of(clock),
     )
+
+
+def _schedules(
+    records: dict[str, Any], lists: dict[str, Any], scores: dict[str, float]
+) -> dict[str, Planned]:
+    return {
+        name: Planned(
+            as_hash(records.get(name, [])),
+            [found for text in lists.get(name, [])[::-1] if (found := Occurrence.read(text))],
+            scores.get(name),
+        )
+        for name in records.keys() | lists.keys() | scores.keys()
+    }
 
 
 def _groups(found: list[dict[str, Any]], looks: dict[str, float]) -> dict[str, Group]:
@@ -232,12 +261,14 @@ def _questions(queue: str, names: Sequence[str]) -> bytes:
         ("ZRANGE", keys.UNSETTLED_TASKS, 0, -1),
         ("ZRANGE", keys.UNSETTLED_MEMBERS, 0, -1),
         ("ZRANGE", keys.GROUPS, 0, -1, "WITHSCORES"),
+        ("ZRANGE", keys.SCHEDULES, 0, -1, "WITHSCORES"),
+        ("TIME",),
     ]
     return b"".join(pack(command) for command in [*fixed, *map(_question, names)])
 
 
 def _question(name: str) -> tuple[str | int, ...]:
-    if name.startswith((keys.task(""), _CONDITIONS, keys.group(""))):
+    if name.startswith((keys.task(""), _CONDITIONS, keys.group(""), keys.schedule(""))):
         return ("HGETALL", name)
     if name.startswith(keys.awaiting("")):
         return ("ZRANGE", name, 0, -1, "WITHSCORES")

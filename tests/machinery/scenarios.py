@@ -11,10 +11,11 @@ from typing import Any
 import actors
 import group_actors
 import legacy_actors
-from ground import Program, Scenario
+from ground import Program, Scenario, by
 from group_actors import WHOLE
 from legacy_logic import LegacyQueue
 from oracle import State
+from schedule_scenarios import SCHEDULES
 from stepper import Fault
 from world import QUEUE, World, join, make_wait, put_in_line, start_one, take_one
 
@@ -32,13 +33,6 @@ LATER = '{"max":1,"backoff":3600}'
 DEATH = frozenset({Fault.DIE_BEFORE, Fault.DIE_AFTER})
 NETWORK = frozenset({Fault.LOSE, Fault.REFUSE, Fault.DELAY})
 DOUBLE = frozenset({"duplicates"})
-
-
-def by(act: Callable[..., None], *given: object, **named: object) -> Program:
-    """Return a program: one of the functions in actors, with what it takes besides the world and
-    the connection.
-    """
-    return lambda world, redis: act(world, redis, *given, **named)
 
 
 def reporting(world: World, redis: Redis) -> None:
@@ -2530,4 +2524,5 @@ HOLES = [
     ),
 ]
 
+OURS += SCHEDULES
 SCENARIOS = {scenario.name: scenario for scenario in [*OURS, *HOLES]}

@@ -420,6 +420,7 @@ LOOKS = {
     "SISMEMBER",
     "SMEMBERS",
     "SMISMEMBER",
+    "TIME",
     "ZCARD",
     "ZRANDMEMBER",
     "ZRANGE",

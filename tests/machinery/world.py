@@ -27,7 +27,7 @@ from blueque.model.attempt_ref import AttemptRef
 from blueque.model.group import group_of
 from blueque.model.task import Task
 from blueque.model.units import Timing
-from blueque.producer import large_workflow
+from blueque.producer import firing, large_workflow
 from blueque.producer.queue import Queue
 from blueque.protocol import settling
 from blueque.protocol.dependencies import NewTask
@@ -107,7 +107,8 @@ class World:
         return listener
 
 
-# gone: instances that are dead for certain; now: the time; chance: draws its ids
+# gone: instances that are dead for certain; now: the time; ahead: by how many seconds the clock of
+# its host is; chance: draws its ids
 to_this_actor = threading.local()
 
 
@@ -125,6 +126,9 @@ def process_table() -> Iterator[None]:
         gmtime=time.gmtime,
         monotonic=lambda: getattr(to_this_actor, "now", 0.0),
     )
+    wall = SimpleNamespace(
+        time=lambda: time.time() + getattr(to_this_actor, "ahead", 0.0), monotonic=time.monotonic
+    )
     urandom = os.urandom
 
     def drawn(count: int) -> bytes:
@@ -139,6 +143,7 @@ def process_table() -> Iterator[None]:
             lambda known: known.get("instance") in getattr(to_this_actor, "gone", ()),
         ),
         mock.patch.object(recovery_module, "time", clock),
+        mock.patch.object(firing, "time", wall),
         # Three dependents are more than one transaction tells; else it would take a hundred.
         mock.patch.object(settling, "AT_ONCE", 2),
         # And two tasks are more than one transaction makes of a large workflow.

@@ -1,5 +1,5 @@
-"""Sets constants of modules in a program that a test starts with `running.patched(...)`, as
-monkeypatch does in a test.
+"""Sets constants of modules, and the clock, in a program that a test starts with
+`running.patched(...)`, as monkeypatch does in a test.
 """
 
 from __future__ import annotations
@@ -8,10 +8,12 @@ import importlib.machinery
 import json
 import os
 import sys
+import time
 from types import ModuleType
 from typing import Any
 
 PATCHED: dict[str, dict[str, Any]] = json.loads(os.environ.get("PATCHED_BY_TEST", "{}"))
+AHEAD = float(os.environ.get("AHEAD_BY_TEST", "0"))  # seconds
 
 
 class Finder:
@@ -37,3 +39,6 @@ class Finder:
 
 
 sys.meta_path.insert(0, Finder)
+if AHEAD:
+    now = time.time
+    time.time = lambda: now() + AHEAD
