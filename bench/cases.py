@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import backlog, full, looking, producing, selecting, telling, waiting, working
+from bench import backlog, full, looking, producing, recurring, selecting, telling, waiting, working
 from bench.case import Case, Lines, Target
 from bench.pipeline_cases import PIPELINE_CASES
 from blueque.model.selection import NAMES
@@ -600,6 +600,29 @@ CASES = [
             "help": "`blueque --help`",
             "verb": "`blueque VERB --help`",
         },
+        plot="none",
+    ),
+    Case(
+        "recurring",
+        "Schedules that are due at once",
+        "10,000 schedules are due in the same second, and one `blueque-scheduler`, which waits for that, makes their tasks, each "
+        "in a transaction of its own. The seconds count from that second until the last task is in line. Beside it, a producer "
+        "enqueues as many tasks, one call after the other.",
+        recurring.recurring,
+        [("seconds", "seconds"), ("rate", "tasks/s")],
+        None,
+        [
+            Target("10,000 schedules", "10 s", 10.0, False, ("scheduler", "seconds"), unit=" s"),
+            Target(
+                "10,000 schedules",
+                "times as long as as many calls of `enqueue`",
+                None,
+                False,
+                ("scheduler", "seconds"),
+                ("enqueue", "seconds"),
+            ),
+        ],
+        {"scheduler": "`blueque-scheduler`", "enqueue": "`Queue.enqueue`"},
         plot="none",
     ),
     *PIPELINE_CASES,
