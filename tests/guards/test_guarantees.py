@@ -235,6 +235,13 @@ def test_what_redis_has_answered_survives_its_own_death_with_everysec():
         client = Client(server.url)
         queue = client.get_queue("work")
         ids = [queue.enqueue(str(number)) for number in range(500)]
+        # While a busy disk has not ended the last fsync, Redis gives nothing to the kernel.
+        until(
+            lambda: (
+                "aof_buffer_length:0\r\n" in client.connections.read(("INFO", "persistence"))[0]
+            ),
+            what="the kernel has all",
+        )
         server.kill()
         server.start()
         again = Client(server.url)
