@@ -59,6 +59,7 @@ FIELDS: record.Types = {
     "triggered": int,
     "backfilled": int,
     "failures": int,
+    "forgiven": str,
     "created": record.number,
     "updated": record.number,
 }

@@ -251,7 +251,9 @@ def resume_schedule(redis: Redis, name: str, catches_up: bool = False) -> bool:
             last = max(last, int(now))
         following = _following(name, definition, last)
         score: float | str = "+inf" if following is None else following[1]
-        fields = {"last": last, "failures": 0}
+        fields: dict[str, Any] = {"last": last, "failures": 0}
+        if found.get("paused_by") == BLUEQUE and "current" in found:
+            fields["forgiven"] = found["current"]  # or the next one would be paused at once
         if "doomed" in found:
             score = 0
         return Change(
@@ -450,7 +452,7 @@ def _failures(record: Mapping[str, str], current: _Current) -> int:
     """Return how many tasks in a row have failed, the current one included."""
     before = _whole(record, "failures")
     if current.status == "failed":
-        return before + 1
+        return before + (record["current"] != record.get("forgiven"))
     return 0 if current.status == "complete" else before
 
 

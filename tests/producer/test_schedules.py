@@ -405,6 +405,29 @@ def test_it_is_paused_when_too_many_in_a_row_have_failed(client, cli, hourly):
     assert schedule.resume() and client.get_schedule("hourly").record["failures"] == 0
 
 
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_failure_for_which_it_was_paused_counts_no_more_when_it_is_resumed(
+    client, cli, hourly, most
+):
+    hourly(pause_after_failures=most)
+    for late in range(900, 899 - most, -1):
+        miss(cli, "hourly", 1, late=late)
+        fire(client)
+        if late > 900 - most:
+            run_one(client, ValueError("no"))
+    client.get_schedule("hourly").resume()
+
+    came = []
+    for late in range(100, 99 - most, -1):
+        miss(cli, "hourly", 1, late=late)
+        fire(client)
+        came.append(client.get_schedule("hourly").is_paused)
+        if not came[-1]:
+            run_one(client, ValueError("no"))
+
+    assert came == [False] * most + [True]
+
+
 # What people do
 
 
