@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -92,6 +93,10 @@ class Clock:
 
     monotonic = time
 
+    def time_of(self, reply: object) -> float:
+        """Return what Redis is to have answered to TIME."""
+        return self.now
+
     def shuffle(self, some: list[str]) -> None:
         """Leave it to chance, which has them come in their order."""
 
@@ -117,6 +122,9 @@ def own_clock() -> Iterator[None]:
             stack.enter_context(mock.patch.object(module, "time", clock))
         stack.enter_context(mock.patch.object(blueque.producer.queue, "random_id", clock.random_id))
         stack.enter_context(mock.patch.object(blueque.queries.inspector, "random", clock))
+        # Redis has no other clock than we: blueque.protocol has a function of the same name.
+        written = sys.modules["blueque.protocol.schedules"]
+        stack.enter_context(mock.patch.object(written, "time_of", clock.time_of))
         yield
 
 
@@ -683,6 +691,9 @@ class Picture(Redis):
     def _hget(self, key: str, name: str) -> str | None:
         return self._everything.get(key, {}).get(name)
 
+    def _hexists(self, key: str, name: str) -> int:
+        return int(name in self._everything.get(key, {}))
+
     def _hgetall(self, key: str) -> list[str]:
         return [text for pair in self._everything.get(key, {}).items() for text in pair]
 
@@ -737,6 +748,7 @@ HASHES = (
     keys.conditions(""),
     keys.inputs(""),
     keys.group(""),
+    keys.schedule(""),
 )
 
 

@@ -9,7 +9,7 @@ changed.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -45,6 +45,8 @@ NEEDS: dict[str, tuple[dict[str, int], str | None, int]] = {
     "lock:two=2": ({}, "two", 2),
     "gpu=1": ({"gpu": 1}, None, 0),
     "gpu=2,lock:two=2": ({"gpu": 2}, "two", 2),
+    "lock:schedule%3Anightly=1": ({}, "schedule:nightly", 1),
+    "lock:schedule%3Ahourly=1": ({}, "schedule:hourly", 1),
 }
 BETWEEN_LOOKS = 10.0  # seconds between two looks of a listener at who holds a lock
 BETWEEN_CALLS = 1.0  # and between two calls of its for the same needs
@@ -251,6 +253,8 @@ class Model:
         self.looks: dict[str, float] = {}  # by group: when somebody looks at it
         self.unsettled_members: dict[str, float] = {}  # since when their groups are to know
         self.spawned: dict[str, set[str]] = defaultdict(set)  # by task: what it has made
+        # every key, with its value, of what is foretold elsewhere
+        self.others: Callable[[], dict[str, Any]] = dict
         # inside what is done, and cannot be seen from outside
         self.happened: Counter[str] = Counter()
         # how often somebody who may has let a task be started once more
@@ -307,6 +311,7 @@ class Model:
             found[keys.inputs(task)] = inputs
         for task, dependents in self.dependents.items():
             found[keys.dependents(task)] = dependents
+        found |= self.others()
         return {key: value for key, value in found.items() if value}
 
     def lives(self, queue: str, node: str) -> bool:
@@ -706,7 +711,7 @@ class Model:
         if not is_missing_met:
             self._require_all(parent for new in news for parent in new.kinds)
         for number, new in enumerate(news):
-            self._make_new(queue, new, now, number)
+            self.make_new(queue, new, now, number)
         return [True] * len(news)
 
     def _require_all(self, parents: Iterable[str]) -> None:
@@ -729,7 +734,7 @@ class Model:
         if kinds and group.awaiting:  # it might wait for one of these
             raise Refusal(WrongGroup)
 
-    def _make_new(
+    def make_new(
         self, queue: str, new: New, now: float, number: int, is_missing_met: bool = True
     ) -> None:
         """number: of the task among those that are made together."""
@@ -1127,7 +1132,7 @@ class Model:
     ) -> None:
         going = [new for new, is_new in zip(news, made, strict=True) if is_new]
         for number, new in enumerate(going):
-            self._make_new(new.queue, new, now, number, is_missing_met)
+            self.make_new(new.queue, new, now, number, is_missing_met)
 
     def complete_then(
         self,

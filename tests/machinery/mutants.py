@@ -2350,6 +2350,24 @@ IN_THE_MODEL = [
     ),
 ]
 
+# The model of schedules sees these.
+IN_THE_SCHEDULES = [
+    Mutant(
+        "several wait for the end of one",
+        "schedules",
+        "_hindrance",
+        """if definition.overlap == "queue" and current.status != "started":""",
+        "if False:",
+    ),
+    Mutant(
+        "a schedule that goes on keeps what was planned",
+        "schedules",
+        "_moved",
+        "*(over if following is None else []),",
+        "",
+    ),
+]
+
 EQUIVALENT = {
     "fire does not watch the task that came last": (
         "it has ended, or runs again, a moment after the EXEC as well. What it has locked keeps the next one from starting, and "

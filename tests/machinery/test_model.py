@@ -11,11 +11,13 @@ import argparse
 import os
 import time
 from collections import Counter
+from collections.abc import Callable
 
 from hypothesis import HealthCheck, Phase, settings
-from hypothesis.stateful import run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 from machine import own_clock
 from rules import QueueMachine
+from schedule_rules import ScheduleMachine
 
 from blueque.system.embedded_redis import running_server
 
@@ -155,6 +157,28 @@ FLOORS = {
 }
 
 
+# The same for schedules.
+SCHEDULE_EXAMPLES = 80
+SCHEDULE_FLOORS = {
+    "set_schedule: some": 50,
+    "fire: made": 40,
+    "fire: skipped": 20,
+    "fire: missed": 2,
+    "fire: nothing": 20,
+    "undoom: None": 2,
+    "pause_schedule: True": 10,
+    "resume_schedule: True": 10,
+    "skip_occurrences: None": 2,
+    "skip_occurrences: WrongSchedule": 2,
+    "trigger: some": 20,
+    "trigger: WrongSchedule": 5,
+    "backfill: some": 10,
+    "delete_schedule: True": 4,
+    "complete: None": 5,
+    "fail: None": 3,
+}
+
+
 def test_redis_and_the_model_of_it_say_the_same_whatever_is_done():
     examples = int(os.environ.get("BLUEQUE_MODEL_EXAMPLES", EXAMPLES))
     with running_server() as server:
@@ -163,7 +187,21 @@ def test_redis_and_the_model_of_it_say_the_same_whatever_is_done():
         assert shortages(tally) == {}
 
 
-def run(url: str, examples: int, is_random: bool = False, is_shrunk: bool = True) -> Counter[str]:
+def test_redis_and_the_model_of_schedules_say_the_same_whoever_fires():
+    with running_server() as server:
+        tally = run(server.url, SCHEDULE_EXAMPLES, machine=ScheduleMachine)
+    assert {
+        what: tally[what] for what, least in SCHEDULE_FLOORS.items() if tally[what] < least
+    } == {}
+
+
+def run(
+    url: str,
+    examples: int,
+    is_random: bool = False,
+    is_shrunk: bool = True,
+    machine: Callable[[str, Counter[str]], RuleBasedStateMachine] = QueueMachine,
+) -> Counter[str]:
     """Run so many examples on that Redis, which is emptied; return how often what has happened.
 
     is_random: other examples each time; otherwise always the same, and what fails, fails again.
@@ -181,7 +219,7 @@ def run(url: str, examples: int, is_random: bool = False, is_shrunk: bool = True
         suppress_health_check=list(HealthCheck),  # it is slow on a busy machine, and that is all
     )
     with own_clock():
-        run_state_machine_as_test(lambda: QueueMachine(url, tally), settings=wanted)
+        run_state_machine_as_test(lambda: machine(url, tally), settings=wanted)
     return tally
 
 
@@ -203,6 +241,7 @@ def soak(seconds: float, examples: int = 100) -> Counter[str]:
     with running_server() as server:
         while time.monotonic() < end:
             tally += run(server.url, examples, is_random=True)
+            tally += run(server.url, examples, is_random=True, machine=ScheduleMachine)
     return tally
 
 

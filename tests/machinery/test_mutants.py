@@ -11,8 +11,9 @@ from collections.abc import Iterator
 
 import pytest
 from explore import Explorer, open_explorer
-from mutants import EQUIVALENT, IN_THE_MODEL, MUTANTS, Mutant, applied, mutated
+from mutants import EQUIVALENT, IN_THE_MODEL, IN_THE_SCHEDULES, MUTANTS, Mutant, applied, mutated
 from scenarios import SCENARIOS
+from schedule_rules import ScheduleMachine
 from test_model import run
 
 from blueque.system.embedded_redis import running_server
@@ -45,6 +46,12 @@ def test_what_the_explorer_cannot_see_is_noticed_by_the_model(mutant: Mutant):
         run(server.url, EXAMPLES, is_shrunk=False)
 
 
+@pytest.mark.parametrize("mutant", IN_THE_SCHEDULES, ids=lambda mutant: mutant.name)
+def test_what_comes_of_schedules_otherwise_is_noticed_by_their_model(mutant: Mutant):
+    with running_server() as server, applied(mutant), pytest.raises(AssertionError, match="Redis"):
+        run(server.url, EXAMPLES, is_shrunk=False, machine=ScheduleMachine)
+
+
 def test_a_mutant_that_does_not_apply_any_more_fails():
     stale = MUTANTS[0]._replace(before="if it were so:")
 
@@ -53,4 +60,7 @@ def test_a_mutant_that_does_not_apply_any_more_fails():
 
 
 def test_no_mutant_is_called_equivalent():
-    assert not {mutant.name for mutant in [*MUTANTS, *IN_THE_MODEL]} & EQUIVALENT.keys()
+    assert (
+        not {mutant.name for mutant in [*MUTANTS, *IN_THE_MODEL, *IN_THE_SCHEDULES]}
+        & EQUIVALENT.keys()
+    )
