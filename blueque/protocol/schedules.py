@@ -136,7 +136,8 @@ def fire(redis: Redis, name: str, plan: Plan, ahead: AnyLook | None = None) -> F
                 occurrences += [Occurrence("made", planned, now, task)]
                 counts["made"] = 1
                 fired = Fired("made", planned, task)
-                fields |= {"current": task, "failures": failures}
+                if not (exists and current.is_open):  # no other one may come before this one ends
+                    fields |= {"current": task, "failures": failures}
                 if not exists:
                     commands += _creation(name, definition, [(task, planned)], now)
                     if definition.overlap == "replace" and current.is_open:

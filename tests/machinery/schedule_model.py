@@ -182,7 +182,8 @@ class Planner:
             its.note(why)
             return ("skipped", planned, before)
         is_open = self._status(its) in OPEN
-        its.facts |= {"failures": self._failures(its), "current": task}
+        if not (is_there and is_open):
+            its.facts |= {"failures": self._failures(its), "current": task}
         its.note(Occurrence("made", planned, now, task))
         if not is_there:
             self._create(name, its, task, planned, now)

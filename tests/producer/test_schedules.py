@@ -289,6 +289,20 @@ def test_thousands_of_missed_times_take_few_transactions(client, cli, hourly):
 # The one before has not ended
 
 
+def test_a_task_that_is_there_already_does_not_hide_the_one_that_runs(client, cli, hourly):
+    hourly()
+    miss(cli, "hourly", 1, late=300)
+    fire(client)
+    _, running = start_one(client)
+    (planned,) = miss(cli, "hourly", 1, late=200)
+    client.get_schedule("hourly").backfill(planned, planned)
+    fire(client)
+    assert client.get_schedule("hourly").record["current"] == running.id
+    miss(cli, "hourly", 1)
+    fire(client)
+    assert what(client)[-2:] == [("made", None, 1), ("skipped", "overlap", 1)]
+
+
 def test_skip_says_which_task_has_not_ended(client, cli, hourly):
     hourly()
     miss(cli, "hourly", 1, late=300)
