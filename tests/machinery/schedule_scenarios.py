@@ -90,8 +90,8 @@ def has_come(world: World, state: State) -> str | None:
             return "a task that is to be replaced was never cancelled"
     for task, its in state.tasks.items():
         times = len(world.ledger.starts.get(task, ()))
-        most = 1 + world.ledger.consents[task] + ("retry" in its)
-        if times > most or (not times and its["status"] == "complete"):
+        is_more = times > 1 + world.ledger.consents[task] and task not in world.ledger.retry_safe
+        if is_more or (not times and its["status"] == "complete"):
             return f"task {task} is {its['status']}, and has begun {times} times"
     return None
 

@@ -157,23 +157,23 @@ FLOORS = {
 }
 
 
-# The same for schedules.
-SCHEDULE_EXAMPLES = 80
+# The same for schedules, a quarter of what happens.
+SCHEDULE_EXAMPLES = 60
 SCHEDULE_FLOORS = {
     "set_schedule: some": 50,
-    "fire: made": 40,
-    "fire: skipped": 20,
-    "fire: missed": 2,
-    "fire: nothing": 20,
+    "fire: made": 30,
+    "fire: skipped": 4,
+    "fire: missed": 1,
+    "fire: nothing": 8,
     "undoom: None": 2,
-    "pause_schedule: True": 10,
-    "resume_schedule: True": 10,
-    "skip_occurrences: None": 2,
-    "skip_occurrences: WrongSchedule": 2,
-    "trigger: some": 20,
-    "trigger: WrongSchedule": 5,
-    "backfill: some": 10,
-    "delete_schedule: True": 4,
+    "pause_schedule: True": 20,
+    "resume_schedule: True": 15,
+    "skip_occurrences: None": 4,
+    "skip_occurrences: WrongSchedule": 1,
+    "trigger: some": 40,
+    "trigger: WrongSchedule": 10,
+    "backfill: some": 15,
+    "delete_schedule: True": 5,
     "complete: None": 5,
     "fail: None": 3,
 }
