@@ -20,6 +20,7 @@ from blueque.errors import CLUSTER, Contended, InvalidInput, RedisAway, RedisRef
 from blueque.node.reload import Check, replace_program
 from blueque.producer.firing import Firing
 from blueque.producer.queue import Queue
+from blueque.producer.schedule_file import SchedulesOfFile
 from blueque.protocol import permissions
 from blueque.queries.beats import Beats
 from blueque.queries.queue_changes import Lookout
@@ -59,6 +60,7 @@ class Scheduler:
     address: of Redis and where that came from, to be shown.
     check: what SIGHUP begins; once it has passed, this program is replaced. None: SIGHUP does
         nothing.
+    schedules: the recurring tasks to bring to Redis at the start. None: none.
     """
 
     def __init__(
@@ -67,8 +69,10 @@ class Scheduler:
         address: tuple[str, str] = ("", ""),
         check: Check | None = None,
         notifier: Notifier | None = None,
+        schedules: SchedulesOfFile | None = None,
     ) -> None:
         self._client, self._address, self._check = client, address, check
+        self._schedules = schedules
         self._rules = client.retention_rules
         self._notifier = notifier or Notifier({})
         self._has_rights = False
@@ -354,6 +358,9 @@ class Scheduler:
             if not self._has_rights:
                 permissions.require_rights(self._client.connections, permissions.SCHEDULER, ["q"])
                 self._has_rights = True
+            if self._schedules is not None:
+                self._schedules.apply(self._client.connections)
+                self._schedules = None
             delay = self.step()
         except (RedisAway, RedisRefused, Contended) as error:
             if (

@@ -43,6 +43,7 @@ from blueque.errors import (
     NoJava,
     NoServer,
     NoSuchGroup,
+    NoSuchSchedule,
     NoSuchTask,
     NotBlocked,
     NotCancellable,
@@ -61,6 +62,7 @@ from blueque.errors import (
     SpoolRefused,
     SubmitFailed,
     WaitTimedOut,
+    WrongSchedule,
 )
 
 # The first match counts.
@@ -70,9 +72,11 @@ _CODES: list[tuple[type[BluequeError], int, str]] = [
     (NotFailed, REFUSED, ""),
     (NotBlocked, REFUSED, ""),
     (HasDependents, REFUSED, ""),
+    (WrongSchedule, REFUSED, ""),
     (InvalidInput, USAGE, ""),
     (NoSuchTask, MISSING, ""),
     (NoSuchGroup, MISSING, ""),
+    (NoSuchSchedule, MISSING, "See them: blueque schedule ls --recurring"),
     (WaitTimedOut, TIMED_OUT, ""),
     (NotOwner, REFUSED, ""),
     (FeedTaken, REFUSED, ""),

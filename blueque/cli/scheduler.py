@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from blueque.cli.exits import run
+from blueque.cli.failure import CONFIGURATION, Failure
 from blueque.cli.options import (
     WITH_SHORT_HELP,
     Invocation,
@@ -20,11 +21,21 @@ from blueque.cli.options import (
     version_option,
 )
 from blueque.cli.program import Program, given
+from blueque.errors import ConfigRefused
 from blueque.model.units import LOG_FORMATS
 from blueque.node.reload import ANSWER_TO, Check
 
+if TYPE_CHECKING:
+    from blueque.client import Client
+    from blueque.producer.schedule_file import SchedulesOfFile
+
 
 @click.command(cls=Program, context_settings=WITH_SHORT_HELP)
+@click.option(
+    "--apply-schedules",
+    is_flag=True,
+    help="Bring the recurring tasks in blueque.toml to Redis, at the start and at SIGHUP.",
+)
 @log_format_option
 @redis_url_option
 @config_option
@@ -32,11 +43,14 @@ from blueque.node.reload import ANSWER_TO, Check
 @version_option
 @pass_invocation
 def command(invocation: Invocation, /, **_: Any) -> int:
-    """Put the scheduled tasks of every queue in line when they are due.
+    """Put the scheduled tasks of every queue in line when they are due, and make the tasks of recurring ones.
 
     Any number may run at once: no task is put in line twice. SIGTERM or Ctrl-C stops it at once. SIGHUP: start anew with
     what blueque.toml says now. SIGUSR1: write the stacks of its threads to the log. Options can also be set elsewhere:
     --log-format is BLUEQUE_LOG_FORMAT in the environment, and log_format in [scheduler] of blueque.toml.
+
+    --apply-schedules does what blueque schedule apply does, and removes none. Use it where one file says it all: two
+    schedulers with different files would take turns.
     """
     from blueque.scheduler import Scheduler
     from blueque.system.log_format import log_to_stderr  # here: --help does without
@@ -44,11 +58,25 @@ def command(invocation: Invocation, /, **_: Any) -> int:
 
     client, address = invocation.client(), invocation.address()
     values = {**invocation.config.scheduler, **given(click.get_current_context())}
+    schedules = None
+    if values.get("apply_schedules"):
+        schedules = _definitions(invocation, client)
     if ANSWER_TO in os.environ:  # a running scheduler asks whether another could start
         return 0
     log_to_stderr(values.get("log_format", LOG_FORMATS[0]))
     check = Check([sys.executable, *sys.orig_argv[1:]])
-    return Scheduler(client, address, check, Notifier()).run()
+    return Scheduler(client, address, check, Notifier(), schedules).run()
+
+
+def _definitions(invocation: Invocation, client: Client) -> SchedulesOfFile:
+    """Return the recurring tasks of the file. A mistake ends the program."""
+    from blueque.producer import schedule_file  # here: --help does without
+
+    try:
+        wanted = schedule_file.definitions(invocation.config, client.get_queue)
+    except ConfigRefused as error:
+        raise Failure(CONFIGURATION, str(error)) from error
+    return schedule_file.SchedulesOfFile(invocation.config.path or "blueque.toml", wanted)
 
 
 def main() -> None:

@@ -8,16 +8,27 @@ from __future__ import annotations
 import functools
 import os
 import re
+import sys
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from blueque.connection.address import Address
 from blueque.errors import ConfigRefused, InvalidInput, InvalidType
 from blueque.model import limits, selection
-from blueque.model.encoding import CENTURY, require_number, require_queue_name, require_whole
-from blueque.model.lines import require_resources
+from blueque.model.encoding import (
+    CENTURY,
+    encode,
+    require_number,
+    require_queue_name,
+    require_schedule_name,
+    require_whole,
+)
+from blueque.model.ids import require_keep
+from blueque.model.lines import require_lock, require_priority, require_resources
+from blueque.model.recurrence import read_rule
 from blueque.model.retry import Retry
+from blueque.model.schedule import POLICIES, read_policies
 from blueque.model.units import (
     LOG_FORMATS,
     RETENTION,
@@ -43,6 +54,7 @@ MOST_REUSED = 10**9  # tasks of one process
 MOST_KEPT = 10**12  # tasks of which the newest stay
 
 Path = tuple[str, ...]
+Checked = TypeVar("Checked")
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 LIMITS = ("time_limit", "stall_limit", "memory_limit", "grace", "lead")
@@ -70,6 +82,18 @@ class QueueConfig(NamedTuple):
     reused: Mapping[str, int | float] = _EMPTY
 
 
+class ScheduleConfig(NamedTuple):
+    """A recurring task.
+
+    queue, parameters: of the task that comes each time. options: what else
+    `blueque.producer.schedules.define` takes, durations in seconds and sizes in bytes.
+    """
+
+    queue: str
+    parameters: Any
+    options: Mapping[str, Any]
+
+
 class Config(NamedTuple):
     """A whole file; without one, nothing is said of anything.
 
@@ -79,6 +103,7 @@ class Config(NamedTuple):
     statistics_keep: for how many days the numbers of a day are kept.
     redact: patterns of names whose values are not shown in parameters.
     scheduler: what `[scheduler]` says, by key.
+    schedules: the recurring tasks, by name; `blueque schedule apply` brings them to Redis.
     """
 
     path: str | None = None
@@ -90,6 +115,7 @@ class Config(NamedTuple):
     statistics_keep: int | None = None
     redact: tuple[str, ...] = ()
     scheduler: Mapping[str, Any] = _EMPTY
+    schedules: Mapping[str, ScheduleConfig] = _EMPTY
 
     def queue(self, name: str) -> QueueConfig:
         return self.queues.get(name, QueueConfig())
@@ -162,7 +188,9 @@ class _Checker:
     def config(self, values: Mapping[str, Any]) -> Config:
         own = self._table((), values, _top_checks())
         scheduler = self._table(
-            ("scheduler",), own.get("scheduler", {}), {"log_format": _one_of(LOG_FORMATS)}
+            ("scheduler",),
+            own.get("scheduler", {}),
+            {"log_format": _one_of(LOG_FORMATS), "apply_schedules": _yes_or_no},
         )
         statistics = self._table(("statistics",), own.get("statistics", {}), {"keep": _days})
         shown = self._table(("show",), own.get("show", {}), {"redact": _texts})
@@ -179,6 +207,9 @@ class _Checker:
                 self._refuse_reuse(
                     ("queues", name), queue.reused, "a program always runs in its own process"
                 )
+        schedules = {
+            name: self._schedule(name, table) for name, table in own.get("schedules", {}).items()
+        }
         return Config(
             self._path,
             own.get("redis_url"),
@@ -189,6 +220,7 @@ class _Checker:
             statistics.get("keep"),
             tuple(shown.get("redact", ())),
             MappingProxyType(scheduler),
+            MappingProxyType(schedules),
         )
 
     def _check_together(self, listener: Mapping[str, Any]) -> None:
@@ -234,6 +266,27 @@ class _Checker:
             handler=name if any(name) else None,
             reused=MappingProxyType(reused),
         )
+
+    def _schedule(self, name: str, values: Any) -> ScheduleConfig:
+        path = ("schedules", name)
+        self._checked(path, require_schedule_name, name)
+        own = self._table(path, values, _schedule_checks())
+        queue = own.pop("queue", None)
+        if queue is None:
+            raise self._refused((*path, "queue"), "it is missing: which queue do the tasks go to?")
+        try:
+            read_rule(**{key: own[key] for key in _RULE if key in own})
+            read_policies(**{key: own[key] for key in POLICIES if key in own})
+        except InvalidInput as error:
+            raise self.of_schedule(name, error) from error
+        return ScheduleConfig(queue, own.pop("parameters", None), MappingProxyType(own))
+
+    def of_schedule(self, name: str, error: InvalidInput) -> ConfigRefused:
+        """Return the error of a schedule whose sentence begins with the key."""
+        key = re.split("[: ]", str(error), maxsplit=1)[0]
+        if key in _schedule_checks():
+            return self._refused(("schedules", name, key), _without_name(key, str(error)))
+        return self._refused(("schedules", name), str(error))
 
     def _refuse_reuse(self, path: Path, values: Mapping[str, Any], reason: str) -> None:
         for name in _REUSE:
@@ -285,6 +338,14 @@ class _Checker:
         return ConfigRefused(self._path, shown_path(path), reason)
 
 
+def refused_schedule(path: str, name: str, error: InvalidInput) -> ConfigRefused:
+    """Return what to raise for a schedule of a file that is wrong as a whole.
+
+    error: its sentence begins with the wrong key, if it is about one.
+    """
+    return _Checker(path).of_schedule(name, error)
+
+
 def shown_path(path: Path) -> str:
     """Return a path as it is written in TOML."""
     return ".".join(part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else f'"{part}"' for part in path)
@@ -298,12 +359,12 @@ def _hint(key: str, checks: Collection[str]) -> str:
 
 
 def _quoted(path: Path, key: str, value: object) -> str:
-    """Return the advice to quote the name of a queue that has a dot; empty if that is not the
-    mistake.
+    """Return the advice to quote the name of a queue or a schedule that has a dot; empty if that is
+    not the mistake.
     """
-    if len(path) != 2 or path[0] != "queues" or not isinstance(value, dict):
+    if len(path) != 2 or path[0] not in ("queues", "schedules") or not isinstance(value, dict):
         return ""
-    return f'; a name with a dot is written in quotes: [queues."{path[1]}.{key}"]'
+    return f'; a name with a dot is written in quotes: [{path[0]}."{path[1]}.{key}"]'
 
 
 def _kind(value: object) -> str:
@@ -320,17 +381,27 @@ def _kind(value: object) -> str:
 
 def _limits() -> dict[str, Callable[[Any], Any]]:
     def check(name: str, value: Any) -> int | float | None:
-        if value is False and name.endswith("_limit"):
-            return None
-        try:
-            return limits.fields(**{name: value})[name]
-        except InvalidInput as error:  # which names it, as the path before it does
-            said = str(error).removeprefix(f"{name}: ")
-            raise InvalidInput(
-                f"it{said.removeprefix(name)}" if said.startswith(f"{name} is ") else said
-            ) from error
+        is_none = value is False and name.endswith("_limit")
+        return None if is_none else _limit(name, value)
 
     return {name: functools.partial(check, name) for name in LIMITS}
+
+
+def _limit(name: str, value: Any) -> int | float:
+    return _named(name, lambda: limits.fields(**{name: value})[name])
+
+
+def _named(name: str, check: Callable[[], Checked]) -> Checked:
+    """Return what a check returns that names the key in its error, as the path before it does."""
+    try:
+        return check()
+    except InvalidInput as error:
+        raise InvalidInput(_without_name(name, str(error))) from error
+
+
+def _without_name(name: str, sentence: str) -> str:
+    said = sentence.removeprefix(f"{name}: ")
+    return f"it{said.removeprefix(name)}" if said.startswith(f"{name} is ") else said
 
 
 def _with_limits(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -447,7 +518,7 @@ def _log_limit(value: Any) -> int:
 
 
 def _top_checks() -> dict[str, Callable[[Any], Any]]:
-    tables = ("listener", "queues", "retention", "statistics", "show", "scheduler")
+    tables = ("listener", "queues", "retention", "statistics", "show", "scheduler", "schedules")
     return {"redis_url": _address, "max_bytes": _size, **dict.fromkeys(tables, dict)}
 
 
@@ -477,6 +548,40 @@ def _listener_checks() -> dict[str, Callable[[Any], Any]]:
         **_HANDLER,
         **_limits(),
     }
+
+
+_RULE = ("cron", "every", "timezone", "start", "until")
+
+
+def _schedule_checks() -> dict[str, Callable[[Any], Any]]:
+    """Return the checks of a schedule. `read_rule` and `read_policies` check the other keys."""
+    return {
+        "queue": require_queue_name,
+        **dict.fromkeys(_RULE, _as_it_is),
+        "parameters": _parameters,
+        **dict.fromkeys(POLICIES, _as_it_is),
+        "keep": lambda value: _named("keep", lambda: require_keep(value)),
+        "priority": require_priority,
+        "resources": require_resources,
+        "lock": _lock,
+        "retry": _retry,
+        **{name: functools.partial(_limit, name) for name in LIMITS},
+    }
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _parameters(value: Any) -> Any:
+    """Return parameters of a task. Those that are too large are refused when the task is made."""
+    _named("parameters", lambda: encode(value, "parameters", sys.maxsize))
+    return value
+
+
+def _lock(value: Any) -> tuple[str, int]:
+    """Return a lock that is written as "disk", or as ["licence", 3]."""
+    return require_lock(tuple(value) if isinstance(value, list) else value)
 
 
 def _retry(value: Any) -> Retry | Literal[False]:

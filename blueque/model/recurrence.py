@@ -46,6 +46,10 @@ class Rule(NamedTuple):
         """
         return next(_times(self, moment), None)
 
+    def times(self, moment: float) -> Iterator[int]:
+        """Yield the planned times later than `moment`, as `next_after`."""
+        return _times(self, moment)
+
     def text(self) -> str:
         """Return the rule for people: `30 2 * * 1-5 Europe/Berlin`, `every 6h`."""
         if self.cron is not None:

@@ -65,12 +65,14 @@ FIELDS: record.Types = {
 }
 DEFINED = tuple(FIELDS)[1:15]  # the fields that a person defines
 OF_RULE = ("cron", "every", "timezone", "start", "until", "jitter")
+POLICIES = ("overlap", "catch_up", "window", "jitter", "pause_after_failures")
 OPEN = ("blocked", "scheduled", "pending", "reserved", "started")
 
 AT_ONCE = 1000  # planned times about which one transaction decides, at most
 PROMPT = 60  # seconds after its time in which an occurrence counts as not missed
 MAX_JITTER = 86400
 DEFAULT_WINDOW = 86400
+MOST_WINDOW = 10 * MOST_EVERY
 KEPT = 100  # occurrences in the list of a schedule
 
 
@@ -176,6 +178,58 @@ class Definition(NamedTuple):
         before: when that of the planned time before comes.
         """
         return max(planned + jitter_of(name, planned, self.jitter), before)
+
+
+def read_policies(
+    *,
+    overlap: str = "skip",
+    catch_up: str = "last",
+    window: float | str = DEFAULT_WINDOW,
+    jitter: float | str = 0,
+    pause_after_failures: int | None = None,
+) -> dict[str, Any]:
+    """Return the fields of a Definition that say what happens besides.
+
+    Raises InvalidInput, which begins with the name of the wrong option.
+    """
+    for what, given, known in (("overlap", overlap, Overlap), ("catch_up", catch_up, CatchUp)):
+        if given not in get_args(known):
+            words = ", ".join(f'"{word}"' for word in get_args(known))
+            raise InvalidInput(f"{what}: it is {given!r}; it has to be one of {words}")
+    if catch_up == "all" and overlap != "allow":
+        raise InvalidInput(
+            'catch_up: "all" needs overlap = "allow", for all that was missed comes at the same time;'
+            " with a lock, the tasks still run one after the other"
+        )
+    most = pause_after_failures
+    return {
+        "overlap": overlap,
+        "catch_up": catch_up,
+        "window": read_seconds("window", window, 0, MOST_WINDOW),
+        "jitter": read_seconds("jitter", jitter, 0, MAX_JITTER),
+        "pause_after_failures": None
+        if most is None
+        else require_whole(most, "pause_after_failures", 1, 1_000_000),
+    }
+
+
+def differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """Return what differs between two definitions, as fields of a record; of `options` their names."""
+    names = [name for name in DEFINED if before.get(name) != after.get(name)]
+    if "options" in names:
+        was, new = (read_options(fields) for fields in (before, after))
+        options = [name for name in {**was, **new} if was.get(name) != new.get(name)]
+        names[names.index("options") : names.index("options") + 1] = options
+    return [name for name in names if name != "parameters_encoding"]
+
+
+def read_options(fields: Mapping[str, str]) -> dict[str, Any]:
+    """Return the options in a record; none if they cannot be read."""
+    try:
+        found = json.loads(fields.get("options", ""))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def digest_of(fields: Mapping[str, str]) -> str:

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput, NoSuchSchedule
 from blueque.model.cron import find_zone
-from blueque.model.encoding import require_schedule_name, require_time, require_whole
+from blueque.model.encoding import Encoded, require_schedule_name, require_time, require_whole
 from blueque.model.ids import DEFAULT_KEEP, require_keep
+from blueque.model.lines import Needs, parse_needs
 from blueque.model.options import Common
-from blueque.model.recurrence import MOST_EVERY, Rule, planned_times, read_rule
+from blueque.model.recurrence import Rule, planned_times, read_rule
+from blueque.model.retry import Retry
 from blueque.model.schedule import (
     DEFAULT_WINDOW,
-    MAX_JITTER,
+    POLICIES,
     CatchUp,
     Definition,
     Occurrence,
     Overlap,
-    read_seconds,
+    read_policies,
     with_lock,
 )
 from blueque.protocol.schedules import BACKFILLED_AT_ONCE, lock_of
@@ -89,33 +90,39 @@ def define(
     with the name of the wrong option.
     """
     rule = read_rule(cron=cron, every=every, timezone=timezone, start=start, until=until)
-    for what, given, known in (("overlap", overlap, Overlap), ("catch_up", catch_up, CatchUp)):
-        if given not in get_args(known):
-            words = ", ".join(f'"{word}"' for word in get_args(known))
-            raise InvalidInput(f"{what}: it is {given!r}; it has to be one of {words}")
-    if catch_up == "all" and overlap != "allow":
-        raise InvalidInput(
-            'catch_up: "all" needs overlap = "allow", for all that was missed comes at the same time;'
-            " with a lock, the tasks still run one after the other"
-        )
+    policies = read_policies(
+        overlap=overlap,
+        catch_up=catch_up,
+        window=window,
+        jitter=jitter,
+        pause_after_failures=pause_after_failures,
+    )
     text, fields = queue.template(parameters, **options)
     fields["keep"] = require_keep(keep)
     encoding = fields.pop("parameters_encoding", None)
     if overlap in ("queue", "replace"):
         fields = with_lock(fields, lock_of(name))
-    most = pause_after_failures
     return Definition(
-        queue.name,
-        rule,
-        text,
-        None if encoding is None else str(encoding),
-        fields,
-        overlap,
-        catch_up,
-        read_seconds("window", window, 0, 10 * MOST_EVERY),
-        read_seconds("jitter", jitter, 0, MAX_JITTER),
-        None if most is None else require_whole(most, "pause_after_failures", 1, 1_000_000),
+        queue.name, rule, text, None if encoding is None else str(encoding), fields, **policies
     )
+
+
+def given(name: str, definition: Definition) -> dict[str, Any]:
+    """Return the arguments of `define` that give this definition, for a queue without settings."""
+    rule, options = definition.rule, dict(definition.options)
+    needs = parse_needs(str(options.pop("needs", ""))) or Needs()
+    is_own = definition.overlap in ("queue", "replace") and needs.lock == lock_of(name)
+    retry = options.pop("retry", None)
+    return {
+        "parameters": Encoded(definition.parameters.encode(), definition.encoding is not None),
+        **{field: value for field, value in rule._asdict().items() if value is not None},
+        "timezone": None if rule.cron is None else rule.timezone,
+        **{field: getattr(definition, field) for field in POLICIES},
+        "resources": dict(needs.resources),
+        "lock": None if needs.lock is None or is_own else (needs.lock, needs.limit),
+        "retry": None if retry is None else Retry.parse(str(retry)) or False,
+        **options,
+    }
 
 
 class Schedule:
@@ -176,6 +183,14 @@ class Schedule:
         """Return what has come of its last planned times, the newest first; 100 are kept."""
         return schedules.occurrences(self._redis, self.name, limit)
 
+    def set(self, definition: Definition) -> str:
+        """Change what was defined, as `define` returns it. Return `changed` or `same`.
+
+        Raises WrongSchedule if it comes from blueque.toml.
+        Source: docs/protocol/schedules.md, "set_schedule".
+        """
+        return protocol.set_schedule(self._redis, self.name, definition, "hand")
+
     def pause(self, by: str | None = None, reason: str | None = None) -> bool:
         """Have nothing come of it until it is resumed. False: it was paused already.
 
@@ -219,7 +234,7 @@ class Schedule:
         """
         most = require_whole(count, "count", 1, MOST_SKIPPED)
         last, who = int(self._seen.record["last"]), _who(by)
-        times = list(islice(_times(self.rule, last), most))
+        times = list(islice(self.rule.times(last), most))
         if not times:
             raise InvalidInput(
                 f"nothing is planned of schedule {self.name!r} that could be skipped"
@@ -227,6 +242,10 @@ class Schedule:
         protocol.skip_occurrences(self._redis, self.name, last, times, who)
         log.info("skip schedule=%s by=%s times=%d", self.name, who, len(times))
         return [_in_zone(self.rule, each) for each in times]
+
+    def planned_between(self, begin: float, end: float, most: int) -> list[int]:
+        """Return the first planned times between two, both included, at most so many."""
+        return planned_times(self.rule, begin - 1e-6, end, most)
 
     def backfill(
         self,
@@ -250,7 +269,7 @@ class Schedule:
         if overlap not in ("queue", "allow"):
             raise InvalidInput(f'overlap: it is {overlap!r}; it has to be "queue" or "allow"')
         first, last, who = require_time(begin), require_time(end), _who(by)
-        times = planned_times(self.rule, first - 1e-6, last, most + 1)
+        times = self.planned_between(first, last, most + 1)
         if len(times) > most:
             raise InvalidInput(f"more than {most} planned times lie between; give most=")
         made: list[str] = []
@@ -272,14 +291,7 @@ class Schedule:
 
 def next_times(rule: Rule, after: float, count: int) -> list[datetime]:
     """Return the first planned times later than `after`, in Unix seconds, in the zone of the rule."""
-    return [_in_zone(rule, each) for each in islice(_times(rule, after), count)]
-
-
-def _times(rule: Rule, after: float) -> Iterator[int]:
-    last: float | None = rule.next_after(after)
-    while last is not None:
-        yield int(last)
-        last = rule.next_after(last)
+    return [_in_zone(rule, each) for each in islice(rule.times(after), count)]
 
 
 def _in_zone(rule: Rule, planned: int) -> datetime:

@@ -175,8 +175,8 @@ def set_schedule(redis: Redis, name: str, definition: Definition, origin: str) -
 
     def judge(reply: Sequence[str], clock: Sequence[str]) -> Verdict[str]:
         found, now = as_hash(reply), time_of(clock)
-        if found and found.get("origin") != origin:
-            raise WrongSchedule(name, _of_other(found.get("origin")))
+        if found:
+            require_origin(name, found, origin)
         last = _whole(found, "last") if found else int(now)
         occurrences: list[Occurrence] = []
         counts: dict[str, int] = {}
@@ -405,6 +405,12 @@ def delete_schedule(redis: Redis, name: str) -> bool:
 
     look: Look[int] = Look([key], [("EXISTS", key)])
     return transact(redis, "delete_schedule", look, judge)
+
+
+def require_origin(name: str, record: Mapping[str, str], origin: str) -> None:
+    """Refuse to change a schedule that comes from elsewhere. Raises WrongSchedule."""
+    if record.get("origin") != origin:
+        raise WrongSchedule(name, _of_other(record.get("origin")))
 
 
 def lock_of(name: str) -> str:

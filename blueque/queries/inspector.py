@@ -119,6 +119,11 @@ class Inspector:
         (names,) = self._redis.read(("ZRANGE", keys.QUEUES, 0, -1))
         return sorted(names)
 
+    def schedules(self) -> list[str]:
+        """Return the names of all recurring tasks, sorted."""
+        (names,) = self._redis.read(("ZRANGE", keys.SCHEDULES, 0, -1))
+        return sorted(names)
+
     def pending(self, queue: str) -> int:
         """Return how many tasks are in line, in all lines of the queue together."""
         length, others = self._redis.read(

@@ -10,9 +10,12 @@ from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.model.record import number
 from blueque.model.schedule import Occurrence, parse
+from blueque.model.task import Task
 from blueque.protocol.membership import scores
 from blueque.protocol.schedules import time_of
+from blueque.queries.listing import entered
 
+_OF_TASK = ("status", "created", "queued", "eta", "started", "finished", "updated")
 BATCH = 500  # records that are read in one write
 MAX_WATCHED = 1000  # schedules that are read for what needs attention, of each kind
 _IN_A_ROW = 5  # occurrences of each that are read
@@ -28,7 +31,7 @@ class ScheduleSeen(NamedTuple):
 
     record: see model/schedule.py; empty: there is none. fields: the same as text. score: when something comes of it
     next, in Unix seconds of the clock of Redis; infinite: nothing does. status: of the task that came
-    last; None: there is none. now: the clock of Redis.
+    last; None: there is none. now: the clock of Redis. since: when that task got its status.
     """
 
     name: str
@@ -37,6 +40,7 @@ class ScheduleSeen(NamedTuple):
     score: float | None
     status: str | None
     now: float
+    since: float | None = None
 
     @property
     def overdue(self) -> float:
@@ -106,26 +110,50 @@ def _load_some(redis: Redis, names: Sequence[str]) -> list[ScheduleSeen]:
     )
     now, hashes = time_of(clock), list(map(as_hash, found))
     current = [fields.get("current") for fields in hashes]
-    asked: list[Command] = [("HGET", keys.task(task), "status") for task in current if task]
-    statuses = iter(redis.read(*asked) if asked else [])
+    asked: list[Command] = [("HMGET", keys.task(task), *_OF_TASK) for task in current if task]
+    states = iter(redis.read(*asked) if asked else [])
+    tasks = [_task(task, next(states)) if task else None for task in current]
     return [
         ScheduleSeen(
             name,
             parse(fields),
             fields,
             None if score is None else float(score),
-            next(statuses) if task else None,
+            None if task is None else task.status,
             now,
+            None if task is None else entered(task),
         )
-        for name, fields, score, task in zip(names, hashes, listed, current, strict=True)
+        for name, fields, score, task in zip(names, hashes, listed, tasks, strict=True)
         if fields
     ]
+
+
+def _task(task: str, values: Sequence[str | None]) -> Task:
+    pairs = zip(_OF_TASK, values, strict=True)
+    return Task(task, {name: value for name, value in pairs if value is not None})
+
+
+def recent(redis: Redis, names: Sequence[str], count: int) -> dict[str, list[Occurrence]]:
+    """Return what has come of the last planned times of some schedules, the newest first."""
+    asked: list[Command] = [("LRANGE", keys.occurrences(name), 0, count - 1) for name in names]
+    found = redis.read(*asked) if asked else []
+    return {name: _read(texts) for name, texts in zip(names, found, strict=True)}
+
+
+def statuses(redis: Redis, tasks: Sequence[str]) -> list[str | None]:
+    """Return the status of each task; None: there is none."""
+    asked: list[Command] = [("HGET", keys.task(task), "status") for task in tasks]
+    return list(redis.read(*asked)) if asked else []
+
+
+def _read(texts: Sequence[str]) -> list[Occurrence]:
+    return [found for text in texts if (found := Occurrence.read(text)) is not None]
 
 
 def occurrences(redis: Redis, name: str, limit: int = 100) -> list[Occurrence]:
     """Return what has come of the last planned times of a schedule, the newest first."""
     (texts,) = redis.read(("LRANGE", keys.occurrences(name), 0, limit - 1))
-    return [found for text in texts if (found := Occurrence.read(text)) is not None]
+    return _read(texts)
 
 
 def of_queue(redis: Redis, queue: str) -> list[str]:

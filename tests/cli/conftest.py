@@ -15,15 +15,17 @@ from running import BLUEQUE
 
 @pytest.fixture
 def answer(environ: dict[str, str]) -> Callable[..., tuple[int, str]]:
-    """Run the program on a wide terminal, type an answer once it asks, and return (exit code, what
-    was seen).
+    """Run the program on a terminal, a wide one unless told otherwise, type an answer once it asks,
+    and return (exit code, what was seen).
     """
 
-    def answer(typed: bytes, *arguments: str, **streams: Any) -> tuple[int, str]:
+    def answer(
+        typed: bytes, *arguments: str, columns: int = 200, **streams: Any
+    ) -> tuple[int, str]:
         ours, theirs = pty.openpty()
         all_streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs} | streams
         program = subprocess.Popen(
-            [*BLUEQUE, *arguments], env=environ | {"COLUMNS": "200"}, **all_streams
+            [*BLUEQUE, *arguments], env=environ | {"COLUMNS": str(columns)}, **all_streams
         )
         os.close(theirs)
         seen = b""

@@ -110,14 +110,30 @@ def test_every_key_that_a_file_may_have_is_among_the_values(run, here):
     run("config", "init")
     example = (here / "blueque.toml").read_text()
 
-    names = {name for name in items(run("config", "--json")) if not name.startswith("queues.")}
+    named = ("queues.", "schedules.")
+    names = {name for name in items(run("config", "--json")) if not name.startswith(named)}
 
     (here / "blueque.toml").write_text(uncommented(example))
-    written = {name for name in items(run("config", "--json")) if not name.startswith("queues.")}
+    written = {name for name in items(run("config", "--json")) if not name.startswith(named)}
     assert written == names
     assert {name.partition(".")[2] for name in names if name.startswith("retention.")} == set(
         FINISHED
     )
+
+
+def test_the_tables_of_schedules_are_shown_without_secrets_and_with_dates_as_text(run, here):
+    table = """queue = "reports"
+cron = "30 2 * * *"
+start = 2030-01-31T08:00:00+01:00
+parameters = { kind = "daily", token = "geheim" }
+"""
+    (here / "blueque.toml").write_text(f'[schedules."a.b"]\n{table}')
+
+    found = items(run("config", "--json"))
+
+    assert found['schedules."a.b".cron']["value"] == "30 2 * * *"
+    assert found['schedules."a.b".start']["value"] == "2030-01-31T08:00:00+01:00"
+    assert found['schedules."a.b".parameters']["value"] == {"kind": "daily", "token": "[hidden]"}
 
 
 def uncommented(example):

@@ -53,6 +53,75 @@ def refused(text):
 # What it says
 
 
+def test_a_recurring_task_has_what_define_takes():
+    (name, found), *others = parse(
+        """
+        [schedules."a.b"]
+        queue = "reports"
+        cron = "30 2 * * 1-5"
+        timezone = "Europe/Berlin"
+        start = 2030-01-31T08:00:00+01:00
+        parameters = { kind = "daily" }
+        jitter = "10m"
+        keep = "2d"
+        retry = { max = 3, backoff = "1m" }
+        time_limit = "2h"
+        lock = ["licence", 3]
+        """
+    ).schedules.items()
+
+    assert (name, others) == ("a.b", [])
+    assert (found.queue, found.parameters) == ("reports", {"kind": "daily"})
+    start = found.options["start"]
+    assert start.isoformat() == "2030-01-31T08:00:00+01:00"
+    assert dict(found.options) == {
+        "cron": "30 2 * * 1-5",
+        "timezone": "Europe/Berlin",
+        "start": start,
+        "jitter": "10m",
+        "keep": 2 * 86400,
+        "retry": Retry(max=3, backoff=60),
+        "time_limit": 7200,
+        "lock": ("licence", 3),
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("corn = 1", "a.corn: unknown key; did you mean cron?"),
+        ("", "a.cron: neither cron nor every is given, and a rule needs one of them"),
+        ("every = '5s'", "a.every: it must be from 10s to 366d"),
+        ("every = '1h'\ncron = '* * * * *'", "a.cron: it is given together with every, and a "),
+        ("cron = '1 2 3'", "a.cron: '1 2 3' has 3 fields, not five: minute, hour, "),
+        ("cron = 5", "a.cron: it is a text such as '30 2 * * 1-5', not int"),
+        ("every = '1h'\ntimezone = 'UTC'", "a.timezone: every has no time zone; only cron has"),
+        ("cron = '* * * * *'\ntimezone = 'Berlin'", "a.timezone: 'Berlin' is not a name of the "),
+        ("every = '1h'\nuntil = 2030-01-31T08:00:00", "a.until: 2030-01-31 08:00:00 has no time "),
+        ("every = '1h'\noverlap = 'skp'", "a.overlap: it is 'skp'; it has to be one of "),
+        ("every = '1h'\ncatch_up = 'all'", 'a.catch_up: "all" needs overlap = "allow", '),
+        ("every = '1h'\njitter = '2d'", "a.jitter: it is 172800; it must be from 0 to 86400"),
+        ("every = '1h'\nwindow = 'x'", "a.window: 'x' is not a duration"),
+        ("every = '1h'\npause_after_failures = 0", "a.pause_after_failures: it is 0; it must be"),
+        ("every = '1h'\nkeep = -1", "a.keep: it is -1; it must be from 0"),
+        ("every = '1h'\npriority = 500", "a.priority: priority 500 is not between -100 and 100"),
+        ("every = '1h'\nretry.mx = 1", "a.retry.mx: unknown key; did you mean max?"),
+        ("every = '1h'\ntime_limit = false", "a.time_limit: it is a number, not bool"),
+        ("every = '1h'\nlock = []", "a.lock: a lock is a name, or a name and a number such as"),
+        ("every = '1h'\nparameters.day = 2030-01-31", "a.parameters.day: Object of type date is"),
+        ("every = '1h'\nparameters = nan", "a.parameters: Out of range float values are not"),
+    ],
+)
+def test_a_mistake_in_a_recurring_task_is_one_sentence_with_its_key(line, sentence):
+    said = refused(f"[schedules.a]\nqueue = 'reports'\n{line}")
+    assert said.startswith(f"blueque.toml: schedules.{sentence}")
+
+
+def test_a_recurring_task_needs_a_queue_and_a_name_with_a_dot_needs_quotes():
+    assert "schedules.a.queue: it is missing" in refused("[schedules.a]\nevery = '1h'")
+    assert '[schedules."a.b"]' in refused("[schedules.a.b]\nqueue = 'x'")
+
+
 def test_a_whole_file_says_all_this():
     config = parse(WHOLE)
     assert (config.redis_url, config.max_bytes) == ("redis://db1/0", 2 * 2**20)
@@ -190,7 +259,7 @@ def test_an_empty_device_switches_the_file_off(tmp_path, monkeypatch):
         (
             "a = 1",
             "a: unknown key; the keys are redis_url, max_bytes, listener, queues, retention, statistics, show, "
-            "scheduler",
+            "scheduler, schedules",
         ),
         ("\n\n[listner]", "listner: unknown key; did you mean listener?"),
         (

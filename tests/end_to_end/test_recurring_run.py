@@ -97,3 +97,38 @@ def test_a_scheduler_that_is_killed_and_started_again_goes_on(programs, client, 
     until(lambda: ended(client, "hourly", planned), what="the second task has ended")
     found = client.get_schedule("hourly").history()
     assert [(each.what, each.planned) for each in found] == [("made", planned), ("made", first)]
+
+
+TABLE = '[schedules.{name}]\nqueue = "reports"\nevery = "{every}"\n'
+
+
+def test_a_scheduler_applies_the_file_at_its_start_and_at_each_sighup(programs, client):
+    toml = programs.directory / "blueque.toml"
+    toml.write_text("[scheduler]\napply_schedules = true\n" + TABLE.format(name="a", every="1h"))
+    scheduler = programs.scheduler()
+    scheduler.says("applied the schedules of blueque.toml: 1 new")
+    assert client.get_schedules() == ["a"]
+
+    toml.write_text("[scheduler]\napply_schedules = true\n" + TABLE.format(name="a", every="5s"))
+    scheduler.send_again(signal.SIGHUP)
+    scheduler.says("everything stays as it is")
+    assert "schedules.a.every: it must be from 10s to 366d" in scheduler.log
+
+    toml.write_text("[scheduler]\napply_schedules = true\n" + TABLE.format(name="b", every="2h"))
+    scheduler.send_again(signal.SIGHUP)
+    scheduler.says("no longer in blueque.toml, but still there: a;")
+    assert sorted(client.get_schedules()) == ["a", "b"]
+    assert scheduler.stop() == 0
+
+
+def test_a_scheduler_serves_on_if_a_schedule_of_the_file_was_made_by_hand(programs, client):
+    client.set_schedule("a", queue="reports", every="3h")
+    programs.write(TABLE.format(name="a", every="1h"), "blueque.toml")
+    scheduler = programs.scheduler(environ={"BLUEQUE_APPLY_SCHEDULES": "1"})
+    scheduler.says(
+        "the schedules of blueque.toml are not applied: schedule 'a': it was made by hand"
+    )
+    task = client.get_queue("reports").schedule("x", 0)
+    until(lambda: client.get_task(task).status == "pending", what="the task is in line")
+    assert client.get_schedule("a").rule.every == 3 * 3600
+    assert scheduler.stop() == 0

@@ -49,8 +49,10 @@ BUDGETS = {
     "stats --last 90d": (182, 3),
     "stats audio": (9, 3),
     "failures": (530, 7),
-    "metrics --once": (300, 7),
-    "schedule ls --limit 20": (60, 3),
+    "metrics --once": (310, 9),
+    "schedule ls --limit 20": (80, 6),
+    "schedule show hourly": (12, 5),
+    "schedule history hourly": (10, 4),
     "workflow ls": (10, 5),
     "workflow show night": (10, 5),
 }
@@ -117,9 +119,10 @@ def looks(server, redis):
 
 
 @pytest.fixture
-def filled(redis):
+def filled(redis, client):
     """Two queues with a little that runs and much of everything else."""
     now = time.time()
+    client.set_schedule("hourly", queue="audio", every="1h").skip()
     protocol.open_group(redis, "night", 60, now)
     for queue in QUEUES:
         protocol.register(redis, queue, NODE, "i", {"beat_every": 10, "version": "2.0.0"}, now)

@@ -76,7 +76,21 @@ LINES = (
     "node ls",
     "node show gpu-1",
     "queue ls",
+    "schedule show hourly",
+    "schedule history hourly",
+    "schedule preview hourly",
+    "schedule check --config {dir}/schedules.toml",
+    "schedule apply --config {dir}/schedules.toml",
     "schedule ls",
+    "schedule add daily -q reports --every 1d --now",
+    "schedule set daily --jitter 10m",
+    "schedule pause daily --reason deploy",
+    "schedule show daily",
+    "schedule resume daily",
+    "schedule skip daily",
+    "schedule trigger daily --force",
+    "schedule backfill daily 2026-01-01T00:00Z 2026-01-03T00:00Z",
+    "schedule rm daily",
     "schedule run late-0001",
     "gc --older-than 1ms --dry-run",
     "gc shelf --older-than 1ms --dry-run",
@@ -256,6 +270,11 @@ def populated(redis, client, tmp_path):
             "done",
         )
     )
+    hourly = client.set_schedule("hourly", queue="reports", every="1h", parameters={"n": 1})
+    hourly.trigger()
+    hourly.skip(1, "ada")
+    tables = [f'[schedules.n{n}]\nqueue = "reports"\nevery = 10\n' for n in range(170)]
+    (tmp_path / "schedules.toml").write_text("".join(tables))
     (tmp_path / "backlog").mkdir()
     (tmp_path / "backlog" / "a.jsonl").write_text('{"n": 1}\n')
     return {"dir": str(tmp_path), "limited": limited}

@@ -78,6 +78,10 @@ def _queues(inspector: Any, incomplete: str) -> Iterable[CompletionItem]:
     return [CompletionItem(name) for name in inspector.queues()]
 
 
+def _schedules(inspector: Any, incomplete: str) -> Iterable[CompletionItem]:
+    return [CompletionItem(name) for name in inspector.schedules()]
+
+
 def _ids(inspector: Any, incomplete: str) -> Iterable[CompletionItem]:
     """Return ids with queue and state. After fewer than four characters, only unfinished tasks."""
     if len(incomplete) >= 4:
@@ -99,6 +103,7 @@ def _nodes(inspector: Any, incomplete: str) -> Iterable[CompletionItem]:
 _FINDS: dict[str, Find] = {
     "QUEUE": _queues,
     "PATTERN": _queues,
+    "SCHEDULE": _schedules,
     "ID": _ids,
     "PARENT": _ids,
     "NODE": _nodes,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping
+from datetime import date
+from datetime import time as clock_time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -241,6 +243,7 @@ def _defaults(environ: Mapping[str, str], is_lottery: bool) -> dict[str, Any]:
         "statistics.keep": f"{units.STATISTICS_KEEP} d",
         "show.redact": [],
         "scheduler.log_format": units.LOG_FORMATS[0],
+        "scheduler.apply_schedules": False,
     }
 
 
@@ -257,17 +260,26 @@ def _file(invocation: Invocation) -> dict[str, Any]:
         text = Path(found).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise Failure(CONFIGURATION, f"{found}: {error.strerror}") from error
-    return {shown_path(path): value for path, value in _leaves((), tomllib.loads(text))}
+    hide = invocation.hider(False)
+    return {
+        shown_path(path): hide(value) if path[-1] == "parameters" else _without_dates(value)
+        for path, value in _leaves((), tomllib.loads(text))
+    }
+
+
+def _without_dates(value: Any) -> Any:
+    """Return what JSON has for a value of TOML: a date or time is text."""
+    return value.isoformat() if isinstance(value, date | clock_time) else value
 
 
 def _leaves(
     path: tuple[str, ...], table: Mapping[str, Any]
 ) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield the values of tables. A table in the table of a listener, a queue or retention is one
-    value.
+    """Yield the values of tables. A table in the table of a listener, a queue, a schedule or retention
+    is one value.
     """
     for key, value in table.items():
-        depth = 2 if (*path, key)[0] == "queues" else 1
+        depth = 2 if (*path, key)[0] in ("queues", "schedules") else 1
         if isinstance(value, dict) and len(path) < depth:
             yield from _leaves((*path, key), value)
         else:

@@ -1,7 +1,10 @@
-"""`blueque schedule`: list scheduled tasks, or put them in line now."""
+"""`blueque schedule`: recurring tasks, and tasks that are scheduled once: list both, run the latter
+now. The other verbs are in the modules beside this one.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -9,15 +12,25 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.actions import act_on, choose, code_of, print_outcomes
+from blueque.cli.failure import MISSING, USAGE, Failure
 from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.printing import Column
+from blueque.cli.recurring import COLUMNS, RECENT, item, row
 from blueque.cli.task_columns import note
+from blueque.cli.verbs.schedule_control import backfill, pause, remove, resume, skip, trigger
+from blueque.cli.verbs.schedule_define import add, preview, set_schedule
+from blueque.cli.verbs.schedule_file import apply, check
+from blueque.cli.verbs.schedule_show import history, show
 from blueque.cli.verbs.show import as_item
+from blueque.queries import schedules
+from blueque.text.hints import of_schedule
 
 if TYPE_CHECKING:
     from blueque.client import Client
     from blueque.model.task import Task
+    from blueque.queries.listing import Listing
+    from blueque.queries.schedules import ScheduleSeen
 
 MOST = 10_000
 
@@ -32,45 +45,107 @@ _COLUMNS = [
 
 @click.group(subcommand_metavar="VERB [ARGS]...")
 def schedule() -> None:
-    """List scheduled tasks, or put them in line now."""
+    """Manage recurring tasks, and list or run tasks that are scheduled once.
+
+    \b
+    blueque schedule add nightly -q reports --cron '30 2 * * 1-5'
+    """
 
 
-@schedule.command("ls", short_help="List scheduled tasks, the next one first.")
+for _verb in (
+    *(add, set_schedule, preview, show, history),
+    *(pause, resume, trigger, skip, backfill, remove, apply, check),
+):
+    schedule.add_command(_verb)
+
+
+@schedule.command("ls", short_help="List recurring and scheduled tasks.")
 @pattern_option("Only these queues: a name, or a pattern such as 'render.*'.")
+@click.option("--recurring", "is_recurring", is_flag=True, help="Only recurring tasks.")
+@click.option("--tasks", "is_tasks", is_flag=True, help="Only scheduled tasks.")
 @click.option(
     "--limit",
     type=click.IntRange(1, MOST),
     default=50,
     show_default=True,
-    help="At most so many tasks.",
+    help="At most so many of each.",
 )
 @json_option
 @shared_options
 @pass_invocation
-def schedule_ls(invocation: Invocation, patterns: Sequence[str], limit: int, as_json: bool) -> None:
-    """List scheduled tasks, the next one first, and tasks that wait for a retry.
+def schedule_ls(
+    invocation: Invocation,
+    patterns: Sequence[str],
+    is_recurring: bool,
+    is_tasks: bool,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """List recurring tasks, then scheduled tasks and tasks that wait for a retry; the next one first.
 
     \b
     blueque schedule ls -q 'render.*'
 
-    DUE is the time until then, AT the moment. A scheduler or a listener of the queue puts a due task in line. If neither
-    runs, blueque status says so.
+    Of a recurring task, NEXT is when its next task comes, in its own time zone, and LAST what became of the last one. NOTE
+    says that it is paused or overdue, and how many of the last in a row were skipped, missed or have failed.
+    Of a scheduled task, DUE is the time until then, AT the moment. A scheduler or a listener of the queue puts a due task in
+    line. If neither runs, blueque status says so.
     """
-    inspector = invocation.client().get_inspector()
-    listing = inspector.listing(queues_matching(inspector.queues(), patterns), ["scheduled"], limit)
+    if is_recurring and is_tasks:
+        raise click.UsageError("give --recurring or --tasks, not both")
+    client = invocation.client()
+    inspector = client.get_inspector()
+    queues = queues_matching(inspector.queues(), patterns)
+    seen = [] if is_tasks else _recurring(client, queues if patterns else None)
+    listing = None if is_recurring else inspector.listing(queues, ["scheduled"], limit)
     if as_json:
-        items = [as_item(task, listing.now) for task in listing.tasks]
-        now = printing.times(now=listing.now)
-        printing.print_json(
-            "schedule", **now, items=items, has_more=listing.has_more, more=listing.more
-        )
-    elif listing.tasks:
-        rows = [_row(task, listing.now, invocation.is_utc) for task in listing.tasks]
-        click.echo("\n".join(printing.table(_COLUMNS, rows)))
+        _print_json(invocation, seen[:limit], listing)
     else:
-        printing.talk("nothing is scheduled")
-    if listing.has_more:
+        _print_recurring(client, seen[:limit], invocation.is_utc)
+        _print_tasks(listing, bool(seen), invocation.is_utc)
+        if not seen and (listing is None or not listing.tasks):
+            printing.talk("no recurring tasks" if is_recurring else "nothing is scheduled")
+    if len(seen) > limit:
+        printing.talk(f"({len(seen) - limit} more recurring: --limit N shows up to {MOST})")
+    if listing is not None and listing.has_more:
         printing.talk(f"({listing.more} more: --limit N shows up to {MOST})")
+
+
+def _recurring(client: Client, queues: Sequence[str] | None) -> list[ScheduleSeen]:
+    found = schedules.load_all(client.connections)
+    return (
+        found if queues is None else [seen for seen in found if seen.record.get("queue") in queues]
+    )
+
+
+def _print_recurring(client: Client, seen: Sequence[ScheduleSeen], is_utc: bool) -> None:
+    if seen:
+        recent = schedules.recent(client.connections, [each.name for each in seen], RECENT)
+        rows = [row(each, recent[each.name], is_utc) for each in seen]
+        click.echo("\n".join(printing.table(COLUMNS, rows)))
+
+
+def _print_tasks(listing: Listing | None, is_second: bool, is_utc: bool) -> None:
+    if listing is not None and listing.tasks:
+        if is_second:
+            click.echo()
+        rows = [_row(task, listing.now, is_utc) for task in listing.tasks]
+        click.echo("\n".join(printing.table(_COLUMNS, rows)))
+
+
+def _print_json(
+    invocation: Invocation, seen: Sequence[ScheduleSeen], listing: Listing | None
+) -> None:
+    hide, tasks = invocation.hider(False), [] if listing is None else listing.tasks
+    now = time.time() if listing is None else listing.now
+    printing.print_json(
+        "schedule",
+        **printing.times(now=now),
+        recurring=[item(each, hide) for each in seen],
+        items=[as_item(task, now) for task in tasks],
+        has_more=listing is not None and listing.has_more,
+        more=0 if listing is None else listing.more,
+    )
 
 
 @schedule.command("run", short_help="Put scheduled tasks in line now.")
@@ -89,13 +164,26 @@ def schedule_run(invocation: Invocation, ids: Sequence[str], as_json: bool) -> i
     from standard input. The exit code is 5 if a task was not scheduled.
     """
     client = invocation.client()
-    tasks, code = choose(client.get_inspector(), ids)
+    tasks, code = _chosen(client, ids)
     outcomes = act_on(tasks, lambda task: _run(client, task), as_json)
     if as_json:
         print_outcomes("schedule_run", outcomes)
     elif not outcomes:
         printing.talk("no tasks")
     return code_of(outcomes, code)
+
+
+def _chosen(client: Client, ids: Sequence[str]) -> tuple[list[Task], int]:
+    """Return what `choose` does; the name of a recurring task is refused with the right command."""
+    inspector = client.get_inspector()
+    try:
+        return choose(inspector, ids)
+    except Failure as failure:
+        for word in ids if failure.exit_code in (MISSING, USAGE) else ():
+            if schedules.load(client.connections, word) is not None:
+                advice = f"To make a task of it now: {of_schedule('trigger', word)}"
+                raise Failure(USAGE, f"{word!r} is a recurring task", advice) from failure
+        raise
 
 
 def _run(client: Client, task: Task) -> str:

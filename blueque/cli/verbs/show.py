@@ -63,7 +63,7 @@ def show_task(invocation: Invocation, prefix: str, reveals: bool, as_json: bool)
         return
     cause = inspector.cause(task)
     for label, value in facts(task, signs, invocation.is_utc, hide, others, cause):
-        _print_fact(label, value)
+        print_fact(label, value)
 
 
 def find_one(inspector: Inspector, prefix: str) -> str:
@@ -117,7 +117,7 @@ def as_item(task: Task, now: float) -> dict[str, Any]:
     }
 
 
-def _print_fact(label: str, value: str) -> None:
+def print_fact(label: str, value: str) -> None:
     """Print a value beside its label; a long value, or one of several lines, as a block."""
     lines = [printing.clean(line) for line in value.split("\n")]
     if printing.is_terminal():

@@ -1,0 +1,209 @@
+"""`blueque schedule pause`, `resume`, `trigger`, `skip`, `backfill` and `rm`: change the course of a
+recurring task.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from blueque.cli import printing
+from blueque.cli.consent import require_consent
+from blueque.cli.options import (
+    PAST_TIME,
+    Invocation,
+    json_option,
+    pass_invocation,
+    shared_options,
+    yes_option,
+)
+from blueque.cli.printing import count
+from blueque.cli.recurring import coming, find_schedule, item, whole, zone_of
+from blueque.producer.schedules import MOST_BACKFILLED, MOST_SKIPPED
+from blueque.text.hints import of_schedule
+
+if TYPE_CHECKING:
+    from blueque.cli.options import Decorated
+    from blueque.producer.schedules import Schedule
+
+_MOST = 1_000_000  # tasks that one command makes with --yes
+
+
+def by_option(command: Decorated) -> Decorated:
+    """Add --by."""
+    return click.option("--by", metavar="NAME", help="Who does it; default USER@HOST.")(command)
+
+
+@click.command(short_help="Have nothing come of a recurring task until it is resumed.")
+@click.argument("name", metavar="SCHEDULE")
+@click.option("--reason", metavar="TEXT", help="Why; ls and show say it.")
+@by_option
+@json_option
+@shared_options
+@pass_invocation
+def pause(
+    invocation: Invocation, name: str, reason: str | None, by: str | None, as_json: bool
+) -> None:
+    """Have nothing come of a recurring task until blueque schedule resume. Its tasks run on.
+
+    \b
+    blueque schedule pause nightly --reason 'the disk is full'
+    """
+    schedule = find_schedule(invocation.client(), name)
+    is_new = schedule.pause(by, reason)
+    who = schedule.refresh().record.get("paused_by")
+    say(invocation, schedule, as_json, "paused" if is_new else f"paused already, by {who}")
+
+
+@click.command(short_help="End the pause of a recurring task.")
+@click.argument("name", metavar="SCHEDULE")
+@click.option("--catch-up", is_flag=True, help="Have come what was planned during the pause.")
+@json_option
+@shared_options
+@pass_invocation
+def resume(invocation: Invocation, name: str, catch_up: bool, as_json: bool) -> None:
+    """End the pause of a recurring task.
+
+    What was planned during the pause does not come. With --catch-up it does, by what the schedule says of missed times:
+    see catch_up and window.
+    """
+    schedule = find_schedule(invocation.client(), name)
+    was_paused = schedule.resume(catch_up)
+    what = "resumed" if was_paused else "was not paused"
+    next_one = coming(schedule.refresh().seen, invocation.is_utc)
+    say(invocation, schedule, as_json, f"{what}, next {next_one}")
+
+
+@click.command(short_help="Make a task of a recurring task now, and print its id.")
+@click.argument("name", metavar="SCHEDULE")
+@click.option("--force", is_flag=True, help="Even if the task before has not ended.")
+@by_option
+@json_option
+@shared_options
+@pass_invocation
+def trigger(invocation: Invocation, name: str, force: bool, by: str | None, as_json: bool) -> None:
+    """Make a task now, besides those that are planned, and print its id.
+
+    \b
+    blueque wait "$(blueque schedule trigger nightly)"
+
+    It also works while the schedule is paused. It is refused, with exit code 5, if the task before has not ended and
+    overlap lets no other come beside it.
+    """
+    schedule = find_schedule(invocation.client(), name)
+    task = schedule.trigger(force, by)
+    if as_json:
+        printing.print_json("schedule_trigger", name=name, task=task)
+    else:
+        click.echo(task)
+
+
+@click.command(short_help="Have nothing come of the next planned times.")
+@click.argument("name", metavar="SCHEDULE")
+@click.argument("number", metavar="[N]", type=click.IntRange(1, MOST_SKIPPED), default=1)
+@by_option
+@json_option
+@shared_options
+@pass_invocation
+def skip(invocation: Invocation, name: str, number: int, by: str | None, as_json: bool) -> None:
+    """Have nothing come of the next planned time of a recurring task, or of the next N.
+
+    \b
+    blueque schedule skip nightly 2
+    """
+    schedule = find_schedule(invocation.client(), name)
+    skipped = [each.timestamp() for each in schedule.skip(number, by)]
+    zone = zone_of(schedule.refresh().seen, invocation.is_utc)
+    if as_json:
+        printing.print_json(
+            "recurring",
+            item=item(schedule.seen, invocation.hider(False)),
+            skipped=[printing.times(planned=each) for each in skipped],
+        )
+        return
+    for each in skipped:
+        click.echo(printing.clean(f"{name}  skips {whole(each, zone)}"))
+    click.echo(printing.clean(f"{name}  next {coming(schedule.seen, invocation.is_utc)}"))
+
+
+@click.command(short_help="Make the tasks of planned times that are past.")
+@click.argument("name", metavar="SCHEDULE")
+@click.argument("begin", metavar="FROM", type=PAST_TIME)
+@click.argument("end", metavar="[TO]", type=PAST_TIME, required=False)
+@click.option(
+    "--overlap",
+    type=click.Choice(("queue", "allow")),
+    default="queue",
+    show_default=True,
+    help="Run these tasks one after the other, or at the same time.",
+)
+@by_option
+@yes_option
+@json_option
+@shared_options
+@pass_invocation
+def backfill(
+    invocation: Invocation,
+    name: str,
+    begin: float,
+    end: float | None,
+    overlap: str,
+    by: str | None,
+    is_sure: bool,
+    as_json: bool,
+) -> None:
+    """Make the tasks of planned times that are past: of those between FROM and TO, or now, both included.
+
+    \b
+    blueque schedule backfill nightly 2026-11-01 2026-11-15T12:00+01:00
+
+    A planned time has one task, however often it is asked for: those that are there already are not made again. Times
+    without a zone are local times. For more than 1,000 tasks it asks first.
+    """
+    now = time.time()
+    if end is not None and end > now:
+        raise click.UsageError("TO is still to come: give a time that is past, or none for now")
+    if begin > (last := now if end is None else end):
+        raise click.UsageError("FROM is later than TO")
+    schedule = find_schedule(invocation.client(), name)
+    times = schedule.planned_between(begin, last, _MOST + 1)
+    if len(times) > MOST_BACKFILLED:
+        number = f"more than {_MOST:,}" if len(times) > _MOST else f"{len(times):,}"
+        require_consent(is_sure, f"{number} tasks would be made for {name}", "Make them?")
+    made = schedule.backfill(begin, last, overlap=overlap, most=_MOST, by=by)
+    if as_json:
+        printing.print_json("schedule_backfill", name=name, planned=len(times), tasks=made)
+        return
+    there = f", {len(times) - len(made)} were there already" if len(made) < len(times) else ""
+    click.echo(printing.clean(f"{name}  {count(len(made), 'task')} made{there}"))
+    if not times:
+        printing.talk(f"Nothing was planned then. See: {of_schedule('preview', name)}")
+
+
+@click.command("rm", short_help="Remove a recurring task. Its tasks stay.")
+@click.argument("name", metavar="SCHEDULE")
+@json_option
+@shared_options
+@pass_invocation
+def remove(invocation: Invocation, name: str, as_json: bool) -> None:
+    """Remove a recurring task with its history. The tasks that came of it stay.
+
+    If you make it again under this name, no planned time gets a second task.
+    """
+    schedule = find_schedule(invocation.client(), name)
+    schedule.delete()
+    say(invocation, schedule, as_json, "removed")
+    if schedule.record.get("origin") == "file":
+        printing.talk(
+            "It comes from blueque.toml, and comes back when that is applied. Take it out there, too."
+        )
+
+
+def say(invocation: Invocation, schedule: Schedule, as_json: bool, what: str) -> None:
+    """Print what has become of a recurring task."""
+    if as_json:
+        printing.print_json("recurring", item=item(schedule.seen, invocation.hider(False)))
+    else:
+        click.echo(printing.clean(f"{schedule.name}  {what}"))

@@ -1,0 +1,208 @@
+"""`blueque schedule apply` and `check`: the recurring tasks in blueque.toml."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from blueque.cli import printing
+from blueque.cli.failure import CONFIGURATION, MISSING, REFUSED, Failure
+from blueque.cli.options import (
+    Invocation,
+    dry_run_option,
+    json_option,
+    pass_invocation,
+    shared_options,
+)
+from blueque.cli.printing import count
+from blueque.errors import ConfigRefused, InvalidInput, WrongSchedule
+from blueque.model.recurrence import jitter_of, planned_times
+from blueque.model.schedule import Definition
+from blueque.text.hints import of_schedule
+
+if TYPE_CHECKING:
+    from blueque.client import Client
+    from blueque.producer.schedule_file import Change
+    from blueque.queries.schedules import ScheduleSeen
+
+MOST_AT_ONCE = 1000  # planned times in one minute that are not worth a warning
+_AHEAD = 31 * 86400  # seconds for which `check` looks ahead
+_PLANNED = 200_000  # planned times that it looks at, of all schedules together
+_LEAST = 32  # of each
+_WOULD = {"new": "would be new", "changed": "would change", "removed": "would be removed"}
+
+
+@click.command(short_help="Bring the recurring tasks in blueque.toml to Redis.")
+@click.option("--prune", is_flag=True, help="Remove those that are no longer in the file.")
+@dry_run_option("Only say what would change.")
+@json_option
+@shared_options
+@pass_invocation
+def apply(invocation: Invocation, prune: bool, dry_run: bool, as_json: bool) -> None:
+    """Bring the recurring tasks in the [schedules.NAME] tables of blueque.toml to Redis.
+
+    \b
+    blueque schedule apply --dry-run
+    blueque schedule apply --prune
+
+    All are checked before the first is written. One that is the same stays as it is. --prune removes those that have come
+    from the file and are no longer in it, never those that were made by hand. It is refused, with exit code 5, if one of
+    them was made by hand.
+    """
+    from blueque.producer import schedule_file  # here: --help does without
+
+    client, wanted = _definitions(invocation)
+    if not wanted and not prune:
+        _require_tables(invocation)
+    found, _, _ = _compare(invocation, client, wanted)
+    if dry_run:
+        done = [
+            (each.name, "removed" if each.what == "left" and prune else each.what) for each in found
+        ]
+    else:
+        done = schedule_file.apply(client.connections, found, prune)
+    fields = {each.name: each.fields for each in found}
+    if as_json:
+        items = [_item(name, what, fields) for name, what in done]
+        printing.print_json("schedule_apply", file=_path(invocation), dry_run=dry_run, items=items)
+        return
+    _print_changes(done, fields, dry_run)
+    if not done:
+        printing.talk(f"{_path(invocation)} has no recurring tasks, and none has come from a file.")
+
+
+@click.command(short_help="Check the recurring tasks in blueque.toml.")
+@json_option
+@shared_options
+@pass_invocation
+def check(invocation: Invocation, as_json: bool) -> None:
+    """Check the recurring tasks in blueque.toml, and say what blueque schedule apply would do. It changes nothing.
+
+    It warns if more than 1,000 planned times, of all recurring tasks in Redis and in the file, share a minute of the next
+    31 days: they come one after the other. With --jitter, or jitter in the file, they come at different times.
+    """
+    client, wanted = _definitions(invocation)
+    if not wanted:
+        _require_tables(invocation)
+    if not as_json:
+        click.echo(
+            printing.clean(
+                f"{_path(invocation)}: {count(len(wanted), 'recurring task')}, no mistake"
+            )
+        )
+    found, seen, now = _compare(invocation, client, wanted)
+    crowded = _crowded(wanted, seen, now)
+    if as_json:
+        fields = {each.name: each.fields for each in found}
+        items = [_item(each.name, each.what, fields) for each in found]
+        at = [{**printing.times(minute=minute), "planned": number} for minute, number in crowded]
+        printing.print_json("schedule_check", file=_path(invocation), items=items, crowded=at)
+        return
+    changes = [(each.name, each.what) for each in found]
+    _print_changes(changes, {each.name: each.fields for each in found}, is_dry=True)
+    if crowded:
+        minute, number = max(crowded, key=lambda each: each[1])
+        others = (
+            f", and {count(len(crowded) - 1, 'other minute')} with too many"
+            if len(crowded) > 1
+            else ""
+        )
+        printing.talk(
+            f"{number:,} planned times share the minute of {printing.stamp(minute, invocation.is_utc)}{others}: they come"
+            " one after the other. Give some of them a jitter."
+        )
+
+
+def _definitions(invocation: Invocation) -> tuple[Client, dict[str, Definition]]:
+    """Return what the file defines. A mistake ends the program."""
+    from blueque.producer import schedule_file  # here: --help does without
+
+    client = invocation.client()
+    try:
+        return client, schedule_file.definitions(invocation.config, client.get_queue)
+    except ConfigRefused as error:
+        raise Failure(CONFIGURATION, str(error)) from error
+
+
+def _require_tables(invocation: Invocation) -> None:
+    path = invocation.config.path
+    if path is None:
+        raise Failure(MISSING, "no blueque.toml is read", "See: blueque config path")
+    raise Failure(MISSING, f"{path} has no table [schedules.NAME]", "See: blueque config init")
+
+
+def _compare(
+    invocation: Invocation, client: Client, wanted: Mapping[str, Definition]
+) -> tuple[list[Change], list[ScheduleSeen], float]:
+    """Return what is to be done, the schedules in Redis, and its clock."""
+    from blueque.producer import schedule_file  # here: --help does without
+    from blueque.queries import schedules
+
+    now, _ = schedules.first(client.connections, 1)
+    seen = schedules.load_all(client.connections)
+    try:
+        return schedule_file.changes(_path(invocation), wanted, seen, now), seen, now
+    except ConfigRefused as error:
+        raise Failure(CONFIGURATION, str(error)) from error
+    except WrongSchedule as error:
+        advice = f"To have the file say it: {of_schedule('rm', error.schedule)}"
+        raise Failure(REFUSED, str(error), advice) from error
+
+
+def _path(invocation: Invocation) -> str:
+    return invocation.config.path or "blueque.toml"
+
+
+def _item(name: str, what: str, fields: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    return {"name": name, "change": what, "fields": list(fields.get(name, ()))}
+
+
+def _print_changes(
+    changes: Iterable[tuple[str, str]], fields: Mapping[str, Sequence[str]], is_dry: bool
+) -> None:
+    left = []
+    for name, what in changes:
+        if what == "left":
+            left.append(name)
+            continue
+        words = _WOULD.get(what, what) if is_dry else what
+        which = f": {', '.join(fields[name])}" if fields.get(name) else ""
+        click.echo(printing.clean(f"{name}  {words}{which}"))
+    if left:
+        names = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
+        verb = "is" if len(left) == 1 else "are"
+        printing.talk(
+            f"{names} {verb} no longer in the file, and stay{'s' if len(left) == 1 else ''}. To remove: blueque schedule apply --prune"
+        )
+
+
+def _crowded(
+    wanted: Mapping[str, Definition], seen: Sequence[ScheduleSeen], now: float
+) -> list[tuple[int, int]]:
+    """Return the minutes with too many planned times, and how many, in order."""
+    all_of_them = _running(seen) | dict(wanted)
+    most = max(_LEAST, _PLANNED // max(len(all_of_them), 1))
+    planned: dict[Any, list[int]] = {}
+    minutes: Counter[int] = Counter()
+    for name, definition in all_of_them.items():
+        rule = definition.rule
+        if rule not in planned:
+            planned[rule] = planned_times(rule, now, now + _AHEAD, most)
+        jitter = definition.jitter
+        minutes.update((each + jitter_of(name, each, jitter)) // 60 for each in planned[rule])
+    return sorted((minute * 60, times) for minute, times in minutes.items() if times > MOST_AT_ONCE)
+
+
+def _running(seen: Sequence[ScheduleSeen]) -> dict[str, Definition]:
+    """Return the definitions of those of which something comes."""
+    found = {}
+    for each in seen:
+        try:
+            if "paused" not in each.record:
+                found[each.name] = Definition.of(each.fields)
+        except InvalidInput:  # this version cannot read it
+            continue
+    return found

@@ -1,0 +1,231 @@
+"""`blueque schedule show` and `history`: everything about one recurring task, and what came of it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from blueque.cli import printing
+from blueque.cli.options import (
+    Invocation,
+    json_option,
+    pass_invocation,
+    reveal_option,
+    shared_options,
+)
+from blueque.cli.printing import Column
+from blueque.cli.recurring import (
+    RECENT,
+    coming,
+    find_schedule,
+    in_a_row,
+    item,
+    latest,
+    whole,
+    why_not,
+    why_nothing,
+    zone_of,
+)
+from blueque.cli.verbs.show import print_fact
+from blueque.errors import InvalidInput
+from blueque.model.encoding import decode
+from blueque.queries import schedules
+from blueque.text.hints import words_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from blueque.cli.reason import Reason
+    from blueque.model.schedule import Occurrence
+    from blueque.producer.schedules import Schedule
+    from blueque.queries.schedules import ScheduleSeen
+    from blueque.text.redaction import Hide
+
+_COLUMNS = [
+    Column("PLANNED"),
+    Column("WHAT"),
+    Column("TASK"),
+    Column("STATE"),
+    Column("WHY", can_shrink=True),
+]
+_DURATIONS = ("time_limit", "stall_limit", "grace", "lead", "keep")
+_COUNTS = ("made", "skipped", "missed", "triggered", "backfilled")
+_NEXT = 3  # planned times that are shown
+
+
+@click.command(short_help="Show everything about a recurring task.")
+@click.argument("name", metavar="SCHEDULE")
+@reveal_option
+@json_option
+@shared_options
+@pass_invocation
+def show(invocation: Invocation, name: str, reveals: bool, as_json: bool) -> None:
+    """Show everything about a recurring task, what comes next, and why nothing comes.
+
+    \b
+    blueque schedule show nightly
+
+    Times are in its time zone; with --utc, in UTC. In parameters, values of names such as password, token or api_key are
+    shown as "[hidden]". --reveal shows them.
+    """
+    client = invocation.client()
+    schedule, hide = find_schedule(client, name), invocation.hider(reveals)
+    seen, recent = schedule.seen, schedule.history(RECENT)
+    queue = seen.record.get("queue")
+    is_minded = queue is not None and bool(client.get_inspector().listeners(queue))
+    reasons = list(why_nothing(seen, recent, is_minded, invocation.is_utc))
+    if as_json:
+        printing.print_json(
+            "recurring",
+            **printing.times(now=seen.now),
+            item=item(seen, hide),
+            next=[printing.times(planned=each) for each in _next(schedule)],
+            reasons=[reason._asdict() for reason in reasons],
+        )
+        return
+    for label, value in _facts(schedule, seen, recent, hide, invocation.is_utc):
+        print_fact(label, value)
+    for reason in reasons:
+        click.echo()
+        _print_reason(reason)
+
+
+@click.command(short_help="Show what came of the last planned times.")
+@click.argument("name", metavar="SCHEDULE")
+@click.option(
+    "--limit", type=click.IntRange(1, 100), default=20, show_default=True, help="At most so many."
+)
+@json_option
+@shared_options
+@pass_invocation
+def history(invocation: Invocation, name: str, limit: int, as_json: bool) -> None:
+    """Show what came of the last planned times of a recurring task, the newest first; 100 are kept.
+
+    \b
+    blueque schedule history nightly
+
+    STATE is that of the task now. Planned times in a row of which nothing came for the same reason are one line.
+    """
+    client = invocation.client()
+    schedule = find_schedule(client, name)
+    seen, found = schedule.seen, schedule.history(limit)
+    states = _states(client.connections, found)
+    if as_json:
+        items = [_entry(each, states) for each in found]
+        printing.print_json(
+            "schedule_history", name=name, **printing.times(now=seen.now), items=items
+        )
+    elif found:
+        rows = [_row(each, states, seen, invocation.is_utc) for each in found]
+        click.echo("\n".join(printing.table(_COLUMNS, rows)))
+    else:
+        printing.talk(f"Nothing has come of it yet. Next: {coming(seen, invocation.is_utc)}.")
+
+
+def _states(redis: Any, found: list[Occurrence]) -> dict[str, str | None]:
+    tasks = [each.task for each in found if each.task is not None]
+    return dict(zip(tasks, schedules.statuses(redis, tasks), strict=True))
+
+
+def _row(
+    each: Occurrence, states: dict[str, str | None], seen: ScheduleSeen, is_utc: bool
+) -> list[str]:
+    zone = zone_of(seen, is_utc)
+    is_made = each.what in ("made", "triggered", "backfilled")
+    task = each.task if is_made else None
+    times = f" {each.times}" if each.times else ""
+    until = "" if each.until is None else f"until {whole(each.until, zone)}, "
+    return [
+        whole(each.planned, zone),
+        f"{each.what}{times}",
+        "-" if task is None else printing.short_id(task),
+        "-" if task is None else states[task] or "gone",
+        printing.short_ids(f"{until}{why_not(each)}"),
+    ]
+
+
+def _entry(each: Occurrence, states: dict[str, str | None]) -> dict[str, Any]:
+    return {
+        "what": each.what,
+        **printing.times(planned=each.planned, at=each.at, until=each.until),
+        "times": each.times or 1,
+        "task": each.task,
+        "status": None if each.task is None else states[each.task],
+        "why": each.why,
+        "by": each.by,
+        "was": each.status,
+    }
+
+
+def _facts(
+    schedule: Schedule, seen: ScheduleSeen, recent: list[Occurrence], hide: Hide, is_utc: bool
+) -> Iterator[tuple[str, str]]:
+    record, zone = seen.record, zone_of(seen, is_utc)
+    yield "name", seen.name
+    yield "queue", record.get("queue", "-")
+    try:
+        yield "rule", schedule.rule.text()
+    except InvalidInput:
+        pass  # a reason says so
+    for bound in ("start", "until"):
+        if bound in record:
+            yield bound, whole(record[bound], zone)
+    yield "next", coming(seen, is_utc)
+    if later := [whole(each, zone) for each in _next(schedule)]:
+        yield "planned", "\n".join(later)
+    yield "last", _last(seen, recent)
+    yield "overlap", record.get("overlap", "-")
+    yield "catch up", f"{record.get('catch_up')}, of {printing.span(record.get('window'))}"
+    if record.get("jitter"):
+        yield "jitter", f"up to {printing.span(record['jitter'])}"
+    if "pause_after_failures" in record:
+        yield (
+            "pauses",
+            f"after {printing.count(record['pause_after_failures'], 'failure')} in a row",
+        )
+    for name, value in item(seen, hide)["options"].items():
+        yield name.replace("_", " "), _option(name, value)
+    counts = [f"{record[what]} {what}" for what in _COUNTS if record.get(what)]
+    yield "so far", ", ".join(counts) or "nothing"
+    origin = "blueque.toml" if record.get("origin") == "file" else "made by hand"
+    yield "origin", f"{origin}, version {record.get('version')}"
+    for when in ("created", "updated"):
+        yield when, printing.stamp(record.get(when), is_utc)
+    parameters = hide(decode(seen.fields.get("parameters"), seen.fields.get("parameters_encoding")))
+    yield (
+        "parameters",
+        parameters if isinstance(parameters, str) else json.dumps(parameters, ensure_ascii=False),
+    )
+
+
+def _option(name: str, value: Any) -> str:
+    if name == "needs":
+        return words_of(str(value))
+    if name == "memory_limit":
+        return printing.size(float(value))
+    return printing.span(float(value)) if name in _DURATIONS else str(value)
+
+
+def _last(seen: ScheduleSeen, recent: list[Occurrence]) -> str:
+    if "current" not in seen.record:
+        return "-"
+    what, times = in_a_row(recent)
+    more = f"; then {what} {times}" if what in ("skipped", "missed") else ""
+    return f"{latest(seen)}, task {seen.record['current']}{more}"
+
+
+def _next(schedule: Schedule) -> list[float]:
+    if "at" not in schedule.record:
+        return []
+    try:
+        return [each.timestamp() for each in schedule.next_times(_NEXT)]
+    except InvalidInput:  # this version cannot read it
+        return []
+
+
+def _print_reason(reason: Reason) -> None:
+    printing.print_wrapped(printing.clean(printing.short_ids(reason.sentence)))
+    if reason.command is not None:
+        click.echo(f"  {printing.clean(reason.command)}")

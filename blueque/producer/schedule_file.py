@@ -1,0 +1,146 @@
+"""The recurring tasks of blueque.toml: compare them with those in Redis, and bring them there."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from blueque import protocol
+from blueque.config.toml_file import Config, refused_schedule
+from blueque.connection.redis import Redis
+from blueque.errors import InvalidInput
+from blueque.model.schedule import Definition, differing, digest_of
+from blueque.producer.schedules import define
+from blueque.protocol.schedules import require_origin
+from blueque.queries import schedules
+from blueque.queries.schedules import ScheduleSeen
+
+if TYPE_CHECKING:
+    from blueque.producer.queue import Queue
+
+log = logging.getLogger("blueque")
+
+ORIGIN = "file"
+
+
+class Change(NamedTuple):
+    """What the file wants of one schedule.
+
+    what: `new`, `changed`, `same`, or `left`: it comes from the file, and is no longer in it.
+    definition: None if it is `left`. fields: those that differ.
+    """
+
+    name: str
+    what: str
+    definition: Definition | None
+    fields: Sequence[str] = ()
+
+
+def definitions(config: Config, get_queue: Callable[[str], Queue]) -> dict[str, Definition]:
+    """Return what the file defines, by name. Raises ConfigRefused."""
+    found = {}
+    for name, table in config.schedules.items():
+        try:
+            found[name] = define(get_queue(table.queue), name, table.parameters, **table.options)
+        except InvalidInput as error:
+            raise refused_schedule(config.path or "", name, error) from error
+    return found
+
+
+def changes(
+    path: str, wanted: Mapping[str, Definition], there: Sequence[ScheduleSeen], now: float
+) -> list[Change]:
+    """Return what to do for each schedule of the file, in its order, then those that are left.
+
+    path: of the file. there: those in Redis. now: the clock of Redis.
+    Raises WrongSchedule for one that was made by hand; ConfigRefused for a new one whose end is past.
+    """
+    records = {seen.name: seen.fields for seen in there}
+    found = [_change(path, name, wanted[name], records.get(name, {}), now) for name in wanted]
+    gone = [
+        name
+        for name, fields in records.items()
+        if fields.get("origin") == ORIGIN and name not in wanted
+    ]
+    return found + [Change(name, "left", None) for name in sorted(gone)]
+
+
+def apply(redis: Redis, steps: Sequence[Change], prunes: bool = False) -> list[tuple[str, str]]:
+    """Bring the schedules of the file to Redis. Return each name with what was done: `new`,
+    `changed`, `same`, `left`, `removed`.
+
+    prunes: remove those that are left.
+    """
+    done = []
+    for name, what, definition, _ in steps:
+        if definition is not None:
+            what = protocol.set_schedule(redis, name, definition, ORIGIN)
+        elif prunes:
+            protocol.delete_schedule(redis, name)
+            what = "removed"
+        log.log(
+            logging.DEBUG if what == "same" else logging.INFO,
+            "set_schedule schedule=%s origin=%s result=%s",
+            name,
+            ORIGIN,
+            what,
+        )
+        done.append((name, what))
+    return done
+
+
+class SchedulesOfFile(NamedTuple):
+    """All recurring tasks of a file, for a program that applies them by itself.
+
+    path: of the file. wanted: as `definitions` returns them.
+    """
+
+    path: str
+    wanted: Mapping[str, Definition]
+
+    def apply(self, redis: Redis) -> None:
+        """Bring them to Redis and remove none. What is refused is logged, and nothing is applied.
+
+        Raises RedisAway.
+        """
+        now, _ = schedules.first(redis, 1)
+        try:
+            steps = changes(self.path, self.wanted, schedules.load_all(redis), now)
+            done = apply(redis, steps)
+        except InvalidInput as error:
+            log.error("the schedules of %s are not applied: %s", self.path, error)
+            return
+        left = [name for name, what in done if what == "left"]
+        log.info("applied the schedules of %s: %s", self.path, _counted(done) or "there are none")
+        if left:
+            log.warning(
+                "no longer in %s, but still there: %s; to remove them: blueque schedule apply --prune",
+                self.path,
+                ", ".join(left),
+            )
+
+
+def _counted(done: Sequence[tuple[str, str]]) -> str:
+    numbers = Counter(what for _, what in done)
+    return ", ".join(f"{number} {what}" for what, number in numbers.items())
+
+
+def _change(
+    path: str, name: str, definition: Definition, record: Mapping[str, str], now: float
+) -> Change:
+    wanted = definition.fields()
+    if not record:
+        if definition.rule.next_after(now) is None:
+            error = InvalidInput("until: it is past, and nothing would come of a new schedule")
+            raise refused_schedule(path, name, error)
+        return Change(name, "new", definition)
+    require_origin(name, record, ORIGIN)
+    fields = differing(record, wanted)
+    is_same = record.get("digest") == digest_of(wanted)
+    # The zone of this host may know another time for the same rule.
+    following = definition.rule.next_after(float(record.get("last", "0")))
+    if is_same and record.get("planned") != (None if following is None else str(following)):
+        is_same, fields = False, ["planned"]
+    return Change(name, "same" if is_same else "changed", definition, fields)

@@ -1,0 +1,600 @@
+"""`blueque schedule`: recurring tasks, by hand and from a file."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from blueque import protocol
+from blueque.listener.listener import Listener
+from blueque.model import keys
+from blueque.model.schedule import Occurrence
+from blueque.model.units import Timing
+from blueque.producer.firing import Firing
+
+IN_PROCESS = True  # see the fixture `run`
+
+NIGHTLY = ("nightly", '{"kind": "daily"}', "-q", "reports", "--cron", "30 2 * * 1-5")
+TABLE = '[schedules.{name}]\nqueue = "reports"\n{rule}\n'
+
+
+@pytest.fixture
+def nightly(run):
+    result = run("schedule", "add", *NIGHTLY, "--timezone", "Europe/Berlin")
+    assert result.returncode == 0, result.stderr
+    return result
+
+
+@pytest.fixture
+def file(tmp_path, run):
+    """Write blueque.toml and return what runs a verb with it."""
+    path = tmp_path / "blueque.toml"
+
+    def write(*rules, text=""):
+        tables = [TABLE.format(name=f"f{n}", rule=rule) for n, rule in enumerate(rules)]
+        path.write_text(text + "".join(tables))
+        return lambda *words: run("schedule", *words, "--config", str(path))
+
+    return write
+
+
+def items(run, *words):
+    return json.loads(run("schedule", *words, "--json").stdout)
+
+
+def come_due(cli, name, ago=5.0):
+    """Move the record so that its next planned time is past; return that time."""
+    planned = int(cli.time()[0] - ago)
+    record = {"start": planned, "last": planned - 1, "planned": planned, "at": planned}
+    cli.hset(keys.schedule(name), mapping=record)
+    cli.zadd(keys.SCHEDULES, {name: planned})
+    return planned
+
+
+def start_one(client, queue="reports") -> Listener:
+    listener = client.get_listener(queue)
+    listener.register(Timing())
+    client.get_processor(listener.take()).start(77)
+    return listener
+
+
+# add, set, show
+
+
+def test_add_makes_it_and_says_when_it_comes(nightly, client):
+    assert nightly.stdout.startswith("nightly  next in ") and nightly.stderr == ""
+    schedule = client.get_schedule("nightly")
+    assert schedule.rule.text() == "30 2 * * 1-5 Europe/Berlin"
+    assert schedule.definition.parameters == '{"kind":"daily"}'
+    assert schedule.record["origin"] == "hand"
+
+
+def test_add_refuses_one_that_is_there_and_set_one_that_is_not(run, nightly):
+    again = run("schedule", "add", *NIGHTLY)
+    other = run("schedule", "set", "nigtly", "--every", "1h")
+
+    assert (again.returncode, other.returncode) == (5, 3)
+    assert again.stderr.splitlines() == [
+        "blueque: there is a schedule 'nightly' already",
+        "To change it: blueque schedule set nightly",
+    ]
+    assert other.stderr.splitlines()[1] == "Did you mean nightly?"
+
+
+def test_add_now_makes_a_task_besides(run, client):
+    result = run("schedule", "add", "poll", "-q", "feeds", "--every", "10m", "--now", "--json")
+
+    found = json.loads(result.stdout)
+    assert client.get_task(found["task"]).schedule == "poll"
+    assert (found["change"], found["item"]["triggered"]) == ("new", 1)
+
+
+def test_the_options_of_a_task_are_those_of_enqueue(run, client):
+    options = ("--retry", "2", "--time-limit", "2h", "--priority", "3", "--lock", "disk")
+    run("schedule", "add", *NIGHTLY, *options, "--resource", "gpu=1", "--keep", "2d")
+
+    found = items(run, "show", "nightly")["item"]["options"]
+
+    assert (found["time_limit"], found["priority"], found["keep"]) == (7200, 3, 172800)
+    assert found["needs"] == "gpu=1,lock:disk=1" and json.loads(found["retry"]) == {"max": 2}
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--cron", "1 2 3"), "--cron: '1 2 3' has 3 fields, not five"),
+        (("--every", "5s"), "--every: it must be from 10s to 366d"),
+        (("--every", "soon"), "--every: 'soon' is not a duration"),
+        ((), "--cron: neither cron nor every is given"),
+        (("--every", "1h", "--catch-up", "all"), '--catch-up: "all" needs overlap = "allow"'),
+        (("--every", "1h", "--jitter", "2d"), "jitter is 172800; it must be from 0 to 86400"),
+        (("--every", "1h", "--until", "2020-01-01"), "--until: the rule has no time before it"),
+        (("--cron", "* * * * *", "--timezone", "Berln"), "--timezone: 'Berln' is not a name"),
+        (("{", "--every", "1h"), "not valid JSON"),
+        (("--every", "1h", "--lock", "a=x"), "--lock 'a=x'"),
+    ],
+)
+def test_a_wrong_option_is_named_with_exit_code_2_and_nothing_is_made(run, client, words, sentence):
+    result = run("schedule", "add", "bad", "-q", "reports", *words)
+
+    assert (result.returncode, result.stdout) == (2, "")
+    assert sentence in result.stderr
+    assert client.get_schedules() == []
+
+
+def test_set_changes_what_is_given_and_keeps_all_else(run, client):
+    options = ("--retry", "2", "--lock", "disk", "--overlap", "queue", "--until", "2090-01-01")
+    run("schedule", "add", *NIGHTLY, *options, "--jitter", "10m")
+    before = client.get_schedule("nightly").definition
+
+    result = run("schedule", "set", "nightly", "--cron", "0 3 * * *", "--unset", "until")
+
+    after = client.get_schedule("nightly").definition
+    assert result.stdout.startswith("nightly  changed: cron, until; next in ")
+    rule = before.rule._replace(cron="0 3 * * *", until=None)
+    assert after == before._replace(rule=rule)
+
+
+def test_set_to_what_it_is_changes_nothing(run, nightly, client):
+    before = client.get_schedule("nightly").record
+
+    result = run("schedule", "set", "nightly", "--timezone", "Europe/Berlin")
+
+    assert result.stdout.startswith("nightly  same, next in ")
+    assert client.get_schedule("nightly").record == before
+
+
+def test_set_takes_back_the_lock_of_queue_with_queue(run, client):
+    run("schedule", "add", *NIGHTLY, "--overlap", "queue")
+    assert "lock:schedule" in client.get_schedule("nightly").definition.options["needs"]
+
+    run("schedule", "set", "nightly", "--overlap", "skip", "--every", "1h")
+
+    after = client.get_schedule("nightly").definition
+    assert "needs" not in after.options
+    assert (after.rule.cron, after.rule.every, after.rule.timezone) == (None, 3600, "UTC")
+
+
+def test_show_hides_secrets_and_says_what_comes(run, client):
+    client.set_schedule("n", queue="reports", every="1h", parameters={"token": "geheim"})
+
+    shown = run("schedule", "show", "n")
+
+    lines = dict(line.split(None, 1) for line in shown.stdout.splitlines() if line[:1].strip())
+    assert shown.returncode == 0
+    assert (lines["name"], lines["queue"], lines["rule"]) == ("n", "reports", "every 1h")
+    assert (
+        "geheim" not in shown.stdout and "geheim" in run("schedule", "show", "n", "--reveal").stdout
+    )
+    assert items(run, "show", "n")["reasons"] == []
+
+
+def reasons(run, name):
+    return {each["code"]: each for each in items(run, "show", name)["reasons"]}
+
+
+def test_show_says_by_whom_it_is_paused(run, nightly, client):
+    client.get_schedule("nightly").pause("ann", "the disk is full")
+
+    found = reasons(run, "nightly")["paused"]
+
+    assert found["sentence"].endswith(" by ann: the disk is full.")
+    assert found["command"] == "blueque schedule resume nightly"
+
+
+def test_show_says_that_its_end_is_past(run, nightly, cli):
+    cli.hset(keys.schedule("nightly"), "until", 1_700_000_000)
+    cli.hdel(keys.schedule("nightly"), "planned", "at")
+    cli.zadd(keys.SCHEDULES, {"nightly": "+inf"})
+
+    sentence = reasons(run, "nightly")["over"]["sentence"]
+
+    assert sentence == ("Nothing comes any more: until = Tue 2023-11-14 23:13:20 CET is over.")
+
+
+def test_show_says_that_neither_scheduler_nor_listener_makes_its_task(run, nightly, client, cli):
+    come_due(cli, "nightly", ago=300)
+
+    found = reasons(run, "nightly")["overdue"]
+    assert found["sentence"].startswith("It is overdue by 5 m")
+    assert "there is no listener of reports" in found["sentence"]
+    assert found["command"] == "blueque-scheduler"
+    client.get_listener("reports").register(Timing())
+    assert "no listener of reports has either" in reasons(run, "nightly")["overdue"]["sentence"]
+
+
+def test_show_says_which_task_runs_instead(run, client, cli):
+    client.set_schedule("hourly", queue="reports", every="1h")
+    task = client.get_schedule("hourly").trigger()
+    listener = start_one(client)
+    come_due(cli, "hourly")
+    Firing(client.connections).step()
+
+    found = reasons(run, "hourly")["skipped"]
+
+    assert f"{task} was started. It has been started for " in found["sentence"]
+    assert found["command"] == f"blueque show {task}"
+    listener.leave()
+
+
+def test_show_says_that_this_version_cannot_read_it(run, nightly, cli):
+    cli.hset(keys.schedule("nightly"), "overlap", "sometimes")
+
+    assert (
+        "a policy that this version does not know"
+        in reasons(run, "nightly")["unreadable"]["sentence"]
+    )
+    assert "cannot be read" in run("schedule", "ls").stdout
+    for verb in ("show", "history"):
+        assert run("schedule", verb, "nightly").returncode == 0
+
+
+# ls
+
+
+def test_ls_has_recurring_tasks_above_scheduled_ones(run, nightly, client):
+    client.get_queue("mail").schedule("x", time.time() + 3600)
+
+    both = run("schedule", "ls").stdout
+    recurring, tasks = (part.splitlines() for part in both.split("\n\n"))
+
+    assert recurring[0].split() == ["NAME", "QUEUE", "RULE", "NEXT", "LAST", "NOTE"]
+    assert recurring[1].split()[:7] == ["nightly", "reports", "30", "2", "*", "*", "1-5"]
+    assert recurring[1].split()[-2] in ("CET", "CEST")
+    assert tasks[0].split() == ["ID", "QUEUE", "DUE", "AT", "NOTE"]
+    assert run("schedule", "ls", "--recurring").stdout == "\n".join(recurring) + "\n"
+    assert "nightly" not in run("schedule", "ls", "--tasks").stdout
+    assert "nightly" not in run("schedule", "ls", "-q", "mail").stdout
+    assert run("schedule", "ls", "--tasks", "--recurring").returncode == 2
+
+
+def test_ls_says_so_when_there_is_nothing(run):
+    assert run("schedule", "ls").stderr == "nothing is scheduled\n"
+    assert run("schedule", "ls", "--recurring").stderr == "no recurring tasks\n"
+
+
+def test_ls_notes_what_is_unusual(run, client, cli, redis):
+    for name in ("paused", "late", "skips", "fails"):
+        client.set_schedule(name, queue="reports", every="1h")
+    client.get_schedule("paused").pause("ann", "move")
+    come_due(cli, "late", ago=300)
+    skipped = Occurrence("skipped", 1, 2.0, why="overlap").text()
+    cli.lpush(keys.occurrences("skips"), skipped, skipped, skipped)
+    cli.hset(keys.schedule("fails"), "failures", 3)
+
+    lines = run("schedule", "ls").stdout.splitlines()
+
+    notes = {line.split()[0]: line for line in lines}
+    assert notes["paused"].endswith("paused")
+    assert "due 5 m ago" in notes["late"] and notes["late"].endswith("overdue")
+    assert notes["skips"].endswith("skipped 3")
+    assert notes["fails"].endswith("3 failures")
+
+
+def test_ls_says_what_became_of_the_last_task(run, nightly, client):
+    task, queue = client.get_schedule("nightly").trigger(), client.get_queue("reports")
+    seen = [run("schedule", "ls").stdout]
+    queue.cancel(task)
+    seen.append(run("schedule", "ls").stdout)
+    queue.delete_task(client.get_task(task))
+    seen.append(run("schedule", "ls").stdout)
+
+    assert [text.splitlines()[1].split()[-3] for text in seen[:2]] == ["pending,", "cancelled,"]
+    assert seen[2].rstrip().endswith(" gone")
+
+
+def test_ls_fits_into_eighty_columns(nightly, client, answer, url):
+    client.set_schedule("a-long-name-of-a-schedule", queue="render.4k.large", every="1d")
+    client.get_schedule("nightly").pause("ann", "the disk is full, and nobody has another one")
+    client.get_schedule("a-long-name-of-a-schedule").trigger()
+    client.get_schedule("a-long-name-of-a-schedule").skip(3)
+
+    code, seen = answer(b"", "schedule", "ls", "--redis-url", url, columns=80)
+
+    assert code == 0 and "a-long-" in seen
+    assert max(map(len, seen.splitlines())) <= 80
+
+
+# pause, resume, trigger, skip, history, backfill, rm
+
+
+def test_pause_and_resume_say_what_has_changed(run, nightly):
+    words = ("--reason", "move", "--by", "ann")
+    assert run("schedule", "pause", "nightly", *words).stdout == "nightly  paused\n"
+    assert run("schedule", "pause", "nightly").stdout == "nightly  paused already, by ann\n"
+    assert items(run, "pause", "nightly")["item"]["paused_reason"] == "move"
+    assert run("schedule", "resume", "nightly").stdout.startswith("nightly  resumed, next in ")
+    assert run("schedule", "resume", "nightly").stdout.startswith("nightly  was not paused, next ")
+
+
+def test_trigger_prints_the_id_and_is_refused_beside_another(run, nightly, client):
+    task = run("schedule", "trigger", "nightly", "--by", "ann").stdout.strip()
+    again = run("schedule", "trigger", "nightly")
+    forced = run("schedule", "trigger", "nightly", "--force")
+
+    assert client.get_task(task).status == "pending"
+    assert (again.returncode, again.stdout) == (5, "")
+    assert f"task {task} is pending" in again.stderr
+    assert forced.returncode == 0 and forced.stdout.strip() != task
+
+
+def test_a_task_and_a_recurring_task_are_each_refused_with_the_other_command(run, nightly, client):
+    task = client.get_queue("mail").schedule("x", time.time() + 3600)
+
+    name = run("schedule", "run", "nightly")
+    of_task = run("schedule", "trigger", task)
+
+    assert (name.returncode, of_task.returncode) == (2, 3)
+    assert name.stderr.splitlines() == [
+        "blueque: 'nightly' is a recurring task",
+        "To make a task of it now: blueque schedule trigger nightly",
+    ]
+    assert of_task.stderr.splitlines()[1].endswith(f"in line now: blueque schedule run {task}")
+
+
+def test_skip_leaves_out_the_next_and_history_has_them(run, nightly, client):
+    first, second, third = client.get_schedule("nightly").next_times(3)
+
+    result = run("schedule", "skip", "nightly", "2", "--by", "ann")
+
+    lines = result.stdout.splitlines()
+    assert lines[0] == f"nightly  skips {first:%a %Y-%m-%d %H:%M %Z}"
+    assert len(lines) == 3 and f"{third:%H:%M %Z}" in lines[2]
+    header, *rows = run("schedule", "history", "nightly").stdout.splitlines()
+    assert header.split() == ["PLANNED", "WHAT", "TASK", "STATE", "WHY"]
+    assert [row.split()[-2:] for row in rows] == [["by", "ann"], ["by", "ann"]]
+    assert rows[0].startswith(f"{second:%a %Y-%m-%d %H:%M %Z}  skipped")
+    assert run("schedule", "skip", "nightly", "0").returncode == 2
+
+
+def test_history_of_a_new_one_says_when_it_comes(run, nightly):
+    result = run("schedule", "history", "nightly")
+
+    assert result.stdout == "" and "Nothing has come of it yet. Next: in " in result.stderr
+
+
+def test_backfill_makes_each_planned_time_once(run, client):
+    client.set_schedule("daily", queue="reports", every="1d")
+    few = run("schedule", "backfill", "daily", "2026-01-01T00:00Z", "2026-01-04T12:00Z")
+    more = run("schedule", "backfill", "daily", "2026-01-01T00:00Z", "2026-01-05T00:00Z")
+
+    assert few.stdout == "daily  4 tasks made\n"
+    assert more.stdout == "daily  1 task made, 4 were there already\n"
+    rows = run("schedule", "history", "daily").stdout.splitlines()[1:]
+    assert [row.split()[4:6] for row in rows] == [["backfilled", "-"], ["backfilled", "4"]]
+
+
+def test_backfill_asks_before_it_makes_more_than_a_thousand(run, client):
+    client.set_schedule("often", queue="reports", every="10m")
+    words = ("schedule", "backfill", "often", "2026-01-01T00:00Z", "2026-01-08T00:00Z")
+
+    refused = run(*words)
+    made = json.loads(run(*words, "--yes", "--json").stdout)
+
+    assert refused.returncode == 6 and "1,009 tasks would be made for often" in refused.stderr
+    assert made["planned"] == len(made["tasks"]) == 1009
+
+
+@pytest.mark.parametrize(
+    ("times", "sentence"),
+    [
+        (("2026-01-02", "2026-01-01"), "FROM is later than TO"),
+        (("2026-01-02", "2090-01-01"), "TO is still to come"),
+        (("soon",), "'soon' is not a time"),
+    ],
+)
+def test_backfill_refuses_times_that_make_no_sense(run, nightly, times, sentence):
+    result = run("schedule", "backfill", "nightly", *times)
+
+    assert result.returncode == 2 and sentence in result.stderr
+
+
+def test_rm_removes_it_and_leaves_its_tasks(run, nightly, client):
+    task = client.get_schedule("nightly").trigger()
+
+    assert run("schedule", "rm", "nightly").stdout == "nightly  removed\n"
+    assert client.get_schedules() == [] and client.get_task(task).status == "pending"
+
+
+VERBS = ("show", "set", "pause", "resume", "trigger", "skip", "history", "preview", "rm")
+
+
+@pytest.mark.parametrize("verb", [*VERBS, "backfill"])
+def test_one_that_does_not_exist_is_missing(run, verb):
+    more = ("2026-01-01",) if verb == "backfill" else ()
+    result = run("schedule", verb, "nightly", *more)
+
+    assert result.returncode == 3
+    assert result.stderr.splitlines() == [
+        "blueque: there is no schedule 'nightly'",
+        "See them: blueque schedule ls --recurring",
+    ]
+
+
+@pytest.mark.parametrize(
+    "words", [("ls",), ("show", "x"), ("add", "x", "-q", "a", "--every", "1h")]
+)
+def test_without_redis_each_says_so(run, words):
+    result = run("schedule", *words, "--redis-url", "redis://localhost:1")
+
+    assert (result.returncode, result.stdout) == (69, "")
+    assert "no Redis at redis://localhost:1" in result.stderr
+
+
+# preview
+
+
+def test_preview_of_a_rule_does_without_redis(run):
+    words = ("--timezone", "Europe/Berlin", "--start", "2090-03-25T00:00+01:00", "-n", "2")
+    result = run(
+        "schedule", "preview", "--cron", "30 2 * * *", *words, "--redis-url", "redis://localhost:1"
+    )
+
+    header, first, second = result.stdout.splitlines()
+    assert header.split() == ["PLANNED", "DUE"]
+    assert first.startswith("Sat 2090-03-25 02:30 CET   in ")
+    assert second.startswith("Sun 2090-03-26 03:00 CEST  in ")
+
+
+def test_preview_of_a_schedule_shows_what_comes_next(run, nightly, client):
+    times = client.get_schedule("nightly").next_times(3)
+
+    found = items(run, "preview", "nightly", "-n", "3")
+
+    assert found["rule"] == "30 2 * * 1-5 Europe/Berlin"
+    assert [each["planned_seconds"] for each in found["items"]] == [t.timestamp() for t in times]
+
+
+@pytest.mark.parametrize("words", [(), ("nightly", "--every", "1h")])
+def test_preview_takes_a_name_or_a_rule(run, nightly, words):
+    result = run("schedule", "preview", *words)
+
+    assert (
+        result.returncode == 2 and "give the name of a recurring task, or a rule" in result.stderr
+    )
+
+
+# apply and check
+
+
+def test_apply_brings_the_tables_to_redis_once(file, client):
+    schedule = file('cron = "30 2 * * *"\nparameters = { n = 1 }', 'every = "1h"')
+
+    first, again = schedule("apply"), schedule("apply")
+
+    assert (first.stdout, again.stdout) == ("f0  new\nf1  new\n", "f0  same\nf1  same\n")
+    found = client.get_schedule("f0")
+    assert (found.record["origin"], found.record["version"]) == ("file", 1)
+    assert found.definition.parameters == '{"n":1}'
+
+
+def test_apply_changes_what_differs_and_prunes_only_what_came_from_the_file(run, file, client):
+    file('every = "1h"', 'every = "2h"')("apply")
+    client.set_schedule("mine", queue="reports", every="1h")
+    schedule = file('every = "3h"\njitter = "5m"')
+
+    dry = schedule("apply", "--dry-run", "--prune")
+    kept = schedule("apply")
+    pruned = schedule("apply", "--prune")
+
+    assert dry.stdout == "f0  would change: every, jitter\nf1  would be removed\n"
+    assert kept.stdout == "f0  changed: every, jitter\n"
+    assert kept.stderr == (
+        "f1 is no longer in the file, and stays. To remove: blueque schedule apply --prune\n"
+    )
+    assert pruned.stdout == "f0  same\nf1  removed\n"
+    assert sorted(client.get_schedules()) == ["f0", "mine"]
+
+
+def test_a_dry_run_writes_nothing(file, redis, state):
+    before = state()
+
+    assert file('every = "1h"')("apply", "--dry-run").stdout == "f0  would be new\n"
+    assert state() == before
+
+
+def test_apply_of_one_that_was_made_by_hand_writes_nothing(file, client):
+    client.set_schedule("f1", queue="reports", every="1h")
+
+    result = file('every = "1h"', 'every = "2h"')("apply")
+
+    assert (result.returncode, result.stdout) == (5, "")
+    assert "schedule 'f1': it was made by hand" in result.stderr
+    assert client.get_schedules() == ["f1"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "sentence"),
+    [
+        ('every = "5s"', "schedules.f1.every: it must be from 10s to 366d"),
+        ('every = "1h"\nuntil = 2020-01-01T00:00:00Z', "schedules.f1.until: it is past"),
+        ('every = "1h"\noverlap = "queue"\nlock = ["x", 2]', "schedules.f1.overlap: the lock 'x'"),
+    ],
+)
+def test_a_mistake_in_one_table_keeps_all_from_being_applied(file, client, rule, sentence):
+    schedule = file('every = "1h"', rule)
+
+    for verb in ("apply", "check"):
+        result = schedule(verb)
+        assert result.returncode == 78 and sentence in result.stderr
+    assert client.get_schedules() == []
+
+
+def test_what_comes_from_the_file_is_not_changed_by_hand(run, file, client):
+    file('every = "1h"')("apply")
+
+    refused = run("schedule", "set", "f0", "--every", "2h")
+    paused = run("schedule", "pause", "f0")
+    removed = run("schedule", "rm", "f0")
+
+    assert refused.returncode == 5 and "it comes from blueque.toml" in refused.stderr
+    assert paused.returncode == 0
+    assert removed.returncode == 0 and "comes back when that is applied" in removed.stderr
+
+
+def test_a_table_takes_the_settings_of_its_queue(file, client):
+    file('every = "1h"', text='[queues.reports]\ntime_limit = "2h"\n')("apply")
+
+    assert client.get_schedule("f0").definition.options["time_limit"] == 7200
+
+
+def test_without_tables_there_is_nothing_to_apply_but_something_to_prune(file, client):
+    file('every = "1h"')("apply")
+    empty = file(text="")
+
+    assert empty("apply").returncode == 3 and empty("check").returncode == 3
+    assert empty("apply", "--prune").stdout == "f0  removed\n"
+    assert "has no recurring tasks" in empty("apply", "--prune").stderr
+
+
+def test_check_says_what_apply_would_do_and_writes_nothing(file, state):
+    schedule, before = file('every = "1h"'), state()
+
+    result = schedule("check")
+
+    assert result.returncode == 0 and result.stderr == ""
+    assert result.stdout.splitlines()[0].endswith("blueque.toml: 1 recurring task, no mistake")
+    assert result.stdout.splitlines()[1:] == ["f0  would be new"]
+    assert state() == before
+
+
+def test_check_warns_of_a_minute_with_too_many(file, client):
+    client.set_schedule("mine", queue="reports", cron="0 0 1 * *")
+    many = ['cron = "0 0 1 * *"'] * 1000
+
+    found = json.loads(file(*many)("check", "--json").stdout)
+    spread = json.loads(
+        file(*[f'{rule}\njitter = "1h"' for rule in many])("check", "--json").stdout
+    )
+    warned = file(*many)("check")
+
+    assert [each["planned"] for each in found["crowded"]] == [1001]
+    assert spread["crowded"] == []
+    assert warned.returncode == 0 and warned.stderr.startswith(
+        "1,001 planned times share the minute"
+    )
+
+
+def test_check_checks_the_file_before_it_asks_redis(file):
+    result = file('every = "1h"')("check", "--redis-url", "redis://localhost:1")
+
+    assert result.returncode == 69 and "1 recurring task, no mistake" in result.stdout
+
+
+def test_a_changed_zone_is_a_change(file, client, cli):
+    schedule = file('cron = "30 2 * * *"')
+    schedule("apply")
+    cli.hincrby(keys.schedule("f0"), "planned", 3600)  # as by another tzdata
+
+    assert schedule("apply", "--dry-run").stdout == "f0  would change: planned\n"
+    assert schedule("apply").stdout == "f0  changed: planned\n"
+    assert schedule("apply").stdout == "f0  same\n"
+
+
+def test_a_name_without_a_record_has_no_row(run, redis, cli):
+    cli.zadd(keys.SCHEDULES, {"gone": 1})
+
+    assert run("schedule", "ls").stderr == "nothing is scheduled\n"
+    assert protocol.delete_schedule(redis, "gone") is False
