@@ -17,6 +17,7 @@ from blueque.connection.redis_py import ClientConnection
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model import units
 from blueque.model.encoding import require_feed_name, require_queue_name, require_run_name
+from blueque.model.group import InGroup
 from blueque.model.selection import Select, require_select
 from blueque.model.task import Task
 from blueque.queries import runs
@@ -211,7 +212,7 @@ class Client:
         """
         if isinstance(ids, str):
             return next(self.as_ended([ids], timeout))
-        wanted = list(ids)
+        wanted = _ids_of(ids)
         ended: dict[str, Task] = {}
         enough = len(set(wanted)) if at_least is None else at_least
         for task in self.as_ended(wanted, timeout) if enough > 0 else ():
@@ -224,10 +225,7 @@ class Client:
         """Yield each task when it ends. The arguments and errors are those of `wait`."""
         if timeout is not None and not timeout >= 0:  # or NaN
             raise InvalidInput(f"timeout is {timeout!r}; it has to be 0 or more seconds")
-        wanted = list(ids)
-        for task_id in wanted:
-            if not isinstance(task_id, str):
-                raise InvalidType(f"a task id is a str, not {type(task_id).__name__}")
+        wanted = _ids_of(ids)
         from blueque.queries.task_ends import Watcher, ends
 
         return ends(Watcher(self._connect, wanted, self.wait), self.patience, timeout)
@@ -484,3 +482,17 @@ class Client:
                     f"{hide_password(self._url)!r} is not an address for redis-py: {error}"
                 ) from None
         return ClientConnection(self._client)
+
+
+def _ids_of(given: Iterable[str]) -> list[str]:
+    """Return ids of tasks to wait for. Raises InvalidType, also for a group."""
+    if isinstance(given, InGroup):
+        raise InvalidType(
+            f"wait takes ids of tasks, not a {type(given).__name__}: for its tasks together, wait for a task "
+            "that waits for them, client.wait(queue.enqueue(..., after=group))"
+        )
+    ids = list(given)
+    for task_id in ids:
+        if not isinstance(task_id, str):
+            raise InvalidType(f"a task id is a str, not {type(task_id).__name__}")
+    return ids

@@ -243,17 +243,19 @@ class NoSuchTask(BluequeError, LookupError):
     """There is no task with this id.
 
     status: the last one that was seen, if the task was deleted during the wait; None: the task was
-        never seen.
+        never seen. key: its key and workflow in words, if `Workflow.id_of` has named the task.
     """
 
-    def __init__(self, task_id: str, status: str | None = None) -> None:
+    def __init__(self, task_id: str, status: str | None = None, key: str | None = None) -> None:
         what = (
-            "does not exist"
+            f"with the key {key} does not exist: it was not added"
+            if key
+            else "does not exist"
             if status is None
             else f"was deleted during the wait; its last status was {status}"
         )
         super().__init__(f"task {task_id} {what}")
-        self.task_id, self.status = task_id, status
+        self.task_id, self.status, self.key = task_id, status, key
 
 
 class NoSuchGroup(BluequeError, LookupError):
@@ -262,9 +264,10 @@ class NoSuchGroup(BluequeError, LookupError):
     is_making: there is a workflow with this name, but not all of its tasks are there yet.
     """
 
-    def __init__(self, group: str, is_making: bool = False) -> None:
+    def __init__(self, group: str, is_making: bool = False, is_joined: bool = False) -> None:
         why = f"workflow {group!r} is not complete: not all of its tasks are there yet"
-        super().__init__(why if is_making else f"there is no group {group!r}")
+        how = f"; open it first: client.group({group!r}).open()" if is_joined else ""
+        super().__init__(why if is_making else f"there is no group {group!r}{how}")
         self.group, self.is_making = group, is_making
 
 

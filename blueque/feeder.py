@@ -15,7 +15,7 @@ from blueque.client import Client
 from blueque.errors import BluequeError, InvalidInput
 from blueque.model import units
 from blueque.model.encoding import require_feed_name, require_whole
-from blueque.model.options import Common
+from blueque.model.options import Common, require_known
 from blueque.text.format import count
 
 MAX_WINDOW = 10_000_000
@@ -83,11 +83,7 @@ def feed(
     """
     if url is not None and client is not None:
         raise InvalidInput("give an address or a client, not both")
-    for option in options.keys() - Common.__annotations__.keys():
-        allowed = ", ".join(Common.__annotations__)
-        raise TypeError(
-            f"feed() got an unexpected keyword argument {option!r}; for tasks there are {allowed}"
-        )
+    require_known("feed", options, Common)
     given = client or Client(url)
     own = given.with_patience(0)  # so that `stop` works while Redis is away
     job = Job(

@@ -58,7 +58,9 @@ def waits(inspector: Inspector, options: dict[str, Any]) -> dict[str, Any]:
     ok, any_, not_ok = (
         _found(inspector, options.pop(name)) for name in ("after", "after_any", "after_not_ok")
     )
-    if ok or any_ or not_ok:
+    if parents := [*ok, *any_, *not_ok]:
+        if options["results"] and all(isinstance(parent, Group) for parent in parents):
+            raise click.UsageError("--results needs a task to wait for: a group has no result")
         return {**options, "after": after(ok=ok, any=any_, not_ok=not_ok)}
     for name, default in (("broken", "hold"), ("results", False)):
         if options.pop(name) != default:

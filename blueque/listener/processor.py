@@ -244,8 +244,9 @@ class Processor:
                 else:
                     self._retry(record, eta, failures)
         except (KeyError, TypeError, InvalidInput) as error:  # the record is not what it should be
+            why = error if isinstance(error, InvalidInput) else repr(error)
             self._fail(
-                printable(f"the end of the task cannot be recorded: {error!r}", 1000),
+                printable(f"the end of the task cannot be recorded: {why}", 1000),
                 {"error_type": "result"},
             )
 

@@ -21,6 +21,7 @@ HOLD = "hold"
 GONE = "gone"  # the status of a task that is not in Redis any more
 DROPPED = "+dropped"  # the mark of a condition that a person has dropped
 MAX_CONDITIONS = 1000
+_AS_WRITTEN = "after=blueque.after(ok=ids, any=ids)"
 
 Ids: TypeAlias = "str | InGroup | Iterable[str | InGroup]"
 
@@ -49,11 +50,17 @@ def names_of(given: Ids) -> tuple[str, ...]:
     """
     if isinstance(given, bytes | bytearray) or not isinstance(given, Iterable | InGroup):
         raise InvalidType(f"after: ids of tasks are expected, not {type(given).__name__}")
+    if isinstance(given, Mapping | After):
+        kind = type(given).__name__
+        raise InvalidType(f"after: ids of tasks are expected, not {kind}: write {_AS_WRITTEN}")
     named = (given,) if isinstance(given, str | InGroup) else tuple(given)
     ids = tuple(
         condition_on(each.as_group().name) if isinstance(each, InGroup) else each for each in named
     )
     for task in ids:
+        if isinstance(task, After):
+            how = f"name all conditions in one: {_AS_WRITTEN}"
+            raise InvalidType(f"after: a task id is a str, not a blueque.after(...); {how}")
         if not isinstance(task, str):
             raise InvalidType(f"after: a task id is a str, not {type(task).__name__}")
         if not task:

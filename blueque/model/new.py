@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple, Unpack, get_args
+from typing import Any, NamedTuple, Unpack
 
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model import limits, units
@@ -18,6 +18,8 @@ from blueque.model.options import (
     Options,
     option_fields,
     require_after,
+    require_broken,
+    require_known,
     require_retry,
     waiting_fields,
 )
@@ -60,6 +62,7 @@ class New:
     def __init__(
         self, queue: str, parameters: Any, *, key: str | int, **options: Unpack[SpawnOptions]
     ) -> None:
+        require_known("blueque.New", options, SpawnOptions)
         self.queue, self.key = require_queue_name(queue), require_key(key)
         text, encoding = encode(parameters, "parameters", units.max_bytes())
         coded: Options = {}
@@ -193,8 +196,7 @@ def _read(
         require_retry(retry), limits.fields(**its_limits), priority, resources, lock
     )
     conditions = conditions_of(after)
-    if broken not in get_args(Broken):
-        raise InvalidInput(f"broken is 'hold' or 'cancel', not {broken!r}")
+    require_broken(broken)
     require_after(after is not None, broken, bool(results))
     fields |= waiting_fields(conditions, broken, bool(results))
     if group is not None:

@@ -4,8 +4,8 @@ what it does if it waits for others.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal, TypedDict
+from collections.abc import Iterable, Mapping
+from typing import Literal, TypedDict, get_args
 
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model.group import group_of
@@ -58,14 +58,36 @@ def option_fields(
 def waiting_fields(conditions: Mapping[str, str], broken: str, has_results: bool) -> Options:
     """Return the fields of a task with these conditions; without any: none.
 
-    broken: hold or cancel. has_results: it is given the results of its parents.
+    broken: hold or cancel. has_results: it is given the results of its parents. Raises InvalidInput
+        if these are groups only.
     """
     fields: Options = {} if broken == "hold" else {"broken": broken}
     if has_results:
-        # A group has no result.
         parents = [parent for parent in conditions if group_of(parent) is None]
+        if conditions and not parents:
+            raise InvalidInput("results=True needs a task in after=: a group has no result")
         fields |= {"inputs": 0, "parents": " ".join(parents)}
     return fields if conditions else {}
+
+
+def require_known(call: str, options: Iterable[str], known: type) -> None:
+    """Refuse a keyword argument that is none of the options of tasks. Raises TypeError.
+
+    call: the name of what was called. known: the TypedDict of the options.
+    """
+    names = known.__annotations__
+    for option in options:
+        if option not in names:
+            raise TypeError(
+                f"{call}() got an unexpected keyword argument {option!r}; "
+                f"for tasks there are {', '.join(names)}"
+            )
+
+
+def require_broken(broken: str) -> None:
+    """Refuse another value of `broken` than those that there are. Raises InvalidInput."""
+    if broken not in get_args(Broken):
+        raise InvalidInput(f"broken is 'hold' or 'cancel', not {broken!r}")
 
 
 def require_after(is_given: bool, broken: str, has_results: bool) -> None:

@@ -117,7 +117,7 @@ class Queue(ManyTasks):
             `group` has returned.
         broken: what happens when one of them fails, is cancelled or deleted: "hold": the task waits
             until that is put right; "cancel": it is cancelled.
-        results: whether the task is given their results, as `RunningTask.inputs`.
+        results: whether the task is given their results, as `RunningTask.inputs`. Groups have none.
         group: the group that it joins, which must be open: see `Client.group`.
         Raises InvalidInput before anything is written; NoSuchTask or NoSuchGroup for what to wait for; RedisAway
         when nothing was written; OutcomeUnknown, with `task_id`, when the answer was lost and Redis

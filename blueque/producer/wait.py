@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 from blueque.errors import InvalidInput, InvalidType, TooManyConditions
 from blueque.model.conditions import MAX_CONDITIONS, After, Ids, conditions_of
 from blueque.model.group import Group
-from blueque.model.options import Broken, Options, require_after, waiting_fields
+from blueque.model.options import Broken, Options, require_after, require_broken, waiting_fields
 from blueque.model.run import Links
 from blueque.protocol.dependencies import AT_ONCE
 
@@ -44,7 +44,9 @@ class Wait(NamedTuple):
                 raise InvalidInput(
                     f"task {task} is to be both {self.conditions[task]} and {kind}; name it once"
                 )
-        return self._replace(conditions={**self.conditions, **more}).of_many()
+        wait = self._replace(conditions={**self.conditions, **more}).of_many()
+        wait.fields()  # refuses results of groups
+        return wait
 
     def of_many(self) -> Wait:
         """Return the same, if many tasks can have these conditions. Raises InvalidInput."""
@@ -72,8 +74,7 @@ def wait_for(
         each of many tasks.
     Raises InvalidInput, InvalidType, TooManyConditions.
     """
-    if broken not in get_args(Broken):
-        raise InvalidInput(f"broken is 'hold' or 'cancel', not {broken!r}")
+    require_broken(broken)
     require_after(has_each or after is not None, broken, bool(results))
     conditions = conditions_of(after)
     if len(conditions) > MAX_CONDITIONS:
@@ -81,4 +82,7 @@ def wait_for(
     named = Group(group) if isinstance(group, str) else group
     if named is not None and not isinstance(named, Group):
         raise InvalidType(f"group is a name or a blueque.Group, not {type(group).__name__}")
-    return Wait(conditions, broken, bool(results), None if named is None else named.name)
+    wait = Wait(conditions, broken, bool(results), None if named is None else named.name)
+    if not has_each:
+        wait.fields()  # refuses results of groups, before anything is read
+    return wait

@@ -8,11 +8,11 @@ import time
 from typing import Any, Unpack
 
 from blueque.connection.redis import Redis
-from blueque.errors import CycleFound, InvalidInput, OutcomeUnknown
+from blueque.errors import CycleFound, InvalidInput, NoSuchTask, OutcomeUnknown
 from blueque.model.conditions import After, Ids, conditions_of
 from blueque.model.ids import DEFAULT_KEEP, TaskId, ids_of_workflow, require_keep, require_key
 from blueque.model.new import New, NewOptions
-from blueque.model.options import Broken, waiting_fields
+from blueque.model.options import Broken, require_broken, require_known, waiting_fields
 from blueque.producer.groups import TaskGroup
 from blueque.producer.large_workflow import LargeWorkflow, in_order
 from blueque.protocol import enqueue_graph
@@ -32,10 +32,12 @@ class Workflow(TaskGroup):
         self, redis: Redis, name: str, broken: Broken = "hold", keep: float | str = DEFAULT_KEEP
     ) -> None:
         super().__init__(redis, name)
+        require_broken(broken)
         self._broken, self._keep = broken, require_keep(keep)
         self._mark, self._is_unknown = os.urandom(16).hex(), False
         self._tasks: dict[str, tuple[str, NewTask]] = {}
         self._keys: dict[str, str] = {}
+        self._asked: dict[str, str] = {}  # the keys for which `id_of` was called, by their ids
 
     def add(
         self,
@@ -54,6 +56,7 @@ class Workflow(TaskGroup):
             tasks, and other groups.
         Raises InvalidInput, InvalidType, TooLarge.
         """
+        require_known("Workflow.add", options.keys() - {"group"}, NewOptions)
         named = require_key(len(self._tasks) if key is None else key)
         task = self.id_of(named)
         if task in self._tasks:
@@ -86,7 +89,10 @@ class Workflow(TaskGroup):
 
     def id_of(self, key: str | int) -> str:
         """Return the id of the task with this key, also before it is added."""
-        return ids_of_workflow(self.name, [require_key(key).encode()])[0].decode()
+        named = require_key(key)
+        task = ids_of_workflow(self.name, [named.encode()])[0].decode()
+        self._asked[task] = named
+        return task
 
     def commit(self) -> bool:
         """Put all tasks into Redis, or none. False: a group with this name is there already, also
@@ -124,6 +130,11 @@ class Workflow(TaskGroup):
         except OutcomeUnknown:
             self._is_unknown = True
             raise
+        except NoSuchTask as error:
+            if error.task_id in self._tasks or error.task_id not in self._asked:
+                raise
+            key = self._asked[error.task_id]
+            raise NoSuchTask(error.task_id, key=f"{key!r} of workflow {self.name!r}") from error
         # The next call is another one: what this one has made, it does not take for its own.
         self._mark, self._is_unknown = os.urandom(16).hex(), False
         log.info("enqueue_graph group=%s tasks=%d new=%s", self.name, len(tasks), is_new)

@@ -291,7 +291,7 @@ def require_parents(
 def _require_open(group: str, state: str | None, cancel: str | None) -> None:
     """Raise NoSuchGroup, GroupCancelled or GroupClosed unless new tasks may join a group."""
     if state is None:
-        raise NoSuchGroup(group)
+        raise NoSuchGroup(group, is_joined=True)
     if cancel is not None:
         raise GroupCancelled(group)
     if state != "open":

@@ -288,8 +288,10 @@ class RunningTask(Task):
         InvalidInput, also outside of a task; RedisAway, OutcomeUnknown: the same call again is safe.
         Source: docs/protocol/spawning.md, "spawn".
         """
-        from blueque.model.new import New  # here: most tasks make no others
+        from blueque.model.new import New, SpawnOptions  # here: most tasks make no others
+        from blueque.model.options import require_known
 
+        require_known("task.spawn", options, SpawnOptions)
         return self.spawn_many([New(queue, parameters, key=key, **options)])[0]
 
     def spawn_many(self, tasks: Iterable[New]) -> list[TaskId]:

@@ -63,6 +63,11 @@ def test_a_task_may_wait_for_another_and_for_its_time(run, cli, parents):
         (["--after", "unknown"], 3, "no task 'unknown'"),
         (["--broken", "cancel"], 2, "--broken needs --after, --after-any or --after-not-ok"),
         (["--results"], 2, "--results needs --after, --after-any or --after-not-ok"),
+        (
+            ["--results", "--after", "group g"],
+            2,
+            "--results needs a task to wait for: a group has no",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused(run, cli, arguments, code, says):

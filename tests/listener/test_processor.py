@@ -257,6 +257,7 @@ def test_a_record_that_is_not_what_it_should_be_is_a_failure_and_not_an_exceptio
     task = client.get_task(task_id)
     assert known(task, "status", "error_type") == ("failed", "result")
     assert task.error.startswith("the end of the task cannot be recorded: ")
+    assert "InvalidInput(" not in task.error
 
 
 @pytest.mark.parametrize(

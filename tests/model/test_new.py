@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from blueque import InvalidInput, InvalidType, New, Retry, Then, TooLarge
+from blueque import Group, InvalidInput, InvalidType, New, Retry, Then, TooLarge
 from blueque.model.conditions import after
 from blueque.model.ids import SPAWN_NAMESPACE
 from blueque.model.new import NewRecord, spawned_id
@@ -116,3 +116,30 @@ def test_more_than_an_end_can_make_is_refused():
 def test_both_survive_on_their_way_out_of_a_child():
     then = pickle.loads(pickle.dumps(Then(1, [New("parts", "text", key="a")])))
     assert (then.result, then.records(TASK)[0].parameters) == (1, "text")
+
+
+@pytest.mark.parametrize(
+    "call", [lambda given: after(ok=given), lambda given: after(not_ok=[given])]
+)
+def test_conditions_inside_of_conditions_are_refused_with_the_right_form(call):
+    with pytest.raises(InvalidType, match=r"blueque.after\(ok=ids, any=ids\)"):
+        call(after(any="t1"))
+
+
+def test_a_dict_of_conditions_is_refused_with_the_right_form():
+    with pytest.raises(InvalidType, match=r"not dict: write after=blueque\.after"):
+        New("parts", "text", key="a", after={"any": "t1"})
+
+
+def test_an_unknown_option_is_refused_in_the_name_of_the_call():
+    with pytest.raises(
+        TypeError, match=r"^blueque.New\(\) got an unexpected .* 'afterr'; .* after, "
+    ):
+        New("parts", "text", key="a", afterr=["t1"])
+
+
+def test_results_of_groups_alone_are_refused():
+    with pytest.raises(InvalidInput, match="a group has no result"):
+        New("parts", "text", key="a", after=Group("night"), results=True)
+    mixed = New("parts", "text", key="a", after=["t1", Group("night")], results=True)
+    assert mixed.record(TASK).options["parents"] == "t1"

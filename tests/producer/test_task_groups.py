@@ -162,3 +162,36 @@ def test_a_task_without_a_group_costs_what_it_did(client, queue, cli):
 
     assert not cli.keys("blueque_group*")
     assert "group" not in cli.hgetall(next(cli.scan_iter("blueque_task_*")))
+
+
+def test_results_of_a_group_are_refused_before_anything_is_written(client, queue, everything):
+    group = client.group("night").open()
+    before = everything()
+
+    with pytest.raises(InvalidInput, match="a group has no result"):
+        queue.enqueue("a", after=group, results=True)
+    with pytest.raises(InvalidInput, match="a group has no result"):
+        queue.enqueue_iter(["a"], after=group, results=True)
+    with pytest.raises(InvalidInput, match=r"after_each: at position 0: .* a group has no result"):
+        queue.enqueue_many(["a"], after_each=[group], results=True)
+
+    assert everything() == before
+
+
+def test_a_group_that_is_not_open_says_how_to_open_it(client, queue):
+    with pytest.raises(
+        NoSuchGroup, match=r"no group 'fresh'; open it first: client.group\('fresh'\)"
+    ):
+        queue.enqueue("a", group="fresh")
+    with pytest.raises(NoSuchGroup, match=r"no group 'fresh'$"):
+        queue.enqueue("a", after=blueque.Group("fresh"))
+
+
+def test_a_client_waits_for_tasks_not_for_groups(client, queue):
+    group = client.group("night").open()
+    made = queue.enqueue_many(["a"], group=group)
+    for given in (group, client.workflow("flow"), made):
+        with pytest.raises(InvalidType, match="wait for a task that waits for them"):
+            client.wait(given)
+        with pytest.raises(InvalidType, match="wait takes ids of tasks"):
+            client.as_ended(given)

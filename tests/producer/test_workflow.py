@@ -162,3 +162,24 @@ def test_a_name_whose_tasks_are_still_there_is_refused(client, cli):
 
     with pytest.raises(WrongGroup, match="earlier workflow"):
         diamond(client)[0].commit()
+
+
+def test_a_wrong_argument_of_a_workflow_is_refused_at_once_and_by_name(client):
+    with pytest.raises(InvalidInput, match="broken is 'hold' or 'cancel', not 'x'"):
+        client.workflow("night", broken="x")
+    with pytest.raises(TypeError, match=r"^Workflow.add\(\) got an unexpected .* 'afterr'"):
+        client.workflow("night").add("video", 1, afterr=1)
+
+
+@pytest.mark.parametrize("count", [1, 250])
+def test_a_key_that_was_not_added_is_named(client, everything, count):
+    flow = client.workflow("night")
+    for number in range(count):
+        flow.add("video", number, after=flow.id_of("zz"))
+
+    with pytest.raises(
+        NoSuchTask, match="with the key 'zz' of workflow 'night' does not exist"
+    ) as e:
+        flow.commit()
+
+    assert e.value.task_id == flow.id_of("zz") and everything() == {}
