@@ -53,6 +53,7 @@ GREETED = (
     "Grace",
     "Mary",
     "Joan",  # later
+    *["Annie"] * 3,  # of a schedule: a trigger and a backfill of two days
     "Edith",
     "Frances",
     "Margaret",
@@ -216,8 +217,9 @@ def test_verbs_and_options_exist():
     assert len(uses) >= 8
     for program, rest in uses:
         words = rest.split(" --exec ")[0].split()
-        verb = words[:1] if program == "blueque" else []
-        help_text = _help(program, *verb)
+        length = 2 if words[:1] in (["node"], ["schedule"], ["workflow"]) else 1
+        verb = words[:length] if program == "blueque" else []
+        help_text = _help(program, *verb) + _help(program)  # which has the common options
         for option in ["--exec"] * (" --exec " in rest) + [
             word for word in words if word.startswith("--")
         ]:
