@@ -718,6 +718,7 @@ def test_slurm_starts_the_listener_in_place_of_the_batch_shell_and_signals_it_be
 def told(client: Client) -> dict[str, list[dict[str, str]]]:
     """The labels of every sample that an exporter tells of a queue, by its name."""
     client.get_queue("video").enqueue({})
+    client.set_schedule("nightly", queue="video", every="1d")
     found: dict[str, list[dict[str, str]]] = {}
     for family in text_string_to_metric_families(Exporter(collector(client)).scrape()):
         for sample in family.samples:
@@ -760,7 +761,7 @@ def test_alerts_and_panels_ask_for_metrics_labels_and_values_that_there_are(told
 
 def test_an_alert_says_what_is_wrong_and_names_a_command_that_there_is():
     names = [rule["alert"] for rule in rules()]
-    assert len(names) == len(set(names)) == 10
+    assert len(names) == len(set(names)) == 11
     for rule in rules():
         assert re.fullmatch(r"Blueque[A-Z]\w+", rule["alert"])
         assert parse_duration(rule.get("for", "0")) <= 3600
