@@ -291,7 +291,8 @@ def _with_last(schedule: Watched, tasks: Mapping[str, Task]) -> Watched:
     status = None if schedule.current is None else tasks[schedule.current].status
     if status == "complete":
         return schedule._replace(failures=0)
-    return schedule._replace(failures=schedule.failures + (status == "failed"))
+    has_failed = status == "failed" and schedule.current != schedule.forgiven
+    return schedule._replace(failures=schedule.failures + has_failed)
 
 
 class _Details(NamedTuple):

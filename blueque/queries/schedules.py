@@ -20,7 +20,7 @@ BATCH = 500  # records that are read in one write
 MAX_WATCHED = 1000  # schedules that are read for what needs attention, of each kind
 _IN_A_ROW = 5  # occurrences of each that are read
 _WATCHED = (
-    *("queue", "at", "current", "failures", "doomed", "updated"),
+    *("queue", "at", "current", "failures", "forgiven", "doomed", "updated"),
     *("paused", "paused_by", "paused_reason"),
 )
 _BY_ITSELF = ("overlap", "window", "catch_up")  # no person has asked for it
@@ -54,6 +54,7 @@ class Watched(NamedTuple):
     at: when something comes of it next; None: nothing does. left_out: how many of its last
     occurrences in a row were skipped or missed, though no person has asked for it.
     failures: how many tasks in a row have failed before the one that came last, which is `current`.
+    forgiven: the id of a task whose failure does not count.
     doomed: the id of a task that is to be cancelled. updated: when the record was written last.
     """
 
@@ -63,6 +64,7 @@ class Watched(NamedTuple):
     left_out: int = 0
     failures: int = 0
     current: str | None = None
+    forgiven: str | None = None
     doomed: str | None = None
     updated: float | None = None
     paused: float | None = None
@@ -202,6 +204,7 @@ def take_watched(names: Sequence[str], replies: Sequence[Any]) -> Iterator[Watch
                 _left_out(texts),
                 int(_number(found, "failures") or 0),
                 fields["current"],
+                fields["forgiven"],
                 fields["doomed"],
                 _number(found, "updated"),
                 _number(found, "paused"),

@@ -458,6 +458,8 @@ def test_status_reads_what_is_wrong_with_schedules(client, cli):
     assert list(seen(client)) == ["schedule_overdue"]
     cli.hset(f"blueque_task_{task}", "status", "failed")
     assert seen(client)["schedule_failing"] == "its last 3 tasks have failed"
+    cli.hset("blueque_schedule_hourly", "forgiven", task)
+    assert list(seen(client)) == ["schedule_overdue"]
     cli.hset(f"blueque_task_{task}", "status", "complete")
     assert list(seen(client)) == ["schedule_overdue"]
 
