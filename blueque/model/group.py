@@ -28,6 +28,7 @@ FIELDS: record.Types = {
     "updated": record.number,
 }
 MAKING = "making"  # the state of a large workflow whose tasks are not all there
+RUN = "run "  # begins `made_by` of a group that a run has opened
 _CONDITION = "group "  # no id of a task has a space
 
 
@@ -87,6 +88,11 @@ def gate_of(group: str) -> str:
 def is_gate(group: str) -> bool:
     """Tell whether a group is the gate of another one."""
     return group.startswith(GATE)
+
+
+def is_of_workflow(made_by: str | None) -> bool:
+    """Tell whether a workflow has made a group; else a run, a program or a person has."""
+    return made_by is not None and not made_by.startswith(RUN)
 
 
 def require_whole(group: str, state: str | None, gate: str | None, dropped: Iterable[str]) -> None:

@@ -8,16 +8,25 @@ import time
 from typing import Any, Unpack
 
 from blueque.connection.redis import Redis
-from blueque.errors import CycleFound, InvalidInput, NoSuchTask, OutcomeUnknown
+from blueque.errors import (
+    CycleFound,
+    InvalidInput,
+    NoSuchTask,
+    OutcomeUnknown,
+    RedisAway,
+    WrongGroup,
+)
 from blueque.model.conditions import After, Ids, conditions_of
+from blueque.model.group import is_of_workflow
 from blueque.model.ids import DEFAULT_KEEP, TaskId, ids_of_workflow, require_keep, require_key
 from blueque.model.new import New, NewOptions
 from blueque.model.options import Broken, require_broken, require_known, waiting_fields
-from blueque.producer.groups import TaskGroup
+from blueque.producer.groups import AT_ONCE, TaskGroup
 from blueque.producer.large_workflow import LargeWorkflow, in_order
 from blueque.protocol import enqueue_graph
 from blueque.protocol.dependencies import NewTask
 from blueque.protocol.graphs import Graph, why_too_large
+from blueque.queries import groups
 
 log = logging.getLogger("blueque")
 
@@ -35,6 +44,7 @@ class Workflow(TaskGroup):
         require_broken(broken)
         self._broken, self._keep = broken, require_keep(keep)
         self._mark, self._is_unknown = os.urandom(16).hex(), False
+        self._why_final = ""  # why it takes no more tasks
         self._tasks: dict[str, tuple[str, NewTask]] = {}
         self._keys: dict[str, str] = {}
         self._asked: dict[str, str] = {}  # the keys for which `id_of` was called, by their ids
@@ -54,9 +64,11 @@ class Workflow(TaskGroup):
             key in a workflow of the same name has the same id.
         options: those of `Queue.enqueue`, and `eta`. `after` takes tasks of this workflow, other
             tasks, and other groups.
-        Raises InvalidInput, InvalidType, TooLarge.
+        Raises InvalidInput, also after `commit` has made the tasks, or had no answer from Redis;
+            InvalidType, TooLarge.
         """
         require_known("Workflow.add", options.keys() - {"group"}, NewOptions)
+        self._require_open()
         named = require_key(len(self._tasks) if key is None else key)
         task = self.id_of(named)
         if task in self._tasks:
@@ -74,8 +86,9 @@ class Workflow(TaskGroup):
     def link(self, task: str, after: After | Ids) -> None:
         """Have a task of this workflow wait for more others, before `commit`.
 
-        Raises InvalidInput.
+        Raises InvalidInput, as `add`.
         """
+        self._require_open()
         if task not in self._tasks:
             raise InvalidInput(f"task {task} is not in workflow {self.name!r}")
         queue, new = self._tasks[task]
@@ -95,17 +108,18 @@ class Workflow(TaskGroup):
         return task
 
     def commit(self) -> bool:
-        """Put all tasks into Redis, or none. False: a group with this name is there already, also
-        if an earlier call has made it, and nothing was changed.
+        """Put all tasks into Redis, or none. False: this workflow is there already, and nothing was
+        changed. It has the same name and the ids of all these tasks, some of which may be deleted.
 
         At most 100,000 tasks. More than 200 of them, 1,000 conditions, 100 others to wait for, or
         4 MiB of parameters take several transactions, and no task runs before the last of them. If
         that stops halfway, commit a workflow of the same content again, in any process: it goes on
         and returns True; False if all tasks were there. Cancel it, or `blueque gc` does after a day.
-        Raises CycleFound, InvalidInput, TooManyConditions, WrongGroup, NoSuchTask, NoSuchGroup before
-            anything is written; GroupCancelled, also if that happens meanwhile; RedisAway. After
-            OutcomeUnknown, call it again: True, if this or that call has made the tasks. NoSuchTask
-            of a task that was deleted meanwhile leaves a large one unfinished: cancel it.
+        Raises CycleFound, InvalidInput, TooManyConditions, NoSuchTask, NoSuchGroup before anything is
+            written; WrongGroup, too, if a group that is not a workflow, or a workflow without some
+            of these tasks, has the name; GroupCancelled, also if that happens meanwhile; RedisAway.
+            After OutcomeUnknown, call it again: True, if this or that call has made the tasks.
+            NoSuchTask of a task that was deleted meanwhile leaves a large one unfinished: cancel it.
         Source: docs/protocol/groups.md, "enqueue_graph", "Large workflows".
         """
         places = {task: place for place, task in enumerate(self._tasks)}
@@ -127,15 +141,45 @@ class Workflow(TaskGroup):
                 in_turn = [self._tasks[task] for task in order]
                 large = LargeWorkflow(self._redis, self.name, self._keep, in_turn)
                 is_new = large.commit(self._is_unknown)
-        except OutcomeUnknown:
-            self._is_unknown = True
+        except RedisAway as error:
+            self._is_unknown = self._is_unknown or isinstance(error, OutcomeUnknown)
+            self._why_final = "a call of commit had no answer; commit it again as it is"
             raise
         except NoSuchTask as error:
             if error.task_id in self._tasks or error.task_id not in self._asked:
                 raise
             key = self._asked[error.task_id]
             raise NoSuchTask(error.task_id, key=f"{key!r} of workflow {self.name!r}") from error
+        if not is_new:
+            self._require_same()
+        self._why_final = "it was committed"
         # The next call is another one: what this one has made, it does not take for its own.
         self._mark, self._is_unknown = os.urandom(16).hex(), False
         log.info("enqueue_graph group=%s tasks=%d new=%s", self.name, len(tasks), is_new)
         return is_new
+
+    def _require_open(self) -> None:
+        if self._why_final:
+            raise InvalidInput(f"workflow {self.name!r} takes no more tasks: {self._why_final}")
+
+    def _require_same(self) -> None:
+        """Refuse a group that is not this workflow. Raises WrongGroup."""
+        seen = groups.load(self._redis, self.name)
+        if seen is None:  # removed meanwhile
+            return
+        maker = seen.record.get("made_by")
+        if not is_of_workflow(maker):
+            why = f"it belongs to {maker}" if maker else "a program or a person has opened it"
+            why = f"it is not a workflow: {why}; give the workflow another name"
+            raise WrongGroup(self.name, why)
+        missing = dict(self._keys)
+        for first in range(0, seen.members, AT_ONCE):
+            for task in groups.members(self._redis, self.name, first, AT_ONCE):
+                missing.pop(task, None)
+        if missing:
+            key = next(iter(missing.values()))
+            why = (
+                f"another workflow has this name, without a task of key {key!r}; give each its own"
+            )
+            then = f"name, or remove that one when it has ended: blueque workflow rm {self.name}"
+            raise WrongGroup(self.name, f"{why} {then}")

@@ -8,7 +8,7 @@ from typing import Any
 from blueque.connection.redis import Command
 from blueque.errors import GroupCancelled, GroupClosed, WrongGroup
 from blueque.model import keys
-from blueque.model.group import condition_on
+from blueque.model.group import RUN, condition_on
 from blueque.model.run import Links
 from blueque.protocol.dependencies import FIRST_LOOK, LINKS_AT_ONCE
 from blueque.protocol.fields import flat
@@ -44,7 +44,7 @@ def rows_at_once(links: Links) -> int:
 
 def made_by(queue: str, run: str) -> str:
     """Return who has made the group of a run, as its record says. The run closes no other."""
-    return f"run {run} of {queue}"
+    return f"{RUN}{run} of {queue}"
 
 
 class NewLinks:

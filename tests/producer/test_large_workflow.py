@@ -262,7 +262,8 @@ def test_other_content_under_the_same_name_is_refused_or_changes_nothing(
 
     assert fan(client).commit()
     assert not fan(client, word=" other").commit()
-    assert not small.commit()
+    with pytest.raises(WrongGroup, match=r"another workflow has this name, without .* key '0'"):
+        small.commit()
 
 
 def test_a_workflow_that_is_cancelled_halfway_stops_its_commit(client, redis, cli, monkeypatch):

@@ -6,10 +6,18 @@ import pytest
 from faults import Fault
 
 from blueque import Client, protocol
-from blueque.errors import CycleFound, InvalidInput, NoSuchTask, OutcomeUnknown, WrongGroup
+from blueque.errors import (
+    CycleFound,
+    InvalidInput,
+    NoSuchTask,
+    OutcomeUnknown,
+    RedisAway,
+    WrongGroup,
+)
 from blueque.model import keys
 from blueque.protocol.dependencies import NewTask
 from blueque.protocol.graphs import Graph
+from blueque.recovery.settling import settle_groups_step
 
 
 def diamond(client, name="night", **options):
@@ -183,3 +191,95 @@ def test_a_key_that_was_not_added_is_named(client, everything, count):
         flow.commit()
 
     assert e.value.task_id == flow.id_of("zz") and everything() == {}
+
+
+@pytest.mark.parametrize("size", [3, 300])
+@pytest.mark.parametrize("state", ["open", "closed", "ended"])
+def test_a_group_that_is_no_workflow_is_refused(client, everything, state, size):
+    group = client.group("night").open()
+    if state == "closed":
+        client.get_queue("video").enqueue(0, group=group)
+    if state != "open":
+        group.close()
+    assert group.progress().state == state
+    before, flow = everything(), client.workflow("night")
+    for number in range(size):
+        flow.add("video", number)
+
+    with pytest.raises(WrongGroup, match="not a workflow: a program or a person has opened it"):
+        flow.commit()
+
+    assert everything() == before
+
+
+def test_the_group_of_a_run_is_refused(client):
+    client.get_queue("video").enqueue_many([1], keys=["a"], run="films", group="night")
+
+    with pytest.raises(WrongGroup, match="it belongs to run films of video; give the workflow"):
+        diamond(client)[0].commit()
+
+
+@pytest.mark.parametrize("size", [3, 300])
+def test_another_workflow_with_the_name_is_refused(client, everything, size):
+    def nightly(day):
+        flow = client.workflow("night")
+        for number in range(size):
+            flow.add("video", number, key=f"{day} {number}")
+        return flow
+
+    nightly("monday").commit()
+    before = everything()
+
+    with pytest.raises(WrongGroup, match=r"'tuesday 0'; give each.*blueque workflow rm night"):
+        nightly("tuesday").commit()
+
+    assert everything() == before
+    assert not nightly("monday").commit()
+
+
+def test_a_workflow_whose_tasks_were_deleted_is_still_the_same_and_not_made_again(client, cli):
+    flow, tasks = diamond(client)
+    flow.commit()
+    flow.cancel()
+    while flow.progress().state != "ended":
+        settle_groups_step(client._redis, 2e9)
+    for task in tasks:
+        protocol.delete(client._redis, client.get_task(task).queue, task, is_forced=True)
+
+    assert not diamond(client)[0].commit()
+    assert not any(cli.exists(keys.task(task)) for task in tasks)
+
+
+def test_nothing_is_added_to_a_workflow_that_was_committed(client):
+    flow, tasks = diamond(client)
+    flow.commit()
+
+    with pytest.raises(InvalidInput, match="was committed"):
+        flow.add("video", "late")
+    with pytest.raises(InvalidInput, match="was committed"):
+        flow.link(tasks[0], tasks[1])
+
+
+def test_nothing_is_added_to_a_workflow_that_has_to_be_committed_again(client, proxy):
+    through = Client(proxy.url, patience=0.2)
+    through._redis.read(("PING",))
+    flow, _ = diamond(through)
+    through.close()
+    proxy.stop_listening()
+    with pytest.raises(RedisAway):
+        flow.commit()
+
+    with pytest.raises(InvalidInput, match="commit it again"):
+        flow.add("video", "late")
+
+
+def test_what_was_refused_may_be_mended_and_committed(client, queue):
+    flow = client.workflow("night")
+    flow.add("video", 1, after=client.workflow("day").id_of("a"))
+    with pytest.raises(NoSuchTask):
+        flow.commit()
+    flow.add("video", 2)
+
+    day = client.workflow("day")
+    day.add("video", 1, key="a")
+    assert day.commit() and flow.commit()
