@@ -80,7 +80,7 @@ _GROUPS = {
         "history": "Show the events of a task, or follow those of queues.",
         "timeline": "Draw what ran when on which host.",
         "stack": "Show where a running Python task is in its code.",
-        "schedule": "List scheduled tasks, or run them now.",
+        "schedule": "Manage recurring tasks; list scheduled ones, run them now.",
         "node": "List, pause, resume and drain listeners and hosts.",
         "stats": "Show how many tasks ended how, and how long they took.",
         "failures": "Show what tasks fail with, how often, and the newest.",
@@ -147,7 +147,7 @@ _SYNONYMS = {
     "unhold": "unblock",
     "exporter": "metrics",
     "settings": "config",
-    "scheduled": "schedule ls",
+    **dict.fromkeys(("scheduled", "schedules", "recurring", "cron"), "schedule ls"),
     **dict.fromkeys(("listener", "listen", "worker", "work"), "blueque-listener"),
     **dict.fromkeys(("scheduler", "beat"), "blueque-scheduler"),
 }

@@ -226,12 +226,15 @@ def completed(here, url, monkeypatch, capsys):
         ("blueque enqueue video.h", ["video.hd"]),
         ("blueque requeue --failed a", ["audio"]),
         ("blueque show abcd", ["abcd-1"]),
+        ("blueque schedule show ni", ["nightly"]),
+        ("blueque schedule rm x", []),
         ("blueque logs ", ["abcd-1"]),
         ("blueque node drain gpu-1_", ["gpu-1_7"]),
         ("blueque ls --node g", ["gpu-1", "gpu-1_7"]),
     ],
 )
-def test_what_is_in_redis_is_completed(completed, redis, line, words):
+def test_what_is_in_redis_is_completed(completed, redis, client, line, words):
+    client.set_schedule("nightly", queue="audio", every="1d")
     for queue in ("audio", "video.4k", "video.hd"):
         protocol.register(redis, queue, "gpu-1_7", "i", {"beat_every": 10}, time.time())
     protocol.enqueue(redis, "audio", "abcd-1", "1", time.time(), {"parameters_encoding": "json"})
