@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from blueque.cli import printing
 from blueque.cli.printing import count
+from blueque.model.schedule import BLUEQUE
 from blueque.model.units import LEASE
-from blueque.protocol.schedules import BLUEQUE
 
 if TYPE_CHECKING:
     from blueque.queries.schedules import Watched

@@ -15,8 +15,8 @@ from blueque.cli.reason import MOST_NAMES, Reason
 from blueque.cli.why_blocked import blocked, broken_by
 from blueque.model.lines import Needs, parse_needs
 from blueque.model.run import PUBLISHED
+from blueque.model.schedule import lock_of
 from blueque.model.states import FINISHED, HELD
-from blueque.protocol.schedules import lock_of
 from blueque.queries.listeners import LOOKS_AT_LINES, Node, is_process_gone, puts_in_line
 from blueque.queries.listing import LATE, OVERDUE, entered
 from blueque.queries.why_facts import FARTHEST, Inquiry

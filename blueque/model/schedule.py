@@ -73,6 +73,9 @@ PROMPT = 60  # seconds after its time in which an occurrence counts as not misse
 MAX_JITTER = 86400
 DEFAULT_WINDOW = 86400
 MOST_WINDOW = 10 * MOST_EVERY
+MOST_SKIPPED = 100  # planned times that one call skips
+MOST_BACKFILLED = 1000  # tasks that one call of `Schedule.backfill` makes, unless told otherwise
+BLUEQUE = "blueque"  # who has paused it after failures
 KEPT = 100  # occurrences in the list of a schedule
 
 
@@ -236,6 +239,11 @@ def digest_of(fields: Mapping[str, str]) -> str:
     """Return the SHA-256 of what a person has defined, as 64 hexadecimal digits."""
     text = json.dumps({name: fields[name] for name in DEFINED if name in fields}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def lock_of(name: str) -> str:
+    """Return the lock that keeps the tasks of a schedule apart."""
+    return f"schedule:{name}"
 
 
 def with_lock(options: Mapping[str, Any], lock: str) -> Options:

@@ -20,15 +20,18 @@ from blueque.model.recurrence import Rule, planned_times, read_rule
 from blueque.model.retry import Retry
 from blueque.model.schedule import (
     DEFAULT_WINDOW,
+    MOST_BACKFILLED,
+    MOST_SKIPPED,
     POLICIES,
     CatchUp,
     Definition,
     Occurrence,
     Overlap,
+    lock_of,
     read_policies,
     with_lock,
 )
-from blueque.protocol.schedules import BACKFILLED_AT_ONCE, lock_of
+from blueque.protocol.schedules import BACKFILLED_AT_ONCE
 from blueque.queries import schedules
 from blueque.queries.schedules import ScheduleSeen
 from blueque.system import process
@@ -37,9 +40,6 @@ if TYPE_CHECKING:
     from blueque.producer.queue import Queue
 
 log = logging.getLogger("blueque")
-
-MOST_SKIPPED = 100  # occurrences that one call skips
-MOST_BACKFILLED = 1000  # tasks that one call of `backfill` makes, unless told otherwise
 
 
 class Policies(TypedDict, total=False):

@@ -18,6 +18,7 @@ from blueque.model.ids import id_of_occurrence, id_of_trigger
 from blueque.model.lines import parse_needs
 from blueque.model.schedule import (
     AT_ONCE,
+    BLUEQUE,
     DEFINED,
     KEPT,
     OF_RULE,
@@ -27,6 +28,7 @@ from blueque.model.schedule import (
     Step,
     decide,
     digest_of,
+    lock_of,
     missed_in_a_row,
     planned_until,
     together,
@@ -36,7 +38,6 @@ from blueque.protocol.dependencies import NewTask, creation
 from blueque.protocol.fields import flat
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
-BLUEQUE = "blueque"  # who has paused it after failures
 BACKFILLED_AT_ONCE = 100  # tasks that one `backfill` makes
 _OF_PAUSE = ("paused", "paused_by", "paused_reason")
 
@@ -411,11 +412,6 @@ def require_origin(name: str, record: Mapping[str, str], origin: str) -> None:
     """Refuse to change a schedule that comes from elsewhere. Raises WrongSchedule."""
     if record.get("origin") != origin:
         raise WrongSchedule(name, _of_other(record.get("origin")))
-
-
-def lock_of(name: str) -> str:
-    """Return the lock that keeps the tasks of a schedule apart."""
-    return f"schedule:{name}"
 
 
 def time_of(reply: Sequence[str]) -> float:

@@ -23,7 +23,6 @@ from blueque.cli.verbs.schedule_define import add, preview, set_schedule
 from blueque.cli.verbs.schedule_file import apply, check
 from blueque.cli.verbs.schedule_show import history, show
 from blueque.cli.verbs.show import as_item
-from blueque.queries import schedules
 from blueque.text.hints import of_schedule
 
 if TYPE_CHECKING:
@@ -112,6 +111,8 @@ def schedule_ls(
 
 
 def _recurring(client: Client, queues: Sequence[str] | None) -> list[ScheduleSeen]:
+    from blueque.queries import schedules  # here: --help does without
+
     found = schedules.load_all(client.connections)
     return (
         found if queues is None else [seen for seen in found if seen.record.get("queue") in queues]
@@ -119,6 +120,8 @@ def _recurring(client: Client, queues: Sequence[str] | None) -> list[ScheduleSee
 
 
 def _print_recurring(client: Client, seen: Sequence[ScheduleSeen], is_utc: bool) -> None:
+    from blueque.queries import schedules  # here: --help does without
+
     if seen:
         recent = schedules.recent(client.connections, [each.name for each in seen], RECENT)
         rows = [row(each, recent[each.name], is_utc) for each in seen]
@@ -175,6 +178,8 @@ def schedule_run(invocation: Invocation, ids: Sequence[str], as_json: bool) -> i
 
 def _chosen(client: Client, ids: Sequence[str]) -> tuple[list[Task], int]:
     """Return what `choose` does; the name of a recurring task is refused with the right command."""
+    from blueque.queries import schedules  # here: --help does without
+
     inspector = client.get_inspector()
     try:
         return choose(inspector, ids)

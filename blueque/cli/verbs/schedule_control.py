@@ -21,7 +21,7 @@ from blueque.cli.options import (
 )
 from blueque.cli.printing import count
 from blueque.cli.recurring import coming, find_schedule, item, whole, zone_of
-from blueque.producer.schedules import MOST_BACKFILLED, MOST_SKIPPED
+from blueque.model.schedule import MOST_BACKFILLED, MOST_SKIPPED
 from blueque.text.hints import of_schedule
 
 if TYPE_CHECKING:

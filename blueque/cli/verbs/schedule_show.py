@@ -31,7 +31,6 @@ from blueque.cli.recurring import (
 from blueque.cli.verbs.show import print_fact
 from blueque.errors import InvalidInput
 from blueque.model.encoding import decode
-from blueque.queries import schedules
 from blueque.text.hints import words_of
 
 if TYPE_CHECKING:
@@ -125,6 +124,8 @@ def history(invocation: Invocation, name: str, limit: int, as_json: bool) -> Non
 
 
 def _states(redis: Any, found: list[Occurrence]) -> dict[str, str | None]:
+    from blueque.queries import schedules  # here: --help does without
+
     tasks = [each.task for each in found if each.task is not None]
     return dict(zip(tasks, schedules.statuses(redis, tasks), strict=True))
 
