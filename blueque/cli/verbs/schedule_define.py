@@ -33,7 +33,7 @@ from blueque.cli.schedule_options import (
     rule_options,
     task_options,
 )
-from blueque.cli.verbs.enqueue import parameters_of, warn_of_no_listener
+from blueque.cli.verbs.enqueue import parameters_of
 from blueque.errors import InvalidInput, NoSuchSchedule
 from blueque.model.schedule import differing
 from blueque.text.hints import of_schedule
@@ -95,8 +95,10 @@ def add(
     _say(invocation, schedule, "next")
     if task is not None:
         click.echo(printing.clean(f"{name}  task {task} now"))
-    if sys.stderr.isatty():
-        warn_of_no_listener(invocation, client, queue)
+    if sys.stderr.isatty() and not client.get_inspector().listeners(queue):
+        printing.talk(
+            f"No listener serves {queue} yet, so its tasks wait. Start one: {invocation.serve(queue)}"
+        )
 
 
 @click.command("set", short_help="Change a recurring task.")

@@ -104,16 +104,17 @@ def check(invocation: Invocation, as_json: bool) -> None:
     changes = [(each.name, each.what) for each in found]
     _print_changes(changes, {each.name: each.fields for each in found}, is_dry=True)
     if crowded:
-        minute, number = max(crowded, key=lambda each: each[1])
-        others = (
-            f", and {count(len(crowded) - 1, 'other minute')} with too many"
-            if len(crowded) > 1
-            else ""
-        )
-        printing.talk(
-            f"{number:,} planned times share the minute of {printing.stamp(minute, invocation.is_utc)}{others}: they come"
-            " one after the other. Give some of them a jitter."
-        )
+        _warn(crowded, invocation.is_utc)
+
+
+def _warn(crowded: Sequence[tuple[int, int]], is_utc: bool) -> None:
+    minute, number = max(crowded, key=lambda each: each[1])
+    more = len(crowded) - 1
+    others = f", and {count(more, 'other minute')} with too many" if more else ""
+    printing.talk(
+        f"{number:,} planned times share the minute of {printing.stamp(minute, is_utc)}{others}: they come"
+        " one after the other. Give some of them a jitter."
+    )
 
 
 def _definitions(invocation: Invocation) -> tuple[Client, dict[str, Definition]]:

@@ -31,6 +31,7 @@ from blueque.cli.recurring import (
 from blueque.cli.verbs.show import print_fact
 from blueque.errors import InvalidInput
 from blueque.model.encoding import decode
+from blueque.model.schedule import read_options
 from blueque.text.hints import words_of
 
 if TYPE_CHECKING:
@@ -177,16 +178,8 @@ def _facts(
     if later := [whole(each, zone) for each in _next(schedule)]:
         yield "planned", "\n".join(later)
     yield "last", _last(seen, recent)
-    yield "overlap", record.get("overlap", "-")
-    yield "catch up", f"{record.get('catch_up')}, of {printing.span(record.get('window'))}"
-    if record.get("jitter"):
-        yield "jitter", f"up to {printing.span(record['jitter'])}"
-    if "pause_after_failures" in record:
-        yield (
-            "pauses",
-            f"after {printing.count(record['pause_after_failures'], 'failure')} in a row",
-        )
-    for name, value in item(seen, hide)["options"].items():
+    yield from _policies(seen)
+    for name, value in read_options(seen.fields).items():
         yield name.replace("_", " "), _option(name, value)
     counts = [f"{record[what]} {what}" for what in _COUNTS if record.get(what)]
     yield "so far", ", ".join(counts) or "nothing"
@@ -199,6 +192,19 @@ def _facts(
         "parameters",
         parameters if isinstance(parameters, str) else json.dumps(parameters, ensure_ascii=False),
     )
+
+
+def _policies(seen: ScheduleSeen) -> Iterator[tuple[str, str]]:
+    record = seen.record
+    yield "overlap", record.get("overlap", "-")
+    yield "catch up", f"{record.get('catch_up')}, of {printing.span(record.get('window'))}"
+    if record.get("jitter"):
+        yield "jitter", f"up to {printing.span(record['jitter'])}"
+    if "pause_after_failures" in record:
+        yield (
+            "pauses",
+            f"after {printing.count(record['pause_after_failures'], 'failure')} in a row",
+        )
 
 
 def _option(name: str, value: Any) -> str:
