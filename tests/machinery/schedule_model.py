@@ -80,6 +80,7 @@ class Planner:
     def __init__(self, tasks: Model) -> None:
         self._tasks = tasks
         self.schedules: dict[str, Schedule] = {}
+        self.created: list[str] = []  # the tasks that are new; whoever looks at them empties it
 
     def everything(self) -> dict[str, Any]:
         """Return every key with its whole value."""
@@ -201,6 +202,7 @@ class Planner:
         given |= {"schedule": name, "planned": planned}
         new = model.New(task, given, {}, {}, needs=needs)
         self._tasks.make_new(definition.queue, new, now, 0)
+        self.created.append(task)
 
     def undoom(self, name: str, task: str) -> None:
         its = self.schedules.get(name)

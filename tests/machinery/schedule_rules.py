@@ -126,15 +126,15 @@ class ScheduleMachine(Machine):
 
         got = self.both("fire", act, lambda: self.planner.fire(name, record, then, clock.now))
         self.note(f"fire: {'nothing' if got.value is None else got.value[0]}")
-        if got.value is not None and got.value[0] == "made":
-            self._remember_new(got.value[2])
+        self._remember_new()
 
-    def _remember_new(self, *tasks: str) -> None:
-        for task in tasks:
+    def _remember_new(self) -> None:
+        """Note the new tasks; the id of one may be that of a task that is gone."""
+        for task in self.planner.created:
+            self.starts.pop(task, None)
             if task not in self.known:
                 self.known.append(task)
-            if task not in self.results:
-                self.starts.setdefault(task, [])
+        self.planner.created.clear()
 
     @precondition(
         lambda self: any("doomed" in one.facts for one in self.planner.schedules.values())
@@ -220,26 +220,24 @@ class ScheduleMachine(Machine):
 
     def _trigger(self, name: str, mark: str, is_forced: bool) -> None:
         for _ in range(2):  # the answer to the first is lost
-            got = self.both(
+            self.both(
                 "trigger",
                 lambda: protocol.trigger(self.person, name, mark, "ann", is_forced),
                 lambda: self.planner.trigger(name, mark, "ann", is_forced, clock.now),
             )
-            if got.raised is None:
-                self._remember_new(got.value)
+            self._remember_new()
 
     def _backfill(self, name: str, definition: Definition, is_together: bool) -> None:
         every = definition.rule.every or 0
         last = int(clock.now) // every * every
         times = [last - 2 * every, last - every, last]
         lock = None if is_together else f"lock:schedule%3A{name}=1"
-        got = self.both(
+        self.both(
             "backfill",
             lambda: protocol.backfill(self.person, name, times, "ann", is_together),
             lambda: self.planner.backfill(name, times, "ann", lock, clock.now),
         )
-        if got.raised is None:
-            self._remember_new(*got.value)
+        self._remember_new()
 
     @rule(
         data=st.data(),

@@ -158,7 +158,7 @@ FLOORS = {
 
 
 # The same for schedules, a quarter of what happens.
-SCHEDULE_EXAMPLES = 60
+SCHEDULE_EXAMPLES = 50
 SCHEDULE_FLOORS = {
     "set_schedule: some": 50,
     "fire: made": 30,
