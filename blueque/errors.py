@@ -175,11 +175,18 @@ class NotSettled(InvalidInput):
 
 
 class GroupClosed(InvalidInput):
-    """The group is closed, so no more tasks join it. Nothing was written."""
+    """The group is closed, so no more tasks join it. Nothing was written.
 
-    def __init__(self, group: str) -> None:
-        super().__init__(f"group {group!r} is closed")
-        self.group = group
+    state: closed, ended or making.
+    """
+
+    def __init__(self, group: str, state: str = "closed") -> None:
+        what = {
+            "making": "is making: not all tasks of this workflow are there yet",
+            "ended": "has ended",
+        }.get(state, "is closed")
+        super().__init__(f"group {group!r} {what}; no other task joins it")
+        self.group, self.state = group, state
 
 
 class GroupCancelled(InvalidInput):
@@ -265,7 +272,7 @@ class NoSuchGroup(BluequeError, LookupError):
     """
 
     def __init__(self, group: str, is_making: bool = False, is_joined: bool = False) -> None:
-        why = f"workflow {group!r} is not complete: not all of its tasks are there yet"
+        why = f"workflow {group!r} is making: not all of its tasks are there yet"
         how = f"; open it first: client.group({group!r}).open()" if is_joined else ""
         super().__init__(why if is_making else f"there is no group {group!r}{how}")
         self.group, self.is_making = group, is_making

@@ -14,7 +14,7 @@ from blueque.cli import printing
 from blueque.cli.printing import count
 from blueque.cli.why_blocked import members_of, why_it_ended
 from blueque.model.conditions import DROPPED, is_marked
-from blueque.model.group import group_of
+from blueque.model.group import group_of, shown_state
 from blueque.queries.listing import STATUSES, entered
 
 if TYPE_CHECKING:
@@ -162,7 +162,10 @@ def _words(task: Task, now: float) -> str:
     """Return the state of a task, since when, and where or why."""
     state, since = _state(task), entered(task)
     if group_of(task.id) is not None and state != GONE:
-        return f"{state}, {members_of(task)}"
+        shown = shown_state(
+            task.fields.get("state", state), "cancel" in task.fields, int(task.fields["open"])
+        )
+        return f"{shown}, {members_of(task)}"
     if since is None:
         return state
     if state == "scheduled":

@@ -14,6 +14,7 @@ import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any, NamedTuple
 
 import click
@@ -67,10 +68,12 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> list[str]
         max([width(column.title), *(width(row[n]) for row in cells)])
         for n, column in enumerate(columns)
     ]
-    if is_terminal():
-        _shrink(columns, widths)
-    lines = [_row(columns, widths, [column.title for column in columns], is_title=True)]
-    return lines + [_row(columns, widths, row) for row in cells]
+    gaps = [2] * (len(columns) - 1)
+    if is_terminal() and sum(widths) + sum(gaps) > terminal_width():
+        gaps = [1 if column.is_number else 2 for column in columns[1:]]
+        _shrink(columns, widths, terminal_width() - sum(gaps))
+    lines = [_row(columns, widths, gaps, [column.title for column in columns], is_title=True)]
+    return lines + [_row(columns, widths, gaps, row) for row in cells]
 
 
 def talk(line: str) -> None:
@@ -240,7 +243,11 @@ def _has_colours() -> bool:
 
 
 def _row(
-    columns: Sequence[Column], widths: Sequence[int], cells: Sequence[str], is_title: bool = False
+    columns: Sequence[Column],
+    widths: Sequence[int],
+    gaps: Sequence[int],
+    cells: Sequence[str],
+    is_title: bool = False,
 ) -> str:
     padded = []
     for column, columns_wide, cell in zip(columns, widths, cells, strict=True):
@@ -248,17 +255,18 @@ def _row(
         space = " " * (columns_wide - width(shown))
         painted = shown if is_title else _paint_state(column, shown)
         padded.append(space + painted if column.is_number else painted + space)
-    return "  ".join(padded).rstrip()
+    spaces = [*(" " * gap for gap in gaps), ""]
+    return "".join(chain(*zip(padded, spaces, strict=True))).rstrip()
 
 
 def _paint_state(column: Column, cell: str) -> str:
     return paint(cell, cell) if column.title == "STATE" else cell
 
 
-def _shrink(columns: Sequence[Column], widths: list[int]) -> None:
-    """Shrink the widest columns until the line fits or none can shrink further."""
+def _shrink(columns: Sequence[Column], widths: list[int], room: int) -> None:
+    """Shrink the widest columns until all fit into the room, or none can shrink further."""
     shrinking = [n for n, column in enumerate(columns) if column.can_shrink]
-    while sum(widths) + 2 * (len(widths) - 1) > terminal_width() and shrinking:
+    while sum(widths) > room and shrinking:
         widest = max(shrinking, key=lambda n: widths[n])
         if widths[widest] <= _NARROWEST:
             break

@@ -112,6 +112,13 @@ def require_whole(group: str, state: str | None, gate: str | None, dropped: Iter
         raise WrongGroup(group, f"{why}, then commit it again")
 
 
+def shown_state(state: str, is_cancelled: bool, open_members: int) -> str:
+    """Return the word for the state of a group that people read: open, closed, ended, making or
+    cancelling.
+    """
+    return "cancelling" if is_cancelled and open_members else state
+
+
 def status_of(state: str | None, open_members: int, bad_members: int) -> str | None:
     """Return the status of a group for the tasks that wait for it: `open`, `complete` or `failed`;
     None: it is gone.

@@ -84,7 +84,7 @@ class NewLinks:
         if cancel is not None:
             raise GroupCancelled(group)
         if state not in (None, "open"):
-            raise GroupClosed(group)
+            raise GroupClosed(group, state)
         if conditions:
             self._require_no_circle(group, replies, waiting if state is not None else 0)
         if state is not None:

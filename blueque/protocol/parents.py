@@ -295,7 +295,7 @@ def _require_open(group: str, state: str | None, cancel: str | None) -> None:
     if cancel is not None:
         raise GroupCancelled(group)
     if state != "open":
-        raise GroupClosed(group)
+        raise GroupClosed(group, state)
 
 
 def enter_dependents(

@@ -119,7 +119,7 @@ def _ask_one(name: str) -> list[Command]:
     if group is None:
         return ask_shown([name])
     return [
-        ("HGET", keys.group(group), "state"),
+        ("HMGET", keys.group(group), "state", "cancel"),
         ("LLEN", keys.members(group)),
         ("SCARD", keys.open_members(group)),
         ("SCARD", keys.bad_members(group)),
@@ -139,10 +139,13 @@ def _task(name: str, replies: Iterator[Any]) -> Task:
 
 
 def _group(name: str, replies: Iterator[Any]) -> Task:
-    state, members, unended, bad = (next(replies) for _ in range(4))
+    (state, cancel), members, unended, bad = (next(replies) for _ in range(4))
     status = status_of(state, unended, bad)
     numbers = {"members": str(members), "open": str(unended), "bad": str(bad)}
-    return Task(name, {} if status is None else {"status": status, "state": state, **numbers})
+    if status is None:
+        return Task(name, {})
+    cancelled = {} if cancel is None else {"cancel": cancel}
+    return Task(name, {"status": status, "state": state, **cancelled, **numbers})
 
 
 def parents_of(reply: Sequence[str]) -> list[str]:

@@ -76,7 +76,8 @@ def test_a_column_for_blocked_tasks_is_there_where_there_are_any(run, redis, ver
 
 def test_status_fits_80_columns_with_the_column_and_without(on_terminal, redis):
     for n in range(3):
-        enqueue(redis, IDS[n], f"a-long-name-of-a-queue-of-its-own-{n}")
+        queue = f"a-long-name-of-a-queue-of-its-own-{n}"
+        protocol.enqueue(redis, queue, IDS[n], "p", time.time() - 396, {})
     before = on_terminal("status")
     for n in range(3, 120):
         block(redis, IDS[n], IDS[0], "a-long-name-of-a-queue-of-its-own-1")
@@ -85,6 +86,7 @@ def test_status_fits_80_columns_with_the_column_and_without(on_terminal, redis):
 
     for lines in (before, after):
         assert max(map(columns_of, lines)) <= 80
+        assert any(line.startswith("a-long-name-of-") and " 6 m " in line for line in lines)
     assert not any("BLOCKED" in line for line in before) and any(
         "BLOCKED" in line for line in after
     )

@@ -44,7 +44,78 @@ def test_the_list_and_one_workflow_say_how_far_it_is(run, night, client):
     assert [line.split()[0] for line in listed[1:]] == ["day", "night"], "the newest first"
     assert shown[1].split()[:2] == ["night", "open"]
     assert shown[1].split()[-5:] == ["2", "0", "1", "1", "1"]
-    assert shown[-1] == f"not complete: {night}"
+    assert shown[-2].split() == ["ID", "QUEUE", "STATE", "FOR", "ERROR"]
+    assert shown[-1].split()[:3] == [night, "video", "cancelled"]
+
+
+def test_of_many_bad_tasks_five_are_named_and_how_to_list_the_others(run, client, queue, cli):
+    group = client.group("a night").open()
+    for task in queue.enqueue_iter(range(7), group=group, batch=1):
+        queue.cancel(task[0])
+    settle(client)
+    cli.delete(*[keys.task(task) for task in cli.smembers(keys.bad_members("a night"))])
+
+    shown = run("workflow", "show", "a night").stdout.splitlines()
+
+    assert [line.split()[2] for line in shown[-6:-1]] == ["gone"] * 5
+    assert shown[-1] == "(2 more BAD tasks: blueque workflow show 'a night' --json)"
+    assert len(json.loads(run("workflow", "show", "a night", "--json").stdout)["bad"]) == 7
+
+
+def test_the_states_have_the_same_words_everywhere(run, night, redis, client):
+    unfinished(redis, 7200.0, "flow")
+
+    def states(name):
+        listed = [line.split() for line in run("workflow", "ls").stdout.splitlines()]
+        (state,) = [line[1] for line in listed if line[0] == name]
+        assert f"group {name}  {state}, " in run("graph", name).stdout
+        return state
+
+    assert (states("night"), states("flow")) == ("open", "making")
+    header, *lines = run("workflow", "ls").stdout.splitlines()
+    (flow,) = [line for line in lines if line.startswith("flow")]
+    assert "AGE  LAST TASK  TASKS" in header and "2 h ago" in flow
+    refused = run("enqueue", "video", "1", "--group", "flow").stderr
+    assert "group 'flow' is making" in refused
+    refused = run("enqueue", "video", "1", "--after", "group flow").stderr
+    assert "workflow 'flow' is making" in refused
+    client.group("night").close()
+    assert states("night") == "closed"
+    assert "group 'night' is closed; no" in run("enqueue", "video", "1", "--group", "night").stderr
+    client.group("night").cancel()
+    assert states("night") == "cancelling"
+    settle(client)
+    assert states("night") == "ended"
+    client.group("flow").cancel()
+    assert states("flow") == "cancelling"
+
+
+def test_a_workflow_in_the_place_of_a_task_is_named_as_such(run, client):
+    client.group("g1").open()
+
+    for words in (("wait", "g1"), ("wait", "group g1"), ("show", "g1"), ("why", "group g1")):
+        result = run(*words)
+        assert result.returncode == 3
+        assert result.stderr.splitlines()[:2] == [
+            "blueque: 'g1' is a workflow, not a task",
+            "See it: blueque workflow show g1",
+        ]
+    assert "To wait for it: blueque enqueue QUEUE --after 'group g1'" in run("wait", "g1").stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("graph", "nosuch"), "no task and no workflow 'nosuch'"),
+        (("graph", "group nosuch"), "no workflow 'nosuch'"),
+        (("wait", "group nosuch"), "no workflow 'nosuch'"),
+        (("wait", "nosuch"), "no task 'nosuch'"),
+    ],
+)
+def test_what_is_not_there_is_named_as_what_it_may_be(run, words, sentence):
+    result = run(*words)
+
+    assert (result.returncode, result.stderr.splitlines()[0]) == (3, f"blueque: {sentence}")
 
 
 def test_without_workflows_the_list_says_so(run):
@@ -92,14 +163,14 @@ def test_a_workflow_that_does_not_exist_is_missing(run, verb):
 GATE = "group gate night"
 
 
-def unfinished(redis, ago=0.0):
+def unfinished(redis, ago=0.0, group="night"):
     """Make two of three tasks of a large workflow, so many seconds ago."""
     tasks = [
-        ("video", NewTask("a-1", "p", {"group": "night"}, {GATE: "ok"})),
-        ("audio", NewTask("b-1", "p", {"group": "night"}, {"a-1": "ok"})),
-        ("audio", NewTask("c-1", "p", {"group": "night"}, {"b-1": "ok"})),
+        ("video", NewTask("a-1", "p", {"group": group}, {f"group gate {group}": "ok"})),
+        ("audio", NewTask("b-1", "p", {"group": group}, {"a-1": "ok"})),
+        ("audio", NewTask("c-1", "p", {"group": group}, {"b-1": "ok"})),
     ]
-    graph = Graph("night", 60, "mark", tasks)
+    graph = Graph(group, 60, "mark", tasks)
     now = time.time() - ago
     protocol.open_graph(redis, graph, now)
     protocol.extend_graph(redis, graph, 0, tasks[:2], now)

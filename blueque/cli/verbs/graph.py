@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from blueque.cli import graph_text, printing
+from blueque.cli.failure import MISSING, Failure
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.verbs.show import as_item, find_one
 from blueque.model.group import condition_on, group_of
 
 if TYPE_CHECKING:
+    from blueque.queries.inspector import Inspector
     from blueque.queries.task_graph import Graph
 
 _COLOURS = {"complete": "palegreen", "failed": "salmon", "cancelled": "lightgrey"}
@@ -46,7 +48,7 @@ def graph(invocation: Invocation, name: str, as_dot: bool, as_json: bool) -> Non
     inspector = invocation.client().get_inspector()
     group = group_of(name) or name
     is_group = inspector.has_group(group) and (group != name or not inspector.find(name))
-    found = inspector.graph(condition_on(group) if is_group else find_one(inspector, name))
+    found = inspector.graph(condition_on(group) if is_group else _find_one(inspector, name))
     if as_json:
         printing.print_json(
             "graph",
@@ -62,6 +64,16 @@ def graph(invocation: Invocation, name: str, as_dot: bool, as_json: bool) -> Non
     else:
         for line in graph_text.lines(found):
             click.echo(line)
+
+
+def _find_one(inspector: Inspector, name: str) -> str:
+    try:
+        return find_one(inspector, name)
+    except Failure as failure:
+        if failure.exit_code != MISSING or group_of(name) is not None:
+            raise
+        advice = "See the workflows: blueque workflow ls"
+        raise Failure(MISSING, f"no task and no workflow {name!r}", advice) from failure
 
 
 class _Edge(NamedTuple):

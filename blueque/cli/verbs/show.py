@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from blueque.cli.options import (
     shared_options,
 )
 from blueque.cli.pace import left_of
+from blueque.model.group import condition_on, group_of, is_gate
 from blueque.queries.listing import MAX_FOUND, MIN_PREFIX, entered
 
 if TYPE_CHECKING:
@@ -75,6 +77,14 @@ def find_one(inspector: Inspector, prefix: str) -> str:
         count = f"{MAX_FOUND} tasks or more" if len(found) == MAX_FOUND else f"{len(found)} tasks"
         some = ", ".join(found[:3]) + (", ..." if len(found) > 3 else "")
         raise Failure(USAGE, f"{count} begin with {prefix!r}: {some}", "Give more of the id.")
+    group = group_of(prefix) or prefix
+    if not is_gate(group) and inspector.has_group(group):
+        show = f"blueque workflow show {shlex.quote(group)}"
+        wait = f"To wait for it: blueque enqueue QUEUE --after {shlex.quote(condition_on(group))}"
+        why = f"{group!r} is a workflow, not a task"
+        raise Failure(MISSING, why, f"See it: {show}", wait)
+    if group != prefix:
+        raise Failure(MISSING, f"no workflow {group!r}", "See them: blueque workflow ls")
     if len(prefix) < MIN_PREFIX:
         raise Failure(
             USAGE, f"{prefix!r} is too short: give at least {MIN_PREFIX} characters of the id"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,9 +14,12 @@ from blueque.cli.consent import require_consent
 from blueque.cli.failure import MISSING, REFUSED, Failure
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
 from blueque.cli.printing import Column, count
+from blueque.cli.task_columns import TaskColumn, chosen
 from blueque.errors import NoSuchGroup, WrongGroup
+from blueque.model.group import MAKING, shown_state
 
 if TYPE_CHECKING:
+    from blueque.model.task import Task
     from blueque.producer.groups import TaskGroup
     from blueque.queries.groups import GroupSeen
 
@@ -29,7 +34,9 @@ _COLUMNS = [
     Column("WAITING", True),
 ]
 _TIMES = ("created", "updated", "closed", "ended", "expires", "cancel")
-_SHOWN, _MOST = 20, 1000  # ids of tasks that are not complete: in words, and as JSON
+_ADDED = Column("LAST TASK", True)  # only where a workflow is making
+_SHOWN, _MOST = 5, 1000  # tasks that are not complete: in words, and as JSON
+_OF_BAD = ("id", "queue", "state", "for", "error")
 
 
 @click.group(subcommand_metavar="VERB [ARGS]...")
@@ -46,7 +53,8 @@ def list_workflows(invocation: Invocation, as_json: bool) -> None:
 
     One whose STATE is making is not complete, and none of its tasks runs: its producer puts more there, or has died.
     OPEN counts the tasks that have not ended, BAD those that failed, were cancelled or are gone. WAITING counts the
-    tasks that wait for the workflow. One that has ended is forgotten after a while, see blueque workflow rm.
+    tasks that wait for the workflow. LAST TASK: when the last tasks came, of one that is making.
+    One that has ended is forgotten after a while, see blueque workflow rm.
     """
     from blueque.queries import groups  # here: --help does without
 
@@ -56,7 +64,7 @@ def list_workflows(invocation: Invocation, as_json: bool) -> None:
         items = [_item(seen) for seen in found]
         printing.print_json("workflows", **printing.times(now=now), items=items)
     elif found:
-        click.echo("\n".join(printing.table(_COLUMNS, [_row(seen, now) for seen in found])))
+        click.echo("\n".join(_table(found, now)))
     else:
         printing.talk("no workflows")
 
@@ -67,7 +75,10 @@ def list_workflows(invocation: Invocation, as_json: bool) -> None:
 @shared_options
 @pass_invocation
 def show(invocation: Invocation, name: str, as_json: bool) -> None:
-    """Show how far a workflow is, and which of its tasks have failed, were cancelled or are gone."""
+    """Show how far a workflow is, and which of its tasks are BAD: have failed, were cancelled or are gone.
+
+    Five of these are named; with --json, 1,000.
+    """
     from blueque.queries import groups  # here: --help does without
 
     group = invocation.client().group(name)
@@ -76,10 +87,15 @@ def show(invocation: Invocation, name: str, as_json: bool) -> None:
     if as_json:
         printing.print_json("workflow", **printing.times(now=now), item=_item(seen), bad=bad)
         return
-    click.echo("\n".join(printing.table(_COLUMNS, [_row(seen, now)])))
+    click.echo("\n".join(_table([seen], now)))
     if bad:
-        more = f" and {seen.bad - _SHOWN} more" if len(bad) > _SHOWN else ""
-        click.echo("\nnot complete: " + printing.clean(" ".join(bad[:_SHOWN])) + more)
+        tasks = invocation.client().get_inspector().tasks(bad[:_SHOWN])
+        shown = chosen(_OF_BAD)
+        rows = [[_cell(one, task, now) for one in shown] for task in tasks]
+        click.echo("\n" + "\n".join(printing.table([one.column for one in shown], rows)))
+    if len(bad) > _SHOWN:
+        rest = f"{seen.bad - _SHOWN} more BAD tasks"
+        click.echo(f"({rest}: blueque workflow show {shlex.quote(name)} --json)")
 
 
 @workflow.command(short_help="Let no more tasks join a workflow.")
@@ -190,10 +206,27 @@ def _say(group: TaskGroup, as_json: bool, what: str) -> None:
         click.echo(printing.clean(f"{group.name}  {what}"))
 
 
+def _table(found: Sequence[GroupSeen], now: float) -> list[str]:
+    """Return the lines of a table of workflows."""
+    rows = [_row(seen, now) for seen in found]
+    if all(seen.state != MAKING for seen in found):
+        return printing.table(_COLUMNS, rows)
+    added = [seen.record.get("updated") if seen.state == MAKING else None for seen in found]
+    spans = ["-" if at is None else f"{printing.span(max(now - at, 0.0))} ago" for at in added]
+    more = [[*row[:3], span, *row[3:]] for row, span in zip(rows, spans, strict=True)]
+    return printing.table([*_COLUMNS[:3], _ADDED, *_COLUMNS[3:]], more)
+
+
+def _cell(column: TaskColumn, task: Task, now: float) -> str:
+    if column.column.title == "STATE" and task.status is None:
+        return "gone"
+    return column.cell(task, now, False)
+
+
 def _row(seen: GroupSeen, now: float) -> list[str]:
     created = seen.record.get("created")
     age = "-" if created is None else printing.span(now - created)
-    state = "cancelling" if "cancel" in seen.record and seen.open else seen.state
+    state = shown_state(seen.state, "cancel" in seen.record, seen.open)
     numbers = (seen.members, seen.complete, seen.bad, seen.open, seen.waiting)
     return [seen.name, state, age, *map(str, numbers)]
 
