@@ -14,7 +14,7 @@ from blueque.audit import server_check
 from blueque.cli import printing
 from blueque.cli.printing import count
 from blueque.cli.schedule_concerns import judged
-from blueque.model.group import group_of
+from blueque.model.group import MAKING, condition_on, group_of
 from blueque.queries.feeds import state_of
 from blueque.text import hints
 from blueque.text.eta import roughly
@@ -22,9 +22,11 @@ from blueque.text.eta import roughly
 if TYPE_CHECKING:
     from blueque.model.task import Task
     from blueque.queries.listeners import Node
-    from blueque.queries.overview import Holder, Line, Overview
+    from blueque.queries.overview import Holder, Line, Overview, Unclosed
 
 LONG_PAUSE = 3600.0  # seconds after which a pause may be forgotten
+LONG_OPEN = 86400.0  # seconds after which it may be forgotten to close a group
+LONG_MAKING = 3600.0  # seconds without a new task after which a producer may be dead
 NO_PROGRESS = 3600.0  # seconds after which a task that has reported progress may hang
 PART = 10  # and a tenth of the time that it had run until its last report
 TIMES, LATER = 2, 300.0  # a long run: twice the time of 19 of 20 tasks, and five minutes
@@ -55,6 +57,7 @@ def concerns(overview: Overview, serve: Callable[[str], str] = hints.serve) -> I
     yield from _versions(overview.nodes)
     yield from _clocks(overview.ahead)
     yield from _of_groups(overview.groups.holders)
+    yield from _of_unclosed(overview.groups.unclosed, overview.now)
     yield from _of_schedules(overview)
     nodes: dict[str, list[Node]] = {}
     for node in overview.nodes:
@@ -247,6 +250,23 @@ def _of_groups(holders: Sequence[Holder]) -> Iterator[Concern]:
     if len(holders) > MOST:
         sentence = f"tasks wait for {len(holders) - MOST} more that are not complete"
         yield Concern("groups", "held", sentence, "blueque ls --state held")
+
+
+def _of_unclosed(groups: Sequence[Unclosed], now: float) -> Iterator[Concern]:
+    """Yield the groups whose producers may have died."""
+    limits = {MAKING: LONG_MAKING, "open": LONG_OPEN}
+    left = [each for each in groups if now - each.since > limits[each.state]]
+    for group, state, since in left[:MOST]:
+        name, span = shlex.quote(group), printing.span(now - since)
+        sentence = f"it is open for {span}, and none of its tasks is left: no program has closed it"
+        command = f"blueque workflow close {name}"
+        if state == MAKING:
+            sentence = f"it is making, and no task has come for {span}: its producer may have died"
+            command = f"blueque workflow show {name}"
+        yield Concern(condition_on(group), "unclosed", sentence, command)
+    if len(left) > MOST:
+        sentence = f"{len(left) - MOST} more are open or making for long"
+        yield Concern("groups", "unclosed", sentence, "blueque workflow ls")
 
 
 def _of_schedules(overview: Overview) -> Iterator[Concern]:

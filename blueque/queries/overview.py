@@ -14,7 +14,7 @@ from blueque.connection.redis import Command, Redis, raise_refusal
 from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.model.conditions import OK
-from blueque.model.group import condition_on, group_of, is_gate
+from blueque.model.group import MAKING, condition_on, group_of, is_gate, parse
 from blueque.queries import feeds
 from blueque.queries.listeners import (
     Members,
@@ -74,6 +74,7 @@ MAX_HELD = (
 )
 LEAST_HELD = 10
 
+_OF_GROUPS = ("state", "created", "updated", "cancel")
 _OF_FAILED = ("status", "queue", "error_type", "finished", "updated", "dependents", "broken_by")
 
 
@@ -91,6 +92,18 @@ class Holder(NamedTuple):
     broken_by: str | None = None
 
 
+class Unclosed(NamedTuple):
+    """A group that its producer has not closed, and for which it may do nothing more.
+
+    state: open: all of its tasks have ended, if there are any; since: when it was opened. making:
+        not all tasks of a workflow are there; since: when the last ones came.
+    """
+
+    group: str
+    state: str
+    since: float
+
+
 class Groups(NamedTuple):
     """The groups of tasks, at most MAX_GROUPS.
 
@@ -101,6 +114,7 @@ class Groups(NamedTuple):
     unended: int = 0
     bad: int = 0
     holders: Sequence[Holder] = ()
+    unclosed: Sequence[Unclosed] = ()
 
 
 class Line(NamedTuple):
@@ -399,17 +413,41 @@ def _ask_groups(names: Iterable[str]) -> list[Command]:
     return [
         command
         for name in names
-        for command in (("HGET", keys.group(name), "state"), ("SCARD", keys.bad_members(name)))
+        for command in (
+            ("HMGET", keys.group(name), *_OF_GROUPS),
+            ("SCARD", keys.open_members(name)),
+            ("SCARD", keys.bad_members(name)),
+        )
     ]
 
 
 def _groups(names: Sequence[str], replies: Sequence[Any]) -> Groups:
-    states, sizes = replies[::2], replies[1::2]
-    bad = [pair for *pair, size in zip(names, states, sizes, strict=True) if size]
+    records = [dict(zip(_OF_GROUPS, reply, strict=False)) for reply in replies[::3]]
+    seen = [*zip(names, records, replies[1::3], replies[2::3], strict=True)]
+    states = [record.get("state") for record in records]
     unended = sum(state not in ("ended", None) for state in states)
+    bad = [(name, record) for name, record, _, size in seen if size]
     # Of others it is not decided how they end.
-    ended = [Holder(condition_on(name), "failed", 0) for name, state in bad if state == "ended"]
-    return Groups(unended, len(bad), ended)
+    ended = [
+        Holder(condition_on(name), "failed", 0)
+        for name, record in bad
+        if record.get("state") == "ended"
+    ]
+    unclosed = [_unclosed(name, record, left) for name, record, left, _ in seen]
+    return Groups(unended, len(bad), ended, tuple(each for each in unclosed if each is not None))
+
+
+def _unclosed(name: str, fields: Mapping[str, str | None], left: int) -> Unclosed | None:
+    state = fields.get("state")
+    record = parse({field: value for field, value in fields.items() if value is not None})
+    since = record.get("updated" if state == MAKING else "created")
+    if (
+        "cancel" in record
+        or since is None
+        or not (state == MAKING or (state == "open" and not left))
+    ):
+        return None
+    return Unclosed(name, state, since)
 
 
 def _of_queues(

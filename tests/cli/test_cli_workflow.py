@@ -352,3 +352,38 @@ def test_doctor_finds_nothing_wrong_with_an_unfinished_workflow(run, redis):
 
     found = json.loads(run("doctor", "--json").stdout)
     assert found["findings"] == [] and "gate" not in run("doctor").stdout
+
+
+def test_status_names_the_groups_whose_producers_may_have_died(run, redis, client, queue, cli):
+    day = time.time() - 90000.0
+    for name in ("a night", "busy", "given up", "closed"):
+        protocol.open_group(redis, name, 60, day)
+    queue.enqueue("a", group="busy")
+    client.group("closed").close()
+    client.group("given up").cancel()
+    client.group("new").open()
+    unfinished(redis, group="flow")
+    assert "group flow" not in run("status").stdout
+    cli.hset(keys.group("flow"), "updated", time.time() - 7200.0)
+
+    concerns = json.loads(run("status", "--json").stdout)["attention"]
+    text = run("status").stdout
+
+    found = {each["about"]: each["command"] for each in concerns if each["code"] == "unclosed"}
+    assert found == {
+        "group a night": "blueque workflow close 'a night'",
+        "group flow": "blueque workflow show flow",
+    }
+    assert "! group a night: it is open for 1 d 1 h, and none of its tasks is left" in text
+    assert "! group flow: it is making, and no task has come for 2 h" in text
+    assert run("status", "--check").returncode == 75
+
+
+def test_of_many_groups_that_nobody_closed_three_are_named(run, redis):
+    for number in range(5):
+        protocol.open_group(redis, f"night-{number}", 60, time.time() - 90000.0)
+
+    text = run("status").stdout
+
+    assert text.count("no program has closed it") == 3
+    assert "! groups: 2 more are open or making for long\n  blueque workflow ls" in text

@@ -127,6 +127,7 @@ def test_the_overview_of_an_empty_redis_is_empty(inspector):
     assert overview._replace(server=None)[1:] == (
         *([], [], [], [], None, {}, {}, {}, {}, set()),
         Groups(),
+        [],
     )
 
 
