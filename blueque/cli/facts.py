@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from blueque.cli import printing
 from blueque.cli.pace import left_of, progress_words, usual_of
+from blueque.cli.why_blocked import state_of_group
 from blueque.model.group import group_of
 from blueque.model.lines import parse_needs
 from blueque.model.states import HELD, LOST
@@ -212,6 +213,8 @@ def _after(task: Task, others: Dependencies) -> str | None:
 def _condition(each: Condition) -> str:
     """Return the status of the other task, and what is wanted of it if that is not `ok`."""
     status = each.task.status or "gone"
+    if status == "open":  # a group
+        status = state_of_group(each.task)
     wanted = {"any": "to end", "not_ok": "to fail"}
     if each.kind in wanted:
         return f"{status}, has {wanted[each.kind]}"

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from blueque.cli import printing
 from blueque.cli.printing import count
-from blueque.cli.why_blocked import members_of, why_it_ended
+from blueque.cli.why_blocked import members_of, state_of_group, why_it_ended
 from blueque.model.conditions import DROPPED, is_marked
-from blueque.model.group import group_of, shown_state
+from blueque.model.group import group_of
 from blueque.queries.listing import STATUSES, entered
 
 if TYPE_CHECKING:
@@ -162,10 +162,7 @@ def _words(task: Task, now: float) -> str:
     """Return the state of a task, since when, and where or why."""
     state, since = _state(task), entered(task)
     if group_of(task.id) is not None and state != GONE:
-        shown = shown_state(
-            task.fields.get("state", state), "cancel" in task.fields, int(task.fields["open"])
-        )
-        return f"{shown}, {members_of(task)}"
+        return f"{state_of_group(task)}, {members_of(task)}"
     if since is None:
         return state
     if state == "scheduled":

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from blueque.cli import printing
 from blueque.cli.printing import count
 from blueque.cli.reason import MOST_NAMES, Reason
-from blueque.model.group import MAKING, group_of
+from blueque.model.group import MAKING, group_of, shown_state
 from blueque.model.states import FINISHED, HELD, STATUSES
 from blueque.queries.listeners import is_process_gone
 from blueque.queries.listing import entered, in_order
@@ -121,6 +121,12 @@ def members_of(group: Task) -> str:
     return f"{members - left} of {count(members, 'task')} {verb} ended{well}"
 
 
+def state_of_group(group: Task) -> str:
+    """Return the state of a group that is there, in the word of `blueque workflow ls`."""
+    fields = group.fields
+    return shown_state(fields["state"], "cancel" in fields, int(fields["open"]))
+
+
 def why_it_ended(task: Task) -> str | None:
     """Return `exit code 1`, `SIGKILL`, `ValueError`, or `by ada` of a cancelled task."""
     if task.status == "cancelled":
@@ -134,7 +140,7 @@ def _of_workflow(inquiry: Inquiry) -> Iterator[Reason]:
     group = inquiry.task.fields.get("group", "")
     name, show = printing.clean(group), f"blueque workflow show {shlex.quote(group)}"
     if inquiry.workflow == MAKING:
-        sentence = f"Its workflow {name} is not complete, and no task of it runs before."
+        sentence = f"Its workflow {name} is making: until all of its tasks are there, none runs."
         more = "If its producer has died, commit the same workflow again, or cancel this one."
         yield Reason("unfinished", f"{sentence} {more}", show)
     elif inquiry.dependencies.is_gated and inquiry.workflow is None:

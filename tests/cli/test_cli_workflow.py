@@ -62,7 +62,7 @@ def test_of_many_bad_tasks_five_are_named_and_how_to_list_the_others(run, client
     assert len(json.loads(run("workflow", "show", "a night", "--json").stdout)["bad"]) == 7
 
 
-def test_the_states_have_the_same_words_everywhere(run, night, redis, client):
+def test_the_states_have_the_same_words_everywhere(run, night, redis, client, cli):
     unfinished(redis, 7200.0, "flow")
 
     def states(name):
@@ -81,6 +81,8 @@ def test_the_states_have_the_same_words_everywhere(run, night, redis, client):
     assert "workflow 'flow' is making" in refused
     client.group("night").close()
     assert states("night") == "closed"
+    (waiting,) = cli.zrange(keys.awaiting("night"), 0, -1)
+    assert "group night: closed\n" in run("show", waiting).stdout
     assert "group 'night' is closed; no" in run("enqueue", "video", "1", "--group", "night").stderr
     client.group("night").cancel()
     assert states("night") == "cancelling"
@@ -200,7 +202,7 @@ def test_why_says_that_the_workflow_is_not_complete(run, redis, client, task):
     reason = json.loads(run("why", task, "--json").stdout)["reasons"][0]
 
     assert reason["code"] == "unfinished"
-    assert reason["sentence"].startswith("Its workflow night is not complete, and no task of it")
+    assert reason["sentence"].startswith("Its workflow night is making: until all")
     assert reason["command"] == "blueque workflow show night"
     for verb in (("show", task), ("graph", task), ("why", task)):
         assert "gate" not in run(*verb).stdout
