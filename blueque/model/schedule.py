@@ -15,11 +15,11 @@ from typing import Any, Literal, NamedTuple, get_args
 from blueque.errors import InvalidInput
 from blueque.model import record
 from blueque.model.cron import read_cron
-from blueque.model.encoding import count_of, require_whole
+from blueque.model.encoding import LAST_SECOND, count_of, require_whole
 from blueque.model.lines import parse_needs, write_needs
 from blueque.model.options import Options
 from blueque.model.recurrence import LEAST_EVERY, MOST_EVERY, Rule, jitter_of, planned_times
-from blueque.model.units import parse_duration
+from blueque.model.units import DAY, parse_duration
 
 Overlap = Literal["skip", "queue", "replace", "allow"]
 CatchUp = Literal["last", "all", "none"]
@@ -64,7 +64,7 @@ FIELDS: record.Types = {
     "updated": record.number,
 }
 DEFINED = tuple(FIELDS)[1:15]  # the fields that a person defines
-OF_RULE = ("cron", "every", "timezone", "start", "until", "jitter")
+OF_RULE = ("cron", "every", "timezone", "start", "until")
 POLICIES = ("overlap", "catch_up", "window", "jitter", "pause_after_failures")
 OPEN = ("blocked", "scheduled", "pending", "reserved", "started")
 
@@ -131,8 +131,8 @@ class Definition(NamedTuple):
             )
         except InvalidInput:
             raise
-        except (KeyError, ValueError, TypeError) as error:
-            raise InvalidInput(f"the record cannot be read: {error!r}") from error
+        except (KeyError, ValueError, TypeError, RecursionError) as error:
+            raise InvalidInput(f"the record cannot be read: {error!r}"[:200]) from error
         if definition.overlap not in get_args(Overlap) or definition.catch_up not in get_args(
             CatchUp
         ):
@@ -141,8 +141,12 @@ class Definition(NamedTuple):
             raise InvalidInput("the record has no rule, or two")
         if rule.every is not None and not LEAST_EVERY <= rule.every <= MOST_EVERY:
             raise InvalidInput("every: it must be from 10s to 366d")
+        bounded = (rule.start, rule.until, definition.window, definition.jitter)
+        if any(not 0 <= number <= LAST_SECOND for number in bounded if number is not None):
+            raise InvalidInput("a time or a duration of the record is out of bounds")
         is_plain = isinstance(options, dict) and all(
-            isinstance(value, str | int | float) for value in options.values()
+            isinstance(value, str | int | float) and not isinstance(value, bool)
+            for value in options.values()
         )
         if not is_plain or parse_needs(str(options.get("needs", ""))) is None:
             raise InvalidInput("the record has options that this version does not know")
@@ -181,6 +185,22 @@ class Definition(NamedTuple):
         before: when that of the planned time before comes.
         """
         return max(planned + jitter_of(name, planned, self.jitter), before)
+
+
+def require_jitter(jitter: int, rule: Rule, now: float) -> None:
+    """Refuse a jitter by which a planned time could come after the one that follows it. Raises
+    InvalidInput.
+
+    now: it looks at the next 1,000 planned times, those of the next 400 days at most.
+    """
+    if not jitter:
+        return
+    times = planned_times(rule, now, now + 400 * DAY, AT_ONCE)
+    apart = rule.every or min((b - a for a, b in pairwise(times)), default=jitter)
+    if jitter > apart:
+        raise InvalidInput(
+            f"jitter: it is {jitter} s, and two planned times may be only {apart} s apart"
+        )
 
 
 def read_policies(
@@ -283,18 +303,9 @@ def decide(
     """
     if at > now:
         return None
-    due = [(planned, at)]
-    after: tuple[int, int] | None = None
-    for moment in planned_times(definition.rule, planned, int(now), most):
-        following = moment, definition.at(name, moment, due[-1][1])
-        if following[1] > now or len(due) == most:
-            after = following
-            break
-        due.append(following)
-    else:
-        coming = definition.rule.next_after(due[-1][0])
-        after = None if coming is None else (coming, definition.at(name, coming, due[-1][1]))
-    too_old = [each for each in due if each[0] < now - definition.window]
+    due, after = due_times(definition, name, planned, at, now, most)
+    oldest = now - max(definition.window, PROMPT)
+    too_old = [each for each in due if each[1] < oldest]
     rest = due[len(too_old) :]
     missed = [(moment, "window") for moment, _ in too_old]
     if not rest:
@@ -310,6 +321,24 @@ def decide(
     if not is_last or (definition.catch_up == "none" and is_late):
         return Step([*missed, (latest[0], "catch_up")], None, latest[0], after)
     return Step(missed, latest, latest[0], after)
+
+
+def due_times(
+    definition: Definition, name: str, planned: int, at: int, now: float, most: int
+) -> tuple[list[tuple[int, int]], tuple[int, int] | None]:
+    """Return the planned times that are due and when each was, the first of which is given, and what
+    comes after them; None: nothing does. most: of those that are due.
+    """
+    due = [(planned, at)]
+    for moment in planned_times(definition.rule, planned, int(now), most):
+        following = moment, definition.at(name, moment, due[-1][1])
+        if following[1] > now or len(due) == most:
+            return due, following
+        due.append(following)
+    coming = definition.rule.next_after(due[-1][0])
+    if coming is None:
+        return due, None
+    return due, (coming, definition.at(name, coming, due[-1][1]))
 
 
 def is_out_of_order(found: Mapping[str, str]) -> bool:
@@ -330,20 +359,6 @@ def score_of(found: Mapping[str, str]) -> str:
         return "0"
     at = found.get("at", "")
     return "+inf" if "paused" in found or not at.isdecimal() else at
-
-
-def planned_until(found: Mapping[str, str], now: float, most: int) -> list[int]:
-    """Return the planned times of a record that are past and undecided, the oldest first; none if
-    the record cannot be read.
-    """
-    if not found.get("planned", "").isdecimal() or int(found["planned"]) > now:
-        return []
-    try:
-        rule = Definition.of(found).rule
-    except InvalidInput:
-        return []
-    first = int(found["planned"])
-    return [first, *planned_times(rule, first, int(now), most - 1)]
 
 
 class Occurrence(NamedTuple):

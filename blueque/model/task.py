@@ -178,9 +178,13 @@ class Task:
         from datetime import UTC, datetime
 
         try:
-            return datetime.fromtimestamp(seconds, UTC if zone is None else find_zone(zone))
-        except InvalidInput:  # this host does not know the zone
-            return datetime.fromtimestamp(seconds, UTC)
+            planned = datetime.fromtimestamp(seconds, UTC)
+        except (OverflowError, ValueError, OSError):  # another program has written it
+            return None
+        try:
+            return planned if zone is None else planned.astimezone(find_zone(zone))
+        except (InvalidInput, OverflowError):  # this host does not know the zone
+            return planned
 
     @property
     def after(self) -> int | None:

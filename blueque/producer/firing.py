@@ -9,7 +9,7 @@ from itertools import zip_longest
 
 from blueque import protocol
 from blueque.connection.redis import Redis
-from blueque.errors import InvalidInput, NotCancellable, RedisRefused, WrongQueue
+from blueque.errors import Contended, NotCancellable, RedisAway, RedisRefused, WrongQueue
 from blueque.producer.dependents import tell_of_end
 from blueque.protocol.schedules import Fired, Plan, look_at, plan_of
 from blueque.queries import schedules
@@ -77,7 +77,8 @@ class Firing:
             self._skip = skip + len(found) - len(records) if len(names) == AT_ONCE else 0
         plans = self._plans(records, now)
         self._fire(plans)
-        return 0.0 if records or self._skip else self._wait(now, first)
+        is_more = bool(records or self._skip) or len(names) == AT_ONCE
+        return 0.0 if is_more else self._wait(now, first)
 
     def _wait(self, now: float, first: Mapping[str, float]) -> float | None:
         """Return in how many seconds a schedule is to be looked at."""
@@ -102,7 +103,9 @@ class Firing:
                     self._cancel(name, record["doomed"])
                     continue
                 plan = plan_of(name, record, now)
-            except (InvalidInput, RedisRefused) as error:
+            except (RedisAway, Contended):
+                raise
+            except Exception as error:  # whatever another program has written, the others come
                 self._leave_alone(name, error)
                 continue
             if plan is None:  # another was faster, or its score is wrong, which doctor mends
@@ -118,7 +121,9 @@ class Firing:
                 _log(name, protocol.fire(self._redis, name, plan, ahead))
                 self._named.discard(name)
                 self.note(None, name)
-            except (RedisRefused, InvalidInput) as error:
+            except (RedisAway, Contended):
+                raise
+            except Exception as error:
                 self._leave_alone(name, error)
 
     def _cancel(self, name: str, task: str) -> None:
@@ -133,6 +138,7 @@ class Firing:
         except (NotCancellable, WrongQueue) as error:  # it has ended, or was moved just now
             log.debug("cancel task=%s: %s", task, error)
             if isinstance(error, WrongQueue):
+                self._left_alone[name] = time.monotonic() + MOVED_ON
                 return
         protocol.undoom(self._redis, name, task)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from blueque import protocol
 from blueque.connection.redis import Redis
-from blueque.errors import InvalidInput, NoSuchSchedule
+from blueque.errors import InvalidInput, NoSuchSchedule, WrongSchedule
 from blueque.model.cron import find_zone
 from blueque.model.encoding import Encoded, require_schedule_name, require_time, require_whole
 from blueque.model.ids import DEFAULT_KEEP, require_keep
@@ -29,6 +30,7 @@ from blueque.model.schedule import (
     Overlap,
     lock_of,
     read_policies,
+    require_jitter,
     with_lock,
 )
 from blueque.protocol.schedules import BACKFILLED_AT_ONCE
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from blueque.producer.queue import Queue
 
 log = logging.getLogger("blueque")
+
+MOST_EVER = 1_000_000  # tasks that one call of `backfill` makes, if told
 
 
 class Policies(TypedDict, total=False):
@@ -102,6 +106,7 @@ def define(
     encoding = fields.pop("parameters_encoding", None)
     if overlap in ("queue", "replace"):
         fields = with_lock(fields, lock_of(name))
+    require_jitter(policies["jitter"], rule, time.time())
     return Definition(
         queue.name, rule, text, None if encoding is None else str(encoding), fields, **policies
     )
@@ -137,7 +142,7 @@ class Schedule:
         self._seen = self._load()
 
     def __repr__(self) -> str:
-        return f"<Schedule {self.name!r} {self.rule.text()}>"
+        return f"<Schedule {self.name!r}>"
 
     def _load(self) -> ScheduleSeen:
         seen = schedules.load(self._redis, self.name)
@@ -233,7 +238,7 @@ class Schedule:
         Source: docs/protocol/schedules.md, "skip_occurrences".
         """
         most = require_whole(count, "count", 1, MOST_SKIPPED)
-        last, who = int(self._seen.record["last"]), _who(by)
+        last, who = self._seen.record.get("last", 0), _who(by)
         times = list(islice(self.rule.times(last), most))
         if not times:
             raise InvalidInput(
@@ -261,14 +266,17 @@ class Schedule:
 
         begin, end: both included; Unix seconds, or a datetime with a time zone.
         overlap: "queue": they run one after the other; "allow": they may run at the same time.
-        most: refuse if more planned times lie between.
+        most: refuse if more planned times lie between; a million at most.
         by: as for `pause`.
-        Raises NoSuchSchedule, InvalidInput; WrongSchedule if some are still to come.
+        Raises NoSuchSchedule, InvalidInput; WrongSchedule if the end is still to come.
         Source: docs/protocol/schedules.md, "backfill".
         """
         if overlap not in ("queue", "allow"):
             raise InvalidInput(f'overlap: it is {overlap!r}; it has to be "queue" or "allow"')
         first, last, who = require_time(begin), require_time(end), _who(by)
+        require_whole(most, "most", 1, MOST_EVER)
+        if last > self.refresh().seen.now:
+            raise WrongSchedule(self.name, "the end of that time is still to come")
         times = self.planned_between(first, last, most + 1)
         if len(times) > most:
             raise InvalidInput(f"more than {most} planned times lie between; give most=")

@@ -16,6 +16,7 @@ from blueque.model import keys
 from blueque.model.encoding import count_of
 from blueque.model.ids import id_of_occurrence, id_of_trigger
 from blueque.model.lines import parse_needs
+from blueque.model.recurrence import planned_times
 from blueque.model.schedule import (
     AT_ONCE,
     BLUEQUE,
@@ -28,9 +29,10 @@ from blueque.model.schedule import (
     Step,
     decide,
     digest_of,
+    due_times,
+    is_out_of_order,
     lock_of,
     missed_in_a_row,
-    planned_until,
     together,
     with_lock,
 )
@@ -39,6 +41,7 @@ from blueque.protocol.fields import flat
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
 BACKFILLED_AT_ONCE = 100  # tasks that one `backfill` makes
+MOST_COUNTED = 10 * AT_ONCE  # planned times that a pause or a change counts
 _OF_PAUSE = ("paused", "paused_by", "paused_reason")
 
 
@@ -81,6 +84,9 @@ def plan_of(name: str, record: Mapping[str, str], now: float) -> Plan | None:
         return None
     definition = Definition.of(record)
     planned, at = _whole(record, "planned"), _whole(record, "at")
+    is_whole = (record.get("planned"), record["at"]) == (str(planned), str(at))
+    if not is_whole or is_out_of_order(record):
+        raise InvalidInput("it is not clear what is planned next: see blueque doctor")
     step = decide(definition, name, planned, at, now)
     if step is None:
         return None
@@ -112,9 +118,9 @@ def fire(redis: Redis, name: str, plan: Plan, ahead: AnyLook | None = None) -> F
     def judge(
         reply: Sequence[str], clock: Sequence[str], exists: int = 0, *others: list[str | None]
     ) -> Verdict[Fired | None]:
-        if as_hash(reply) != plan.record:
-            return Answer(None)
         now = time_of(clock)
+        if as_hash(reply) != plan.record or _whole(plan.record, "at") > now:
+            return Answer(None)
         current = _Current(*others[0]) if others else _Current()
         commands: list[Command] = []
         occurrences = missed_in_a_row(step.missed, now)
@@ -178,15 +184,17 @@ def set_schedule(redis: Redis, name: str, definition: Definition, origin: str) -
         found, now = as_hash(reply), time_of(clock)
         if found:
             require_origin(name, found, origin)
-        last = _whole(found, "last") if found else int(now)
         occurrences: list[Occurrence] = []
         counts: dict[str, int] = {}
-        is_new_rule = any(found.get(field) != defined.get(field) for field in OF_RULE)
-        if found and is_new_rule:
-            occurrences, counts = _given_up(name, found, "changed", now)
-            last = max(last, int(now))
+        is_same_rule = all(found.get(field) == defined.get(field) for field in OF_RULE)
+        last = _whole(found, "last") if found and is_same_rule else int(now)
+        if found and not is_same_rule:
+            occurrences, counts = _lost_by_change(found, now)
         following = _following(name, definition, last)
-        if following is not None and found.get("planned") == str(following[0]) and not is_new_rule:
+        if following is not None and (found.get("planned"), found.get("jitter")) == (
+            str(following[0]),
+            defined["jitter"],
+        ):
             following = following[0], _whole(found, "at")
         planned = None if following is None else str(following[0])
         if (found.get("digest"), found.get("planned")) == (digest, planned):
@@ -246,12 +254,19 @@ def resume_schedule(redis: Redis, name: str, catches_up: bool = False) -> bool:
         if "paused" not in found:
             return Answer(False)
         definition, last = Definition.of(found), _whole(found, "last")
+        following = _following(name, definition, last)
+        if following is not None and found.get("planned") == str(following[0]):
+            following = following[0], _whole(found, "at")
         occurrences: list[Occurrence] = []
         counts: dict[str, int] = {}
-        if not catches_up:
-            occurrences, counts = _given_up(name, found, "paused", now)
-            last = max(last, int(now))
-        following = _following(name, definition, last)
+        if not catches_up and following is not None and following[1] <= now:
+            due, following = due_times(definition, name, *following, now, MOST_COUNTED)
+            if following is not None and following[1] <= now:  # too many to be counted
+                following = _following(name, definition, int(now))
+            missed = [planned for planned, _ in due]
+            last = missed[-1] if len(missed) < MOST_COUNTED else int(now)
+            occurrences = [together("missed", missed, now, "paused")]
+            counts = {"missed": len(missed)}
         score: float | str = "+inf" if following is None else following[1]
         fields: dict[str, Any] = {"last": last, "failures": 0}
         if found.get("paused_by") == BLUEQUE and "current" in found:
@@ -276,22 +291,26 @@ def skip_occurrences(redis: Redis, name: str, before: int, times: Sequence[int],
     Raises NoSuchSchedule; WrongSchedule if others are the next by now.
     """
 
+    is_sent = False
+
     def judge(reply: Sequence[str], clock: Sequence[str], listed: Sequence[str]) -> Verdict[None]:
+        nonlocal is_sent
         found, now = _required(name, reply), time_of(clock)
         last = _whole(found, "last")
         if last != before:
             # Not by `last`: another transaction may have decided about the same times.
-            known = [Occurrence.read(text) for text in listed]
-            if any(one and one[:2] == ("skipped", times[-1]) and one.by == by for one in known):
+            known = [Occurrence.read(text) for text in listed] if is_sent else []
+            if any(one and one[:2] == ("skipped", times[0]) and one.by == by for one in known):
                 return Answer(None)
             raise WrongSchedule(name, "it has moved on meanwhile; look at it again")
         following = _following(name, Definition.of(found), times[-1])
-        skipped = [Occurrence("skipped", each, now, why="person", by=by) for each in times]
+        skipped = [together("skipped", list(times), now, "person", by)]
         score: float | str = "+inf" if following is None or "paused" in found else following[1]
         if "doomed" in found:
             score = 0
         counts = {"skipped": len(times)}
         fields = {"last": times[-1]}
+        is_sent = True
         return Change(_moved(name, fields, following, score, skipped, counts, now), None)
 
     key = keys.schedule(name)
@@ -319,7 +338,10 @@ def trigger(redis: Redis, name: str, mark: str, by: str, is_forced: bool = False
             return Answer(task)
         found, now = _required(name, reply), time_of(clock)
         definition = Definition.of(found)
-        if "doomed" in found or found.get("current") != before:
+        if "doomed" in found:
+            doomed = f"task {found['doomed']} is being cancelled"
+            raise WrongSchedule(name, f"{doomed}, for another has come in its place; try again")
+        if found.get("current") != before:
             raise WrongSchedule(name, "a task has come of it just now; try again")
         current = _Current(*states[0]) if states else _Current()
         why = None if is_forced else _hindrance(definition, current)
@@ -361,6 +383,7 @@ def backfill(
     Raises NoSuchSchedule; WrongSchedule for a time that is still to come.
     """
     tasks = [id_of_occurrence(name, planned) for planned in times]
+    ours: list[str] = []  # what an earlier try has made, if its answer was lost
 
     def judge(reply: Sequence[str], clock: Sequence[str], *exists: int) -> Verdict[list[str]]:
         found, now = _required(name, reply), time_of(clock)
@@ -373,12 +396,13 @@ def backfill(
         rows = zip(tasks, times, exists, strict=True)
         new = [(task, planned) for task, planned, is_there in rows if not is_there]
         if not new:
-            return Answer([])
+            return Answer([*ours])
+        ours[:] = [task for task, _ in new]
         made = together("backfilled", [planned for _, planned in new], now, "person", by)
         counts = {"backfilled": len(new)}
         return Change(
             [*_creation(name, definition, new, now), *_noted(name, {}, [made], counts, now)],
-            [task for task, _ in new],
+            [*ours],
         )
 
     hashes = [keys.task(task) for task in tasks]
@@ -539,9 +563,17 @@ def _pausing(name: str, failures: int, now: float) -> list[Command]:
     return [("HSET", keys.schedule(name), *flat(fields)), ("ZADD", keys.SCHEDULES, "+inf", name)]
 
 
-def _given_up(
-    name: str, record: Mapping[str, str], why: str, now: float
+def _lost_by_change(
+    record: Mapping[str, str], now: float
 ) -> tuple[list[Occurrence], dict[str, int]]:
-    """Return what to write of the planned times that are past and of which nothing comes any more."""
-    times = planned_until(record, now, 10 * AT_ONCE)
-    return ([together("missed", times, now, why)], {"missed": len(times)}) if times else ([], {})
+    """Return what to write of the planned times that are past, and undecided when the rule changes."""
+    if "planned" not in record or _whole(record, "planned") > now:
+        return [], {}
+    try:
+        rule = Definition.of(record).rule
+    except InvalidInput:  # only its first time is known
+        times = [_whole(record, "planned")]
+    else:
+        first = _whole(record, "planned")
+        times = [first, *planned_times(rule, first, int(now), MOST_COUNTED - 1)]
+    return [together("missed", times, now, "changed")], {"missed": len(times)}

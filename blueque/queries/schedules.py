@@ -105,13 +105,11 @@ def load_all(redis: Redis, names: Sequence[str] | None = None) -> list[ScheduleS
 
 
 def _load_some(redis: Redis, names: Sequence[str]) -> list[ScheduleSeen]:
-    clock, listed, *found = redis.read(
-        ("TIME",),
-        ("ZMSCORE", keys.SCHEDULES, *names),
-        *[("HGETALL", keys.schedule(name)) for name in names],
-    )
-    now, hashes = time_of(clock), list(map(as_hash, found))
-    current = [fields.get("current") for fields in hashes]
+    clock, listed = redis.read(("TIME",), ("ZMSCORE", keys.SCHEDULES, *names))
+    # One that is no hash is for doctor.
+    found = [{} if isinstance(each, RedisRefused) else each for each in records(redis, names)]
+    now = time_of(clock)
+    current = [fields.get("current") for fields in found]
     asked: list[Command] = [("HMGET", keys.task(task), *_OF_TASK) for task in current if task]
     states = iter(redis.read(*asked) if asked else [])
     tasks = [_task(task, next(states)) if task else None for task in current]
@@ -125,7 +123,7 @@ def _load_some(redis: Redis, names: Sequence[str]) -> list[ScheduleSeen]:
             now,
             None if task is None else entered(task),
         )
-        for name, fields, score, task in zip(names, hashes, listed, tasks, strict=True)
+        for name, fields, score, task in zip(names, found, listed, tasks, strict=True)
         if fields
     ]
 
@@ -154,7 +152,7 @@ def _read(texts: Sequence[str]) -> list[Occurrence]:
 
 def occurrences(redis: Redis, name: str, limit: int = 100) -> list[Occurrence]:
     """Return what has come of the last planned times of a schedule, the newest first."""
-    (texts,) = redis.read(("LRANGE", keys.occurrences(name), 0, limit - 1))
+    (texts,) = redis.read(("LRANGE", keys.occurrences(name), 0, max(limit, 1) - 1))
     return _read(texts)
 
 
