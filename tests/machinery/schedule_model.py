@@ -70,8 +70,9 @@ class Schedule:
 
     def give_up(self, now: float, why: str) -> None:
         """Have nothing come of what is due."""
-        self.note_missed(self.due(now), now, why)
-        self.last = max(self.last, int(now))
+        if due := self.due(now):
+            self.note_missed(due, now, why)
+            self.last = due[-1]
 
 
 class Planner:
@@ -113,10 +114,11 @@ class Planner:
             if its.definition == definition:
                 return "same"
         else:
-            wanted = Schedule(definition, max(its.last, int(now)))
+            wanted = Schedule(definition, int(now))
             if (its.definition, its.planned) == (definition, wanted.planned):
                 return "same"
             its.give_up(now, "changed")
+            its.last = int(now)
         its.definition = definition
         its.facts |= {"version": its.facts["version"] + 1, "updated": now}
         self._tasks.queues.add(definition.queue)
@@ -128,7 +130,7 @@ class Planner:
         if its is None or its.fields != seen:
             return None
         due, policies = its.due(then), its.definition
-        old = [moment for moment in due if moment < then - policies.window]
+        old = [moment for moment in due if moment < then - max(policies.window, PROMPT)]
         rest = due[len(old) :]
         chosen = None
         if rest and policies.catch_up == "all":
@@ -235,8 +237,8 @@ class Planner:
         its = self._required(name)
         if its.last != before:
             raise Refusal(WrongSchedule)
-        for moment in times:
-            its.note(Occurrence("skipped", moment, now, why="person", by=by))
+        extent = {"until": times[-1], "times": len(times)} if len(times) > 1 else {}
+        its.note(Occurrence("skipped", times[0], now, why="person", by=by, **extent))
         its.last, its.facts["updated"] = times[-1], now
 
     def trigger(self, name: str, mark: str, by: str, is_forced: bool, now: float) -> str:

@@ -47,15 +47,15 @@ class ScheduleMachine(Machine):
     def begin(self, policies: tuple[str, str]) -> None:
         for queue in ("video", "audio"):
             self.register(queue, "host_1", None)
-        self.define_schedule("nightly", "video", 10, policies, 25, None, None)
+        self.define_schedule("nightly", "video", 10, policies, 75, None, None)
 
     @precondition(lambda self: len(self.planner.schedules) < 2 or self.changes % 4 == 0)
     @rule(
         name=st.sampled_from(NAMES),
         queue=st.sampled_from(["video", "audio"]),
-        every=st.sampled_from([10, 10, 30]),
+        every=st.sampled_from([10, 10, 30, 100]),
         policies=st.sampled_from(POLICIES),
-        window=st.sampled_from([5, 25, 1000]),
+        window=st.sampled_from([5, 75, 1000]),
         until=st.sampled_from([None, None, None, 1100]),
         failures=st.sampled_from([None, None, 1]),
     )
@@ -97,7 +97,7 @@ class ScheduleMachine(Machine):
     @precondition(lambda self: self.planner.schedules)
     @rule(
         data=st.data(),
-        seconds=st.sampled_from([0.0, 10.0, 20.0, 60.0]),
+        seconds=st.sampled_from([0.0, 10.0, 20.0, 90.0, 170.0]),
         count=st.sampled_from([1, 1, 2]),
         is_late=SELDOM,
     )
