@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from blueque.connection.redis import Command, Redis, as_hash
+from blueque.connection.redis import Command, Redis, as_hash, raise_refusal
 from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.model.record import number
@@ -105,9 +105,14 @@ def load_all(redis: Redis, names: Sequence[str] | None = None) -> list[ScheduleS
 
 
 def _load_some(redis: Redis, names: Sequence[str]) -> list[ScheduleSeen]:
-    clock, listed = redis.read(("TIME",), ("ZMSCORE", keys.SCHEDULES, *names))
+    clock, listed, *replies = redis.answers(
+        ("TIME",),
+        ("ZMSCORE", keys.SCHEDULES, *names),
+        *[("HGETALL", keys.schedule(name)) for name in names],
+    )
+    raise_refusal([clock, listed])
     # One that is no hash is for doctor.
-    found = [{} if isinstance(each, RedisRefused) else each for each in records(redis, names)]
+    found = [{} if isinstance(reply, RedisRefused) else as_hash(reply) for reply in replies]
     now = time_of(clock)
     current = [fields.get("current") for fields in found]
     asked: list[Command] = [("HMGET", keys.task(task), *_OF_TASK) for task in current if task]

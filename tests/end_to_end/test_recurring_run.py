@@ -41,7 +41,9 @@ def test_a_scheduler_sees_at_once_that_a_schedule_is_due(programs, client, cli):
     programs.scheduler()
     client.set_schedule("nightly", queue="reports", cron="30 2 * * *", timezone="Europe/Berlin")
     minute = int(cli.time()[0]) // 60 * 60
-    cli.hset(keys.schedule("nightly"), mapping={"planned": minute, "at": minute})
+    cli.hset(
+        keys.schedule("nightly"), mapping={"last": minute - 1, "planned": minute, "at": minute}
+    )
 
     cli.zadd(keys.SCHEDULES, {"nightly": minute})
 
