@@ -158,21 +158,21 @@ FLOORS = {
 
 
 # The same for schedules, a quarter of what happens.
-SCHEDULE_EXAMPLES = 50
+SCHEDULE_EXAMPLES = 60
 SCHEDULE_FLOORS = {
     "set_schedule: some": 50,
     "fire: made": 30,
     "fire: skipped": 4,
     "fire: missed": 1,
     "fire: nothing": 8,
-    "undoom: None": 2,
+    "undoom: None": 1,
     "pause_schedule: True": 20,
     "resume_schedule: True": 15,
     "skip_occurrences: None": 4,
     "skip_occurrences: WrongSchedule": 1,
     "trigger: some": 40,
     "trigger: WrongSchedule": 10,
-    "backfill: some": 15,
+    "backfill: some": 5,
     "delete_schedule: True": 5,
     "complete: None": 5,
     "fail: None": 3,
