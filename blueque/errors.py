@@ -192,8 +192,8 @@ class GroupClosed(InvalidInput):
 class GroupCancelled(InvalidInput):
     """The group was cancelled, so no more tasks join it. Nothing was written."""
 
-    def __init__(self, group: str) -> None:
-        super().__init__(f"group {group!r} was cancelled")
+    def __init__(self, group: str, then: str = "") -> None:
+        super().__init__(f"group {group!r} was cancelled{then}")
         self.group = group
 
 

@@ -9,8 +9,16 @@ from types import TracebackType
 
 from blueque import protocol
 from blueque.connection.redis import Redis
-from blueque.errors import Contended, NoSuchGroup, NotFailed, RedisAway, RedisRefused, WrongQueue
-from blueque.model.group import Group
+from blueque.errors import (
+    Contended,
+    NoSuchGroup,
+    NotFailed,
+    RedisAway,
+    RedisRefused,
+    WrongGroup,
+    WrongQueue,
+)
+from blueque.model.group import Group, require_whole
 from blueque.model.ids import DEFAULT_KEEP, require_keep
 from blueque.queries import groups
 from blueque.queries.groups import GroupSeen
@@ -74,23 +82,33 @@ class TaskGroup(Group):
         log.info("close_group group=%s", self.name)
         end_if_over(self._redis, self.name, now)
 
-    def cancel(self, by: str | None = None, reason: str | None = None) -> None:
+    def cancel(self, by: str | None = None, reason: str | None = None) -> bool:
         """Let no more tasks join, and have those cancelled that have not ended; listeners and
-        schedulers do that, step by step.
+        schedulers do that, step by step. False: nothing was changed, for it has ended
+        without that.
 
         by, reason: who cancels (this user and host if left out), and why.
         Raises NoSuchGroup. Source: docs/protocol/groups.md, "cancel_group".
         """
         who = by if by is not None else process.user_at_host()
-        protocol.cancel_group(self._redis, self.name, who, reason, time.time())
-        log.info("cancel_group group=%s by=%s", self.name, who)
+        is_cancelled = protocol.cancel_group(self._redis, self.name, who, reason, time.time())
+        if is_cancelled:
+            log.info("cancel_group group=%s by=%s", self.name, who)
+        return is_cancelled
 
     def requeue(self, by: str | None = None) -> list[str]:
         """Put the members in line again that have failed or were cancelled; return their ids.
 
         by: who requeues them (this user and host if left out).
-        Raises WrongGroup for a workflow whose tasks are not all there.
+        Raises WrongGroup for a workflow whose tasks are not all there, and for a group that is
+            being cancelled.
         """
+        seen = groups.load(self._redis, self.name)
+        if seen is not None:
+            require_whole(self.name, seen.state, seen.record.get("gate"), ())
+            if seen.is_cancelling:
+                why = "it is being cancelled; wait until its tasks have ended"
+                raise WrongGroup(self.name, why)
         who = by if by is not None else process.user_at_host()
         requeued: list[str] = []
         for task in groups.look_at(self._redis, groups.bad_members(self._redis, self.name)):

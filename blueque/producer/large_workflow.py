@@ -11,7 +11,6 @@ from contextlib import suppress
 from blueque.connection.redis import Redis
 from blueque.errors import (
     Contended,
-    GroupCancelled,
     InvalidInput,
     NoSuchGroup,
     NoSuchTask,
@@ -26,7 +25,7 @@ from blueque.model.group import MAKING, condition_on, gate_of
 from blueque.producer.dependent_tasks import name_conditions
 from blueque.protocol import close_graph, extend_graph, finish_group, open_graph, settle_group
 from blueque.protocol.dependencies import AT_ONCE, LINKS_AT_ONCE, NewTask
-from blueque.protocol.graphs import MOST_BYTES, MOST_TASKS, Graph, require_sound
+from blueque.protocol.graphs import MOST_BYTES, MOST_TASKS, Graph, require_sound, was_cancelled
 from blueque.queries import groups
 from blueque.queries.tasks import first_existing, first_missing, held_among, state_of
 
@@ -108,7 +107,7 @@ class LargeWorkflow:
             self._name_conditions()
         except (NoSuchTask, NoSuchGroup) as error:
             if self._was_cancelled(error):
-                raise GroupCancelled(self._group) from error
+                raise was_cancelled(self._group) from error
             raise
 
     def _was_cancelled(self, error: NoSuchTask | NoSuchGroup) -> bool:

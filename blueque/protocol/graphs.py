@@ -213,11 +213,18 @@ def _is_ours(graph: Graph, found: _Record) -> bool:
     not complete, and will not be, or not by us.
     """
     if found.gate is not None and found.state != MAKING:
-        raise GroupCancelled(graph.group)
+        raise was_cancelled(graph.group)
     if found.state == MAKING and found.made_by != graph.mark:
         why = "another workflow with this name is not complete; commit that one again, or cancel it"
         raise WrongGroup(graph.group, f"{why} (blueque workflow cancel) and take another name")
     return found.made_by == graph.mark
+
+
+def was_cancelled(group: str) -> GroupCancelled:
+    """Return the error for a workflow that was cancelled before all of its tasks were there."""
+    then = "when it has ended, remove it and commit it again"
+    why = f" before all of its tasks were there; {then}: blueque workflow rm {group}"
+    return GroupCancelled(group, why)
 
 
 def require_sound(graph: Graph) -> None:

@@ -215,9 +215,11 @@ def drop_group(redis: Redis, group: str) -> bool:
     """
 
     def decide(reply: list[str | None], waiting: int) -> Verdict[bool]:
-        (state,) = reply
+        state, cancel = reply
         if state is None:
             return Answer(False)
+        if state != "ended" and cancel is not None:
+            raise WrongGroup(group, "it is being cancelled; wait until its tasks have ended")
         if state != "ended":
             raise WrongGroup(group, f"it is {state}; cancel it first")
         if waiting:
@@ -228,7 +230,7 @@ def drop_group(redis: Redis, group: str) -> bool:
 
     key, awaiting = keys.group(group), keys.awaiting(group)
     look: Look[list[str | None], int] = Look(
-        [key, awaiting], [("HMGET", key, "state"), ("ZCARD", awaiting)]
+        [key, awaiting], [("HMGET", key, "state", "cancel"), ("ZCARD", awaiting)]
     )
     return transact(redis, "drop_group", look, decide)
 

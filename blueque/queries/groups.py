@@ -44,6 +44,11 @@ class GroupSeen(NamedTuple):
         return "gate" not in self.record
 
     @property
+    def is_cancelling(self) -> bool:
+        """It was cancelled, and some of its tasks have not ended."""
+        return "cancel" in self.record and self.state != "ended" and self.open > 0
+
+    @property
     def complete(self) -> int:
         """How many members are complete."""
         return max(self.members - self.open - self.bad, 0)

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from blueque import protocol
+from blueque.errors import GroupCancelled
 from blueque.model import keys
 from blueque.protocol.dependencies import NewTask
 from blueque.protocol.graphs import Graph
@@ -133,7 +134,14 @@ def test_a_workflow_is_closed_cancelled_and_forgotten(run, night, client, cli):
     cancelled = run("workflow", "cancel", "night", "--reason", "late", "--yes")
     assert cancelled.stdout == "night  to be cancelled\n"
     assert run("workflow", "ls").stdout.splitlines()[1].split()[1] == "cancelling"
+    for words in (["rm", "night"], ["requeue", "night", "--yes"]):
+        refused = run("workflow", *words)
+        assert (refused.returncode, refused.stdout) == (5, "")
+        assert "it is being cancelled; wait until its tasks have ended" in refused.stderr
     settle(client)
+    again = run("workflow", "cancel", "night")
+    assert (again.returncode, again.stdout) == (5, "")
+    assert "workflow 'night' has ended already" in again.stderr
     assert cli.llen(keys.cancelled("video")) == 2
 
     refused = run("workflow", "rm", "night")
@@ -223,6 +231,31 @@ def test_why_says_that_a_cancelled_workflow_was_not_complete(run, redis, client)
     client.group("night").cancel()
 
     assert "or cancels it if the workflow was cancelled" in run("why", "a-1").stdout
+
+
+def test_an_unfinished_workflow_without_bad_tasks_is_not_put_in_line_again(run, redis, client):
+    unfinished(redis)
+    for _ in range(2):
+        refused = run("workflow", "requeue", "night", "--yes")
+        assert (refused.returncode, refused.stdout) == (5, "")
+        assert "not all of its tasks are there, so none of them runs" in refused.stderr
+        client.group("night").cancel()
+
+
+def test_the_commit_of_a_cancelled_workflow_names_what_removes_it(run, client, redis):
+    unfinished(redis)
+    client.group("night").cancel()
+    flow = client.workflow("night")
+    flow.add("video", "p")
+
+    with pytest.raises(GroupCancelled, match=r"commit it again: blueque workflow rm night$"):
+        flow.commit()
+
+
+def test_the_states_that_are_printed_are_explained(run):
+    shown = run("workflow", "ls", "--help").stdout
+    for state in ("open", "closed", "ended", "making", "cancelling"):
+        assert state in shown
 
 
 def test_gc_cancels_a_workflow_that_its_producer_has_left_for_a_day(run, redis, client, cli):

@@ -51,9 +51,13 @@ def workflow() -> None:
 def list_workflows(invocation: Invocation, as_json: bool) -> None:
     """List all workflows, the newest first.
 
-    One whose STATE is making is not complete, and none of its tasks runs: its producer puts more there, or has died.
-    OPEN counts the tasks that have not ended, BAD those that failed, were cancelled or are gone. WAITING counts the
-    tasks that wait for the workflow. LAST TASK: when the last tasks came, of one that is making.
+    STATE is open as long as tasks may join, then closed, and ended after the last task has ended. One that is making is not
+    complete, and none of its tasks runs: its producer puts more there, or has died. One that is cancelling was cancelled,
+    and some of its tasks have not ended.
+
+    OPEN counts the tasks that have not ended, BAD those that failed, were cancelled or are gone. WAITING counts the tasks
+    that wait for the workflow. LAST TASK: when the last tasks came, of one that is making.
+
     One that has ended is forgotten after a while, see blueque workflow rm.
     """
     from blueque.queries import groups  # here: --help does without
@@ -130,13 +134,17 @@ def cancel(
     """Cancel the tasks of a workflow that have not ended, and let no more join it.
 
     It asks first. Listeners and schedulers cancel the tasks step by step: blueque workflow show says how far they are.
+    It is refused, with exit code 5, if the workflow has ended.
     """
     group = invocation.client().group(name)
     seen = _seen(group)
-    require_consent(
-        is_sure, f"{count(seen.open, 'task')} of workflow {name} would be cancelled", "Cancel?"
-    )
-    group.cancel(reason=reason)
+    if seen.state != "ended":
+        require_consent(
+            is_sure, f"{count(seen.open, 'task')} of workflow {name} would be cancelled", "Cancel?"
+        )
+    if seen.state == "ended" or not group.cancel(reason=reason):
+        why = f"workflow {name!r} has ended already"
+        raise Failure(REFUSED, why, f"See it: blueque workflow show {name}")
     _say(group, as_json, "to be cancelled")
 
 
@@ -150,7 +158,8 @@ def requeue(invocation: Invocation, name: str, is_sure: bool, as_json: bool) -> 
     """Put the tasks of a workflow in line again that have failed or were cancelled.
 
     It asks first: with this you allow their work to start a second time. Tasks that wait for the workflow wait on.
-    It is refused, with exit code 5, if not all tasks of the workflow were made: none of them may run then.
+    It is refused, with exit code 5, if not all tasks of the workflow were made: none of them may run then. And while the
+    workflow is being cancelled: wait until its tasks have ended.
     """
     group = invocation.client().group(name)
     seen = _seen(group)
