@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from blueque.cli import printing
 from blueque.cli.pace import left_of, progress_cell, progress_words
 from blueque.cli.printing import Column
+from blueque.model.group import workflow_of
 from blueque.model.states import FINISHED
 from blueque.model.task import Task
 from blueque.queries.listing import STATUSES, entered
@@ -90,7 +91,7 @@ def _of_its_turn(task: Task, now: float) -> list[str]:
     if "cancelled_by" in task.fields and task.status in ("started", "cancelled"):
         notes.append(f"{'asked ' if task.status == 'started' else ''}by {task.cancelled_by}")
     if task.broken_by is not None and task.status == "cancelled":
-        notes.append(f"because of {printing.short_id(task.broken_by)}")
+        notes.append(f"because of {name_of(task.broken_by)}")
     return notes
 
 
@@ -178,3 +179,9 @@ COLUMNS: dict[str, TaskColumn] = {
 }
 _NOTE_ALONE = COLUMNS["note"]._replace(cell=lambda task, now, is_utc: _note_alone(task, now))
 USUAL = ("id", "queue", "state", "for", "node", "note")
+
+
+def name_of(parent: str) -> str:
+    """Return a task or group that a condition names, as people know it."""
+    workflow = workflow_of(parent)
+    return printing.short_id(parent) if workflow is None else f"workflow {workflow}"

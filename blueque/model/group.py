@@ -90,6 +90,12 @@ def is_gate(group: str) -> bool:
     return group.startswith(GATE)
 
 
+def workflow_of(parent: str) -> str | None:
+    """Return the workflow whose gate a condition names; None: it names a task, or another group."""
+    group = group_of(parent) or ""
+    return group.removeprefix(GATE) if is_gate(group) else None
+
+
 def is_of_workflow(made_by: str | None) -> bool:
     """Tell whether a workflow has made a group; else a run, a program or a person has."""
     return made_by is not None and not made_by.startswith(RUN)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from blueque.connection.redis import Command, Look, Redis
 from blueque.model import keys
-from blueque.model.group import group_of
+from blueque.model.group import group_of, workflow_of
 from blueque.model.lines import line_of
 from blueque.protocol.events import Event, after, count, note_event, record_in_task
 from blueque.protocol.fields import OUTCOME, flat, join_lines_of_queues
@@ -107,8 +107,11 @@ def cancel_children(
     """Return the commands that cancel blocked tasks, because a condition on their parent cannot be
     met. parent: as their conditions name it. status: of the parent; None: it is gone.
     """
+    workflow = workflow_of(parent)
     what = f"task {parent}" if group_of(parent) is None else parent
     reason = f"{what} is {status or 'gone'}"
+    if workflow is not None:
+        reason = f"not all tasks of workflow {workflow} were made"
     why = flat({"cancelled_by": BLUEQUE, "cancel_reason": reason, "broken_by": parent})
     ended = ("status", "cancelled", *why, "finished", now, "updated", now)
     event = Event("cancelled", BLUEQUE, now, {"reason": reason})

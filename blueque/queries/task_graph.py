@@ -61,6 +61,7 @@ def load(redis: Redis, task: str) -> Graph:
         expands = AT_ONCE if level < DEPTH else 0
         walk.read(redis, up, down, expands)
         up, down = walk.next_up(up[:expands]), walk.next_down(down[:expands])
+    walk.leave_out_gates(redis)
     return Graph(
         to_seconds(time),
         task,
@@ -117,6 +118,19 @@ class _Walk:
 
     def next_down(self, tasks: Iterable[str]) -> list[str]:
         return _new(self._below, (self.children[task] for task in tasks))
+
+    def leave_out_gates(self, redis: Redis) -> None:
+        """Note which tasks, whose neighbours were not read, wait only for their workflow."""
+        ones = [
+            task
+            for task, known in self.tasks.items()
+            if known.after == 1 and task in self._above and task not in self.parents
+        ]
+        commands: list[Command] = [("HGETALL", keys.conditions(task)) for task in ones]
+        replies = redis.read(*commands) if commands else []
+        for task, reply in zip(ones, replies, strict=True):
+            if not without_gate(as_hash(reply)):
+                self.parents[task] = {}
 
     def is_whole(self) -> bool:
         return not any(self._left_out())

@@ -422,3 +422,51 @@ def test_of_many_groups_that_nobody_closed_three_are_named(run, redis):
 
     assert text.count("no program has closed it") == 3
     assert "! groups: 2 more are open or making for long\n  blueque workflow ls" in text
+
+
+@pytest.fixture
+def large(client):
+    """A large workflow whose tasks are all there: so many that not all are looked at."""
+    flow = client.workflow("fan-of-many")
+    roots = [flow.add(f"q{number // 4}", number) for number in range(250)]
+    flow.commit()
+    return roots
+
+
+def test_a_graph_does_not_count_what_tasks_have_waited_for_as_parts_of_a_workflow(run, large):
+    shown = run("graph", "fan-of-many")
+    lines = run("graph", "fan-of-many", "--dot").stdout.splitlines()
+    read = json.loads(run("graph", "fan-of-many", "--json").stdout)
+
+    assert large[150] in shown.stdout and "1 more" not in shown.stdout
+    assert (read["has_more"], len(read["items"])) == (False, 251)
+    assert any(r'[label="group fan-of-many\nopen", fillcolor' in line for line in lines)
+
+
+def test_the_history_of_a_task_names_its_workflow(run, large):
+    shown = run("history", large[0]).stdout
+
+    assert "unblocked" in shown and "workflow fan-of-many, all tasks made" in shown
+    assert "gate" not in shown
+
+
+def test_a_task_of_a_workflow_that_was_given_up_says_why_it_was_cancelled(run, redis, client):
+    tasks = [("video", NewTask("a-1", "p", {"group": "night", "broken": "cancel"}, {GATE: "ok"}))]
+    graph = Graph("night", 60, "mark", [*tasks, tasks[0]])
+    protocol.open_graph(redis, graph, time.time())
+    protocol.extend_graph(redis, graph, 0, tasks, time.time())
+    client.group("night").cancel()
+
+    protocol.recheck(redis, "video", "a-1", time.time())
+
+    reason = "not all tasks of workflow night were made"
+    assert client.get_task("a-1").cancel_reason == reason
+    for words in (
+        ["history", "a-1"],
+        ["show", "a-1"],
+        ["why", "a-1"],
+        ["ls", "video"],
+        ["wait", "a-1"],
+    ):
+        shown = run(*words)
+        assert "gate" not in shown.stdout + shown.stderr

@@ -102,7 +102,8 @@ def _dot(graph: Graph) -> Iterator[str]:
     yield "digraph blueque {"
     yield "  rankdir=LR; node [shape=box, style=filled];"
     for task in graph.tasks.values():
-        label = f"{task.id[:8]}\n{task.queue or ''}\n{task.status or 'gone'}"
+        name = task.id[:8] if group_of(task.id) is None else task.id
+        label = "\n".join(filter(None, [name, task.queue, task.status or "gone"]))
         colour = _RUNNING if task.status in ("reserved", "started") else _WAITING
         colour = _COLOURS.get(task.status or "", colour)
         width = 3 if task.id == graph.task else 1

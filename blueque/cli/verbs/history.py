@@ -15,6 +15,7 @@ from blueque.cli.options import Invocation, json_option, pass_invocation, shared
 from blueque.cli.printing import Column
 from blueque.cli.verbs.show import find_one
 from blueque.errors import RedisAway
+from blueque.model.group import workflow_of
 from blueque.system.outage import Outage
 from blueque.text.format import span
 
@@ -112,13 +113,18 @@ def _rows(events: Sequence[Event], is_utc: bool) -> Iterator[Sequence[str]]:
             after,
             str(event.attempt or ""),
             _word(event),
-            event.by or "",
+            _who(event),
             _facts(event),
         )
 
 
 def _word(event: Event) -> str:
     return _WORDS.get(event.event, event.event)
+
+
+def _who(event: Event) -> str:
+    workflow = workflow_of(event.by or "")
+    return event.by or "" if workflow is None else f"workflow {workflow}, all tasks made"
 
 
 def _facts(event: Event) -> str:
@@ -173,7 +179,7 @@ def _follow(client: Client, queues: Sequence[str], as_json: bool, is_utc: bool) 
                     what = f"{printing.stamp(event.at, is_utc)}  {printing.short_id(event.task)}  {_word(event)}"
                     click.echo(
                         printing.clean(
-                            "  ".join(filter(None, [what, queue, event.by, _facts(event)]))
+                            "  ".join(filter(None, [what, queue, _who(event), _facts(event)]))
                         )
                     )
         except RedisAway as error:

@@ -12,6 +12,7 @@ from blueque.cli.actions import choose
 from blueque.cli.facts import value_of
 from blueque.cli.failure import NOT_COMPLETE, TIMED_OUT
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.task_columns import name_of
 from blueque.cli.verbs.show import as_item
 from blueque.cli.why_blocked import how_it_ended
 from blueque.errors import WaitTimedOut
@@ -143,7 +144,7 @@ def _ending(task: Task) -> str:
     ):
         why = f"{task.error_type}: {why}" if why else task.error_type
     if task.status == "cancelled" and task.broken_by is not None:
-        after = f" because of {printing.short_id(task.broken_by)}"
+        after = f" because of {name_of(task.broken_by)}"
     elif task.status == "cancelled":
         why = f"by {task.cancelled_by or 'unknown'}{f', {task.cancel_reason}' if task.cancel_reason else ''}"
     text = f"{printing.short_id(task.id)} {task.status}{after}{f': {why}' if why else ''}"
