@@ -16,6 +16,7 @@ from blueque.cli.printing import count
 from blueque.cli.schedule_concerns import judged
 from blueque.model.group import MAKING, condition_on, group_of
 from blueque.queries.feeds import state_of
+from blueque.queries.overview import MAX_BLOCKED
 from blueque.text import hints
 from blueque.text.eta import roughly
 
@@ -221,7 +222,15 @@ def _of_failures(line: Line) -> Iterator[Concern]:
 
 
 def _of_holders(line: Line) -> Iterator[Concern]:
-    """Yield what failed and cancelled tasks keep from running."""
+    """Yield what failed and cancelled tasks keep from running, and what waits for those that are gone."""
+    if line.orphans:
+        more = " or more" if line.blocked > MAX_BLOCKED else ""
+        verb = "waits" if len(line.orphans) == 1 else "wait"
+        sentence = (
+            f"{count(len(line.orphans), 'task')}{more} {verb} for what is gone, and cannot run"
+        )
+        command = f"blueque why {printing.short_id(line.orphans[0])}"
+        yield Concern(line.queue, "held", sentence, command)
     if not line.holders:
         return
     held = sum(holder.held for holder in line.holders)

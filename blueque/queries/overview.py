@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blueque.connection.redis import Command, Redis, raise_refusal
+from blueque.connection.redis import Command, Redis, as_hash, raise_refusal
 from blueque.errors import RedisRefused
 from blueque.model import keys
-from blueque.model.conditions import OK
-from blueque.model.group import MAKING, condition_on, group_of, is_gate, parse
+from blueque.model.conditions import GONE, OK
+from blueque.model.group import MAKING, condition_on, group_of, is_gate, parse, workflow_of
 from blueque.queries import feeds
 from blueque.queries.listeners import (
     Members,
@@ -68,6 +68,9 @@ HOUR = 3600.0
 MAX_RUNNING_QUEUES = 20  # queues whose tasks run longest, whose usual run time is read
 MANY = 5  # fewer failures within an hour are not too many
 SHARE = 5  # more than one failure of so many ended tasks is too many
+
+MAX_BLOCKED = 20  # blocked tasks of a queue whose conditions are read
+MAX_BLOCKED_IN_ALL = 400  # but one of each queue
 
 MAX_HELD = (
     2000  # tasks that wait for failed and cancelled ones and are read, but LEAST_HELD of each
@@ -137,6 +140,7 @@ class Line(NamedTuple):
         large; else 0.
     holders: failed and cancelled tasks for which others wait, which may be of other queues; of the
         newest that failed, and of as many that were cancelled.
+    orphans: ids of blocked tasks that wait for what is gone, of the MAX_BLOCKED that are looked at.
     """
 
     queue: str
@@ -164,6 +168,7 @@ class Line(NamedTuple):
     runnable: int = 0
     blocked: int = 0
     holders: tuple[Holder, ...] = ()
+    orphans: tuple[str, ...] = ()
 
 
 class Overview(NamedTuple):
@@ -217,6 +222,7 @@ class _Counts(NamedTuple):
     open_feeds: Sequence[str] = ()
     blocked: int = 0
     newest_cancelled: Sequence[str] = ()
+    some_blocked: Sequence[str] = ()
 
     def newest(self, is_any_blocked: bool) -> Sequence[str]:
         """Return the ids of the newest failed tasks; if tasks wait for others, of the newest
@@ -235,6 +241,7 @@ class _Failed(NamedTuple):
     poison: tuple[str, ...]
     within_hour: int
     awaited: Sequence[Holder]
+    orphans: tuple[str, ...] = ()
 
 
 def overview(redis: Redis) -> Overview:
@@ -278,7 +285,10 @@ def overview(redis: Redis) -> Overview:
         own_holders = tuple(
             holders[one.task] for one in failed[queue].awaited if one.task in holders
         )
-        lines.append(line._replace(runnable=able, failing=failures, holders=own_holders))
+        orphans = failed[queue].orphans
+        lines.append(
+            line._replace(runnable=able, failing=failures, holders=own_holders, orphans=orphans)
+        )
     middles = {queue: middle for queue in ran if (middle := usual(ran[queue])) is not None}
     tails = {queue: most for queue in ran if (most := tail(ran[queue])) is not None}
     ahead = _ahead([seen.members for seen in counts.values()], to_seconds(time))
@@ -464,6 +474,11 @@ def _of_queues(
     newest: list[Command] = [
         ("HMGET", keys.task(task_id), *_OF_FAILED) for ids in ended.values() for task_id in ids
     ]
+    newest += [
+        ("HGETALL", keys.conditions(task_id))
+        for seen in counts.values()
+        for task_id in seen.some_blocked
+    ]
     members = {queue: seen.members for queue, seen in counts.items()}
     nodes, others = read_nodes_and(redis, members, now, [*lengths, *open_feeds, *newest])
     waits = take_lengths(names, others[: len(lengths)])
@@ -472,11 +487,21 @@ def _of_queues(
         queue: _failed(queue, {task_id: next(snapshots) for task_id in ids}, now)
         for queue, ids in ended.items()
     }
+    for queue, seen in counts.items():
+        orphans = [task for task in seen.some_blocked if _waits_for_gone(next(snapshots))]
+        failed[queue] = failed[queue]._replace(orphans=tuple(orphans))
     return nodes, waits, feeds.take(others[len(lengths) : len(lengths) + len(open_feeds)]), failed
+
+
+def _waits_for_gone(reply: Any) -> bool:
+    """Tell whether a condition of a task cannot be met, because what it names is gone."""
+    pairs = as_hash(reply).items()
+    return any(kind == f"-{GONE}" and workflow_of(name) is None for name, kind in pairs)
 
 
 def _ask_counts(queue: str, now: float, queues: int) -> list[Command]:
     newest = max(min(MAX_FAILED, MAX_FAILED_IN_ALL // queues), LEAST_FAILED)
+    blocked = max(min(MAX_BLOCKED, MAX_BLOCKED_IN_ALL // queues), 1)
     return [
         ("SCARD", keys.started(queue)),
         ("ZCARD", keys.scheduled(queue)),
@@ -495,6 +520,7 @@ def _ask_counts(queue: str, now: float, queues: int) -> list[Command]:
         ("ZRANGEBYSCORE", keys.feeds(queue), "+inf", "+inf", "LIMIT", 0, MAX_FEEDS),
         ("ZCARD", keys.blocked(queue)),
         ("LRANGE", keys.cancelled(queue), 0, newest - 1),
+        ("ZRANGE", keys.blocked(queue), 0, blocked - 1),
     ]
 
 

@@ -418,3 +418,21 @@ def test_a_task_counts_as_held_before_it_is_told(run, redis):
 
 def test_graph_of_a_cancelled_task_says_that_it_waited(run, cascade):
     assert run("graph", "mid-1").stdout.startswith("It waited for 1 task:\n")
+
+
+def test_the_status_says_which_tasks_wait_for_what_is_gone(run, redis, cli):
+    enqueue(redis, "lost-1")
+    protocol.open_group(redis, "night-1", 60, time.time())
+    block(redis, "child-1", "lost-1")
+    block(redis, "child-2", {"group night-1": "ok"})
+    block(redis, "child-3", {"group night-1": "any"})
+    cli.delete(keys.task("lost-1"))
+    cli.delete(keys.group("night-1"))
+    for task in ("child-1", "child-2", "child-3"):
+        protocol.recheck(redis, "video", task, time.time())
+
+    shown = run("status")
+    concerns = json.loads(run("status", "--json").stdout)["attention"]
+
+    assert "2 tasks wait for what is gone, and cannot run" in shown.stdout
+    assert [each["code"] for each in concerns].count("held") == 1
