@@ -16,7 +16,7 @@ from blueque.cli.printing import count
 from blueque.cli.schedule_concerns import judged
 from blueque.model.group import MAKING, condition_on, group_of
 from blueque.queries.feeds import state_of
-from blueque.queries.overview import MAX_BLOCKED
+from blueque.queries.listing import MAX_BLOCKED
 from blueque.text import hints
 from blueque.text.eta import roughly
 

@@ -50,6 +50,7 @@ _COLOURS = {
 _COMMAND = re.compile(r"(?<=: )blueque[ -](?:(?![.,;)] ).)*")
 _GLUE = "\0"  # for the spaces of a command; `clean` leaves none in a text
 _NARROWEST = 8
+_COMFORTABLE = 16  # as far as a column shrinks before the spaces between the others do
 _LONGEST_PATH = 1024  # characters
 
 
@@ -69,9 +70,11 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> list[str]
         for n, column in enumerate(columns)
     ]
     gaps = [2] * (len(columns) - 1)
-    if is_terminal() and sum(widths) + sum(gaps) > terminal_width():
-        gaps = [1 if column.is_number else 2 for column in columns[1:]]
-        _shrink(columns, widths, terminal_width() - sum(gaps))
+    if is_terminal():
+        _shrink(columns, widths, terminal_width() - sum(gaps), _COMFORTABLE)
+        if sum(widths) + sum(gaps) > terminal_width():
+            gaps = [1 if column.is_number else 2 for column in columns[1:]]
+            _shrink(columns, widths, terminal_width() - sum(gaps), _NARROWEST)
     lines = [_row(columns, widths, gaps, [column.title for column in columns], is_title=True)]
     return lines + [_row(columns, widths, gaps, row) for row in cells]
 
@@ -263,12 +266,12 @@ def _paint_state(column: Column, cell: str) -> str:
     return paint(cell, cell) if column.title == "STATE" else cell
 
 
-def _shrink(columns: Sequence[Column], widths: list[int], room: int) -> None:
+def _shrink(columns: Sequence[Column], widths: list[int], room: int, narrowest: int) -> None:
     """Shrink the widest columns until all fit into the room, or none can shrink further."""
     shrinking = [n for n, column in enumerate(columns) if column.can_shrink]
     while sum(widths) > room and shrinking:
         widest = max(shrinking, key=lambda n: widths[n])
-        if widths[widest] <= _NARROWEST:
+        if widths[widest] <= narrowest:
             break
         widths[widest] -= 1
 

@@ -36,6 +36,7 @@ from blueque.queries.waiting_lines import (
 if TYPE_CHECKING:
     from blueque.connection.redis import Command, Redis
 
+MAX_BLOCKED = 20  # blocked tasks of a queue whose conditions `overview` reads
 STATUSES = (
     "started",
     "reserved",

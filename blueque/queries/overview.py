@@ -28,6 +28,7 @@ from blueque.queries.listeners import (
 from blueque.queries.listing import (
     DAY,
     LATE,
+    MAX_BLOCKED,
     OVERDUE,
     ask_shown,
     entered,
@@ -69,7 +70,6 @@ MAX_RUNNING_QUEUES = 20  # queues whose tasks run longest, whose usual run time 
 MANY = 5  # fewer failures within an hour are not too many
 SHARE = 5  # more than one failure of so many ended tasks is too many
 
-MAX_BLOCKED = 20  # blocked tasks of a queue whose conditions are read
 MAX_BLOCKED_IN_ALL = 400  # but one of each queue
 
 MAX_HELD = (
