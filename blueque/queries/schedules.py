@@ -74,11 +74,13 @@ class Watched(NamedTuple):
 
 def first(redis: Redis, count: int, skip: int = 0) -> tuple[float, dict[str, float]]:
     """Return the clock of Redis, and the names of the schedules of which something comes first, each
-    with its score. skip: leave out so many of the first.
+    with its score. Without schedules the clock is not read, and 0. skip: leave out so many of the
+    first.
     """
-    clock, names = redis.read(
-        ("TIME",), ("ZRANGE", keys.SCHEDULES, skip, skip + count - 1, "WITHSCORES")
-    )
+    (names,) = redis.read(("ZRANGE", keys.SCHEDULES, skip, skip + count - 1, "WITHSCORES"))
+    if not names:
+        return 0.0, {}
+    (clock,) = redis.read(("TIME",))
     return time_of(clock), scores(names)
 
 

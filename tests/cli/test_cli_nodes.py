@@ -108,7 +108,7 @@ def test_nodes_in_json_have_their_beats_in_seconds(url, now):
         "audio",
         "2.0.0",
     )
-    assert item["beat_seconds"] == pytest.approx(now - 5, abs=0.01)
+    assert item["beat_seconds"] == pytest.approx(now - 5, abs=1)
 
 
 def test_without_listeners_and_tasks_nothing_is_on_standard_output(run):
