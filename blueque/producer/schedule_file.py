@@ -105,7 +105,7 @@ class SchedulesOfFile(NamedTuple):
 
         Raises RedisAway.
         """
-        now, _ = schedules.first(redis, 1)
+        now = schedules.clock_of(redis)
         try:
             steps = changes(self.path, self.wanted, schedules.load_all(redis), now)
             done = apply(redis, steps)

@@ -72,6 +72,12 @@ class Watched(NamedTuple):
     paused_reason: str | None = None
 
 
+def clock_of(redis: Redis) -> float:
+    """Return the clock of Redis, in Unix seconds."""
+    (clock,) = redis.read(("TIME",))
+    return time_of(clock)
+
+
 def first(redis: Redis, count: int, skip: int = 0) -> tuple[float, dict[str, float]]:
     """Return the clock of Redis, and the names of the schedules of which something comes first, each
     with its score. Without schedules the clock is not read, and 0. skip: leave out so many of the
@@ -80,8 +86,7 @@ def first(redis: Redis, count: int, skip: int = 0) -> tuple[float, dict[str, flo
     (names,) = redis.read(("ZRANGE", keys.SCHEDULES, skip, skip + count - 1, "WITHSCORES"))
     if not names:
         return 0.0, {}
-    (clock,) = redis.read(("TIME",))
-    return time_of(clock), scores(names)
+    return clock_of(redis), scores(names)
 
 
 def records(redis: Redis, names: Sequence[str]) -> list[dict[str, str] | RedisRefused]:

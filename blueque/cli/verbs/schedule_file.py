@@ -142,7 +142,7 @@ def _compare(
     from blueque.producer import schedule_file  # here: --help does without
     from blueque.queries import schedules
 
-    now, _ = schedules.first(client.connections, 1)
+    now = schedules.clock_of(client.connections)
     seen = schedules.load_all(client.connections)
     try:
         return schedule_file.changes(_path(invocation), wanted, seen, now), seen, now
