@@ -1,8 +1,8 @@
 """Recurring tasks: set_schedule, fire, undoom, pause_schedule, resume_schedule, skip_occurrences,
 trigger, backfill, delete_schedule.
 
-Nobody leads and nothing is made ahead. The record that says what is next is moved on by the EXEC that
-makes the task, and the id of the task is made of the name and the planned time.
+No program leads, and no task is made ahead. The EXEC that makes a task also moves the record on to what
+is next. The id of the task is made of the name and the planned time.
 """
 
 from __future__ import annotations

@@ -168,17 +168,6 @@ def occurrences(redis: Redis, name: str, limit: int = 100) -> list[Occurrence]:
     return _read(texts)
 
 
-def of_queue(redis: Redis, queue: str) -> list[str]:
-    """Return the names of the schedules of a queue."""
-    (names,) = redis.read(("ZRANGE", keys.SCHEDULES, 0, -1))
-    found: list[str] = []
-    for start in range(0, len(names), BATCH):
-        some = names[start : start + BATCH]
-        queues = redis.answers(*[("HGET", keys.schedule(name), "queue") for name in some])
-        found += [name for name, other in zip(some, queues, strict=True) if other == queue]
-    return found
-
-
 def ask_watched() -> list[Command]:
     """Return the commands whose replies name the schedules that may need attention: those of which
     something comes first, and those of which nothing comes.
