@@ -21,7 +21,7 @@ from bench import against, report
 from bench.cases import CASES
 from bench.comparing import COMPARISONS
 from bench.load import Quiet, machine
-from bench.setting import FAILURES, Bench, Outcome, open_stage, reason
+from bench.setting import FAILURES, Bench, Outcome, open_stage, reason, work_directory
 from bench.systems import SYSTEMS, System
 from bench.venvs import ROOT, InstallFailed, clean_environment, install, python_of
 from blueque.system.process import become_subreaper
@@ -45,14 +45,17 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _stop)  # so that whatever was started is ended
     become_subreaper()
     if arguments.against:
-        sys.exit(_compare(arguments))
+        with work_directory(arguments.directory):
+            code = _compare(arguments)
+        sys.exit(code)
     output = Path(arguments.output)
     pictures = output / "benchmarks"
     pictures.mkdir(parents=True, exist_ok=True)
     kept = pictures / "results.json"
     known: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {"cases": {}}
     if not arguments.write_only:
-        _run(arguments, known, kept)
+        with work_directory(arguments.directory):
+            _run(arguments, known, kept)
     known.setdefault("facts", {})
     names = [case for case in CASES if case.name in known["cases"]]
     notes = NOTES.read_text() if NOTES.exists() else ""
@@ -175,11 +178,15 @@ def _draw(drawings: list[report.Drawing], directory: Path) -> None:
 
 
 def _file_system(directory: Path) -> str:
-    mounts = {mount.mountpoint: mount.fstype for mount in psutil.disk_partitions(all=True)}
-    return next(
-        (mounts[str(place)] for place in [directory, *directory.parents] if str(place) in mounts),
-        "?",
-    )
+    mounts = {mount.mountpoint: mount for mount in psutil.disk_partitions(all=True)}
+    places = [str(place) for place in [directory, *directory.parents] if str(place) in mounts]
+    if not places:
+        return "?"
+    mount = mounts[places[0]]
+    if mount.fstype != "ext4":
+        return mount.fstype
+    has_journal = any(Path("/proc/fs/jbd2").glob(f"{Path(mount.device).name}-*"))
+    return "ext4" if has_journal else "ext4 without a journal"
 
 
 def _arguments() -> argparse.Namespace:
@@ -192,6 +199,11 @@ def _arguments() -> argparse.Namespace:
     compared = [case.name for case in COMPARISONS]
     parser.add_argument(
         "--against", metavar="COMMIT", help="compare this checkout with COMMIT; write no page"
+    )
+    parser.add_argument(
+        "--directory",
+        metavar="DIR",
+        help="where spools, logs and the files of Redis are written; default: $TMPDIR",
     )
     parser.add_argument(
         "--cases",

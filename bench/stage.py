@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -44,6 +43,7 @@ class Stage:
         self.client = Client(server.url)
         self.redis: Redis = self.client._redis
         self.place = Place(server.url, directory)
+        self._former_spools = 0
         # those that we have started and not ended yet, by pid
         self._programs: dict[int, Program] = {}
 
@@ -51,7 +51,10 @@ class Stage:
         self.redis.read(("FLUSHALL",))
         self.ledger.unlink(missing_ok=True)
         self.ledger.touch()
-        shutil.rmtree(self.directory / "spool", ignore_errors=True)
+        spool = self.directory / "spool"
+        if spool.exists():  # not removed, see `setting.work_directory`
+            self._former_spools += 1
+            spool.rename(self.directory / f"spool.{self._former_spools}")
 
     def environment(self, system: System) -> dict[str, str]:
         path = f"{PEERS}:{system.checkout}" if system.checkout else str(PEERS)
