@@ -428,8 +428,11 @@ def _prune(choices: Choices) -> None:
     spool = Spool(choices.spool, choices.max_bytes)
     os.nice(10)  # there may be many files to look at
     try:
-        removed = spool.prune(time.time() - choices.keep)
-        shrunk = spool.shrink(choices.spool_limit)
+        with spool.only_pruner() as is_only:
+            if not is_only:
+                return
+            removed = spool.prune(time.time() - choices.keep)
+            shrunk = spool.shrink(choices.spool_limit)
     except OSError as error:
         log.warning("cannot prune spool %s: %s", choices.spool, error.strerror)
     else:

@@ -253,11 +253,14 @@ class Master:
     def _fork_chore(self) -> None:
         """Do the chore in a child: it may take long, and we must hear orders."""
         try:
-            process.fork(self._do_chore)
+            process.fork(functools.partial(self._do_chore, os.getpid()))
         except OSError as error:
             log.warning("cannot fork: %s", error.strerror)
 
-    def _do_chore(self) -> int:
+    def _do_chore(self, master: int) -> int:
+        process.die_with_parent(True)
+        if os.getppid() != master:
+            return 0
         self._signals.after_fork_in_child()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)

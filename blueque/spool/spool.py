@@ -28,6 +28,7 @@ task runs on while Redis is away.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
 import os
 import re
@@ -299,6 +300,22 @@ class Spool(TaskSpool):
             return False
         self.attempt_at(written["path"], link).write_ending(reaped._asdict())
         return True
+
+    @contextlib.contextmanager
+    def only_pruner(self) -> Iterator[bool]:
+        """Be the one process that prunes this spool, as long as it lives; False: another one is.
+
+        Raises OSError.
+        """
+        root = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(root, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+        finally:
+            os.close(root)
 
     def prune(self, before: float, but_wanted: bool = False) -> int:
         """Remove the attempts whose end Redis has known since before that time; return how many.

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import handlers
 import pytest
@@ -330,6 +331,52 @@ def test_a_master_whose_slots_are_all_drained_stays_while_one_that_adopts_is_at_
     assert is_there(adopter)
     let_go(programs)
     assert master.wait() == 0 and programs.left() == []
+
+
+def test_the_pruner_of_a_killed_master_ends_with_it_and_another_one_goes_on(programs):
+    old, root = time.time() - 99, programs.directory / "spool"
+    for number in range(5):
+        (root / f"task{number}@1").mkdir(parents=True)
+        (root / f"task{number}@1" / "reported").touch()
+        os.utime(root / f"task{number}@1" / "reported", (old, old))
+    master = programs.script("""
+        import functools, os, signal, sys
+        from pathlib import Path
+        from types import SimpleNamespace
+        from blueque.node import main
+        from blueque.node.master import Hooks, Master, Options
+        from blueque.spool import spool
+
+        choices = SimpleNamespace(spool="spool", max_bytes=1000, keep=10.0, spool_limit=1e9)
+        remove_tree = spool.remove_tree
+
+        def remove_two(path):
+            remove_tree(path)
+            if len(list(Path("spool").glob("*@1"))) == 3:
+                Path("pid.new").write_text(str(os.getpid()))
+                os.rename("pid.new", "pid")
+                signal.pause()
+
+        def body(master):
+            while True:
+                signal.pause()
+
+        if sys.argv[1:] == ["alone"]:
+            main._prune(choices)
+            sys.exit()
+        (Path("spool") / "blanks").mkdir()
+        spool.remove_tree = remove_two
+        Master(body, Options(1), Hooks(functools.partial(main._prune, choices))).run()
+    """)
+    until((programs.directory / "pid").exists, what="a pruner that is midway")
+    pruner = int((programs.directory / "pid").read_text())
+    assert children_of(master.pid) >= {pruner}
+    another = programs.start([sys.executable, "script.py", "alone"])
+    assert another.wait() == 0 and len([*root.glob("*@1")]) == 3  # it leaves it at that
+    master.send(signal.SIGKILL)
+    until(lambda: not is_there(pruner), what="the end of the pruner")
+    last = programs.start([sys.executable, "script.py", "alone"])
+    assert last.wait() == 0 and [*root.glob("*@1")] == []
 
 
 # The room that each listener sets aside on the disk

@@ -713,6 +713,14 @@ def test_another_attempt_of_a_task_is_looked_for_beside_one(spool):
     assert first in module.paths_beside(second, 1)
 
 
+def test_one_process_prunes_at_a_time(spool, root):
+    another = Spool(str(root), MIB)
+    with spool.only_pruner() as first, another.only_pruner() as second:
+        assert (first, second) == (True, False)
+    with another.only_pruner() as third:
+        assert third is True
+
+
 def test_pruning_does_not_follow_links_out_of_the_spool(spool, root, tmp_path):
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "file").touch()
