@@ -8,9 +8,9 @@ is next. The id of the task is made of the name and the planned time.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple
 
-from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
+from blueque.connection.redis import AnyLook, Command, Look, Redis, Replies, as_hash
 from blueque.errors import InvalidInput, NoSuchSchedule, WrongSchedule
 from blueque.model import keys
 from blueque.model.encoding import count_of
@@ -73,6 +73,17 @@ class _Current(NamedTuple):
     @property
     def is_open(self) -> bool:
         return self.status in OPEN
+
+
+class _Tries(Generic[*Replies]):
+    """The look of a transaction, and whether an earlier try of the same call may have been executed."""
+
+    def __init__(self, look: Look[*Replies]) -> None:
+        self.look, self.may_be_done = look, False
+
+    def again(self, is_unknown: bool) -> Look[*Replies]:
+        self.may_be_done = is_unknown
+        return self.look
 
 
 def plan_of(name: str, record: Mapping[str, str], now: float) -> Plan | None:
@@ -178,9 +189,10 @@ def set_schedule(redis: Redis, name: str, definition: Definition, origin: str) -
     Raises WrongSchedule; InvalidInput for a rule that has no time left.
     """
     key, defined = keys.schedule(name), definition.fields()
-    digest = digest_of(defined)
+    digest, tries, outcome = digest_of(defined), _Tries(_whole_look(name)), "same"
 
     def judge(reply: Sequence[str], clock: Sequence[str]) -> Verdict[str]:
+        nonlocal outcome
         found, now = as_hash(reply), time_of(clock)
         if found:
             require_origin(name, found, origin)
@@ -198,7 +210,7 @@ def set_schedule(redis: Redis, name: str, definition: Definition, origin: str) -
             following = following[0], _whole(found, "at")
         planned = None if following is None else str(following[0])
         if (found.get("digest"), found.get("planned")) == (digest, planned):
-            return Answer("same")
+            return Answer(outcome if tries.may_be_done else "same")
         if not found and following is None:
             raise InvalidInput("until: the rule has no time before it")
         gone = [field for field in DEFINED if field in found and field not in defined]
@@ -209,6 +221,7 @@ def set_schedule(redis: Redis, name: str, definition: Definition, origin: str) -
         score = "+inf" if following is None or is_held else following[1]
         if "doomed" in found:
             score = 0
+        outcome = "changed" if found else "new"
         return Change(
             [
                 *([] if found else [("DEL", keys.occurrences(name))]),
@@ -216,10 +229,10 @@ def set_schedule(redis: Redis, name: str, definition: Definition, origin: str) -
                 *_moved(name, fields, following, score, occurrences, counts, now),
                 ("ZINCRBY", keys.QUEUES, 0, definition.queue),
             ],
-            "changed" if found else "new",
+            outcome,
         )
 
-    return transact(redis, "set_schedule", _whole_look(name), judge)
+    return transact(redis, "set_schedule", tries.look, judge, again=tries.again)
 
 
 def pause_schedule(redis: Redis, name: str, by: str, reason: str | None) -> bool:
@@ -227,18 +240,19 @@ def pause_schedule(redis: Redis, name: str, by: str, reason: str | None) -> bool
 
     Raises NoSuchSchedule.
     """
-    key = keys.schedule(name)
+    key, tries = keys.schedule(name), _Tries(_whole_look(name))
 
     def judge(reply: Sequence[str], clock: Sequence[str]) -> Verdict[bool]:
         found, now = _required(name, reply), time_of(clock)
         if "paused" in found:
-            return Answer(False)
+            known = found.get("paused_by"), found.get("paused_reason")
+            return Answer(tries.may_be_done and known == (by, reason))
         why: dict[str, str] = {} if reason is None else {"paused_reason": reason}
         fields: dict[str, Any] = {"paused": now, "paused_by": by, **why, "updated": now}
         score = 0 if "doomed" in found else "+inf"
         return Change([("HSET", key, *flat(fields)), ("ZADD", keys.SCHEDULES, score, name)], True)
 
-    return transact(redis, "pause_schedule", _whole_look(name), judge)
+    return transact(redis, "pause_schedule", tries.look, judge, again=tries.again)
 
 
 def resume_schedule(redis: Redis, name: str, catches_up: bool = False) -> bool:
@@ -247,12 +261,12 @@ def resume_schedule(redis: Redis, name: str, catches_up: bool = False) -> bool:
     catches_up: what was planned during the pause comes as after an outage; otherwise it is missed.
     Raises NoSuchSchedule.
     """
-    key = keys.schedule(name)
+    key, tries = keys.schedule(name), _Tries(_whole_look(name))
 
     def judge(reply: Sequence[str], clock: Sequence[str]) -> Verdict[bool]:
         found, now = _required(name, reply), time_of(clock)
         if "paused" not in found:
-            return Answer(False)
+            return Answer(tries.may_be_done)
         definition, last = Definition.of(found), _whole(found, "last")
         following = _following(name, definition, last)
         if following is not None and found.get("planned") == str(following[0]):
@@ -281,7 +295,7 @@ def resume_schedule(redis: Redis, name: str, catches_up: bool = False) -> bool:
             True,
         )
 
-    return transact(redis, "resume_schedule", _whole_look(name), judge)
+    return transact(redis, "resume_schedule", tries.look, judge, again=tries.again)
 
 
 def skip_occurrences(redis: Redis, name: str, before: int, times: Sequence[int], by: str) -> None:
@@ -422,14 +436,15 @@ def backfill(
 def delete_schedule(redis: Redis, name: str) -> bool:
     """Remove a schedule. Its tasks stay. False: there is none."""
     key = keys.schedule(name)
+    look: Look[int] = Look([key], [("EXISTS", key)])
+    tries = _Tries(look)
 
     def judge(exists: int) -> Verdict[bool]:
         if not exists:
-            return Answer(False)
+            return Answer(tries.may_be_done)
         return Change([("DEL", key, keys.occurrences(name)), ("ZREM", keys.SCHEDULES, name)], True)
 
-    look: Look[int] = Look([key], [("EXISTS", key)])
-    return transact(redis, "delete_schedule", look, judge)
+    return transact(redis, "delete_schedule", tries.look, judge, again=tries.again)
 
 
 def require_origin(name: str, record: Mapping[str, str], origin: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import time
@@ -727,6 +728,72 @@ def test_a_lost_answer_to_a_backfill_hides_no_task(client, hourly, proxy, fault)
     assert len(schedule.backfill(begin, begin + 3 * HOUR)) == 4
     assert len(tasks(client)) == 4
     away.close()
+
+
+def test_no_more_than_sixteen_records_are_in_memory_together(client, cli, hourly, monkeypatch):
+    for number in range(40):
+        hourly(f"s{number}")
+        miss(cli, f"s{number}", 1)
+    read, pieces = schedules.records, []
+
+    def spied(redis, names):
+        pieces.append(len(names))
+        return read(redis, names)
+
+    monkeypatch.setattr(schedules, "records", spied)
+    fire(client)
+    assert pieces == [16, 16, 8] and len(tasks(client)) == 40
+
+
+OUTCOMES = {
+    "set_schedule": (
+        lambda schedule: schedule.set(schedule.definition._replace(window=90000)),
+        "changed",
+    ),
+    "pause_schedule": (lambda schedule: schedule.pause("ann", "a move"), True),
+    "resume_schedule": (lambda schedule: schedule.resume(), True),
+    "delete_schedule": (lambda schedule: schedule.delete(), True),
+}
+
+
+@pytest.fixture(params=OUTCOMES)
+def call(request, hourly):
+    """Return what changes the schedule `hourly`, and what it then returns."""
+    schedule = hourly()
+    if request.param == "resume_schedule":
+        schedule.pause("ann")
+    return OUTCOMES[request.param]
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_a_lost_answer_does_not_hide_that_it_was_this_call(proxy, call, fault):
+    act, outcome = call
+    with contextlib.closing(blueque.Client(proxy.url, patience=5)) as away:
+        schedule = away.get_schedule("hourly")
+        proxy.arm(fault, having=b"EXEC")
+        assert act(schedule) == outcome
+        assert proxy.has_struck
+
+
+def test_what_another_person_has_done_at_the_same_time_was_not_this_call(
+    client, url, call, overtaken
+):
+    act, outcome = call
+    schedule = client.get_schedule("hourly")
+    with contextlib.closing(blueque.Client(url)) as other:
+        overtaken(lambda: act(other.get_schedule("hourly")))
+        assert act(schedule) == ("same" if outcome == "changed" else False)
+
+
+def test_a_pause_by_another_person_is_not_taken_for_this_call_after_a_failure(
+    client, hourly, proxy, url, overtaken
+):
+    hourly()
+    with contextlib.closing(blueque.Client(proxy.url, patience=5)) as away:
+        schedule = away.get_schedule("hourly")
+        proxy.arm(Fault.CUT_BEFORE, having=b"EXEC")
+        overtaken(lambda: client.get_schedule("hourly").pause("bob"))
+        assert schedule.pause("ann") is False
 
 
 @pytest.mark.parametrize(
