@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from itertools import zip_longest
 
 from blueque import protocol
@@ -19,6 +19,7 @@ from blueque.system.outage import Outage
 log = logging.getLogger("blueque")
 
 AT_ONCE = 100  # schedules that are looked at in one step
+IN_MEMORY = 16  # whose records are read together: each may have parameters of a MiB
 MOVED_ON = 1.0  # seconds until a schedule is looked at again of which nothing came
 REFUSED = 60.0  # seconds until one is looked at again that cannot be read
 
@@ -71,14 +72,21 @@ class Firing:
         if not names:
             self._skip = 0
             return self._wait(now, first)
+        ours = sum(
+            self._decide(names[start : start + IN_MEMORY], now)
+            for start in range(0, len(names), IN_MEMORY)
+        )
+        if self._queues is not None:
+            self._skip = skip + len(names) - ours if len(names) == AT_ONCE else 0
+        is_more = bool(ours or self._skip) or len(names) == AT_ONCE
+        return 0.0 if is_more else self._wait(now, first)
+
+    def _decide(self, names: Sequence[str], now: float) -> int:
+        """Decide about those schedules of the names that are ours; return how many these are."""
         found = dict(zip(names, schedules.records(self._redis, names), strict=True))
         records = {name: record for name, record in found.items() if self._is_ours(name, record)}
-        if self._queues is not None:
-            self._skip = skip + len(found) - len(records) if len(names) == AT_ONCE else 0
-        plans = self._plans(records, now)
-        self._fire(plans)
-        is_more = bool(records or self._skip) or len(names) == AT_ONCE
-        return 0.0 if is_more else self._wait(now, first)
+        self._fire(self._plans(records, now))
+        return len(records)
 
     def _wait(self, now: float, first: Mapping[str, float]) -> float | None:
         """Return in how many seconds a schedule is to be looked at."""
