@@ -50,7 +50,7 @@ def command(invocation: Invocation, /, **_: Any) -> int:
     --log-format is BLUEQUE_LOG_FORMAT in the environment, and log_format in [scheduler] of blueque.toml.
 
     --apply-schedules does what blueque schedule apply does, and removes none. Use it where one file says it all: two
-    schedulers with different files would take turns.
+    schedulers with different files would take turns. Without a file, the scheduler does not start: exit code 78.
     """
     from blueque.scheduler import Scheduler
     from blueque.system.log_format import log_to_stderr  # here: --help does without
@@ -72,11 +72,15 @@ def _definitions(invocation: Invocation, client: Client) -> SchedulesOfFile:
     """Return the recurring tasks of the file. A mistake ends the program."""
     from blueque.producer import schedule_file  # here: --help does without
 
+    path = invocation.config.path
+    if path is None:
+        sentence = "no blueque.toml is read, so no schedules can be applied"
+        raise Failure(CONFIGURATION, sentence, "See: blueque config path")
     try:
         wanted = schedule_file.definitions(invocation.config, client.get_queue)
     except ConfigRefused as error:
         raise Failure(CONFIGURATION, str(error)) from error
-    return schedule_file.SchedulesOfFile(invocation.config.path or "blueque.toml", wanted)
+    return schedule_file.SchedulesOfFile(path, wanted)
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,6 +17,7 @@ from blueque.producer.schedules import define
 from blueque.protocol.schedules import require_origin
 from blueque.queries import schedules
 from blueque.queries.schedules import ScheduleSeen
+from blueque.text.hints import prune_schedules
 
 if TYPE_CHECKING:
     from blueque.producer.queue import Queue
@@ -113,12 +115,13 @@ class SchedulesOfFile(NamedTuple):
             log.error("the schedules of %s are not applied: %s", self.path, error)
             return
         left = [name for name, what in done if what == "left"]
-        log.info("applied the schedules of %s: %s", self.path, _counted(done) or "there are none")
+        log.info("applied the schedules of %s: %s", self.path, _counted(done) or "it has none")
         if left:
             log.warning(
-                "no longer in %s, but still there: %s; to remove them: blueque schedule apply --prune",
+                "not in %s, but brought by a file before: %s; to remove them: %s",
                 self.path,
                 ", ".join(left),
+                prune_schedules(os.path.abspath(self.path)),
             )
 
 

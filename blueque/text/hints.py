@@ -42,6 +42,15 @@ def of_schedule(verb: str, name: str) -> str:
     return of_queue(f"schedule {verb}", name)
 
 
+def prune_schedules(file: str | None = None) -> str:
+    """Return the command that removes the schedules that a file no longer has.
+
+    file: that the command reads; None: the one that it finds by itself.
+    """
+    named = f" --config {shlex.quote(file)}" if file is not None else ""
+    return f"blueque schedule apply --prune{named}"
+
+
 def resume_node(host: str) -> str:
     """Return the command that makes the listeners of a host take tasks again."""
     return f"blueque node resume {shlex.quote(host)}"

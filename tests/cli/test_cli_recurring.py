@@ -471,7 +471,7 @@ def test_apply_brings_the_tables_to_redis_once(file, client):
     assert found.definition.parameters == '{"n":1}'
 
 
-def test_apply_changes_what_differs_and_prunes_only_what_came_from_the_file(run, file, client):
+def test_apply_changes_what_differs_and_prunes_only_what_came_from_a_file(file, client, tmp_path):
     file('every = "1h"', 'every = "2h"')("apply")
     client.set_schedule("mine", queue="reports", every="1h")
     schedule = file('every = "3h"\njitter = "5m"')
@@ -483,7 +483,8 @@ def test_apply_changes_what_differs_and_prunes_only_what_came_from_the_file(run,
     assert dry.stdout == "f0  would change: every, jitter\nf1  would be removed\n"
     assert kept.stdout == "f0  changed: every, jitter\n"
     assert kept.stderr == (
-        "f1 is no longer in the file, and stays. To remove: blueque schedule apply --prune\n"
+        "f1 came from a file, is not in this one, and stays."
+        f" To remove it: blueque schedule apply --prune --config {tmp_path / 'blueque.toml'}\n"
     )
     assert pruned.stdout == "f0  same\nf1  removed\n"
     assert sorted(client.get_schedules()) == ["f0", "mine"]
@@ -548,6 +549,18 @@ def test_without_tables_there_is_nothing_to_apply_but_something_to_prune(file, c
     assert empty("apply").returncode == 3 and empty("check").returncode == 3
     assert empty("apply", "--prune").stdout == "f0  removed\n"
     assert "has no recurring tasks" in empty("apply", "--prune").stderr
+
+
+def test_apply_without_any_file_removes_nothing(run, file, client, monkeypatch, tmp_path):
+    file('every = "1h"')("apply")
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+
+    for words in (("apply",), ("apply", "--prune"), ("apply", "--prune", "--dry-run"), ("check",)):
+        result = run("schedule", *words, XDG_CONFIG_HOME=str(tmp_path / "empty"))
+        assert (result.returncode, result.stdout) == (3, "")
+        assert result.stderr.startswith("blueque: no blueque.toml is read\n")
+    assert client.get_schedules() == ["f0"]
 
 
 def test_check_says_what_apply_would_do_and_writes_nothing(file, state):

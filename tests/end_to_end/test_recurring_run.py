@@ -118,7 +118,8 @@ def test_a_scheduler_applies_the_file_at_its_start_and_at_each_sighup(programs, 
 
     toml.write_text("[scheduler]\napply_schedules = true\n" + TABLE.format(name="b", every="2h"))
     scheduler.send_again(signal.SIGHUP)
-    scheduler.says("no longer in blueque.toml, but still there: a;")
+    scheduler.says("not in blueque.toml, but brought by a file before: a; to remove them: ")
+    assert f"blueque schedule apply --prune --config {toml}" in scheduler.log
     assert sorted(client.get_schedules()) == ["a", "b"]
     assert scheduler.stop() == 0
 
@@ -134,3 +135,11 @@ def test_a_scheduler_serves_on_if_a_schedule_of_the_file_was_made_by_hand(progra
     until(lambda: client.get_task(task).status == "pending", what="the task is in line")
     assert client.get_schedule("a").rule.every == 3 * 3600
     assert scheduler.stop() == 0
+
+
+def test_a_scheduler_that_is_to_apply_a_file_does_not_start_without_one(programs):
+    environ = {"BLUEQUE_APPLY_SCHEDULES": "1", "XDG_CONFIG_HOME": str(programs.directory)}
+    scheduler = programs.scheduler(environ=environ)
+
+    assert scheduler.wait() == 78
+    assert "no blueque.toml is read, so no schedules can be applied" in scheduler.log

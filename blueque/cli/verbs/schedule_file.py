@@ -21,7 +21,7 @@ from blueque.cli.printing import count
 from blueque.errors import ConfigRefused, InvalidInput, WrongSchedule
 from blueque.model.recurrence import jitter_of, planned_times
 from blueque.model.schedule import Definition
-from blueque.text.hints import of_schedule
+from blueque.text.hints import of_schedule, prune_schedules
 
 if TYPE_CHECKING:
     from blueque.client import Client
@@ -36,7 +36,9 @@ _WOULD = {"new": "would be new", "changed": "would change", "removed": "would be
 
 
 @click.command(short_help="Bring the recurring tasks in blueque.toml to Redis.")
-@click.option("--prune", is_flag=True, help="Remove those that are no longer in the file.")
+@click.option(
+    "--prune", is_flag=True, help="Remove those that came from a file and are not in this one."
+)
 @dry_run_option("Only say what would change.")
 @json_option
 @shared_options
@@ -48,14 +50,16 @@ def apply(invocation: Invocation, prune: bool, dry_run: bool, as_json: bool) -> 
     blueque schedule apply --dry-run
     blueque schedule apply --prune
 
-    All are checked before the first is written. One that is the same stays as it is. --prune removes those that have come
-    from the file and are no longer in it, never those that were made by hand. It is refused, with exit code 5, if one of
-    them was made by hand.
+    All are checked before the first is written. One that is the same stays as it is. It is refused, with exit code 5, if
+    one of them was made by hand.
+
+    A Redis has one file of recurring tasks. --prune removes all that have come from a file and are not in this one, so
+    two files remove each other's. It never removes those that were made by hand.
     """
     from blueque.producer import schedule_file  # here: --help does without
 
     client, wanted = _definitions(invocation)
-    if not wanted and not prune:
+    if not wanted and (not prune or invocation.config.path is None):
         _require_tables(invocation)
     found, _, _ = _compare(invocation, client, wanted)
     if dry_run:
@@ -69,7 +73,7 @@ def apply(invocation: Invocation, prune: bool, dry_run: bool, as_json: bool) -> 
         items = [_item(name, what, fields) for name, what in done]
         printing.print_json("schedule_apply", file=_path(invocation), dry_run=dry_run, items=items)
         return
-    _print_changes(done, fields, dry_run)
+    _print_changes(done, fields, dry_run, invocation.config_file)
     if not done:
         printing.talk(f"{_path(invocation)} has no recurring tasks, and none has come from a file.")
 
@@ -95,14 +99,14 @@ def check(invocation: Invocation, as_json: bool) -> None:
         )
     found, seen, now = _compare(invocation, client, wanted)
     crowded = _crowded(wanted, seen, now)
+    fields = {each.name: each.fields for each in found}
     if as_json:
-        fields = {each.name: each.fields for each in found}
         items = [_item(each.name, each.what, fields) for each in found]
         at = [{**printing.times(minute=minute), "planned": number} for minute, number in crowded]
         printing.print_json("schedule_check", file=_path(invocation), items=items, crowded=at)
         return
     changes = [(each.name, each.what) for each in found]
-    _print_changes(changes, {each.name: each.fields for each in found}, is_dry=True)
+    _print_changes(changes, fields, True, invocation.config_file)
     if crowded:
         _warn(crowded, invocation.is_utc)
 
@@ -162,7 +166,10 @@ def _item(name: str, what: str, fields: Mapping[str, Sequence[str]]) -> dict[str
 
 
 def _print_changes(
-    changes: Iterable[tuple[str, str]], fields: Mapping[str, Sequence[str]], is_dry: bool
+    changes: Iterable[tuple[str, str]],
+    fields: Mapping[str, Sequence[str]],
+    is_dry: bool,
+    file: str | None,
 ) -> None:
     left = []
     for name, what in changes:
@@ -174,9 +181,10 @@ def _print_changes(
         click.echo(printing.clean(f"{name}  {words}{which}"))
     if left:
         names = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
-        verb = "is" if len(left) == 1 else "are"
+        one = len(left) == 1
         printing.talk(
-            f"{names} {verb} no longer in the file, and stay{'s' if len(left) == 1 else ''}. To remove: blueque schedule apply --prune"
+            f"{names} came from a file, {'is' if one else 'are'} not in this one, and"
+            f" stay{'s' if one else ''}. To remove {'it' if one else 'them'}: {prune_schedules(file)}"
         )
 
 
