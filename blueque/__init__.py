@@ -11,6 +11,7 @@ Which room answers which question; each imports only from those above it:
     Task (in model/)
     task_process/ node/ scheduler.py    what runs a task; the daemon on a node; tasks that are due
     report/ archives/ spark/ cli/ demo/ pipelines and commands
+    testing/                            for tests of your own code
 """
 
 import importlib as _importlib

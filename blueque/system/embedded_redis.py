@@ -111,14 +111,21 @@ class Server:
             self._process.wait()
             self._process = None
 
+    def clear(self) -> None:
+        """Remove all that is in it. Raises OSError."""
+        if self._ask(b"FLUSHALL\r\n", START_TIMEOUT) != b"+OK\r\n":
+            raise BluequeError(f"the server at {self.url} was not cleared")
+
     def _answers(self) -> bool:
         try:
-            with socket.create_connection(("127.0.0.1", self.port), 1) as connection:
-                connection.settimeout(1)
-                connection.sendall(b"PING\r\n")
-                return connection.recv(7) == b"+PONG\r\n"
+            return self._ask(b"PING\r\n", 1.0) == b"+PONG\r\n"
         except OSError:
             return False
+
+    def _ask(self, command: bytes, timeout: float) -> bytes:
+        with socket.create_connection(("127.0.0.1", self.port), timeout) as connection:
+            connection.sendall(command)
+            return connection.recv(100)
 
 
 @contextlib.contextmanager

@@ -14,8 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from blueque.spool import checkpoint
-from blueque.spool.attempt import STOP, Attempt
+from blueque.spool.attempt import Attempt
 from blueque.spool.outcome_record import record_of
 from blueque.spool.task_spool import Blank, TaskSpool
 from blueque.system import process, signals
@@ -24,7 +23,7 @@ from blueque.task_process.handlers import Work
 from blueque.task_process.handshake import Assignment, Handshake
 from blueque.task_process.redirect import Output
 from blueque.task_process.reuse import Setting, Usage
-from blueque.task_process.running_task import RunningTask
+from blueque.task_process.running_task import RunningTask, environment
 
 NAME = "blueque-task"  # of task processes, for `ps -o comm`
 SIGNALS = (
@@ -197,18 +196,7 @@ def _get_ready(
         path = attempt.path
         task = RunningTask(task_id, fields, path, assignment.resources, max_bytes)
         running_task.begin(task)
-        variables = {
-            **assignment.environ,
-            "BLUEQUE_TASK_ID": task_id,
-            "BLUEQUE_QUEUE": fields.get("queue", ""),
-            "BLUEQUE_NODE": fields.get("node", ""),
-            "BLUEQUE_ATTEMPT": fields.get("attempt", ""),
-            "BLUEQUE_TASK_DIR": path,
-            "BLUEQUE_PROGRESS": f"{path}/progress",
-            "BLUEQUE_CHECKPOINT": f"{path}/{checkpoint.VALUE}",
-            "BLUEQUE_CHECKPOINT_DIR": f"{path}/{checkpoint.DIRECTORY}",
-            "BLUEQUE_STOP_FILE": f"{path}/{STOP}",
-        }
+        variables = {**assignment.environ, **environment(task_id, fields, path)}
         environ = os.environ
         for name, value in variables.items():
             environ[name] = value

@@ -423,6 +423,24 @@ def _leave_sigterm() -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
+def environment(task_id: str, fields: Mapping[str, str], path: str) -> dict[str, str]:
+    """Return the variables by which a task and the programs that it starts know it.
+
+    path: the directory of the attempt.
+    """
+    return {
+        "BLUEQUE_TASK_ID": task_id,
+        "BLUEQUE_QUEUE": fields.get("queue", ""),
+        "BLUEQUE_NODE": fields.get("node", ""),
+        "BLUEQUE_ATTEMPT": fields.get("attempt", ""),
+        "BLUEQUE_TASK_DIR": path,
+        "BLUEQUE_PROGRESS": f"{path}/progress",
+        "BLUEQUE_CHECKPOINT": f"{path}/{checkpoint_files.VALUE}",
+        "BLUEQUE_CHECKPOINT_DIR": f"{path}/{checkpoint_files.DIRECTORY}",
+        "BLUEQUE_STOP_FILE": f"{path}/{STOP}",
+    }
+
+
 def _from_environment() -> RunningTask:
     task_id, directory = os.environ.get("BLUEQUE_TASK_ID"), os.environ.get("BLUEQUE_TASK_DIR")
     if not task_id or not directory:

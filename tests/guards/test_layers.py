@@ -48,6 +48,7 @@ ROOMS = (
     "archives",
     "spark",
     "cli",
+    "testing",
     "demo",
     "__main__",
     "",  # blueque/__init__.py; nothing inside imports from it
@@ -55,7 +56,17 @@ ROOMS = (
 # Not a room: exact copies of old modules, for processes of the previous release. test_upgrade.py
 # checks them.
 EXEMPT = {"previous_release"}
-PROGRAMS = ("task_process", "node", "scheduler", "feeder", "report", "spark", "metrics", "demo")
+PROGRAMS = (
+    "task_process",
+    "node",
+    "scheduler",
+    "feeder",
+    "report",
+    "spark",
+    "metrics",
+    "testing",
+    "demo",
+)
 MAY_CHANGE_REDIS = ("protocol",)
 # The demo prints what a person may ask redis-cli.
 MAY_READ_REDIS = ("protocol", "queries", "tables", "audit", "metrics", "connection", "demo")

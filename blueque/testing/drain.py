@@ -1,0 +1,147 @@
+"""drain: run what is pending in this process, through the real protocol."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Mapping
+
+from blueque.client import Client
+from blueque.listener.group import ListenerGroup
+from blueque.listener.processor import Processor
+from blueque.listener.resources import MOST_NUMBERED, Claim, Pool
+from blueque.model import inputs
+from blueque.model import limits as task_limits
+from blueque.model.task import Task
+from blueque.node import checkpoint_sync
+from blueque.node.checkpoint_sync import CheckpointSync
+from blueque.recovery.dependents import Dependents
+from blueque.spool import checkpoint
+from blueque.spool.attempt import Attempt
+from blueque.spool.spool import Spool
+from blueque.system import process
+from blueque.task_process.handlers import Handler
+from blueque.testing.ended import Ended
+from blueque.testing.simulated_task import Run, SimulatedTask, checkpoint_of, run_attempt
+from blueque.testing.time_limits import TimeLimits
+
+MOST = 1000
+
+
+def drain(client: Client, handlers: Mapping[str, Handler], *, most: int = MOST) -> list[Ended]:
+    """Run the tasks of these queues in this process, one after the other, until nothing is in line;
+    return how each attempt has ended, in order.
+
+    handlers: by the names of the queues; a task of the first queue goes first.
+    most: attempts that are run at most.
+    Everything is written to Redis as a listener writes it. A task that a handler enqueues, that was
+    scheduled for a time that is past, that runs again at once, or that has waited for others, is run
+    too. What is scheduled for later stays. Limits are simulated as by `run_task`, and a task is given
+    whatever resources it needs.
+    """
+    listeners = ListenerGroup(client.connections, [*handlers])
+    ended: list[Ended] = []
+    with tempfile.TemporaryDirectory(prefix="blueque-test-") as root:
+        spool = Spool(root, client.max_bytes)
+        spool.open()
+        try:
+            for listener in listeners:
+                listener.pool = _Plenty()
+                listener.register(None)
+            while len(ended) < most:
+                for queue in handlers:
+                    client.get_queue(queue).enqueue_due_tasks()
+                task = listeners.take()
+                if task is None:
+                    break
+                listener = listeners.of(task.queue)
+                claim, listener.claim = listener.claim, None
+                resources = claim.granted() if claim is not None else {}
+                attempt = _Attempt(client, spool, task, resources)
+                ended.append(attempt.run(handlers[task.queue or ""]))
+        finally:
+            listeners.leave()
+    return ended
+
+
+class _Plenty(Pool):
+    """Resources that are always free."""
+
+    def __init__(self) -> None:
+        super().__init__("", {})
+
+    def claim(self, wanted: Mapping[str, int]) -> Claim | None:
+        numbers = {name: list(range(n)) for name, n in wanted.items() if n <= MOST_NUMBERED}
+        return Claim(wanted, numbers, [])
+
+
+class _Attempt:
+    """One attempt of a task that is reserved for this process. resources: see `RunningTask`."""
+
+    def __init__(
+        self, client: Client, spool: Spool, task: Task, resources: Mapping[str, list[int] | int]
+    ) -> None:
+        self._client, self._spool, self._resources = client, spool, resources
+        self._processor = Processor(client.connections, task, client.max_bytes)
+
+    def run(self, handler: Handler) -> Ended:
+        self._processor.start(os.getpid(), process.identity(os.getpid()))
+        task, redis = self._processor.task, self._client.connections
+        attempt = self._open(task)
+        timing = TimeLimits(task_limits.of(task.fields, task_limits.Limits()))
+        most = self._client.max_bytes
+        running = SimulatedTask(
+            task.id, task.fields, attempt, self._resources, most, timing, redis=redis
+        )
+        run = run_attempt(handler, running, attempt, timing, most)
+        CheckpointSync(attempt, most).finish(self._processor)
+        self._processor.report(run.record, None, checkpoint.exists(attempt.path))
+        attempt.mark_reported()
+        self._settle(task)
+        return self._ended(running, attempt, run)
+
+    def _ended(self, running: SimulatedTask, attempt: Attempt, run: Run) -> Ended:
+        now = self._client.get_task(running.id)
+        value, files = checkpoint_of(attempt)
+        is_over = now.status in ("complete", "failed", None)
+        return Ended(
+            running.id,
+            running.queue or "",
+            run.record["status"] if is_over else "retried",
+            now.result,
+            run.record.get("error"),
+            run.record.get("error_type"),
+            run.exception,
+            None if is_over else max((now.eta or 0.0) - time.time(), 0.0),
+            tuple(running.told),
+            value,
+            files,
+            tuple(running.made.values()),
+            running.attempt or 1,
+            now.failures or 0,
+        )
+
+    def _open(self, task: Task) -> Attempt:
+        """Make the files that the attempt finds at its start."""
+        inspector, number = self._client.get_inspector(), task.attempt or 1
+        attempt = self._spool.create(task.id, number, task.fields)
+        if number > 1:
+            kept = inspector.checkpoint(task.id)
+            checkpoint_sync.carry(self._spool, task, attempt, kept, self._client.max_bytes)
+        if task.inputs is not None:
+            given = inputs.to_json(inspector.inputs(task.id), task.parents or ())
+            if given is not None:
+                attempt.write_inputs(given)
+        return attempt
+
+    def _settle(self, task: Task) -> None:
+        """Tell the tasks that wait for this one, and its group, how it has ended."""
+        dependents = Dependents(self._client.connections)
+        if self._processor.is_awaited:
+            dependents.note([task.id])
+        while dependents.step():
+            pass
+        if "group" in task.fields:
+            while dependents.step_of_groups():
+                pass

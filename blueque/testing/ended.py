@@ -1,0 +1,78 @@
+"""Ended: how one attempt has ended that a test has run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from blueque.spool.progress_file import Told
+
+
+class Progress(NamedTuple):
+    """One call of `task.progress`, as a listener would read it. done, total: None if unknown."""
+
+    done: float | None
+    total: float | None
+    unit: str
+    text: str
+
+    def __str__(self) -> str:
+        """As it is shown: 450/1500 frames encoding."""
+        return str(Told(0, *self))
+
+
+class Spawned(NamedTuple):
+    """A task that the handler has made, with `task.spawn` or as `blueque.Then`.
+
+    options: the further fields of the task, as they would be in Redis, such as `priority`.
+    """
+
+    id: str
+    queue: str
+    parameters: Any
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How one attempt has ended.
+
+    outcome: `complete`; `failed`; `retried`: it runs again after `retry_in` seconds; `released`: it
+        has handed itself back.
+    result: what the handler has returned, as it is read from Redis.
+    error, error_type: as `Task.error` and `Task.error_type`.
+    exception: what the handler has raised.
+    progress: every call of `task.progress`.
+    checkpoint, files: what the next attempt would find: the value, and the content of each file in
+        `checkpoint_dir` by its path there.
+    spawned: the tasks that it has made; of `drain` only those of `blueque.Then`.
+    failures: how many attempts of the task have failed and were retried.
+    """
+
+    id: str
+    queue: str
+    outcome: str
+    value: Any = None
+    error: str | None = None
+    error_type: str | None = None
+    exception: BaseException | None = field(default=None, repr=False)
+    retry_in: float | None = None
+    progress: Sequence[Progress] = ()
+    checkpoint: Any = None
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    spawned: Sequence[Spawned] = ()
+    attempt: int = 1
+    failures: int = 0
+
+    @property
+    def result(self) -> Any:
+        """What the handler has returned, as it would be read from Redis: a tuple as a list.
+
+        If the task is not complete, raise what the handler has raised, or AssertionError.
+        """
+        if self.outcome == "complete":
+            return self.value
+        if self.exception is not None:
+            raise self.exception
+        raise AssertionError(f"the task is not complete but {self.outcome}: {self.error}")

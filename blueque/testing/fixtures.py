@@ -1,0 +1,42 @@
+"""Fixtures for pytest: `pytest_plugins = ["blueque.testing.fixtures"]` in your conftest.py.
+
+blueque_server: a Redis server of this run of pytest, on a free port, which ends with it.
+blueque_client: a Client of that server, which is empty. Clients without an address use it, too.
+blueque_fake: a Client of a Redis in memory, by fakeredis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from blueque.client import Client
+from blueque.system.embedded_redis import Server, running_server
+
+
+@pytest.fixture(scope="session")
+def blueque_server() -> Iterator[Server]:
+    """A Redis server; `blueque_server.url` is its address."""
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+def blueque_client(blueque_server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    """A client of the server, which is empty. BLUEQUE_REDIS_URL has its address meanwhile."""
+    blueque_server.clear()
+    monkeypatch.setenv("BLUEQUE_REDIS_URL", blueque_server.url)
+    client = Client(blueque_server.url)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def blueque_fake() -> Iterator[Client]:
+    """A client of a Redis in memory, which is empty; it needs `pip install fakeredis`."""
+    import fakeredis  # here: the other fixtures need none
+
+    client = Client(redis=fakeredis.FakeRedis(server=fakeredis.FakeServer()), patience=0)
+    yield client
+    client.close()

@@ -1,0 +1,165 @@
+"""SimulatedTask: the task of a handler that a test runs in its own process; `run_attempt` runs it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from blueque.connection.redis import Redis
+from blueque.errors import InvalidInput
+from blueque.model.attempt_ref import AttemptRef
+from blueque.model.encoding import decode
+from blueque.model.ids import TaskId
+from blueque.model.new import New, NewRecord
+from blueque.spool import checkpoint, progress_file
+from blueque.spool.attempt import Attempt
+from blueque.spool.outcome_record import Record, record_of
+from blueque.task_process import handlers, running_task
+from blueque.task_process.handlers import Handler
+from blueque.task_process.running_task import RunningTask, environment
+from blueque.task_process.spawning import Spawner
+from blueque.testing.ended import Progress, Spawned
+from blueque.testing.time_limits import Exceeded, TimeLimits
+
+if TYPE_CHECKING:
+    from blueque.model.conditions import After, Ids
+
+
+class SimulatedTask(RunningTask):
+    """A running task whose stop, limits and new tasks a test decides or looks at.
+
+    stop_after: `should_stop` is false so many times, and then true; None: it stays false.
+    redis: in which it makes tasks; None: it only notes them.
+    told: each progress. made: the tasks that it has made, by their ids.
+    """
+
+    __slots__ = ("_reads", "_stop_after", "_timing", "made", "told")
+
+    def __init__(
+        self,
+        task_id: str,
+        fields: Mapping[str, str],
+        attempt: Attempt,
+        resources: Mapping[str, list[int] | int],
+        max_bytes: int,
+        timing: TimeLimits,
+        stop_after: int | None = None,
+        redis: Redis | None = None,
+    ) -> None:
+        super().__init__(task_id, fields, attempt.path, resources, max_bytes)
+        self._timing, self._stop_after, self._reads = timing, stop_after, 0
+        self.told: list[Progress] = []
+        self.made: dict[str, Spawned] = {}
+        if redis is not None:
+            ref = AttemptRef(self.queue or "", self.id, self.token, self.node or "")
+            self._spawner = Spawner(ref, redis)
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether the test has the task asked to stop by now, or its time limit is near."""
+        is_asked = self.is_asked
+        self._reads += 1
+        return is_asked
+
+    @property
+    def is_asked(self) -> bool:
+        """The same, without counting that it was read."""
+        has_read = self._stop_after is not None and self._reads >= self._stop_after
+        return has_read or self._timing.is_near
+
+    def _write(self, *arguments: Any) -> None:
+        super()._write(*arguments)
+        told = progress_file.read(self._directory or "")
+        if told is not None:
+            self.told.append(Progress(*told[1:]))
+        self._timing.note_progress()
+
+    def _get_spawner(self, method: str) -> Any:
+        return self._spawner if self._spawner is not None else _Notes(self)
+
+    def note(self, records: Iterable[NewRecord]) -> list[TaskId]:
+        """Note new tasks, and return their ids."""
+        ids = []
+        for new in records:
+            ids.append(TaskId(new.task, new.task not in self.made))
+            options = dict(new.options)
+            coding = options.pop("parameters_encoding", None)
+            parameters = decode(new.parameters, None if coding is None else str(coding))
+            self.made.setdefault(new.task, Spawned(new.task, new.queue, parameters, options))
+        return ids
+
+
+class _Notes:
+    """In the place of a Spawner: notes what a task makes, without Redis."""
+
+    def __init__(self, task: SimulatedTask) -> None:
+        self._task = task
+
+    def spawn(self, tasks: Iterable[New]) -> list[TaskId]:
+        return self._task.note([each.record(self._task.id) for each in tasks])
+
+    def link(self, child: str, after: After | Ids) -> None:
+        if child not in self._task.made:
+            raise InvalidInput(f"link: this task has not made {child!r}; test it with drain()")
+
+
+class Run(NamedTuple):
+    """What came of `run_attempt`. exception: what the handler has raised."""
+
+    record: Record
+    exception: BaseException | None
+
+
+def run_attempt(
+    handler: Handler, task: SimulatedTask, attempt: Attempt, timing: TimeLimits, max_bytes: int
+) -> Run:
+    """Run the handler here and return the exit record, as a task process writes it.
+
+    max_bytes: the size limit of the result.
+    What is no Exception goes through, as the Ctrl-C of a person and the skip of a test do.
+    """
+
+    work = handlers.handler(lambda: handler, max_bytes, show_stacks=lambda: None)
+    exception: BaseException | None = None
+    with _current(task, attempt):
+        try:
+            with timing:
+                record = work.run(task, attempt)
+            task.note(NewRecord(*new) for new in record.get("then", ()))
+        except Exceeded:
+            record = {}
+        except (Exception, SystemExit) as error:
+            exception, record = error, record_of(error, task.is_asked)
+    if timing.exceeded is not None:
+        error_type, text = timing.exceeded
+        record = {"status": "failed", "error": text, "error_type": error_type}
+    return Run(record, exception)
+
+
+def checkpoint_of(attempt: Attempt) -> tuple[Any, dict[str, bytes]]:
+    """Return the value and the files that an attempt has left for the next."""
+    root = Path(attempt.path, checkpoint.DIRECTORY)
+    files = {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
+    return decode(checkpoint.read(attempt.path), "json"), files
+
+
+@contextlib.contextmanager
+def _current(task: SimulatedTask, attempt: Attempt) -> Iterator[None]:
+    """Have this process be that of the task."""
+    before = dict(os.environ)
+    os.environ |= environment(task.id, task.fields, attempt.path)
+    running_task.begin(task)
+    try:
+        yield
+    finally:
+        running_task.begin(None)
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
+        os.environ.update(before)
