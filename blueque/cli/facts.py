@@ -96,6 +96,7 @@ def facts(
     now = signs.now
     told = {
         "task": task.id,
+        "title": task.title,
         "queue": task.queue,
         "key": task.key,
         "run": task.run,
@@ -103,6 +104,7 @@ def facts(
         "schedule": task.schedule,
         "planned": _planned(task, now, is_utc),
         "made by": task.fields.get("spawned_by"),
+        "producer": task.producer,
         "state": _state(task),
         "after": _after(task, others),
         "awaited by": _dependents(others),

@@ -15,7 +15,17 @@ if TYPE_CHECKING:
 RULE = ("cron", "every", "timezone", "start", "until")
 POLICIES = ("overlap", "catch_up", "window", "jitter", "pause_after_failures")
 LIMITS = ("time_limit", "stall_limit", "memory_limit", "grace", "lead")
-REMOVABLE = (*RULE[2:], *POLICIES, "keep", "priority", "resources", "lock", "retry", *LIMITS)
+REMOVABLE = (
+    *RULE[2:],
+    *POLICIES,
+    "keep",
+    "priority",
+    "resources",
+    "lock",
+    "retry",
+    *LIMITS,
+    "title",
+)
 
 
 def rule_options(command: Decorated) -> Decorated:

@@ -25,6 +25,7 @@ from blueque.model.encoding import (
     require_whole,
 )
 from blueque.model.ids import require_keep
+from blueque.model.labels import require_title
 from blueque.model.lines import require_lock, require_priority, require_resources
 from blueque.model.recurrence import read_rule
 from blueque.model.retry import Retry
@@ -566,6 +567,7 @@ def _schedule_checks() -> dict[str, Callable[[Any], Any]]:
         "lock": _lock,
         "retry": _retry,
         **{name: functools.partial(_limit, name) for name in LIMITS},
+        "title": lambda value: _named("title", lambda: require_title(value)),
     }
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, Unpack
 
 from blueque.errors import InvalidInput, InvalidType
-from blueque.model import limits, units
+from blueque.model import labels, limits, units
 from blueque.model.conditions import After, Ids, conditions_of
 from blueque.model.encoding import encode, require_queue_name, require_text_keys, require_time
 from blueque.model.group import Group
@@ -190,10 +190,11 @@ def _read(
     lock: str | tuple[str, int] | None = None,
     retry: Retry | int | None = None,
     group: Group | str | None = None,
-    **its_limits: Any,
+    **others: Any,
 ) -> NewRecord:
+    its_labels = labels.take_fields(others)
     fields = option_fields(
-        require_retry(retry), limits.fields(**its_limits), priority, resources, lock
+        require_retry(retry), limits.fields(**others), priority, resources, lock, its_labels
     )
     conditions = conditions_of(after)
     require_broken(broken)

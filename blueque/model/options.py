@@ -1,5 +1,5 @@
-"""The fields of a new task that come from its options: retry, priority, resources, lock, limits, and
-what it does if it waits for others.
+"""The fields of a new task that come from its options: retry, priority, resources, lock, limits,
+labels, and what it does if it waits for others.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class Common(TypedDict, total=False):
     memory_limit: int | str | None
     grace: float | str | None
     lead: float | str | None
+    title: str | None
 
 
 def option_fields(
@@ -36,13 +37,14 @@ def option_fields(
     priority: int,
     resources: Mapping[str, int | str] | None,
     lock: str | tuple[str, int] | None,
+    labels: Mapping[str, str],
 ) -> Options:
     """Return the fields of a task with these options, as `Queue.enqueue` takes them.
 
-    policy: see `require_retry`. limits: see `limits.fields`.
+    policy: see `require_retry`. limits: see `limits.fields`. labels: see `labels.fields`.
     Raises InvalidInput, InvalidType.
     """
-    options: Options = dict(limits)
+    options: Options = {**limits, **labels}
     if policy is not None:
         # null: no retries, even if the listener has a policy
         options["retry"] = policy.to_text() if policy else "null"

@@ -31,6 +31,8 @@ FIELDS: dict[str, Callable[[str], Any]] = {
     "key": str,
     "keep": int,
     "enqueued_by": str,
+    "title": str,
+    "producer": str,
     "run": str,
     "after": int,
     "dependents": int,
@@ -158,6 +160,18 @@ class Task:
     def key(self) -> str | None:
         """The same key in the same queue is the same task."""
         return self._get("key")
+
+    @property
+    def title(self) -> str | None:
+        """What it is, for people."""
+        return self._get("title")
+
+    @property
+    def producer(self) -> str | None:
+        """The process that enqueued it, as user@host[pid]. A task that another task or a schedule
+        has made has none.
+        """
+        return self._get("producer")
 
     @property
     def run(self) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any, Unpack
 from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput
-from blueque.model import limits
+from blueque.model import labels, limits
 from blueque.model.conditions import After, Ids
 from blueque.model.encoding import require_run_name, require_time, require_whole
 from blueque.model.group import Group, tracked
@@ -246,12 +246,13 @@ class ManyTasks:
         resources: Mapping[str, int | str] | None = None,
         lock: str | tuple[str, int] | None = None,
         retry: Retry | int | None = None,
-        **its_limits: Any,
+        **others: Any,
     ) -> Options:
         """Return the fields of a task with these options of `enqueue`, and with those of the
         configuration.
         """
-        return self._options(retry, limits.fields(**its_limits), priority, resources, lock)
+        its_labels = labels.take_fields(others)
+        return self._options(retry, limits.fields(**others), priority, resources, lock, its_labels)
 
     def _join(self, record: Mapping[str, Any], *kinds: str) -> Record:
         require_same(record, self.name, record["run"], *kinds)

@@ -21,7 +21,7 @@ from blueque.errors import (
     WrongGroup,
     WrongQueue,
 )
-from blueque.model import limits
+from blueque.model import labels, limits
 from blueque.model.conditions import After, Ids, names_of
 from blueque.model.encoding import (
     encode,
@@ -86,6 +86,7 @@ class Queue(ManyTasks):
         memory_limit: int | str | None = None,
         grace: float | str | None = None,
         lead: float | str | None = None,
+        title: str | None = None,
         after: After | Ids | None = None,
         broken: Broken = "hold",
         results: bool = False,
@@ -111,6 +112,7 @@ class Queue(ManyTasks):
         memory_limit: how much its processes may use together; bytes, or text as "8GiB".
         grace, lead: the time between SIGTERM and SIGKILL, and the time before a limit at which the
             task is warned.
+        title: what people read beside its id: one line of at most 200 bytes.
         after: other tasks, of any queue: their ids, or `blueque.after` for other conditions than
             that they are complete. The task is put in line when all conditions are met. 1,000 at
             most; no task, no condition. It takes groups, and what a call that makes many tasks of a
@@ -133,7 +135,7 @@ class Queue(ManyTasks):
         )
         key = None if key is None else require_key(key)
         options = {
-            **self._options(retry, its_limits, priority, resources, lock),
+            **self._options(retry, its_limits, priority, resources, lock, labels.fields(title)),
             **key_fields(key, keep),
         }
         wait = wait_for(after, broken, results, group)
@@ -157,6 +159,7 @@ class Queue(ManyTasks):
         memory_limit: int | str | None = None,
         grace: float | str | None = None,
         lead: float | str | None = None,
+        title: str | None = None,
         after: After | Ids | None = None,
         broken: Broken = "hold",
         results: bool = False,
@@ -178,7 +181,7 @@ class Queue(ManyTasks):
         )
         key = None if key is None else require_key(key)
         options = {
-            **self._options(retry, its_limits, priority, resources, lock),
+            **self._options(retry, its_limits, priority, resources, lock, labels.fields(title)),
             **key_fields(key, keep),
         }
         now = time.time()
@@ -436,9 +439,18 @@ class Queue(ManyTasks):
         given = dict(options)
         own = {name: given.pop(name, None) for name in ("retry", "resources", "lock")}
         priority = given.pop("priority", 0)
+        its_labels = labels.take_fields(given)
         its_limits = limits.fields(**given)  # type: ignore[arg-type]
         text, coded = self._encode(parameters)
-        fields = self._options(own["retry"], its_limits, priority, own["resources"], own["lock"])  # type: ignore[arg-type]
+        fields = self._options(
+            own["retry"],  # type: ignore[arg-type]
+            its_limits,
+            priority,  # type: ignore[arg-type]
+            own["resources"],  # type: ignore[arg-type]
+            own["lock"],  # type: ignore[arg-type]
+            its_labels,
+        )
+        del fields["producer"]  # the caller may have tasks made by another program
         return text, {**coded, **fields}
 
     def wake_listener(self) -> None:
@@ -488,10 +500,14 @@ class Queue(ManyTasks):
         priority: int,
         resources: Mapping[str, int | str] | None,
         lock: str | tuple[str, int] | None,
+        its_labels: Mapping[str, str],
     ) -> Options:
         policy = self._retry if retry is None else require_retry(retry)
         wanted = self._resources or None if resources is None else resources
-        return option_fields(policy, {**self._limits, **its_limits}, priority, wanted, lock)
+        bounds = {**self._limits, **its_limits}
+        options = option_fields(policy, bounds, priority, wanted, lock, its_labels)
+        options["producer"] = process.producer()
+        return options
 
     def _encode(self, parameters: Any) -> tuple[str, dict[str, str]]:
         """Return the text of the parameters, and the field that names their encoding."""

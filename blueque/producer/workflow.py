@@ -27,6 +27,7 @@ from blueque.protocol import enqueue_graph
 from blueque.protocol.dependencies import NewTask
 from blueque.protocol.graphs import Graph, why_too_large
 from blueque.queries import groups
+from blueque.system import process
 
 log = logging.getLogger("blueque")
 
@@ -78,7 +79,7 @@ class Workflow(TaskGroup):
         record = New(queue, parameters, key=named, **options).without_id()
         if "group" in record.options:
             raise InvalidInput("a task of a workflow joins no other group")
-        fields = {**record.options, "group": self.name}
+        fields = {**record.options, "group": self.name, "producer": process.producer()}
         new = NewTask(task, record.parameters, fields, record.conditions, record.eta)
         self._tasks[task], self._keys[task] = (record.queue, new), named
         return TaskId(task)

@@ -77,6 +77,8 @@ SHOWN = (
     "broken",
     "broken_by",
     "dependents",
+    "title",
+    "producer",
 )
 
 _SETS = {"scheduled": keys.scheduled, "blocked": keys.blocked}

@@ -42,6 +42,7 @@ class ForAll(TypedDict, total=False):
     memory_limit: int | str | None
     grace: float | str | None
     lead: float | str | None
+    title: str | None
 
 
 class Sink(NamedTuple):
@@ -273,6 +274,7 @@ _OF_TASKS: dict[str, Callable[[str], Any]] = {
     "memory_limit": _name,
     "grace": _name,
     "lead": _name,
+    "title": _name,
 }
 _READERS: dict[str, Callable[[str], Any]] = {
     "queue": require_queue_name,

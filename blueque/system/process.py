@@ -31,6 +31,13 @@ def user_at_host() -> str:
     return f"{name}@{host_name()}"
 
 
+def producer() -> str:
+    """Return what names this process in the tasks that it enqueues: user@host[pid], 64 bytes at
+    most.
+    """
+    return _producer(os.getpid())
+
+
 def node_id() -> str:
     """Return the id of a listener in this process, `[host]_[pid]`, as in 1.0.0."""
     return f"{host_name()}_{os.getpid()}"
@@ -391,6 +398,14 @@ def wait_readable(descriptors: Iterable[int], seconds: float | None) -> set[int]
 def _get_prctl() -> Callable[..., int]:
     prctl: Callable[..., int] = ctypes.CDLL(None, use_errno=True).prctl
     return prctl
+
+
+@functools.lru_cache(1)  # by the pid, for a fork copies it
+def _producer(pid: int) -> str:
+    # Redis packs a hash tightly as long as no value takes more than 64 bytes.
+    end = f"[{pid}]"
+    name = user_at_host().encode(errors="replace")[: 64 - len(end)]
+    return name.decode(errors="ignore") + end
 
 
 @functools.cache

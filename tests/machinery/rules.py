@@ -23,6 +23,7 @@ from blueque.protocol.dependencies import NewTask
 from blueque.protocol.pruning import Ended
 from blueque.protocol.recover import Loss
 from blueque.queries.tasks import load
+from blueque.system import process
 
 QUEUES = st.sampled_from(["video", "video", "video", "audio"])
 PARAMETERS = st.sampled_from(
@@ -34,7 +35,7 @@ LIMITS = st.sampled_from(
         {},
         {},
         {"time_limit": 60, "lead": 5},
-        {"stall_limit": 2.5, "memory_limit": 1 << 20, "grace": 3},
+        {"stall_limit": 2.5, "memory_limit": 1 << 20, "grace": 3, "title": "Encode in.mov"},
     ]
 )
 # Priority, and what is needed: as `enqueue` takes it, and as it is written.
@@ -155,6 +156,7 @@ class Producers(Machine):
         value, policy = decode(text, encoding), retry_of(retry) if retry else retry
         given = {
             "parameters": text,
+            "producer": process.producer(),
             **({"parameters_encoding": encoding} if encoding else {}),
             **limits,
         }

@@ -107,6 +107,7 @@ def test_no_other_task_is_no_condition(client, queue, after):
         "parameters",
         "created",
         "updated",
+        "producer",
     }
     assert client.get_task(task_id).status == "pending"
 

@@ -218,7 +218,14 @@ def test_what_a_task_is_given_at_its_birth_is_in_its_hash(client, queue, cli, wa
 def test_what_a_task_is_not_given_is_not_in_its_hash(queue, cli, way):
     fields = cli.hgetall(f"blueque_task_{WAYS[way](queue)}")
 
-    assert set(fields) - {"eta"} == {"status", "queue", "parameters", "created", "updated"}
+    assert set(fields) - {"eta"} == {
+        "status",
+        "queue",
+        "parameters",
+        "created",
+        "updated",
+        "producer",
+    }
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -40,6 +40,7 @@ from blueque.producer.row_batch import Rows
 from blueque.protocol import transaction
 from blueque.protocol.runs import RunBatch
 from blueque.queries.tasks import load
+from blueque.system import process
 
 FAR = 4e9
 Q = "video"
@@ -116,6 +117,7 @@ def test_a_task_of_a_run_is_whole_and_says_of_which_run_it_is(queue, client, cli
         "time_limit": "7200",
         "run": "2026-11-21",
         "key": "ä",
+        "producer": process.producer(),
     }
     assert line(cli, "5") == [task_id]
     assert cli.zscore(keys.tasks(Q), task_id) == created

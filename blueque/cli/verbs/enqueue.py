@@ -12,6 +12,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.failure import USAGE, Failure
+from blueque.cli.labels import label_options
 from blueque.cli.lines import Lines, Read, advice, print_ids, read_file
 from blueque.cli.needs import needs, needs_options
 from blueque.cli.options import (
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
 )
 @wait_options
 @needs_options
+@label_options
 @limit_options()
 @shared_options
 @pass_invocation

@@ -13,6 +13,7 @@ import click
 from blueque.backlog.files import PARQUET
 from blueque.cli import printing
 from blueque.cli.failure import USAGE, Failure
+from blueque.cli.labels import label_options
 from blueque.cli.needs import needs, needs_options
 from blueque.cli.options import (
     Invocation,
@@ -68,6 +69,7 @@ _BAD_ROWS = 20  # that are printed one by one
 )
 @click.option("--quiet", is_flag=True, help="Print errors only.")
 @needs_options
+@label_options
 @limit_options()
 @json_option
 @shared_options

@@ -13,6 +13,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.failure import REFUSED, USAGE, Failure
+from blueque.cli.labels import label_options
 from blueque.cli.needs import needs, needs_options
 from blueque.cli.options import (
     Invocation,
@@ -57,6 +58,7 @@ _MOST = 1000  # planned times that `preview` prints
 @rule_options
 @policy_options
 @needs_options
+@label_options
 @limit_options()
 @click.option("--now", "is_now", is_flag=True, help="Make a task now, besides.")
 @json_option
@@ -108,6 +110,7 @@ def add(
 @rule_options
 @policy_options
 @needs_options
+@label_options
 @limit_options()
 @click.option(
     "--unset",
@@ -209,7 +212,7 @@ def _options() -> dict[str, Any]:
     context = click.get_current_context()
     options = given(context)
     found = {key: options[key] for key in (*RULE, *POLICIES, *LIMITS) if key in options}
-    found |= {key: options[key] for key in ("keep", "priority", "retry") if key in options}
+    found |= {key: options[key] for key in ("keep", "priority", "retry", "title") if key in options}
     wanted = needs(context.params["resources"], context.params["lock"])
     found |= {key: value for key, value in wanted.items() if value is not None}
     if "source" in options or "is_text" in options:
@@ -251,7 +254,7 @@ def _defining(act: Callable[[], Any]) -> Any:
         return act()
     except InvalidInput as error:
         key, separator, reason = str(error).partition(": ")
-        if separator and key in (*RULE, *POLICIES, *LIMITS, "keep"):
+        if separator and key in (*RULE, *POLICIES, *LIMITS, "keep", "title"):
             raise Failure(USAGE, f"--{key.replace('_', '-')}: {reason}") from error
         raise
 

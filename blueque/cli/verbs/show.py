@@ -100,6 +100,8 @@ def as_item(task: Task, now: float) -> dict[str, Any]:
         "id": task.id,
         "status": task.status,
         "queue": task.queue,
+        "title": task.title,
+        "producer": task.producer,
         "node": task.node,
         "pid": task.pid,
         "attempt": task.attempt,
