@@ -7,6 +7,7 @@ BluequeError
 |   |-- WrongQueue                  The task belongs to another queue.
 |   |-- NotFinished                 Only complete, failed and cancelled tasks can be deleted.
 |   |-- NotCancellable              The task has ended, or a listener of 1.0.0 has it.
+|   |-- NotInterruptible            The task does not run, or under a listener of 1.0.0.
 |   |-- NotWaiting                  Only pending and scheduled tasks can be moved.
 |   |-- NotBlocked                  Only a task that waits for others can be unblocked.
 |   |-- TooManyConditions           The task waits for too many others. Wait for a group.
@@ -114,6 +115,14 @@ class NotCancellable(InvalidInput):
 
     def __init__(self, task_id: str, status: str | None, why: str) -> None:
         super().__init__(f"task {task_id} cannot be cancelled: {why}")
+        self.task_id, self.status, self.why = task_id, status, why
+
+
+class NotInterruptible(InvalidInput):
+    """The task cannot be interrupted. Nothing was written."""
+
+    def __init__(self, task_id: str, status: str | None, why: str) -> None:
+        super().__init__(f"task {task_id} cannot be interrupted: {why}")
         self.task_id, self.status, self.why = task_id, status, why
 
 

@@ -51,6 +51,7 @@ from blueque.errors import (
     NotFinished,
     NotFree,
     NotInstalled,
+    NotInterruptible,
     NotOwner,
     NotRegistered,
     OutcomeUnknown,
@@ -69,6 +70,7 @@ from blueque.errors import (
 _CODES: list[tuple[type[BluequeError], int, str]] = [
     (NotFinished, REFUSED, ""),
     (NotCancellable, REFUSED, ""),
+    (NotInterruptible, REFUSED, ""),
     (NotFailed, REFUSED, ""),
     (NotBlocked, REFUSED, ""),
     (HasDependents, REFUSED, ""),

@@ -46,6 +46,8 @@ _TEXTS = (
     "lost_node",
     "cancelled_by",
     "cancel_reason",
+    "interrupted_by",
+    "interrupt_reason",
     "requeued",
     "files",
     "last_files",
@@ -119,6 +121,7 @@ def facts(
         "usual": _usual(signs),
         "signs": _signs(task, signs),
         "cancel": _cancel(task, now),
+        "interrupted": _interrupted(task, now),
         "lost": _lost(task, now, is_utc),
         **{name: _time(task, name, now, is_utc) for name in ("finished", "updated")},
         "retry": _retry(task),
@@ -157,6 +160,8 @@ def contents(task: Task, hide: Hide) -> dict[str, Any]:
     found |= printing.times(
         progress_at=task.progress_at, cancel=task.cancel, last_seen=task.last_seen
     )
+    if "interrupted_at" in task.fields:
+        found |= printing.times(interrupted_at=task.interrupted_at)
     if "planned" in task.fields:
         found |= printing.times(planned=_seconds(task.fields["planned"]))
     others = {name: text for name, text in task.fields.items() if name not in FIELDS}
@@ -181,7 +186,14 @@ def _number(task: Task, name: str) -> int | float | str:
 
 def _state(task: Task) -> str:
     attempt = f", attempt {task.attempt}" if task.attempt else ""
-    return f"{task.status}{attempt}{', cancelling' if task.status == 'started' and 'cancel' in task.fields else ''}"
+    return f"{task.status}{attempt}{_ending(task)}"
+
+
+def _ending(task: Task) -> str:
+    """Return what a person has ordered for a running task."""
+    if task.status == "started" and "cancel" in task.fields:
+        return ", cancelling"
+    return ", interrupting" if task.is_interrupted else ""
 
 
 def dependencies_item(others: Dependencies) -> dict[str, Any]:
@@ -392,6 +404,15 @@ def _cancel(task: Task, now: float) -> str | None:
     reason = f": {task.cancel_reason}" if task.cancel_reason else ""
     too_late = " (it ended by itself first)" if task.status in ("complete", "failed") else ""
     return f"{asked}by {task.cancelled_by or 'unknown'}{too_late}{reason}"
+
+
+def _interrupted(task: Task, now: float) -> str | None:
+    if task.interrupted_at is None:
+        return None
+    since = printing.span(now - task.interrupted_at)
+    asked = f"asked for {since} ago" if task.is_interrupted else f"{since} ago"
+    reason = f": {task.interrupt_reason}" if task.interrupt_reason else ""
+    return f"{asked}, by {task.interrupted_by or 'unknown'}{reason}"
 
 
 def _lost(task: Task, now: float, is_utc: bool) -> str | None:

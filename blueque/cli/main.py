@@ -43,6 +43,7 @@ _VERBS = {
     "feed": ("blueque.cli.verbs.feed", "feed"),
     "feeds": ("blueque.cli.verbs.feeds", "feeds"),
     "cancel": ("blueque.cli.verbs.cancel", "cancel"),
+    "interrupt": ("blueque.cli.verbs.interrupt", "interrupt"),
     "requeue": ("blueque.cli.verbs.requeue", "requeue"),
     "unblock": ("blueque.cli.verbs.unblock", "unblock"),
     "delete": ("blueque.cli.verbs.delete", "delete"),
@@ -96,6 +97,7 @@ _GROUPS = {
     },
     "Change": {
         "cancel": "Cancel tasks, whether they wait or run.",
+        "interrupt": "Take running tasks off their listeners, to run again.",
         "requeue": "Put failed or cancelled tasks in line again.",
         "unblock": "Have blocked tasks no longer wait for others.",
         "delete": "Delete finished tasks for good.",
@@ -130,6 +132,7 @@ _SUMMARIES = {verb: summary for group in _GROUPS.values() for verb, summary in g
 _SYNONYMS = {
     **dict.fromkeys(("retry", "rerun", "restart"), "requeue"),
     **dict.fromkeys(("kill", "abort", "stop", "revoke", "term"), "cancel"),
+    **dict.fromkeys(("preempt", "evict"), "interrupt"),
     **dict.fromkeys(("list", "tasks", "ps", "jobs"), "ls"),
     **dict.fromkeys(("submit", "add", "push", "put", "send"), "enqueue"),
     **dict.fromkeys(("log", "tail", "output", "follow"), "logs"),

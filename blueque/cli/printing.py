@@ -39,6 +39,7 @@ _COLOURS = {
     "blocked": "magenta",
     "cancelled": "cyan",
     "cancelling": "cyan",
+    "interrupting": "cyan",
     "up": "green",
     "draining": "yellow",
     "paused": "yellow",

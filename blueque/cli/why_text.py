@@ -75,7 +75,7 @@ def reasons(inquiry: Inquiry, is_utc: bool = False) -> list[Reason]:
         return [_popped(popped)]
     found = [reason for look in _LOOKS for reason in look(inquiry)]
     before = [reason for reason in _before(inquiry) if not found or reason.code != "beside"]
-    return [*found, *before] if found else [*before, *_turn(inquiry)]
+    return [*_interrupted(inquiry), *found, *before, *([] if found else _turn(inquiry))]
 
 
 def _ended(task: Task) -> Reason:
@@ -144,6 +144,24 @@ def _running_reasons(inquiry: Inquiry) -> Iterator[Reason]:
         asked = printing.span(inquiry.now - task.cancel)
         sentence = f"It is being cancelled: asked for {asked} ago{_by(task.cancelled_by)}."
         yield Reason("cancelling", sentence)
+    elif task.is_interrupted:
+        yield Reason("interrupting", f"It is being interrupted: asked for {_asked(inquiry)}.")
+
+
+def _asked(inquiry: Inquiry) -> str:
+    """Return when, by whom and why the task was interrupted."""
+    task = inquiry.task
+    since = printing.span(inquiry.now - (task.interrupted_at or inquiry.now))
+    reason = f": {task.interrupt_reason}" if task.interrupt_reason else ""
+    return f"{since} ago{_by(task.interrupted_by)}{reason}"
+
+
+def _interrupted(inquiry: Inquiry) -> Iterator[Reason]:
+    """Say that its last attempt was ended because a person has interrupted it."""
+    order = inquiry.task.fields.get("interrupt")
+    if order is not None and order == inquiry.task.fields.get("finished_by"):
+        sentence = f"It was interrupted {_asked(inquiry)}. It runs again, at no cost."
+        yield Reason("interrupted", sentence)
 
 
 def _process_gone(inquiry: Inquiry, node: Node | None) -> Reason:

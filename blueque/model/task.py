@@ -83,6 +83,10 @@ FIELDS: dict[str, Callable[[str], Any]] = {
     "cancel": float,
     "cancelled_by": str,
     "cancel_reason": str,
+    "interrupt": str,
+    "interrupted_at": float,
+    "interrupted_by": str,
+    "interrupt_reason": str,
     "progress": str,
     "progress_at": float,
     "eta": float,
@@ -384,6 +388,25 @@ class Task:
     @property
     def cancel_reason(self) -> str | None:
         return self._get("cancel_reason")
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether its attempt runs and is being ended, to hand the task back: `interrupt`."""
+        order = self._get("interrupt")
+        return self.status == "started" and order is not None and order == self.token
+
+    @property
+    def interrupted_at(self) -> float | None:
+        """When a person last interrupted it."""
+        return self._get("interrupted_at")
+
+    @property
+    def interrupted_by(self) -> str | None:
+        return self._get("interrupted_by")
+
+    @property
+    def interrupt_reason(self) -> str | None:
+        return self._get("interrupt_reason")
 
     @property
     def progress(self) -> Any:  # a str or None; a RunningTask has a method in its place

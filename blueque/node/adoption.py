@@ -133,6 +133,8 @@ class Adoption:
             )
         elif taken.cancel is not None:  # the order went to the listener that died
             watch.end("cancelled", "cancelled")
+        elif taken.is_interrupted:
+            watch.end("interrupted", "interrupted")
         return watch
 
     def _watch(self, task: Task, attempt: Attempt, pid: int, tree: Tree | None) -> AttemptWatch:

@@ -170,6 +170,8 @@ class AttemptEnd:
             record |= {"error_type": watch.reason, "error": f"{watch.error}: {record['error']}"}
             record.pop("retry_after", None)
             record.pop("handed_back", None)
+            if watch.reason == "interrupted":  # a person has asked for it, so it costs nothing
+                record["handed_back"] = True
         return record
 
     def _read_exit(self, watch: AttemptWatch) -> outcome_record.Record | None:

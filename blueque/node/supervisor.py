@@ -182,6 +182,8 @@ class Supervisor:
             )
         elif standing.cancel is not None:
             watch.end("cancelled", "cancelled")
+        elif standing.interrupt is not None and standing.interrupt == task.token:
+            watch.end("interrupted", "interrupted")
         else:
             self._show_stack(watch, standing.stack)
         return True

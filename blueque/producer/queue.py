@@ -271,6 +271,22 @@ class Queue(ManyTasks):
             tell_of_end(self._redis, task_id, time.time())
         return status
 
+    def interrupt(self, task_id: str, by: str | None = None, reason: str | None = None) -> None:
+        """Take a running task off its listener, and make it the next in line, at no cost.
+
+        The task gets SIGTERM and, after its grace, SIGKILL. Its checkpoint stays. If it ends by
+        itself first, that outcome counts. This is your consent to another start, also without a
+        retry policy.
+        by, reason: who interrupts it (this user and host if left out), and why; both stay with the
+            task.
+        Raises NotInterruptible when it does not run, is being cancelled, or a listener of 1.0.0 has
+        it; WrongQueue.
+        Source: docs/protocol/operator.md, "interrupt".
+        """
+        who = by if by is not None else process.user_at_host()
+        protocol.interrupt(self._redis, self.name, task_id, who, reason, time.time())
+        log.info("interrupt task=%s queue=%s by=%s", task_id, self.name, who)
+
     def set_priority(self, task_id: str, priority: int, by: str | None = None) -> None:
         """Give a waiting task another priority; it becomes the last of that priority.
 

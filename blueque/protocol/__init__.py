@@ -65,7 +65,7 @@ from blueque.protocol.membership import (
     register,
     strike,
 )
-from blueque.protocol.operator import ask_stack, cancel, decline_stack, order, requeue
+from blueque.protocol.operator import ask_stack, cancel, decline_stack, interrupt, order, requeue
 from blueque.protocol.placement import (
     bring_forward,
     call,
@@ -166,6 +166,7 @@ __all__ = [
     "forget_queue",
     "free",
     "freeze",
+    "interrupt",
     "leave_batch",
     "leave_feed",
     "link",

@@ -19,7 +19,7 @@ class Standing(NamedTuple):
     """What a listener learns from a beat.
 
     order: left for the listener; None: there is none.
-    status ... stack: fields of the task that the listener watches; all None without a task.
+    status ... interrupt: fields of the task that the listener watches; all None without a task.
     held: the entries of the listener's own lists, each as (queue, task id).
     members: the listeners of each of its queues.
     """
@@ -33,6 +33,7 @@ class Standing(NamedTuple):
     error_type: str | None = None
     created: str | None = None
     stack: str | None = None
+    interrupt: str | None = None
     held: tuple[tuple[str, str], ...] = ()
     members: Mapping[str, Set[str]] = {}
 

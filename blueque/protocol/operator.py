@@ -1,4 +1,4 @@
-"""What an operator asks for: cancel, requeue, ask_stack, decline_stack, order."""
+"""What an operator asks for: cancel, interrupt, requeue, ask_stack, decline_stack, order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from blueque.connection.redis import AnyLook, Command, Look, Redis, as_hash
-from blueque.errors import NotCancellable, NotFailed, WrongQueue
+from blueque.errors import NotCancellable, NotFailed, NotInterruptible, WrongQueue
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.conditions import DROPPED, are_met
@@ -35,6 +35,10 @@ _OF_FAILURES = (
     "cancel_reason",
     "broken",
     "broken_by",
+    "interrupt",
+    "interrupted_at",
+    "interrupted_by",
+    "interrupt_reason",
 )
 
 
@@ -57,6 +61,23 @@ class _CancelFields(NamedTuple):
     dependents: str | None
     group: str | None
     broken_by: str | None
+
+
+class _InterruptFields(NamedTuple):
+    """The fields of a task that interrupt reads."""
+
+    status: str | None
+    queue: str | None
+    node: str | None
+    token: str | None
+    cancel: str | None
+    interrupt: str | None
+    interrupted_at: str | None
+    attempt: str | None
+    events: str | None
+    started: str | None
+    dependents: str | None
+    group: str | None
 
 
 class _RequeueFields(NamedTuple):
@@ -167,6 +188,56 @@ def _taken_out(queue: str, task: str, fields: _CancelFields) -> Command:
         "reserved": ("LREM", keys.reserved(queue, fields.node or ""), 1, task),
     }
     return places[fields.status]
+
+
+def interrupt(redis: Redis, queue: str, task: str, by: str, reason: str | None, now: float) -> None:
+    """Have the listener of a running task end its attempt and hand the task back.
+
+    by, reason: who asks, and why. The order is for this attempt: a later one does not obey it.
+    Raises NotInterruptible, WrongQueue.
+    """
+    key = keys.task(task)
+
+    def decide(reply: list[str | None]) -> Verdict[None]:
+        fields = _InterruptFields._make(reply)
+        if fields.interrupted_at == str(now):
+            return Answer(None)
+        token = _require_interruptible(queue, task, fields)
+        if fields.interrupt == token:
+            return Answer(None)
+        who = {"interrupted_by": by, **({"interrupt_reason": reason} if reason else {})}
+        told = ("interrupt", token, "interrupted_at", now, *flat(who), "updated", now)
+        event = Event("interrupting", by, now, {"reason": reason})
+        return Change(
+            [
+                ("HDEL", key, "interrupt_reason"),
+                ("HSET", key, *told),
+                ("ZADD", keys.orders(queue, fields.node or ""), 0, 0),
+                *record_event(redis, queue, task, fields, event),
+            ],
+            None,
+        )
+
+    look = fields_of(task, _InterruptFields._fields)
+    transact(redis, "interrupt", look, decide)
+
+
+def _require_interruptible(queue: str, task: str, fields: _InterruptFields) -> str:
+    """Return the token of the attempt that runs."""
+    status, node = fields.status, fields.node
+    if status is None:
+        raise NotInterruptible(task, None, "it does not exist")
+    if fields.queue != queue:
+        raise WrongQueue(task, queue)
+    if status != "started":
+        raise NotInterruptible(task, status, f"it is {status}, so it does not run")
+    if fields.token is None:
+        raise NotInterruptible(
+            task, status, f"{node} has it, a listener of 1.0.0, which takes no orders"
+        )
+    if fields.cancel is not None:
+        raise NotInterruptible(task, status, "it is being cancelled")
+    return fields.token
 
 
 def requeue(redis: Redis, queue: str, task: str, mark: str, now: float, by: str = "") -> str:

@@ -27,6 +27,7 @@ ENDED = (
     "stall_limit",
     "memory_limit",
     "cancelled",
+    "interrupted",
     "stopped",
 )
 
@@ -148,7 +149,7 @@ def last_words(record: Record | None) -> str:
     if record is None:
         return "-- blueque: its process is gone, and nobody knows how far it had come --"
     is_by_itself = record.get("error_type") not in ENDED and record.get("signal") is None
-    if record["status"] != "failed" or record.get("handed_back") or is_by_itself:
+    if record["status"] != "failed" or is_by_itself:
         return ""
     said = one_line(str(record.get("error")).partition("\n")[0]).rstrip(":")
     peak = record.get("memory_peak")

@@ -170,7 +170,7 @@ class Listener {
         ["HMGET", this.registration, "instance", "state", "order"],
         ["SMEMBERS", `blueque_listeners_${queue}`],
         ...(attempt ? [["HMGET", `blueque_task_${attempt.task}`, "status", "token", "node", "attempt", "cancel", "error_type",
-          "created", "stack"]] : []),
+          "created", "stack", "interrupt"]] : []),
       ], ([[instance, state, wanted], members, fields]) => {
         if (instance !== this.instance || state !== "alive") throw new Refused("not registered");
         [order, standing] = [wanted, fields];

@@ -61,6 +61,7 @@ WITHOUT = {
     "enqueue",
     "feed",
     "cancel",
+    "interrupt",
     "requeue",
     "unblock",
     "priority",

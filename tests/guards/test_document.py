@@ -67,6 +67,7 @@ from blueque.errors import (
     NotFailed,
     NotFinished,
     NotFree,
+    NotInterruptible,
     NotOwner,
     NotRegistered,
     NotSettled,
@@ -1600,6 +1601,10 @@ def requeue(redis: Redis) -> None:
     protocol.requeue(redis, Q, "t1", "mark-1", 9.25, "bob")
 
 
+def interrupt(reason: str | None = None) -> Given:
+    return lambda redis: protocol.interrupt(redis, Q, "t1", "bob", reason, 9.25)
+
+
 def ask_stack(mark: str = "m1", queue: str = Q) -> Given:
     return lambda redis: protocol.ask_stack(redis, queue, "t1", mark)
 
@@ -1743,6 +1748,7 @@ SEVEN = {**TASK, "NEW_PRIORITY": 7, "NEW_NAME": "7", "NEW_LINE": keys.line(Q, "7
 MOVE = {**TASK, "TO": "to", "NEW_LINE": keys.pending("to"), "CREATED": 1.0}
 CANCEL = {**TASK, "WHO": ["cancelled_by", "ann"]}
 UNBLOCK = {**TASK, "OWN_GROUP": []}
+INTERRUPT = {**TASK, "BY": "bob", "WHY": []}
 REQUEUE = {**TASK, "MARK": "mark-1", "LAST": [], "DROPPED": [], "GROUP": []}
 ASK_STACK = {**TASK, "MARK": "m1"}
 DECLINE_STACK = {**ASK_STACK, "ANSWER": "m1 it is a program"}
@@ -5696,6 +5702,40 @@ SAMPLES = [
         until="MULTI",
         refuses=WrongQueue,
     ),
+    Sample("interrupt", "as usual", given(registered(), started("t1")), interrupt(), INTERRUPT),
+    Sample(
+        "interrupt",
+        "for a reason",
+        given(registered(), started("t1")),
+        interrupt("reboot"),
+        {**INTERRUPT, "WHY": ["interrupt_reason", "reboot"], "REASON": "reboot"},
+    ),
+    Sample(
+        "interrupt",
+        "again",
+        given(registered(), started("t1"), interrupt()),
+        interrupt(),
+        INTERRUPT,
+        until="MULTI",
+    ),
+    *[
+        Sample("interrupt", what, before, interrupt(), INTERRUPT, until="MULTI", refuses=refusal)
+        for what, before, refusal in (
+            ("pending", enqueued("t1"), NotInterruptible),
+            ("gone", nothing, NotInterruptible),
+            ("being cancelled", given(registered(), started("t1"), cancel()), NotInterruptible),
+            (
+                "of 1.0.0",
+                given(registered(), started("t1"), raw("HDEL", keys.task("t1"), "token")),
+                NotInterruptible,
+            ),
+            (
+                "of another queue",
+                given(registered(), started("t1"), raw("HSET", keys.task("t1"), "queue", "other")),
+                WrongQueue,
+            ),
+        )
+    ],
     Sample("ask_stack", "as usual", given(registered(), started("t1")), ask_stack(), ASK_STACK),
     Sample(
         "ask_stack",

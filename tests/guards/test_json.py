@@ -99,6 +99,7 @@ LINES = (
     "requeue bad-0001",
     "cancel -q video --state pending --dry-run",
     "cancel pend-0001 good-0001",
+    "interrupt runs-0001 --yes",
     "priority pend-0002 5",
     "first pend-0002",
     "move pend-0002 audio",
@@ -254,6 +255,7 @@ def populated(redis, client, tmp_path):
     # It would not be blocked any more.
     more = ["broken", "cancel", "group", "night", "spawned_by", "runs-0001"]
     more += ["schedule", "nightly", "planned", int(now)]
+    more += ["interrupted_at", int(now), "interrupted_by", "ada", "interrupt_reason", "reboot"]
     redis.read(("HSET", keys.task("join-0001"), *more))
     # What another program has added, and what takes a listener long to come to.
     redis.read(

@@ -23,6 +23,7 @@ from blueque.errors import (
     NotBlocked,
     NotCancellable,
     NotFailed,
+    NotInterruptible,
     NotOwner,
     NotRegistered,
     NotWaiting,
@@ -499,7 +500,9 @@ def adopt(world: World, redis: Redis, node: str, old: str) -> None:
         task = insist(lambda task_id=task_id: Inspector(redis).task(task_id))
         if task.status == "started" and task.node == old:
             adopted = insist(lambda task=task: listener.adopt(task))
-            if adopted is not None:
+            if adopted is not None and adopted.is_interrupted:
+                give_back(world, adopted, listener)
+            elif adopted is not None:
                 report(world, redis, adopted, world.ledger.records[task.token or ""])
 
 
@@ -535,8 +538,8 @@ def beat(world: World, redis: Redis, node: str) -> None:
 
 
 def obey(world: World, redis: Redis, node: str) -> None:
-    """Be a listener whose task runs: beat, end it if it is to be cancelled, and else wait until it
-    has ended by itself.
+    """Be a listener whose task runs: beat, end it if it is to be cancelled or was interrupted, and
+    else wait until it has ended by itself.
     """
     task, listener = world.given["task"], world.listener(redis, node)
     record = execute(world, task)
@@ -547,7 +550,11 @@ def obey(world: World, redis: Redis, node: str) -> None:
         standing = insist(lambda: listener.beat(task.id))
     if standing.token == task.token and standing.cancel is not None:
         end(world, task, "cancelled", lambda: Processor(redis, task, MAX_BYTES).confirm_cancel({}))
+    elif standing.token == task.token and standing.interrupt == task.token:
+        give_back(world, task, listener)
     else:
+        if standing.token == task.token and standing.interrupt is not None:
+            world.ledger.notes.append("not obeyed")
         report(world, redis, task, record)
         if (
             standing.token == task.token
@@ -557,6 +564,13 @@ def obey(world: World, redis: Redis, node: str) -> None:
             world.ledger.notes.append(
                 "a task was taken from a listener that had shown that it lives"
             )
+
+
+def give_back(world: World, task: Task, listener: Listener) -> None:
+    """Hand back a task that was interrupted, and note that it may run again."""
+    end(world, task, "", lambda: listener.release(task))
+    if world.ledger.told.get(task.token or "") == "":
+        world.ledger.notes.append("given back")
 
 
 def hand_back(world: World, redis: Redis, node: str) -> None:
@@ -616,6 +630,18 @@ def cancel(world: World, redis: Redis, task_id: str) -> None:
     except NotCancellable:
         return
     world.ledger.notes += [told, Inspector(world.redis).task(task_id).attempt]
+
+
+def interrupt(world: World, redis: Redis, task_id: str) -> None:
+    """Be a person who needs the host of a task, and consents to another start."""
+    world.ledger.consents[task_id] += 1
+    now = time.time()
+    try:
+        insist(lambda: protocol.interrupt(redis, QUEUE, task_id, "ann", None, now))
+    except NotInterruptible:
+        world.ledger.consents[task_id] -= 1
+        return
+    world.ledger.notes.append("interrupted")
 
 
 def change_waiting(world: World, redis: Redis, action: Callable[[], object]) -> None:

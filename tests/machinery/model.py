@@ -27,6 +27,7 @@ from blueque.errors import (
     NotFailed,
     NotFinished,
     NotFree,
+    NotInterruptible,
     NotOwner,
     NotRegistered,
     NotSettled,
@@ -651,6 +652,24 @@ class Model:
         its.past |= who
         self._record_cancelled(queue, task, {}, now)
         return "cancelled"
+
+    def interrupt(self, queue: str, task: str, by: str, reason: str | None, now: float) -> None:
+        its = self.tasks.get(task)
+        if its is not None and its.past.get("interrupted_at") == now:
+            return
+        if its is None or its.status is None:
+            raise Refusal(NotInterruptible)
+        if its.queue != queue:
+            raise Refusal(WrongQueue)
+        if its.status != "started" or "token" not in its.owner or "cancel" in its.past:
+            raise Refusal(NotInterruptible)
+        if its.past.get("interrupt") == its.owner["token"]:
+            return
+        its.past.pop("interrupt_reason", None)
+        its.past |= {"interrupt": its.owner["token"], "interrupted_at": now, "interrupted_by": by}
+        its.past |= {"interrupt_reason": reason} if reason else {}
+        its.updated = now
+        self.orders.add((queue, its.owner["node"]))
 
     def _record_cancelled(self, queue: str, task: str, facts: Fields, now: float) -> None:
         its = self._change(task, "cancelled", now)
@@ -1358,6 +1377,7 @@ class Model:
         self.members[life.queue].add(life.node)
         fields = self.tasks[task].fields if task in self.tasks else {}
         names = ("status", "token", "node", "attempt", "cancel", "error_type", "created", "stack")
+        names += ("interrupt",)
         held = tuple((life.queue, entry) for entry in self.held[life.queue, life.node])
         return [known.get("order"), *(fields.get(name) for name in names), held, members]
 

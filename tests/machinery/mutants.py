@@ -1093,6 +1093,24 @@ MUTANTS = [
         (0, 1),
     ),
     Mutant(
+        "interrupt names another attempt",
+        "operator",
+        "interrupt",
+        '"interrupt", token,',
+        '"interrupt", now,',
+        "interrupt",
+        (0, 0),
+    ),
+    Mutant(
+        "interrupt does not recognise its success",
+        "operator",
+        "interrupt",
+        "if fields.interrupted_at == str(now):",
+        "if False:",
+        "interrupt",
+        (1, 1),
+    ),
+    Mutant(
         "requeue of a task that has not failed",
         "operator",
         "requeue",
@@ -2347,6 +2365,13 @@ IN_THE_MODEL = [
         "Listener._choose",
         "self._pass_marker_on(popped.left > 0 or any(head.length for head in heads))",
         "None",
+    ),
+    Mutant(
+        "interrupt of what is to be cancelled",
+        "operator",
+        "_require_interruptible",
+        "if fields.cancel is not None:",
+        "if False:",
     ),
 ]
 

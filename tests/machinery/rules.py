@@ -305,6 +305,17 @@ class People(Machine):
             lambda: self.model.cancel(queue, task, "ann", reason, clock.now),
         )
 
+    @precondition(lambda self: self.has("started"))
+    @rule(data=st.data(), reason=st.sampled_from([None, "reboot"]), is_any=SELDOM)
+    def interrupt(self, data: st.DataObject, reason: str | None, is_any: bool) -> None:
+        task = self.pick(data, self.known if is_any else self.has("started"))
+        queue = self.queue_of(task)
+        self.both(
+            "interrupt",
+            lambda: protocol.interrupt(self.person, queue, task, "ann", reason, clock.now),
+            lambda: self.model.interrupt(queue, task, "ann", reason, clock.now),
+        )
+
     @precondition(lambda self: self.has("failed", "cancelled", "complete"))
     @rule(data=st.data(), is_any=SELDOM, is_answer_lost=st.booleans())
     def requeue(self, data: st.DataObject, is_any: bool, is_answer_lost: bool) -> None:
@@ -1663,7 +1674,7 @@ class Families(Machine):
         kinds=KINDS,
         waits=st.sampled_from(["", "", "others", "nobody", "each other", "itself"]),
         is_at_the_end=st.booleans(),
-        is_late=SELDOM,
+        is_late=st.sampled_from([False, False, True]),
         is_answer_lost=SELDOM,
     )
     def make_from_a_task(

@@ -476,6 +476,14 @@ def is_cancelled(world: World, state: State, task_id: str = "t-1") -> str | None
     )
 
 
+def is_given_back(world: World, state: State) -> str | None:
+    """What was interrupted before its listener looked was given back, and has run again."""
+    notes, task = world.ledger.notes, state.tasks["t-1"]
+    if "given back" in notes and (task["status"], task.get("attempt")) != ("complete", "2"):
+        return f"it was given back, and is {task['status']} at attempt {task.get('attempt')}"
+    return "its listener did not know that it was meant" if "not obeyed" in notes else None
+
+
 def may_start(world: World, state: State) -> str | None:
     """A listener that registered after the other was fenced keeps what it reserves."""
     return (
@@ -803,6 +811,7 @@ row_a, row_b = by(actors.work_in_a_row, "a_1"), by(actors.work_in_a_row, "b_1")
 once_a, once_b = by(actors.work, "a_1", most=1), by(actors.work, "b_1", most=1)
 losing, fencing = by(actors.recover, "a_1"), by(actors.recover, "a_1", is_lost=False)
 canceller, promoter = by(actors.cancel, "t-1"), actors.promote
+interrupter = by(actors.interrupt, "t-1")
 ours = functools.partial(Scenario, retry_safe=frozenset())
 again = functools.partial(Scenario, retry_safe=frozenset({"t-1"}))
 mixed = functools.partial(Scenario, tolerated=frozenset({"legacy"}))
@@ -1455,6 +1464,47 @@ OURS = [
         tolerated=DOUBLE,
         untouched=["b_1"],
         longer=[(2, 0), (1, 1)],
+    ),
+    ours(
+        "interrupt",
+        started("a_1", "b_1"),
+        {"p": interrupter, "a_1": by(actors.obey, "a_1"), "r": losing, "b_1": b},
+        [(1, 0), (0, 1)],
+        faulty=["p"],
+        afterwards=is_given_back,
+        tolerated=DOUBLE,
+        untouched=["b_1"],
+        longer=[(2, 0), (1, 1)],
+    ),
+    again(
+        "interrupt and fail",
+        started("a_1", "b_1", parameters="bad", retry=RETRY),
+        {"p": interrupter, "a_1": by(actors.obey, "a_1"), "b_1": b},
+        [(2, 0), (0, 1)],
+        faulty=["a_1"],
+        tolerated=DOUBLE,
+        untouched=["b_1"],
+        longer=[(2, 1)],
+    ),
+    ours(
+        "interrupt and cancel",
+        started("a_1", "b_1"),
+        {"p": interrupter, "q": canceller, "a_1": by(actors.obey, "a_1"), "b_1": b},
+        [(2, 0), (0, 1)],
+        faulty=["p"],
+        tolerated=DOUBLE,
+        untouched=["b_1"],
+        longer=[(3, 0), (1, 1)],
+    ),
+    ours(
+        "interrupt and adopt",
+        started("a_1", "c_1", "b_1"),
+        {"p": interrupter, "a_1": beginning, "c_1": by(actors.adopt, "c_1", "a_1"), "b_1": b},
+        [(2, 0), (0, 1)],
+        faulty=["p", "c_1"],
+        tolerated=DOUBLE,
+        untouched=["b_1"],
+        longer=[(2, 1)],
     ),
     # Locks and limits: never more than may hold them, and none is left behind
     ours(
@@ -2364,6 +2414,13 @@ OURS = [
         "priority beside 1.0.0",
         one_task("a_1"),
         {"a_1": a, "old_1": old, "p": by(actors.set_priority, "t-1", 5)},
+        [(2, 0)],
+        longer=[(3, 0)],
+    ),
+    mixed(
+        "interrupt beside 1.0.0",
+        one_task("a_1"),
+        {"a_1": a, "old_1": old, "p": interrupter},
         [(2, 0)],
         longer=[(3, 0)],
     ),

@@ -86,6 +86,7 @@ FLOORS = {
     "release became pending": 35,
     "release became cancelled": 5,
     "release: NotOwner": 12,
+    "interrupt: None": 5,
     "confirm_cancel became cancelled": 14,
     "confirm_cancel: NotOwner": 1,
     "fence: True": 140,

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
-import re
-import time
-from collections.abc import Collection, Iterator, MutableSequence, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -13,10 +10,10 @@ import click
 from blueque.cli import printing
 from blueque.cli.actions import Outcome, act, choose, code_of, print_outcome, print_outcomes
 from blueque.cli.consent import require_consent
+from blueque.cli.end_wait import WithWait, settle, wait_option
 from blueque.cli.failure import ATTENTION, TIMED_OUT
 from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import (
-    DURATION,
     Invocation,
     dry_run_option,
     json_option,
@@ -26,8 +23,7 @@ from blueque.cli.options import (
 )
 from blueque.cli.printing import Column, count
 from blueque.cli.states import state_option
-from blueque.errors import InvalidInput, NotCancellable
-from blueque.model import units
+from blueque.errors import NotCancellable
 from blueque.model.states import FINISHED
 from blueque.queries.listing import entered
 from blueque.text.format import one_line
@@ -52,42 +48,13 @@ _RUNNING = [
 ]
 
 
-class _WithWait(click.Command):
-    """A command whose --wait may have a value. A word that is a duration is never an id."""
-
-    def parse_args(self, ctx: click.Context, args: MutableSequence[str]) -> list[str]:
-        own, words = [], list(args)
-        while words:
-            word = words.pop(0)
-            if word == "--":
-                own += [word, *words]
-                break
-            if word == "--wait":
-                word = f"--wait={words.pop(0) if words and _is_duration(words[0]) else ''}"
-            own.append(word)
-        return super().parse_args(ctx, own)
-
-
-def _to_seconds(
-    context: click.Context, parameter: click.Parameter, value: str | None
-) -> float | None:
-    if value is None:
-        return None
-    return DURATION.convert(value, parameter, context) if value else math.inf
-
-
-@click.command(cls=_WithWait)
+@click.command(cls=WithWait)
 @click.argument("ids", nargs=-1, metavar="[ID... | -]")
 @pattern_option("All tasks of these queues: a name, or a pattern such as 'render.*'.")
 @state_option(UNFINISHED, "Only tasks in these states: pending,scheduled.")
 @click.option("--reason", metavar="TEXT", help="Why; it is kept with the task.")
 @click.option("--by", metavar="NAME", help="Who cancels it; default USER@HOST.")
-@click.option(
-    "--wait",
-    callback=_to_seconds,
-    metavar="[DURATION]",
-    help="Wait until they have ended, at most so long.",
-)
+@wait_option
 @dry_run_option("Only show what would be cancelled.")
 @yes_option
 @json_option
@@ -147,7 +114,7 @@ def cancel(
         if not as_json and (wait is None or outcome.status != "cancelling"):
             print_outcome(outcome)
     if wait is not None:
-        outcomes = _settle(inspector, outcomes, wait, as_json)
+        outcomes = settle(inspector, outcomes, wait, as_json, "cancelling", _judge)
     if as_json:
         print_outcomes("cancel", outcomes, dry_run=False)
     elif not outcomes:
@@ -204,6 +171,18 @@ def _ask(
     work = printing.span(
         sum(max(now - task.started, 0.0) for task in running if task.started is not None)
     )
+    if len(tasks) == 1:
+        which, question = f"task {printing.short_id(tasks[0].id)} is", "Cancel it?"
+    else:
+        which = f"{len(running)} of {len(tasks)} tasks {'is' if len(running) == 1 else 'are'}"
+        question = f"Cancel all {len(tasks)}?"
+    facts = f"{which} running, and {work} of work would be lost"
+    number = len(tasks) if are_all else None
+    require_consent(False, facts, question, table_of_running(running, now), number, has_ids)
+
+
+def table_of_running(tasks: Sequence[Task], now: float) -> list[str]:
+    """Return lines about running tasks, of which the first are shown."""
     rows = [
         [
             printing.short_id(task.id),
@@ -212,24 +191,10 @@ def _ask(
             printing.span(None if task.started is None else now - task.started),
             one_line(task.fields.get("progress", "-")),
         ]
-        for task in running
+        for task in tasks
     ]
-    if len(tasks) == 1:
-        which, question = f"task {printing.short_id(tasks[0].id)} is", "Cancel it?"
-    else:
-        which = f"{len(running)} of {len(tasks)} tasks {'is' if len(running) == 1 else 'are'}"
-        question = f"Cancel all {len(tasks)}?"
-    facts = f"{which} running, and {work} of work would be lost"
-    number = len(tasks) if are_all else None
     more = [f"and {len(rows) - SHOWN} more"] if len(rows) > SHOWN else []
-    require_consent(
-        False,
-        facts,
-        question,
-        [*printing.table(_RUNNING, rows[:SHOWN]), *more],
-        number,
-        has_ids=has_ids,
-    )
+    return [*printing.table(_RUNNING, rows[:SHOWN]), *more]
 
 
 def _some(tasks: Sequence[Task]) -> list[str]:
@@ -259,49 +224,10 @@ def _cancel(
         raise NotCancellable(task.id, error.status, f"{error.why}{since}") from error
 
 
-def _settle(
-    inspector: Inspector, outcomes: Sequence[Outcome], seconds: float, as_json: bool
-) -> list[Outcome]:
-    """Wait until the tasks have ended, and return what became of all."""
-    settled = {outcome.id: outcome for outcome in outcomes}
-    waiting = [outcome.id for outcome in outcomes if outcome.status == "cancelling"]
-    try:
-        for task in _wait_for(inspector, waiting, seconds):
-            settled[task.id] = outcome = _judge(task)
-            if not as_json:
-                print_outcome(outcome)
-    except KeyboardInterrupt:
-        printing.talk("No longer waiting; the tasks are still being cancelled: blueque show ID")
-        raise
-    left = [outcome for outcome in settled.values() if outcome.status == "cancelling"]
-    for outcome in left if not as_json else ():
-        print_outcome(outcome)
-    if left:
-        see = f"blueque show {printing.short_id(left[0].id)}"
-        printing.talk(
-            f"{count(len(left), 'task')} had not ended after {printing.span(seconds)}; see: {see}"
-        )
-    return list(settled.values())
-
-
-def _wait_for(inspector: Inspector, ids: Sequence[str], seconds: float) -> Iterator[Task]:
-    """Yield each task once it has ended."""
-    waiting, pause = list(ids), FIRST_PAUSE
-    deadline = time.monotonic() + seconds
-    while waiting:
-        for task in inspector.tasks(waiting):
-            if task.status != "started" or task.cancel is None:
-                waiting.remove(task.id)
-                yield task
-        left = deadline - time.monotonic()
-        if not waiting or left <= 0:
-            return
-        time.sleep(min(pause, left))
-        pause = min(1.5 * pause, LONGEST_PAUSE)
-
-
-def _judge(task: Task) -> Outcome:
-    """Say whether the task was cancelled or ended by itself first."""
+def _judge(task: Task) -> Outcome | None:
+    """Say whether the task was cancelled or ended by itself first; None: it has not ended."""
+    if task.status == "started" and task.cancel is not None:
+        return None
     if task.status == "cancelled":
         return Outcome(task.id, task.queue, "cancelled")
     if task.status in ("complete", "failed"):
@@ -313,16 +239,3 @@ def _judge(task: Task) -> Outcome:
             f"task {task.id} had {word} before it could be cancelled",
         )
     return Outcome(task.id, task.queue, task.status, f"task {task.id} is no longer being cancelled")
-
-
-def _is_duration(word: str) -> bool:
-    """Tell whether a word is a duration. Ends the program if it may be the beginning of an id, too."""
-    try:
-        units.parse_duration(word)
-    except InvalidInput:
-        return False
-    if re.fullmatch("[0-9a-f]{8,}", word):
-        raise click.UsageError(
-            f"{word} may be a task or the time to wait: put the task before --wait, or write --wait={word}"
-        )
-    return True

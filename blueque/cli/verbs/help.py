@@ -63,6 +63,7 @@ _MORE = {
 }
 # Words that are shown but are not states.
 WORDS = {
+    "interrupting": "it runs and is being interrupted: it has its grace to end, then it runs again",
     "cancelling": "it runs and is being cancelled: it has its grace to end. See: blueque show ID",
     "lost": "an error type: its listener died, and nobody was left who could end the attempt; it is failed, or runs again "
     "if its policy allows. To run all again: blueque requeue --failed QUEUE --error-type lost",

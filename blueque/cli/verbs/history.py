@@ -28,6 +28,7 @@ _WORDS = {"released": "handed back", "put_first": "put first"}
 _REASONS = {
     "drain": "its listener drains",
     "stopped": "its listener was stopped",
+    "interrupted": "interrupted by a person",
     "needs_taken": "its resources were taken",
     **{f"{limit}_limit": f"near its {limit} limit" for limit in ("time", "stall", "memory")},
     "not_begun": "nothing of it has run",
