@@ -298,15 +298,21 @@ class NoSuchSchedule(BluequeError, LookupError):
 class WaitTimedOut(BluequeError, TimeoutError):
     """The tasks have not ended within the timeout. They go on.
 
-    timeout: in seconds. statuses: of the tasks that have not ended, as last seen, by id.
+    timeout: in seconds. statuses: of the tasks that have not ended, as last seen, by id; of
+        `Queue.join`, what is left to do in each queue, by its name.
     """
 
-    def __init__(self, timeout: float, statuses: Mapping[str, str | None]) -> None:
+    def __init__(
+        self, timeout: float, statuses: Mapping[str, str | None], message: str | None = None
+    ) -> None:
+        self.timeout, self.statuses = timeout, dict(statuses)
+        if message is not None:
+            super().__init__(message)
+            return
         first, *others = statuses
         which = f"task {first} has" if not others else f"{len(statuses)} tasks have"
         now = "" if others else f"; it is {statuses[first] or 'not known'}"
         super().__init__(f"{which} not ended within {timeout:g} s{now}")
-        self.timeout, self.statuses = timeout, dict(statuses)
 
 
 class NotFree(BluequeError):

@@ -11,13 +11,13 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from typing import Literal
+from typing import Literal, overload
 
 from blueque import protocol
 from blueque.connection.redis import Connection, Patience, Redis
 from blueque.errors import InvalidInput, NotRegistered, RedisAway, RedisRefused
-from blueque.listener.listener import Listener
-from blueque.model import keys, units
+from blueque.listener.listener import Listener, Turn
+from blueque.model import keys
 from blueque.model.selection import Ordered, Select, require_select
 from blueque.model.task import Task
 from blueque.model.wrong_types import unless_wrong_type
@@ -78,9 +78,21 @@ class ListenerGroup:
         """Whether no task was in line, scheduled or in our own lists at the end of the last `idle`."""
         return self._first.is_bare if len(self.queues) == 1 else self._is_bare
 
-    def listen(self, callback: Callable[[Task], object] | None = None) -> Task:
+    @overload
+    def listen(
+        self, callback: Callable[[Task], object] | None = None, timeout: None = None
+    ) -> Task: ...
+
+    @overload
+    def listen(
+        self, callback: Callable[[Task], object] | None = None, *, timeout: float | None
+    ) -> Task | None: ...
+
+    def listen(
+        self, callback: Callable[[Task], object] | None = None, timeout: float | None = None
+    ) -> Task | None:
         """Wait until a task of any of the queues is reserved and return it; as `Listener.listen`."""
-        patience = Patience(self._redis.patience)
+        patience, turn = Patience(self._redis.patience), Turn(timeout)
         while True:
             try:
                 for listener in self:
@@ -89,7 +101,9 @@ class ListenerGroup:
                 task = self.take()
                 if task is not None:
                     break
-                self.idle(units.BEAT, lambda connection: connection.wait(units.BEAT + 5))
+                if turn.is_over:
+                    return None
+                self.idle(turn.seconds, turn.is_answered)
                 patience = Patience(self._redis.patience)
             except NotRegistered as error:
                 self.lost(error)

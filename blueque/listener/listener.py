@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, overload
 
 from blueque import protocol
 from blueque.connection.redis import Connection, Patience, Redis
 from blueque.errors import (
     Contended,
+    InvalidInput,
     NodeTaken,
     NotFree,
     NotOwner,
@@ -109,13 +111,26 @@ class Listener:
         """Whether a wake-up call has come to us for which we have not taken a task yet."""
         return self._has_marker
 
-    def listen(self, callback: Callable[[Task], object] | None = None) -> Task:
+    @overload
+    def listen(
+        self, callback: Callable[[Task], object] | None = None, timeout: None = None
+    ) -> Task: ...
+
+    @overload
+    def listen(
+        self, callback: Callable[[Task], object] | None = None, *, timeout: float | None
+    ) -> Task | None: ...
+
+    def listen(
+        self, callback: Callable[[Task], object] | None = None, timeout: float | None = None
+    ) -> Task | None:
         """Wait until a task is reserved for this listener and return it; `callback`, if given, is
         called with it first.
 
+        timeout: in seconds; None is returned if no task has come by then. 0: look once.
         Source: docs/protocol.md, "pop", "reserve", "wait".
         """
-        patience = Patience(self._redis.patience)
+        patience, turn = Patience(self._redis.patience), Turn(timeout)
         while True:
             try:
                 if not self.is_registered:
@@ -123,7 +138,9 @@ class Listener:
                 task = self.take()
                 if task is not None:
                     break
-                self.idle(units.BEAT, lambda connection: connection.wait(units.BEAT + 5))
+                if turn.is_over:
+                    return None
+                self.idle(turn.seconds, turn.is_answered)
                 patience = Patience(self._redis.patience)
             except NotRegistered:
                 self.instance = None
@@ -699,6 +716,31 @@ class Listener:
             fields["attempt"],
         )
         return Task(task_id, fields)
+
+
+class Turn:
+    """How long a call waits for a task: the waits of `listen`, each for one beat at most.
+
+    timeout: of the call; None: no limit. Raises InvalidInput.
+    """
+
+    def __init__(self, timeout: float | None) -> None:
+        if timeout is not None and not timeout >= 0:  # or NaN
+            raise InvalidInput(f"timeout is {timeout!r}; it has to be 0 or more seconds")
+        self._deadline = math.inf if timeout is None else time.monotonic() + timeout
+
+    @property
+    def seconds(self) -> float:
+        """For how long to wait now."""
+        return min(max(self._deadline - time.monotonic(), 0.0), units.BEAT)
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() >= self._deadline
+
+    def is_answered(self, connection: Connection) -> bool:
+        """Wait for the answer to a command that waits for that long."""
+        return connection.wait(self.seconds + 5)
 
 
 def _is_misplaced(error: NotFree, line: str) -> bool:

@@ -469,6 +469,22 @@ class Queue(ManyTasks):
         del fields["producer"]  # the caller may have tasks made by another program
         return text, {**coded, **fields}
 
+    def join(self, timeout: float | None = None) -> None:
+        """Block until nothing is left to do in this queue: no task is in line, runs, is blocked, or is
+        scheduled for a time that is past.
+
+        timeout: in seconds; None: no limit.
+        A task that is scheduled for later is not waited for, nor is a retry whose time has not come.
+        A blocked one is: it is put in line when another task ends. So join does not return as long
+        as one is held because that other task has failed, or as long as the queue is paused.
+        It sees changes as `Client.wait` does. Raises WaitTimedOut; InvalidInput.
+        """
+        from blueque.queries.queue_ends import QueueWatcher, join  # here: most programs never wait
+
+        if timeout is not None and not timeout >= 0:  # or NaN
+            raise InvalidInput(f"timeout is {timeout!r}; it has to be 0 or more seconds")
+        join(QueueWatcher(self._redis.connect, [self.name]), self._redis.patience, timeout)
+
     def wake_listener(self) -> None:
         """Wake an idle listener, for a task of a 1.0.0 producer, which sends no wake-up.
 

@@ -80,6 +80,14 @@ class Watcher:
     def close(self) -> None:
         self._tracking.close()
 
+    def blocked(self) -> list[str]:
+        """Return the ids of those that are blocked."""
+        return [task for task, status in self.statuses.items() if status == "blocked"]
+
+    def timed_out(self, timeout: float) -> WaitTimedOut:
+        """Return the error when the timeout is over."""
+        return WaitTimedOut(timeout, self.statuses)
+
     def _look(self) -> Iterator[Task]:
         connection, is_new = self._tracking.open()
         changed = (
@@ -162,7 +170,7 @@ def ends(
                     outage.note(None)
                     yield task
                 outage.note(None)
-                blocked = [task for task, status in watcher.statuses.items() if status == "blocked"]
+                blocked = watcher.blocked()
                 if notice is not None and blocked and time.monotonic() >= due:
                     notice(blocked)
                     due = time.monotonic() + NOTICE_EVERY
@@ -177,7 +185,7 @@ def ends(
                 left = deadline - time.monotonic()
                 time.sleep(max(0.0, min(outage.pause(), left)))
             if timeout is not None and watcher.statuses and left <= 0:
-                raise WaitTimedOut(timeout, watcher.statuses)
+                raise watcher.timed_out(timeout)
     finally:
         watcher.close()
 

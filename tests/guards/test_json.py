@@ -60,6 +60,7 @@ LINES = (
     "doctor --fix --settle 0",
     "wait good-0001",
     "wait pend-0001 --timeout 0.01",
+    "wait -q video --timeout 0.01",
     "run video 1 --key again",
     "feed {dir}/backlog video --name f",
     "feeds",

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from blueque import NotOwner, NotRegistered, Retry, __version__, protocol
+from blueque import Client, InvalidInput, NotOwner, NotRegistered, Retry, __version__, protocol
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.units import Timing
 from blueque.protocol.recover import Loss
@@ -342,3 +342,46 @@ def test_what_1_0_0_has_left_of_an_end_is_not_there_after_a_reassertion(
     client.get_processor(listener.reassert(processor.task, 77)).complete("out")
 
     assert "error" not in cli.hgetall(key)
+
+
+# listen with a timeout
+
+
+def get(client, kind):
+    return client.get_listener("video") if kind == "one" else client.get_listener("video", "audio")
+
+
+@pytest.mark.parametrize("kind", ["one", "several"])
+def test_listen_returns_none_when_no_task_has_come_in_time(client, kind):
+    listener = get(client, kind)
+    assert listener.listen(timeout=0) is None
+    assert listener.listen(timeout=0.02) is None
+    called = []
+    assert listener.listen(called.append, timeout=0.02) is None and called == []
+    task_id = client.get_queue("video").enqueue(1)
+    task = listener.listen(called.append, timeout=0)
+    assert task.id == task_id and called == [task]
+
+
+@pytest.mark.parametrize("kind", ["one", "several"])
+def test_listen_takes_what_comes_within_the_timeout(client, url, kind):
+    listener = get(client, kind)
+    assert listener.listen(timeout=0) is None
+    other = Client(url)
+    made = []
+    wait = listener.idle
+
+    def enqueue_and_wait(*arguments):
+        if not made:
+            made.append(other.get_queue("video").enqueue(1))
+        return wait(*arguments)
+
+    listener.idle = enqueue_and_wait
+    assert listener.listen(timeout=30).id == made[0]
+    other.close()
+
+
+@pytest.mark.parametrize("timeout", [-1, float("nan")])
+def test_a_timeout_that_makes_no_sense_is_refused(client, timeout):
+    with pytest.raises(InvalidInput):
+        client.get_listener("video").listen(timeout=timeout)

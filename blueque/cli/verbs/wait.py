@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -11,15 +11,18 @@ from blueque.cli import printing
 from blueque.cli.actions import choose
 from blueque.cli.facts import value_of
 from blueque.cli.failure import NOT_COMPLETE, TIMED_OUT
+from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.task_columns import name_of
 from blueque.cli.verbs.show import as_item
 from blueque.cli.why_blocked import how_it_ended
 from blueque.errors import WaitTimedOut
 from blueque.model.group import group_of
+from blueque.queries.queue_ends import QueueWatcher
 from blueque.queries.task_ends import Watcher, ends
 
 if TYPE_CHECKING:
+    from blueque.client import Client
     from blueque.model.task import Task
     from blueque.queries.inspector import Inspector
 
@@ -28,7 +31,8 @@ MOST_NAMED = 3  # that get a line each
 
 
 @click.command()
-@click.argument("prefixes", nargs=-1, required=True, metavar="ID... | -")
+@click.argument("prefixes", nargs=-1, metavar="[ID... | -]")
+@pattern_option("Wait until nothing is left to do in these queues: a name, or 'render.*'.")
 @click.option(
     "--timeout", type=DURATION, metavar="DURATION", help="Wait at most so long: 90, 30s, 2h."
 )
@@ -41,25 +45,37 @@ MOST_NAMED = 3  # that get a line each
 def wait(
     invocation: Invocation,
     prefixes: Sequence[str],
+    patterns: Sequence[str],
     timeout: float | None,
     is_any: bool,
     as_json: bool,
 ) -> int:
-    """Wait until tasks have ended, and say how.
+    """Wait until tasks have ended, and say how; or until nothing is left to do in a queue.
 
     \b
     blueque wait 7c1f --timeout 2h && blueque enqueue mail.send '"it is done"'
     blueque ls --ids | blueque wait -
+    blueque wait -q 'render.*' && blueque enqueue mail.send '"all is rendered"'
 
     A task that failed and will be retried has not ended. If a blocked task cannot go on, as another task for which it
     waits has failed, standard error says so once. A task that was cancelled because of another one has ended, but comes
     back if that one completes after all; standard error says so. ID may be the beginning of an id; - reads ids from standard
     input. How each task ended is printed on standard error.
 
+    With -q it waits until in none of these queues a task is in line, runs, is blocked, or is scheduled for a time that is
+    past. How the tasks end does not matter. It does not wait for what is scheduled for later, such as a retry in a minute. A
+    blocked task may be held for ever, because another one has failed; standard error says so.
+
     The exit code is 0 if all are complete, 4 if one failed, was cancelled or lost, 124 if the timeout came first, and 3 if
-    a task does not exist. Ctrl-C ends only the waiting.
+    a task or queue does not exist. Ctrl-C ends only the waiting.
     """
+    if bool(prefixes) == bool(patterns):
+        raise click.UsageError("give ids of tasks, - to read them, or queues with -q")
+    if patterns and is_any:
+        raise click.UsageError("--any is for tasks: with -q it waits for all of these queues")
     client = invocation.client()
+    if patterns:
+        return wait_for_queues(client, patterns, timeout, as_json)
     inspector = client.get_inspector()
     tasks, code = choose(inspector, prefixes)
     if code:
@@ -85,6 +101,37 @@ def wait(
     return code or (NOT_COMPLETE if any(task.status != "complete" for task in ended) else 0)
 
 
+def wait_for_queues(
+    client: Client, patterns: Sequence[str], timeout: float | None, as_json: bool
+) -> int:
+    """Wait until nothing is left to do in these queues; return the exit code."""
+    inspector, code = client.get_inspector(), 0
+    queues = queues_matching(inspector.queues(), patterns)
+    watcher, held = QueueWatcher(client.connections.connect, queues), _Held(inspector)
+    try:
+        for _ in ends(watcher, client.patience, timeout, held.tell_in):
+            pass  # it yields no tasks
+        done = f"queue {queues[0]}" if len(queues) == 1 else f"{len(queues)} queues"
+        printing.talk(f"nothing is left to do in {done}")
+    except WaitTimedOut as error:
+        printing.talk(str(error))
+        code = TIMED_OUT
+    except KeyboardInterrupt:
+        printing.talk("No longer waiting; the tasks go on: blueque status")
+        raise
+    if as_json:
+        items = [{"queue": queue, **left._asdict()} for queue, left in watcher.left.items()]
+        printing.print_json(
+            "wait",
+            **printing.times(now=inspector.now()),
+            timed_out=code == TIMED_OUT,
+            items=[],
+            waiting=[],
+            queues=items,
+        )
+    return code
+
+
 class _Held:
     """Says once of each blocked task which tasks hold it up."""
 
@@ -94,7 +141,14 @@ class _Held:
 
     def tell(self, ids: Sequence[str]) -> None:
         """Say of those that were not told of, which tasks hold them."""
-        found = self._inspector.broken([task for task in ids if task not in self._told][:MOST])
+        self._tell(self._inspector.broken([task for task in ids if task not in self._told][:MOST]))
+
+    def tell_in(self, queues: Sequence[str]) -> None:
+        """Do the same with the blocked tasks of these queues."""
+        broken = self._inspector.broken_in(queues)
+        self._tell({task: found for task, found in broken.items() if task not in self._told})
+
+    def _tell(self, found: Mapping[str, Sequence[Task]]) -> None:
         self._told |= found.keys()
         for task_id, parents in [*found.items()][:MOST_NAMED]:
             parent = parents[0]
@@ -122,6 +176,7 @@ def _print_json(
         timed_out=is_timed_out,
         items=items,
         waiting=[as_item(task, now) for task in inspector.tasks([*waiting])],
+        queues=[],
     )
 
 
