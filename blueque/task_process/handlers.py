@@ -23,7 +23,8 @@ from blueque.task_process.running_task import RunningTask
 
 Handler = Callable[[RunningTask], Any]  # takes the task, returns the result
 
-_NOT_RUN = (types.CoroutineType, types.GeneratorType, types.AsyncGeneratorType)
+_NOT_RUN = (types.GeneratorType, types.AsyncGeneratorType)
+_COROUTINE = 0x80  # inspect.CO_COROUTINE
 _RETURN = "a handler runs to its end and returns the result"
 
 
@@ -54,6 +55,9 @@ def handler(
     def prepare() -> None:
         prepared[:] = [get()]
         import_for_handler()
+        code = getattr(prepared[0], "__code__", None)
+        if getattr(code, "co_flags", 0) & _COROUTINE:
+            import blueque.task_process.coroutine  # noqa: F401  # before there is a task
 
     def work(task: RunningTask, attempt: Attempt) -> Record:
         if not prepared:
@@ -61,6 +65,10 @@ def handler(
         call = prepared.pop()
         show_stacks()
         result = call(task)
+        if hasattr(type(result), "__await__"):  # of a coroutine function
+            from blueque.task_process import coroutine  # here: it imports asyncio
+
+            result = coroutine.run(result, task)
         if isinstance(result, _NOT_RUN):
             kind = type(result).__name__
             error = f"the handler returned a {kind}, which has not run to its end: {_RETURN}"
@@ -114,11 +122,6 @@ def unfit(handler: Any) -> str | None:
     if isinstance(handler, type):
         return "is a class: give a function, or an instance that has __call__"
     for call in (handler, type(handler).__call__):
-        if inspect.iscoroutinefunction(call):
-            return (
-                "is a coroutine function (async def): give a plain function, "
-                "which may call asyncio.run()"
-            )
         if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
             return f"is a generator function (it has a yield): {_RETURN}"
     try:

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
@@ -23,6 +23,7 @@ from blueque.task_process.progress_arguments import Progress, Stage, normalise
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from blueque.client import Client
     from blueque.model.conditions import After, Ids
     from blueque.model.ids import TaskId
     from blueque.model.new import New, SpawnOptions
@@ -32,7 +33,7 @@ T = TypeVar("T")
 _ENDLESS = float("inf")
 
 _current: RunningTask | None = None  # a process runs one task at a time
-_leaves_sigterm = False  # to its forked children, see `_heed_sigterm`
+_leaves_sigterm = False  # to its forked children, see `heed_sigterm`
 
 
 class RunningTask(Task):
@@ -45,6 +46,7 @@ class RunningTask(Task):
     """
 
     __slots__ = (
+        "_client",
         "_directory",
         "_gauge",
         "_has_warned",
@@ -74,7 +76,21 @@ class RunningTask(Task):
         self._stage: Stage | None = None
         self._has_warned = False  # of wrong arguments
         self._outside: str | None = None  # the checkpoint directory outside of a task
+        self._client: Client | None = None
         self._spawner: Spawner | None = None
+
+    @property
+    def client(self) -> Client:
+        """A client of the Redis of the listener, made at the first use and closed with the task.
+
+        It is what `blueque.Client()` returns here, and so needs `task_redis`. Outside of a task, it
+        has the address of the environment.
+        """
+        if self._client is None:
+            from blueque.client import Client  # here: most tasks use no Redis
+
+            self._client = Client()
+        return self._client
 
     @property
     def inputs(self) -> dict[str, Any]:
@@ -100,10 +116,15 @@ class RunningTask(Task):
         """
         if self._is_asked is None:
             self._is_asked = False
-            _heed_sigterm(self)
+            heed_sigterm(self, self.ask_to_stop)
         if not self._is_asked and self._directory is not None:
             self._is_asked = os.path.exists(f"{self._directory}/{STOP}")
         return self._is_asked
+
+    @property
+    def reads_should_stop(self) -> bool:
+        """Whether the task has read `should_stop`."""
+        return self._is_asked is not None
 
     def ask_to_stop(self) -> None:
         """Note a signal that asks the task to stop."""
@@ -320,17 +341,17 @@ class RunningTask(Task):
         self._get_spawner("link").link(task_id, after)
 
     def disconnect(self) -> None:
-        """Close the connection to Redis of `spawn` and `link`; the next call opens another."""
-        if self._spawner is not None:
-            self._spawner.redis.close()
+        """Close the connections to Redis of `client`, `spawn` and `link`; a later call opens others."""
+        if self._client is not None:
+            self._client.close()
 
     def _get_spawner(self, method: str) -> Spawner:
         if not self.id:
             raise InvalidInput(f"task.{method}: not inside a task: only a running task can do that")
         if self._spawner is None:
-            from blueque.task_process.spawning import Spawner  # here: it imports Client
+            from blueque.task_process.spawning import Spawner  # here: it imports all of protocol
 
-            self._spawner = Spawner.of(self)
+            self._spawner = Spawner.of(self, self.client.connections)
         return self._spawner
 
 
@@ -353,25 +374,28 @@ def begin(task: RunningTask | None) -> None:
 
 
 class Heeding:
-    """The SIGTERM handler of a task that reads `should_stop`."""
+    """The SIGTERM handler of a task that reads `should_stop`, or is a coroutine.
 
-    def __init__(self, task: RunningTask) -> None:
-        self._task, self._pid = task, os.getpid()
+    ask: is called instead of the end of the process.
+    """
+
+    def __init__(self, ask: Callable[[], object]) -> None:
+        self._ask, self._pid = ask, os.getpid()
 
     def __call__(self, number: int, frame: object) -> None:
         if os.getpid() == self._pid:
-            self._task.ask_to_stop()
+            self._ask()
             return
-        signal.signal(number, signal.SIG_DFL)  # a forked child does not read `should_stop`
+        signal.signal(number, signal.SIG_DFL)  # a forked child has not been asked
         os.kill(os.getpid(), number)
 
 
-def _heed_sigterm(task: RunningTask) -> None:
-    """Install the SIGTERM handler, unless the task has its own."""
+def heed_sigterm(task: RunningTask, ask: Callable[[], object]) -> None:
+    """Have SIGTERM call `ask` from now on, unless the task has its own handler for it."""
     global _leaves_sigterm
     if task.id and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         try:
-            signal.signal(signal.SIGTERM, Heeding(task))
+            signal.signal(signal.SIGTERM, Heeding(ask))
         except ValueError:  # in another thread than the main one
             return
         if _leaves_sigterm:  # since an earlier task of this process

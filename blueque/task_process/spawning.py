@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from blueque import protocol
-from blueque.client import Client
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model.attempt_ref import AttemptRef
@@ -31,9 +30,9 @@ class Spawner(NamedTuple):
     redis: Redis
 
     @classmethod
-    def of(cls, task: Task) -> Spawner:
+    def of(cls, task: Task, redis: Redis) -> Spawner:
         attempt = AttemptRef(task.queue or "", task.id, task.token, task.node or "")
-        return cls(attempt, Client().connections)
+        return cls(attempt, redis)
 
     def spawn(self, tasks: Iterable[New]) -> list[TaskId]:
         """Make the tasks, as many in one transaction as it takes. Raises as `protocol.spawn`."""

@@ -487,10 +487,10 @@ def test_what_a_task_runs_has_no_signal_ignored_or_blocked(python):
             "cannot import the handler bad: 'bad' is not of the form package.module:callable",
         ),
         (
-            "async def run(task): pass",
+            "async def run(task): yield",
             "bad:run",
-            "the handler bad:run is a coroutine function (async def): give a plain "
-            "function, which may call asyncio.run()",
+            "the handler bad:run is a generator function (it has a yield): "
+            "a handler runs to its end and returns the result",
         ),
         (
             "class Run:\n def __init__(self, task): pass",

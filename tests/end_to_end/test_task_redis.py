@@ -52,6 +52,12 @@ WORK = """
         client = blueque.Client()
         return client._redis.read(("CLIENT", "ID"))[0]
 
+    def use_client(task):
+        client = task.client
+        made = client.get_queue("next").enqueue("", key=task.id)
+        assert client is task.client and task.spawn("next", "", key="a").is_new
+        return [made, client.url, client.connections.read(("CLIENT", "ID"))[0]]
+
     def wait(task):
         Path("began").touch()
         while not Path("go").exists():
@@ -184,6 +190,20 @@ def test_the_connection_of_a_task_is_its_own(programs, cli):
     numbers = [run(programs).result for _ in range(3)]
 
     assert not {*numbers} & before and len({*numbers}) == 3
+
+
+def test_the_client_of_a_task_has_the_address_of_its_listener_and_is_closed_with_the_task(
+    programs, cli
+):
+    programs.listener("work:use_client", "--reuse", "3", environ={"REDIS_URL": "redis://other/0"})
+
+    tasks = [run(programs), run(programs)]
+
+    assert len({task.pid for task in tasks}) == 1
+    made, urls, numbers = zip(*(task.result for task in tasks), strict=True)
+    assert {programs.client.get_task(task_id).queue for task_id in made} == {"next"}
+    assert {*urls} == {programs.url} and len({*numbers}) == 2
+    assert not {*numbers} & {int(client["id"]) for client in cli.client_list()}
 
 
 def test_the_address_of_the_listener_goes_before_the_environment_and_an_argument_before_both(
