@@ -90,6 +90,7 @@ if _typing.TYPE_CHECKING:
     from blueque.producer.queue import Queue
     from blueque.queries.inspector import Inspector
     from blueque.task_process.handlers import Handler
+    from blueque.task_process.registered import QueueHandler, handler
     from blueque.task_process.running_task import RunningTask, current_task
 
 __all__ = [
@@ -143,6 +144,7 @@ __all__ = [
     "OutcomeUnknown",
     "Processor",
     "Queue",
+    "QueueHandler",
     "RedisAway",
     "RedisRefused",
     "ReducedLottery",
@@ -170,6 +172,7 @@ __all__ = [
     "archive",
     "current_task",
     "feed",
+    "handler",
 ]
 
 # Each is imported when it is asked for: the help of a command comes in half the time, and no fork
@@ -192,6 +195,7 @@ _LAZY = {
     "Ordered": "blueque.model.selection",
     "Processor": "blueque.listener.processor",
     "Queue": "blueque.producer.queue",
+    "QueueHandler": "blueque.task_process.registered",
     "ReducedLottery": "blueque.model.selection",
     "Retry": "blueque.model.retry",
     "RetryLater": "blueque.model.outcomes",
@@ -204,6 +208,7 @@ _LAZY = {
     "archive": "blueque.archives",
     "current_task": "blueque.task_process.running_task",
     "feed": "blueque.feeder",
+    "handler": "blueque.task_process.registered",
 }
 
 

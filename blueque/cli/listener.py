@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shlex
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from blueque.cli import registered
 from blueque.cli.exits import run
 from blueque.cli.failure import CONFIGURATION, Failure
 from blueque.cli.options import (
@@ -45,15 +47,18 @@ from blueque.model.units import (
     HandlerName,
     Timing,
     parse_program,
+    require_module_name,
 )
 from blueque.node.reload import ANSWER_TO, complete_environment
 from blueque.system.hosts import VARIABLE as HOST
 from blueque.system.process import is_in_container, keep_in_memory
 
 if TYPE_CHECKING:
+    from blueque.cli.registered import Found
     from blueque.client import Client
     from blueque.config.toml_file import Config
     from blueque.model.retry import Retry
+    from blueque.node.handler_check import Registered
 
 # Variables that a task inherits, because other programs use them as well.
 _FOR_ALL = {
@@ -104,8 +109,29 @@ class _Words(click.ParamType):  # type: ignore[type-arg]  # generic in newer cli
             self.fail(str(error), param, ctx)
 
 
+class _Module(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
+    """The name of a module."""
+
+    name = "module"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            return require_module_name(str(value))
+        except InvalidInput as error:
+            self.fail(str(error), param, ctx)
+
+
 @click.command(cls=_Listener, context_settings=WITH_SHORT_HELP)
-@click.argument("queues", metavar="QUEUE[=WEIGHT]...", nargs=-1, required=True)
+@click.argument("queues", metavar="[QUEUE[=WEIGHT]]...", nargs=-1)
+@click.option(
+    "--module",
+    "modules",
+    type=_Module(),
+    metavar="MODULE",
+    multiple=True,
+    help="Import this module; its functions that @blueque.handler decorates run the tasks of their queues. Without a QUEUE, "
+    "listen to all of these.",
+)
 @click.option("--run", metavar="MODULE:CALLABLE", help="Run this Python callable for each task.")
 @click.option(
     "--exec",
@@ -223,6 +249,7 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
     """Take tasks from each QUEUE and run each task in a process of its own.
 
     \b
+    blueque-listener video.encode --module mypackage.tasks
     blueque-listener video.encode --run mypackage.tasks:encode --slots 4
     blueque-listener video.encode --exec ./encode.sh --fast
     blueque-listener urgent normal night --run mypackage.tasks:work
@@ -233,7 +260,12 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
     default if a weight is given). For a queue whose name contains =, add a weight: a=x=1. blueque.toml can set all of
     this, and more for each queue; options overrule it.
 
-    The handler can also be set in blueque.toml, for all queues or for each queue, or in BLUEQUE_RUN or BLUEQUE_EXEC:
+    A handler can name its queue itself, with @blueque.handler("video.encode") above the function. --module imports it. The
+    handler can also be set in blueque.toml, for all queues or for each queue, or in BLUEQUE_RUN or BLUEQUE_EXEC:
+
+    \b
+    [listener]
+    modules = ["mypackage.tasks"]
 
     \b
     [queues."video.encode"]
@@ -241,9 +273,9 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
 
     So can every option: --max-runtime is BLUEQUE_MAX_RUNTIME in the environment, and max_runtime in [listener].
 
-    The callable gets the task, with its parameters as task.parameters, and returns the result. A program gets the
-    parameters on its standard input, and BLUEQUE_TASK_ID, BLUEQUE_QUEUE, BLUEQUE_ATTEMPT and BLUEQUE_TASK_DIR in its
-    environment. Its result is its last line of output, or the file `result` in that directory.
+    The callable gets the task, with its parameters as task.parameters, and returns the result; it may be an async def. A
+    program gets the parameters on its standard input, and BLUEQUE_TASK_ID, BLUEQUE_QUEUE, BLUEQUE_ATTEMPT and
+    BLUEQUE_TASK_DIR in its environment. Its result is its last line of output, or the file `result` in that directory.
 
     Ctrl-C: take nothing new, and exit when the running tasks have ended; a second Ctrl-C, at least a second later, stops
     them. SIGTERM: see --on-term. With leave, the default outside a container, running tasks run on, each with its
@@ -257,7 +289,12 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
     context, said = click.get_current_context(), config.listener
     options = given(context)
     named = _named(client, queues)
-    handlers = _handlers(context, config, named)
+    url, source = invocation.address()
+    task_url = None if {**said, **options}.get("task_redis") is False else url
+    found = registered.find(context, config, named, functools.partial(look, url, source, task_url))
+    named = named or dict.fromkeys(found.get_queues())
+    handlers = _handlers(context, config, named, found)
+    own = found.used_by(handlers)
     weights, select = _chosen(config, named, options.get("select"))
     values = {**said, **options, **_importing(context, said, handlers)}
     amounts = (
@@ -268,7 +305,6 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
     names, limits = [*named], _limits(options)
     policy = values.get("retry")
     on_term = values.get("on_term") or ("drain" if is_in_container() else "leave")
-    url, source = invocation.address()
     spool_limit, log_limit = _room(said, options)
     _become_master(
         {
@@ -293,7 +329,7 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
             "is_spawned": values.get("spawn", False),
             "preload": values.get("preload", ()),
             "reuse": _reuse(config, options, handlers),
-            "of_queues": _of_queues(config, names, options.get("retry"), limits),
+            "of_queues": _of_queues(config, own, names, options.get("retry"), limits),
             "retention": client.retention_rules(names),
             "statistics_keep": units.statistics_keep(otherwise=config.statistics_keep),
             "config": config.path,
@@ -302,6 +338,7 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
             "log_format": values.get("log_format", LOG_FORMATS[0]),
             "host": values.get("host"),
             "task_redis": values.get("task_redis"),
+            "tried": [*own],
         }
     )
 
@@ -312,11 +349,12 @@ _NOT_FOR_TASKS = sorted({variable(option) for option in settings_of(command)} - 
 
 
 def _handlers(
-    context: click.Context, config: Config, queues: Iterable[str]
+    context: click.Context, config: Config, queues: Iterable[str], modules: Found
 ) -> dict[str, HandlerName]:
     """Return the handler of each queue. Ends the program if a queue has none."""
     refuse_both(context, "run", "exec", "a task has one handler, so give one of the two")
-    found = nearest(context, {}, "run", "exec")
+    found = nearest(context, {}, "run", "exec", "modules")
+    found.pop("modules", None)
     if context.get_parameter_source("exec") is ParameterSource.COMMANDLINE:
         if ParameterSource.COMMANDLINE in map(context.get_parameter_source, _FOR_CALLABLES):
             raise click.UsageError(
@@ -327,14 +365,26 @@ def _handlers(
     said = HandlerName(
         **{key: config.listener[key] for key in ("run", "exec") if key in config.listener}
     )
-    handlers = {
-        queue: HandlerName(**found) if found else config.queue(queue).handler or said
-        for queue in queues
-    }
-    for queue, name in handlers.items():
-        if not any(name):
-            raise Failure(CONFIGURATION, *_no_handler(queue))
+    handlers = {}
+    for queue in queues:
+        nearer, farther = config.queue(queue).handler, modules.get_run(queue)
+        if modules.goes_first:
+            nearer, farther = farther, nearer
+        handlers[queue] = HandlerName(**found) if found else nearer or farther or said
+        if not any(handlers[queue]):
+            raise Failure(CONFIGURATION, *_no_handler(queue, modules.modules))
     return handlers
+
+
+def look(
+    url: str, source: str, task_url: str | None, modules: Sequence[str]
+) -> dict[str, Registered]:
+    """Return the handlers of the modules, by queue. task_url: the address that tasks get. Raises
+    InvalidInput.
+    """
+    from blueque.node.handler_check import discover  # here: most listeners name no modules
+
+    return discover(modules, task_url, functools.partial(_take_environment, url, source))
 
 
 def _reuse(
@@ -349,10 +399,12 @@ def _reuse(
     return found
 
 
-def _no_handler(queue: str) -> tuple[str, str, str, str]:
-    """Return the message, and three ways to name a handler."""
+def _no_handler(queue: str, modules: Sequence[str]) -> tuple[str, ...]:
+    """Return the message, and the ways to name a handler. modules: those that have none for it."""
+    where = f" in {', '.join(modules)}" if modules else ""
     return (
-        f"queue {queue!r} has no handler. Name a callable or a program in one of three ways:",
+        f"queue {queue!r} has no handler{where}. Name a callable or a program in one of these ways:",
+        f"a decorator: {registered.DECORATOR.format(queue)} on a function in a module that --module MODULE names",
         "an option: --run MODULE:CALLABLE, or --exec PROGRAM [ARGS]...",
         f'blueque.toml: run = "MODULE:CALLABLE" or exec = ["PROGRAM"] in [{shown_path(("queues", queue))}] or in [listener]',
         "a variable: BLUEQUE_RUN=MODULE:CALLABLE, or BLUEQUE_EXEC='PROGRAM [ARGS]...'",
@@ -434,22 +486,26 @@ def _refuse_swallowed(program: Sequence[str]) -> None:
 
 
 def _of_queues(
-    config: Config, names: Sequence[str], retry: Retry | None, options: Mapping[str, int | float]
+    config: Config,
+    own: Mapping[str, Registered],
+    names: Sequence[str],
+    retry: Retry | None,
+    options: Mapping[str, int | float],
 ) -> dict[str, list[object]]:
-    """Return the limits and the policy of each queue in the file."""
+    """Return the limits and the policy of each queue of which the file or the handler says some."""
     found: dict[str, list[object]] = {}
     for name in names:
-        if name in config.queues:
-            its = config.queues[name]
-            policy = next(
-                (
-                    one
-                    for one in (retry, its.retry, config.listener.get("retry"))
-                    if one is not None
-                ),
-                None,
+        if name in config.queues or name in own:
+            its, handler = config.queue(name), own.get(name)
+            policies = (
+                retry,
+                its.retry,
+                None if handler is None else handler.get_retry(),
+                config.listener.get("retry"),
             )
-            limits = {**config.listener.get("limits", {}), **its.limits, **options}
+            policy = next((one for one in policies if one is not None), None)
+            decorated = {} if handler is None else handler.limits
+            limits = {**config.listener.get("limits", {}), **decorated, **its.limits, **options}
             found[name] = [_held_to(limits), policy.to_text() if policy else None]
     return found
 

@@ -42,6 +42,7 @@ from blueque.model.units import (
     parse_room,
     parse_size,
     require_callable_name,
+    require_module_name,
     require_program,
     whole_days,
 )
@@ -124,10 +125,9 @@ class Config(NamedTuple):
     def has_handler(self, queue: str, environ: Mapping[str, str] = os.environ) -> bool:
         """Tell whether the file or a variable names what runs the tasks of a queue."""
         return bool(
-            environ.get("BLUEQUE_RUN")
-            or environ.get("BLUEQUE_EXEC")
+            any(environ.get(f"BLUEQUE_{name}") for name in ("RUN", "EXEC", "MODULES"))
             or self.queue(queue).handler
-            or self.listener.keys() & _HANDLER.keys()
+            or self.listener.keys() & {*_HANDLER, "modules"}
         )
 
     def retention_of(self, queue: str) -> dict[str, Keep]:
@@ -435,6 +435,10 @@ def _texts(value: Any) -> list[str]:
     return [_text(one) for one in value]
 
 
+def _modules(value: Any) -> list[str]:
+    return [require_module_name(name) for name in _texts(value)]
+
+
 def _callable_name(value: Any) -> str:
     return require_callable_name(_text(value))
 
@@ -540,6 +544,7 @@ def _listener_checks() -> dict[str, Callable[[Any], Any]]:
         "warm": _yes_or_no,
         "spawn": _yes_or_no,
         "preload": _texts,
+        "modules": _modules,
         "retry": _retry,
         "until_empty": _yes_or_no,
         "max_runtime": _duration,

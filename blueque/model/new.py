@@ -47,6 +47,17 @@ class SpawnOptions(NewOptions, total=False):
     group: Group | str | None
 
 
+class EnqueueOptions(Common, total=False):
+    """The options of `Queue.enqueue`."""
+
+    key: str | int | None
+    keep: float | str
+    after: After | Ids | None
+    broken: Broken
+    results: bool
+    group: Group | str | None
+
+
 class New:
     """A task that a running task makes.
 

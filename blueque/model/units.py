@@ -284,6 +284,16 @@ def require_callable_name(name: str) -> str:
     return name
 
 
+def require_module_name(name: str) -> str:
+    """Return the name, or raise InvalidInput when it is not of the form package.module."""
+    if all(part.isidentifier() for part in name.split(".")) and not name.endswith(".py"):
+        return name
+    wanted = name.removesuffix(".py").strip("./").replace("/", ".").partition(":")[0]
+    is_near = all(part.isidentifier() for part in wanted.split("."))
+    hint = f": write {wanted}" if is_near else ", as mypackage.tasks"
+    raise InvalidInput(f"{name!r} is not the name of a module{hint}")
+
+
 def parse_size(text: str) -> int:
     """Return bytes: `65536`, `64KiB`, `1.5MB`."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower())

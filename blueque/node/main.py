@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import functools
 import gc
+import importlib
 import importlib.machinery
 import json
 import logging
 import os
-import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from blueque.client import Client
 from blueque.config.toml_file import Config
 from blueque.connection.address import Address, hide_password
-from blueque.errors import CLUSTER, BluequeError, RedisRefused, SpoolRefused
+from blueque.errors import CLUSTER, RedisRefused, SpoolRefused
 from blueque.listener.group import ListenerGroup
 from blueque.listener.resources import Pool
 from blueque.model import units
@@ -30,7 +30,7 @@ from blueque.model.limits import Limits
 from blueque.model.retry import Retry
 from blueque.model.selection import selector
 from blueque.model.units import HandlerName, Keep, Timing
-from blueque.node import context
+from blueque.node import context, handler_check
 from blueque.node.context import NodeContext
 from blueque.node.master import (
     EXIT_CONFIGURATION,
@@ -50,17 +50,15 @@ from blueque.node.slot import PreloadRefused, Slot
 from blueque.spool.spool import Spool
 from blueque.system import hosts, process
 from blueque.system.dropped_prints import dropping_prints
-from blueque.system.log_format import log_to_stderr, stop_logging
+from blueque.system.log_format import log_to_stderr
 from blueque.system.systemd import Notifier
 from blueque.task_process import fork_server, fresh_interpreter
-from blueque.task_process.handlers import place_of, resolve, unfit
 from blueque.task_process.import_ahead import import_for_daemon
 from blueque.version import __version__
 
 log = logging.getLogger("blueque")
 
 CHOICES = "BLUEQUE_LISTENER_CHOICES"
-_IMPORTED = b"\0imported"
 
 
 class Choices(NamedTuple):
@@ -107,6 +105,8 @@ class Choices(NamedTuple):
     task_redis: bool | None  # whether tasks get the address; None: those of callables do
     # variables that say some of this and that no task inherits, or that `host` replaces
     environ: dict[str, str]
+    # queues whose handlers were tried when they were found; see `handler_check.discover`
+    tried: Sequence[str] = ()
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Choices:
@@ -300,7 +300,9 @@ def check_work(choices: Choices) -> str | None:
     """
     kinds = _kinds(choices.handlers)
     for queue in dict.fromkeys(kinds.values()):
-        refusal = _check_handler(choices.handlers[queue], choices.job)
+        if queue in choices.tried:
+            continue
+        refusal = handler_check.check(choices.handlers[queue], choices.job.redis_url)
         if refusal is not None:
             return refusal if len({*kinds.values()}) == 1 else f"queue {queue!r}: {refusal}"
     return None
@@ -312,41 +314,6 @@ def _kinds(handlers: Mapping[str, HandlerName]) -> dict[str, str]:
         queue: next(other for other in handlers if handlers[other] == name)
         for queue, name in handlers.items()
     }
-
-
-def _check_handler(name: HandlerName, job: fresh_interpreter.Job) -> str | None:
-    if name.exec is not None:
-        if process.find_program(name.exec[0]) is None:
-            return f"cannot run {name.exec[0]!r}: no such program, or it is not executable"
-        return None
-    read, write = os.pipe()
-
-    def try_import() -> int:
-        stop_logging()
-        try:
-            units.connect_as_listener(job.redis_url)
-            with dropping_prints():
-                reason = unfit(resolve(name.run or ""))
-            refusal = f"the handler {name.run} {reason}" if reason else ""
-        except BaseException as error:  # a module may call sys.exit when it is imported
-            is_ours = isinstance(error, BluequeError)
-            said = str(error) if is_ours else f"{type(error).__name__}: {error}{place_of(error)}"
-            refusal = f"cannot import the handler {name.run}: {said}"
-        os.write(write, refusal.encode("utf-8", "backslashreplace")[:4000] or _IMPORTED)
-        return 1 if refusal else 0
-
-    pid = process.fork(try_import)
-    os.close(write)
-    # Not to the end of the pipe: what the module starts when it is imported may hold it open for
-    # ever.
-    said = os.read(read, 4096)
-    os.close(read)
-    process.signal_group(pid, signal.SIGKILL)
-    code = process.wait_for(pid)
-    if said == _IMPORTED:
-        return None
-    refusal = said.decode("utf-8", "replace")
-    return refusal or f"cannot import the handler {name.run}: {process.describe(code)}"
 
 
 def _shown(choices: Choices) -> str:
@@ -417,6 +384,8 @@ def _fork_server(choices: Choices, spool: Spool) -> fork_server.Orders:
 def _warm_up(choices: Choices) -> None:
     """Do once what every task process would do again, without running a line of the user's."""
     import_for_daemon(Address(choices.redis_url).is_plain)
+    if choices.tried:
+        importlib.import_module("blueque.task_process.registered")
     for name in choices.handlers.values():
         if name.run is not None:
             importlib.machinery.PathFinder.find_spec(name.run.partition(".")[0].partition(":")[0])

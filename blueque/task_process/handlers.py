@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib
 import os
 import signal
+import sys
 import types
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.errors import InvalidInput
 from blueque.model.encoding import encode, printable
@@ -20,6 +21,9 @@ from blueque.system import plain_files
 from blueque.task_process import stack_dump
 from blueque.task_process.import_ahead import import_for_handler
 from blueque.task_process.running_task import RunningTask
+
+if TYPE_CHECKING:
+    from blueque.task_process.registered import QueueHandler
 
 Handler = Callable[[RunningTask], Any]  # takes the task, returns the result
 
@@ -53,7 +57,7 @@ def handler(
     prepared: list[Handler] = []  # for the next task
 
     def prepare() -> None:
-        prepared[:] = [get()]
+        prepared[:] = [_runnable(get())]
         import_for_handler()
         code = getattr(prepared[0], "__code__", None)
         if getattr(code, "co_flags", 0) & _COROUTINE:
@@ -110,6 +114,18 @@ def resolve(name: str, load: Callable[[str], Any] = importlib.import_module) -> 
     return handler
 
 
+def _registered(handler: object) -> QueueHandler[Any, Any] | None:
+    """Return the handler if it has registered itself, see registered.py; else None."""
+    module = sys.modules.get("blueque.task_process.registered")  # else no handler has
+    return handler if module is not None and isinstance(handler, module.QueueHandler) else None
+
+
+def _runnable(handler: Handler) -> Handler:
+    """Return what takes the task alone."""
+    own = _registered(handler)
+    return handler if own is None else own.run
+
+
 def unfit(handler: Any) -> str | None:
     """Return why the object cannot be a handler, to be read after its name; None if it can.
 
@@ -117,6 +133,11 @@ def unfit(handler: Any) -> str | None:
     """
     import inspect  # here: every fork copies what the listener has imported
 
+    arguments, what = [None], "the task alone"
+    if (own := _registered(handler)) is not None:
+        handler = own.function
+        if own.takes_parameters:
+            arguments, what = [None, None], "the task and its parameters"
     if not callable(handler):
         return "cannot be called"
     if isinstance(handler, type):
@@ -129,10 +150,10 @@ def unfit(handler: Any) -> str | None:
     except (ValueError, TypeError):  # a builtin without a signature
         return None
     try:
-        signature.bind(None)
+        signature.bind(*arguments)
     except TypeError as error:
         names = ", ".join(signature.parameters)
-        return f"takes ({names}) and cannot be called with the task alone: {error}"
+        return f"takes ({names}) and cannot be called with {what}: {error}"
     return None
 
 

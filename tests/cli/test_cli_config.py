@@ -287,3 +287,81 @@ def test_help_explains_every_exit_code_state_and_verb(run):
     assert run("help", "node", "drain").stdout == run("node", "drain", "--help").stdout
     assert run("help").stdout == run("--help").stdout
     assert run("help", "foo").exit_code == failure.USAGE
+
+
+# One queue
+
+FILMS = """
+import blueque
+
+@blueque.handler("films", retry=3, time_limit="2h")
+def film(task):
+    pass
+"""
+
+
+def test_of_one_queue_each_value_comes_with_the_place_that_says_it(run, here, monkeypatch):
+    (here / "films.py").write_text(FILMS)
+    (here / "blueque.toml").write_text(
+        "[listener]\nmodules = ['films']\ntime_limit = '1h'\nlead = '5s'\nretry = 9\n"
+        "[queues.films]\ngrace = '5s'\nretention = { complete = '1d' }\n[retention]\nfailed = 'never'"
+    )
+    monkeypatch.setenv("BLUEQUE_STALL_LIMIT", "9m")
+
+    found = items(run("config", "-q", "films", "--json"))
+
+    said = {name: (item["value"], item["origin"], item["place"]) for name, item in found.items()}
+    assert said["run"] == ("films:film", "file", "blueque.toml [listener]")
+    assert said["retry"] == ({"max": 3}, "handler", "films:film")
+    assert said["time_limit"] == (7200, "handler", "films:film")
+    assert said["stall_limit"] == ("9m", "environment", "BLUEQUE_STALL_LIMIT")
+    assert said["grace"] == ("5s", "file", "blueque.toml [queues.films]")
+    assert said["lead"] == ("5s", "file", "blueque.toml [listener]")
+    assert said["memory_limit"] == (None, "default", None)
+    assert said["retention.complete"] == ("1d", "file", "blueque.toml [queues.films]")
+    assert said["retention.failed"] == ("never", "file", "blueque.toml [retention]")
+    assert said["retention.cancelled"][1] == "default"
+    assert "handler films:film" in run("config", "show", "-q", "films").stdout
+
+
+@pytest.mark.parametrize(
+    ("file", "environ", "run_by", "retry"),
+    [
+        ("[queues.films]\nexec = 'work'", {}, ("exec", "work", "file"), "default"),
+        ("[listener]\nrun = 'a:b'", {}, ("run", "a:b", "file"), "default"),
+        (
+            "[queues.films]\nrun = 'a:b'",
+            {"BLUEQUE_MODULES": "films"},
+            ("run", "films:film", "environment"),
+            "handler",
+        ),
+        (
+            "[listener]\nmodules = ['films']",
+            {"BLUEQUE_RUN": "a:b"},
+            ("run", "a:b", "environment"),
+            "default",
+        ),
+        ("", {}, ("run", None, "default"), "default"),
+    ],
+)
+def test_of_one_queue_it_is_told_what_runs_its_tasks(
+    run, here, monkeypatch, file, environ, run_by, retry
+):
+    (here / "films.py").write_text(FILMS)
+    (here / "blueque.toml").write_text(file)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+
+    first, second, *_ = json.loads(run("config", "-q", "films", "--json").stdout)["items"]
+
+    assert (first["name"], first["value"], first["origin"]) == run_by
+    assert (second["name"], second["origin"]) == ("retry", retry)
+
+
+def test_a_module_that_cannot_be_imported_ends_the_look_at_a_queue(run, here):
+    (here / "blueque.toml").write_text("[listener]\nmodules = ['no_such_module']")
+
+    result = run("config", "-q", "films")
+
+    assert result.exit_code == failure.CONFIGURATION
+    assert "cannot import the module no_such_module: ModuleNotFoundError" in result.stderr

@@ -53,6 +53,9 @@ GREETED = (
     "Grace",
     "Mary",
     "Joan",  # later
+    "Mary",
+    "Kurt",
+    "Rosa",  # by their handler
     *["Annie"] * 3,  # of a schedule: a trigger and a backfill of two days
     "Edith",
     "Frances",

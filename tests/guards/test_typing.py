@@ -9,7 +9,11 @@ import pytest
 from running import ROOT
 
 GOOD = """
-from blueque import Client, Count, ForkingRunner, Handler, RunningTask, current_task
+import asyncio
+from typing import TypedDict
+
+import blueque
+from blueque import Client, Count, ForkingRunner, Handler, QueueHandler, RunningTask, current_task
 
 
 def encode(task: RunningTask) -> dict[str, int]:
@@ -22,8 +26,46 @@ client = Client()
 ForkingRunner(client, "video", encode)
 count: Count = client.get_queue("video").enqueue_many([1, 2])
 print(count.new, current_task().resources)
+
+
+class Film(TypedDict):
+    title: str
+
+
+@blueque.handler("films", retry=3, time_limit="2h")
+def film(task: RunningTask, film: Film) -> str:
+    return film["title"]
+
+
+@blueque.handler("scenes")
+async def scene(task: RunningTask) -> None:
+    await asyncio.sleep(1)
+
+
+typed: QueueHandler[Film, str] = film
+title: str = film(current_task(), {"title": "M"})
+film.enqueue({"title": "M"}, key="m", priority=3, client=client)
+film.schedule({"title": "M"}, 4e9)
+print(film.enqueue_many([{"title": "M"}], keys="title").new, scene.enqueue({"any": "thing"}))
+other: Handler = scene
+"""
+DECORATED = """
+import blueque
+
+
+@blueque.handler("films")
+def film(task: blueque.RunningTask, title: str) -> int:
+    return len(title)
+
+
 """
 BAD = {
+    f"{DECORATED}film.enqueue(3)\n": 'Argument 1 to "enqueue" of "QueueHandler" has incompatible type "int"',
+    f"{DECORATED}film.schedule(3, 4e9)\n": 'Argument 1 to "schedule"',
+    f"{DECORATED}film.enqueue_many([3])\n": 'expected "str"',
+    f"{DECORATED}film.enqueue('M', prioriti=3)\n": 'Unexpected keyword argument "prioriti"',
+    f"{DECORATED}film(blueque.current_task(), 3)\n": 'Argument 2 to "__call__"',
+    f"{DECORATED}@blueque.handler('b')\ndef of_none() -> None: ...\n": 'to "__call__" of "Decorator" has incompatible type',
     "from blueque import Cleint\n": 'has no attribute "Cleint"',
     "import blueque\nblueque.Clientt()\n": 'has no attribute "Clientt"',
     "from blueque import Handler\n\ndef run() -> None: ...\n\nhandler: Handler = run\n": "Incompatible types",

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Collection, Iterator, Mapping
-from datetime import date
-from datetime import time as clock_time
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import click
 
 from blueque.cli import printing
-from blueque.cli.failure import CONFIGURATION, MISSING, REFUSED, USAGE, Failure
+from blueque.cli.effective import Setting, effective
+from blueque.cli.effective_of_queue import of_queue
+from blueque.cli.failure import MISSING, REFUSED, USAGE, Failure
 from blueque.cli.options import (
     Invocation,
     debug_option,
@@ -22,68 +19,71 @@ from blueque.cli.options import (
     shared_options,
 )
 from blueque.cli.printing import Column
-from blueque.connection.address import hide_password
-from blueque.model import units
-from blueque.system import hosts
 from blueque.text.hints import amount
 
 _COLUMNS = [Column("NAME"), Column("VALUE", can_shrink=True), Column("FROM", can_shrink=True)]
-_SIZES = ("max_bytes", "listener.spool_limit", "listener.log_limit", "listener.memory_limit")
-# of [listener]: a variable for one overrules the other one in the file
-_EXCLUSIVE = (("run", "exec"), ("spawn", "preload"))
+_SIZES = (
+    "max_bytes",
+    "listener.spool_limit",
+    "listener.log_limit",
+    "listener.memory_limit",
+    "memory_limit",
+)
 _NONE = "-"  # no limit, no value
 
 
-class Setting(NamedTuple):
-    """A value in effect.
-
-    origin: option, environment, file or default. place: the option, the variable, or the file.
-    """
-
-    name: str
-    value: Any
-    origin: str
-    place: str | None = None
+queue_option = click.option(
+    "-q", "--queue", metavar="QUEUE", help="What holds for the tasks of this queue."
+)
 
 
 @click.group(invoke_without_command=True, subcommand_metavar="[VERB [ARGS]...]")
+@queue_option
 @json_option
 @shared_options
 @pass_invocation
 @click.pass_context
-def config(context: click.Context, invocation: Invocation, as_json: bool) -> None:
+def config(
+    context: click.Context, invocation: Invocation, queue: str | None, as_json: bool
+) -> None:
     """Show the values in effect, and where each comes from: an option, the environment, the file, or the default.
 
     \b
     blueque config
     blueque config --config staging.toml --json
+    blueque config -q video.encode
 
     The values under listener. are those that blueque-listener would use if you started it here without options. Passwords
     are not shown. docs/configuration.md explains every value.
+
+    With -q: what runs the tasks of a queue, and what holds for those of them that say nothing themselves. If modules are
+    named, they are imported, and FROM names the handler whose decorator says a value.
     """
     if context.invoked_subcommand is None:
-        _print(invocation, as_json)
+        _print(invocation, queue, as_json)
 
 
 @config.command("show", short_help="The same as blueque config alone.")
+@queue_option
 @json_option
 @shared_options
 @pass_invocation
-def show_values(invocation: Invocation, as_json: bool) -> None:
+def show_values(invocation: Invocation, queue: str | None, as_json: bool) -> None:
     """Show the values in effect, and where each comes from, as `blueque config` alone does.
 
     \b
     blueque config show --json
     """
-    _print(invocation, as_json)
+    _print(invocation, queue, as_json)
 
 
-def _print(invocation: Invocation, as_json: bool) -> None:
-    found = list(effective(invocation))
+def _print(invocation: Invocation, queue: str | None, as_json: bool) -> None:
+    found = list(effective(invocation) if queue is None else of_queue(invocation, queue))
     if as_json:
         printing.print_json(
             "config",
             file=invocation.config.path,
+            queue=queue,
             items=[{**setting._asdict(), "line": None} for setting in found],
         )
         return
@@ -130,160 +130,6 @@ def init(file: str) -> None:
     except OSError as error:
         raise Failure(USAGE, f"cannot write {file}: {error.strerror}") from error
     click.echo(printing.clean(file))
-
-
-def effective(invocation: Invocation, environ: Mapping[str, str] = os.environ) -> Iterator[Setting]:
-    """Yield every value in effect. Ends the program if one is wrong."""
-    said = _file(invocation)
-    path = invocation.config.path
-    yield _address(invocation)
-    is_lottery = any(queue.weight is not None for queue in invocation.config.queues.values())
-    variables = _variables()
-    said = _without_overruled(
-        said, {name for name, variable in variables.items() if environ.get(variable)}
-    )
-    for name, default in _defaults(environ, is_lottery).items():
-        variable = variables.get(name)
-        if variable is not None and environ.get(variable):
-            yield Setting(name, environ[variable], "environment", variable)
-        elif name in said:
-            yield Setting(name, said[name], "file", path)
-        else:
-            yield Setting(name, default, "default")
-    for name, value in said.items():
-        if name != "redis_url" and name not in _defaults(environ, is_lottery):
-            yield Setting(name, value, "file", path)
-
-
-def _without_overruled(said: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
-    """Return the values of the file that variables do not overrule. given: set by variables."""
-    overruled = set()
-    for pair in _EXCLUSIVE:
-        names = {f"listener.{key}" for key in pair}
-        if names & {*given}:
-            overruled |= names
-    if "listener.run" in overruled:
-        overruled |= {
-            name for name in said if name.startswith("queues.") and name.endswith((".run", ".exec"))
-        }
-    return {name: value for name, value in said.items() if name not in overruled}
-
-
-def _variables() -> dict[str, str]:
-    """Return the environment variable of each value that has one."""
-    from blueque.cli import listener, program, scheduler  # here: large, and only for this verb
-
-    found = {"max_bytes": "BLUEQUE_MAX_BYTES", "statistics.keep": "BLUEQUE_STATISTICS_KEEP"}
-    for table, command in (("listener", listener.command), ("scheduler", scheduler.command)):
-        for option in program.settings_of(command):
-            found[f"{table}.{option.name}"] = program.variable(option)
-    return found
-
-
-def _address(invocation: Invocation) -> Setting:
-    url, origin = invocation.address()
-    shown = hide_password(url)
-    if origin == invocation.config.path:
-        return Setting("redis_url", shown, "file", origin)
-    if origin == "default":
-        return Setting("redis_url", shown, "default")
-    return Setting(
-        "redis_url", shown, "option" if origin.startswith("--") else "environment", origin
-    )
-
-
-def _defaults(environ: Mapping[str, str], is_lottery: bool) -> dict[str, Any]:
-    """Return the default of every value but those of queues."""
-    from blueque.cli.listener import KEEP  # here: large, and only for this verb
-    from blueque.system.process import is_in_container
-
-    timing = units.Timing()
-    listener: dict[str, Any] = {
-        "slots": 1,
-        "select": "lottery" if is_lottery else "ordered",
-        "spool": units.spool({**environ, "BLUEQUE_SPOOL": ""}),
-        "host": hosts.default_name(),
-        "spool_limit": f"{units.SPOOL_LIMIT:.0%}",
-        "log_limit": amount(units.LOG_LIMIT),
-        "keep": printing.span(KEEP),
-        "beat": printing.span(timing.beat),
-        "lease": printing.span(timing.lease),
-        "lost_after": printing.span(timing.lost_after),
-        "on_term": "drain" if is_in_container() else "leave",
-        "run": None,
-        "exec": None,
-        "task_redis": None,
-        "until_empty": False,
-        "max_runtime": None,
-        "log_format": units.LOG_FORMATS[0],
-        "resources": {},
-        "warm": True,
-        "spawn": False,
-        "preload": [],
-        "reuse": 1,
-        "reuse_for": None,
-        "retry": False,
-        "time_limit": None,
-        "stall_limit": None,
-        "memory_limit": None,
-        "grace": printing.span(units.GRACE),
-        "lead": 0,
-    }
-    retention = {
-        status: {
-            "age": printing.span(keep.age),
-            **({} if keep.newest is None else {"newest": keep.newest}),
-        }
-        for status, keep in units.RETENTION.items()
-    }
-    return {
-        "max_bytes": units.DEFAULT_MAX_BYTES,
-        **{f"listener.{name}": value for name, value in listener.items()},
-        **{f"retention.{status}": keep for status, keep in retention.items()},
-        "statistics.keep": f"{units.STATISTICS_KEEP} d",
-        "show.redact": [],
-        "scheduler.log_format": units.LOG_FORMATS[0],
-        "scheduler.apply_schedules": False,
-    }
-
-
-def _file(invocation: Invocation) -> dict[str, Any]:
-    """Return the values of the file as they are written there, by names with dots."""
-    found = invocation.config.path  # a mistake in it ends the program here
-    if found is None:
-        return {}
-    import tomllib  # here: only with a file
-
-    from blueque.config.toml_file import shown_path
-
-    try:
-        text = Path(found).read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise Failure(CONFIGURATION, f"{found}: {error.strerror}") from error
-    hide = invocation.hider(False)
-    return {
-        shown_path(path): hide(value) if path[-1] == "parameters" else _without_dates(value)
-        for path, value in _leaves((), tomllib.loads(text))
-    }
-
-
-def _without_dates(value: Any) -> Any:
-    """Return what JSON has for a value of TOML: a date or time is text."""
-    return value.isoformat() if isinstance(value, date | clock_time) else value
-
-
-def _leaves(
-    path: tuple[str, ...], table: Mapping[str, Any]
-) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield the values of tables. A table in the table of a listener, a queue, a schedule or retention
-    is one value.
-    """
-    for key, value in table.items():
-        depth = 2 if (*path, key)[0] in ("queues", "schedules") else 1
-        if isinstance(value, dict) and len(path) < depth:
-            yield from _leaves((*path, key), value)
-        else:
-            yield (*path, key), value
 
 
 def _shown(setting: Setting) -> str:

@@ -1,0 +1,144 @@
+"""The values in effect for one queue: for `blueque config -q`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from blueque.cli.effective import Setting, defaults, file_values, variables
+from blueque.cli.failure import CONFIGURATION, Failure
+from blueque.config.toml_file import FINISHED, LIMITS, shown_path
+from blueque.errors import InvalidInput
+from blueque.model.encoding import require_queue_name
+
+if TYPE_CHECKING:
+    from blueque.cli.options import Invocation
+    from blueque.node.handler_check import Registered
+
+_OF_LISTENER = ("retry", *LIMITS, "reuse", "reuse_for")  # which both tables may have
+_RUNS = ("run", "exec")
+
+
+def of_queue(
+    invocation: Invocation, queue: str, environ: Mapping[str, str] = os.environ
+) -> Iterator[Setting]:
+    """Yield what a listener without options would do with the tasks of a queue that say nothing
+    themselves. Ends the program if a value is wrong, or a module cannot be imported.
+    """
+    require_queue_name(queue)
+    values = _Values(invocation, queue, environ)
+    registered = values.registered()
+    runs, handler = values.run(registered)
+    yield runs
+    decorated = _said_by(handler)
+    for name in _OF_LISTENER:
+        yield values.nearest(name, decorated, runs.value)
+    for name in ("weight", "resources"):
+        yield values.own(name) or Setting(name, 1 if name == "weight" else {}, "default")
+    for status in FINISHED:
+        yield values.retention(status)
+
+
+class _Values:
+    """Looks values up where they may be said."""
+
+    def __init__(self, invocation: Invocation, queue: str, environ: Mapping[str, str]) -> None:
+        self._invocation, self._queue, self._environ = invocation, queue, environ
+        self._said = file_values(invocation)
+        self._table = shown_path(("queues", queue))
+        self._variables = variables()
+        self._defaults = defaults(environ, False)
+
+    def own(self, name: str) -> Setting | None:
+        """Return what the table of the queue says; None: nothing."""
+        return self._in_file(name, self._table)
+
+    def of_listener(self, name: str) -> Setting | None:
+        return self._in_file(name, "listener")
+
+    def in_environment(self, name: str) -> Setting | None:
+        variable = self._variables[f"listener.{name}"]
+        value = self._environ.get(variable)
+        return Setting(name, value, "environment", variable) if value else None
+
+    def nearest(self, name: str, decorated: Mapping[str, Any], run: object) -> Setting:
+        """Return a value that the tables of the queue and of the listener may have.
+
+        decorated: what the handler says, which is `run`.
+        """
+        says = Setting(name, decorated.get(name), "handler", str(run))
+        return (
+            self.in_environment(name)
+            or self.own(name)
+            or (says if name in decorated else None)
+            or self.of_listener(name)
+            or Setting(name, self._defaults[f"listener.{name}"], "default")
+        )
+
+    def retention(self, status: str) -> Setting:
+        """Return how long tasks of a status stay."""
+        name = f"retention.{status}"
+        kept = self.own("retention")
+        if kept is not None and status in kept.value:
+            return kept._replace(name=name, value=kept.value[status])
+        general = self._in_file(status, "retention")
+        if general is not None:
+            return general._replace(name=name)
+        return Setting(name, self._defaults[name], "default")
+
+    def run(self, registered: Mapping[str, Registered]) -> tuple[Setting, Registered | None]:
+        """Return what runs the tasks, and the handler, if it has registered itself."""
+        handler = registered.get(self._queue)
+        modules = self.in_environment("modules") or self.of_listener("modules")
+        is_first = modules is not None and modules.origin == "environment"
+        own = None
+        if handler is not None and modules is not None:
+            own = modules._replace(name="run", value=handler.run)
+        places = [
+            *map(self.in_environment, _RUNS),
+            own if is_first else None,
+            *map(self.own, _RUNS),
+            own,
+            *map(self.of_listener, _RUNS),
+        ]
+        found = next((place for place in places if place is not None), None)
+        if found is None:
+            return Setting("run", None, "default"), None
+        is_own = own is not None and found.value == own.value
+        return found, handler if is_own else None
+
+    def registered(self) -> dict[str, Registered]:
+        """Return the handlers of the modules in effect. Ends the program if they cannot be had."""
+        if any(map(self.in_environment, _RUNS)):
+            return {}
+        named = self.in_environment("modules")
+        config = self._invocation.config.listener
+        modules = named.value.split() if named else config.get("modules", ())
+        if not modules:
+            return {}
+        from blueque.cli.listener import look  # here: large, and only for handlers of modules
+
+        url, source = self._invocation.address()
+        is_told = self.in_environment("task_redis") or Setting("", config.get("task_redis"), "")
+        task_url = None if str(is_told.value).lower() in ("false", "0", "no", "off") else url
+        try:
+            return look(url, source, task_url, modules)
+        except InvalidInput as error:
+            raise Failure(CONFIGURATION, str(error)) from error
+
+    def _in_file(self, name: str, table: str) -> Setting | None:
+        full = f"{table}.{name}"
+        if full not in self._said:
+            return None
+        place = f"{self._invocation.config.path} [{table}]"
+        return Setting(name, self._said[full], "file", place)
+
+
+def _said_by(handler: Registered | None) -> dict[str, Any]:
+    """Return what a handler says of the tasks of its queue, as the file would."""
+    if handler is None:
+        return {}
+    retry = {} if handler.retry is None else {"retry": json.loads(handler.retry) or False}
+    return {**retry, **handler.limits}

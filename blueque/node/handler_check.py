@@ -1,0 +1,169 @@
+"""Try handlers, and find those that register themselves, in a child that then ends: no code of the
+user's runs in a listener or its master.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, NamedTuple, NoReturn
+
+from blueque.errors import BluequeError, InvalidInput
+from blueque.model import units
+from blueque.model.retry import Retry
+from blueque.model.units import HandlerName
+from blueque.system import process
+from blueque.system.dropped_prints import dropping_prints
+from blueque.system.log_format import stop_logging
+from blueque.task_process.handlers import place_of, resolve, unfit
+
+_MOST = 4000  # characters of an error
+
+
+class Registered(NamedTuple):
+    """A handler that has registered itself, see `blueque.handler`.
+
+    is_own: one of the modules that were named defines it, or a module of such a package.
+    retry: the text of its policy; "null": its tasks have none; None: nothing is said.
+    """
+
+    queue: str
+    run: str
+    is_own: bool
+    retry: str | None
+    limits: dict[str, int | float]
+
+    def get_retry(self) -> Retry | Literal[False] | None:
+        """Return the policy; False: its tasks have none; None: nothing is said."""
+        return None if self.retry is None else Retry.parse(self.retry) or False
+
+
+def check(name: HandlerName, redis_url: str | None) -> str | None:
+    """Return why this cannot be a handler, in a sentence, or None. redis_url: what tasks get."""
+    if name.exec is not None:
+        if process.find_program(name.exec[0]) is None:
+            return f"cannot run {name.exec[0]!r}: no such program, or it is not executable"
+        return None
+
+    def look() -> None:
+        try:
+            reason = unfit(resolve(name.run or ""))
+        except BaseException as error:  # a module may call sys.exit when it is imported
+            _refuse(f"the handler {name.run}", error)
+        if reason:
+            raise InvalidInput(f"the handler {name.run} {reason}")
+
+    try:
+        _in_child(redis_url, look, f"the handler {name.run}")
+    except InvalidInput as refusal:
+        return str(refusal)
+    return None
+
+
+def discover(
+    modules: Sequence[str], redis_url: str | None, before: Callable[[], object] = lambda: None
+) -> dict[str, Registered]:
+    """Import the modules in a child, and return the handlers that have registered themselves, by
+    queue, in the order of their definition.
+
+    before: called in the child first. Raises InvalidInput: a module cannot be imported, a handler
+        cannot be one, or there are two for a queue.
+    """
+
+    def look() -> list[Registered]:
+        before()
+        sys.path.insert(0, os.getcwd())
+        for name in modules:
+            try:
+                importlib.import_module(name)
+            except BaseException as error:  # a module may call sys.exit when it is imported
+                _refuse(f"the module {name}", error)
+        return [*_registered(modules)]
+
+    what = f"the module{'s' * (len(modules) > 1)} {', '.join(modules)}"
+    found = [Registered(*each) for each in _in_child(redis_url, look, what)]
+    return {each.queue: each for each in found}
+
+
+def _registered(modules: Sequence[str]) -> Iterable[Registered]:
+    from blueque.task_process.registered import QueueHandler, name_of, registered  # in a child
+
+    def origin(handler: QueueHandler[Any, Any]) -> str:
+        code = getattr(handler.function, "__code__", None)
+        line = f" (line {code.co_firstlineno})" if code is not None else ""
+        return f"{name_of(handler)}{line}"
+
+    first: dict[str, QueueHandler[Any, Any]] = {}
+    for handler in registered:
+        if (other := first.setdefault(handler.queue, handler)) is not handler:
+            both = f"{origin(other)} and {origin(handler)}"
+            raise InvalidInput(f"queue {handler.queue!r} has two handlers: {both}")
+    for queue, handler in first.items():
+        run = _path_to(handler, modules)
+        if run is None:
+            where = "no name at the top of its module, or another object has taken that name"
+            raise InvalidInput(f"the handler {origin(handler)} of queue {queue!r} has {where}")
+        if reason := unfit(handler):
+            raise InvalidInput(f"the handler {run} of queue {queue!r} {reason}")
+        home = f"{handler.__module__}."
+        is_own = any(home.startswith(f"{name}.") for name in modules)
+        policy = handler.settings.retry
+        retry = None if policy is None else policy.to_text() if policy else "null"
+        yield Registered(queue, run, is_own, retry, dict(handler.settings.limits))
+
+
+def _path_to(handler: object, modules: Sequence[str]) -> str | None:
+    """Return the name by which a task process finds it, `module:name`."""
+    for module in dict.fromkeys((handler.__module__, *modules)):
+        for name, value in list(vars(sys.modules.get(module, object())).items()):
+            if value is handler:
+                return f"{module}:{name}"
+    return None
+
+
+def _refuse(what: str, error: BaseException) -> NoReturn:
+    said = str(error)
+    if not isinstance(error, BluequeError):
+        said = f"{type(error).__name__}: {error}{place_of(error)}"
+    raise InvalidInput(f"cannot import {what}: {said}") from error
+
+
+def _in_child(redis_url: str | None, look: Callable[[], Any], what: str) -> Any:
+    """Return what `look` returns in a child, as JSON has it. Raises InvalidInput as it does.
+
+    what: what it imports, for the case that the child ends before it has said anything.
+    """
+    read, write = os.pipe()
+
+    def answer() -> int:
+        stop_logging()
+        refusal, found = None, None
+        try:
+            units.connect_as_listener(redis_url)
+            with dropping_prints():
+                found = look()
+        except InvalidInput as error:
+            refusal = str(error)[:_MOST]
+        with open(write, "wb", closefd=False) as pipe:
+            pipe.write(json.dumps([refusal, found]).encode() + b"\n")
+        return 0 if refusal is None else 1
+
+    pid = process.fork(answer)
+    os.close(write)
+    said = b""
+    # Not to the end of the pipe: what a module starts when it is imported may hold it open for ever.
+    while not said.endswith(b"\n") and (part := os.read(read, 65536)):
+        said += part
+    os.close(read)
+    process.signal_group(pid, signal.SIGKILL)
+    code = process.wait_for(pid)
+    if not said.endswith(b"\n"):
+        raise InvalidInput(f"cannot import {what}: {process.describe(code)}")
+    refusal, found = json.loads(said)
+    if refusal is not None:
+        raise InvalidInput(refusal)
+    return found

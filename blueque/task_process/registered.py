@@ -1,0 +1,205 @@
+"""Handlers that register themselves: `@blueque.handler("some.queue")`.
+
+What a program imports registers itself; a listener imports the modules that it was named.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeVar, overload
+
+from blueque.errors import InvalidInput, InvalidType
+from blueque.model import limits, units
+from blueque.model.encoding import require_queue_name
+from blueque.model.options import require_retry
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from typing import Unpack
+
+    from blueque.client import Client
+    from blueque.model.ids import TaskId
+    from blueque.model.new import EnqueueOptions
+    from blueque.model.retry import Retry
+    from blueque.producer.bulk import Choices, Count
+    from blueque.producer.queue import Queue
+    from blueque.task_process.running_task import RunningTask
+
+P = TypeVar("P")
+R = TypeVar("R")
+_VARIABLE = 0x4  # inspect.CO_VARARGS
+
+
+class Settings(NamedTuple):
+    """What a handler says of the tasks of its queue that say nothing themselves.
+
+    retry: the policy; False: they have none; None: nothing is said. limits: see `limits.fields`.
+    """
+
+    retry: Retry | Literal[False] | None
+    limits: Mapping[str, int | float]
+
+
+class QueueHandler(Generic[P, R]):
+    """A function that runs the tasks of a queue, and makes such tasks. See `handler`.
+
+    It can be called as the function was written. P: the type of the parameters; R: what it returns.
+    """
+
+    def __init__(self, queue: str, function: Callable[..., R], settings: Settings) -> None:
+        functools.update_wrapper(self, function)
+        self.queue, self.function, self.settings = queue, function, settings
+        self.takes_parameters = _takes_parameters(function)
+
+    def __call__(self, task: RunningTask, *parameters: P) -> R:
+        return self.function(task, *parameters)
+
+    def __repr__(self) -> str:
+        return f"<QueueHandler {name_of(self)} of {self.queue!r}>"
+
+    def __reduce__(self) -> str:
+        return str(vars(self)["__qualname__"])  # other processes find it as they find the function
+
+    def run(self, task: RunningTask) -> R:
+        """Run a task, as a listener does."""
+        return (
+            self.function(task, task.parameters) if self.takes_parameters else self.function(task)
+        )
+
+    def enqueue(
+        self, parameters: P, *, client: Client | None = None, **options: Unpack[EnqueueOptions]
+    ) -> TaskId:
+        """Put a new task for this handler in line and return its id.
+
+        client: where to; None: one for the Redis of the listener in a task, else for that of the
+            environment or blueque.toml, as the command `blueque` finds them.
+        Options and errors are those of `Queue.enqueue`. Source: docs/protocol.md, "enqueue".
+        """
+        return self.get_queue(client).enqueue(parameters, **options)
+
+    def schedule(
+        self,
+        parameters: P,
+        eta: float | datetime,
+        *,
+        client: Client | None = None,
+        **options: Unpack[EnqueueOptions],
+    ) -> TaskId:
+        """Create a task for this handler that joins the line at `eta` and return its id.
+
+        client: as for `enqueue`. The rest is as for `Queue.schedule`.
+        Source: docs/protocol.md, "schedule".
+        """
+        return self.get_queue(client).schedule(parameters, eta, **options)
+
+    def enqueue_many(
+        self,
+        iterable: Iterable[P],
+        *,
+        batch: int = 1000,
+        client: Client | None = None,
+        **options: Unpack[Choices],
+    ) -> Count:
+        """Put a task for this handler in line for each of the parameters, and return how many.
+
+        client: as for `enqueue`. The rest is as for `Queue.enqueue_many`.
+        Source: docs/protocol/bulk.md, "enqueue_many".
+        """
+        return self.get_queue(client).enqueue_many(iterable, batch=batch, **options)
+
+    def get_queue(self, client: Client | None = None) -> Queue:
+        """Return the queue of this handler. client: as for `enqueue`."""
+        return (_default_client() if client is None else client).get_queue(self.queue)
+
+
+class Decorator(Protocol):
+    """What `handler` returns. The function takes the task, or the task and its parameters."""
+
+    @overload
+    def __call__(self, function: Callable[[RunningTask, P], R], /) -> QueueHandler[P, R]: ...
+
+    @overload
+    def __call__(self, function: Callable[[RunningTask], R], /) -> QueueHandler[Any, R]: ...
+
+
+def handler(
+    queue: str,
+    *,
+    retry: Retry | int | None = None,
+    time_limit: float | str | None = None,
+    stall_limit: float | str | None = None,
+    memory_limit: int | str | None = None,
+    grace: float | str | None = None,
+    lead: float | str | None = None,
+) -> Decorator:
+    """Make a function the handler of a queue, for listeners that import its module, and for producers
+    that enqueue by it.
+
+    The function takes the task, or the task and its parameters.
+    retry, and the limits: as for `Queue.enqueue`, for tasks that say nothing themselves. The table
+        of the queue in blueque.toml goes before them. A retry policy is your consent that a task
+        that has begun runs again.
+    Raises InvalidInput, InvalidType.
+    """
+    if not isinstance(queue, str):
+        raise InvalidType('name the queue of the handler: @blueque.handler("some.queue")')
+    require_queue_name(queue)
+    given = limits.fields(
+        time_limit=time_limit,
+        stall_limit=stall_limit,
+        memory_limit=memory_limit,
+        grace=grace,
+        lead=lead,
+    )
+    settings = Settings(require_retry(retry), given)
+
+    def register(function: Callable[..., Any]) -> QueueHandler[Any, Any]:
+        if isinstance(function, QueueHandler):
+            names = f"{function.queue!r} and {queue!r}"
+            raise InvalidInput(f"{name_of(function)} cannot be the handler of both {names}")
+        if not callable(function) or isinstance(function, type):
+            raise InvalidType(f"the handler of queue {queue!r} is a function, not {function!r}")
+        made: QueueHandler[Any, Any] = QueueHandler(queue, function, settings)
+        registered.append(made)
+        return made
+
+    return register
+
+
+registered: list[QueueHandler[Any, Any]] = []  # in this process, in the order of their definition
+
+
+def name_of(handler: QueueHandler[Any, Any]) -> str:
+    """Return how people name the function: its module and its name there."""
+    module = getattr(handler, "__module__", None) or "?"
+    return f"{module}:{getattr(handler, '__qualname__', repr(handler.function))}"
+
+
+def _takes_parameters(function: Callable[..., Any]) -> bool:
+    """Tell whether it has a place for the parameters after that of the task."""
+    is_plain = isinstance(function, types.FunctionType) and not hasattr(function, "__wrapped__")
+    if is_plain and not function.__code__.co_flags & _VARIABLE:
+        return function.__code__.co_argcount > 1
+    import inspect  # here: it is large, and most handlers are plain functions
+
+    try:
+        places = inspect.signature(function).parameters.values()
+    except (ValueError, TypeError):  # a builtin without a signature
+        return False
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(place.kind in kinds for place in places) > 1
+
+
+_clients: dict[str, Client] = {}  # the default one of this process, by the address it was made for
+
+
+def _default_client() -> Client:
+    address = units.redis_url()[0]
+    if address not in _clients:
+        from blueque.client import Client  # here: a handler need not enqueue
+        from blueque.config.toml_file import load
+
+        _clients[address] = Client(config=load())
+    return _clients[address]

@@ -1,0 +1,213 @@
+"""Functions that register themselves as handlers: how they are called, and how they enqueue."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import pickle
+import time
+
+import pytest
+
+import blueque
+from blueque import Client, InvalidInput, InvalidType, Queue, Retry
+from blueque.config.toml_file import load
+from blueque.model.new import EnqueueOptions
+from blueque.task_process import registered
+from blueque.task_process.handlers import unfit
+from blueque.task_process.running_task import RunningTask
+
+
+@pytest.fixture(autouse=True)
+def as_before(monkeypatch):
+    """Leave no handler registered, and no client connected."""
+    monkeypatch.setattr(registered, "registered", [])
+    monkeypatch.setattr(registered, "_clients", {})
+    yield
+    for client in registered._clients.values():
+        client.close()
+
+
+def task(parameters):
+    fields = {"queue": "video", "parameters": parameters, "parameters_encoding": "json"}
+    return RunningTask("t", fields, None)
+
+
+def named(task, film):
+    """Encode a film."""
+    return [task.id, film]
+
+
+def alone(task):
+    return task.parameters
+
+
+def register(function, **settings):
+    return blueque.handler("video", **settings)(function)
+
+
+@register
+def at_the_top(task, film):
+    return film
+
+
+def test_a_decorated_function_is_called_as_it_was_written():
+    handler = register(named)
+
+    assert handler(task("1"), "Metropolis") == ["t", "Metropolis"]
+    assert (handler.__name__, handler.__doc__, handler.__module__) == (
+        "named",
+        "Encode a film.",
+        __name__,
+    )
+    assert (handler.queue, repr(handler)) == (
+        "video",
+        f"<QueueHandler {__name__}:named of 'video'>",
+    )
+    assert registered.registered == [handler]
+
+
+@functools.wraps(named)
+def wrapped(*arguments):
+    return named(*arguments)
+
+
+class Encoder:
+    def encode(self, task, film):
+        return [task.id, film]
+
+    def __call__(self, task, film):
+        return [task.id, film]
+
+
+@pytest.mark.parametrize(
+    ("function", "result"),
+    [
+        (named, ["t", {"film": 1}]),
+        (alone, {"film": 1}),
+        (lambda task, film=None: film, {"film": 1}),
+        (lambda task, *rest: list(rest), []),
+        (lambda task, *, film=0: film, 0),
+        (wrapped, ["t", {"film": 1}]),
+        (functools.partial(named, film=2), ["t", 2]),
+        (Encoder().encode, ["t", {"film": 1}]),
+        (Encoder(), ["t", {"film": 1}]),
+    ],
+    ids=[
+        "two",
+        "one",
+        "with a default",
+        "any number",
+        "keyword",
+        "wrapper",
+        "partial",
+        "method",
+        "instance",
+    ],
+)
+def test_a_second_place_gets_the_parameters(function, result):
+    handler = register(function)
+
+    assert handler.run(task('{"film": 1}')) == result and unfit(handler) is None
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (
+            lambda task, film, size: None,
+            "takes (task, film, size) and cannot be called with the task and its parameters: "
+            "missing a required argument: 'size'",
+        ),
+        (
+            lambda: None,
+            "takes () and cannot be called with the task alone: too many positional arguments",
+        ),
+        ((lambda task: (yield)), "is a generator function"),
+    ],
+)
+def test_what_cannot_be_called_is_told_why(function, reason):
+    assert (unfit(register(function)) or "").startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "error", "sentence"),
+    [
+        (lambda: blueque.handler(named), InvalidType, "name the queue of the handler"),
+        (lambda: blueque.handler(""), InvalidInput, "queue name"),
+        (lambda: register(Encoder), InvalidType, "is a function, not <class"),
+        (lambda: register(3), InvalidType, "is a function, not 3"),
+        (lambda: register(named, retry="often"), InvalidType, "retry is a blueque.Retry"),
+        (lambda: register(named, time_limit="soon"), InvalidInput, "time_limit: "),
+        (
+            lambda: blueque.handler("audio")(register(named)),
+            InvalidInput,
+            ":named cannot be the handler of both 'video' and 'audio'",
+        ),
+    ],
+)
+def test_a_mistake_is_told_where_it_is_made(mistake, error, sentence):
+    with pytest.raises(error, match=sentence):
+        mistake()
+
+
+def test_what_the_decorator_says_is_kept_as_tasks_have_it():
+    handler = register(named, retry=3, time_limit="2h", memory_limit="1KiB")
+
+    assert handler.settings == (Retry(max=3), {"time_limit": 7200, "memory_limit": 1024})
+    assert register(named, retry=False).settings == (False, {})
+    assert register(named).settings == (None, {})
+
+
+def test_other_processes_find_a_handler_under_its_name():
+    assert pickle.loads(pickle.dumps(at_the_top)) is at_the_top
+
+
+# Producers
+
+
+def test_a_handler_puts_tasks_in_its_queue(client, redis):
+    handler = register(named, retry=3, time_limit="2h")
+
+    first = handler.enqueue({"film": 1}, key="a", priority=5, client=client)
+    later = handler.schedule({"film": 2}, time.time() + 3600, client=client, time_limit="1h")
+    many = handler.enqueue_many([{"film": 3}, {"film": 4}], client=client, keys=["b", "c"])
+
+    assert not handler.enqueue({"film": 1}, key="a", client=client).is_new and many.new == 2
+    tasks = [client.get_task(task_id) for task_id in (first, later)]
+    assert [task.queue for task in tasks] == ["video"] * 2
+    assert [task.parameters for task in tasks] == [{"film": 1}, {"film": 2}]
+    # What the decorator says is for the listener, whose file goes before it.
+    assert "retry" not in tasks[0].fields and "time_limit" not in tasks[0].fields
+    assert tasks[1].fields["time_limit"] == "3600"
+
+
+def test_without_a_client_it_is_the_redis_of_the_environment_and_the_file(
+    url, redis, client, tmp_path, monkeypatch
+):
+    handler = register(named)
+    monkeypatch.setenv("BLUEQUE_REDIS_URL", url)
+    monkeypatch.setenv("BLUEQUE_CONFIG", str(tmp_path / "blueque.toml"))
+    (tmp_path / "blueque.toml").write_text("[queues.video]\nretry = 2\n")
+
+    made = [handler.enqueue({"film": 1}), handler.enqueue({"film": 2})]
+
+    tasks = [client.get_task(task_id) for task_id in made]
+    assert [Retry.parse(task.fields["retry"]) for task in tasks] == [Retry(max=2)] * 2
+    assert len(registered._clients) == 1
+
+    monkeypatch.delenv("BLUEQUE_REDIS_URL")
+    monkeypatch.delenv("REDIS_URL", raising=False)
+    (tmp_path / "blueque.toml").write_text(f'redis_url = "{url}"')
+    assert handler.get_queue().name == "video" and len(registered._clients) == 2
+    assert {one.url for one in registered._clients.values()} == {url} == {Client(config=load()).url}
+
+
+def test_the_options_of_a_handler_are_those_of_a_queue():
+    options = {
+        name
+        for name, parameter in inspect.signature(Queue.enqueue).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
+
+    assert EnqueueOptions.__annotations__.keys() == options
