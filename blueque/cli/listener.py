@@ -236,7 +236,8 @@ class _Module(click.ParamType):  # type: ignore[type-arg]  # generic in newer cl
 @click.option(
     "--max-runtime",
     type=DURATION,
-    help="After so long, take nothing new, and then do what --on-term says.",
+    help="After so long, take nothing new, and then do what --on-term says. With --on-term stop, take no task whose time "
+    "limit is longer than what is left.",
 )
 @log_format_option
 @limit_options(grace="30s")

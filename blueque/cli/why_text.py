@@ -13,11 +13,20 @@ from blueque.cli.pace import usual_of
 from blueque.cli.printing import count
 from blueque.cli.reason import MOST_NAMES, Reason
 from blueque.cli.why_blocked import blocked, broken_by
+from blueque.model import limits
+from blueque.model.limits import Limits
 from blueque.model.lines import Needs, parse_needs
 from blueque.model.run import PUBLISHED
 from blueque.model.schedule import lock_of
 from blueque.model.states import FINISHED, HELD
-from blueque.queries.listeners import LOOKS_AT_LINES, Node, is_process_gone, puts_in_line
+from blueque.queries.listeners import (
+    LOOKS_AT_LINES,
+    Node,
+    end_of,
+    has_time,
+    is_process_gone,
+    puts_in_line,
+)
 from blueque.queries.listing import LATE, OVERDUE, entered
 from blueque.queries.why_facts import FARTHEST, Inquiry
 from blueque.system import process
@@ -447,8 +456,33 @@ def _has(node: Node) -> dict[str, int]:
     return dict((parse_needs(node.resources or "") or Needs()).resources)
 
 
-def _busy(inquiry: Inquiry) -> Iterator[Reason]:
+def _time(inquiry: Inquiry) -> Iterator[Reason]:
+    """Say if each listener that could take it stops its tasks too soon."""
     able = _able(inquiry)
+    if not able or any(_has_time(inquiry, node) for node in able):
+        return
+    limit = max(_limit_on(node, inquiry.task) or 0.0 for node in able)
+    left = max((end_of(node.ends_at) or 0.0) - inquiry.now for node in able)
+    who = {1: "the only listener", 2: "both listeners"}.get(len(able), f"all {len(able)} listeners")
+    verb = "stops its tasks" if len(able) == 1 else "stop their tasks"
+    sentence = f"It may run for {printing.span(limit)}, and {who} of {inquiry.task.queue} {verb} in {printing.span(left)}"
+    sentence += " (--max-runtime)." if len(able) == 1 else " at most (--max-runtime)."
+    yield Reason("no_time", f"{sentence} A listener with more time takes it.", _serve(inquiry))
+
+
+def _has_time(inquiry: Inquiry, node: Node) -> bool:
+    limit = _limit_on(node, inquiry.task)
+    return limit is None or has_time(node.ends_at, inquiry.now + limit)
+
+
+def _limit_on(node: Node, task: Task) -> float | None:
+    """Return how long the task may run there."""
+    default = limits.of({"time_limit": node.time_limit or ""}, Limits())
+    return limits.of(task.fields, default).time
+
+
+def _busy(inquiry: Inquiry) -> Iterator[Reason]:
+    able = [node for node in _able(inquiry) if _has_time(inquiry, node)]
     # A listener of several queues runs one task at a time.
     has = {node.id: node.held[0] for node in (*inquiry.others, *able) if node.held}
     if not able or any(node.id not in has for node in able):
@@ -525,6 +559,7 @@ _LOOKS: tuple[Callable[[Inquiry], Iterator[Reason]], ...] = (
     _listeners,
     _lock,
     _resources,
+    _time,
     _busy,
 )
 

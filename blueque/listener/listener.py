@@ -9,7 +9,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 from blueque import protocol
 from blueque.connection.redis import Connection, Patience, Redis
@@ -39,6 +39,9 @@ from blueque.queries.inspector import Inspector
 from blueque.system import hosts, process
 from blueque.version import __version__
 
+if TYPE_CHECKING:
+    from blueque.listener.time_left import TimeLeft
+
 log = logging.getLogger("blueque")
 
 IN_DEMAND = 60.0  # seconds after a task for which we expect the next one soon
@@ -65,6 +68,8 @@ class Listener:
         # At the end of the last `idle` no task was in line, scheduled, or in our own list.
         self.is_bare = False
         self.pool: Pool | None = None  # what our node has for tasks that need some of it
+        # until when tasks may run here; None: that is not known
+        self.time_left: TimeLeft | None = None
         self.claim: Claim | None = None  # what is set aside for the task that `take` has returned
         # Takes a task id; returns the number of the newest attempt in our spool, by `created` of
         # the task.
@@ -226,6 +231,7 @@ class Listener:
         facts |= {"pid": os.getpid(), "version": __version__, **process.identity(os.getpid())}
         facts |= {} if spool is None else {"spool": spool}
         facts |= {} if retry is None else {"retry": retry.to_text()}
+        facts |= {} if self.time_left is None else self.time_left.facts()
         facts |= {} if self.pool is None else {"resources": write_needs(self.pool.totals)}
         return facts
 
@@ -259,7 +265,9 @@ class Listener:
             if task is not None:
                 return task
         self._is_unsure = True  # from here on an id may be in our list that we know nothing of
-        task, popped = self._take_next(None)
+        task, popped = None, Popped(refusal="choose")
+        if self.time_left is None:
+            task, popped = self._take_next(None)
         self._has_chosen = popped.refusal not in (None, "paused")
         if self._has_chosen:
             task = self._choose()
@@ -268,6 +276,9 @@ class Listener:
             self._has_marker = False
         else:
             self._took_at = time.monotonic()
+            if self.time_left is not None:
+                warn = functools.partial(self.time_left.warn, self._redis, task)
+                self._do_for_others(warn)
         return task
 
     def note_started(self) -> None:
@@ -319,6 +330,9 @@ class Listener:
             popped = self._pop(line)
             if popped.task is None:
                 return None, popped
+            if not self._has_time(popped.task):  # another listener has taken the one before it
+                self._put_back(popped.task)
+                return None, popped._replace(refusal="time")
             try:
                 task = self._offered(popped.task, line or DEFAULT)
                 if task is None:
@@ -359,6 +373,7 @@ class Listener:
         if room.is_full:
             self._stale_holders.look(None, room)
             return None
+        is_too_long = False  # a task that others may run
         elsewhere: list[Resources] = []  # what another node may have, and ours has not, or not now
         task, popped = None, Popped()
         heads = inspector.heads(self.queue)
@@ -370,6 +385,8 @@ class Listener:
                 continue
             elif head.is_locked:
                 self._stale_holders.look(needs.lock)
+            elif head.first is not None and not self._has_time(head.first):
+                is_too_long = True
             else:
                 task, popped = self._take_from(head.line, needs)
                 if task is not None:
@@ -383,6 +400,8 @@ class Listener:
             self._do_for_others(
                 lambda: self._pass_marker_on(popped.left > 0 or any(head.length for head in heads))
             )
+        if is_too_long and had_marker:
+            self._do_for_others(self._call_for_time)
         if elsewhere and had_marker:
             self._do_for_others(lambda: self._peer_wakeup.call(elsewhere[:MOST_WANTED], self.node))
         return task
@@ -405,6 +424,17 @@ class Listener:
         if not popped.left and popped.refusal != "paused":
             self._do_for_others(lambda: protocol.drop_line(self._redis, self.queue, line))
         return task, popped
+
+    def _has_time(self, task_id: str) -> bool:
+        """Tell whether the task ends, by its limit, before our node ends it."""
+        if self.time_left is None:
+            return True
+        fields = Inspector(self._redis).time_limit(task_id)
+        return self.time_left.is_enough(task_id, fields)
+
+    def _call_for_time(self) -> None:
+        if self.time_left is not None:
+            self._peer_wakeup.call_for_time(self.time_left.wanted, self.node)
 
     def _claim(self, needs: Needs) -> Claim | Literal[False] | None:
         """Take what a task needs of our node: a claim, None if it needs nothing, False if it is not
@@ -646,7 +676,7 @@ class Listener:
     def _reserve_found(self, task_id: str) -> Task | None:
         """Reserve a task that we have popped before, and for which we have claimed nothing yet."""
         needs = parse_needs(Inspector(self._redis).task(task_id).fields.get("needs", "")) or Needs()
-        claim = self._claim(needs)
+        claim = self._claim(needs) if self._has_time(task_id) else False
         task: Task | None = None
         try:
             with contextlib.suppress(NotFree):

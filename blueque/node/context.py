@@ -24,6 +24,7 @@ class Master(NamedTuple):
     adopts_only: reserve no task; adopt one attempt, if there is one, and exit when it has ended.
     pause: while it is set, reserve nothing.
     max_runtime: the master exits after so many seconds.
+    ends: when it stops the running tasks for that, on the monotonic clock; None: it does not.
     show: tells the master that the slot is NEW, READY or BUSY.
     """
 
@@ -33,6 +34,7 @@ class Master(NamedTuple):
     adopts_only: bool = False
     pause: Pause | None = None
     max_runtime: float | None = None
+    ends: float | None = None
     show: Callable[[int], object] | None = None
 
 
@@ -68,6 +70,12 @@ class NodeContext(NamedTuple):
         for listener in listeners:
             listener.pool, listener.newest_attempts = pool, spool.newest
             listener.may_offer = True
+            if master is not None and master.ends is not None:
+                # here: few listeners end their tasks at a known time
+                from blueque.listener.time_left import TimeLeft
+
+                limit = defaults.of(listener.queue).limits.time
+                listener.time_left = TimeLeft(master.ends, limit)
         orders = (
             Orders(None)
             if master is None

@@ -213,6 +213,11 @@ class Master:
     def _is_leaving(self) -> bool:
         return self._options.on_term == "leave" and self._first == signal.SIGTERM
 
+    @property
+    def _ends_tasks(self) -> bool:
+        """Whether the end of --max-runtime stops the running tasks."""
+        return self._options.max_runtime is not None and self._options.on_term == "stop"
+
     def _notify(self, notifier: Notifier) -> None:
         """Tell systemd how many tasks run, and that we are ready once all listeners have registered
         for the first time.
@@ -309,6 +314,7 @@ class Master:
             adopts_only,
             self._pause,
             self._options.max_runtime,
+            self._leave_at if self._ends_tasks else None,
         )
         board = self._board
         return self._body(

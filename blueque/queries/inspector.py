@@ -26,6 +26,7 @@ from blueque.queries import (
     task_log,
     why_facts,
 )
+from blueque.queries.listeners import has_time
 from blueque.queries.statistics import Statistics, Usual, ask_usual, is_quiet, take_usual
 from blueque.queries.tasks import load
 from blueque.queries.waiting_lines import Pause, pause_of
@@ -78,6 +79,11 @@ class Inspector:
         """
         (reply,) = self._redis.read(("HGETALL", keys.checkpoint(task_id)))
         return as_hash(reply)
+
+    def time_limit(self, task_id: str) -> dict[str, str]:
+        """Return the field `time_limit` of a task, if it has any."""
+        (limit,) = self._redis.read(("HGET", keys.task(task_id), "time_limit"))
+        return {} if limit is None else {"time_limit": limit}
 
     def inputs(self, task_id: str) -> dict[str, str]:
         """Return the results that a task is given, by the id of their task; see model/inputs.py."""
@@ -225,6 +231,24 @@ class Inspector:
             and known.get("order", "work") == "work"
             and _pool(known) != _pool(ours)
         }
+
+    def others_with_time(self, queue: str, asker: str, until: float) -> list[str]:
+        """Return other listeners of the queue that end no task before that time, in random order, of
+        fifty listeners. Leaves out listeners that are dead or have an order.
+
+        until: Unix seconds.
+        """
+        (nodes,) = self._redis.read(("SRANDMEMBER", keys.listeners(queue), LISTENERS_AT_ONCE))
+        random.shuffle(nodes)
+        known = self.registrations([(queue, node) for node in nodes])
+        return [
+            node
+            for node, facts in zip(nodes, known, strict=True)
+            if node != asker
+            and facts.get("state") == "alive"
+            and facts.get("order", "work") == "work"
+            and has_time(facts.get("ends_at"), until)
+        ]
 
     def idle(self, queue: str, nodes: Sequence[str]) -> list[str]:
         """Return which of these listeners of a queue hold no task of the queue: one round trip."""

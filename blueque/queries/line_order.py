@@ -20,13 +20,14 @@ class Head(NamedTuple):
 
     length: 0 when the line is empty and its name should be dropped.
     needs: what each of its tasks needs; None when the name of the line makes no sense.
-    holders: how many tasks hold the lock that its tasks need.
+    holders: how many tasks hold the lock that its tasks need. first: the id of the next task.
     """
 
     line: str
     length: int
     needs: Needs | None
     holders: int
+    first: str | None = None
 
     @property
     def is_locked(self) -> bool:
@@ -130,7 +131,7 @@ def _sorted(redis: Redis, queue: str, names: Sequence[str]) -> Iterator[Head]:
     for name, need in zip(names, needs, strict=True):
         length, task = next(replies), next(replies)
         holders = next(replies) if need is not None and need.lock is not None else 0
-        read.append((Head(name, length, need, holders), task))
+        read.append((Head(name, length, need, holders, task), task))
     for priority in sorted({priority_of(name) for name in names}, reverse=True):
         equals = [(head, task) for head, task in read if priority_of(head.line) == priority]
         yield from [head for head, task in equals if task is None]

@@ -38,6 +38,8 @@ _REGISTRATION = (
     "spool",
     "version",
     "pid_start",
+    "ends_at",
+    "time_limit",
 )
 
 
@@ -63,6 +65,8 @@ class Node(NamedTuple):
     spool: str | None = None  # the directory of its attempts' files
     version: str | None = None  # of Blueque
     pid_start: str | None = None  # when its process started, in clock ticks since boot
+    ends_at: str | None = None  # when it stops the tasks that run, see `end_of`
+    time_limit: str | None = None  # of tasks that have none of their own, if it has `ends_at`
     is_late: bool = False  # its next beat is overdue
 
     @property
@@ -134,6 +138,23 @@ def read_nodes_and(
         listener = Node(node, queue, state, seen, tuple(held), order, order_by, *facts)
         nodes.append(listener._replace(is_late=is_late))
     return nodes, others
+
+
+def end_of(ends_at: str | None) -> float | None:
+    """Return when a listener stops the tasks that run, in Unix seconds; None: that is not known.
+
+    ends_at: of its registration.
+    """
+    try:
+        return None if ends_at is None else float(ends_at)
+    except ValueError:  # malformed; written by another program
+        return None
+
+
+def has_time(ends_at: str | None, until: float) -> bool:
+    """Tell whether a listener stops no task before that time."""
+    end = end_of(ends_at)
+    return end is None or end >= until
 
 
 def puts_in_line(nodes: Iterable[Node]) -> bool:

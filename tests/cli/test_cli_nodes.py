@@ -91,6 +91,16 @@ def test_a_host_is_shown_with_what_it_has_and_the_tasks_that_run_there(run):
     ]
 
 
+def test_a_host_that_stops_its_tasks_at_a_known_time_is_shown_with_it(run, redis, now):
+    for node, ends_at in ((BUSY, now + 7200), (SILENT, "no time")):
+        facts = {"beat_every": 10, "ends_at": ends_at}
+        protocol.register(redis, "pictures", node, "i", facts, now)
+    assert [line[:4] for line in run("node", "show", "gpu-1")[1] if line[:1] == ["stops"]] == [
+        ["stops", "tasks", "in", "1"]
+    ]
+    assert not [line for line in run("node", "show", "gpu-2")[1] if line[:1] == ["stops"]]
+
+
 @pytest.mark.usefixtures("now")
 def test_a_node_that_is_not_there_is_code_3(run):
     code, lines, remarks = run("node", "show", "gpu-9")

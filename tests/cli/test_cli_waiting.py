@@ -425,6 +425,55 @@ def test_a_need_that_no_listener_can_meet_is_said_with_the_most_there_is(why, re
     assert "blueque cancel heavy\n" in text and "blueque-listener" not in text
 
 
+def put_in_line(redis, task, queue, **options):
+    protocol.enqueue(redis, queue, task, "in", time.time(), options)
+
+
+def serve_until(redis, seconds, number=1, **facts):
+    facts = {"beat_every": 10, "ends_at": time.time() + seconds, **facts}
+    node = f"{NODE.rpartition('_')[0]}_{number}"
+    protocol.register(redis, "short", node, f"i{number}", facts, time.time())
+
+
+def test_a_listener_that_stops_its_tasks_too_soon_is_named(why, redis):
+    serve_until(redis, 1810)
+    put_in_line(redis, "long", "short", time_limit=7200)
+    codes, text = why("long")
+    assert codes == ["no_time"]
+    assert re.search(
+        r"It may run for 2 h, and the only listener of short stops its tasks in \d+ m( \d+ s)? "
+        r"\(--max-runtime\)\. A listener with more time takes it\. "
+        r"blueque-listener short --run MODULE:CALLABLE$",
+        " ".join(text.split()),
+    )
+    serve_until(redis, 3660, 2)
+    both = " ".join(why("long")[1].split())
+    assert "and both listeners of short stop their tasks in 1 h" in both
+    assert " at most (--max-runtime)." in both
+    serve_until(redis, 7300, 3)
+    assert why("long")[0] == ["next"]
+
+
+def test_the_limit_of_such_a_listener_counts_for_tasks_without_their_own(why, redis):
+    serve_until(redis, 1810, time_limit=7200)
+    put_in_line(redis, "plain", "short")
+    put_in_line(redis, "brief", "short", time_limit=60)
+    assert (why("plain")[0], why("brief")[0]) == (["no_time"], ["behind"])
+    serve_until(redis, 1810, 2, time_limit="no number")
+    assert why("plain")[0] == ["next"]
+
+
+def test_of_listeners_with_enough_time_it_is_said_that_they_are_busy(why, redis):
+    serve_until(redis, 1810)
+    serve_until(redis, 99999, 2)
+    put_in_line(redis, "holder", "short")
+    protocol.pop(redis, "short", f"{NODE.rpartition('_')[0]}_2", "i2")
+    ref = AttemptRef("short", "holder", "token", f"{NODE.rpartition('_')[0]}_2")
+    protocol.reserve(redis, ref, "i2", time.time())
+    put_in_line(redis, "long", "short", time_limit=7200)
+    assert why("long")[0] == ["busy"]
+
+
 def test_a_need_that_another_task_uses_up_is_said_with_that_task(why, redis):
     protocol.register(
         redis,

@@ -4,6 +4,7 @@ afar.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -24,7 +25,7 @@ from handlers import (
     pid_of,
     running,
 )
-from running import children_of, is_there, patched, until
+from running import BLUEQUE, children_of, is_there, patched, until
 
 from blueque import Retry, protocol
 
@@ -331,6 +332,29 @@ def test_a_master_whose_slots_are_all_drained_stays_while_one_that_adopts_is_at_
     assert is_there(adopter)
     let_go(programs)
     assert master.wait() == 0 and programs.left() == []
+
+
+def test_a_listener_whose_max_runtime_stops_tasks_takes_none_that_may_run_longer(programs):
+    programs.write(WORK)
+    queue = programs.client.get_queue("work")
+    too_long = queue.enqueue("quick", time_limit="2h", priority=5)
+    short = queue.enqueue("quick", time_limit="5m")
+    listener = programs.listener("work:run", "--max-runtime", "1h", on_term="stop")
+    assert ended(programs.client, short).result == "done"
+    listener.says(f"leaving task={too_long} to others: its time_limit of 2 h is longer than")
+    assert programs.client.get_task(too_long).status == "pending"
+    (reason,) = why(programs, too_long)
+    assert (reason["code"], "(--max-runtime)" in reason["sentence"]) == ("no_time", True)
+    programs.listener("work:run", "--max-runtime", "1h")  # with --on-term drain no task is stopped
+    assert ended(programs.client, too_long).result == "done"
+
+
+def why(programs, task_id):
+    found = programs.start(
+        [*BLUEQUE, "why", task_id, "--json"], environ={"BLUEQUE_REDIS_URL": programs.url}
+    )
+    assert found.wait() == 0
+    return json.loads(found.printed)["reasons"]
 
 
 def test_the_pruner_of_a_killed_master_ends_with_it_and_another_one_goes_on(programs):

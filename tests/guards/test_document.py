@@ -80,6 +80,7 @@ from blueque.errors import (
     WrongSchedule,
 )
 from blueque.listener.resources import Pool
+from blueque.listener.time_left import TimeLeft
 from blueque.model import group as group_fields
 from blueque.model import keys
 from blueque.model import run as run_fields
@@ -7727,6 +7728,7 @@ def test_the_names_and_defaults_of_a_retry_policy_are_those_in_the_table():
 def test_the_fields_of_a_registration_are_those_in_the_table(client, redis, cli):
     listener = client.get_listener("video")
     listener.pool = Pool("/spool/resources", {"gpu": 2})
+    listener.time_left = TimeLeft(1e9, 7200.0)
 
     listener.register(Timing(), "/spool", Retry())
     protocol.order(redis, "video", listener.node, "drain", "ann")

@@ -15,7 +15,7 @@ from blueque.cli.options import Invocation, json_option, pass_invocation, shared
 from blueque.cli.printing import Column
 from blueque.cli.task_columns import chosen
 from blueque.cli.verbs.show import as_item
-from blueque.queries.listeners import Node, find_named
+from blueque.queries.listeners import Node, end_of, find_named
 from blueque.text import hints
 
 _HOSTS = [
@@ -107,7 +107,7 @@ def node_show(invocation: Invocation, name: str, as_json: bool) -> None:
             tasks=items,
         )
         return
-    for label, value in _facts(nodes):
+    for label, value in _facts(nodes, now):
         click.echo(printing.within(printing.clean(f"{label:<12}{value}")))
     click.echo()
     _print_table(_LISTENERS, _listener_rows(nodes))
@@ -127,7 +127,7 @@ def node_item(node: Node, now: float) -> dict[str, Any]:
         "queue": node.queue,
         "state": node.state,
         "held": node.held,
-        **printing.times(beat=beat),
+        **printing.times(beat=beat, ends_at=end_of(node.ends_at)),
         "seen_seconds": node.seen,
         "order": node.order,
         "order_by": node.order_by,
@@ -180,9 +180,10 @@ def _listener_rows(nodes: Iterable[Node]) -> list[list[str]]:
     ]
 
 
-def _facts(nodes: Sequence[Node]) -> list[tuple[str, str]]:
+def _facts(nodes: Sequence[Node], now: float) -> list[tuple[str, str]]:
     """Return what the listeners share: the host, its resources, the spool, and orders."""
     states = {node.id: node.state for node in nodes}
+    ends = [end for node in nodes if (end := end_of(node.ends_at)) is not None]
     each = ", ".join(
         f"{list(states.values()).count(state)} {state}" for state in sorted(set(states.values()))
     )
@@ -192,6 +193,7 @@ def _facts(nodes: Sequence[Node]) -> list[tuple[str, str]]:
         "queues": _names(node.queue for node in nodes),
         "resources": _names(hints.words_of(node.resources) for node in nodes if node.resources),
         "spool": _names(node.spool for node in nodes if node.spool),
+        "stops tasks": f"in {printing.span(max(min(ends) - now, 0.0))}" if ends else "",
         "told by": _names(
             f"{node.order_by or 'unknown'}: {node.order}"
             for node in nodes

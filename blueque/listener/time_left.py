@@ -1,0 +1,86 @@
+"""TimeLeft: until when tasks may run on a node that ends them at a known time, as `--max-runtime` with
+`--on-term stop` does.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from blueque.model import limits
+from blueque.queries import statistics
+from blueque.text.format import span
+
+if TYPE_CHECKING:
+    from blueque.connection.redis import Redis
+    from blueque.model.task import Task
+
+log = logging.getLogger("blueque")
+
+MOST_NOTES = 1000  # tasks of which it is known that it was logged
+
+
+class TimeLeft:
+    """The end of all tasks of a node, as the listener of one queue sees it.
+
+    ends: on the monotonic clock. time_limit: of tasks that have none of their own; None: no limit.
+    """
+
+    def __init__(self, ends: float, time_limit: float | None = None) -> None:
+        self._ends, self._default = ends, limits.Limits(time=time_limit)
+        self._left_out: set[str] = set()  # tasks of which it was logged
+        self.wanted = 0.0  # the time limit of the last task that was left to others
+        self._has_warned = False
+
+    @property
+    def seconds(self) -> float:
+        return max(self._ends - time.monotonic(), 0.0)
+
+    def facts(self) -> dict[str, float]:
+        """Return what a registration says of it."""
+        default = self._default.time
+        ends_at = {"ends_at": round(time.time() + self.seconds, 3)}
+        return ends_at if default is None else {**ends_at, "time_limit": default}
+
+    def is_enough(self, task_id: str, fields: Mapping[str, str]) -> bool:
+        """Tell whether the task ends in time, by its limit. Log once if it does not.
+
+        fields: of the task; only its limit is read.
+        """
+        limit, left = limits.of(fields, self._default).time, self.seconds
+        if limit is None or limit <= left:
+            return True
+        self.wanted = limit
+        if task_id not in self._left_out:
+            if len(self._left_out) >= MOST_NOTES:
+                self._left_out.clear()
+            self._left_out.add(task_id)
+            log.info(
+                "leaving task=%s to others: its time_limit of %s is longer than the %s until "
+                "--max-runtime, which stops the running tasks",
+                task_id,
+                span(limit),
+                span(left),
+            )
+        return False
+
+    def warn(self, redis: Redis, task: Task) -> None:
+        """Log once if tasks without a limit usually run longer than there is time. Raises what Redis
+        does.
+        """
+        if self._has_warned or limits.of(task.fields, self._default).time is not None:
+            return
+        replies = redis.read(*statistics.ask_usual(task.queue or "", time.time()))
+        usual, left = statistics.tail(statistics.take_ran(replies)), self.seconds
+        if usual is not None and usual > left:
+            self._has_warned = True
+            log.warning(
+                "task=%s may be stopped: 1 in 20 tasks of queue %s runs for more than %s, and "
+                "--max-runtime stops the running tasks in %s",
+                task.id,
+                task.queue,
+                span(usual),
+                span(left),
+            )

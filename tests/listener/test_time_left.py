@@ -1,0 +1,185 @@
+"""A listener whose node stops its tasks at a known time takes none that may run longer."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+
+import pytest
+
+from blueque import Processor, protocol
+from blueque.listener.time_left import TimeLeft
+from blueque.model import keys
+from blueque.model.attempt_ref import AttemptRef
+from blueque.model.units import Timing
+
+HOUR = 3600.0
+
+
+@pytest.fixture
+def make(client):
+    """Make a listener that has so much time left."""
+
+    def make(seconds=HOUR, default=None, node="here_1", queues=("video",)):
+        if len(queues) > 1:
+            listener = client.get_listener(*queues)
+            parts = list(listener)
+        else:
+            listener = client.get_listener(*queues)
+            parts = [listener]
+        for part in parts:
+            part._node, part._pid = node, os.getpid()
+            if seconds is not None:
+                part.time_left = TimeLeft(time.monotonic() + seconds, default)
+            part.register(Timing())
+            part.settle([])
+        return listener
+
+    return make
+
+
+def put(redis, task, now=1.0, queue="video", **options):
+    protocol.enqueue(redis, queue, task, "in", now, options)
+
+
+def line(cli, name="0"):
+    return cli.lrange(keys.line("video", name), 0, -1)
+
+
+@pytest.mark.parametrize(("limit", "is_taken"), [(HOUR - 5, True), (HOUR + 5, False), (None, True)])
+def test_a_task_is_taken_if_it_ends_in_time_by_its_limit(make, redis, cli, limit, is_taken):
+    put(redis, "a", **({} if limit is None else {"time_limit": limit}))
+    listener = make()
+    task = listener.take()
+    assert (task is not None) is is_taken
+    assert line(cli) == ([] if is_taken else ["a"])
+    assert cli.hget(keys.task("a"), "status") == ("reserved" if is_taken else "pending")
+
+
+def test_a_listener_without_an_end_takes_it(make, redis):
+    put(redis, "a", time_limit=10 * HOUR)
+    assert make(None).take().id == "a"
+
+
+def test_it_holds_up_its_own_line_only(make, redis, cli):
+    put(redis, "long", 1.0, time_limit=2 * HOUR)
+    put(redis, "behind", 2.0)
+    put(redis, "low", 3.0, priority=-5)
+    put(redis, "high", 4.0, priority=5)
+    listener = make()
+    taken = []
+    while (task := listener.take()) is not None:
+        taken.append(task.id)
+        processor = Processor(listener._redis, task, 1000)
+        processor.start(1)
+        processor.complete("out")
+    assert taken == ["high", "low"]
+    assert line(cli) == ["behind", "long"]
+
+
+def test_the_limit_of_the_listener_counts_for_tasks_without_their_own(make, redis):
+    put(redis, "a")
+    put(redis, "b", 2.0, priority=-1, time_limit=60)
+    assert make(default=2 * HOUR).take().id == "b"
+    assert make(default=60.0, node="here_2").take().id == "a"
+
+
+def test_a_task_that_came_to_the_head_meanwhile_is_put_back_there(
+    make, redis, other, cli, overtaken
+):
+    put(redis, "short", 1.0)
+    put(redis, "long", 2.0, time_limit=2 * HOUR)
+    put(redis, "last", 3.0)
+    protocol.register(other, "video", "there_1", "i9", {}, 1.0)
+    listener = make()
+    overtaken(lambda: protocol.pop(other, "video", "there_1", "i9"))
+    assert listener.take() is None
+    assert line(cli) == ["last", "long"]
+    assert cli.lrange(keys.reserved("video", "here_1"), 0, -1) == []
+    assert cli.hget(keys.task("long"), "status") == "pending"
+
+
+def test_a_task_in_its_own_list_that_it_had_popped_before_is_put_back(make, redis, cli):
+    put(redis, "long", time_limit=2 * HOUR)
+    listener = make()
+    protocol.pop(redis, "video", "here_1", listener.instance)
+    listener._is_unsure = True
+    assert listener.take() is None
+    assert line(cli) == ["long"]
+
+
+def test_its_registration_says_when_it_ends_and_what_limit_it_has(make, cli):
+    make(HOUR, 90.0)
+    found = cli.hgetall(keys.listener("video", "here_1"))
+    assert abs(float(found["ends_at"]) - time.time() - HOUR) < 60
+    assert found["time_limit"] == "90.0"
+    make(None, node="here_2")
+    assert {"ends_at", "time_limit"}.isdisjoint(cli.hgetall(keys.listener("video", "here_2")))
+
+
+def test_it_wakes_idle_listeners_that_have_more_time(make, redis, cli):
+    put(redis, "long", time_limit=2 * HOUR)
+    listener = make()
+    make(None, node="no-end_1")
+    make(3 * HOUR, node="later_1")
+    make(1.5 * HOUR, node="too-soon_1")
+    listener.take_marker(keys.wake("video"))
+    assert listener.take() is None
+    called = {
+        node
+        for node in ("no-end_1", "later_1", "too-soon_1", "here_1")
+        if cli.exists(keys.orders("video", node))
+    }
+    assert called == {"no-end_1", "later_1"}
+    assert not cli.exists(keys.orders("video", "here_1"))
+
+
+def test_without_a_wake_up_call_of_its_own_it_wakes_no_other(make, redis, cli):
+    put(redis, "long", time_limit=2 * HOUR)
+    listener = make()
+    make(None, node="no-end_1")
+    assert listener.take() is None
+    assert not cli.exists(keys.orders("video", "no-end_1"))
+
+
+def test_a_listener_of_several_queues_takes_from_the_others(make, redis):
+    put(redis, "long", time_limit=2 * HOUR)
+    put(redis, "short", queue="audio", time_limit=60)
+    group = make(queues=("video", "audio"))
+    assert group.take().id == "short"
+
+
+def test_it_is_logged_once_which_task_is_left_to_others(make, redis, caplog):
+    put(redis, "long", time_limit=2 * HOUR)
+    listener = make()
+    with caplog.at_level(logging.INFO, "blueque"):
+        assert [listener.take() for _ in range(3)] == [None] * 3
+    lines = [text for text in caplog.messages if "to others" in text]
+    assert len(lines) == 1
+    assert lines[0].startswith("leaving task=long to others: its time_limit of 2 h is longer than")
+
+
+@pytest.mark.parametrize(
+    ("hours", "limit", "is_warned"), [(2.0, None, True), (0.5, None, False), (2.0, 60, False)]
+)
+def test_the_usual_time_only_warns(make, redis, caplog, hours, limit, is_warned):
+    now = time.time()
+    protocol.register(redis, "video", "there_1", "i9", {}, now)
+    for number in range(20):
+        put(redis, f"old-{number}", now - 9 * HOUR)
+        protocol.pop(redis, "video", "there_1", "i9")
+        attempt = AttemptRef("video", f"old-{number}", "token", "there_1")
+        protocol.reserve(redis, attempt, "i9", now - 8 * HOUR)
+        protocol.start(redis, attempt, 1, now - 8 * HOUR)
+        protocol.complete(redis, attempt, "out", now - (8 - hours) * HOUR)
+    for name in ("a", "b"):
+        put(redis, name, now, **({} if limit is None else {"time_limit": limit}))
+    listener = make()
+    assert listener.take().id == "a"
+    assert listener.take().id == "b"
+    warned = [text for text in caplog.messages if "may be stopped" in text]
+    assert len(warned) == is_warned
+    assert not warned or warned[0].startswith(
+        "task=a may be stopped: 1 in 20 tasks of queue video runs for more"
+    )
