@@ -367,7 +367,8 @@ class Occurrence(NamedTuple):
     what: made, skipped, missed, triggered or backfilled. planned: in Unix seconds. at: when that was
     decided. task: that was made; if skipped, that had not ended, and its status. why: overlap, window,
     catch_up, paused, changed or person. by: who has asked for it. until, times: the last, and the
-    number, of several planned times in a row of which the same came.
+    number, of several planned times in a row of which the same came; `at` is that of the last, `task`
+    that of the first.
     """
 
     what: str
@@ -384,6 +385,19 @@ class Occurrence(NamedTuple):
         """Return it as JSON, as it is written."""
         found = {name: value for name, value in self._asdict().items() if value is not None}
         return json.dumps(found, separators=(",", ":"))
+
+    def with_next(self, other: Occurrence, last: int) -> Occurrence | None:
+        """Return the occurrence that stands for this one and the planned time that follows it, both
+        skipped because of the same task in the same state. None: they are two.
+
+        last: the planned time that was decided before the other one.
+        """
+        ours, others = (one._replace(planned=0, at=0.0) for one in (self, other))
+        is_same = ours._replace(until=None, times=None) == others
+        if not is_same or self.why != "overlap" or (self.until or self.planned) != last:
+            return None
+        times = (self.times or 1) + 1
+        return self._replace(at=other.at, until=other.planned, times=times)
 
     @classmethod
     def read(cls, text: str) -> Occurrence | None:
@@ -406,12 +420,16 @@ def missed_in_a_row(missed: list[tuple[int, str]], now: float) -> list[Occurrenc
 
 
 def together(
-    what: str, times: list[int], now: float, why: str, by: str | None = None
+    what: str,
+    times: list[int],
+    now: float,
+    why: str,
+    by: str | None = None,
+    task: str | None = None,
 ) -> Occurrence:
-    """Return the occurrence that stands for several planned times in a row."""
-    if len(times) == 1:
-        return Occurrence(what, times[0], now, why=why, by=by)
-    return Occurrence(what, times[0], now, why=why, by=by, until=times[-1], times=len(times))
+    """Return the occurrence that stands for several planned times in a row. task: of the first."""
+    one = Occurrence(what, times[0], now, task, why, by)
+    return one if len(times) == 1 else one._replace(until=times[-1], times=len(times))
 
 
 def parse(fields: Mapping[str, str]) -> dict[str, Any]:

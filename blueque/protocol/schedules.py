@@ -107,7 +107,8 @@ def plan_of(name: str, record: Mapping[str, str], now: float) -> Plan | None:
 
 def look_at(name: str, plan: Plan) -> AnyLook:
     """Return the look of `fire`."""
-    watch, reads = [keys.schedule(name)], [("HGETALL", keys.schedule(name)), ("TIME",)]
+    watch = [keys.schedule(name)]
+    reads: list[Command] = [("HGETALL", keys.schedule(name)), ("TIME",)]
     if plan.task is not None:
         task, kept = keys.task(plan.task), keys.key_kept(plan.task)
         watch += [task, kept]
@@ -115,6 +116,8 @@ def look_at(name: str, plan: Plan) -> AnyLook:
         if (current := plan.record.get("current")) is not None:
             watch += [keys.task(current)]
             reads += [("HMGET", keys.task(current), *_Current._fields)]
+            # It changes only together with the record, which is watched.
+            reads += [("LRANGE", keys.occurrences(name), 0, 0)]
     return Look(watch, reads)
 
 
@@ -127,7 +130,7 @@ def fire(redis: Redis, name: str, plan: Plan, ahead: AnyLook | None = None) -> F
     definition, step, task = plan.definition, plan.step, plan.task
 
     def judge(
-        reply: Sequence[str], clock: Sequence[str], exists: int = 0, *others: list[str | None]
+        reply: Sequence[str], clock: Sequence[str], exists: int = 0, *others: Any
     ) -> Verdict[Fired | None]:
         now = time_of(clock)
         if as_hash(reply) != plan.record or _whole(plan.record, "at") > now:
@@ -147,7 +150,11 @@ def fire(redis: Redis, name: str, plan: Plan, ahead: AnyLook | None = None) -> F
             why = None if exists else _hindrance(definition, current)
             if why is not None:
                 held, status = plan.record.get("current"), current.status
-                occurrences += [Occurrence("skipped", planned, now, held, "overlap", status=status)]
+                skip = Occurrence("skipped", planned, now, held, "overlap", status=status)
+                longer = None if occurrences else _longer(others[1], skip, plan.record)
+                if longer is not None:
+                    commands += [("LTRIM", keys.occurrences(name), 1, -1)]
+                occurrences += [longer or skip]
                 counts["skipped"] = 1
                 fired = Fired("skipped", planned, held)
             else:
@@ -165,6 +172,14 @@ def fire(redis: Redis, name: str, plan: Plan, ahead: AnyLook | None = None) -> F
         )
 
     return transact(redis, "fire", look_at(name, plan), judge, ahead=ahead)
+
+
+def _longer(
+    newest: Sequence[str], skip: Occurrence, record: Mapping[str, str]
+) -> Occurrence | None:
+    """Return the newest entry of the list with one more that was skipped. None: it is another thing."""
+    before = Occurrence.read(newest[0]) if newest else None
+    return None if before is None else before.with_next(skip, _whole(record, "last"))
 
 
 def undoom(redis: Redis, name: str, task: str) -> None:
@@ -412,7 +427,7 @@ def backfill(
         if not new:
             return Answer([*ours])
         ours[:] = [task for task, _ in new]
-        made = together("backfilled", [planned for _, planned in new], now, "person", by)
+        made = together("backfilled", [each for _, each in new], now, "person", by, new[0][0])
         counts = {"backfilled": len(new)}
         return Change(
             [*_creation(name, definition, new, now), *_noted(name, {}, [made], counts, now)],

@@ -2384,6 +2384,7 @@ FIRED = {
     ),
     "MADE": [TEN_ID],
     "CURRENT": [],
+    "LONGER": [],
 }
 SET = {**TASK, **moved_on(NEW_RECORD, {}, score=10), "NOW": 9.25, "GONE": []}
 TRIGGER = {
@@ -2403,7 +2404,7 @@ BACKFILL = {
     **noted(
         [],
         {"backfilled": 2},
-        decided("backfilled", 10, 55.5, why="person", by="bob", until=20, times=2),
+        decided("backfilled", 10, 55.5, task=TEN_ID, why="person", by="bob", until=20, times=2),
     ),
     "CANDIDATE": [TEN_ID, id_of_occurrence(SCHEDULE, 20)],
 }
@@ -3615,6 +3616,44 @@ SAMPLES = [
     ),
     Sample(
         "fire",
+        "while the one before has not ended, once more",
+        given(defined(), fired(12.5), fired(20.5)),
+        fire_by(
+            30.5,
+            last=20,
+            current=TEN_ID,
+            failures=0,
+            planned=30,
+            at=30,
+            made=1,
+            skipped=1,
+            updated=20.5,
+        ),
+        {
+            **FIRED,
+            **put(now=30.5),
+            **moved_on(
+                ["last", 30, "planned", 40, "at", 40],
+                {"skipped": 1},
+                decided(
+                    "skipped",
+                    20,
+                    30.5,
+                    task=TEN_ID,
+                    why="overlap",
+                    status="pending",
+                    until=30,
+                    times=2,
+                ),
+                score=40,
+            ),
+            "MADE": [id_of_occurrence(SCHEDULE, 30)],
+            "CURRENT": [TEN_ID],
+            "LONGER": [SCHEDULE],
+        },
+    ),
+    Sample(
+        "fire",
         "one that replaces the one before",
         given(defined(overlap="replace", **LOCKING), fired(12.5)),
         fire_by(
@@ -3844,7 +3883,18 @@ SAMPLES = [
             **BACKFILL,
             **put(20, now=55.5, needs=LOCK_OF_TEN),
             "CANDIDATE": BACKFILL["CANDIDATE"],
-            "OCCURRENCES": [[decided("backfilled", 20, 55.5, why="person", by="bob")]],
+            "OCCURRENCES": [
+                [
+                    decided(
+                        "backfilled",
+                        20,
+                        55.5,
+                        task=id_of_occurrence(SCHEDULE, 20),
+                        why="person",
+                        by="bob",
+                    )
+                ]
+            ],
             "NUMBER": [1],
         },
     ),

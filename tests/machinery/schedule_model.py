@@ -68,6 +68,21 @@ class Schedule:
             end, count = times[-1], len(times)
             self.note(Occurrence("missed", times[0], now, why=why, until=end, times=count))
 
+    def note_skipped(self, skip: Occurrence, last: int) -> None:
+        """last: what was decided before. Skips in a row because of the same task are one."""
+        newest = Occurrence.read(self.history[0]) if self.history else None
+        if (
+            newest is not None
+            and last in (newest.until, newest.planned)
+            and (newest.why, newest.task, newest.status) == (skip.why, skip.task, skip.status)
+        ):
+            times = (newest.times or 1) + 1
+            longer = newest._replace(at=skip.at, until=skip.planned, times=times)
+            self.history[0] = longer.text()
+            self.facts["skipped"] += 1
+        else:
+            self.note(skip)
+
     def give_up(self, now: float, why: str) -> None:
         """Have nothing come of what is due."""
         if due := self.due(now):
@@ -142,10 +157,11 @@ class Planner:
         its.note_missed(old, now, "window")
         missed = rest if chosen is None else rest[: rest.index(chosen)]
         its.note_missed(missed, now, "catch_up")
-        its.last, its.facts["updated"] = (rest or old)[-1], now
+        before, its.last = its.last, (rest or old)[-1]
+        its.facts["updated"] = now
         if chosen is None:
             return ("missed", its.last, None)
-        return self._make(name, its, chosen, now)
+        return self._make(name, its, chosen, before, now)
 
     def _pauses(self, its: Schedule, now: float) -> bool:
         failures, most = self._failures(its), its.definition.pause_after_failures
@@ -176,13 +192,13 @@ class Planner:
         may_wait = overlap == "replace" or (overlap == "queue" and status == "started")
         return not (may_wait and has_lock)
 
-    def _make(self, name: str, its: Schedule, planned: int, now: float) -> Any:
+    def _make(self, name: str, its: Schedule, planned: int, last: int, now: float) -> Any:
         task, before = id_of_occurrence(name, planned), its.facts.get("current")
         is_there = task in self._tasks.tasks
         if not is_there and self._hinders(its):
             status = self._status(its)
             why = Occurrence("skipped", planned, now, before, "overlap", status=status)
-            its.note(why)
+            its.note_skipped(why, last)
             return ("skipped", planned, before)
         is_open = self._status(its) in OPEN
         if not (is_there and is_open):
@@ -270,7 +286,8 @@ class Planner:
             self._create(name, its, id_of_occurrence(name, moment), moment, now, lock or "")
         if new:
             extent = {"until": new[-1], "times": len(new)} if len(new) > 1 else {}
-            its.note(Occurrence("backfilled", new[0], now, why="person", by=by, **extent))
+            first = id_of_occurrence(name, new[0])
+            its.note(Occurrence("backfilled", new[0], now, first, "person", by, **extent))
             its.facts["updated"] = now
         return [id_of_occurrence(name, moment) for moment in new]
 

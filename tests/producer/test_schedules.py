@@ -324,6 +324,22 @@ def test_skip_says_which_task_has_not_ended(client, cli, hourly):
     )
 
 
+def test_skips_in_a_row_because_of_one_task_are_one_entry(client, cli, hourly):
+    hourly()
+    first, second, *_, last = miss(cli, "hourly", 4)
+
+    for planned in range(first, last + 1, HOUR):
+        (record,) = schedules.records(client._redis, ["hourly"])
+        protocol.fire(client._redis, "hourly", plan_of("hourly", record, planned + 5))
+
+    schedule = client.get_schedule("hourly")
+    newest, made = schedule.history()
+    assert made.what == "made" and schedule.record["skipped"] == 3
+    assert newest == Occurrence(
+        "skipped", second, newest.at, made.task, "overlap", None, "pending", last, 3
+    )
+
+
 @pytest.mark.parametrize("overlap", ["skip", "queue", "replace", "allow"])
 def test_the_next_comes_when_the_one_before_has_ended(client, cli, hourly, overlap):
     hourly(overlap=overlap)
