@@ -1,10 +1,11 @@
-"""Read points in time from a command line; without a zone they are local times."""
+"""Read points in time from a command line; without a zone they are local times, or those of a zone
+that the caller names.
+"""
 
 from __future__ import annotations
 
 import re
-import time
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from datetime import time as clock_time
 
 from blueque.errors import InvalidInput
@@ -15,21 +16,23 @@ _BY_DAY = re.compile(r"(?:(yesterday|today|tomorrow)\b *)?(\d{1,2}:\d\d(?::\d\d)
 _WITH_ZONE = re.compile(r"(.*\d) +([A-Za-z]+|[+-]\d{2}(?:\d{2})?)")
 
 
-def parse_time(text: str, now: float, is_ahead: bool) -> float:
+def parse_time(text: str, now: float, is_ahead: bool, zone: tzinfo | None = None) -> float:
     """Return Unix seconds: `2026-11-22T16:20+01:00`, `2026-11-22 16:20:00 UTC`, `16:20`, `tomorrow
     08:00`.
 
-    is_ahead: a time of the day alone is the next one; else the last one. Raises InvalidInput.
+    is_ahead: a time of the day alone is the next one; else the last one. zone: of a time that names
+    none; None: the local one. Raises InvalidInput.
     """
     words = text.strip()
     try:
         by_day = _BY_DAY.fullmatch(words)
         if words and by_day is not None:
-            return _on_day(by_day[1], by_day[2], now, is_ahead)
+            return _on_day(by_day[1], by_day[2], now, is_ahead, zone)
         with_zone = _WITH_ZONE.fullmatch(words)
         if with_zone is not None:
-            return _in_zone(*with_zone.groups())
-        return datetime.fromisoformat(words).timestamp()
+            return _in_zone(with_zone[1], with_zone[2], zone)
+        moment = datetime.fromisoformat(words)
+        return moment.replace(tzinfo=moment.tzinfo or zone).timestamp()
     except (ValueError, OverflowError, OSError):
         pass
     others = (
@@ -42,14 +45,16 @@ def parse_time(text: str, now: float, is_ahead: bool) -> float:
     )
 
 
-def _on_day(day: str | None, clock: str | None, now: float, is_ahead: bool) -> float:
-    here = datetime.fromtimestamp(now)
+def _on_day(
+    day: str | None, clock: str | None, now: float, is_ahead: bool, zone: tzinfo | None
+) -> float:
+    here = datetime.fromtimestamp(now, zone)
     at = (
         clock_time.fromisoformat(clock.zfill(len("08:00") + 3 * (clock.count(":") - 1)))
         if clock
         else clock_time()
     )
-    moment = datetime.combine(here.date(), at)
+    moment = datetime.combine(here.date(), at, zone)
     if day is not None:
         moment += timedelta(days=_DAYS[day.lower()])
     elif is_ahead and moment.timestamp() <= now:
@@ -59,15 +64,15 @@ def _on_day(day: str | None, clock: str | None, now: float, is_ahead: bool) -> f
     return moment.timestamp()
 
 
-def _in_zone(text: str, zone: str) -> float:
-    """Return the time in a zone: UTC, an offset, or a name that the local zone has."""
-    if zone.upper() in ("UTC", "GMT", "Z"):
+def _in_zone(text: str, name: str, zone: tzinfo | None) -> float:
+    """Return the time with the name of a zone: UTC, an offset, or a name that `zone` has."""
+    if name.upper() in ("UTC", "GMT", "Z"):
         return datetime.fromisoformat(f"{text}+00:00").timestamp()
-    if zone[0] in "+-":
-        return datetime.fromisoformat(f"{text}{zone}").timestamp()
-    moment = datetime.fromisoformat(text)
+    if name[0] in "+-":
+        return datetime.fromisoformat(f"{text}{name}").timestamp()
+    moment = datetime.fromisoformat(text).replace(tzinfo=zone)
     for fold in (0, 1):  # an hour comes twice when summer time ends
-        seconds = moment.replace(fold=fold).timestamp()
-        if time.localtime(seconds).tm_zone == zone:
-            return seconds
-    raise ValueError(zone)
+        each = moment.replace(fold=fold)
+        if (each if zone else each.astimezone()).tzname() == name:
+            return each.timestamp()
+    raise ValueError(name)

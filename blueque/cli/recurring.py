@@ -41,6 +41,7 @@ LATE = 60.0  # seconds after which something is overdue
 HALF_A_DAY = 43200  # seconds within which the time of the day says enough
 FEW_DAYS = 6 * 86400  # within which the day of the week says enough
 _TIMES = ("start", "until", "planned", "at", "last", "paused", "created", "updated")
+_COUNTED = ("made", "skipped", "missed", "triggered", "backfilled", "failures")
 _HIDDEN = ("name", "digest", "forgiven", "parameters", "parameters_encoding", "options")
 
 
@@ -113,10 +114,12 @@ def coming(seen: ScheduleSeen, is_utc: bool) -> str:
 
 
 def clock(seconds: float, zone: tzinfo | None, now: float) -> str:
-    """Return a time: `02:30 CET` within half a day, `Mon 02:30 CET` within days, else with the date."""
+    """Return a time: `02:30 CET` within half a day, `Mon 02:30 CET` within days, else with the date;
+    with seconds if it has any.
+    """
     ahead = abs(seconds - now)
     day = "" if ahead < HALF_A_DAY else "%a " if ahead < FEW_DAYS else "%Y-%m-%d "
-    return moment_of(seconds, zone).strftime(f"{day}%H:%M %Z")
+    return moment_of(seconds, zone).strftime(f"{day}{_clock_of(seconds)} %Z")
 
 
 def moment_of(seconds: float, zone: tzinfo | None) -> datetime:
@@ -127,8 +130,11 @@ def moment_of(seconds: float, zone: tzinfo | None) -> datetime:
 
 def whole(seconds: float, zone: tzinfo | None) -> str:
     """Return a time with its day of the week: `Mon 2026-12-07 02:30 CET`, with seconds if it has any."""
-    moment = moment_of(seconds, zone)
-    return moment.strftime(f"%a %Y-%m-%d {'%H:%M:%S' if moment.second else '%H:%M'} %Z")
+    return moment_of(seconds, zone).strftime(f"%a %Y-%m-%d {_clock_of(seconds)} %Z")
+
+
+def _clock_of(seconds: float) -> str:
+    return "%H:%M:%S" if int(seconds) % 60 else "%H:%M"
 
 
 def coarse(seconds: float) -> str:
@@ -153,7 +159,8 @@ def note(seen: ScheduleSeen, recent: Sequence[Occurrence]) -> str:
         return "cannot be read"
     found = []
     if "paused" in record:
-        found.append("paused")
+        why = f" ({record['paused_reason']})" if "paused_reason" in record else ""
+        found.append(f"paused{why}")
     elif seen.overdue > LATE and "doomed" not in record:
         found.append("overdue")
     elif "at" not in record:
@@ -191,7 +198,7 @@ def item(seen: ScheduleSeen, hide: Hide) -> dict[str, Any]:
     text = seen.fields.get("parameters")
     return {
         "name": seen.name,
-        **{name: record.get(name) for name in others},
+        **{name: record.get(name, 0 if name in _COUNTED else None) for name in others},
         **printing.times(**{name: record.get(name) for name in _TIMES}),
         "parameters": hide(decode(text, seen.fields.get("parameters_encoding"))),
         "options": read_options(seen.fields),
@@ -208,7 +215,7 @@ def why_nothing(
 
     is_minded: whether its queue has a listener.
     """
-    record, name, zone = seen.record, seen.name, zone_of(seen, is_utc)
+    record, zone = seen.record, zone_of(seen, is_utc)
     try:
         rule = Definition.of(seen.fields).rule
     except InvalidInput as error:
@@ -231,7 +238,7 @@ def why_nothing(
             f"Task {doomed} is to be cancelled, for the next one has come; a scheduler does it."
         )
         yield Reason("replacing", sentence, f"blueque show {doomed}")
-    yield from _of_last(seen, recent, zone, name)
+    yield from _of_last(seen, recent, is_minded, zone)
 
 
 def _of_pause(seen: ScheduleSeen) -> Reason:
@@ -244,8 +251,9 @@ def _of_pause(seen: ScheduleSeen) -> Reason:
 
 
 def _of_last(
-    seen: ScheduleSeen, recent: Sequence[Occurrence], zone: tzinfo | None, name: str
+    seen: ScheduleSeen, recent: Sequence[Occurrence], is_minded: bool, zone: tzinfo | None
 ) -> Iterator[Reason]:
+    name = seen.name
     what, times = in_a_row(recent)
     if what not in ("skipped", "missed"):
         return
@@ -262,9 +270,12 @@ def _of_last(
     if last.task is not None and last.task == seen.record.get("current") and seen.status in OPEN:
         since = "" if seen.since is None else f" for {printing.span(seen.now - seen.since)}"
         sentence += f" It has been {seen.status}{since}."
-        help = f"blueque show {last.task}"
+        help = f"blueque {'show' if seen.status == 'started' else 'why'} {last.task}"
+        if not is_minded and seen.status == "pending":
+            sentence += f" No listener serves {seen.record.get('queue')}."
     elif last.task is not None and seen.status in FINISHED:
-        sentence += " It has ended meanwhile, so the next one comes."
+        is_coming = "at" in seen.record and "paused" not in seen.record
+        sentence += f" It has ended meanwhile{', so the next one comes' if is_coming else ''}."
     yield Reason(what, sentence, help)
 
 
@@ -276,7 +287,7 @@ def why_not(occurrence: Occurrence) -> str:
     words = {
         "overlap": f"{printing.short_id(occurrence.task or '')} was {occurrence.status}",
         "window": "it was older than the window when a scheduler came",
-        "catch_up": "it was late, and catch_up lets none come",
+        "catch_up": "it was late, and catch_up left it out",
         "paused": "the schedule was paused",
         "changed": "the rule was changed first",
         "person": by.strip(),

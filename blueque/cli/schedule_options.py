@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from blueque.cli.options import DURATION, TIME_TO_COME
 
 if TYPE_CHECKING:
+    from datetime import tzinfo
+
     from blueque.cli.options import Decorated
+    from blueque.model.recurrence import Rule
 
 RULE = ("cron", "every", "timezone", "start", "until")
 POLICIES = ("overlap", "catch_up", "window", "jitter", "pause_after_failures")
@@ -28,6 +32,45 @@ REMOVABLE = (
 )
 
 
+class _Bound(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
+    """A time as text; `with_bounds` reads it, when the zone of the rule is known."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        TIME_TO_COME.convert(value, param, ctx)  # which refuses what is no time in any zone
+        return value
+
+
+def with_bounds(options: Mapping[str, Any], before: Rule | None = None) -> dict[str, Any]:
+    """Return options with `start` and `until` in Unix seconds. A time without a zone is one of the zone
+    of the rule; with `every`, it is a local time.
+
+    before: the rule that the options change. Raises InvalidInput for an unknown zone.
+    """
+    found = {key: value for key, value in options.items() if key in ("start", "until")}
+    zone = _zone(options, before) if found else None
+    return {**options, **{key: _seconds(value, zone) for key, value in found.items()}}
+
+
+def _zone(options: Mapping[str, Any], before: Rule | None) -> tzinfo | None:
+    from blueque.model.cron import find_zone  # here: --help does without
+
+    if "every" in options or ("cron" not in options and before and before.cron is None):
+        return None
+    of_rule = before.timezone if before and before.cron is not None else "UTC"
+    return find_zone(options.get("timezone", of_rule))
+
+
+def _seconds(value: str, zone: tzinfo | None) -> float:
+    from blueque.cli.moments import parse_time  # here: --help does without
+
+    try:
+        return float(value)
+    except ValueError:
+        return parse_time(value, time.time(), True, zone)
+
+
 def rule_options(command: Decorated) -> Decorated:
     """Add the options of a rule, as the parameters of `read_rule`."""
     return _add(
@@ -37,8 +80,15 @@ def rule_options(command: Decorated) -> Decorated:
             "--every", type=DURATION, metavar="DURATION", help="When: each 6h, 10s to 366d."
         ),
         click.option("--timezone", metavar="ZONE", help="Of --cron: Europe/Berlin; default UTC."),
-        click.option("--start", type=TIME_TO_COME, metavar="TIME", help="None before this time."),
-        click.option("--until", type=TIME_TO_COME, metavar="TIME", help="None after this time."),
+        click.option(
+            "--start",
+            type=_Bound(),
+            metavar="TIME",
+            help="None before this time, of --timezone if it names no zone; with --every, local.",
+        ),
+        click.option(
+            "--until", type=_Bound(), metavar="TIME", help="None after this time, as for --start."
+        ),
     )
 
 

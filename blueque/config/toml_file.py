@@ -174,10 +174,16 @@ def parse(text: str, path: str = NAME) -> Config:
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigRefused(path, None, str(error)) from error
+        twice = re.sub(r"Cannot declare \((.*?),?\) twice", _declared_twice, str(error))
+        raise ConfigRefused(path, None, twice) from error
     except RecursionError as error:
         raise ConfigRefused(path, None, "nested too deeply") from error
     return _Checker(path).config(values)
+
+
+def _declared_twice(found: re.Match[str]) -> str:
+    names = tuple(re.findall("'([^']*)'", found[1]))
+    return f"[{shown_path(names)}] is there twice"
 
 
 class _Checker:
@@ -314,8 +320,10 @@ class _Checker:
         found = {}
         for key, value in values.items():
             if key not in checks:
-                quotes = _quoted(path, key, value)
-                raise self._refused((*path, key), f"unknown key{quotes or _hint(key, checks)}")
+                hint = _hint(key, checks)
+                if not hint.startswith(_MEANT):
+                    hint = _quoted(path, key, value) or hint
+                raise self._refused((*path, key), f"unknown key{hint}")
             if checks[key] is not dict:
                 found[key] = self._checked((*path, key), checks[key], value)
             elif isinstance(value, dict):
@@ -352,11 +360,14 @@ def shown_path(path: Path) -> str:
     return ".".join(part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else f'"{part}"' for part in path)
 
 
+_MEANT = "; did you mean "
+
+
 def _hint(key: str, checks: Collection[str]) -> str:
     from difflib import get_close_matches  # here: for a mistake only
 
     close = get_close_matches(key.replace("-", "_"), list(checks), n=1)
-    return f"; did you mean {close[0]}?" if close else f"; the keys are {', '.join(checks)}"
+    return f"{_MEANT}{close[0]}?" if close else f"; the keys are {', '.join(checks)}"
 
 
 def _quoted(path: Path, key: str, value: object) -> str:

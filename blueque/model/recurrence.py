@@ -54,7 +54,7 @@ class Rule(NamedTuple):
         """Return the rule for people: `30 2 * * 1-5 Europe/Berlin`, `every 6h`."""
         if self.cron is not None:
             return f"{self.cron} {self.timezone}"
-        return f"every {_duration(self.every or 0)}"
+        return f"every {duration_text(self.every or 0)}"
 
 
 def read_rule(
@@ -167,7 +167,7 @@ def _read_time(given: object, what: str) -> int | None:
     return int(given)
 
 
-def _duration(seconds: int) -> str:
+def duration_text(seconds: int) -> str:
     """Return a duration as `parse_duration` reads it: 6h, 1d12h."""
     parts = []
     for size, unit in ((86400, "d"), (3600, "h"), (60, "m"), (1, "s")):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, get_args
@@ -18,7 +19,14 @@ from blueque.model.cron import read_cron
 from blueque.model.encoding import LAST_SECOND, count_of, require_whole
 from blueque.model.lines import parse_needs, write_needs
 from blueque.model.options import Options
-from blueque.model.recurrence import LEAST_EVERY, MOST_EVERY, Rule, jitter_of, planned_times
+from blueque.model.recurrence import (
+    LEAST_EVERY,
+    MOST_EVERY,
+    Rule,
+    duration_text,
+    jitter_of,
+    planned_times,
+)
 from blueque.model.units import DAY, parse_duration
 
 Overlap = Literal["skip", "queue", "replace", "allow"]
@@ -446,4 +454,8 @@ def read_seconds(what: str, value: object, lowest: int, highest: int) -> int:
             raise InvalidInput(f"{what}: {error}") from error
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return require_whole(value, what, lowest, highest)
+    seconds = require_whole(value, what, -sys.maxsize, sys.maxsize)
+    if not lowest <= seconds <= highest:
+        longest = duration_text(highest)
+        raise InvalidInput(f"{what}: it must be from {lowest} to {longest}")
+    return seconds

@@ -126,7 +126,7 @@ class Firing:
         looks = [look_at(name, plan) for name, plan in plans.items()]
         for (name, plan), ahead in zip_longest(plans.items(), looks[1:]):
             try:
-                _log(name, protocol.fire(self._redis, name, plan, ahead))
+                _log(name, protocol.fire(self._redis, name, plan, ahead), plan.step.missed)
                 self._named.discard(name)
                 self.note(None, name)
             except (RedisAway, Contended):
@@ -159,9 +159,15 @@ class Firing:
             log.warning("leaving schedule %r alone: %s", name, error)
 
 
-def _log(name: str, fired: Fired | None) -> None:
+def _log(name: str, fired: Fired | None, missed: Sequence[tuple[int, str]]) -> None:
+    """missed: planned times and reasons, as in the step that was fired."""
     if fired is None:
         return
+    if missed and fired.what != "paused":
+        first, last = missed[0][0], missed[-1][0]
+        log.info("missed schedule=%s planned=%d until=%d times=%d", name, first, last, len(missed))
+        if fired.what == "missed":
+            return
     level = logging.WARNING if fired.what == "paused" else logging.INFO
     task = f" task={fired.task}" if fired.task else ""
     log.log(level, "%s schedule=%s planned=%d%s", fired.what, name, fired.planned, task)

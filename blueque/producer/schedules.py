@@ -93,6 +93,8 @@ def define(
     """Return what a person defines, as for `Client.set_schedule`. Raises InvalidInput, which begins
     with the name of the wrong option.
     """
+    if unknown := [option for option in options if option not in Common.__annotations__]:
+        raise TypeError(f"a schedule has no option {unknown[0]!r}")
     rule = read_rule(cron=cron, every=every, timezone=timezone, start=start, until=until)
     policies = read_policies(
         overlap=overlap,
@@ -102,7 +104,13 @@ def define(
         pause_after_failures=pause_after_failures,
     )
     text, fields = queue.template(parameters, **options)
-    fields["keep"] = require_keep(keep)
+    try:
+        fields["keep"] = require_keep(keep)
+    except InvalidInput as error:
+        sentence = str(error)
+        raise InvalidInput(
+            sentence if sentence.startswith("keep") else f"keep: {sentence}"
+        ) from error
     encoding = fields.pop("parameters_encoding", None)
     if overlap in ("queue", "replace"):
         fields = with_lock(fields, lock_of(name))
@@ -133,13 +141,15 @@ def given(name: str, definition: Definition) -> dict[str, Any]:
 class Schedule:
     """A recurring task: a name, a rule that says when, and the task that comes each time.
 
-    It knows its state when it was loaded; `refresh` loads it anew.
+    It knows its state when it was loaded. `refresh` loads it anew; after a change of its own, it is
+    loaded anew when it is asked for.
     """
 
     def __init__(self, redis: Redis, name: str) -> None:
         self.name = require_schedule_name(name)
         self._redis = redis
         self._seen = self._load()
+        self._is_stale = False
 
     def __repr__(self) -> str:
         return f"<Schedule {self.name!r}>"
@@ -153,22 +163,23 @@ class Schedule:
     def refresh(self) -> Schedule:
         """Load its state anew, and return it. Raises NoSuchSchedule."""
         self._seen = self._load()
+        self._is_stale = False
         return self
 
     @property
     def record(self) -> dict[str, Any]:
         """Its record, with the fields in docs/protocol/schedules.md, "Schedules"."""
-        return dict(self._seen.record)
+        return dict(self.seen.record)
 
     @property
     def seen(self) -> ScheduleSeen:
         """Its state when it was loaded."""
-        return self._seen
+        return self.refresh()._seen if self._is_stale else self._seen
 
     @property
     def definition(self) -> Definition:
         """What was defined. Raises InvalidInput if this version cannot read it."""
-        return Definition.of(self._seen.fields)
+        return Definition.of(self.seen.fields)
 
     @property
     def rule(self) -> Rule:
@@ -178,22 +189,33 @@ class Schedule:
     @property
     def is_paused(self) -> bool:
         """Whether nothing comes until it is resumed."""
-        return "paused" in self._seen.record
+        return "paused" in self.seen.record
+
+    @property
+    def decided(self) -> float:
+        """All planned times up to this one, in Unix seconds, are decided or past."""
+        seen = self.seen
+        return max(float(seen.record.get("last", 0)), seen.now)
 
     def next_times(self, count: int = 1) -> list[datetime]:
-        """Return the next planned times, in its zone, as if it were not paused."""
-        return next_times(self.rule, self._seen.record.get("last", 0), count)
+        """Return the next planned times, in its zone, as if it were not paused. None of them was past
+        when it was loaded.
+        """
+        return next_times(self.rule, self.decided, count)
 
     def history(self, limit: int = 100) -> list[Occurrence]:
-        """Return what has come of its last planned times, the newest first; 100 are kept."""
+        """Return what has come of its last planned times, the newest first; 100 are kept. After
+        `delete` there is none.
+        """
         return schedules.occurrences(self._redis, self.name, limit)
 
     def set(self, definition: Definition) -> str:
         """Change what was defined, as `define` returns it. Return `changed` or `same`.
 
-        Raises WrongSchedule if it comes from blueque.toml.
+        Raises WrongSchedule if it comes from a file.
         Source: docs/protocol/schedules.md, "set_schedule".
         """
+        self._is_stale = True
         return protocol.set_schedule(self._redis, self.name, definition, "hand")
 
     def pause(self, by: str | None = None, reason: str | None = None) -> bool:
@@ -203,6 +225,7 @@ class Schedule:
         Raises NoSuchSchedule. Source: docs/protocol/schedules.md, "pause_schedule".
         """
         who = _who(by)
+        self._is_stale = True
         is_new = protocol.pause_schedule(self._redis, self.name, who, reason)
         log.info("pause schedule=%s by=%s", self.name, who)
         return is_new
@@ -214,6 +237,7 @@ class Schedule:
             `Client.set_schedule`. Otherwise it is missed.
         Raises NoSuchSchedule. Source: docs/protocol/schedules.md, "resume_schedule".
         """
+        self._is_stale = True
         was_paused = protocol.resume_schedule(self._redis, self.name, catch_up)
         log.info("resume schedule=%s", self.name)
         return was_paused
@@ -226,6 +250,7 @@ class Schedule:
         Raises NoSuchSchedule, WrongSchedule. Source: docs/protocol/schedules.md, "trigger".
         """
         who = _who(by)
+        self._is_stale = True
         task = protocol.trigger(self._redis, self.name, os.urandom(16).hex(), who, force)
         log.info("trigger schedule=%s by=%s task=%s", self.name, who, task)
         return task
@@ -234,19 +259,21 @@ class Schedule:
         """Have nothing come of its next planned times, and return these, in its zone.
 
         count: 1 to 100. by: as for `pause`.
-        Raises NoSuchSchedule; WrongSchedule when it has moved on since it was loaded.
+        Raises NoSuchSchedule; WrongSchedule when it has moved on since it was loaded: `refresh` it,
+        and look which times are the next by now.
         Source: docs/protocol/schedules.md, "skip_occurrences".
         """
         most = require_whole(count, "count", 1, MOST_SKIPPED)
-        last, who = self._seen.record.get("last", 0), _who(by)
-        times = list(islice(self.rule.times(last), most))
+        last, who, rule = self.seen.record.get("last", 0), _who(by), self.rule
+        times = list(islice(rule.times(last), most))
         if not times:
             raise InvalidInput(
                 f"nothing is planned of schedule {self.name!r} that could be skipped"
             )
         protocol.skip_occurrences(self._redis, self.name, last, times, who)
+        self._is_stale = True
         log.info("skip schedule=%s by=%s times=%d", self.name, who, len(times))
-        return [_in_zone(self.rule, each) for each in times]
+        return [_in_zone(rule, each) for each in times]
 
     def planned_between(self, begin: float, end: float, most: int) -> list[int]:
         """Return the first planned times between two, both included, at most so many."""
@@ -281,6 +308,7 @@ class Schedule:
         if len(times) > most:
             raise InvalidInput(f"more than {most} planned times lie between; give most=")
         made: list[str] = []
+        self._is_stale = True
         for start in range(0, len(times), BACKFILLED_AT_ONCE):
             some = times[start : start + BACKFILLED_AT_ONCE]
             made += protocol.backfill(self._redis, self.name, some, who, overlap == "allow")

@@ -495,8 +495,8 @@ def _first(now: float) -> dict[str, Any]:
 
 def _of_other(origin: str | None) -> str:
     if origin == "file":
-        return "it comes from blueque.toml; change it there, and apply the file"
-    return "it was made by hand; remove it, or take it out of blueque.toml"
+        return "it comes from a file; change it there, and apply the file"
+    return "it was made by hand; remove it, or take it out of the file"
 
 
 def _following(name: str, definition: Definition, last: int) -> tuple[int, int] | None:

@@ -130,6 +130,11 @@ class Inspector:
         (names,) = self._redis.read(("ZRANGE", keys.SCHEDULES, 0, -1))
         return sorted(names)
 
+    def has_schedule(self, name: str) -> bool:
+        """Tell whether there is a recurring task of this name."""
+        (score,) = self._redis.read(("ZSCORE", keys.SCHEDULES, name))
+        return score is not None
+
     def pending(self, queue: str) -> int:
         """Return how many tasks are in line, in all lines of the queue together."""
         length, others = self._redis.read(

@@ -75,6 +75,7 @@ SHOWN = (
     "queued",
     "after",
     "broken",
+    "schedule",
     "broken_by",
     "dependents",
     "title",

@@ -100,7 +100,7 @@ def test_a_recurring_task_has_what_define_takes():
         ("every = '1h'\nuntil = 2030-01-31T08:00:00", "a.until: 2030-01-31 08:00:00 has no time "),
         ("every = '1h'\noverlap = 'skp'", "a.overlap: it is 'skp'; it has to be one of "),
         ("every = '1h'\ncatch_up = 'all'", 'a.catch_up: "all" needs overlap = "allow", '),
-        ("every = '1h'\njitter = '2d'", "a.jitter: it is 172800; it must be from 0 to 86400"),
+        ("every = '1h'\njitter = '2d'", "a.jitter: it must be from 0 to 1d"),
         ("every = '1h'\nwindow = 'x'", "a.window: 'x' is not a duration"),
         ("every = '1h'\npause_after_failures = 0", "a.pause_after_failures: it is 0; it must be"),
         ("every = '1h'\nkeep = -1", "a.keep: it is -1; it must be from 0"),
@@ -342,6 +342,11 @@ def test_an_empty_device_switches_the_file_off(tmp_path, monkeypatch):
         (
             "[queues.a.b]\nweight = 1",
             'queues.a.b: unknown key; a name with a dot is written in quotes: [queues."a.b"]',
+        ),
+        ("[schedules.a]\n[schedules.a]\n", "[schedules.a] is there twice (at line 2, column 13)"),
+        (
+            "[schedules.a]\nparams = { n = 1 }",
+            "schedules.a.params: unknown key; did you mean parameters?",
         ),
         ("[queues]\na = 1", "queues.a: must be a table, not a number"),
         (

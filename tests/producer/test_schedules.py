@@ -528,6 +528,42 @@ def test_a_trigger_makes_a_task_now_and_moves_nothing(client, cli, hourly):
     assert what(client) == [("triggered", None, 1)] * 2
 
 
+def test_a_schedule_knows_what_it_has_changed_itself(client, hourly):
+    schedule = hourly()
+    first, second, third = schedule.next_times(3)
+
+    assert [schedule.skip(), schedule.skip(), schedule.next_times()] == [[first], [second], [third]]
+    assert schedule.pause("ann") and schedule.is_paused
+    assert schedule.resume() and not schedule.is_paused
+    assert schedule.trigger() == schedule.record["current"]
+
+
+def test_an_unknown_option_is_named(hourly):
+    with pytest.raises(TypeError, match="a schedule has no option 'foo'"):
+        hourly(foo=1)
+
+
+def test_next_times_have_none_that_is_past(client, cli, hourly):
+    hourly()
+    miss(cli, "hourly", 3)
+
+    schedule = client.get_schedule("hourly")
+
+    assert schedule.next_times()[0].timestamp() > schedule.seen.now
+    assert schedule.record["planned"] < schedule.seen.now
+
+
+def test_what_was_missed_is_logged(client, cli, hourly, caplog):
+    hourly()
+    first, second, _ = miss(cli, "hourly", 3)
+
+    with caplog.at_level("INFO", logger="blueque"):
+        fire(client)
+
+    assert f"missed schedule=hourly planned={first} until={second} times=2" in caplog.messages
+    assert any(text.startswith("made schedule=hourly") for text in caplog.messages)
+
+
 def test_a_skipped_time_comes_to_nothing(client, cli, hourly):
     schedule = hourly()
     first, second, third = schedule.next_times(3)

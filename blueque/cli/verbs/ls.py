@@ -29,7 +29,7 @@ MOST = 10_000  # tasks in one list
 DECADE = 10 * 365 * 86400.0  # a larger number is a time, not an age
 
 
-class _Since(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
+class Since(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
     """A time, written as an age such as 24h, or as for `Time`: (whether it is an age, seconds)."""
 
     name = "time"
@@ -74,9 +74,10 @@ class _Columns(click.ParamType):  # type: ignore[type-arg]  # generic in newer c
 )
 @click.option("--finished", is_flag=True, help="Only complete, failed and cancelled tasks.")
 @click.option("--node", metavar="NODE|HOST", help="Only tasks that run, or ran last, there.")
+@click.option("--schedule", metavar="SCHEDULE", help="Only tasks of this recurring task.")
 @click.option(
     "--since",
-    type=_Since(),
+    type=Since(),
     metavar="AGE|TIME",
     help="Only tasks that entered their state since then: 24h, 08:00.",
 )
@@ -103,6 +104,7 @@ def ls(
     states: Sequence[str],
     finished: bool,
     node: str | None,
+    schedule: str | None,
     since: tuple[bool, float] | None,
     columns: Sequence[str] | None,
     sort: str | None,
@@ -126,15 +128,15 @@ def ls(
     by their time in the state, longest first.
 
     Columns: id, queue, state, for, node, note, pid, attempt, priority, run (how long), progress, left, error, created,
-    eta, started, finished, updated. --node, --since, --sort and state held look at the first 10,000 tasks in all, at the same number
-    of each queue and state.
+    eta, started, finished, updated. --node, --schedule, --since, --sort and state held look at the first 10,000 tasks in
+    all, at the same number of each queue and state.
     """
     inspector = invocation.client().get_inspector()
     queues = queues_matching(inspector.queues(), patterns)
     # What has not been begun is nowhere.
     usual = UNFINISHED if node is None else HELD
     wanted: Sequence[str] = [*states, *(FINISHED if finished else ())] or usual
-    choice, held = _choice(node, since, sort), _Held({}, False)
+    choice, held = _choice(node, schedule, since, sort), _Held({}, False)
     if HELD_UP in wanted:
         held = _Held(inspector.broken_in(queues), "blocked" not in wanted)
         choice = held.narrowed(choice)
@@ -198,9 +200,11 @@ class _Held(NamedTuple):
         return column._replace(cell=cell)
 
 
-def _choice(node: str | None, since: tuple[bool, float] | None, sort: str | None) -> Choice | None:
+def _choice(
+    node: str | None, schedule: str | None, since: tuple[bool, float] | None, sort: str | None
+) -> Choice | None:
     """Return which tasks to list and how to sort them; None: all, as they come."""
-    if node is None and since is None and sort is None:
+    if node is None and schedule is None and since is None and sort is None:
         return None
     name = (sort or "").removeprefix("-").lower()
     if sort is not None and name not in COLUMNS:
@@ -210,6 +214,8 @@ def _choice(node: str | None, since: tuple[bool, float] | None, sort: str | None
 
     def wants(task: Task, now: float) -> bool:
         if node is not None and (task.node is None or node not in names_of(task.node)):
+            return False
+        if schedule is not None and task.schedule != schedule:
             return False
         if since is None:
             return True

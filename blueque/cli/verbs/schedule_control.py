@@ -11,16 +11,10 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.consent import require_consent
-from blueque.cli.options import (
-    PAST_TIME,
-    Invocation,
-    json_option,
-    pass_invocation,
-    shared_options,
-    yes_option,
-)
+from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
 from blueque.cli.printing import count
 from blueque.cli.recurring import coming, find_schedule, item, whole, zone_of
+from blueque.cli.verbs.ls import Since
 from blueque.model.schedule import MOST_BACKFILLED, MOST_SKIPPED
 from blueque.text.hints import of_schedule
 
@@ -38,7 +32,7 @@ def by_option(command: Decorated) -> Decorated:
 
 @click.command(short_help="Have nothing come of a recurring task until it is resumed.")
 @click.argument("name", metavar="SCHEDULE")
-@click.option("--reason", metavar="TEXT", help="Why; ls and show say it.")
+@click.option("--reason", metavar="TEXT", help="Why; show says it, and ls, if it fits.")
 @by_option
 @json_option
 @shared_options
@@ -54,7 +48,8 @@ def pause(
     schedule = find_schedule(invocation.client(), name)
     is_new = schedule.pause(by, reason)
     who = schedule.refresh().record.get("paused_by")
-    say(invocation, schedule, as_json, "paused" if is_new else f"paused already, by {who}")
+    stays = "; its reason stays as it is" if reason is not None else ""
+    say(invocation, schedule, as_json, "paused" if is_new else f"paused already, by {who}{stays}")
 
 
 @click.command(short_help="End the pause of a recurring task.")
@@ -130,8 +125,8 @@ def skip(invocation: Invocation, name: str, number: int, by: str | None, as_json
 
 @click.command(short_help="Make the tasks of planned times that are past.")
 @click.argument("name", metavar="SCHEDULE")
-@click.argument("begin", metavar="FROM", type=PAST_TIME)
-@click.argument("end", metavar="[TO]", type=PAST_TIME, required=False)
+@click.argument("begin", metavar="FROM", type=Since())
+@click.argument("end", metavar="[TO]", type=Since(), required=False)
 @click.option(
     "--overlap",
     type=click.Choice(("queue", "allow")),
@@ -147,8 +142,8 @@ def skip(invocation: Invocation, name: str, number: int, by: str | None, as_json
 def backfill(
     invocation: Invocation,
     name: str,
-    begin: float,
-    end: float | None,
+    begin: tuple[bool, float],
+    end: tuple[bool, float] | None,
     overlap: str,
     by: str | None,
     is_sure: bool,
@@ -158,21 +153,24 @@ def backfill(
 
     \b
     blueque schedule backfill nightly 2026-11-01 2026-11-15T12:00+01:00
+    blueque schedule backfill hourly 24h
 
-    A planned time has one task, however often it is asked for: those that are there already are not made again. Times
-    without a zone are local times. For more than 1,000 tasks it asks first.
+    A planned time has one task, however often it is asked for: those that are there already are not made again. FROM and
+    TO are times or ages; times without a zone are local times. For more than 1,000 tasks it asks first.
+
+    To see the tasks: blueque ls --schedule SCHEDULE.
     """
-    now = time.time()
-    if end is not None and end > now:
-        raise click.UsageError("TO is still to come: give a time that is past, or none for now")
-    if begin > (last := now if end is None else end):
-        raise click.UsageError("FROM is later than TO")
+    first, last = _span(begin, end)
     schedule = find_schedule(invocation.client(), name)
-    times = schedule.planned_between(begin, last, _MOST + 1)
+    times = schedule.planned_between(first, last, _MOST + 1)
+    zone = zone_of(schedule.seen, invocation.is_utc)
+    span = f"from {whole(times[0], zone)} to {whole(times[-1], zone)}" if times else ""
     if len(times) > MOST_BACKFILLED:
         number = f"more than {_MOST:,}" if len(times) > _MOST else f"{len(times):,}"
-        require_consent(is_sure, f"{number} tasks would be made for {name}", "Make them?")
-    made = schedule.backfill(begin, last, overlap=overlap, most=_MOST, by=by)
+        require_consent(is_sure, f"{number} tasks would be made for {name}, {span}", "Make them?")
+    elif times and not as_json:
+        printing.talk(f"{count(len(times), 'planned time')} {span}")
+    made = schedule.backfill(first, last, overlap=overlap, most=_MOST, by=by)
     if as_json:
         printing.print_json("schedule_backfill", name=name, planned=len(times), tasks=made)
         return
@@ -180,6 +178,20 @@ def backfill(
     click.echo(printing.clean(f"{name}  {count(len(made), 'task')} made{there}"))
     if not times:
         printing.talk(f"Nothing was planned then. See: {of_schedule('preview', name)}")
+
+
+def _span(begin: tuple[bool, float], end: tuple[bool, float] | None) -> tuple[float, float]:
+    """Return FROM and TO in Unix seconds."""
+    now = time.time()
+    is_age, first = begin
+    first = now - first if is_age else first
+    is_age, last = end or (True, 0.0)
+    last = now - last if is_age else last
+    if last > now:
+        raise click.UsageError("TO is still to come: give a time that is past, or none for now")
+    if first > last:
+        raise click.UsageError("FROM is later than TO")
+    return first, last
 
 
 @click.command("rm", short_help="Remove a recurring task. Its tasks stay.")
@@ -197,7 +209,7 @@ def remove(invocation: Invocation, name: str, as_json: bool) -> None:
     say(invocation, schedule, as_json, "removed")
     if schedule.record.get("origin") == "file":
         printing.talk(
-            "It comes from blueque.toml, and comes back when that is applied. Take it out there, too."
+            "It comes from a file, and comes back when that is applied. Take it out there, too."
         )
 
 

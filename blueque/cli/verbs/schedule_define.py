@@ -33,6 +33,7 @@ from blueque.cli.schedule_options import (
     policy_options,
     rule_options,
     task_options,
+    with_bounds,
 )
 from blueque.cli.verbs.enqueue import parameters_of
 from blueque.errors import InvalidInput, NoSuchSchedule
@@ -85,7 +86,7 @@ def add(
         pass
     else:
         raise Failure(REFUSED, f"there is a schedule {name!r} already", _to_change(name))
-    options = _options()
+    options = _defining(_options)
     parameters = options.pop("parameters", None)
     schedule = _defining(
         lambda: client.set_schedule(name, queue=queue, parameters=parameters, **options)
@@ -115,7 +116,7 @@ def add(
 @click.option(
     "--unset",
     multiple=True,
-    type=click.Choice([name.replace("_", "-") for name in REMOVABLE]),
+    type=click.Choice([name.replace("_", "-") for name in (*REMOVABLE, "resource")]),
     metavar="OPTION",
     help="Take an option back, as until or time-limit; several times for several.",
 )
@@ -137,11 +138,11 @@ def set_schedule(
     blueque schedule set nightly --cron '0 3 * * *' --unset until
 
     A change concerns what is planned from now on; tasks that are there stay as they are. It is refused, with exit code 5,
-    if it comes from blueque.toml.
+    if it comes from a file.
     """
     client = invocation.client()
     schedule = find_schedule(client, name)
-    options = _options()
+    options = _defining(lambda: _options(schedule.rule))
     before, after = _changed(client, schedule, queue, options, unset)
     fields = differing(before.fields(), after.fields())
     _defining(lambda: schedule.set(after))
@@ -174,18 +175,21 @@ def preview(
     blueque schedule preview nightly
     blueque schedule preview --cron '30 2 * * 1-5' --timezone Europe/Berlin -n 3
 
-    Jitter is not included. A rule that you give is tried without Redis.
+    Jitter is not included. A rule that you give is tried without Redis. Times that are past are not shown, also if they are
+    undecided because nothing ran: blueque schedule show says so.
     """
     options = given(click.get_current_context())
     options = {key: value for key, value in options.items() if key in RULE}
-    if (name is None) == (not options):
+    if name is None and not options:
         raise click.UsageError("give the name of a recurring task, or a rule: --cron or --every")
-    now = time.time()
+    if name is not None and options:
+        raise click.UsageError("give the name of a recurring task or a rule, not both")
+    now, is_paused = time.time(), False
     if name is None:
         rule, begin = _defining(lambda: _read_rule(options)), now
     else:
         schedule = find_schedule(invocation.client(), name)
-        rule, begin = schedule.rule, float(schedule.record.get("last", now))
+        rule, begin, is_paused = schedule.rule, schedule.decided, schedule.is_paused
     times = list(islice(rule.times(begin), number))
     if as_json:
         items = [{**printing.times(planned=each), "in_seconds": each - now} for each in times]
@@ -199,16 +203,18 @@ def preview(
     zone = UTC if invocation.is_utc else zone_of_rule(rule)
     rows = [[whole(each, zone), f"in {printing.span(each - now)}"] for each in times]
     click.echo("\n".join(printing.table(_COLUMNS, rows)))
+    if is_paused:
+        printing.talk(f"It is paused, and nothing comes until: {of_schedule('resume', name or '')}")
 
 
 def _read_rule(options: Mapping[str, Any]) -> Rule:
     from blueque.model.recurrence import read_rule  # here: --help does without
 
-    return read_rule(**options)
+    return read_rule(**with_bounds(options))
 
 
-def _options() -> dict[str, Any]:
-    """Return the arguments of `define` that the command line gives."""
+def _options(before: Rule | None = None) -> dict[str, Any]:
+    """Return the arguments of `define` that the command line gives. before: the rule it changes."""
     context = click.get_current_context()
     options = given(context)
     found = {key: options[key] for key in (*RULE, *POLICIES, *LIMITS) if key in options}
@@ -217,7 +223,7 @@ def _options() -> dict[str, Any]:
     found |= {key: value for key, value in wanted.items() if value is not None}
     if "source" in options or "is_text" in options:
         found["parameters"] = parameters_of(context.params["source"], context.params["is_text"])
-    return found
+    return with_bounds(found, before)
 
 
 def _changed(
@@ -239,7 +245,7 @@ def _changed(
         values |= {"every": None}
     values |= options
     for word in unset:
-        option = word.replace("-", "_")
+        option = "resources" if word == "resource" else word.replace("-", "_")
         if option in options:
             raise click.UsageError(f"--{word} is given and taken back")
         values.pop(option, None)
@@ -267,6 +273,8 @@ def _say(invocation: Invocation, schedule: Schedule, what: str) -> None:
         )
     else:
         words = f"{what} {coming(seen, invocation.is_utc)}"
+        if "at" not in seen.record:
+            words = f"{what.removesuffix('next')}nothing comes any more"
     click.echo(printing.clean(f"{schedule.name}  {words}"))
 
 

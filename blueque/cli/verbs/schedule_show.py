@@ -67,8 +67,10 @@ def show(invocation: Invocation, name: str, reveals: bool, as_json: bool) -> Non
     \b
     blueque schedule show nightly
 
-    Times are in its time zone; with --utc, in UTC. In parameters, values of names such as password, token or api_key are
-    shown as "[hidden]". --reveal shows them.
+    Times of a cron rule are in its time zone. Those of --every, created and updated are local times. With --utc, all are in
+    UTC. The state is updated with each planned time.
+
+    In parameters, values of names such as password, token or api_key are shown as "[hidden]". --reveal shows them.
     """
     client = invocation.client()
     schedule, hide = find_schedule(client, name), invocation.hider(reveals)
@@ -106,7 +108,8 @@ def history(invocation: Invocation, name: str, limit: int, as_json: bool) -> Non
     \b
     blueque schedule history nightly
 
-    STATE is that of the task now. Planned times in a row of which nothing came for the same reason are one line.
+    STATE is that of the task now. Planned times in a row that were missed for the same reason, or skipped because of the
+    same task, are one line. So are those of a backfill: TASK and STATE are those of the first.
     """
     client = invocation.client()
     schedule = find_schedule(client, name)
@@ -183,7 +186,7 @@ def _facts(
         yield name.replace("_", " "), _option(name, value)
     counts = [f"{record[what]} {what}" for what in _COUNTS if record.get(what)]
     yield "so far", ", ".join(counts) or "nothing"
-    origin = "blueque.toml" if record.get("origin") == "file" else "made by hand"
+    origin = "a file" if record.get("origin") == "file" else "made by hand"
     yield "origin", f"{origin}, version {record.get('version')}"
     for when in ("created", "updated"):
         yield when, printing.stamp(record.get(when), is_utc)

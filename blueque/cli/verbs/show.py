@@ -22,6 +22,7 @@ from blueque.cli.options import (
 from blueque.cli.pace import left_of
 from blueque.model.group import condition_on, group_of, is_gate
 from blueque.queries.listing import MAX_FOUND, MIN_PREFIX, entered
+from blueque.text.hints import of_schedule
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
@@ -85,6 +86,9 @@ def find_one(inspector: Inspector, prefix: str) -> str:
         raise Failure(MISSING, why, f"See it: {show}", wait)
     if group != prefix:
         raise Failure(MISSING, f"no workflow {group!r}", "See them: blueque workflow ls")
+    if inspector.has_schedule(prefix):
+        advice = f"See it: {of_schedule('show', prefix)}"
+        raise Failure(MISSING, f"{prefix!r} is a recurring task, not a task", advice)
     if len(prefix) < MIN_PREFIX:
         raise Failure(
             USAGE, f"{prefix!r} is too short: give at least {MIN_PREFIX} characters of the id"
