@@ -25,7 +25,7 @@ from blueque.protocol.fields import (
 )
 from blueque.protocol.reserving import Popped
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
-from blueque.protocol.watches import ownership, ownership_and_turn, turn
+from blueque.protocol.watches import ownership, ownership_and_turn, turn_and_next
 
 
 def start(
@@ -102,7 +102,7 @@ def complete(
         commands = completion(redis, attempt, fields, result, now, facts, end, has_checkpoint)
         return Change(commands, fields.dependents is not None)
 
-    return transact(redis, "complete", ownership(task), decide, ahead=turn(queue, node))
+    return transact(redis, "complete", ownership(task), decide, ahead=turn_and_next(queue, node))
 
 
 def complete_and_pop(
@@ -200,7 +200,7 @@ def fail(
             fields.dependents is not None,
         )
 
-    return transact(redis, "fail", ownership(task), decide, ahead=turn(queue, node))
+    return transact(redis, "fail", ownership(task), decide, ahead=turn_and_next(queue, node))
 
 
 def retry(
@@ -249,7 +249,7 @@ def retry(
         ]
         return Change(commands, "scheduled")
 
-    return transact(redis, "retry", ownership(task), decide, ahead=turn(queue, node))
+    return transact(redis, "retry", ownership(task), decide, ahead=turn_and_next(queue, node))
 
 
 def _retry_event(
@@ -301,7 +301,7 @@ def release(
             "pending",
         )
 
-    return transact(redis, "release", ownership(task), decide, ahead=turn(queue, node))
+    return transact(redis, "release", ownership(task), decide, ahead=turn_and_next(queue, node))
 
 
 def confirm_cancel(redis: Redis, attempt: AttemptRef, now: float, facts: Facts = None) -> bool:
@@ -316,7 +316,9 @@ def confirm_cancel(redis: Redis, attempt: AttemptRef, now: float, facts: Facts =
         commands = _cancelled(redis, attempt, fields, now, facts)
         return Change(commands, fields.dependents is not None)
 
-    return transact(redis, "confirm_cancel", ownership(task), decide, ahead=turn(queue, node))
+    return transact(
+        redis, "confirm_cancel", ownership(task), decide, ahead=turn_and_next(queue, node)
+    )
 
 
 def _cancelled(

@@ -32,8 +32,8 @@ from blueque.protocol.events import (
     waited,
 )
 from blueque.protocol.fields import IDENTITY, OUTCOME, flat, put_in_line
-from blueque.protocol.transaction import Answer, Change, Verdict, look_ahead, transact
-from blueque.protocol.watches import ownership, ownership_and_turn, turn
+from blueque.protocol.transaction import Answer, Change, Verdict, forget_ahead, look_ahead, transact
+from blueque.protocol.watches import ownership, ownership_and_turn, turn, turn_and_next
 
 
 class Popped(NamedTuple):
@@ -60,7 +60,10 @@ def pop(redis: Redis, queue: str, node: str, instance: str, line: str | None = N
     """
 
     def decide(
-        registered: list[str | None], settings: list[str | None], others: int
+        registered: list[str | None],
+        settings: list[str | None],
+        others: int,
+        following: str | None = None,
     ) -> Verdict[Popped]:
         if registered != [instance, "alive"]:
             raise NotRegistered(node, queue)
@@ -70,12 +73,20 @@ def pop(redis: Redis, queue: str, node: str, instance: str, line: str | None = N
         if line is None and (others or max_concurrency is not None):
             return Answer(Popped(refusal="choose"))
         key = keys.line(queue, line or DEFAULT)
+        is_likely = following is not None and max_concurrency is None
         return Change(
             [("RPOPLPUSH", key, keys.reserved(queue, node)), ("LLEN", key)],
             lambda replies: Popped(replies[0], replies[1]),
+            _reserve_look(queue, following or "", node, _Room()) if is_likely else None,
         )
 
-    return transact(redis, "pop", turn(queue, node), decide, repeatable=False)
+    look: AnyLook = turn(queue, node)
+    if needs_of(line or DEFAULT) == Needs():
+        look = turn_and_next(queue, node, line or DEFAULT)
+    popped = transact(redis, "pop", look, decide, repeatable=False)
+    if redis.ahead is not None and redis.ahead.look.task != popped.task:
+        forget_ahead(redis)  # what it watches concerns another task, and would disturb ours
+    return popped
 
 
 class _Room(NamedTuple):
@@ -178,11 +189,11 @@ def _reserve(
         kept = {name: text for name, text in fields.items() if name not in gone}
         return Change(commands, kept | written | after(past_of(fields)))
 
-    return transact(redis, "reserve", _reserve_look(attempt, room), decide, ahead=ownership(task))
+    look = _reserve_look(queue, task, node, room)
+    return transact(redis, "reserve", look, decide, ahead=ownership(task))
 
 
-def _reserve_look(attempt: AttemptRef, room: _Room) -> AnyLook:
-    queue, task, _, node = attempt
+def _reserve_look(queue: str, task: str, node: str, room: _Room) -> AnyLook:
     registration, reserved = keys.listener(queue, node), keys.reserved(queue, node)
     watch = [registration, keys.task(task), reserved, keys.settings(queue)]
     reads: list[Command] = [
@@ -260,12 +271,13 @@ def offered(
     """Look at a popped task, and return its fields if `reserve_and_start` is for it: it waits for
     its first attempt and needs nothing. None: `reserve` it; that transaction takes over this look.
     """
-    _, reply, place, limit = look_ahead(redis, _reserve_look(attempt, _Room()))
+    queue, task, _, node = attempt
+    _, reply, place, limit = look_ahead(redis, _reserve_look(queue, task, node, _Room()))
     fields = as_hash(reply)
     needs = needs_of(line_of(fields.get("priority"), fields.get("needs")))
     is_free = limit is None and needs is not None and needs == Needs()
     is_first = "attempt" not in fields and fields.get("created", "") not in (newest or {})
-    is_pending = fields.get("status") == "pending" and fields.get("queue") == attempt.queue
+    is_pending = fields.get("status") == "pending" and fields.get("queue") == queue
     if not (is_pending and place is not None and is_free and is_first):
         return None
     # What 1.0.0 has left of an earlier attempt, `reserve` removes.
@@ -305,7 +317,7 @@ def reserve_and_start(
             raise NotOwner(task, found.get("status"), "it has changed since it was popped")
         return Change(_reservation_and_start(redis, attempt, fields, pid, now, identity), None)
 
-    look = _reserve_look(attempt, _Room())
+    look = _reserve_look(queue, task, node, _Room())
     ahead = ownership_and_turn(task, queue, node)
     transact(redis, "reserve_and_start", look, decide, ahead=ahead)
 
@@ -366,7 +378,7 @@ def wait(
     commands: list[Command] = [("BZPOPMIN", *markers, max(seconds, 0.01))]
     connection = redis.connection()
     may_look = expects_task and len(listeners) == 1 and connection.is_proven
-    look = turn(*listeners[0]) if may_look else None
+    look = turn_and_next(*listeners[0]) if may_look else None
     if look is not None:
         commands += [("WATCH", *look.watch), *look.reads]
     try:

@@ -18,7 +18,7 @@ from blueque.protocol.dependencies import NewTask, creation, marked
 from blueque.protocol.fields import AttemptFields, Facts, flat, require_owner
 from blueque.protocol.parents import Parents, enter_dependents, joins_of, require_parents
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
-from blueque.protocol.watches import ownership, turn
+from blueque.protocol.watches import ownership, turn_and_next
 
 AT_ONCE = 200  # tasks that one `spawn` makes
 LINKS_AT_ONCE = 100  # conditions that one `link` adds
@@ -111,7 +111,7 @@ def complete_then(
     look: AnyLook = Look(
         [*own.watch, *others.watch], [*own.reads, _made_before(task, tasks), *others.reads], task
     )
-    return transact(redis, "complete_then", look, decide, ahead=turn(queue, node))
+    return transact(redis, "complete_then", look, decide, ahead=turn_and_next(queue, node))
 
 
 def link(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from blueque.connection.redis import AnyLook, Look
 from blueque.model import keys
+from blueque.model.lines import DEFAULT
 from blueque.protocol.fields import AttemptFields
 from blueque.protocol.packing import pack_with
 
@@ -53,7 +54,7 @@ def absence_of_keys(tasks: Sequence[str]) -> AnyLook:
 
 
 def turn(queue: str, node: str) -> Look[list[str | None], list[str | None], int]:
-    """For pop: is the listener registered, may it take a task, and is there more than one line?"""
+    """For complete_and_pop: is the listener registered, may it take a task, and is there more than one line?"""
     key, settings, lines = keys.listener(queue, node), keys.settings(queue), keys.lines(queue)
     return Look(
         # The lines as well: a line that was added since the look may have the turn.
@@ -66,6 +67,14 @@ def turn(queue: str, node: str) -> Look[list[str | None], list[str | None], int]
     )
 
 
+def turn_and_next(
+    queue: str, node: str, line: str = DEFAULT
+) -> Look[list[str | None], list[str | None], int, str | None]:
+    """For pop: the same, and which task of the line is next, unless another listener is first."""
+    free = turn(queue, node)
+    return Look(free.watch, (*free.reads, ("LINDEX", keys.line(queue, line), -1)))
+
+
 def ownership(task: str) -> Look[list[str | None]]:
     """For start and every end of an attempt: does the attempt own the task? See AttemptFields."""
     return fields_of(task, AttemptFields._fields)
@@ -74,7 +83,7 @@ def ownership(task: str) -> Look[list[str | None]]:
 def ownership_and_turn(
     task: str, queue: str, node: str
 ) -> Look[list[str | None], list[str | None], list[str | None], int]:
-    """For complete_and_pop: both."""
+    """For complete_and_pop: all of it."""
     owned, free = ownership(task), turn(queue, node)
     return Look((*owned.watch, *free.watch), (*owned.reads, *free.reads), task)
 

@@ -1710,6 +1710,7 @@ def forget(instance: str | None = "instance-0") -> Given:
 
 
 HAS_OUTCOME, MAY_POP = "it is not the first attempt, or was declared lost", "it may pop"
+NEEDS_NOTHING = "the tasks of the line need nothing"
 STARTED, FAILED_ONE, NOT_FAILED = "it is started", "it is failed", "it is not failed"
 SCHEDULED = "it is scheduled"
 PENDING = "it is pending"
@@ -4097,8 +4098,8 @@ SAMPLES = [
         block=1,
     ),
     Sample("wake", "as usual", nothing, lambda redis: protocol.wake(redis, Q), TASK),
-    Sample("pop", "one", given(registered(), enqueued("t1")), pop, TASK),
-    Sample("pop", "none", registered(), pop, TASK),
+    Sample("pop", "one", given(registered(), enqueued("t1")), pop, TASK, [NEEDS_NOTHING]),
+    Sample("pop", "none", registered(), pop, TASK, [NEEDS_NOTHING]),
     Sample(
         "pop",
         "from another line",
@@ -4112,6 +4113,7 @@ SAMPLES = [
         given(registered(), enqueued("t1", **IS_URGENT)),
         pop,
         TASK,
+        [NEEDS_NOTHING],
         until="MULTI",
     ),
     Sample(
@@ -4120,6 +4122,7 @@ SAMPLES = [
         given(registered(), enqueued("t1"), limited),
         pop,
         TASK,
+        [NEEDS_NOTHING],
         until="MULTI",
     ),
     Sample(
@@ -4128,10 +4131,18 @@ SAMPLES = [
         given(registered(), enqueued("t1"), pause()),
         pop_from("0"),
         TASK,
+        [NEEDS_NOTHING],
         until="MULTI",
     ),
     Sample(
-        "pop", "not registered", enqueued("t1"), pop, TASK, until="MULTI", refuses=NotRegistered
+        "pop",
+        "not registered",
+        enqueued("t1"),
+        pop,
+        TASK,
+        [NEEDS_NOTHING],
+        until="MULTI",
+        refuses=NotRegistered,
     ),
     Sample(
         "reserve", "ours", given(registered(), enqueued("t1"), popped()), reserve, ATTEMPT, [OLD]
@@ -7575,19 +7586,26 @@ def expected(sample: Sample, before: Values) -> list[Command]:
     follower = looks_ahead().get(sample.function) if sample.function != "enqueue" else None
     if sample.function == "wait" and sample.case != "for another task":
         follower = None
+    if sample.function == "pop" and sample.case != "one":
+        follower = None
     return (
         seen
         + commands(change.lines, values, holds)
-        + (commands(look_of(follower), {**TASK, **one_of_each(values)}) if follower else [])
+        + (
+            commands(look_of(follower), {**TASK, **of_follower(values)}, [NEEDS_NOTHING])
+            if follower
+            else []
+        )
     )
 
 
-def one_of_each(values: Values) -> Values:
-    """Return the first of the queues and of the nodes, where there are several."""
-    return {
+def of_follower(values: Values) -> Values:
+    """Return the first of the queues and of the nodes, where there are several, and the default line."""
+    first = {
         name: value[0] if name in ("QUEUE", "NODE") and isinstance(value, list) else value
         for name, value in values.items()
     }
+    return first | {"LINE": TASK["LINE"]}
 
 
 def looks_ahead() -> dict[str, str]:

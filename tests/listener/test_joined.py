@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from faults import Fault
 
 from blueque import Client, New, NotOwner, RedisAway, protocol
+from blueque.model.attempt_ref import AttemptRef
 from blueque.model.units import Timing
 
 
@@ -372,3 +375,36 @@ def test_a_listener_that_had_a_task_just_now_pops_the_next_without_a_look(queue,
     listener._redis.connection().ahead = None
     assert not listener.idle(0.01, lambda connection: connection.wait(5))
     assert listener._redis.ahead is None
+
+
+def test_the_look_at_the_next_task_comes_with_its_pop(queue, listener):
+    task_id = queue.enqueue("in")
+    protocol.pop(listener._redis, "video", listener.node, listener.instance)
+
+    ahead = listener._redis.ahead
+    assert ahead is not None and ahead.look.task == task_id
+    assert protocol.reserving.offered(
+        listener._redis, AttemptRef("video", task_id, "token", listener.node)
+    )
+    assert listener._redis.ahead is ahead
+
+
+@pytest.mark.parametrize("others", [[], ["in"]], ids=["none is left", "another is next"])
+def test_a_pop_that_takes_another_task_than_it_looked_at_watches_neither(
+    queue, cli, listener, start, others
+):
+    first = queue.enqueue("in")
+    left = [queue.enqueue(text) for text in others]
+    listener.idle(0.01, lambda connection: connection.wait(5))  # the wake-up call is there
+    listener._took_at = time.monotonic()
+    listener.idle(0.01, lambda connection: connection.wait(5))  # now it looks at the line, too
+    assert first in listener._redis.ahead.replies
+
+    assert cli.rpop("blueque_pending_tasks_video") == first  # as another listener does
+    task = listener.take()
+
+    if left:
+        assert task.id == left[0] and listener.offer is not None
+        start(task)
+    else:
+        assert task is None and listener._redis.ahead is None
