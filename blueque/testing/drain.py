@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from blueque.client import Client
 from blueque.listener.group import ListenerGroup
@@ -22,6 +23,7 @@ from blueque.spool.attempt import Attempt
 from blueque.spool.spool import Spool
 from blueque.system import process
 from blueque.task_process.handlers import Handler
+from blueque.task_process.registered import QueueHandler, Settings
 from blueque.testing.ended import Ended
 from blueque.testing.simulated_task import Run, SimulatedTask, checkpoint_of, run_attempt
 from blueque.testing.time_limits import TimeLimits
@@ -29,17 +31,25 @@ from blueque.testing.time_limits import TimeLimits
 MOST = 1000
 
 
-def drain(client: Client, handlers: Mapping[str, Handler], *, most: int = MOST) -> list[Ended]:
+def drain(
+    client: Client,
+    handlers: Mapping[str, Handler] | Sequence[QueueHandler[Any, Any]],
+    *,
+    most: int = MOST,
+) -> list[Ended]:
     """Run the tasks of these queues in this process, one after the other, until nothing is in line;
     return how each attempt has ended, in order.
 
-    handlers: by the names of the queues; a task of the first queue goes first.
+    handlers: by the names of the queues, or a list of those made with `blueque.handler`, which know
+        their queues. A task of the first queue goes first.
     most: attempts that are run at most.
     Everything is written to Redis as a listener writes it. A task that a handler enqueues, that was
     scheduled for a time that is past, that runs again at once, or that has waited for others, is run
     too. What is scheduled for later stays. Limits are simulated as by `run_task`, and a task is given
     whatever resources it needs.
     """
+    if not isinstance(handlers, Mapping):
+        handlers = {handler.queue: handler for handler in handlers}
     listeners = ListenerGroup(client.connections, [*handlers])
     ended: list[Ended] = []
     with tempfile.TemporaryDirectory(prefix="blueque-test-") as root:
@@ -87,16 +97,18 @@ class _Attempt:
 
     def run(self, handler: Handler) -> Ended:
         self._processor.start(os.getpid(), process.identity(os.getpid()))
-        task, redis = self._processor.task, self._client.connections
-        attempt = self._open(task)
-        timing = TimeLimits(task_limits.of(task.fields, task_limits.Limits()))
+        task, attempt = self._processor.task, self._open(self._processor.task)
+        settings = handler.settings if isinstance(handler, QueueHandler) else Settings(None, {})
+        texts = {name: str(limit) for name, limit in settings.limits.items()}
+        timing = TimeLimits(task_limits.of({**texts, **task.fields}, task_limits.Limits()))
         most = self._client.max_bytes
         running = SimulatedTask(
-            task.id, task.fields, attempt, self._resources, most, timing, redis=redis
+            task.id, task.fields, attempt, self._resources, most, timing, client=self._client
         )
         run = run_attempt(handler, running, attempt, timing, most)
         CheckpointSync(attempt, most).finish(self._processor)
-        self._processor.report(run.record, None, checkpoint.exists(attempt.path))
+        default = settings.retry or None
+        self._processor.report(run.record, default, checkpoint.exists(attempt.path))
         attempt.mark_reported()
         self._settle(task)
         return self._ended(running, attempt, run)

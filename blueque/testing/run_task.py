@@ -23,9 +23,12 @@ from blueque.spool.outcome_record import Record
 from blueque.spool.spool import Spool
 from blueque.system import process
 from blueque.task_process.handlers import Handler, unfit
+from blueque.task_process.registered import QueueHandler
 from blueque.testing.ended import Ended
 from blueque.testing.simulated_task import SimulatedTask, checkpoint_of, run_attempt
 from blueque.testing.time_limits import TimeLimits
+
+LIMITS = ("time_limit", "stall_limit", "lead")  # that are simulated
 
 
 class Circumstances(TypedDict, total=False):
@@ -51,6 +54,8 @@ def run_task(
 ) -> Ended:
     """Run a handler in this process, without Redis, and return how it has ended.
 
+    handler: a function, also a coroutine function or a `blueque.handler`. The queue, the policy and
+        the limits that a `blueque.handler` names hold if they are not given here.
     parameters: as for `Queue.enqueue`; the handler gets them as they come back from Redis.
     before: the attempt before this one: the number of the attempt, its checkpoint and its files
         follow from it.
@@ -72,7 +77,8 @@ def run_task(
     if (why := unfit(handler)) is not None:
         raise InvalidInput(f"run_task: {getattr(handler, '__name__', repr(handler))} {why}")
     with tempfile.TemporaryDirectory(prefix="blueque-test-") as root:
-        return _run(handler, parameters, Path(root), **circumstances)
+        given: dict[str, Any] = {**settings_of(handler), **circumstances}
+        return _run(handler, parameters, Path(root), **given)
 
 
 def _run(
@@ -119,9 +125,16 @@ def _run(
     )
 
 
+def settings_of(handler: Handler) -> dict[str, Any]:
+    """Return what a handler that has registered itself says of its tasks."""
+    if not isinstance(handler, QueueHandler):
+        return {}
+    known = {name: handler.settings.limits.get(name) for name in LIMITS}
+    return {"queue": handler.queue, "retry": handler.settings.retry, **known}
+
+
 def _limits_of(given: Mapping[str, Any]) -> task_limits.Limits:
-    names = ("time_limit", "stall_limit", "lead")
-    fields = task_limits.fields(**{name: given.get(name) for name in names})
+    fields = task_limits.fields(**{name: given.get(name) for name in LIMITS})
     texts = {name: str(value) for name, value in fields.items()}
     return task_limits.of(texts, task_limits.Limits())
 

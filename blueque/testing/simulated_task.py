@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blueque.connection.redis import Redis
+from blueque.client import Client
 from blueque.errors import InvalidInput
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import decode
@@ -32,7 +34,7 @@ class SimulatedTask(RunningTask):
     """A running task whose stop, limits and new tasks a test decides or looks at.
 
     stop_after: `should_stop` is false so many times, and then true; None: it stays false.
-    redis: in which it makes tasks; None: it only notes them.
+    client: of the Redis in which it makes tasks; None: it only notes them.
     told: each progress. made: the tasks that it has made, by their ids.
     """
 
@@ -47,15 +49,15 @@ class SimulatedTask(RunningTask):
         max_bytes: int,
         timing: TimeLimits,
         stop_after: int | None = None,
-        redis: Redis | None = None,
+        client: Client | None = None,
     ) -> None:
         super().__init__(task_id, fields, attempt.path, resources, max_bytes)
         self._timing, self._stop_after, self._reads = timing, stop_after, 0
         self.told: list[Progress] = []
         self.made: dict[str, Spawned] = {}
-        if redis is not None:
+        if client is not None:
             ref = AttemptRef(self.queue or "", self.id, self.token, self.node or "")
-            self._spawner = Spawner(ref, redis)
+            self._client, self._spawner = client, Spawner(ref, client.connections)
 
     @property
     def should_stop(self) -> bool:
@@ -124,7 +126,7 @@ def run_attempt(
 
     work = handlers.handler(lambda: handler, max_bytes, show_stacks=lambda: None)
     exception: BaseException | None = None
-    with _current(task, attempt):
+    with _current(task, attempt), _own_sigterm():
         try:
             with timing:
                 record = work.run(task, attempt)
@@ -148,6 +150,19 @@ def checkpoint_of(attempt: Attempt) -> tuple[Any, dict[str, bytes]]:
         if path.is_file()
     }
     return decode(checkpoint.read(attempt.path), "json"), files
+
+
+@contextlib.contextmanager
+def _own_sigterm() -> Iterator[None]:
+    """Keep what SIGTERM does in this process: a coroutine has it cancel the task."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextlib.contextmanager

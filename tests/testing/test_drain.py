@@ -7,7 +7,9 @@ import time
 import fakeredis
 import pytest
 
+import blueque
 from blueque import Client, Group, HandBack, New, Retry, RetryLater, Then
+from blueque.task_process import registered
 from blueque.testing import assert_enqueued, drain
 
 
@@ -159,3 +161,30 @@ def test_what_is_missing_is_told_with_what_is_there(client):
         assert_enqueued(client, "video", times=2)
     with pytest.raises(AttributeError):
         assert_enqueued(client, "video", colour="red")
+
+
+@pytest.fixture
+def films():
+    """Two handlers that have registered themselves: the first makes a task for the other."""
+    before = [*registered.registered]
+
+    @blueque.handler("posters")
+    async def draw(task, film):
+        return f"a poster of {film}"
+
+    @blueque.handler("films", retry=Retry(max=1, backoff=0, jitter=0))
+    def encode(task, film):
+        if task.attempt == 1:
+            raise ValueError("no")
+        draw.enqueue(film, client=task.client)
+        return task.client.get_task(task.id).status
+
+    yield [encode, draw]
+    registered.registered[:] = before
+
+
+def test_handlers_that_have_registered_themselves_know_their_queues_and_policies(client, films):
+    films[0].enqueue("Metropolis", client=client)
+    ended = drain(client, films)
+    assert [each.outcome for each in ended] == ["retried", "complete", "complete"]
+    assert [each.result for each in ended[1:]] == ["started", "a poster of Metropolis"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 import blueque
 from blueque import Fail, HandBack, InvalidInput, New, Retry, RetryLater, Then
+from blueque.task_process import registered
 from blueque.testing import Progress, run_task
 
 
@@ -243,3 +245,55 @@ def test_what_cannot_be_a_handler_is_refused():
         run_task(Retry)
     with pytest.raises(TypeError, match="unexpected keyword argument 'stop'"):
         run_task(lambda task: None, stop=1)
+
+
+# Coroutines, and handlers that register themselves
+
+
+async def pause_and_double(task):
+    task.progress(1, 2)
+    await asyncio.sleep(0)
+    return 2 * task.parameters
+
+
+def test_a_coroutine_function_runs_and_leaves_no_signal_handler():
+    before = signal.getsignal(signal.SIGTERM)
+    ended = run_task(pause_and_double, 21)
+    assert (ended.result, len(ended.progress)) == (42, 1)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_limit_cancels_a_coroutine_which_may_clean_up():
+    cleaned = []
+
+    async def wait(task):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaned.append(True)
+
+    assert run_task(wait, time_limit=0.05).error_type == "time_limit"
+    assert cleaned == [True]
+
+
+@pytest.fixture
+def encode():
+    """A handler that has registered itself."""
+    before = [*registered.registered]
+
+    @blueque.handler("films", retry=Retry(backoff=7, jitter=0), time_limit=0.05)
+    def encode(task, film):
+        if film == "endless":
+            threading.Event().wait()
+        return f"{film} of {task.queue}"
+
+    yield encode
+    registered.registered[:] = before
+
+
+def test_a_handler_that_has_registered_itself_brings_its_queue_policy_and_limits(encode):
+    assert run_task(encode, "Metropolis").result == "Metropolis of films"
+    ended = run_task(encode, "endless")
+    assert (ended.outcome, ended.retry_in, ended.error_type) == ("retried", 7.0, "time_limit")
+    assert run_task(encode, "endless", retry=False).outcome == "failed"
+    assert run_task(encode, "M", queue="old", time_limit=60).result == "M of old"
