@@ -52,12 +52,14 @@ from blueque.system import hosts, process
 from blueque.system.dropped_prints import dropping_prints
 from blueque.system.log_format import log_to_stderr
 from blueque.system.systemd import Notifier
+from blueque.system.title import Title
 from blueque.task_process import fork_server, fresh_interpreter
 from blueque.task_process.import_ahead import import_for_daemon
 from blueque.version import __version__
 
 log = logging.getLogger("blueque")
 
+MASTER, SLOT = "blueque-master", "blueque-slot"  # for `ps -o comm`
 CHOICES = "BLUEQUE_LISTENER_CHOICES"
 
 
@@ -141,6 +143,7 @@ def main() -> int:
     """Run the master with the choices of `blueque-listener`; return the exit status."""
     choices = Choices.from_json(process.read_from_memory(int(os.environ.pop(CHOICES))))
     process.fill_standard_streams()
+    process.set_name(MASTER)
     handover = Handover.take()
     notifier = Notifier()
     log_to_stderr(choices.log_format)
@@ -235,6 +238,8 @@ def _replace_program(
 
 def run_slot(choices: Choices, master: context.Master) -> int:
     """Run one listener in this process; return the exit status."""
+    process.set_name(SLOT)
+    Title().show(f"blueque: slot of {' '.join(choices.queues)}")
     said = Config(statistics_keep=choices.statistics_keep)
     client = Client(choices.redis_url, patience=0, max_bytes=choices.max_bytes, config=said)
     spool = Spool(choices.spool, choices.max_bytes)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
-from blueque.task_process.running_task import RunningTask, heed_sigterm
+from blueque.task_process.running_task import RunningTask, heed_sigterm, leave_sigterm
 
 
 def run(awaitable: Awaitable[Any], task: RunningTask) -> Any:
@@ -29,6 +29,9 @@ def run(awaitable: Awaitable[Any], task: RunningTask) -> Any:
             _end_by_sigterm()
         error.with_traceback(_from_the_handler_on(error.__traceback__))
         raise
+    finally:
+        if not task.reads_should_stop:
+            leave_sigterm(stop)
 
 
 class _Stop:

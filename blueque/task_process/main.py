@@ -18,6 +18,7 @@ from blueque.spool.attempt import Attempt
 from blueque.spool.outcome_record import record_of
 from blueque.spool.task_spool import Blank, TaskSpool
 from blueque.system import process, signals
+from blueque.system.title import Title
 from blueque.task_process import redirect, running_task
 from blueque.task_process.handlers import Work
 from blueque.task_process.handshake import Assignment, Handshake
@@ -35,6 +36,7 @@ SIGNALS = (
     signal.SIGTTOU,
 )
 SOON, LONGEST, LATE = 0.0002, 0.02, 5.0  # seconds between looks at our parent, and in all
+TITLE = Title()  # of this process; the fork server finds out once where it is
 # What is blocked when a task process is forked: it is for the parent, or comes too early.
 HELD_BACK = (*SIGNALS, signal.SIGHUP, signal.SIGUSR1)
 
@@ -150,6 +152,7 @@ def live(
 def _rest(listener: Handshake, setting: Setting, attempt: Attempt) -> bool:
     """Get ready for another task, and say so. False: this process takes no other task."""
     try:
+        TITLE.restore()
         setting.restore()
         listener.let_go()
         return listener.rest(setting.rest(attempt.path))
@@ -196,6 +199,7 @@ def _get_ready(
         path = attempt.path
         task = RunningTask(task_id, fields, path, assignment.resources, max_bytes)
         running_task.begin(task)
+        TITLE.show(f"blueque: task {task_id} of {fields.get('queue', '')}")
         variables = {**assignment.environ, **environment(task_id, fields, path)}
         environ = os.environ
         for name, value in variables.items():

@@ -87,4 +87,5 @@ def _left_as_it_was(spool: TaskSpool) -> Iterator[None]:
         os.environ.update(environ)
         spool.is_synced = True
         running_task.begin(None)
+        main.TITLE.restore()
         process.die_with_parent(True)

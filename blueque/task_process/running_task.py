@@ -380,11 +380,11 @@ class Heeding:
     """
 
     def __init__(self, ask: Callable[[], object]) -> None:
-        self._ask, self._pid = ask, os.getpid()
+        self.ask, self._pid = ask, os.getpid()
 
     def __call__(self, number: int, frame: object) -> None:
         if os.getpid() == self._pid:
-            self._ask()
+            self.ask()
             return
         signal.signal(number, signal.SIG_DFL)  # a forked child has not been asked
         os.kill(os.getpid(), number)
@@ -408,6 +408,13 @@ def heed_sigterm(task: RunningTask, ask: Callable[[], object]) -> None:
             after_in_parent=lambda: _mask(signal.SIG_UNBLOCK),
             after_in_child=_leave_sigterm,
         )
+
+
+def leave_sigterm(ask: Callable[[], object]) -> None:
+    """Undo `heed_sigterm` with the same `ask`."""
+    handler = signal.getsignal(signal.SIGTERM)
+    if isinstance(handler, Heeding) and handler.ask is ask:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _read_inputs(directory: str) -> dict[str, Any]:

@@ -426,7 +426,7 @@ SPAWNED = """
         assert blueque.current_task() is task
         print("hello")
         return {
-            "arguments": open("/proc/self/cmdline").read().split("\\0"), "path": sys.path, "cwd": os.getcwd(),
+            "arguments": sys.orig_argv, "path": sys.path, "cwd": os.getcwd(),
             "environ": {name: value for name, value in os.environ.items() if name != "LC_CTYPE"},
             "leader": os.getsid(0) == os.getpid(), "parent": os.getppid(),
             "open": sorted(set(os.listdir("/proc/self/fd")) - {"0", "1", "2"}, key=int),

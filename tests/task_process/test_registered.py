@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import pickle
+import signal
 import time
 
 import pytest
@@ -16,6 +17,7 @@ from blueque.model.new import EnqueueOptions
 from blueque.task_process import registered
 from blueque.task_process.handlers import unfit
 from blueque.task_process.running_task import RunningTask
+from blueque.testing import run_task
 
 
 @pytest.fixture(autouse=True)
@@ -161,6 +163,15 @@ def test_what_the_decorator_says_is_kept_as_tasks_have_it():
 
 def test_other_processes_find_a_handler_under_its_name():
     assert pickle.loads(pickle.dumps(at_the_top)) is at_the_top
+
+
+def test_it_can_be_tried_in_the_process_of_a_test():
+    async def scene(task, film):
+        return [task.queue, film]
+
+    before = signal.getsignal(signal.SIGTERM)
+    assert run_task(register(scene), {"title": "M"}).result[1] == {"title": "M"}
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 # Producers
