@@ -14,7 +14,17 @@ from blueque.audit.line_invariants import judge_lines
 from blueque.audit.observation import Finding, ListenerSeen, Observation, QueueSeen, TaskSeen
 from blueque.model import keys
 from blueque.model.lines import needs_of
-from blueque.model.states import FINISHED, HELD, ROOM, STATUSES, Entry, Place, home, may_hold
+from blueque.model.states import (
+    FINISHED,
+    HELD,
+    ROOM,
+    STATUSES,
+    Entry,
+    Place,
+    home,
+    may_hold,
+    tagged,
+)
 
 
 def judge(observed: Observation) -> Iterator[Finding]:
@@ -112,7 +122,7 @@ def _wanted(task: str, seen: TaskSeen, entries: Counter[Entry]) -> tuple[Entry |
         held, wanted = (popped[0] if popped else None), popped or wanted
     if seen.attempt is not None:
         wanted = [*wanted, Entry(Place("tasks", queue), task)]
-    return held, wanted
+    return held, [*wanted, *tagged(task, seen.whereabouts)]
 
 
 def _holder(observed: Observation, task: str, seen: TaskSeen, entry: Entry) -> Iterator[Finding]:

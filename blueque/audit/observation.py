@@ -96,6 +96,7 @@ class TaskSeen(NamedTuple):
     needs: str | None = None
     lock: str | None = None
     counted: str | None = None
+    tags: str | None = None
 
     @property
     def whereabouts(self) -> Whereabouts:
@@ -109,6 +110,7 @@ class TaskSeen(NamedTuple):
             self.needs,
             self.lock,
             self.counted,
+            self.tags,
         )
 
     @property
@@ -218,6 +220,9 @@ class Observation:
                 self.nodes[place.queue, node] = None
             elif place.kind == "staged":
                 task = text.partition(" ")[0]
+            elif place.kind == "tags":
+                tag, task = keys.parse_tag_entry(text)
+                place = place._replace(line=tag)
             self.entries.setdefault(task, []).append(Entry(place, text))
 
     def note_waiting(self, lock: str, members: Iterable[str]) -> Iterator[Pair]:

@@ -27,6 +27,7 @@ _FIELDS = (
     "needs",
     "lock",
     "counted",
+    "tags",
 )
 
 

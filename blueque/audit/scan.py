@@ -29,7 +29,7 @@ _OF_A_QUEUE = {
     **{
         kind: TYPES[kind]
         for kind in TYPES
-        if kind not in ("reserved", "orders", "line", "lock", "waiting", "staged")
+        if kind not in ("reserved", "orders", "line", "lock", "waiting", "staged", "tags")
     },
     "listeners": "set",
     "nodes": "zset",
@@ -58,6 +58,7 @@ _OF_ALL = {  # the queues
     keys.UNSETTLED_MEMBERS: "zset",
     keys.GROUPS: "zset",
     keys.SCHEDULES: "zset",
+    keys.TAGS: "zset",
 }
 _OF_A_GROUP = {
     keys.group(""): "hash",
@@ -94,6 +95,8 @@ def scan(redis: Redis) -> Scan:
     _read_lines(redis, observed, found, queues)
     for lock in found.of(keys.lock(""), "set"):
         observed.note(Place("lock", "", line=lock), read_all(redis, keys.lock(lock), "set"))
+    if found.is_of(keys.TAGS, "zset"):
+        observed.note(Place("tags", ""), read_all(redis, keys.TAGS, "zset"))
     _check_kept(redis, observed, found)
     _check_belongings(observed, found)
     _read_schedules(redis, observed, found)

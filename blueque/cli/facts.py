@@ -99,6 +99,7 @@ def facts(
     told = {
         "task": task.id,
         "title": task.title,
+        "tags": ", ".join(task.tags) if task.tags else None,
         "queue": task.queue,
         "key": task.key,
         "run": task.run,

@@ -42,6 +42,7 @@ _VERBS = {
     "wait": ("blueque.cli.verbs.wait", "wait"),
     "feed": ("blueque.cli.verbs.feed", "feed"),
     "feeds": ("blueque.cli.verbs.feeds", "feeds"),
+    "tags": ("blueque.cli.verbs.tags", "tags"),
     "cancel": ("blueque.cli.verbs.cancel", "cancel"),
     "interrupt": ("blueque.cli.verbs.interrupt", "interrupt"),
     "requeue": ("blueque.cli.verbs.requeue", "requeue"),
@@ -88,6 +89,7 @@ _GROUPS = {
         "metrics": "Serve Prometheus metrics.",
         "runs": "List runs (named sets of many tasks), or drop one.",
         "feeds": "List feeds, or forget one.",
+        "tags": "List the tags of tasks, with how many have each.",
     },
     "Put in": {
         "enqueue": "Put a task in a queue and print its id.",

@@ -29,6 +29,7 @@ REMOVABLE = (
     "retry",
     *LIMITS,
     "title",
+    "tags",
 )
 
 

@@ -25,7 +25,7 @@ from blueque.model.encoding import (
     require_whole,
 )
 from blueque.model.ids import require_keep
-from blueque.model.labels import require_title
+from blueque.model.labels import require_tags, require_title
 from blueque.model.lines import require_lock, require_priority, require_resources
 from blueque.model.recurrence import read_rule
 from blueque.model.retry import Retry
@@ -584,6 +584,7 @@ def _schedule_checks() -> dict[str, Callable[[Any], Any]]:
         "retry": _retry,
         **{name: functools.partial(_limit, name) for name in LIMITS},
         "title": lambda value: _named("title", lambda: require_title(value)),
+        "tags": lambda value: _named("tags", lambda: require_tags(value)),
     }
 
 

@@ -118,6 +118,20 @@ def occurrences(schedule_name: str) -> str:  # list: what came of its times, as 
     return f"blueque_occurrences_{schedule_name}"
 
 
+# zset: `[tag] [task]` for each tag of each task, all with the score 0, so they are sorted as text
+TAGS = "blueque_tags"
+
+
+def tag_entry(tag: str, task_id: str) -> str:
+    return f"{tag} {task_id}"
+
+
+def parse_tag_entry(entry: str) -> tuple[str, str]:
+    """Return (tag, task id)."""
+    tag, _, task_id = entry.rpartition(" ")
+    return tag, task_id
+
+
 def events(queue: str) -> str:  # stream: the last events of all its tasks
     return f"blueque_events_{queue}"
 

@@ -1,18 +1,24 @@
-"""What a producer says about a task besides its work: a title, for people."""
+"""What a producer says about a task besides its work: a title, for people, and tags to find it by."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from blueque.errors import InvalidInput, InvalidType
 
-MAX_TITLE = 200  # bytes
-NAMES = ("title",)
+MAX_BYTES = 200  # of a title or a tag
+MOST_TAGS = 20
+NAMES = ("title", "tags")
 
 
-def fields(title: str | None = None) -> dict[str, str]:
+def fields(title: str | None = None, tags: Iterable[str] | None = None) -> dict[str, str]:
     """Return the labels that are given as fields of a task. Raises InvalidInput, InvalidType."""
-    return {} if title is None else {"title": require_title(title)}
+    if title is tags is None:  # the usual case
+        return {}
+    given = {} if title is None else {"title": require_title(title)}
+    named = () if tags is None else require_tags(tags)
+    return {**given, "tags": " ".join(named)} if named else given
 
 
 def take_fields(options: dict[str, Any]) -> dict[str, str]:
@@ -21,17 +27,40 @@ def take_fields(options: dict[str, Any]) -> dict[str, str]:
 
 
 def require_title(title: object) -> str:
-    """Return a title of one line: 1 to 200 bytes of UTF-8."""
-    if not isinstance(title, str):
-        raise InvalidType(f"title: it is text, not {type(title).__name__}")
+    """Return a title: one line of 1 to 200 bytes of UTF-8."""
+    text = _require_text(title, "title: it")
+    if not text.isprintable() or text.isspace():
+        raise InvalidInput(f"title: {text!r} is not one line of printable text")
+    return text
+
+
+def require_tags(tags: object) -> list[str]:
+    """Return tags, each once, in their order: at most 20."""
+    if isinstance(tags, str | bytes) or not isinstance(tags, Iterable):
+        raise InvalidType(f'tags: they are a list, as ["customer:17"], not {type(tags).__name__}')
+    found = list(dict.fromkeys(require_tag(tag) for tag in tags))
+    if len(found) > MOST_TAGS:
+        raise InvalidInput(f"tags: a task has {MOST_TAGS} at most, not {len(found)}")
+    return found
+
+
+def require_tag(tag: object) -> str:
+    """Return a tag: 1 to 200 bytes of printable UTF-8 without spaces."""
+    text = _require_text(tag, "tags: a tag")
+    if not text.isprintable() or " " in text:
+        raise InvalidInput(f"tags: {text!r} has a space or a character that cannot be printed")
+    return text
+
+
+def _require_text(text: object, what: str) -> str:
+    if not isinstance(text, str):
+        raise InvalidType(f"{what} is text, not {type(text).__name__}")
     try:
-        size = len(title.encode())
+        size = len(text.encode())
     except UnicodeEncodeError as error:
         raise InvalidInput(
-            f"title: {title[error.start]!r} at position {error.start} is not a character"
+            f"{what}: {text[error.start]!r} at position {error.start} is not a character"
         ) from error
-    if not 0 < size <= MAX_TITLE:
-        raise InvalidInput(f"title: it takes 1 to {MAX_TITLE} bytes, not {size}")
-    if not title.isprintable() or title.isspace():
-        raise InvalidInput(f"title: {title!r} is not one line of printable text")
-    return title
+    if not 0 < size <= MAX_BYTES:
+        raise InvalidInput(f"{what} takes 1 to {MAX_BYTES} bytes, not {size}")
+    return text

@@ -29,6 +29,7 @@ class Common(TypedDict, total=False):
     grace: float | str | None
     lead: float | str | None
     title: str | None
+    tags: Iterable[str] | None
 
 
 def option_fields(

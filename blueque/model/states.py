@@ -26,6 +26,7 @@ TYPES = {
     "wake": "zset",
     "orders": "zset",
     "waiting": "set",
+    "tags": "zset",
     **dict.fromkeys(ROOM, "set"),
     **dict.fromkeys(LISTS, "list"),
 }
@@ -69,9 +70,10 @@ class Place(NamedTuple):
     """A key that holds ids of tasks, or a marker.
 
     kind: blocked, pending, line, scheduled, reserved, started, complete, failed, cancelled, tasks (the
-    index), wake, orders, counted, lock, waiting or staged.
+    index), wake, orders, counted, lock, waiting, staged or tags.
     node: of the listener, for its own places. line: the name of a line, for `line`.
-    lock, waiting and staged belong to no queue; `line` is the name of the lock, or of the chunk.
+    lock, waiting, staged and tags belong to no queue; `line` is the name of the lock or the chunk, or
+        the tag.
     """
 
     kind: str
@@ -87,6 +89,8 @@ class Place(NamedTuple):
             return _OF_A_LOCK[self.kind](self.line)
         if self.kind == "staged":
             return keys.staged(self.line)
+        if self.kind == "tags":
+            return keys.TAGS
         if self.kind in _OF_A_LISTENER:
             return _OF_A_LISTENER[self.kind](self.queue, self.node)
         return _KEYS[self.kind](self.queue)
@@ -96,12 +100,14 @@ class Place(NamedTuple):
             return f"the set of {'those who hold' if self.kind == 'lock' else 'lines that wait for'} lock {self.line}"
         if self.kind == "staged":
             return f"the staged chunk {self.line}"
+        if self.kind == "tags":
+            return f"the index of the tag {self.line}"
         return f"{_WORDS[self.kind].format(node=self.node, line=self.line)} of queue {self.queue}"
 
 
 class Entry(NamedTuple):
     """An entry of a place. text: a task id; in `started` `[node] [pid] [task]`, in a chunk
-    `[task] [line] [eta]`.
+    `[task] [line] [eta]`, in `tags` `[tag] [task]`.
     """
 
     place: Place
@@ -124,6 +130,7 @@ class Whereabouts(NamedTuple):
     needs: str | None = None
     lock: str | None = None
     counted: str | None = None
+    tags: str | None = None
 
 
 WHEREABOUTS = Whereabouts._fields
@@ -149,12 +156,20 @@ def home(task: str, fields: Whereabouts) -> list[Entry]:
     return entries
 
 
+def tagged(task: str, fields: Whereabouts) -> list[Entry]:
+    """Return every entry that the task must have in the index of tags."""
+    tags = dict.fromkeys((fields.tags or "").split())
+    return [Entry(Place("tags", "", line=tag), keys.tag_entry(tag, task)) for tag in tags]
+
+
 def may_hold(entry: Entry, task: str, fields: Whereabouts) -> bool:
     """Tell whether the entry agrees with the hash of the task.
 
     A pending task may be in the list of a listener: it was popped, and is about to be reserved.
     """
     place = entry.place
+    if place.kind == "tags":
+        return entry in tagged(task, fields)
     if fields.status is None or (fields.queue != place.queue and place.kind != "lock"):
         return False
     if place.kind == "tasks" or (place.kind == "reserved" and fields.status == "pending"):

@@ -32,6 +32,7 @@ FIELDS: dict[str, Callable[[str], Any]] = {
     "keep": int,
     "enqueued_by": str,
     "title": str,
+    "tags": str.split,
     "producer": str,
     "run": str,
     "after": int,
@@ -169,6 +170,11 @@ class Task:
     def title(self) -> str | None:
         """What it is, for people."""
         return self._get("title")
+
+    @property
+    def tags(self) -> list[str] | None:
+        """The tags by which it is found; None: it has none."""
+        return self._get("tags")
 
     @property
     def producer(self) -> str | None:

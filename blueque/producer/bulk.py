@@ -211,9 +211,10 @@ class ManyTasks:
                 "a stream has no end: its tasks join no group, and wait for no others"
             )
         run = str(uuid.uuid4()) if name is None else require_run_name(name)
+        fields = self._of_staged(options)
         terms = RunTerms("stream" if stream else "staged", require_keep(keep), None, links)
         record = protocol.open_run(self._redis, self.name, run, terms, time.time())
-        return Staging(self._redis, record, self._max_bytes, self.fields_of(**options))
+        return Staging(self._redis, record, self._max_bytes, fields)
 
     def join_run(self, record: Mapping[str, Any], **options: Unpack[Common]) -> KeyedRun:
         """Return a run that another process has opened, to put some of its rows.
@@ -236,8 +237,9 @@ class ManyTasks:
         record, options: as for `join_run`. owner: the `staging.owner_of` the process that alone can
             commit what is staged here; empty: any process can.
         """
+        fields = self._of_staged(options)
         joined = self._join(record, *STAGED, "stream")
-        return Staging(self._redis, joined, self._max_bytes, self.fields_of(**options), owner)
+        return Staging(self._redis, joined, self._max_bytes, fields, owner)
 
     def fields_of(
         self,
@@ -253,6 +255,13 @@ class ManyTasks:
         """
         its_labels = labels.take_fields(others)
         return self._options(retry, limits.fields(**others), priority, resources, lock, its_labels)
+
+    def _of_staged(self, options: Common) -> Options:
+        """Return the fields of staged tasks, which nothing lists before they are published."""
+        fields = self.fields_of(**options)
+        if "tags" in fields:
+            raise InvalidInput("tags: staged tasks have none; give each a key, and use open_run")
+        return fields
 
     def _join(self, record: Mapping[str, Any], *kinds: str) -> Record:
         require_same(record, self.name, record["run"], *kinds)

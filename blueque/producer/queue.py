@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Unpack
 
@@ -87,6 +87,7 @@ class Queue(ManyTasks):
         grace: float | str | None = None,
         lead: float | str | None = None,
         title: str | None = None,
+        tags: Iterable[str] | None = None,
         after: After | Ids | None = None,
         broken: Broken = "hold",
         results: bool = False,
@@ -113,6 +114,8 @@ class Queue(ManyTasks):
         grace, lead: the time between SIGTERM and SIGKILL, and the time before a limit at which the
             task is warned.
         title: what people read beside its id: one line of at most 200 bytes.
+        tags: what it is found by, as ["customer:17"]: at most 20, each of at most 200 bytes without
+            spaces.
         after: other tasks, of any queue: their ids, or `blueque.after` for other conditions than
             that they are complete. The task is put in line when all conditions are met. 1,000 at
             most; no task, no condition. It takes groups, and what a call that makes many tasks of a
@@ -135,7 +138,9 @@ class Queue(ManyTasks):
         )
         key = None if key is None else require_key(key)
         options = {
-            **self._options(retry, its_limits, priority, resources, lock, labels.fields(title)),
+            **self._options(
+                retry, its_limits, priority, resources, lock, labels.fields(title, tags)
+            ),
             **key_fields(key, keep),
         }
         wait = wait_for(after, broken, results, group)
@@ -160,6 +165,7 @@ class Queue(ManyTasks):
         grace: float | str | None = None,
         lead: float | str | None = None,
         title: str | None = None,
+        tags: Iterable[str] | None = None,
         after: After | Ids | None = None,
         broken: Broken = "hold",
         results: bool = False,
@@ -181,7 +187,9 @@ class Queue(ManyTasks):
         )
         key = None if key is None else require_key(key)
         options = {
-            **self._options(retry, its_limits, priority, resources, lock, labels.fields(title)),
+            **self._options(
+                retry, its_limits, priority, resources, lock, labels.fields(title, tags)
+            ),
             **key_fields(key, keep),
         }
         now = time.time()

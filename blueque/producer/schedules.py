@@ -125,7 +125,7 @@ def given(name: str, definition: Definition) -> dict[str, Any]:
     rule, options = definition.rule, dict(definition.options)
     needs = parse_needs(str(options.pop("needs", ""))) or Needs()
     is_own = definition.overlap in ("queue", "replace") and needs.lock == lock_of(name)
-    retry = options.pop("retry", None)
+    retry, tags = options.pop("retry", None), options.pop("tags", None)
     return {
         "parameters": Encoded(definition.parameters.encode(), definition.encoding is not None),
         **{field: value for field, value in rule._asdict().items() if value is not None},
@@ -134,6 +134,7 @@ def given(name: str, definition: Definition) -> dict[str, Any]:
         "resources": dict(needs.resources),
         "lock": None if needs.lock is None or is_own else (needs.lock, needs.limit),
         "retry": None if retry is None else Retry.parse(str(retry)) or False,
+        "tags": None if tags is None else str(tags).split(),
         **options,
     }
 

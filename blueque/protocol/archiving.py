@@ -15,7 +15,7 @@ from blueque.connection.redis import Command, Look, Redis, as_hash
 from blueque.errors import BatchTaken
 from blueque.model import keys
 from blueque.model.columns import to_microseconds, to_whole
-from blueque.protocol.fields import Facts, flat
+from blueque.protocol.fields import Facts, flat, remove_tags
 from blueque.protocol.submit import keep_key
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
@@ -67,6 +67,7 @@ class _TaskFields(NamedTuple):
     keep: str | None
     enqueued_by: str | None
     dependents: str | None
+    tags: str | None
 
 
 def claim_batch(
@@ -162,6 +163,7 @@ def erase(
                     if row.status == status
                 ],
                 ("ZREM", keys.tasks(queue), *[row.task for row, _ in same]),
+                *remove_tags({row.task: fields.tags for row, fields in same}),
                 *_keep_keys(same),
                 ("HINCRBY", keys.totals(queue), "deleted", len(same)),
                 ("HINCRBY", keys.archive(queue), "deleted", len(same)),

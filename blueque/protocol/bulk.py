@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from blueque.connection.redis import AnyLook, Command, Redis, pack
 from blueque.model import keys
 from blueque.model.lines import line_of
-from blueque.protocol.fields import list_lines
+from blueque.protocol.fields import enter_tags, list_lines
 from blueque.protocol.packing import HOLE, fixed, pack_with, template
 from blueque.protocol.submit import Options, new_fields
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
@@ -78,6 +78,7 @@ class Batch:
         self._now = str(now)
         self._needs = str((options or {}).get("needs", ""))
         self._priority = int((options or {}).get("priority", 0))
+        self._tags = (options or {}).get("tags")
         self._is_blocked = "after" in (options or {})  # its tasks wait for others
         self._hashes = hashes(queue, tasks, now, options)
         self.commands = self.commands_for(range(len(tasks.ids)))
@@ -107,6 +108,8 @@ class Batch:
         if later:
             commands += [("ZADD", keys.scheduled(self.queue), *later)]
         commands += [pack_with(("ZADD", keys.tasks(self.queue)), ids, score=self._now)]
+        if self._tags:
+            commands += enter_tags({task.decode(): self._tags for task in ids})
         if lines:
             commands += [("ZADD", keys.wake(self.queue), 0, 0)]
         return [*packed, *map(pack, commands)]

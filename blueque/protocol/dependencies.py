@@ -12,7 +12,7 @@ from blueque.model.conditions import HOLD, MAX_CONDITIONS, are_met, count_named,
 from blueque.model.group import condition_on, group_of
 from blueque.model.lines import line_of
 from blueque.protocol.children import OPEN, ChildFields, child_look, let_one_go
-from blueque.protocol.fields import flat, join_lines_of_queues
+from blueque.protocol.fields import enter_tags, flat, join_lines_of_queues
 from blueque.protocol.parents import Parents, enter_dependents, joins_of, require_parents
 from blueque.protocol.submit import Options, new_fields
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
@@ -156,6 +156,7 @@ def creation(
     commands += join_lines_of_queues(joining)
     commands += later.commands(keys.scheduled)
     commands += index.commands(keys.tasks)
+    commands += enter_tags({new.task: (new.options or {}).get("tags") for _, new in tasks})
     commands += [("ZADD", keys.wake(queue), 0, 0) for queue in {queue: 0 for queue, _ in joining}]
     commands += enter_dependents(conditions, states, now)
     return [*commands, *_joining_groups([new for _, new in tasks])]

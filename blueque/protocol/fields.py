@@ -142,6 +142,28 @@ def _list_lines(lines: Iterable[tuple[str, str]]) -> list[Command]:
     return commands
 
 
+def enter_tags(tags: Mapping[str, object]) -> list[Command]:
+    """Return the commands that enter new tasks in the index of tags. tags: the field of each task."""
+    tagged: dict[str, list[str]] = {}
+    for task, text in tags.items():
+        for tag in str(text or "").split():
+            tagged.setdefault(tag, []).append(task)
+    return [
+        ("ZADD", keys.TAGS, *[w for task in tasks for w in (0, keys.tag_entry(tag, task))])
+        for tag, tasks in tagged.items()
+    ]
+
+
+def remove_tags(tags: Mapping[str, str | None]) -> list[Command]:
+    """Return the commands that remove tasks from the index of tags. tags: the field of each task."""
+    entries = {task: (text or "").split() for task, text in tags.items()}
+    return [
+        ("ZREM", keys.TAGS, *[keys.tag_entry(tag, task) for tag in named])
+        for task, named in entries.items()
+        if named
+    ]
+
+
 def release_room(queue: str, task: str, lock: str | None, counted: str | None) -> list[Command]:
     """Return the commands that give back a lock and a place, and wake a listener that may wait for
     them.

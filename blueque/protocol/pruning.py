@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from blueque.connection.redis import AnyLook, Command, Look, Redis
 from blueque.model import keys
 from blueque.model.lines import DEFAULT, line_of
+from blueque.protocol.fields import remove_tags
 from blueque.protocol.submit import keep_key
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 
@@ -37,6 +38,7 @@ class _EndedFields(NamedTuple):
     keep: str | None
     enqueued_by: str | None
     dependents: str | None
+    tags: str | None
 
 
 class _WaitingFields(NamedTuple):
@@ -49,6 +51,7 @@ class _WaitingFields(NamedTuple):
     keep: str | None
     enqueued_by: str | None
     dependents: str | None
+    tags: str | None
 
     @property
     def line(self) -> str:
@@ -56,12 +59,14 @@ class _WaitingFields(NamedTuple):
 
 
 class _HasKey(Protocol):
-    """Fields of a task, those of its key among them."""
+    """Fields of a task, those of its key and its tags among them."""
 
     @property
     def keep(self) -> str | None: ...
     @property
     def enqueued_by(self) -> str | None: ...
+    @property
+    def tags(self) -> str | None: ...
 
 
 def prune(redis: Redis, queue: str, status: str, seen: Sequence[Ended], floor: int = 0) -> int:
@@ -159,6 +164,7 @@ def _removal(queue: str, tasks: Mapping[str, _HasKey], entries: Sequence[Command
         ("UNLINK", *[key for kind in zip(*belongings, strict=True) for key in kind]),
         *entries,
         ("ZREM", keys.tasks(queue), *tasks),
+        *remove_tags({task: fields.tags for task, fields in tasks.items()}),
         ("HINCRBY", keys.totals(queue), "deleted", len(tasks)),
     ]
     for task, fields in tasks.items():

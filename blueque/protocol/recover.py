@@ -21,6 +21,7 @@ from blueque.protocol.fields import (
     IDENTITY,
     OUTCOME,
     Facts,
+    enter_tags,
     flat,
     put_in_line,
     record_cancelled,
@@ -372,6 +373,7 @@ def reassert(
             ("HDEL", keys.task(task), *OUTCOME),
             ("HSET", keys.task(task), *flat(written)),
             ("ZADD", keys.tasks(queue), written.get("created", now), task),
+            *enter_tags({task: written.get("tags")}),
             ("ZINCRBY", keys.QUEUES, 0, queue),
             *record_event(redis, queue, task, past, Event("reasserted", node, now)),
         ]

@@ -25,6 +25,7 @@ from blueque.model.states import (
     Whereabouts,
     home,
     may_hold,
+    tagged,
 )
 from blueque.protocol.fields import flat, list_lines, put_in_line
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
@@ -130,6 +131,8 @@ def put_back(redis: Redis, place: Place, task: str, missed: Missed, now: float) 
         if kind == "set":
             return Change([("SADD", key, task)], True)
         score = eta if place.kind == "scheduled" else created
+        if place.kind == "tags":
+            return Change([("ZADD", key, 0, keys.tag_entry(place.line, task))], True)
         return Change([("ZADD", key, now if score is None else score, task)], True)
 
     names = (*WHEREABOUTS[:4], "updated", "eta", "created", *WHEREABOUTS[4:])
@@ -142,11 +145,14 @@ def put_back(redis: Redis, place: Place, task: str, missed: Missed, now: float) 
 
 def _is_missed(place: Place, task: str, missed: Missed, fields: Whereabouts) -> bool:
     """Tell whether the task still is as it was when the entry was missing, and must have it."""
-    queue = fields.queue if place.kind == "lock" else place.queue  # a lock belongs to no queue
+    # a lock and a tag belong to no queue
+    queue = fields.queue if place.kind in ("lock", "tags") else place.queue
     if fields[:4] != (missed.status, queue, missed.node, missed.pid):
         return False
     if place.kind == "tasks":
         return True
+    if place.kind == "tags":
+        return place in [entry.place for entry in tagged(task, fields)]
     return missed.status in STATUSES and place in [entry.place for entry in home(task, fields)]
 
 

@@ -12,7 +12,7 @@ from blueque.model import keys
 from blueque.model.encoding import CENTURY
 from blueque.model.lines import line_of
 from blueque.protocol.events import Event, after, count, record_in_task
-from blueque.protocol.fields import flat, join_lines, put_in_line
+from blueque.protocol.fields import enter_tags, flat, join_lines, put_in_line, remove_tags
 from blueque.protocol.packing import HOLE, packed_words, template
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 from blueque.protocol.watches import absence, absence_of_keys
@@ -62,6 +62,7 @@ class _EndedFields(NamedTuple):
     keep: str | None
     enqueued_by: str | None
     dependents: str | None
+    tags: str | None
 
 
 def enqueue(
@@ -119,6 +120,7 @@ def schedule(
                 ("ZINCRBY", keys.QUEUES, 0, queue),
                 ("ZADD", keys.scheduled(queue), eta, task),
                 ("ZADD", keys.tasks(queue), now, task),
+                *enter_tags({task: given.get("tags")}),
             ],
             True,
         )
@@ -211,6 +213,7 @@ def delete(redis: Redis, queue: str, task: str, is_forced: bool = False) -> bool
             # From the tail, where the oldest are: most tasks that are deleted are old.
             ("LREM", lists[fields.status](queue), -1, task),
             ("ZREM", keys.tasks(queue), task),
+            *remove_tags({task: fields.tags}),
             ("HINCRBY", keys.totals(queue), "deleted", 1),
             *keep_key(task, fields.keep, fields.enqueued_by),
         ]
@@ -298,5 +301,6 @@ def _filled(
         form.join % (len(name), name),
         *form.listed,
         form.indexed % (len(at), at, len(name), name),
+        *(map(pack, enter_tags({task: options["tags"]})) if "tags" in options else ()),
         form.wake,
     ]

@@ -28,6 +28,7 @@ from blueque.queries import (
 )
 from blueque.queries.listeners import has_time
 from blueque.queries.statistics import Statistics, Usual, ask_usual, is_quiet, take_usual
+from blueque.queries.tags import TagSeen, list_tags, tagged
 from blueque.queries.tasks import load
 from blueque.queries.waiting_lines import Pause, pause_of
 
@@ -427,6 +428,16 @@ class Inspector:
             list.
         """
         return listing.listing(self._redis, queues, statuses, limit, choice)
+
+    def tags(self, prefix: str = "", limit: int = 1000) -> tuple[list[TagSeen], bool]:
+        """Return the tags that begin so, with the numbers of their tasks, and whether there are more."""
+        return list_tags(self._redis, prefix, limit)
+
+    def tagged(self, tags: Sequence[str]) -> tuple[list[str], bool]:
+        """Return the ids of the tasks with all of these tags by their index, and whether there may
+        be more: of each tag, 10,000 are read.
+        """
+        return tagged(self._redis, tags)
 
     def inquire(self, task_id: str) -> Inquiry:
         """Return everything that bears on why a task does not run: at most six round trips, each

@@ -79,6 +79,7 @@ SHOWN = (
     "broken_by",
     "dependents",
     "title",
+    "tags",
     "producer",
 )
 

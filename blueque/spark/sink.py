@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, TypedDict
 
@@ -18,6 +18,7 @@ from blueque.model.encoding import (
     require_time,
     require_whole,
 )
+from blueque.model.labels import require_tags
 from blueque.model.lines import require_lock, require_resources
 from blueque.model.options import require_retry
 from blueque.model.retry import Retry
@@ -43,6 +44,7 @@ class ForAll(TypedDict, total=False):
     grace: float | str | None
     lead: float | str | None
     title: str | None
+    tags: Sequence[str] | None
 
 
 class Sink(NamedTuple):
@@ -135,6 +137,7 @@ def write_options(
     lock: str | tuple[str, int] | None = None,
     retry: Retry | Literal[False] | None = None,
     after: After | None = None,
+    tags: Sequence[str] | None = None,
     **others: Any,
 ) -> dict[str, str]:
     """Return options as text, as `parse` reads them. Options that are None are left out."""
@@ -145,6 +148,8 @@ def write_options(
         options["resources"] = ",".join(
             f"{name}={amount}" for name, amount in require_resources(resources).items()
         )
+    if tags is not None:
+        options["tags"] = " ".join(require_tags(tags))
     if lock is not None:
         options["lock"] = "=".join(map(str, require_lock(lock)))
     if retry is not None:
@@ -275,6 +280,7 @@ _OF_TASKS: dict[str, Callable[[str], Any]] = {
     "grace": _name,
     "lead": _name,
     "title": _name,
+    "tags": str.split,
 }
 _READERS: dict[str, Callable[[str], Any]] = {
     "queue": require_queue_name,

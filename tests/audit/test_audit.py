@@ -69,6 +69,8 @@ class House:
         protocol.schedule(redis, Q, "scheduled", "p", 100.0, 1.0)
         protocol.enqueue(redis, Q, "cancelled", "p", 1.0)
         protocol.cancel(redis, Q, "cancelled", "me", None, 2.0)
+        protocol.enqueue(redis, Q, "tagged", "p", 1.0, {"tags": "customer:17 ü"})
+        protocol.cancel(redis, Q, "tagged", "me", None, 2.0)
         self._add(DEAD, "adrift")
         protocol.fence(redis, Q, DEAD, f"i-{DEAD}", "0")
         protocol.register(redis, Q, OTHER, f"i-{OTHER}", {}, 2.0)
@@ -271,6 +273,35 @@ DAMAGES = [
         "no_hash",
         INDEX,
         "complete",
+    ),
+    Damage(
+        "a tag of a task that is gone",
+        lambda cli: cli.zadd(keys.TAGS, {"customer:17 nobody": 0}),
+        "no_hash",
+        keys.TAGS,
+        "nobody",
+    ),
+    Damage(
+        "a tag that a task does not have",
+        lambda cli: cli.zadd(keys.TAGS, {"b complete": 0}),
+        "misplaced",
+        keys.TAGS,
+        "complete",
+    ),
+    Damage(
+        "a tag that is not in the index",
+        lambda cli: cli.zrem(keys.TAGS, "ü tagged"),
+        "missing",
+        keys.TAGS,
+        "tagged",
+    ),
+    Damage(
+        "an index of tags that is a string",
+        both(lambda cli: cli.delete(keys.TAGS), lambda cli: cli.set(keys.TAGS, "x")),
+        "wrong_type",
+        keys.TAGS,
+        None,
+        False,
     ),
     Damage(
         "the history of a task that is gone",

@@ -41,6 +41,7 @@ BUDGETS = {
     "logs run-0-audio": (6, 3),
     "runs": (6, 5),
     "feeds": (4, 3),
+    "tags": (6, 5),
     "history run-0-audio": (6, 3),
     "timeline": (25, 6),
     "node ls": (14, 4),

@@ -139,6 +139,7 @@ CONSTANTS = {
     keys.UNSETTLED_MEMBERS,
     keys.GROUPS,
     keys.SCHEDULES,
+    keys.TAGS,
 }  # keys without a name in them
 ID_MAKERS = {
     "Keys of tasks": ids_of_keys,
@@ -592,6 +593,8 @@ TASK = {
     # No groups, unless a sample says so.
     **dict.fromkeys(("GROUP", "ENTERED", "ENTRANTS", "TIED"), NONE),
     **dict.fromkeys(("AWAITED", "WAITERS", "UNAWARE", "OVER"), NONE),
+    # Nor tags.
+    **dict.fromkeys(("TAG", "TAGGING", "TAGGED", "UNTAGGING"), NONE),
 }
 # A line that is not the default one, and what a task has that stands in it; with a lock, and
 # without.
@@ -611,7 +614,27 @@ OPTIONS = {
     "time_limit": 7200,
     "memory_limit": 2**33,
     "lead": 0.5,
+    "tags": "customer:17 ü",
 }
+
+
+def tagging(*tasks: str) -> Values:
+    """What is entered for new tasks with the tags in OPTIONS."""
+    tags = ["customer:17", "ü"]
+    entries = [[word for task in tasks for word in (0, f"{tag} {task}")] for tag in tags]
+    return {"TAG": tags, "TAGGING": entries}
+
+
+def untagging(*tasks: str) -> Values:
+    """What is removed for tasks with these tags."""
+    entries = [[f"customer:17 {task}", f"ü {task}"] for task in tasks]
+    return {"TAGGED": list(tasks), "UNTAGGING": entries}
+
+
+def tagged(*tasks: str) -> Given:
+    return given(*[raw("HSET", keys.task(task), "tags", OPTIONS["tags"]) for task in tasks])
+
+
 NEW = {
     **TASK,
     "PARAMETERS": 'line 1\r\n"quoted" \\x00 \x00\x1b\a\b\t é ☃',
@@ -624,6 +647,7 @@ NEW_JSON = {
     "PARAMETERS": '{"a":1}',
     "ENCODING": ["parameters_encoding", "json"],
     "OPTIONS": flat(OPTIONS),
+    **tagging("t1"),
 }
 JSON_OPTIONS = {"parameters_encoding": "json", **OPTIONS}
 A_KEY = {"key": "a", "keep": 60, "enqueued_by": "m"}
@@ -652,7 +676,12 @@ MANY_SHARED = {
     "LOCKED": [SHARED["NAME"]],
     "LOCK": ["a b"],
 }
-MANY_JSON = {**MANY, "ENCODING": NEW_JSON["ENCODING"], "OPTIONS": NEW_JSON["OPTIONS"]}
+MANY_JSON = {
+    **MANY,
+    "ENCODING": NEW_JSON["ENCODING"],
+    "OPTIONS": NEW_JSON["OPTIONS"],
+    **tagging("t1", "t2", "t3"),
+}
 KEYED = {
     **MANY,
     "TEXTS": ["p"] * 3,
@@ -1866,7 +1895,7 @@ def at(place: Place, **more: Any) -> Values:
 
 
 IN_LINE, HELD, RUNNING = Place("pending", Q), Place("reserved", Q, NODE), Place("started", Q)
-INDEXED = Place("tasks", Q)
+INDEXED, OF_TAG = Place("tasks", Q), Place("tags", "", line="customer:17")
 LATER, ALL, ENDED = Place("scheduled", Q), Place("tasks", Q), Place("complete", Q)
 A_LIST = "it is a list"
 A_LISTENERS_LIST = "it is the list of a listener"
@@ -4751,6 +4780,13 @@ SAMPLES = [
     ),
     Sample(
         "spawn",
+        "with tags",
+        given(registered(), started("t1")),
+        spawn(new("a", Q, tags=OPTIONS["tags"])),
+        {**SPAWN_ONE, **tagging(A), "FIELDS": [["tags", OPTIONS["tags"], "spawned_by", "t1"]]},
+    ),
+    Sample(
+        "spawn",
         "one of two is there",
         given(registered(), started("t1"), spawn(new("b", Q))),
         spawn(new("a", Q), new("b", Q)),
@@ -5376,6 +5412,19 @@ SAMPLES = [
     ),
     Sample(
         "erase",
+        "with tags",
+        given(
+            claim_batch("w"),
+            completed("t1"),
+            cancelled_with_key("t2"),
+            enqueued("t3"),
+            tagged("t1", "t2"),
+        ),
+        erase(*ROWS),
+        {**ERASE, **untagging("t1", "t2")},
+    ),
+    Sample(
+        "erase",
         "put in line again since",
         given(claim_batch("w"), failed("t1"), requeue),
         erase(("t1", "failed", 5.0, 1)),
@@ -5397,6 +5446,13 @@ SAMPLES = [
         given(completed("t1"), enqueued("t2")),
         prune("complete", t1=5.0, t2=5.0),
         PRUNE,
+    ),
+    Sample(
+        "prune",
+        "one with tags",
+        given(completed("t1"), tagged("t1"), enqueued("t2")),
+        prune("complete", t1=5.0, t2=5.0),
+        {**PRUNE, **untagging("t1")},
     ),
     Sample(
         "prune",
@@ -5466,6 +5522,14 @@ SAMPLES = [
         given(completed("t3"), enqueued("t1"), scheduled("t2", 9.5)),
         purge("t1", "t2", "t3"),
         PURGE,
+        [A_SCHEDULED],
+    ),
+    Sample(
+        "purge",
+        "with tags",
+        given(completed("t3"), enqueued("t1"), scheduled("t2", 9.5), tagged("t2")),
+        purge("t1", "t2", "t3"),
+        {**PURGE, **untagging("t2")},
         [A_SCHEDULED],
     ),
     Sample(
@@ -5866,6 +5930,14 @@ SAMPLES = [
         until="MULTI",
     ),
     Sample("delete", "complete", completed("t1"), delete, TASK, ["it is complete"]),
+    Sample(
+        "delete",
+        "with tags",
+        given(completed("t1"), tagged("t1")),
+        delete,
+        {**TASK, **untagging("t1")},
+        ["it is complete"],
+    ),
     Sample("delete", "failed", failed("t1"), delete, TASK, ["it is failed"]),
     Sample("delete", "cancelled", given(enqueued("t1"), cancel()), delete, TASK, [CANCELLED]),
     Sample(
@@ -6149,6 +6221,18 @@ SAMPLES = [
     Sample("reassert", "no hash", registered(), reassert, REASSERT, [NOT_IN_LIST]),
     Sample(
         "reassert",
+        "with tags",
+        registered(),
+        reassert_with({"tags": OPTIONS["tags"]}),
+        {
+            **REASSERT,
+            **tagging("t1"),
+            "FIELDS": flat({**OURS, "tags": OPTIONS["tags"], "updated": 9.25}),
+        },
+        [NOT_IN_LIST],
+    ),
+    Sample(
+        "reassert",
         "pending",
         given(registered(), enqueued("t1")),
         reassert,
@@ -6347,6 +6431,14 @@ SAMPLES = [
         given(enqueued("t1"), raw("DEL", ALL.key)),
         put_back(ALL, "pending"),
         at(ALL, SCORE=1.0),
+        [A_SORTED_SET],
+    ),
+    Sample(
+        "put_back",
+        "in the index of tags",
+        given(enqueued("t1"), tagged("t1")),
+        put_back(OF_TAG, "pending"),
+        at(OF_TAG, SCORE=0, TEXT="customer:17 t1"),
         [A_SORTED_SET],
     ),
     Sample(
@@ -7744,7 +7836,9 @@ def test_every_key_in_the_document_is_in_keys_and_the_other_way_round():
             *[
                 function(*["@"] * len(inspect.signature(function).parameters))
                 for function in functions
-                if not function.__name__.startswith(("parse_", "started_member", "belongings"))
+                if not function.__name__.startswith(
+                    ("parse_", "started_member", "belongings", "tag_entry")
+                )
             ],
         ]
     }

@@ -64,6 +64,7 @@ LINES = (
     "run video 1 --key again",
     "feed {dir}/backlog video --name f",
     "feeds",
+    "tags",
     "runs",
     "config",
     "config show",
@@ -227,6 +228,8 @@ def populated(redis, client, tmp_path):
         resources={"gpu": 1, "memory": "8GiB"},
         lock="disk",
         priority=2,
+        title="Encode a.mov",
+        tags=["customer:17"],
     )
     again = queue.enqueue("1", key="again")
     queue.cancel(again)

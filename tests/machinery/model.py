@@ -236,6 +236,7 @@ class Model:
         self.held: dict[tuple[str, str], list[str]] = defaultdict(list)
         self.started: dict[str, set[str]] = defaultdict(set)
         self.index: dict[str, dict[str, float]] = defaultdict(dict)
+        self.tags: dict[str, float] = {}
         self.queues: set[str] = set()
         self.members: dict[str, set[str]] = defaultdict(set)
         self.registrations: dict[tuple[str, str], Fields] = {}
@@ -299,6 +300,7 @@ class Model:
         found[keys.UNSETTLED_TASKS] = self.unsettled
         found[keys.UNSETTLED_MEMBERS] = self.unsettled_members
         found[keys.GROUPS] = self.looks
+        found[keys.TAGS] = self.tags
         for name, group in self.groups.items():
             record = group.record or {}
             found[keys.group(name)] = {name: str(value) for name, value in record.items()}
@@ -492,6 +494,11 @@ class Model:
         self.consents[task] = 1
         self.queues.add(queue)
         self.index[queue][task] = now
+        self._tag(task)
+
+    def _tag(self, task: str) -> None:
+        tags = self.tasks[task].given.get("tags", "").split()
+        self.tags |= {f"{tag} {task}": 0.0 for tag in tags}
 
     def _put_in_line(self, queue: str, task: str, is_next: bool = False) -> None:
         self.stand(queue, task, is_next)
@@ -575,6 +582,8 @@ class Model:
 
     def _remove_task(self, queue: str, task: str) -> None:
         self.index[queue].pop(task, None)
+        for tag in self.tasks[task].given.get("tags", "").split():
+            self.tags.pop(f"{tag} {task}", None)
         for some in (self.tasks, self.conditions, self.inputs, self.dependents, self.spawned):
             some.pop(task, None)  # type: ignore[attr-defined]
 
@@ -2049,6 +2058,7 @@ class Model:
         if task in before:
             held[:] = before
         self.index[life.queue][task] = its.given["created"]
+        self._tag(task)
         self._unsettle(task, now)
         return its.fields
 

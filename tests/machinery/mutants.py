@@ -2283,6 +2283,20 @@ MUTANTS = [
 # model does.
 IN_THE_MODEL = [
     Mutant(
+        "enqueue does not enter a task in the index of tags",
+        "submit",
+        "_filled",
+        'if "tags" in options',
+        "if not options",
+    ),
+    Mutant(
+        "delete leaves a task in the index of tags",
+        "submit",
+        "delete",
+        "            *remove_tags({task: fields.tags}),\n",
+        "",
+    ),
+    Mutant(
         "finish_group leaves a group ended of which a member runs again",
         "groups",
         "finish_group",

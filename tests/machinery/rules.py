@@ -34,10 +34,11 @@ LIMITS = st.sampled_from(
     [
         {},
         {},
-        {"time_limit": 60, "lead": 5},
+        {"time_limit": 60, "lead": 5, "tags": "customer:17 ü"},
         {"stall_limit": 2.5, "memory_limit": 1 << 20, "grace": 3, "title": "Encode in.mov"},
     ]
 )
+TAGGED = {"tags": "customer:17"}
 # Priority, and what is needed: as `enqueue` takes it, and as it is written.
 PLAIN: dict[str, Any] = {}
 WISHES: list[tuple[dict[str, Any], int, str]] = [
@@ -120,7 +121,7 @@ class Producers(Machine):
         for queue, nodes in NODES.items():
             for place, retry in enumerate(retries if queue == "video" else retries[:3]):
                 self.enqueue(
-                    queue, ("in.mov", None), retry, {}, None if place else 20, wishes[place]
+                    queue, ("in.mov", None), retry, TAGGED, None if place else 20, wishes[place]
                 )
             for node in nodes:
                 self.register(queue, node, None)
@@ -164,6 +165,7 @@ class Producers(Machine):
             given["retry"] = policy.to_text() if policy else "null"
         its = (queue, given, whole(retry or None))
         wanted, *wishes = wish
+        limits = {**limits, "tags": limits.get("tags", "").split()}
         if delay is None:
             task = self.queue(queue).enqueue(value, retry=policy, **limits, **wanted)
         else:

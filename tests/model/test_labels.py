@@ -46,3 +46,35 @@ def test_labels_are_taken_out_of_the_options_of_a_task():
 
     assert labels.take_fields(options) == {"title": "A"}
     assert options == {"time_limit": 5}
+
+
+def test_tags_are_written_in_their_order_each_once():
+    assert labels.fields(tags=["customer:17", "ü", "customer:17"]) == {"tags": "customer:17 ü"}
+    assert labels.fields(tags=iter(["a"])) == {"tags": "a"}
+    assert labels.fields(tags=[]) == {}
+    assert labels.fields("A", ["b"]) == {"title": "A", "tags": "b"}
+
+
+@pytest.mark.parametrize(
+    ("tags", "words"),
+    [
+        ([""], "a tag takes 1 to 200 bytes, not 0"),
+        (["x" * 201], "not 201"),
+        (["a b"], "a space or a character that cannot be printed"),
+        (["a\u00a0b"], "a space or a character that cannot be printed"),
+        (["a\n"], "a space or a character that cannot be printed"),
+        (["\udc80"], "is not a character"),
+        ([str(number) for number in range(21)], "a task has 20 at most, not 21"),
+    ],
+)
+def test_other_tags_are_refused(tags, words):
+    with pytest.raises(InvalidInput, match=words) as refused:
+        labels.fields(tags=tags)
+
+    assert str(refused.value).startswith("tags: ")
+
+
+@pytest.mark.parametrize("tags", ["customer:17", b"a", 5, [5], {"a": 1}.values()])
+def test_tags_are_a_list_of_texts(tags):
+    with pytest.raises(InvalidType, match="tags: "):
+        labels.fields(tags=tags)

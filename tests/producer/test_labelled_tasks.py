@@ -1,4 +1,6 @@
-"""Titles of tasks, and who has enqueued them: whichever way a task is made, and what becomes of it."""
+"""Titles and tags of tasks, and who has enqueued them: whichever way a task is made, and what becomes of
+it.
+"""
 
 from __future__ import annotations
 
@@ -84,6 +86,73 @@ def test_a_bad_title_is_refused_before_anything_is_written(made, cli, way):
 
     written = [key for key in cli.keys("blueque_task_*") if cli.hget(key, "title") is not None]
     assert written == []
+
+
+TAGS = ["customer:17", "ü"]
+
+
+@pytest.mark.parametrize("way", [way for way in EVERY if way != "staged"])
+def test_a_task_is_in_the_index_of_its_tags_as_long_as_it_is_there(made, client, cli, way):
+    task = made(way, tags=TAGS)
+    assert (task.tags, entries(cli)) == (TAGS, [f"customer:17 {task.id}", f"ü {task.id}"])
+
+    client.get_queue("video").cancel(task.id)
+    client.get_queue("video").delete_task(client.get_task(task.id), force=True)
+    assert not cli.exists(keys.TAGS)
+
+
+def entries(cli):
+    return cli.zrange(keys.TAGS, 0, -1)
+
+
+def test_a_task_without_tags_costs_no_index(queue, cli):
+    queue.enqueue_many(range(3), tags=[])
+
+    assert not cli.exists(keys.TAGS)
+    assert cli.hget(keys.task(queue.enqueue("in")), "tags") is None
+
+
+def test_staged_tasks_with_tags_are_refused_before_anything_is_written(queue, cli):
+    with pytest.raises(InvalidInput, match="tags: staged tasks have none"):
+        queue.open_staging("s", tags=TAGS)
+    staging = queue.open_staging("s")
+    with pytest.raises(InvalidInput, match="tags: staged tasks have none"):
+        queue.join_staging(staging.record, tags=TAGS)
+
+    assert cli.zrange(keys.runs("video"), 0, -1) == ["s"]
+
+
+def test_a_repeated_key_does_not_change_the_tags_of_its_task(queue, cli):
+    task = queue.enqueue("in", key="k", tags=["a"])
+    queue.enqueue("in", key="k", tags=["b"])
+
+    assert entries(cli) == [f"a {task}"]
+
+
+def test_a_purge_leaves_no_tags(client, queue, cli):
+    queue.enqueue_many(range(3), tags=TAGS)
+    queue.schedule_many(range(2), FAR, tags=TAGS)
+    snapshot = client.freeze("video", ["pending", "scheduled"])
+
+    assert list(client.purge(snapshot))[-1] == 5
+    assert not cli.exists(keys.TAGS)
+
+
+def test_the_tasks_of_a_schedule_have_its_tags(client, cli):
+    schedule = client.set_schedule("hourly", queue="video", every="1h", tags=TAGS)
+    schedule.trigger()
+
+    (task,) = cli.zrange(keys.tasks("video"), 0, -1)
+    assert client.get_task(task).tags == TAGS
+    assert entries(cli) == [f"customer:17 {task}", f"ü {task}"]
+
+
+def test_a_moved_task_keeps_its_tags(client, queue, cli):
+    task = queue.enqueue("in", tags=TAGS)
+    queue.move(task, "audio")
+
+    assert client.get_inspector().tagged(["ü"]) == ([task], False)
+    assert (client.get_task(task).tags, len(entries(cli))) == (TAGS, 2)
 
 
 def test_a_forked_process_names_itself(client, queue, url):

@@ -218,7 +218,11 @@ def _options(before: Rule | None = None) -> dict[str, Any]:
     context = click.get_current_context()
     options = given(context)
     found = {key: options[key] for key in (*RULE, *POLICIES, *LIMITS) if key in options}
-    found |= {key: options[key] for key in ("keep", "priority", "retry", "title") if key in options}
+    found |= {
+        key: options[key]
+        for key in ("keep", "priority", "retry", "title", "tags")
+        if key in options
+    }
     wanted = needs(context.params["resources"], context.params["lock"])
     found |= {key: value for key, value in wanted.items() if value is not None}
     if "source" in options or "is_text" in options:
@@ -260,7 +264,7 @@ def _defining(act: Callable[[], Any]) -> Any:
         return act()
     except InvalidInput as error:
         key, separator, reason = str(error).partition(": ")
-        if separator and key in (*RULE, *POLICIES, *LIMITS, "keep", "title"):
+        if separator and key in (*RULE, *POLICIES, *LIMITS, "keep", "title", "tags"):
             raise Failure(USAGE, f"--{key.replace('_', '-')}: {reason}") from error
         raise
 

@@ -105,6 +105,7 @@ def as_item(task: Task, now: float) -> dict[str, Any]:
         "status": task.status,
         "queue": task.queue,
         "title": task.title,
+        "tags": task.tags,
         "producer": task.producer,
         "node": task.node,
         "pid": task.pid,

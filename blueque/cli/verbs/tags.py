@@ -1,0 +1,49 @@
+"""`blueque tags`: list the tags of tasks, with how many tasks have each."""
+
+from __future__ import annotations
+
+import click
+
+from blueque.cli import printing
+from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.printing import Column
+from blueque.queries.listing import STATUSES
+
+_COLUMNS = [Column("TAG", can_shrink=True), Column("TASKS", True), Column("STATES")]
+
+
+@click.command()
+@click.argument("prefix", required=False, default="", metavar="[TAG]")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many."
+)
+@json_option
+@shared_options
+@pass_invocation
+def tags(invocation: Invocation, prefix: str, limit: int, as_json: bool) -> None:
+    """List the tags of the tasks in Redis, and how many tasks have each; with TAG, those that begin so.
+
+    \b
+    blueque tags
+    blueque tags customer:
+
+    Of 10,000 tasks in all, STATES says how many are in each state.
+    """
+    seen, has_more = invocation.client().get_inspector().tags(prefix, limit)
+    if as_json:
+        items = [each._asdict() for each in seen]
+        printing.print_json("tags", items=items, has_more=has_more)
+        return
+    rows = [[each.tag, str(each.tasks), _states(each.states)] for each in seen]
+    if rows:
+        click.echo("\n".join(printing.table(_COLUMNS, rows)))
+    else:
+        printing.talk("no tags")
+    if has_more:
+        printing.talk(f"Only the first {limit}: --limit N shows more.")
+
+
+def _states(states: dict[str, int] | None) -> str:
+    if states is None:
+        return "-"
+    return ", ".join(f"{states[name]} {name}" for name in STATUSES if name in states) or "gone"

@@ -1,0 +1,60 @@
+"""`blueque tags`, --title and --tag: the program itself, on a real Redis."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+
+def test_a_task_is_enqueued_with_its_labels(run, client):
+    task = run(
+        "enqueue", "video", "1", "--title", "Encode it", "--tag", "a:1", "--tag", "b"
+    ).stdout.strip()
+
+    assert (client.get_task(task).title, client.get_task(task).tags) == ("Encode it", ["a:1", "b"])
+    shown = run("show", task).stdout
+    assert "title       Encode it" in shown and "tags        a:1, b" in shown
+    assert "producer    " in shown
+    item = json.loads(run("show", task, "--json").stdout)["item"]
+    assert (item["title"], item["tags"]) == ("Encode it", ["a:1", "b"])
+    assert item["producer"] == client.get_task(task).producer
+
+
+def test_each_line_has_the_labels(run, client):
+    ids = run("enqueue", "video", "--lines", "--title", "T", "--tag", "a", stdin="1\n2\n").stdout
+
+    tasks = [client.get_task(task) for task in ids.split()]
+    assert [(task.title, task.tags) for task in tasks] == [("T", ["a"])] * 2
+
+
+def test_tags_are_listed_with_their_numbers(run, queue):
+    queue.enqueue_many(range(3), tags=["customer:17"])
+    queue.cancel(queue.enqueue(1, tags=["customer:17", "urgent"]))
+
+    lines = run("tags").stdout.splitlines()
+    assert [line.split() for line in lines] == [
+        ["TAG", "TASKS", "STATES"],
+        ["customer:17", "4", "3", "pending,", "1", "cancelled"],
+        ["urgent", "1", "1", "cancelled"],
+    ]
+    assert run("tags", "u").stdout.splitlines()[1].split() == lines[2].split()
+    assert json.loads(run("tags", "u", "--json").stdout)["items"] == [
+        {"tag": "urgent", "tasks": 1, "states": {"cancelled": 1}}
+    ]
+    assert run("tags", "x").stderr == "no tags\n"
+    assert "Only the first 1: --limit N shows more." in run("tags", "--limit", "1").stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (["enqueue", "video", "1", "--tag", "a b"], "--tag: 'a b' has a space"),
+        (["enqueue", "video", "1", "--title", ""], "title: it takes 1 to 200 bytes"),
+    ],
+)
+def test_wrong_labels_are_refused(run, line, words):
+    result = run(*line)
+
+    assert result.returncode == 2
+    assert words in result.stderr
