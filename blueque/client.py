@@ -154,7 +154,7 @@ class Client:
         pause_after_failures: pause after so many failed tasks in a row.
         keep: for how long a deleted task still counts as made, for `Schedule.backfill`.
         options: further ones of the task, as for `Queue.enqueue`: priority, resources, lock, retry,
-            time_limit, stall_limit, memory_limit, grace, lead, title, tags.
+            time_limit, stall_limit, memory_limit, grace, lead, title, tags, context.
         A change concerns what is planned from now on.
         Raises InvalidInput, which begins with the name of the wrong option; WrongSchedule if it comes
         from blueque.toml.

@@ -15,6 +15,7 @@ from blueque.client import Client
 from blueque.errors import BluequeError, InvalidInput
 from blueque.model import units
 from blueque.model.encoding import require_feed_name, require_whole
+from blueque.model.labels import room_beside
 from blueque.model.options import Common, require_known
 from blueque.text.format import count
 
@@ -75,7 +76,7 @@ def feed(
         that name to end.
     stop: set it from another thread to make the call return between two chunks. progress: called
         often, with a FeedProgress.
-    options: as for `Queue.enqueue`: priority, resources, lock, retry and limits, for all tasks.
+    options: as for `Queue.enqueue`: priority, resources, lock, retry, limits and labels, for all tasks.
         Once it has begun, it waits while Redis is away, and logs it.
     Raises BacklogRefused, which names file and row; FeedTaken; RedisRefused; RedisAway when Redis
     does not answer at the start, for as long as the client has patience.
@@ -86,12 +87,13 @@ def feed(
     require_known("feed", options, Common)
     given = client or Client(url)
     own = given.with_patience(0)  # so that `stop` works while Redis is away
+    fields = own.get_queue(queue).fields_of(**options)
     job = Job(
         queue,
         require_feed_name(name),
         Backlog(source),
-        Shape(_params(params), key, own.max_bytes, skip_bad),
-        own.get_queue(queue).fields_of(**options),
+        Shape(_params(params), key, room_beside(fields, own.max_bytes), skip_bad),
+        fields,
         require_whole(window, "window", 1, MAX_WINDOW),
         follow,
         wait,

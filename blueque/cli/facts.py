@@ -66,6 +66,7 @@ _LAST = (
     "signal",
     "error",
     "traceback",
+    "context",
     "parameters",
     "result",
 )
@@ -135,6 +136,8 @@ def facts(
     told |= {name: task.fields.get(name) for name in _LAST}
     if told["parameters"] is not None:
         told["parameters"] = hide(told["parameters"])
+    if told["context"] is not None:
+        told["context"] = json.dumps(hide(_json(told["context"])), ensure_ascii=False)
     foreign = [(name, text) for name, text in sorted(task.fields.items()) if name not in FIELDS]
     if task.status in ("failed", "cancelled"):
         foreign.append(("next", _next(task, cause)))
@@ -154,6 +157,8 @@ def contents(task: Task, hide: Hide) -> dict[str, Any]:
     """Return, as JSON, the fields that `blueque show` adds to those of a list."""
     found: dict[str, Any] = {name: task.fields.get(name) for name in ("error", "traceback")}
     found |= {"parameters": hide(value_of(task, "parameters")), "result": value_of(task, "result")}
+    if "context" in task.fields:
+        found["context"] = hide(_json(task.fields["context"]))
     found |= {name: _number(task, name) for name in _NUMBERS if name in task.fields}
     found |= {name: task.fields[name] for name in _TEXTS if name in task.fields}
     if "retry" in task.fields:

@@ -1,9 +1,11 @@
-"""The options --title and --tag: what people read about a task, and what they find it by."""
+"""The options --title, --tag and --context: what people read about a task, what they find it by, and
+what it comes from.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,11 +16,40 @@ if TYPE_CHECKING:
 
 
 def label_options(command: Decorated) -> Decorated:
-    """Add the options, as the parameters title and tags of `Queue.enqueue`."""
+    """Add the options, as the parameters title, tags and context of `Queue.enqueue`."""
+    context = click.option(
+        "--context",
+        type=_Context(),
+        metavar="JSON",
+        help="An object for the handler, beside the parameters.",
+    )
     title = click.option("--title", metavar="TEXT", help="What people read beside its id.")
     return title(
-        tag_option("A tag to find it by, as customer:17; several times for several.")(command)
+        tag_option("A tag to find it by, as customer:17; several times for several.")(
+            context(command)
+        )
     )
+
+
+class _Context(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
+    """A context, written as a JSON object."""
+
+    name = "context"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> dict[str, Any]:
+        if not isinstance(value, str):
+            return value
+        from blueque.model.labels import require_context  # here: --help does without
+        from blueque.text.json_errors import as_json
+
+        try:
+            found = as_json(value.encode("utf-8", "surrogateescape"))
+            require_context(found)
+        except InvalidInput as error:
+            self.fail(str(error).removeprefix("context: "), param, ctx)
+        return found
 
 
 def tag_option(help: str) -> Callable[[Decorated], Decorated]:

@@ -30,6 +30,7 @@ REMOVABLE = (
     *LIMITS,
     "title",
     "tags",
+    "context",
 )
 
 

@@ -25,7 +25,7 @@ from blueque.model.encoding import (
     require_whole,
 )
 from blueque.model.ids import require_keep
-from blueque.model.labels import require_tags, require_title
+from blueque.model.labels import require_context, require_tags, require_title
 from blueque.model.lines import require_lock, require_priority, require_resources
 from blueque.model.recurrence import read_rule
 from blueque.model.retry import Retry
@@ -585,6 +585,7 @@ def _schedule_checks() -> dict[str, Callable[[Any], Any]]:
         **{name: functools.partial(_limit, name) for name in LIMITS},
         "title": lambda value: _named("title", lambda: require_title(value)),
         "tags": lambda value: _named("tags", lambda: require_tags(value)),
+        "context": _context,
     }
 
 
@@ -595,6 +596,11 @@ def _as_it_is(value: Any) -> Any:
 def _parameters(value: Any) -> Any:
     """Return parameters of a task. Those that are too large are refused when the task is made."""
     _named("parameters", lambda: encode(value, "parameters", sys.maxsize))
+    return value
+
+
+def _context(value: Any) -> Any:
+    _named("context", lambda: require_context(value))
     return value
 
 

@@ -1,24 +1,36 @@
-"""What a producer says about a task besides its work: a title, for people, and tags to find it by."""
+"""What a producer says about a task besides its work: a title, for people, tags to find it by, and the
+context from which it comes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from blueque.errors import InvalidInput, InvalidType
+from blueque.model.encoding import encode_json
 
 MAX_BYTES = 200  # of a title or a tag
 MOST_TAGS = 20
-NAMES = ("title", "tags")
+MAX_CONTEXT = 65536  # bytes; a program gets it in a variable, which Linux limits
+NAMES = ("title", "tags", "context")
 
 
-def fields(title: str | None = None, tags: Iterable[str] | None = None) -> dict[str, str]:
+def fields(
+    title: str | None = None,
+    tags: Iterable[str] | None = None,
+    context: Mapping[str, Any] | None = None,
+) -> dict[str, str]:
     """Return the labels that are given as fields of a task. Raises InvalidInput, InvalidType."""
-    if title is tags is None:  # the usual case
+    if title is tags is context is None:  # the usual case
         return {}
     given = {} if title is None else {"title": require_title(title)}
-    named = () if tags is None else require_tags(tags)
-    return {**given, "tags": " ".join(named)} if named else given
+    if tags is not None and (named := require_tags(tags)):
+        given["tags"] = " ".join(named)
+    if context is not None and (text := require_context(context)) != "{}":
+        given["context"] = text
+    return given
 
 
 def take_fields(options: dict[str, Any]) -> dict[str, str]:
@@ -50,6 +62,29 @@ def require_tag(tag: object) -> str:
     if not text.isprintable() or " " in text:
         raise InvalidInput(f"tags: {text!r} has a space or a character that cannot be printed")
     return text
+
+
+def require_context(context: object) -> str:
+    """Return a context as JSON, which takes 64 KiB at most. Raises InvalidType, InvalidInput, TooLarge."""
+    if not isinstance(context, Mapping):
+        raise InvalidType(f"context: it is a dict, not {type(context).__name__}")
+    return encode_json(dict(context), "context", MAX_CONTEXT)
+
+
+def read_context(text: str) -> dict[str, Any]:
+    """Return the context in a field. Raises ValueError if it is malformed."""
+    try:
+        found = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if not isinstance(found, dict):
+        raise ValueError("no object")
+    return found
+
+
+def room_beside(options: Mapping[str, Any], max_bytes: int) -> int:
+    """Return how many bytes the parameters of tasks with these fields may take: the context counts."""
+    return max_bytes - len(str(options["context"]).encode()) if "context" in options else max_bytes
 
 
 def _require_text(text: object, what: str) -> str:

@@ -75,12 +75,13 @@ class New:
     ) -> None:
         require_known("blueque.New", options, SpawnOptions)
         self.queue, self.key = require_queue_name(queue), require_key(key)
-        text, encoding = encode(parameters, "parameters", units.max_bytes())
+        wanted = _read(**options)
+        room = labels.room_beside(wanted.options, units.max_bytes())
+        text, encoding = encode(parameters, "parameters", room)
         coded: Options = {}
         if encoding is not None:
             require_text_keys(parameters, "parameters")
             coded = {"parameters_encoding": encoding}
-        wanted = _read(**options)
         self._record = wanted._replace(
             queue=self.queue, parameters=text, options={**coded, **wanted.options}
         )

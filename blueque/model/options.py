@@ -5,7 +5,7 @@ labels, and what it does if it waits for others.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal, TypedDict, get_args
+from typing import Any, Literal, TypedDict, get_args
 
 from blueque.errors import InvalidInput, InvalidType
 from blueque.model.group import group_of
@@ -30,6 +30,7 @@ class Common(TypedDict, total=False):
     lead: float | str | None
     title: str | None
     tags: Iterable[str] | None
+    context: Mapping[str, Any] | None
 
 
 def option_fields(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from blueque.errors import InvalidInput
 from blueque.model.cron import find_zone
 from blueque.model.encoding import decode
+from blueque.model.labels import read_context
 from blueque.model.retry import Retry
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ FIELDS: dict[str, Callable[[str], Any]] = {
     "enqueued_by": str,
     "title": str,
     "tags": str.split,
+    "context": read_context,
     "producer": str,
     "run": str,
     "after": int,
@@ -175,6 +177,13 @@ class Task:
     def tags(self) -> list[str] | None:
         """The tags by which it is found; None: it has none."""
         return self._get("tags")
+
+    @property
+    def context(self) -> dict[str, Any] | None:
+        """What its producer has given beside the parameters, such as the id of a trace; None:
+        nothing.
+        """
+        return self._get("context")
 
     @property
     def producer(self) -> str | None:

@@ -173,7 +173,7 @@ class ManyTasks:
         Raises WrongRun when another run has that name, or was opened with other ones; NoSuchTask,
         NoSuchGroup, GroupClosed, GroupCancelled, WrongGroup. Source: docs/protocol/bulk.md, "open_run".
         """
-        count = require_whole(shards, "shards", 1, MAX_SHARDS)
+        count, fields = require_whole(shards, "shards", 1, MAX_SHARDS), self.fields_of(**options)
         record = protocol.open_run(
             self._redis,
             self.name,
@@ -181,7 +181,7 @@ class ManyTasks:
             RunTerms("keyed", require_keep(keep), count, links_of(after, broken, group)),
             time.time(),
         )
-        return KeyedRun(self._redis, record, self._max_bytes, self.fields_of(**options))
+        return KeyedRun(self._redis, record, self._max_bytes, fields)
 
     def open_staging(
         self,
@@ -299,10 +299,11 @@ class ManyTasks:
                 "all tasks of a run wait for the same, and get no results: leave out run, or after_each and results"
             )
         kept = require_keep((DEFAULT_KEEP if run is None else RUN_KEEP) if keep is None else keep)
+        fields = self.fields_of(**options)
         plan = Plan(
             self.name,
-            self._max_bytes,
-            self.fields_of(**options),
+            labels.room_beside(fields, self._max_bytes),
+            fields,
             require_whole(batch, "batch", 1, MAX_BATCH),
             keys,
             priorities,

@@ -17,6 +17,7 @@ from blueque.errors import InvalidInput
 from blueque.model.encoding import require_whole
 from blueque.model.group import Group, tracked
 from blueque.model.ids import ids_of_run_keys, shard_of
+from blueque.model.labels import room_beside
 from blueque.model.run import Links, Record
 from blueque.producer.groups import end_if_over
 from blueque.producer.row_batch import Rows, relay
@@ -67,7 +68,8 @@ class KeyedRun:
         self.shards: int = record["shards"]
         self.state: str = record["state"]
         self.links = Links.of(record)
-        self._redis, self._max_bytes, self._options = redis, max_bytes, options
+        self._redis, self._options = redis, options
+        self._max_bytes = room_beside(options, max_bytes)
 
     def __repr__(self) -> str:
         return f"<KeyedRun {self.name!r} of {self.queue!r}, {self.state}>"

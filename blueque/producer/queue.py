@@ -88,6 +88,7 @@ class Queue(ManyTasks):
         lead: float | str | None = None,
         title: str | None = None,
         tags: Iterable[str] | None = None,
+        context: Mapping[str, Any] | None = None,
         after: After | Ids | None = None,
         broken: Broken = "hold",
         results: bool = False,
@@ -116,6 +117,8 @@ class Queue(ManyTasks):
         title: what people read beside its id: one line of at most 200 bytes.
         tags: what it is found by, as ["customer:17"]: at most 20, each of at most 200 bytes without
             spaces.
+        context: a dict beside the parameters, for `RunningTask.context`: what the caller is about,
+            such as {"trace": "4bf9"}. It counts to the size of the parameters; 64 KiB at most.
         after: other tasks, of any queue: their ids, or `blueque.after` for other conditions than
             that they are complete. The task is put in line when all conditions are met. 1,000 at
             most; no task, no condition. It takes groups, and what a call that makes many tasks of a
@@ -139,7 +142,7 @@ class Queue(ManyTasks):
         key = None if key is None else require_key(key)
         options = {
             **self._options(
-                retry, its_limits, priority, resources, lock, labels.fields(title, tags)
+                retry, its_limits, priority, resources, lock, labels.fields(title, tags, context)
             ),
             **key_fields(key, keep),
         }
@@ -166,6 +169,7 @@ class Queue(ManyTasks):
         lead: float | str | None = None,
         title: str | None = None,
         tags: Iterable[str] | None = None,
+        context: Mapping[str, Any] | None = None,
         after: After | Ids | None = None,
         broken: Broken = "hold",
         results: bool = False,
@@ -188,7 +192,7 @@ class Queue(ManyTasks):
         key = None if key is None else require_key(key)
         options = {
             **self._options(
-                retry, its_limits, priority, resources, lock, labels.fields(title, tags)
+                retry, its_limits, priority, resources, lock, labels.fields(title, tags, context)
             ),
             **key_fields(key, keep),
         }
@@ -199,7 +203,7 @@ class Queue(ManyTasks):
             return self._enqueue_after(parameters, options, key, wait, due if due > now else None)
         if due < now:
             return self._enqueue(parameters, options, key)
-        text, coded = self._encode(parameters)
+        text, coded = self._encode(parameters, options)
         task_id = random_id() if key is None else id_of_key(self.name, key)
         is_new = protocol.schedule(
             self._redis, self.name, task_id, text, due, now, {**coded, **options}, key is None
@@ -465,7 +469,6 @@ class Queue(ManyTasks):
         priority = given.pop("priority", 0)
         its_labels = labels.take_fields(given)
         its_limits = limits.fields(**given)  # type: ignore[arg-type]
-        text, coded = self._encode(parameters)
         fields = self._options(
             own["retry"],  # type: ignore[arg-type]
             its_limits,
@@ -475,6 +478,7 @@ class Queue(ManyTasks):
             its_labels,
         )
         del fields["producer"]  # the caller may have tasks made by another program
+        text, coded = self._encode(parameters, fields)
         return text, {**coded, **fields}
 
     def join(self, timeout: float | None = None) -> None:
@@ -501,7 +505,7 @@ class Queue(ManyTasks):
         protocol.wake(self._redis, self.name)
 
     def _enqueue(self, parameters: Any, options: Options, key: str | None) -> TaskId:
-        text, coded = self._encode(parameters)
+        text, coded = self._encode(parameters, options)
         task_id, spare = self._ids() if key is None else (id_of_key(self.name, key), None)
         is_new = protocol.enqueue(
             self._redis,
@@ -525,7 +529,7 @@ class Queue(ManyTasks):
         wait: Wait,
         eta: float | None = None,
     ) -> TaskId:
-        text, coded = self._encode(parameters)
+        text, coded = self._encode(parameters, options)
         task_id = random_id() if key is None else id_of_key(self.name, key)
         fields = {**coded, **options, **wait.fields()}
         new = NewTask(task_id, text, fields, wait.conditions, eta)
@@ -549,9 +553,10 @@ class Queue(ManyTasks):
         options["producer"] = process.producer()
         return options
 
-    def _encode(self, parameters: Any) -> tuple[str, dict[str, str]]:
+    def _encode(self, parameters: Any, options: Options) -> tuple[str, dict[str, str]]:
         """Return the text of the parameters, and the field that names their encoding."""
-        text, encoding = encode(parameters, "parameters", self._max_bytes)
+        room = labels.room_beside(options, self._max_bytes)
+        text, encoding = encode(parameters, "parameters", room)
         if encoding is None:
             return text, {}
         require_text_keys(parameters, "parameters")

@@ -15,6 +15,7 @@ from blueque.errors import InvalidInput, NoSuchSchedule, WrongSchedule
 from blueque.model.cron import find_zone
 from blueque.model.encoding import Encoded, require_schedule_name, require_time, require_whole
 from blueque.model.ids import DEFAULT_KEEP, require_keep
+from blueque.model.labels import read_context
 from blueque.model.lines import Needs, parse_needs
 from blueque.model.options import Common
 from blueque.model.recurrence import Rule, planned_times, read_rule
@@ -126,6 +127,7 @@ def given(name: str, definition: Definition) -> dict[str, Any]:
     needs = parse_needs(str(options.pop("needs", ""))) or Needs()
     is_own = definition.overlap in ("queue", "replace") and needs.lock == lock_of(name)
     retry, tags = options.pop("retry", None), options.pop("tags", None)
+    context = options.pop("context", None)
     return {
         "parameters": Encoded(definition.parameters.encode(), definition.encoding is not None),
         **{field: value for field, value in rule._asdict().items() if value is not None},
@@ -135,6 +137,7 @@ def given(name: str, definition: Definition) -> dict[str, Any]:
         "lock": None if needs.lock is None or is_own else (needs.lock, needs.limit),
         "retry": None if retry is None else Retry.parse(str(retry)) or False,
         "tags": None if tags is None else str(tags).split(),
+        "context": None if context is None else read_context(str(context)),
         **options,
     }
 

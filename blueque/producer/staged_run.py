@@ -13,6 +13,7 @@ from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput, InvalidType, RunDropped
 from blueque.model.encoding import require_whole
 from blueque.model.ids import random_ids
+from blueque.model.labels import room_beside
 from blueque.model.run import Links, Record
 from blueque.producer.groups import end_if_over
 from blueque.producer.keyed_run import RunOutcome, in_parts, require_room
@@ -50,7 +51,8 @@ class Staging:
         self.is_stream: bool = record["kind"] == "stream"
         self.links = Links.of(record)
         self.is_committed: bool = not self.is_stream and record["state"] != "open"
-        self._redis, self._max_bytes, self._options, self._owner = redis, max_bytes, options, owner
+        self._redis, self._options, self._owner = redis, options, owner
+        self._max_bytes = room_beside(options, max_bytes)
 
     def __repr__(self) -> str:
         return (

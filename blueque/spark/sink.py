@@ -18,7 +18,7 @@ from blueque.model.encoding import (
     require_time,
     require_whole,
 )
-from blueque.model.labels import require_tags
+from blueque.model.labels import require_context, require_tags
 from blueque.model.lines import require_lock, require_resources
 from blueque.model.options import require_retry
 from blueque.model.retry import Retry
@@ -45,6 +45,7 @@ class ForAll(TypedDict, total=False):
     lead: float | str | None
     title: str | None
     tags: Sequence[str] | None
+    context: Mapping[str, Any] | None
 
 
 class Sink(NamedTuple):
@@ -138,6 +139,7 @@ def write_options(
     retry: Retry | Literal[False] | None = None,
     after: After | None = None,
     tags: Sequence[str] | None = None,
+    context: Mapping[str, Any] | None = None,
     **others: Any,
 ) -> dict[str, str]:
     """Return options as text, as `parse` reads them. Options that are None are left out."""
@@ -150,6 +152,8 @@ def write_options(
         )
     if tags is not None:
         options["tags"] = " ".join(require_tags(tags))
+    if context is not None:
+        options["context"] = require_context(context)
     if lock is not None:
         options["lock"] = "=".join(map(str, require_lock(lock)))
     if retry is not None:
@@ -281,6 +285,7 @@ _OF_TASKS: dict[str, Callable[[str], Any]] = {
     "lead": _name,
     "title": _name,
     "tags": str.split,
+    "context": json.loads,
 }
 _READERS: dict[str, Callable[[str], Any]] = {
     "queue": require_queue_name,

@@ -202,6 +202,7 @@ def _get_ready(
         TITLE.show(f"blueque: task {task_id} of {fields.get('queue', '')}")
         variables = {**assignment.environ, **environment(task_id, fields, path)}
         environ = os.environ
+        environ.pop("BLUEQUE_CONTEXT", None)  # of the task before, or of the listener's own task
         for name, value in variables.items():
             environ[name] = value
     except BaseException as error:

@@ -459,6 +459,7 @@ def environment(task_id: str, fields: Mapping[str, str], path: str) -> dict[str,
 
     path: the directory of the attempt.
     """
+    context = {"BLUEQUE_CONTEXT": fields["context"]} if "context" in fields else {}
     return {
         "BLUEQUE_TASK_ID": task_id,
         "BLUEQUE_QUEUE": fields.get("queue", ""),
@@ -469,6 +470,7 @@ def environment(task_id: str, fields: Mapping[str, str], path: str) -> dict[str,
         "BLUEQUE_CHECKPOINT": f"{path}/{checkpoint_files.VALUE}",
         "BLUEQUE_CHECKPOINT_DIR": f"{path}/{checkpoint_files.DIRECTORY}",
         "BLUEQUE_STOP_FILE": f"{path}/{STOP}",
+        **context,
     }
 
 

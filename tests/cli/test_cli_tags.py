@@ -1,4 +1,4 @@
-"""`blueque tags`, --title and --tag: the program itself, on a real Redis."""
+"""`blueque tags`, --title, --tag and --context: the program itself, on a real Redis."""
 
 from __future__ import annotations
 
@@ -19,6 +19,19 @@ def test_a_task_is_enqueued_with_its_labels(run, client):
     item = json.loads(run("show", task, "--json").stdout)["item"]
     assert (item["title"], item["tags"]) == ("Encode it", ["a:1", "b"])
     assert item["producer"] == client.get_task(task).producer
+
+
+def test_a_context_is_shown_without_its_secrets(run, client):
+    task = run(
+        "enqueue", "video", "1", "--context", '{"trace": "4bf9", "token": "x"}'
+    ).stdout.strip()
+
+    assert client.get_task(task).context == {"trace": "4bf9", "token": "x"}
+    assert 'context     {"trace": "4bf9", "token": "[hidden]"}' in run("show", task).stdout
+    item = json.loads(run("show", task, "--json").stdout)["item"]
+    assert item["context"] == {"trace": "4bf9", "token": "[hidden]"}
+    revealed = json.loads(run("show", task, "--json", "--reveal").stdout)["item"]
+    assert revealed["context"]["token"] == "x"
 
 
 def test_each_line_has_the_labels(run, client):
@@ -51,6 +64,8 @@ def test_tags_are_listed_with_their_numbers(run, queue):
     [
         (["enqueue", "video", "1", "--tag", "a b"], "--tag: 'a b' has a space"),
         (["enqueue", "video", "1", "--title", ""], "title: it takes 1 to 200 bytes"),
+        (["enqueue", "video", "1", "--context", "{"], "--context"),
+        (["enqueue", "video", "1", "--context", "[1]"], "it is a dict, not list"),
     ],
 )
 def test_wrong_labels_are_refused(run, line, words):

@@ -230,6 +230,7 @@ def populated(redis, client, tmp_path):
         priority=2,
         title="Encode a.mov",
         tags=["customer:17"],
+        context={"trace": "4bf9"},
     )
     again = queue.enqueue("1", key="again")
     queue.cancel(again)

@@ -45,6 +45,9 @@ GREETED = (
     "Edsger",
     "Alan",  # of the README
     "Edsger",
+    "Radia",
+    "Fran",
+    "Annie",  # with labels
     "Alan",
     "Barbara",
     "Katherine",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from blueque import InvalidInput, InvalidType
+from blueque import InvalidInput, InvalidType, Task, TooLarge
 from blueque.model import labels
 
 
@@ -78,3 +78,39 @@ def test_other_tags_are_refused(tags, words):
 def test_tags_are_a_list_of_texts(tags):
     with pytest.raises(InvalidType, match="tags: "):
         labels.fields(tags=tags)
+
+
+def test_a_context_is_written_as_json():
+    assert labels.fields(context={"trace": "ä", "n": [1, None]}) == {
+        "context": '{"trace":"ä","n":[1,null]}'
+    }
+    assert labels.fields(context={}) == {}
+    assert labels.read_context('{"trace":"ä"}') == {"trace": "ä"}
+
+
+@pytest.mark.parametrize(
+    ("context", "error", "words"),
+    [
+        ("trace", InvalidType, "it is a dict, not str"),
+        ([1], InvalidType, "it is a dict, not list"),
+        ({1: 2}, InvalidType, "the key 1 is not a string"),
+        ({"a": b"x"}, InvalidType, "bytes"),
+        ({"a": float("nan")}, InvalidInput, "JSON"),
+        ({"a": "x" * 65536}, TooLarge, "65,544 bytes"),
+    ],
+)
+def test_another_context_is_refused(context, error, words):
+    with pytest.raises(error, match=words) as refused:
+        labels.fields(context=context)
+
+    assert str(refused.value).startswith("context")
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "5", "{", "[" * 100_000])
+def test_a_malformed_context_is_none(text):
+    assert Task("t", {"context": text}).context is None
+
+
+def test_a_context_counts_to_the_size_of_the_parameters():
+    assert labels.room_beside({}, 100) == 100
+    assert labels.room_beside({"context": '{"a":"ä"}'}, 100) == 90

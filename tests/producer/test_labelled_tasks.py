@@ -1,4 +1,4 @@
-"""Titles and tags of tasks, and who has enqueued them: whichever way a task is made, and what becomes of
+"""Titles, tags and contexts of tasks, and who has enqueued them: whichever way a task is made, and what becomes of
 it.
 """
 
@@ -10,7 +10,7 @@ import time
 import pytest
 
 import blueque
-from blueque import Client, InvalidInput, New
+from blueque import BluequeError, Client, InvalidInput, New
 from blueque.model import keys
 from blueque.producer.firing import Firing
 from blueque.system import process
@@ -50,10 +50,10 @@ WAYS = {
 
 
 @pytest.fixture
-def made(client, cli, tmp_path):
+def made(client, cli, tmp_path, url):
     """Make a task in a way, and return it."""
 
-    def made(way, **options):
+    def made(way, client=client, **options):
         more = {"staged": stage, "workflow": commit}
         if way in WAYS:
             WAYS[way](client.get_queue("video"), **options)
@@ -63,6 +63,7 @@ def made(client, cli, tmp_path):
             more[way](client, **options)
         return client.get_task(cli.zrange(keys.tasks("video"), -1, -1)[0])
 
+    made.url = url
     return made
 
 
@@ -153,6 +154,29 @@ def test_a_moved_task_keeps_its_tags(client, queue, cli):
 
     assert client.get_inspector().tagged(["ü"]) == ([task], False)
     assert (client.get_task(task).tags, len(entries(cli))) == (TAGS, 2)
+
+
+@pytest.mark.parametrize("way", EVERY)
+def test_a_task_has_the_context_that_it_was_given(made, way):
+    assert made(way, context={"trace": "4bf9"}).context == {"trace": "4bf9"}
+
+
+@pytest.mark.parametrize("way", EVERY)
+def test_the_context_counts_to_the_size_of_the_parameters(made, monkeypatch, cli, way):
+    monkeypatch.setenv("BLUEQUE_MAX_BYTES", "20")
+    with pytest.raises(BluequeError, match="bytes"):
+        made(way, client=Client(made.url, max_bytes=20), context={"trace": "x" * 8})
+
+    assert not [key for key in cli.keys("blueque_task_*") if cli.hexists(key, "context")]
+
+
+def test_a_schedule_keeps_its_context_when_something_else_is_changed(client, cli, run):
+    client.set_schedule("hourly", queue="video", every="1h", context={"a": 1}, tags=["t"])
+
+    assert run("schedule", "set", "hourly", "--jitter", "1m").returncode == 0
+    client.get_schedule("hourly").trigger()
+    (task,) = cli.zrange(keys.tasks("video"), 0, -1)
+    assert (client.get_task(task).context, client.get_task(task).tags) == ({"a": 1}, ["t"])
 
 
 def test_a_forked_process_names_itself(client, queue, url):

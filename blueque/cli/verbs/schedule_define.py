@@ -220,7 +220,7 @@ def _options(before: Rule | None = None) -> dict[str, Any]:
     found = {key: options[key] for key in (*RULE, *POLICIES, *LIMITS) if key in options}
     found |= {
         key: options[key]
-        for key in ("keep", "priority", "retry", "title", "tags")
+        for key in ("keep", "priority", "retry", "title", "tags", "context")
         if key in options
     }
     wanted = needs(context.params["resources"], context.params["lock"])
@@ -264,7 +264,7 @@ def _defining(act: Callable[[], Any]) -> Any:
         return act()
     except InvalidInput as error:
         key, separator, reason = str(error).partition(": ")
-        if separator and key in (*RULE, *POLICIES, *LIMITS, "keep", "title", "tags"):
+        if separator and key in (*RULE, *POLICIES, *LIMITS, "keep", "title", "tags", "context"):
             raise Failure(USAGE, f"--{key.replace('_', '-')}: {reason}") from error
         raise
 
