@@ -5,6 +5,7 @@ BluequeError
 |   |-- InvalidType (TypeError)     The value has a type that cannot be stored.
 |   |-- TooLarge                    The value is larger than the limit.
 |   |-- WrongQueue                  The task belongs to another queue.
+|   |-- IdTaken                     Another task has this id. Choose another one.
 |   |-- NotFinished                 Only complete, failed and cancelled tasks can be deleted.
 |   |-- NotCancellable              The task has ended, or a listener of 1.0.0 has it.
 |   |-- NotInterruptible            The task does not run, or under a listener of 1.0.0.
@@ -100,6 +101,14 @@ class WrongQueue(InvalidInput):
     def __init__(self, task_id: str, queue: str) -> None:
         super().__init__(f"task {task_id} is not in queue {queue!r}")
         self.task_id, self.queue = task_id, queue
+
+
+class IdTaken(InvalidInput):
+    """Another task has the id: of another queue, or with other parameters. Nothing was written."""
+
+    def __init__(self, task_id: str, why: str) -> None:
+        super().__init__(f"there is a task {task_id} already, {why}; choose another id")
+        self.task_id = task_id
 
 
 class NotFinished(InvalidInput):

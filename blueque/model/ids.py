@@ -5,16 +5,19 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import re
 import struct
 import uuid
 from collections.abc import Sequence
 
 from blueque.errors import InvalidInput, InvalidType
+from blueque.model.conditions import HOLD
 from blueque.model.encoding import require_number
 from blueque.model.units import parse_duration
 
 MAX_KEY_BYTES = 1000
 DEFAULT_KEEP = "1d"
+_ID = re.compile("[A-Za-z0-9][A-Za-z0-9._:-]{0,199}")
 _TOO_LARGE = 10**MAX_KEY_BYTES  # as a key
 # uuid.uuid5(uuid.NAMESPACE_DNS, "key.blueque"); docs/protocol.md has it, too, and it must never
 # change.
@@ -177,7 +180,7 @@ def _texts(octets: bytes, version: bytes) -> list[bytes]:
     return [whole[start : start + _WIDTH] for start in range(0, len(whole), _WIDTH)]
 
 
-def key_fields(key: str | None, keep: float | str) -> dict[str, str | int | float]:
+def key_fields(key: str | int | None, keep: float | str) -> dict[str, str | int | float]:
     """Return the fields of a task that has to do with its key; `enqueued_by` is random. Without a
     key: none.
     """
@@ -189,6 +192,25 @@ def key_fields(key: str | None, keep: float | str) -> dict[str, str | int | floa
         if key is None
         else {"key": require_key(key), "keep": kept, "enqueued_by": os.urandom(8).hex()}
     )
+
+
+def id_fields(keep: float | str) -> dict[str, str | int | float]:
+    """Return the same for a task whose producer has chosen its id."""
+    return {"keep": require_keep(keep), "enqueued_by": os.urandom(8).hex()}
+
+
+def require_id(task: object) -> str:
+    """Return a valid id of a task: 1 to 200 letters, digits and . _ : - of ASCII, the first a letter
+    or a digit.
+    """
+    if not isinstance(task, str):
+        raise InvalidType(f"an id is text, not {type(task).__name__}")
+    if _ID.fullmatch(task) is None:
+        what = "1 to 200 letters, digits and . _ : - of ASCII, the first a letter or a digit"
+        raise InvalidInput(f"{task[:40]!r} is no id of a task: write {what}")
+    if task == HOLD:
+        raise InvalidInput(f"{HOLD!r} is no id of a task: it is a condition")
+    return task
 
 
 def require_keep(keep: object) -> int:

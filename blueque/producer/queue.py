@@ -14,6 +14,7 @@ from blueque.config.toml_file import QueueConfig
 from blueque.connection.redis import Redis
 from blueque.errors import (
     HasDependents,
+    IdTaken,
     InvalidInput,
     NotFailed,
     NotFinished,
@@ -31,7 +32,15 @@ from blueque.model.encoding import (
     require_whole,
 )
 from blueque.model.group import Group
-from blueque.model.ids import DEFAULT_KEEP, TaskId, id_of_key, key_fields, random_id, require_key
+from blueque.model.ids import (
+    DEFAULT_KEEP,
+    TaskId,
+    id_fields,
+    id_of_key,
+    key_fields,
+    random_id,
+    require_id,
+)
 from blueque.model.lines import require_priority
 from blueque.model.options import Broken, Common, Options, option_fields, require_retry
 from blueque.model.retry import Retry
@@ -44,6 +53,7 @@ from blueque.protocol.dependencies import NewTask
 from blueque.queries import groups
 from blueque.queries.dependencies import kinds
 from blueque.queries.inspector import Inspector
+from blueque.queries.tasks import load
 from blueque.system import process
 
 log = logging.getLogger("blueque")
@@ -76,6 +86,7 @@ class Queue(ManyTasks):
         parameters: Any,
         *,
         key: str | int | None = None,
+        id: str | None = None,
         keep: float | str = DEFAULT_KEEP,
         priority: int = 0,
         resources: Mapping[str, int | str] | None = None,
@@ -101,7 +112,10 @@ class Queue(ManyTasks):
             list.
         key: the same key in the same queue is the same task, and makes no second one while the
             first is in Redis. A whole number is the same key as its digits.
-        keep: how long the key stays in use after its task was deleted; seconds, or text as "1d".
+        id: of the task, chosen by the caller; for a task that exists with these parameters, it
+            makes no second one. 1 to 200 letters, digits and . _ : - of ASCII.
+        keep: how long the key or the id stays in use after its task was deleted; seconds, or text as
+            "1d".
         priority: -100 to 100. A higher priority goes first; among equal ones, the older task.
         resources: what its node must have free, as {"gpu": 1, "memory": "8GiB"}; it is reserved for
             the task.
@@ -127,7 +141,7 @@ class Queue(ManyTasks):
             until that is put right; "cancel": it is cancelled.
         results: whether the task is given their results, as `RunningTask.inputs`. Groups have none.
         group: the group that it joins, which must be open: see `Client.group`.
-        Raises InvalidInput before anything is written; NoSuchTask or NoSuchGroup for what to wait for; RedisAway
+        Raises InvalidInput before anything is written; IdTaken; NoSuchTask or NoSuchGroup for what to wait for; RedisAway
         when nothing was written; OutcomeUnknown, with `task_id`, when the answer was lost and Redis
         stayed away, or when it went away before all of more than 100 conditions were written.
         Source: docs/protocol.md, "enqueue"; docs/protocol/dependencies.md, "enqueue_after".
@@ -139,17 +153,17 @@ class Queue(ManyTasks):
             grace=grace,
             lead=lead,
         )
-        key = None if key is None else require_key(key)
+        named, of_name = self._name(key, id, keep)
         options = {
             **self._options(
                 retry, its_limits, priority, resources, lock, labels.fields(title, tags, context)
             ),
-            **key_fields(key, keep),
+            **of_name,
         }
         wait = wait_for(after, broken, results, group)
         if wait:
-            return self._enqueue_after(parameters, options, key, wait)
-        return self._enqueue(parameters, options, key)
+            return self._enqueue_after(parameters, options, named, wait)
+        return self._enqueue(parameters, options, named)
 
     def schedule(
         self,
@@ -157,6 +171,7 @@ class Queue(ManyTasks):
         eta: float | datetime,
         *,
         key: str | int | None = None,
+        id: str | None = None,
         keep: float | str = DEFAULT_KEEP,
         priority: int = 0,
         resources: Mapping[str, int | str] | None = None,
@@ -189,27 +204,27 @@ class Queue(ManyTasks):
             grace=grace,
             lead=lead,
         )
-        key = None if key is None else require_key(key)
+        named, of_name = self._name(key, id, keep)
         options = {
             **self._options(
                 retry, its_limits, priority, resources, lock, labels.fields(title, tags, context)
             ),
-            **key_fields(key, keep),
+            **of_name,
         }
         now = time.time()
         due = require_time(eta)
         wait = wait_for(after, broken, results, group)
         if wait:
-            return self._enqueue_after(parameters, options, key, wait, due if due > now else None)
+            return self._enqueue_after(parameters, options, named, wait, due if due > now else None)
         if due < now:
-            return self._enqueue(parameters, options, key)
+            return self._enqueue(parameters, options, named)
         text, coded = self._encode(parameters, options)
-        task_id = random_id() if key is None else id_of_key(self.name, key)
+        task_id, fields = named or random_id(), {**coded, **options}
         is_new = protocol.schedule(
-            self._redis, self.name, task_id, text, due, now, {**coded, **options}, key is None
+            self._redis, self.name, task_id, text, due, now, fields, named is None
         )
         log.info("schedule task=%s queue=%s eta=%s", task_id, self.name, due)
-        return TaskId(task_id, is_new or key is None)
+        return self._made(task_id, is_new or named is None, text, fields)
 
     def enqueue_due_tasks(self) -> list[str]:
         """Put every due task in line, earliest first, and return their ids.
@@ -504,37 +519,57 @@ class Queue(ManyTasks):
         """
         protocol.wake(self._redis, self.name)
 
-    def _enqueue(self, parameters: Any, options: Options, key: str | None) -> TaskId:
+    def _enqueue(self, parameters: Any, options: Options, named: str | None) -> TaskId:
         text, coded = self._encode(parameters, options)
-        task_id, spare = self._ids() if key is None else (id_of_key(self.name, key), None)
+        task_id, spare = self._ids() if named is None else (named, None)
+        fields = {**coded, **options}
         is_new = protocol.enqueue(
-            self._redis,
-            self.name,
-            task_id,
-            text,
-            time.time(),
-            {**coded, **options},
-            spare,
-            key is None,
+            self._redis, self.name, task_id, text, time.time(), fields, spare, named is None
         )
         log.info("enqueue task=%s queue=%s", task_id, self.name)
-        # without a key an earlier try of this call has made it
-        return TaskId(task_id, is_new or key is None)
+        # without a key or an id of its own an earlier try of this call has made it
+        return self._made(task_id, is_new or named is None, text, fields)
 
     def _enqueue_after(
         self,
         parameters: Any,
         options: Options,
-        key: str | None,
+        named: str | None,
         wait: Wait,
         eta: float | None = None,
     ) -> TaskId:
         text, coded = self._encode(parameters, options)
-        task_id = random_id() if key is None else id_of_key(self.name, key)
         fields = {**coded, **options, **wait.fields()}
-        new = NewTask(task_id, text, fields, wait.conditions, eta)
+        new = NewTask(named or random_id(), text, fields, wait.conditions, eta)
         is_new = make_one(self._redis, self.name, new, time.time())
-        log.info("enqueue_after task=%s queue=%s", task_id, self.name)
+        log.info("enqueue_after task=%s queue=%s", new.task, self.name)
+        return self._made(new.task, is_new, text, fields)
+
+    def _name(
+        self, key: str | int | None, own: str | None, keep: float | str
+    ) -> tuple[str | None, Options]:
+        """Return the id of a task with a key or an id of its own, and the fields that have to do with
+        it. None: an id is drawn.
+        """
+        if own is None:
+            fields = key_fields(key, keep)
+            return (None if key is None else id_of_key(self.name, str(fields["key"]))), fields
+        if key is not None:
+            raise InvalidInput("give a key or an id, not both: of a key, an id is made")
+        return require_id(own), id_fields(keep)
+
+    def _made(self, task_id: str, is_new: bool, text: str, fields: Options) -> TaskId:
+        """Return the id of a task. Raises IdTaken if the caller has chosen it, and it is that of
+        another task.
+        """
+        if not is_new and "key" not in fields:
+            task = load(self._redis, task_id)
+            if task.queue not in (None, self.name):
+                raise IdTaken(task_id, f"in queue {task.queue!r}")
+            names = ("parameters", "parameters_encoding")
+            ours = (text, fields.get("parameters_encoding"))
+            if task.status is not None and ours != tuple(map(task.fields.get, names)):
+                raise IdTaken(task_id, "with other parameters")
         return TaskId(task_id, is_new)
 
     def _options(

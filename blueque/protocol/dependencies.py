@@ -54,7 +54,7 @@ def enqueue_after(
     each whether this call created it.
 
     tasks: at most 100, with at most 100 parents and 1,000 conditions together; all have a key, or
-        none has. They join the group in their options.
+        none has; a chosen id counts as one. They join the group in their options.
     is_missing_met: a parent that is not in Redis counts as met.
     Raises NoSuchTask or NoSuchGroup for a parent that is not in Redis; NoSuchGroup, GroupClosed,
         GroupCancelled or WrongGroup for a group that does not take the task.
@@ -63,7 +63,7 @@ def enqueue_after(
         [each for new in tasks for each in new.conditions if each != HOLD], joins_of(tasks)
     )
     _require_room(tasks, parents.names)
-    is_keyed = "key" in (tasks[0].options or {})
+    is_keyed = "enqueued_by" in (tasks[0].options or {})
     first = 2 * len(tasks) + 1 if is_keyed else len(tasks)
 
     def decide(*replies: Any) -> Verdict[list[bool]]:

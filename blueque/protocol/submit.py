@@ -79,8 +79,8 @@ def enqueue(
     or its key is still in use.
 
     options: further fields, `parameters_encoding` first if the parameters have one; then such as
-        retry, time_limit, priority and needs. With a key also keep and enqueued_by, a random mark
-        of this call.
+        retry, time_limit, priority and needs. With a key or a chosen id also keep and enqueued_by, a
+        random mark of this call.
     spare: an id drawn at random for the next call on this connection; it is watched from our EXEC
         on. is_drawn: the id was drawn at random for this call, or was its spare id.
     """
@@ -243,7 +243,7 @@ def _looks(
     task: str, options: Mapping[str, Any], is_drawn: bool
 ) -> tuple[AnyLook, Callable[[bool], AnyLook]]:
     """Return the look of the first try, and what returns that of the others."""
-    look = absence_of_keys([task]) if "key" in options else absence(task, is_drawn)
+    look = absence_of_keys([task]) if "enqueued_by" in options else absence(task, is_drawn)
     return look, lambda is_unknown: absence(task) if is_drawn else look
 
 
@@ -254,8 +254,8 @@ def _is_taken(exists: int, mark: str | None = None, kept: Sequence[str | None] =
 def _is_own(
     options: Mapping[str, Any], mark: str | None = None, kept: Sequence[str | None] = (None,)
 ) -> bool:
-    """Tell whether an earlier try of this very call created the task. Only a task with a key says
-    so.
+    """Tell whether an earlier try of this very call created the task. Only a task with a key, or
+    with an id that its producer has chosen, says so.
     """
     own = options.get("enqueued_by")
     return own is not None and own in (mark, kept[0])

@@ -651,6 +651,7 @@ NEW_JSON = {
 }
 JSON_OPTIONS = {"parameters_encoding": "json", **OPTIONS}
 A_KEY = {"key": "a", "keep": 60, "enqueued_by": "m"}
+OWN_ID = {"keep": 60, "enqueued_by": "m"}
 WITH_KEY = {**NEW, "KEYED": flat(A_KEY), "GIVEN": A_KEY}
 TEXTS = ["p", NEW["PARAMETERS"], "100 %s"]
 MANY = {
@@ -2464,6 +2465,14 @@ SAMPLES = [
     ),
     Sample("enqueue", "again", enqueued("t1"), enqueue(NEW), NEW, [MAY_EXIST], until="MULTI"),
     Sample("enqueue", "with a key", nothing, enqueue(WITH_KEY), WITH_KEY, [MAY_EXIST, HAS_KEY]),
+    Sample(
+        "enqueue",
+        "with an id of its own",
+        nothing,
+        enqueue_in(NEW, OWN_ID),
+        {**NEW, "KEYED": flat(OWN_ID)},
+        [MAY_EXIST, HAS_KEY],
+    ),
     Sample(
         "enqueue",
         "with a key and a lock",

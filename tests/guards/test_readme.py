@@ -51,6 +51,7 @@ GREETED = (
     "Alan",
     "Barbara",
     "Katherine",
+    "Grace",  # with an id of its own
     "Hedy",
     "Ada",
     "Grace",

@@ -61,6 +61,9 @@ if TYPE_CHECKING:
     "--key", metavar="TEXT", help="The same key is the same task: if it exists, no task is made."
 )
 @click.option(
+    "--id", "own_id", metavar="ID", help="The id of the task: if it exists, no task is made."
+)
+@click.option(
     "--key-field",
     metavar="NAME",
     help="With --lines: the field of the JSON objects that holds the key.",
@@ -91,6 +94,7 @@ def enqueue(
     eta: float | None,
     delay: float | None,
     key: str | None,
+    own_id: str | None,
     key_field: str | None,
     keep: str | None,
     run: str | None,
@@ -129,8 +133,8 @@ def enqueue(
     due = _due(eta, delay)
     options = waits(client.get_inspector(), options) | needs(resources, lock)
     if keep is not None:
-        if key is None and key_field is None:
-            raise click.UsageError("--keep needs --key or --key-field")
+        if key is own_id is key_field is None:
+            raise click.UsageError("--keep needs --key, --key-field or --id")
         options["keep"] = keep
     if run is not None:
         if not is_lines or key_field is None:
@@ -138,8 +142,9 @@ def enqueue(
         options["run"] = run
     sink = client.get_queue(queue)
     if is_lines:
-        if key is not None:
-            raise click.UsageError("--key is for one task; use --key-field with --lines")
+        if key is not None or own_id is not None:
+            given = "--key is" if own_id is None else "--id is"
+            raise click.UsageError(f"{given} for one task; use --key-field with --lines")
         # refuses bad options, before the first line is read
         sink.enqueue_iter((), keys=key_field, **options)
         lines = Lines(source or "-", as_text if is_text else as_json, client.max_bytes, key_field)
@@ -158,13 +163,13 @@ def enqueue(
     parameters = parameters_of(source, is_text)
     make = sink.enqueue if due is None else functools.partial(sink.schedule, eta=due)
     try:
-        task = make(parameters, key=key, **options)
+        task = make(parameters, key=key, id=own_id, **options)
     except NoSuchGroup:  # then all else is good
         open_group(client, options)
-        task = make(parameters, key=key, **options)
+        task = make(parameters, key=key, id=own_id, **options)
     click.echo(task)
     if not task.is_new:
-        remark(client.get_inspector().tasks([task])[0])
+        remark(client.get_inspector().tasks([task])[0], "key" if own_id is None else "id")
     elif due is None and _is_watched():
         warn_of_no_listener(invocation, client, queue)
 
@@ -182,14 +187,16 @@ def _is_watched() -> bool:
     return sys.stderr.isatty()
 
 
-def remark(task: Task) -> None:
-    """Say which state the task has that the key belongs to."""
+def remark(task: Task, what: str = "key") -> None:
+    """Say which state the task has that the key or the id belongs to."""
     if task.status is None:
-        printing.talk("Not new: the task with this key was deleted, and the key is still in use.")
+        printing.talk(
+            f"Not new: the task with this {what} was deleted, and the {what} is still in use."
+        )
     else:
         again = f"; to run it again: blueque requeue {printing.short_id(task.id)}"
         printing.talk(
-            f"Not new: the task with this key is {task.status}{again if task.status in ('failed', 'cancelled') else ''}"
+            f"Not new: the task with this {what} is {task.status}{again if task.status in ('failed', 'cancelled') else ''}"
         )
 
 
