@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from blueque.cli.options import DURATION, TIME_TO_COME
+from blueque.cli.verbs.ls import Since
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -34,14 +35,31 @@ REMOVABLE = (
 )
 
 
-class _Bound(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
-    """A time as text; `with_bounds` reads it, when the zone of the rule is known."""
+class _Text(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
+    """A time as text, to be read when the zone of the schedule is known. usual: refuses what is no
+    time in any zone.
+    """
 
     name = "time"
 
+    def __init__(self, usual: click.ParamType) -> None:  # type: ignore[type-arg]
+        self._usual = usual
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        TIME_TO_COME.convert(value, param, ctx)  # which refuses what is no time in any zone
+        self._usual.convert(value, param, ctx)
         return value
+
+
+_SINCE = Since()
+PAST_TEXT = _Text(_SINCE)
+
+
+def past(text: str, now: float, zone: tzinfo | None) -> float:
+    """Return Unix seconds of a past time or an age that PAST_TEXT has accepted. zone: of a time that names
+    none; None: the local one.
+    """
+    is_age, seconds = _SINCE.convert(text, None, None)
+    return now - seconds if is_age else _seconds(text, zone, is_ahead=False)
 
 
 def with_bounds(options: Mapping[str, Any], before: Rule | None = None) -> dict[str, Any]:
@@ -64,13 +82,13 @@ def _zone(options: Mapping[str, Any], before: Rule | None) -> tzinfo | None:
     return find_zone(options.get("timezone", of_rule))
 
 
-def _seconds(value: str, zone: tzinfo | None) -> float:
+def _seconds(value: str, zone: tzinfo | None, is_ahead: bool = True) -> float:
     from blueque.cli.moments import parse_time  # here: --help does without
 
     try:
         return float(value)
     except ValueError:
-        return parse_time(value, time.time(), True, zone)
+        return parse_time(value, time.time(), is_ahead, zone)
 
 
 def rule_options(command: Decorated) -> Decorated:
@@ -84,12 +102,15 @@ def rule_options(command: Decorated) -> Decorated:
         click.option("--timezone", metavar="ZONE", help="Of --cron: Europe/Berlin; default UTC."),
         click.option(
             "--start",
-            type=_Bound(),
+            type=_Text(TIME_TO_COME),
             metavar="TIME",
             help="None before this time, of --timezone if it names no zone; with --every, local.",
         ),
         click.option(
-            "--until", type=_Bound(), metavar="TIME", help="None after this time, as for --start."
+            "--until",
+            type=_Text(TIME_TO_COME),
+            metavar="TIME",
+            help="None after this time, as for --start.",
         ),
     )
 

@@ -166,6 +166,22 @@ def test_a_bound_without_a_zone_is_a_time_of_the_zone_of_the_rule(run, client, n
     assert client.get_schedule("nightly").rule.start == start(8)
 
 
+def test_the_times_of_a_backfill_without_a_zone_are_of_that_of_the_rule(run, client, new_york):
+    rule = ("--cron", "0 8 * * *", "--timezone", "Europe/Berlin")
+    run("schedule", "add", "daily", "-q", "reports", *rule)
+    run("schedule", "add", "plain", "-q", "reports", "--every", "1h")
+
+    times = ("2026-01-01 08:00", "2026-01-02 08:00")
+    result = run("schedule", "backfill", "daily", *times, **new_york)
+    plain = items(run, "backfill", "plain", "2026-01-01 08:00", "2026-01-01 08:00")
+
+    assert result.stderr == (
+        "2 planned times from Thu 2026-01-01 08:00 CET to Fri 2026-01-02 08:00 CET\n"
+    )
+    (task,) = plain["tasks"]
+    assert client.get_task(task).planned == datetime(2026, 1, 1, 13, tzinfo=UTC)
+
+
 def test_unset_takes_the_name_of_the_option(run, client):
     run("schedule", "add", *NIGHTLY, "--resource", "gpu=1")
 

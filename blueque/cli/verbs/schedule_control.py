@@ -13,12 +13,14 @@ from blueque.cli import printing
 from blueque.cli.consent import require_consent
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
 from blueque.cli.printing import count
-from blueque.cli.recurring import coming, find_schedule, item, whole, zone_of
-from blueque.cli.verbs.ls import Since
+from blueque.cli.recurring import coming, find_schedule, item, whole, zone_of, zone_of_rule
+from blueque.cli.schedule_options import PAST_TEXT, past
 from blueque.model.schedule import MOST_BACKFILLED, MOST_SKIPPED
 from blueque.text.hints import of_schedule
 
 if TYPE_CHECKING:
+    from datetime import tzinfo
+
     from blueque.cli.options import Decorated
     from blueque.producer.schedules import Schedule
 
@@ -125,8 +127,8 @@ def skip(invocation: Invocation, name: str, number: int, by: str | None, as_json
 
 @click.command(short_help="Make the tasks of planned times that are past.")
 @click.argument("name", metavar="SCHEDULE")
-@click.argument("begin", metavar="FROM", type=Since())
-@click.argument("end", metavar="[TO]", type=Since(), required=False)
+@click.argument("begin", metavar="FROM", type=PAST_TEXT)
+@click.argument("end", metavar="[TO]", type=PAST_TEXT, required=False)
 @click.option(
     "--overlap",
     type=click.Choice(("queue", "allow")),
@@ -142,8 +144,8 @@ def skip(invocation: Invocation, name: str, number: int, by: str | None, as_json
 def backfill(
     invocation: Invocation,
     name: str,
-    begin: tuple[bool, float],
-    end: tuple[bool, float] | None,
+    begin: str,
+    end: str | None,
     overlap: str,
     by: str | None,
     is_sure: bool,
@@ -156,12 +158,13 @@ def backfill(
     blueque schedule backfill hourly 24h
 
     A planned time has one task, however often it is asked for: those that are there already are not made again. FROM and
-    TO are times or ages; times without a zone are local times. For more than 1,000 tasks it asks first.
+    TO are times or ages. A time without a zone is one of the zone of the schedule; with --every, a local time. For more
+    than 1,000 tasks it asks first.
 
     To see the tasks: blueque ls --schedule SCHEDULE.
     """
-    first, last = _span(begin, end)
     schedule = find_schedule(invocation.client(), name)
+    first, last = _span(begin, end, zone_of_rule(schedule.rule))
     times = schedule.planned_between(first, last, _MOST + 1)
     zone = zone_of(schedule.seen, invocation.is_utc)
     span = f"from {whole(times[0], zone)} to {whole(times[-1], zone)}" if times else ""
@@ -180,13 +183,10 @@ def backfill(
         printing.talk(f"Nothing was planned then. See: {of_schedule('preview', name)}")
 
 
-def _span(begin: tuple[bool, float], end: tuple[bool, float] | None) -> tuple[float, float]:
+def _span(begin: str, end: str | None, zone: tzinfo | None) -> tuple[float, float]:
     """Return FROM and TO in Unix seconds."""
     now = time.time()
-    is_age, first = begin
-    first = now - first if is_age else first
-    is_age, last = end or (True, 0.0)
-    last = now - last if is_age else last
+    first, last = past(begin, now, zone), now if end is None else past(end, now, zone)
     if last > now:
         raise click.UsageError("TO is still to come: give a time that is past, or none for now")
     if first > last:
