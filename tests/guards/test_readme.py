@@ -246,6 +246,7 @@ def test_verbs_and_options_exist():
         "delete",
     )
     everything += "".join(_help("blueque", verb) for verb in verbs)
+    everything += "".join(_help("blueque", "schedule", verb) for verb in ("add", "apply"))
     for option in re.findall(r"(?<!`)`(--[\w-]+)`", TEXT):
         assert option in everything
 
