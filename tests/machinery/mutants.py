@@ -2152,6 +2152,15 @@ MUTANTS = [
         (1, 0),
     ),
     Mutant(
+        "fire leaves the entry in whose place it writes a longer one",
+        "schedules",
+        "fire",
+        'commands += [("LTRIM", keys.occurrences(name), 1, -1)]',
+        "pass",
+        "skipped once more, or the one before ends",
+        (1, 0),
+    ),
+    Mutant(
         "a task is forgotten that is to be replaced, and then cancelled",
         "producer.firing",
         "Firing._cancel",
@@ -2403,6 +2412,13 @@ IN_THE_SCHEDULES = [
         "schedules",
         "_moved",
         "*(over if following is None else []),",
+        "",
+    ),
+    Mutant(
+        "skips are one entry, whatever was decided between them",
+        "model.schedule",
+        "Occurrence.with_next",
+        " or (self.until or self.planned) != last",
         "",
     ),
 ]

@@ -355,6 +355,14 @@ SCHEDULES = [
         longer=LONGER,
     ),
     ours(
+        "skipped once more, or the one before ends",
+        begun("a_1", past=3, decided=2),
+        {"s": fire, "s2": fire, "a_1": _reporting},
+        SHORT,
+        faulty=["s"],
+        longer=LONGER,
+    ),
+    ours(
         "skipped, or the one before is tried again",
         begun("a_1", "b_1", parameters="bad", retry=1),
         {"s": fire, "a_1": _failing, "b_1": b},
