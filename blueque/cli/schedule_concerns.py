@@ -80,7 +80,8 @@ def _failing(schedule: Watched, now: float, served: Collection[str]) -> str | No
 def _left_out(schedule: Watched, now: float, served: Collection[str]) -> str | None:
     if schedule.left_out < MANY or schedule.paused is not None:
         return None
-    return f"no task came of its last {schedule.left_out} planned times"
+    more = ", or more" if schedule.is_more else ""
+    return f"no task came of its last {schedule.left_out} planned times{more}"
 
 
 _JUDGEMENTS = (

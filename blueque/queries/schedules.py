@@ -54,6 +54,7 @@ class Watched(NamedTuple):
     at: when something comes of it next; None: nothing does. left_out: how many of its last
     occurrences in a row were skipped or missed, though no person has asked for it.
     failures: how many tasks in a row have failed before the one that came last, which is `current`.
+    is_more: more may have been left out than `left_out`.
     forgiven: the id of a task whose failure does not count.
     doomed: the id of a task that is to be cancelled. updated: when the record was written last.
     """
@@ -70,6 +71,7 @@ class Watched(NamedTuple):
     paused: float | None = None
     paused_by: str | None = None
     paused_reason: str | None = None
+    is_more: bool = False
 
 
 def clock_of(redis: Redis) -> float:
@@ -196,11 +198,12 @@ def take_watched(names: Sequence[str], replies: Sequence[Any]) -> Iterator[Watch
         fields = dict(zip(_WATCHED, values, strict=True))
         found = {field: text for field, text in fields.items() if text is not None}
         if found:
+            left_out, is_more = _left_out(texts)
             yield Watched(
                 name,
                 fields["queue"],
                 _number(found, "at"),
-                _left_out(texts),
+                left_out,
                 int(_number(found, "failures") or 0),
                 fields["current"],
                 fields["forgiven"],
@@ -209,6 +212,7 @@ def take_watched(names: Sequence[str], replies: Sequence[Any]) -> Iterator[Watch
                 _number(found, "paused"),
                 fields["paused_by"],
                 fields["paused_reason"],
+                is_more,
             )
 
 
@@ -219,12 +223,14 @@ def _number(fields: Mapping[str, str], name: str) -> float | None:
         return None
 
 
-def _left_out(texts: Iterable[str]) -> int:
-    """Return how many occurrences were left out since a task came. texts: the newest first."""
+def _left_out(texts: Sequence[str]) -> tuple[int, bool]:
+    """Return how many occurrences were left out since a task came, and whether there may be more.
+    texts: the newest first.
+    """
     left_out = 0
     for occurrence in map(Occurrence.read, texts):
         if occurrence is None or occurrence.what in ("made", "triggered"):
-            break
+            return left_out, False
         if occurrence.what in ("skipped", "missed") and occurrence.why in _BY_ITSELF:
             left_out += occurrence.times or 1
-    return left_out
+    return left_out, len(texts) == _IN_A_ROW

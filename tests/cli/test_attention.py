@@ -416,6 +416,12 @@ def test_a_schedule_that_does_what_people_want_needs_no_attention(values):
             "no task came of its last 3 planned times",
             "history",
         ),
+        (
+            {"left_out": 5, "is_more": True},
+            "schedule_left_out",
+            "no task came of its last 5 planned times, or more",
+            "history",
+        ),
     ],
 )
 def test_a_schedule_that_needs_attention_is_said(values, code, sentence, verb):
@@ -515,3 +521,14 @@ def test_status_with_schedules_fits_eighty_columns(environ, client, cli):
     assert max(map(len, told)) <= 80
     assert "and no scheduler makes its task" in " ".join(" ".join(told).split())
     assert "! schedules: 2 more overdue" in told
+
+
+@pytest.mark.usefixtures("hourly")
+def test_a_number_that_is_only_the_least_says_so(client, cli):
+    cli.rpush(
+        "blueque_occurrences_hourly", *['{"what":"skipped","planned":1,"at":1,"why":"overlap"}'] * 5
+    )
+
+    sentence = seen(client)["schedule_left_out"]
+
+    assert sentence == "no task came of its last 5 planned times, or more"
