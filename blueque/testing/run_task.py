@@ -15,6 +15,7 @@ from blueque.model import limits as task_limits
 from blueque.model import units
 from blueque.model.encoding import decode, encode, encode_json
 from blueque.model.ids import random_id
+from blueque.model.labels import require_context
 from blueque.model.options import require_known, require_retry
 from blueque.model.retry import Retry
 from blueque.spool import checkpoint
@@ -41,6 +42,7 @@ class Circumstances(TypedDict, total=False):
     files: Mapping[str, bytes]
     inputs: Mapping[str, Any]
     resources: Mapping[str, list[int] | int]
+    context: Mapping[str, Any]
     retry: Retry | int | None
     time_limit: float | str | None
     stall_limit: float | str | None
@@ -63,7 +65,7 @@ def run_task(
     checkpoint, files: what an earlier attempt has left: the value, and the content of each file by
         its path in `task.checkpoint_dir`.
     inputs: the results in `task.inputs`, by the ids of their tasks.
-    resources: what `task.resources` has, as {"gpu": [0]}.
+    resources: what `task.resources` has, as {"gpu": [0]}. context: what `task.context` has.
     retry: the policy of the task.
     time_limit, stall_limit, lead: as for `Queue.enqueue`. In the main thread a limit interrupts the
         handler with an exception; in another thread it is only noted at the end. memory_limit is
@@ -143,7 +145,7 @@ def _fields(
     queue: str, text: tuple[str, str | None], before: Ended | None, given: Mapping[str, Any]
 ) -> dict[str, str]:
     """Return the fields of the task as a listener would have read them at its start."""
-    inputs = given.get("inputs")
+    inputs, context = given.get("inputs"), given.get("context")
     now = f"{time.time()}"
     fields = {
         "queue": queue,
@@ -158,6 +160,7 @@ def _fields(
         "attempt": f"{before.attempt + 1 if before else 1}",
         **({} if text[1] is None else {"parameters_encoding": text[1]}),
         **({"failures": f"{before.failures}"} if before and before.failures else {}),
+        **({} if context is None else {"context": require_context(context)}),
         **({} if inputs is None else {"inputs": "1", "parents": " ".join(inputs)}),
     }
     return fields | dict(given.get("fields") or {})

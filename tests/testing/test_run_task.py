@@ -209,10 +209,11 @@ def test_it_is_the_current_task_and_programs_that_it_starts_know_it():
 
 def test_inputs_resources_and_further_fields_are_given():
     def handler(task):
-        return [task.inputs, task.parents, task.resources, task.key]
+        return [task.inputs, task.parents, task.resources, task.context, task.key]
 
-    ended = run_task(handler, inputs={"a": 41}, resources={"gpu": [0]}, fields={"key": "42"})
-    assert ended.result == [{"a": 41}, ["a"], {"gpu": [0]}, "42"]
+    given = {"resources": {"gpu": [0]}, "context": {"trace": "4bf9"}, "fields": {"key": "42"}}
+    ended = run_task(handler, inputs={"a": 41}, **given)
+    assert ended.result == [{"a": 41}, ["a"], {"gpu": [0]}, {"trace": "4bf9"}, "42"]
 
 
 def test_the_tasks_that_it_makes_are_noted():
