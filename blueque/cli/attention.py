@@ -203,9 +203,7 @@ def _of_failures(line: Line) -> Iterator[Concern]:
     queue = shlex.quote(line.queue)
     if line.lost:
         how_many = f"{_count_of(line.lost, line)} lost in the last day"
-        yield Concern(
-            line.queue, "lost", how_many, f"blueque requeue --failed {queue} --error-type lost"
-        )
+        yield Concern(line.queue, "lost", how_many, f"blueque requeue -q {queue} --error-type lost")
     failed = f"blueque ls --queue {queue} --state failed"
     if line.poison:
         command = (

@@ -51,8 +51,6 @@ _TEXTS = (
     "requeued",
     "files",
     "last_files",
-    "key",
-    "run",
     "needs",
     "broken",
     "group",

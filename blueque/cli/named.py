@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blueque.cli.failure import MISSING, Failure
+from blueque.cli.options import RenamedOption
 from blueque.model.encoding import require_queue_name
 
 if TYPE_CHECKING:
@@ -23,9 +24,21 @@ def queues_options(command: Decorated) -> Decorated:
     return click.argument("patterns", nargs=-1, metavar="[QUEUE...]")(option(command))
 
 
-def pattern_option(help: str, name: str = "patterns") -> Callable[[Decorated], Decorated]:
-    """Add --queue, as the parameter `name`: names of queues, or patterns of them."""
-    return click.option("-q", "--queue", name, multiple=True, metavar="PATTERN", help=help)
+def pattern_option(
+    help: str, name: str = "patterns", formerly: Sequence[str] = ()
+) -> Callable[[Decorated], Decorated]:
+    """Add --queue, as the parameter `name`: names of queues, or patterns of them.
+
+    formerly: earlier names of the option.
+    """
+    return click.option(
+        *("-q", "--queue", name),
+        cls=RenamedOption,
+        formerly=formerly,
+        multiple=True,
+        metavar="PATTERN",
+        help=help,
+    )
 
 
 def queues_matching(queues: Sequence[str], patterns: Sequence[str]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -233,6 +233,22 @@ class _SharedOption(click.Option):
         ):
             return None
         return "Common options", f"See {ctx.find_root().info_name} --help."
+
+
+class RenamedOption(click.Option):
+    """An option with earlier names, which still work, and which no help shows."""
+
+    def __init__(self, *arguments: Any, formerly: Sequence[str] = (), **attributes: Any) -> None:
+        super().__init__(*arguments, **attributes)
+        self._formerly = formerly
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        names = self.opts
+        self.opts = [*names, *self._formerly]
+        try:
+            super().add_to_parser(parser, ctx)
+        finally:
+            self.opts = names
 
 
 def redis_url_option(command: Decorated) -> Decorated:

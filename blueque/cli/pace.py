@@ -14,17 +14,18 @@ if TYPE_CHECKING:
     from blueque.queries.listeners import Node
     from blueque.queries.statistics import Usual
 
-_BAR = 8
+_BAR, _WIDE = 8, 100
 
 
 def progress_cell(progress: Progress) -> str:
-    """Return the share, on a terminal with a bar, and the other words."""
+    """Return the share, on a wide terminal with a bar, and the other words."""
     if progress.share is None:
         return progress.text or "-"
     words = f"  {progress.text}" if progress.text else ""
     if not printing.is_terminal():
         return f"{percent(progress.share)}{words}"
-    return f"{percent(progress.share):>4} {bar(progress.share, _BAR)}{words}"
+    shown = f" {bar(progress.share, _BAR)}" if printing.terminal_width() >= _WIDE else ""
+    return f"{percent(progress.share):>4}{shown}{words}"
 
 
 def progress_words(task: Task) -> str | None:

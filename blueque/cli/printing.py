@@ -50,17 +50,18 @@ _COLOURS = {
 # A command at the end of a sentence or in it: `To see why: blueque why ID`.
 _COMMAND = re.compile(r"(?<=: )blueque[ -](?:(?![.,;)] ).)*")
 _GLUE = "\0"  # for the spaces of a command; `clean` leaves none in a text
-_NARROWEST = 8
+_NARROWEST, _BRIEF = 8, 12
 _COMFORTABLE = 16  # as far as a column shrinks before the spaces between the others do
 _LONGEST_PATH = 1024  # characters
 
 
 class Column(NamedTuple):
-    """A column of a table."""
+    """A column of a table. yields: it shrinks before the others do."""
 
     title: str
     is_number: bool = False  # aligned right
     can_shrink: bool = False
+    yields: bool = False
 
 
 def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -72,6 +73,8 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> list[str]
     ]
     gaps = [2] * (len(columns) - 1)
     if is_terminal():
+        yielding = [column._replace(can_shrink=column.yields) for column in columns]
+        _shrink(yielding, widths, terminal_width() - sum(gaps), _BRIEF)
         _shrink(columns, widths, terminal_width() - sum(gaps), _COMFORTABLE)
         if sum(widths) + sum(gaps) > terminal_width():
             gaps = [1 if column.is_number else 2 for column in columns[1:]]
@@ -166,7 +169,7 @@ def within(text: str, columns: int | None = None) -> str:
     """
     if not is_terminal():
         return text
-    return _cut(text, terminal_width() if columns is None else columns)
+    return cut(text, terminal_width() if columns is None else columns)
 
 
 def lines(text: str, columns: int) -> list[str]:
@@ -255,7 +258,7 @@ def _row(
 ) -> str:
     padded = []
     for column, columns_wide, cell in zip(columns, widths, cells, strict=True):
-        shown = _cut(cell, columns_wide)
+        shown = cut(cell, columns_wide)
         space = " " * (columns_wide - width(shown))
         painted = shown if is_title else _paint_state(column, shown)
         padded.append(space + painted if column.is_number else painted + space)
@@ -283,7 +286,8 @@ def _is_path(word: str) -> bool:
     return "/" in name and len(name) <= _LONGEST_PATH and not {'"', "'"} & set(name)
 
 
-def _cut(text: str, columns: int) -> str:
+def cut(text: str, columns: int) -> str:
+    """Cut the text to so many columns, with a mark at the end."""
     if width(text) <= columns:
         return text
     mark, used, kept = _ellipsis(), 1, ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.cli import printing
 from blueque.cli.pace import left_of, progress_cell, progress_words
@@ -12,8 +12,12 @@ from blueque.model.group import workflow_of
 from blueque.model.states import FINISHED
 from blueque.model.task import Task
 from blueque.queries.listing import STATUSES, entered
-from blueque.text import hints
+from blueque.text import hints, redaction
 from blueque.text.eta import read_progress
+from blueque.text.what import what
+
+if TYPE_CHECKING:
+    from blueque.text.redaction import Hide
 
 Rank = Callable[[Task, float], Any]
 
@@ -54,12 +58,44 @@ def note(task: Task, now: float) -> str:
     return ", ".join([*_of_its_turn(task, now), *_of_its_end(task)])
 
 
-def chosen(names: Sequence[str]) -> list[TaskColumn]:
-    """Return the columns of these names. NOTE has the progress if no column has it."""
-    return [
-        _NOTE_ALONE if name == "note" and "progress" not in names else COLUMNS[name]
-        for name in names
-    ]
+def contents_for(names: Sequence[str]) -> list[str]:
+    """Return what `Inspector.with_contents` has to read for the columns of these names."""
+    return [field for name in names for field in _CONTENTS.get(name, ())]
+
+
+def chosen(names: Sequence[str], hide: Hide) -> list[TaskColumn]:
+    """Return the columns of these names. NOTE has the progress if no column has it.
+
+    hide: removes secrets from parameters.
+    """
+    own = {"what": _what(hide), "parameters": _parameters(hide)}
+    if "progress" not in names:
+        own["note"] = _NOTE_ALONE
+    return [own.get(name, COLUMNS[name]) for name in names]
+
+
+def _what(hide: Hide) -> TaskColumn:
+    return TaskColumn(
+        Column("WHAT", can_shrink=True, yields=True),
+        lambda task, now, is_utc: what(task, hide) or "-",
+        lambda task, now: what(task, hide),
+    )
+
+
+def _parameters(hide: Hide) -> TaskColumn:
+    def cell(task: Task, now: float, is_utc: bool) -> str:
+        # a size instead of parameters that are too large stays as it is
+        return _one_line(task.fields.get("parameters") and hide(task.fields["parameters"]))
+
+    return TaskColumn(Column("PARAMETERS", can_shrink=True), cell, lambda task, now: None)
+
+
+def _error_text(task: Task) -> str | None:
+    return task.error if task.status in FINISHED else task.last_error
+
+
+def _one_line(text: str | None) -> str:
+    return "-" if text is None else " ".join(text.split())
 
 
 def _note_alone(task: Task, now: float) -> str:
@@ -131,6 +167,7 @@ COLUMNS: dict[str, TaskColumn] = {
         lambda task, now, is_utc: printing.short_id(task.id),
         lambda task, now: task.id,
     ),
+    "what": _what(redaction.hider()),
     "queue": _of("queue", "QUEUE"),
     "state": TaskColumn(
         Column("STATE"),
@@ -170,6 +207,21 @@ COLUMNS: dict[str, TaskColumn] = {
         lambda task, now, is_utc: error(task) or "-",
         lambda task, now: error(task) or None,
     ),
+    "error_text": TaskColumn(
+        Column("ERROR TEXT", can_shrink=True),
+        lambda task, now, is_utc: _one_line(_error_text(task)),
+        lambda task, now: None,
+    ),
+    "title": _of("title", "TITLE"),
+    "key": _of("key", "KEY"),
+    "producer": _of("producer", "PRODUCER"),
+    "run_name": _of("run", "RUN NAME"),
+    "parameters": _parameters(redaction.hider()),
+    "result": TaskColumn(
+        Column("RESULT", can_shrink=True),
+        lambda task, now, is_utc: _one_line(task.fields.get("result")),
+        lambda task, now: None,
+    ),
     **{name: _time(name) for name in ("created", "eta", "started", "finished", "updated")},
     "note": TaskColumn(
         Column("NOTE", can_shrink=True),
@@ -177,8 +229,14 @@ COLUMNS: dict[str, TaskColumn] = {
         lambda task, now: note(task, now),
     ),
 }
+_CONTENTS = {
+    "what": ("what",),
+    "parameters": ("parameters",),
+    "result": ("result",),
+    "error_text": ("error", "last_error"),
+}
 _NOTE_ALONE = COLUMNS["note"]._replace(cell=lambda task, now, is_utc: _note_alone(task, now))
-USUAL = ("id", "queue", "state", "for", "node", "note")
+USUAL = ("id", "what", "queue", "state", "for", "node", "note")
 
 
 def name_of(parent: str) -> str:

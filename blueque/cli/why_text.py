@@ -31,6 +31,8 @@ from blueque.queries.listing import LATE, OVERDUE, entered
 from blueque.queries.why_facts import FARTHEST, Inquiry
 from blueque.system import process
 from blueque.text import hints
+from blueque.text.redaction import reveal
+from blueque.text.what import is_named, what
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
@@ -44,9 +46,13 @@ LONG = 15.0  # seconds after which an idle listener should have taken a task
 _TAKES = ("up", "unattended", "1.0.0")  # states of a listener that takes tasks
 
 
-def headline(inquiry: Inquiry) -> str:
-    """Return the state of the task, since when, and how many tasks are before it."""
+def headline(inquiry: Inquiry, name: str | None = None) -> str:
+    """Return the state of the task, since when, and how many tasks are before it.
+
+    name: what the task is.
+    """
     task = inquiry.task
+    which = f"{printing.short_id(task.id)}{f' ({name})' if name else ''} in {task.queue}"
     since = entered(task)
     lasts = (
         ""
@@ -54,12 +60,12 @@ def headline(inquiry: Inquiry) -> str:
         else f" for {printing.span(max(inquiry.now - since, 0.0))}"
     )
     if lasts and task.status in _ENDED:
-        return f"{printing.short_id(task.id)} in {task.queue} {_ENDED[task.status]}{lasts.replace(' for', '')} ago."
+        return f"{which} {_ENDED[task.status]}{lasts.replace(' for', '')} ago."
     place = ""
     if task.status == "pending" and inquiry.before is not None:
         place = f", number {inquiry.before + 1} of {inquiry.length} {_ALIKE}"
     verb = "has been" if lasts else "is"
-    return f"{printing.short_id(task.id)} in {task.queue} {verb} {task.status}{lasts}{place}."
+    return f"{which} {verb} {task.status}{lasts}{place}."
 
 
 def reasons(inquiry: Inquiry, is_utc: bool = False) -> list[Reason]:
@@ -322,7 +328,8 @@ def _of_one(inquiry: Inquiry, task_id: str) -> str:
     since = entered(task)
     lasts = "" if since is None else f" for {printing.span(max(inquiry.now - since, 0.0))}"
     other = f" of queue {task.queue}" if task.queue != inquiry.task.queue else ""
-    return f"{printing.short_id(task_id)}{other} on {printing.short_node(task.node or '?')}{lasts}"
+    name = f" ({what(task, reveal)})" if is_named(task) else ""
+    return f"{printing.short_id(task_id)}{name}{other} on {printing.short_node(task.node or '?')}{lasts}"
 
 
 def _listeners(inquiry: Inquiry) -> Iterator[Reason]:

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 # Commands that only read, with the reply of Redis for a missing key.
 _NOTHING = {"GET", "HGET", "LINDEX", "LPOS", "ZRANK", "ZSCORE"}
-_ZERO = {"HEXISTS", "HLEN", "LLEN", "SCARD", "SISMEMBER", "XLEN", "ZCARD", "ZCOUNT"}
+_ZERO = {"HEXISTS", "HLEN", "HSTRLEN", "LLEN", "SCARD", "SISMEMBER", "XLEN", "ZCARD", "ZCOUNT"}
 _NONE_OF_EACH = {"HMGET", "ZMSCORE"}
 _EMPTY_LIST = {
     "HGETALL",

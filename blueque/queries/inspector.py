@@ -18,6 +18,7 @@ from blueque.model.lines import Needs, parse_needs
 from blueque.model.states import HELD, WHEREABOUTS, Entry, Place, Whereabouts, may_hold
 from blueque.model.task import Task
 from blueque.queries import (
+    contents,
     dependencies,
     line_order,
     listing,
@@ -37,8 +38,9 @@ if TYPE_CHECKING:
     from blueque.queries.failures import Failures
     from blueque.queries.line_order import Head, Room
     from blueque.queries.listeners import Node
-    from blueque.queries.listing import Choice, Listing
+    from blueque.queries.listing import Listing
     from blueque.queries.overview import Overview
+    from blueque.queries.search import Choice
     from blueque.queries.task_graph import Graph
     from blueque.queries.why_facts import Inquiry
 
@@ -383,6 +385,15 @@ class Inspector:
             found += listing.shown(self._redis, ids[first : first + TASKS_AT_ONCE]).values()
         return found
 
+    def with_contents(self, tasks: Sequence[Task], names: Sequence[str] = ("what",)) -> list[Task]:
+        """Return these tasks with further fields, for people.
+
+        names: of fields; `what` stands for the parameters of a task without a name of its own.
+        A field of more than 16 KiB is replaced by its size. Two round trips for a thousand fields,
+        and at most 4 MiB.
+        """
+        return contents.with_contents(self._redis, tasks, names)
+
     def archiving(self, queues: Sequence[str]) -> list[dict[str, str]]:
         """Return the record of the open archive batch of each queue; empty for a queue without one."""
         return [
@@ -424,10 +435,15 @@ class Inspector:
         Order within a status: pending tasks by turn, scheduled tasks by eta, finished tasks newest
         first, others longest in the status first. Of each queue 100 lines besides the default line
         are read.
-        choice: a filter and another order. With it 10,000 tasks in all are read, or `limit` of each
-            list.
+        choice: a filter and another order. With it 100,000 tasks in all are searched, a thousand in
+            a round trip, and the search ends when 20,000 of them match.
         """
-        return listing.listing(self._redis, queues, statuses, limit, choice)
+        if choice is not None:
+            # here: what a listener imports, each of its forks copies
+            from blueque.queries import search
+
+            return search.search(self._redis, queues, statuses, limit, choice)
+        return listing.listing(self._redis, queues, statuses, limit)
 
     def tags(self, prefix: str = "", limit: int = 1000) -> tuple[list[TagSeen], bool]:
         """Return the tags that begin so, with the numbers of their tasks, and whether there are more."""

@@ -6,7 +6,7 @@ and no others, because parameters, results and tracebacks may be large.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -81,10 +81,12 @@ SHOWN = (
     "title",
     "tags",
     "producer",
+    "key",
+    "run",
 )
 
-_SETS = {"scheduled": keys.scheduled, "blocked": keys.blocked}
-_LISTS = {"failed": keys.failed, "cancelled": keys.cancelled, "complete": keys.complete}
+SETS = {"scheduled": keys.scheduled, "blocked": keys.blocked}
+LISTS = {"failed": keys.failed, "cancelled": keys.cancelled, "complete": keys.complete}
 MIN_PREFIX = 4
 MAX_FOUND = 20
 MAX_IDS = 10_000  # ids of a queue's index that are read
@@ -95,22 +97,11 @@ OVERDUE = 60.0  # seconds within which a listener of the queue does so
 DAY = 86400.0
 
 
-class Choice(NamedTuple):
-    """Which tasks are wanted, and in which order. Both functions take a task and the time.
-
-    rank: the sort key, the largest first if is_reversed; tasks of rank None come last. Without a
-        rank the order is that of `Inspector.listing`.
-    """
-
-    wants: Callable[[Task, float], bool]
-    rank: Callable[[Task, float], Any] | None = None
-    is_reversed: bool = False
-
-
 class Listing(NamedTuple):
     """Some tasks at one instant.
 
-    more: how many more there are. None: unknown, because only `looked_at` of each list were read.
+    more: how many more there are. None: unknown, because only `looked_at` of each list, or as many
+        as match, were searched.
     """
 
     now: float
@@ -120,17 +111,9 @@ class Listing(NamedTuple):
     looked_at: int | None = None
 
 
-def listing(
-    redis: Redis,
-    queues: Sequence[str],
-    statuses: Collection[str],
-    limit: int,
-    choice: Choice | None = None,
-) -> Listing:
+def listing(redis: Redis, queues: Sequence[str], statuses: Collection[str], limit: int) -> Listing:
     """See Inspector.listing."""
     depth = limit + 1
-    if choice is not None:
-        depth = max(depth, MAX_IDS // max(len(queues) * len(statuses), 1))
     groups = [
         [
             *ask_members(queue),
@@ -153,9 +136,6 @@ def listing(
     turns = in_turn({line: [tasks[task] for task in page] for line, page in waiting.items()})
     wanted = (task for task in tasks.values() if task.status in statuses)
     listed = in_order([task for task in wanted if task.queue in of_queues], turns)
-    if choice is not None:
-        looked_at = depth if any(size > depth for size in sizes) else None
-        return _chosen(choice, listed, limit, now, looked_at)
     reserved = sum(task.status == "reserved" for task in listed)
     more = max(sum(sizes) + reserved - min(len(listed), limit), 0)
     return Listing(now, listed[:limit], len(listed) > limit, more)
@@ -181,20 +161,6 @@ def _unfinished(
     held: list[Sequence[str]] = [node.held for node in nodes]
     held += [started_ids(seen.started) for seen in members.values()]
     return held, take_ids(names, lines) if is_pending else {}, lengths
-
-
-def _chosen(
-    choice: Choice, tasks: Sequence[Task], limit: int, now: float, looked_at: int | None
-) -> Listing:
-    rank = choice.rank
-    wanted = [task for task in tasks if choice.wants(task, now)]
-    if rank is not None:
-        ranks = {task.id: rank(task, now) for task in wanted}
-        ranked = [task for task in wanted if ranks[task.id] is not None]
-        ranked.sort(key=lambda task: ranks[task.id], reverse=choice.is_reversed)
-        wanted = ranked + [task for task in wanted if ranks[task.id] is None]
-    rest = max(len(wanted) - limit, 0)
-    return Listing(now, wanted[:limit], rest > 0, rest if looked_at is None else None, looked_at)
 
 
 def all_nodes(redis: Redis) -> list[Node]:
@@ -263,10 +229,10 @@ def _ask_lengths(names: Names) -> list[Command]:
 def _ask_lists(queue: str, statuses: Collection[str], count: int) -> list[Command]:
     """Return the commands that read the start of these lists, each with a command for its length."""
     commands: list[Command] = []
-    for status, set_of in _SETS.items():
+    for status, set_of in SETS.items():
         if status in statuses:
             commands += [("ZRANGE", set_of(queue), 0, count - 1), ("ZCARD", set_of(queue))]
-    for status, list_of in _LISTS.items():
+    for status, list_of in LISTS.items():
         if status in statuses:
             commands += [("LRANGE", list_of(queue), 0, count - 1), ("LLEN", list_of(queue))]
     return commands

@@ -85,7 +85,7 @@ def load(redis: Redis, queues: Sequence[str], seconds: float) -> Timeline:
                 cut.append(queue)
     has_more = False
     if queues:
-        running = listing.listing(redis, queues, ("started",), MOST_RUNNING, None)
+        running = listing.listing(redis, queues, ("started",), MOST_RUNNING)
         runs += [_running(task) for task in running.tasks]
         has_more = running.has_more
     return Timeline(

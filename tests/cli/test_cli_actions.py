@@ -20,7 +20,7 @@ from running import Programs, until
 from test_cli import NODE, enqueue, fail, start
 
 from blueque import protocol
-from blueque.cli import consent
+from blueque.cli import consent, selection
 from blueque.cli.failure import Failure
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
@@ -487,7 +487,7 @@ def test_where_there_are_more_than_go_at_a_time_the_exit_code_says_so(
     redis, client, url, monkeypatch
 ):
     waiting(redis, 9)
-    monkeypatch.setattr(cancel_verb, "MOST", 8)
+    monkeypatch.setattr(selection, "MOST", 8)
 
     def cancel_all():
         arguments = ["cancel", "-q", "video", "--yes"]
@@ -553,7 +553,8 @@ def test_failed_tasks_of_all_queues_that_a_pattern_matches_are_requeued_at_once(
     [
         ((), "name the tasks"),
         (("abcd", "-q", "video"), "name the tasks"),
-        (("abcd", "--state", "pending"), "--state needs --queue"),
+        (("abcd", "--state", "pending"), "by ID, or select them by options, not both"),
+        (("--state", "pending"), "--state needs more"),
         (("-q", "video", "--state", "failed"), "unknown state 'failed': the states are blocked"),
     ],
 )

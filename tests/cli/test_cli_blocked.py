@@ -133,7 +133,7 @@ def test_ls_shows_blocked_tasks_when_they_are_asked_for(run, redis):
     assert run("ls", "--ids").stdout.split() == ["parent-1", "parent-2"]
     assert run("ls", "--state", "deferred", "--ids").stdout == "child-1\n"
     (line,) = run("ls", "--state", "blocked").stdout.splitlines()[1:]
-    assert line.split()[:3] == ["child-1", "video", "blocked"]
+    assert line.split()[:4] == ["child-1", "-", "video", "blocked"]
     assert line.endswith("after 2 tasks, priority 5")
 
 

@@ -224,7 +224,7 @@ def completed(here, url, monkeypatch, capsys):
         ("blueque ls -q x", []),
         ("blueque pause video.h", ["video.hd"]),
         ("blueque enqueue video.h", ["video.hd"]),
-        ("blueque requeue --failed a", ["audio"]),
+        ("blueque requeue -q a", ["audio"]),
         ("blueque show abcd", ["abcd-1"]),
         ("blueque schedule show ni", ["nightly"]),
         ("blueque schedule rm x", []),

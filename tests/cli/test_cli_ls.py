@@ -14,8 +14,9 @@ from blueque import protocol
 from blueque.cli.main import blueque
 from blueque.cli.options import Invocation
 from blueque.model.attempt_ref import AttemptRef
+from blueque.queries import search
 from blueque.queries.inspector import Inspector
-from blueque.queries.listing import Choice
+from blueque.queries.search import Choice
 
 NODES = ("gpu-1.example.com_4021", "gpu-2.example.com_77")
 
@@ -120,11 +121,54 @@ def test_the_columns_that_are_asked_for_are_shown(ls):
     ]
 
 
+def test_columns_show_errors_results_keys_and_runs(ls, redis):
+    protocol.register(redis, "video", NODES[0], "i", {"beat_every": 10}, 1000.0)
+    start(redis, NODES[0], "good", 1000.0)
+    text = '{"frames": 12}'
+    ref = AttemptRef("video", "good", "token", NODES[0])
+    protocol.complete(redis, ref, text, 1001.0, {"result_encoding": "json"})
+    start(redis, NODES[0], "bad", 1000.0)
+    protocol.fail(redis, ref._replace(task="bad"), "disk full:\nno room", 1001.0)
+    more = ("key", "k", "run", "night", "parameters", '{"n":1,"token":"x"}')
+    redis.read(("HSET", "blueque_task_bad", *more))
+
+    names = "id,error_text,result,key,run_name,parameters"
+    lines = ls("--finished", "--columns", names)[1]
+
+    assert lines[0].split() == ["ID", "ERROR", "TEXT", "RESULT", "KEY", "RUN", "NAME", "PARAMETERS"]
+    assert lines[1].split() == [
+        *("bad", "disk", "full:", "no", "room", "-", "k", "night"),
+        *('{"n":', "1,", '"token":', '"[hidden]"}'),
+    ]
+    assert lines[2].split() == ["good", "-", '{"frames":', "12}", "-", "-", "1"]
+
+
+def test_a_list_says_what_each_task_is_without_secrets(ls, client):
+    queue = client.get_queue("video")
+    queue.enqueue({"scene": "intro", "api_token": "s3cret"})
+    queue.enqueue({"scene": "outro"}, key="scene-17")
+    queue.enqueue("x" * 20_000)
+
+    assert ls("--columns", "what")[1] == [
+        "WHAT",
+        "intro, api_token=[hidden]",
+        "scene-17",
+        "(19.5 KiB)",
+    ]
+    items = json.loads("\n".join(ls("--json")[1]))["items"]
+    assert [(item["what"], item.get("key")) for item in items] == [
+        ("intro, api_token=[hidden]", None),
+        ("scene-17", "scene-17"),
+        ("(19.5 KiB)", None),
+    ]
+    assert ls("--columns", "what", "--state", "failed")[1] == []
+
+
 @pytest.mark.usefixtures("tasks")
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--columns", "id,foo"], "unknown column 'foo'; the columns are id, queue"),
+        (["--columns", "id,foo"], "unknown column 'foo'; the columns are id, what, queue"),
         (["--sort", "foo"], "unknown column; the columns are id"),
         (["--since", "long ago"], "or an age such as 24h"),
         (["--state", "startd"], "did you mean started?"),
@@ -153,17 +197,43 @@ def test_a_node_that_nobody_knows_is_said_to_be_unknown(ls):
     )
 
 
-def test_with_a_choice_no_more_than_ten_thousand_tasks_in_all_are_looked_at(redis):
-    for n in range(5):
-        protocol.enqueue(redis, "q0", f"t{n}", "1", 1000.0, {"parameters_encoding": "json"})
-    queues = [f"q{n}" for n in range(2501)]  # so that it is three of each
+@pytest.mark.parametrize(
+    ("most", "found", "looked_at"),
+    [(100, ["a1", "a2", "a3", "a4", "b1"], None), (7, ["a1", "a2", "a3", "a4", "b1"], None)]
+    + [(6, ["a1", "a2", "a3", "b1"], 4), (1, [], 1)],
+)
+def test_with_a_choice_so_many_tasks_are_searched_in_all_the_short_lists_whole(
+    redis, monkeypatch, most, found, looked_at
+):
+    monkeypatch.setattr(search, "MOST_SEARCHED", most)
+    monkeypatch.setattr(search, "IDS_AT_ONCE", 2)
+    monkeypatch.setattr(search, "TASKS_AT_ONCE", 3)
+    for queue, count, at in (("a", 5, 1000.0), ("b", 2, 2000.0)):
+        for n in range(count):
+            protocol.enqueue(redis, queue, f"{queue}{n}", "1", at, {"parameters_encoding": "json"})
 
     listing = Inspector(redis).listing(
-        queues, ["pending"], 2, Choice(lambda task, now: task.id != "t0")
+        ["a", "b", "c"], ["pending"], 9, Choice(lambda task, now: task.id[1] != "0")
     )
 
-    assert [task.id for task in listing.tasks] == ["t1", "t2"]
-    assert (listing.has_more, listing.more, listing.looked_at) == (False, None, 3)
+    assert [task.id for task in listing.tasks] == found
+    assert (listing.has_more, listing.looked_at) == (False, looked_at)
+    assert listing.more == (0 if looked_at is None else None)
+
+
+def test_a_search_ends_when_enough_tasks_match(redis, monkeypatch):
+    monkeypatch.setattr(search, "MOST_KEPT", 2)
+    monkeypatch.setattr(search, "TASKS_AT_ONCE", 1)
+    for n in range(4):
+        protocol.enqueue(redis, "a", f"a{n}", "1", 1000.0, {"parameters_encoding": "json"})
+
+    listing = Inspector(redis).listing(["a"], ["pending"], 1, Choice(lambda task, now: True))
+
+    assert ([task.id for task in listing.tasks], listing.has_more, listing.more) == (
+        ["a0"],
+        True,
+        None,
+    )
 
 
 @pytest.mark.usefixtures("tasks")

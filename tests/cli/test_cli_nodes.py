@@ -82,8 +82,9 @@ def test_a_host_is_shown_with_what_it_has_and_the_tasks_that_run_there(run):
     assert ["slots", "2", "up;", "1", "busy"] in lines
     assert ["resources", "gpu=2"] in lines and ["spool", "/spool"] in lines
     assert [line[0] for line in lines if line[:1] in ([BUSY], [IDLE])] == [BUSY, IDLE]
-    assert next(line for line in lines if line[:1] == ["t1"])[:5] == [
+    assert next(line for line in lines if line[:1] == ["t1"])[:6] == [
         "t1",
+        "1",
         "video",
         "started",
         "1",
@@ -143,7 +144,7 @@ def test_scheduled_tasks_are_listed_the_next_due_at_first_over_all_queues(run, r
     _, audio, _ = run("schedule", "ls", "-q", "aud*")
 
     assert [line[0] for line in lines] == ["ID", "t-late", "t-hour", "t-day"]
-    assert (lines[1][2:4], lines[3][2:5]) == (["since", "1"], ["in", "1", "d"])
+    assert (lines[1][3:5], lines[3][3:6]) == (["since", "1"], ["in", "1", "d"])
     assert lines[2][-5:] == ["retry,", "priority", "5,", "after", "OSError"]
     assert ([line[0] for line in some], remarks) == (
         ["ID", "t-late"],

@@ -343,7 +343,7 @@ def test_ls_has_recurring_tasks_above_scheduled_ones(run, nightly, client):
     assert recurring[0].split() == ["NAME", "QUEUE", "RULE", "NEXT", "LAST", "NOTE"]
     assert recurring[1].split()[:7] == ["nightly", "reports", "30", "2", "*", "*", "1-5"]
     assert recurring[1].split()[-2] in ("CET", "CEST")
-    assert tasks[0].split() == ["ID", "QUEUE", "DUE", "AT", "NOTE"]
+    assert tasks[0].split() == ["ID", "WHAT", "QUEUE", "DUE", "AT", "NOTE"]
     assert run("schedule", "ls", "--recurring").stdout == "\n".join(recurring) + "\n"
     assert "nightly" not in run("schedule", "ls", "--tasks").stdout
     assert "nightly" not in run("schedule", "ls", "-q", "mail").stdout

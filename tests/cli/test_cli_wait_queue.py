@@ -58,9 +58,9 @@ def test_it_says_once_which_task_holds_up_the_last_ones(run, redis, monkeypatch)
 @pytest.mark.parametrize(
     ("arguments", "code", "error"),
     [
-        ([], 2, "give ids of tasks, - to read them, or queues with -q"),
-        (["abcd", "-q", "video"], 2, "give ids of tasks, - to read them, or queues with -q"),
-        (["-q", "video", "--any"], 2, "--any is for tasks"),
+        ([], 2, "name the tasks: ID..., or --queue QUEUE"),
+        (["abcd", "-q", "video"], 2, "by ID, or select them by options, not both"),
+        (["-q", "video", "--any"], 2, "--any, --results and --state are for tasks"),
         (["-q", "nothing*"], 3, "no queue 'nothing*'"),
     ],
 )

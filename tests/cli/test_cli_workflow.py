@@ -45,8 +45,8 @@ def test_the_list_and_one_workflow_say_how_far_it_is(run, night, client):
     assert [line.split()[0] for line in listed[1:]] == ["day", "night"], "the newest first"
     assert shown[1].split()[:2] == ["night", "open"]
     assert shown[1].split()[-5:] == ["2", "0", "1", "1", "1"]
-    assert shown[-2].split() == ["ID", "QUEUE", "STATE", "FOR", "ERROR"]
-    assert shown[-1].split()[:3] == [night, "video", "cancelled"]
+    assert shown[-2].split() == ["ID", "WHAT", "QUEUE", "STATE", "FOR", "ERROR"]
+    assert shown[-1].split()[:4] == [night, "b", "video", "cancelled"]
 
 
 def test_of_many_bad_tasks_five_are_named_and_how_to_list_the_others(run, client, queue, cli):
@@ -58,7 +58,7 @@ def test_of_many_bad_tasks_five_are_named_and_how_to_list_the_others(run, client
 
     shown = run("workflow", "show", "a night").stdout.splitlines()
 
-    assert [line.split()[2] for line in shown[-6:-1]] == ["gone"] * 5
+    assert [line.split()[3] for line in shown[-6:-1]] == ["gone"] * 5
     assert shown[-1] == "(2 more BAD tasks: blueque workflow show 'a night' --json)"
     assert len(json.loads(run("workflow", "show", "a night", "--json").stdout)["bad"]) == 7
 

@@ -59,6 +59,7 @@ LINES = (
     "doctor --settle 0",
     "doctor --fix --settle 0",
     "wait good-0001",
+    "wait good-0001 --results",
     "wait pend-0001 --timeout 0.01",
     "wait -q video --timeout 0.01",
     "run video 1 --key again",
@@ -439,7 +440,7 @@ def events(begin, redis):
 def test_it_names_every_verb_that_has_the_option():
     rows = re.findall(r"^\| (`.*) \| \[`(.*?)`\]\(#(.*?)\)", TEXT, re.M)
     named = {
-        re.sub(" (ID|--queue)$", "", verb)
+        re.sub(" (ID|--queue|--results)$", "", verb)
         for names, _, _ in rows
         for verb in re.findall("`(.*?)`", names)
     }

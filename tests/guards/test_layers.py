@@ -141,6 +141,7 @@ LOOKS = {
     "HKEYS",
     "HLEN",
     "HMGET",
+    "HSTRLEN",
     "HVALS",
     "LINDEX",
     "LLEN",

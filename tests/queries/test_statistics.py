@@ -386,7 +386,7 @@ def test_it_is_said_of_how_many_kinds_of_failures_no_commands_are_shown(run, end
 
     said = run("failures")[2].splitlines()
 
-    assert sum("requeue --failed" in line for line in said) == 5
+    assert sum("requeue -q" in line for line in said) == 5
     assert said[-1] == "(and likewise for 1 more kind)"
 
 

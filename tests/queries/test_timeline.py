@@ -262,8 +262,8 @@ def test_blueque_timeline_draws_and_lists(run, worked):
     found = json.loads(run("timeline", "--json").stdout)
 
     assert (drawn.returncode, drawn.stderr) == (0, "")
-    assert "==done=" in drawn.stdout
-    assert ">>runs>" in drawn.stdout
+    assert "==done in=" in drawn.stdout
+    assert ">>runs in>" in drawn.stdout
     assert [(row["task"], row["ended"] != "", row["outcome"]) for row in table] == [
         ("done", True, "complete"),
         ("runs", False, ""),

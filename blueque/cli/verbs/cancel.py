@@ -11,8 +11,8 @@ from blueque.cli import printing
 from blueque.cli.actions import Outcome, act, choose, code_of, print_outcome, print_outcomes
 from blueque.cli.consent import require_consent
 from blueque.cli.end_wait import WithWait, settle, wait_option
-from blueque.cli.failure import ATTENTION, TIMED_OUT
-from blueque.cli.named import pattern_option, queues_matching
+from blueque.cli.failure import TIMED_OUT
+from blueque.cli.named import pattern_option
 from blueque.cli.options import (
     Invocation,
     dry_run_option,
@@ -22,6 +22,7 @@ from blueque.cli.options import (
     yes_option,
 )
 from blueque.cli.printing import Column, count
+from blueque.cli.selection import Selection, require_one_way, selected, selection_options
 from blueque.cli.states import state_option
 from blueque.errors import NotCancellable
 from blueque.model.states import FINISHED
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from blueque.queries.inspector import Inspector
 
 UNFINISHED = ("blocked", "pending", "scheduled", "reserved", "started")
-MOST = 10_000  # tasks of one call
 IN_A_ROW = 7  # ids in 80 columns
 SHOWN = 20  # ids shown before it asks
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0  # seconds between two reads
@@ -52,6 +52,7 @@ _RUNNING = [
 @click.argument("ids", nargs=-1, metavar="[ID... | -]")
 @pattern_option("All tasks of these queues: a name, or a pattern such as 'render.*'.")
 @state_option(UNFINISHED, "Only tasks in these states: pending,scheduled.")
+@selection_options
 @click.option("--reason", metavar="TEXT", help="Why; it is kept with the task.")
 @click.option("--by", metavar="NAME", help="Who cancels it; default USER@HOST.")
 @wait_option
@@ -65,6 +66,7 @@ def cancel(
     ids: Sequence[str],
     patterns: Sequence[str],
     states: Sequence[str],
+    selection: Selection,
     reason: str | None,
     by: str | None,
     wait: float | None,
@@ -77,29 +79,31 @@ def cancel(
     \b
     blueque cancel 7c1f --reason 'wrong input' --wait 2m
     blueque cancel -q train.gpu --state pending
+    blueque cancel --run night-1 --dry-run
     blueque ls --state pending --ids | blueque cancel -
 
     A waiting task is "cancelled" at once. A running task gets SIGTERM and, after its grace, SIGKILL; it is "cancelling"
     until it has ended. If it ends by itself first, that result counts; --wait tells which of the two happened. It asks
-    before it ends running tasks, or all tasks of a queue. A task that starts while it asks, or after --state was read,
+    before it ends running tasks, or tasks that it selects itself. A task that starts while it asks, or after --state was read,
     runs on. A cancelled task does not run again, even with a retry policy; `blueque requeue` runs it again. Tasks that
     wait for it stay blocked, or are cancelled if they were made so. A word behind --wait that is a duration, such as 3600
     or 2m, is not an ID.
 
     ID may be the beginning of an id; - reads ids from standard input. The exit code is 5 if a task could not be
-    cancelled, 6 if the answer is not yes, 75 if a queue has more than 10,000 of them and only the first were cancelled,
-    and 124 if the time of --wait was over first.
+    cancelled, 6 if the answer is not yes, 75 if more than 10,000 are selected and only the first were cancelled, or if
+    there are more than 100,000 tasks and only these were searched, and 124 if the time of --wait was over first.
     """
-    if bool(ids) == bool(patterns):
-        raise click.UsageError("name the tasks: ID..., or --queue QUEUE")
-    if states and not patterns:
-        raise click.UsageError("--state needs --queue QUEUE")
+    selects = require_one_way(ids, patterns, states, selection)
     client = invocation.client()
     inspector = client.get_inspector()
-    tasks, code = _of_queues(inspector, patterns, states) if patterns else choose(inspector, ids)
+    tasks, code = (
+        selected(inspector, patterns, states or UNFINISHED, selection)
+        if selects
+        else choose(inspector, ids)
+    )
     if dry_run:
         return _foresee(tasks, as_json, code)
-    _ask(inspector, tasks, is_sure, bool(patterns), "-" in ids)
+    _ask(inspector, tasks, is_sure, selects, "-" in ids)
 
     def allowed(task: Task) -> set[str]:
         """Return the states in which it may be cancelled: running only with consent."""
@@ -122,18 +126,6 @@ def cancel(
     if wait is not None and any(outcome.status == "cancelling" for outcome in outcomes):
         return TIMED_OUT
     return code_of(outcomes, code)
-
-
-def _of_queues(
-    inspector: Inspector, patterns: Sequence[str], states: Sequence[str]
-) -> tuple[list[Task], int]:
-    """Return the tasks in these queues and states, at most MOST, and the exit code."""
-    listing = inspector.listing(
-        queues_matching(inspector.queues(), patterns), states or UNFINISHED, MOST
-    )
-    if listing.has_more:
-        printing.talk(f"These are the first {MOST}; there are more: run it again for the rest.")
-    return list(listing.tasks), ATTENTION if listing.has_more else 0
 
 
 def _foresee(tasks: Sequence[Task], as_json: bool, code: int) -> int:

@@ -11,6 +11,7 @@ import click
 from blueque.cli import printing
 from blueque.cli.actions import Outcome, act_on, choose, code_of, print_outcome, print_outcomes
 from blueque.cli.consent import require_consent
+from blueque.cli.named import pattern_option
 from blueque.cli.options import (
     Invocation,
     dry_run_option,
@@ -20,6 +21,8 @@ from blueque.cli.options import (
     yes_option,
 )
 from blueque.cli.printing import count
+from blueque.cli.selection import Selection, require_one_way, selected, selection_options
+from blueque.cli.states import state_option
 from blueque.errors import HasDependents, InvalidInput, NotFinished
 from blueque.model.states import FINISHED
 
@@ -29,7 +32,10 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("ids", nargs=-1, required=True, metavar="ID... | -")
+@click.argument("ids", nargs=-1, metavar="[ID... | -]")
+@pattern_option("All finished tasks of these queues: a name, or a pattern such as 'render.*'.")
+@state_option(FINISHED, "Only tasks in these states: failed,cancelled.")
+@selection_options
 @click.option(
     "--force",
     "is_forced",
@@ -44,6 +50,9 @@ if TYPE_CHECKING:
 def delete(
     invocation: Invocation,
     ids: Sequence[str],
+    patterns: Sequence[str],
+    states: Sequence[str],
+    selection: Selection,
     is_forced: bool,
     dry_run: bool,
     is_sure: bool,
@@ -53,6 +62,7 @@ def delete(
 
     \b
     blueque delete 7c1f
+    blueque delete -q video.encode --state failed --text 'disk full' --dry-run
     blueque ls -q video.encode --state failed --ids | blueque delete - --yes
 
     It asks first. The files of an attempt stay in the spool of its host for as long as the spool keeps them. The key of a
@@ -60,10 +70,17 @@ def delete(
     for which others wait: they would stay blocked for ever, or are cancelled if they were made so. --force deletes it.
 
     ID may be the beginning of an id; - reads ids from standard input. The exit code is 5 if a task could not be deleted,
-    and 6 if the answer is not yes.
+    6 if the answer is not yes, and 75 if more than 10,000 are selected and only the first were deleted, or if there are
+    more than 100,000 tasks and only these were searched.
     """
+    selects = require_one_way(ids, patterns, states, selection)
     client = invocation.client()
-    tasks, code = choose(client.get_inspector(), ids)
+    inspector = client.get_inspector()
+    tasks, code = (
+        selected(inspector, patterns, states or FINISHED, selection, is_oldest_first=True)
+        if selects
+        else choose(inspector, ids)
+    )
     able = [task for task in tasks if task.status in FINISHED]
     if dry_run:
         outcomes = [_foresee(task, is_forced) for task in tasks]

@@ -9,7 +9,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import click
 
@@ -17,14 +17,11 @@ from blueque.cli import printing
 from blueque.cli.facts import contents
 from blueque.cli.failure import USAGE, Failure
 from blueque.cli.named import pattern_option, queues_matching
-from blueque.cli.options import DURATION, Invocation, pass_invocation, reveal_option, shared_options
+from blueque.cli.options import Invocation, pass_invocation, reveal_option, shared_options
+from blueque.cli.selection import Selection, selection_options
 from blueque.cli.states import state_option
 from blueque.cli.verbs.show import as_item
 from blueque.model.states import FINISHED, STATUSES
-from blueque.queries.listing import entered
-
-if TYPE_CHECKING:
-    from blueque.model.task import Task
 
 PATIENCE = 30.0  # seconds
 KEEP = 6 * 3600.0  # seconds that an export may take, if its reader is slow
@@ -67,12 +64,7 @@ CSV_COLUMNS = (
     "See: blueque help states",
     "STATES",
 )
-@click.option(
-    "--since",
-    type=DURATION,
-    metavar="AGE",
-    help="Only tasks that entered their state since then: 12h, 7d.",
-)
+@selection_options
 @click.option(
     "--format", "form", type=click.Choice(("jsonl", "csv")), default="jsonl", show_default=True
 )
@@ -90,7 +82,7 @@ def export(
     invocation: Invocation,
     patterns: Sequence[str],
     states: Sequence[str],
-    since: float | None,
+    selection: Selection,
     form: str,
     path: str | None,
     reveals: bool,
@@ -100,11 +92,13 @@ def export(
     \b
     blueque export -q 'render.*' --since 1d > tasks.jsonl
     blueque export --state all --format csv -o tasks.csv
+    blueque export --run night-1 > night.jsonl
 
-    It writes the tasks of one moment, the oldest of each queue and state first. A task that leaves its state before it is
-    read is left out. A line of JSON is the item of `blueque show ID --json`, without the signs of a running task. CSV has
-    a row of titles, times in ISO 8601, and parameters and result as JSON, unless they are text. In parameters, values of
-    names such as password, token or api_key are written as "[hidden]". --reveal writes them.
+    It reads all tasks of the queues, whatever the options select, and writes those of one moment, the oldest of each
+    queue and state first. A task that leaves its state before it is read is left out. A line of JSON is the item of
+    `blueque show ID --json`, without the signs of a running task. CSV has a row of titles, times in ISO 8601, and
+    parameters and result as JSON, unless they are text. In parameters, values of names such as password, token or
+    api_key are written as "[hidden]". --reveal writes them.
     """
     queues = queues_matching(invocation.client().get_inspector().queues(), patterns)
     # from here on: work that has begun may wait
@@ -124,7 +118,8 @@ def export(
                     if (
                         task.status in wanted
                         and task.queue == queue
-                        and _is_recent(task, now, since)
+                        and selection.wants(task, now)
+                        and selection.inside(task)
                     ):
                         write(as_item(task, now) | contents(task, hide))
                         count += 1
@@ -132,11 +127,6 @@ def export(
                 client.thaw(snapshot)
     if path is not None:
         printing.talk(f"{printing.count(count, 'task')} in {path}")
-
-
-def _is_recent(task: Task, now: float, since: float | None) -> bool:
-    at = entered(task)
-    return since is None or (at is not None and at >= now - since)
 
 
 def _json_lines(file: IO[str]) -> Callable[[dict[str, Any]], object]:

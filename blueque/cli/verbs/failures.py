@@ -14,7 +14,6 @@ from blueque.cli.options import Invocation, json_option, pass_invocation, shared
 from blueque.cli.printing import Column
 from blueque.cli.verbs.stats import days_option
 from blueque.queries.failures import UNKNOWN, Kind
-from blueque.text import hints
 
 MAX_COMMANDS = 5  # kinds whose commands are printed
 
@@ -104,7 +103,7 @@ def _print_commands(kinds: Sequence[Kind]) -> None:
         printing.talk("")
         printing.talk(f"{kind.error_type} in {kind.queue}")
         printing.talk(f"  blueque show {printing.short_id(kind.newest or '')}")
-        again = hints.of_queue("requeue --failed", kind.queue)
+        again = f"blueque requeue -q {shlex.quote(kind.queue)}"
         printing.talk(
             f"  {again}"
             + (

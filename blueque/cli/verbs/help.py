@@ -66,7 +66,7 @@ WORDS = {
     "interrupting": "it runs and is being interrupted: it has its grace to end, then it runs again",
     "cancelling": "it runs and is being cancelled: it has its grace to end. See: blueque show ID",
     "lost": "an error type: its listener died, and nobody was left who could end the attempt; it is failed, or runs again "
-    "if its policy allows. To run all again: blueque requeue --failed QUEUE --error-type lost",
+    "if its policy allows. To run all again: blueque requeue -q QUEUE --error-type lost",
     "poison": "an error type: it was lost too often to run again. See: blueque show ID",
     "overdue": "its time has come, but it was not put in line: start blueque-scheduler",
 }

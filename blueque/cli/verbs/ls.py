@@ -9,15 +9,16 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.named import pattern_option, queues_matching
-from blueque.cli.options import PAST_TIME, Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.selection import Selection, say_what_was_searched, selection_options
 from blueque.cli.states import state_option
-from blueque.cli.task_columns import COLUMNS, USUAL, TaskColumn, chosen
+from blueque.cli.task_columns import COLUMNS, USUAL, TaskColumn, chosen, contents_for
 from blueque.cli.verbs.show import as_item
-from blueque.errors import InvalidInput
 from blueque.model.states import FINISHED, HELD
-from blueque.model.units import parse_duration
 from blueque.queries.listeners import names_of
-from blueque.queries.listing import STATUSES, Choice, Listing, entered
+from blueque.queries.listing import STATUSES, Listing
+from blueque.queries.search import Choice
+from blueque.text.what import what
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
@@ -26,24 +27,6 @@ if TYPE_CHECKING:
 UNFINISHED = ("started", "reserved", "pending")
 HELD_UP = "held"  # a choice of --state: blocked tasks that cannot go on unless a person acts
 MOST = 10_000  # tasks in one list
-DECADE = 10 * 365 * 86400.0  # a larger number is a time, not an age
-
-
-class Since(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
-    """A time, written as an age such as 24h, or as for `Time`: (whether it is an age, seconds)."""
-
-    name = "time"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[bool, float]:
-        if not isinstance(value, str):
-            return value
-        try:
-            age = parse_duration(value)
-        except InvalidInput:
-            return False, PAST_TIME.convert(value, param, ctx)
-        return age < DECADE, age
 
 
 class _Columns(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
@@ -74,13 +57,7 @@ class _Columns(click.ParamType):  # type: ignore[type-arg]  # generic in newer c
 )
 @click.option("--finished", is_flag=True, help="Only complete, failed and cancelled tasks.")
 @click.option("--node", metavar="NODE|HOST", help="Only tasks that run, or ran last, there.")
-@click.option("--schedule", metavar="SCHEDULE", help="Only tasks of this recurring task.")
-@click.option(
-    "--since",
-    type=Since(),
-    metavar="AGE|TIME",
-    help="Only tasks that entered their state since then: 24h, 08:00.",
-)
+@selection_options
 @click.option(
     "--columns", type=_Columns(), metavar="NAMES", help="The columns to show: id,node,run,error."
 )
@@ -104,8 +81,7 @@ def ls(
     states: Sequence[str],
     finished: bool,
     node: str | None,
-    schedule: str | None,
-    since: tuple[bool, float] | None,
+    selection: Selection,
     columns: Sequence[str] | None,
     sort: str | None,
     limit: int,
@@ -117,6 +93,8 @@ def ls(
     \b
     blueque ls --state blocked,scheduled
     blueque ls -q 'render.*' --state failed --since 24h --columns id,error
+    blueque ls --key scene-17
+    blueque ls --text 'disk full' --since 'yesterday 18:00' --until 08:00
     blueque ls --finished --sort -run --json
     blueque ls --state failed --ids --limit 1000 | blueque requeue -
 
@@ -124,38 +102,52 @@ def ls(
     cancelled or is gone. NOTE names that task, and `blueque why` says what helps.
 
     FOR is the time in that state. The order of states is started, reserved, pending, scheduled, blocked, failed,
-    cancelled, complete. Finished tasks are sorted by their end, newest first; pending and scheduled tasks by their turn; the others
-    by their time in the state, longest first.
+    cancelled, complete. Finished tasks are sorted by their end, newest first; pending and scheduled tasks by their
+    turn; the others by their time in the state, longest first.
 
-    Columns: id, queue, state, for, node, note, pid, attempt, priority, run (how long), progress, left, error, created,
-    eta, started, finished, updated. --node, --schedule, --since, --sort and state held look at the first 10,000 tasks in
-    all, at the same number of each queue and state.
+    WHAT is the title or key of a task, or the beginning of its parameters, without secrets. With --key, --run,
+    --error-type or --text, and without --state, tasks in all states are listed.
+
+    Columns: id, what, queue, state, for, node, note, pid, attempt, priority, run (how long), progress, left, error,
+    error_text, title, key, producer, run_name, parameters, result, created, eta, started, finished, updated. To
+    select or sort, and for state held, up to 100,000 tasks are searched, from the beginning of the list of each queue
+    and state; if that was not all, it says so. A key without a run is always found.
     """
     inspector = invocation.client().get_inspector()
     queues = queues_matching(inspector.queues(), patterns)
     # What has not been begun is nowhere.
-    usual = UNFINISHED if node is None else HELD
+    usual: Sequence[str] = UNFINISHED if node is None else HELD
+    if selection.is_named:
+        usual = STATUSES
     wanted: Sequence[str] = [*states, *(FINISHED if finished else ())] or usual
-    choice, held = _choice(node, schedule, since, sort), _Held({}, False)
+    choice, held = _choice(queues, node, selection, sort), _Held({}, False)
     if HELD_UP in wanted:
         held = _Held(inspector.broken_in(queues), "blocked" not in wanted)
         choice = held.narrowed(choice)
         wanted = [*{state if state != HELD_UP else "blocked": 0 for state in wanted}]
     listing = inspector.listing(queues, wanted, limit, choice)
+    hide = invocation.hider(False)
+    if not only_ids:
+        read = contents_for(["what"] if as_json else columns or USUAL)
+        listing = listing._replace(tasks=inspector.with_contents(listing.tasks, read))
     if as_json:
-        items = [as_item(task, listing.now) | {"held_by": held.by(task)} for task in listing.tasks]
+        items = [
+            as_item(task, listing.now) | {"what": what(task, hide), "held_by": held.by(task)}
+            for task in listing.tasks
+        ]
         printing.print_json(
             "tasks",
             **printing.times(now=listing.now),
             items=items,
             has_more=listing.has_more,
             more=listing.more,
+            looked_at=listing.looked_at,
         )
     elif only_ids:
         for task in listing.tasks:
             click.echo(printing.clean(task.id))
     elif listing.tasks:
-        shown = [held.explained(column) for column in chosen(columns or USUAL)]
+        shown = [held.explained(column) for column in chosen(columns or USUAL, hide)]
         rows = [
             [one.cell(task, listing.now, invocation.is_utc) for one in shown]
             for task in listing.tasks
@@ -201,10 +193,10 @@ class _Held(NamedTuple):
 
 
 def _choice(
-    node: str | None, schedule: str | None, since: tuple[bool, float] | None, sort: str | None
+    queues: Sequence[str], node: str | None, selection: Selection, sort: str | None
 ) -> Choice | None:
     """Return which tasks to list and how to sort them; None: all, as they come."""
-    if node is None and schedule is None and since is None and sort is None:
+    if node is None and not selection.is_any and sort is None:
         return None
     name = (sort or "").removeprefix("-").lower()
     if sort is not None and name not in COLUMNS:
@@ -215,18 +207,12 @@ def _choice(
     def wants(task: Task, now: float) -> bool:
         if node is not None and (task.node is None or node not in names_of(task.node)):
             return False
-        if schedule is not None and task.schedule != schedule:
-            return False
-        if since is None:
-            return True
-        is_age, seconds = since
-        moment = task.created if task.status == "scheduled" else entered(task)
-        return (moment or 0.0) >= (now - seconds if is_age else seconds)
+        return selection.wants(task, now)
 
-    return Choice(
-        wants,
-        COLUMNS[name].rank if sort is not None else None,
-        sort is not None and sort.startswith("-"),
+    return selection.choice(queues)._replace(
+        wants=wants,
+        rank=COLUMNS[name].rank if sort is not None else None,
+        is_reversed=sort is not None and sort.startswith("-"),
     )
 
 
@@ -248,9 +234,7 @@ def _say_later(inspector: Inspector, queues: Sequence[str]) -> None:
 
 def _say_more(listing: Listing, limit: int) -> None:
     if listing.looked_at is not None:
-        printing.talk(
-            f"Only the first {listing.looked_at} tasks of each queue and state were searched."
-        )
+        say_what_was_searched(listing)
     if listing.has_more and listing.more:
         everything = limit + listing.more
         how = f"--limit {everything}" if everything <= MOST else f"--limit N shows up to {MOST}"

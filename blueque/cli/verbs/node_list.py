@@ -17,6 +17,7 @@ from blueque.cli.task_columns import chosen
 from blueque.cli.verbs.show import as_item
 from blueque.queries.listeners import Node, end_of, find_named
 from blueque.text import hints
+from blueque.text.what import what
 
 _HOSTS = [
     Column("HOST", can_shrink=True),
@@ -35,7 +36,7 @@ _LISTENERS = [
     Column("SEEN", True),
     Column("STATE"),
 ]
-_TASKS = ("id", "queue", "state", "for", "progress", "left", "note")
+_TASKS = ("id", "what", "queue", "state", "for", "progress", "left", "note")
 
 
 @click.command("ls", short_help="List the hosts that serve queues.")
@@ -98,8 +99,9 @@ def node_show(invocation: Invocation, name: str, as_json: bool) -> None:
         )
     now = inspector.now()
     tasks = inspector.tasks(list(dict.fromkeys(task_id for node in nodes for task_id in node.held)))
+    tasks, hide = inspector.with_contents(tasks), invocation.hider(False)
     if as_json:
-        items = [as_item(task, now) for task in tasks]
+        items = [as_item(task, now) | {"what": what(task, hide)} for task in tasks]
         printing.print_json(
             "node",
             **printing.times(now=now),
@@ -113,7 +115,7 @@ def node_show(invocation: Invocation, name: str, as_json: bool) -> None:
     _print_table(_LISTENERS, _listener_rows(nodes))
     if tasks:
         click.echo()
-        shown = chosen(_TASKS)
+        shown = chosen(_TASKS, hide)
         rows = [[one.cell(task, now, invocation.is_utc) for one in shown] for task in tasks]
         _print_table([one.column for one in shown], rows)
 

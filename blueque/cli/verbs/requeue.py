@@ -11,9 +11,8 @@ import click
 from blueque.cli import printing
 from blueque.cli.actions import Outcome, act_on, choose, code_of, print_outcome, print_outcomes
 from blueque.cli.consent import require_consent
-from blueque.cli.named import queues_matching
+from blueque.cli.named import pattern_option
 from blueque.cli.options import (
-    DURATION,
     Invocation,
     dry_run_option,
     json_option,
@@ -23,6 +22,8 @@ from blueque.cli.options import (
 )
 from blueque.cli.printing import Column, count
 from blueque.cli.reason import MOST_NAMES
+from blueque.cli.selection import Selection, require_one_way, selected, selection_options
+from blueque.cli.states import state_option
 from blueque.errors import NotFailed
 from blueque.model.conditions import DROPPED
 from blueque.model.states import LOST
@@ -38,23 +39,12 @@ _QUEUES = [Column("QUEUE", can_shrink=True), Column("TASKS", True)]
 
 @click.command()
 @click.argument("ids", nargs=-1, metavar="[ID... | -]")
-@click.option(
-    "--failed",
-    "pattern",
-    metavar="PATTERN",
-    help="All failed tasks of these queues, the oldest failures first.",
+@pattern_option(
+    "All failed tasks of these queues: a name, or a pattern such as 'render.*'.",
+    formerly=("--failed",),
 )
-@click.option(
-    "--error-type",
-    metavar="TYPE",
-    help="Only tasks with this error type: lost, signal, ValueError.",
-)
-@click.option(
-    "--older-than",
-    type=DURATION,
-    metavar="DURATION",
-    help="Only tasks that failed at least so long ago.",
-)
+@state_option(("failed", "cancelled"), "Only tasks in these states; default failed.")
+@selection_options
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many tasks.")
 @dry_run_option("Only show what would be requeued.")
 @yes_option
@@ -64,9 +54,9 @@ _QUEUES = [Column("QUEUE", can_shrink=True), Column("TASKS", True)]
 def requeue(
     invocation: Invocation,
     ids: Sequence[str],
-    pattern: str | None,
-    error_type: str | None,
-    older_than: float | None,
+    patterns: Sequence[str],
+    states: Sequence[str],
+    selection: Selection,
     limit: int | None,
     dry_run: bool,
     is_sure: bool,
@@ -76,7 +66,8 @@ def requeue(
 
     \b
     blueque requeue 7c1f
-    blueque requeue --failed video.encode --error-type lost --dry-run
+    blueque requeue -q video.encode --error-type lost --dry-run
+    blueque requeue --run night-1 --text 'disk full' --until 1h
     blueque ls --state cancelled --ids | blueque requeue - --yes
 
     With this you allow the work to start a second time. What the task has done before is still there. If a task was lost,
@@ -86,29 +77,21 @@ def requeue(
     A task that waits for others still waits for those that may yet end as it needs, and no longer for those that cannot.
     If it was cancelled because of another task, requeue that one instead: it then comes back by itself.
 
-    For more than one task it asks first. ID may be the beginning of an id; - reads ids from standard input. The exit code
-    is 5 if a task could not be put in line, for example because not all tasks of its workflow were made, and 6 if the
-    answer is not yes.
+    Options select failed tasks, the oldest failures first; --state also selects cancelled ones. For more than one task it
+    asks first. ID may be the beginning of an id; - reads ids from standard input. The exit code is 5 if a task could not
+    be put in line, for example because not all tasks of its workflow were made, 6 if the answer is not yes, and 75 if more
+    than 10,000 are selected and only the first were put in line, or if there are more than 100,000 tasks and only these
+    were searched.
     """
-    narrowing = {"--error-type": error_type, "--older-than": older_than, "--limit": limit}
-    given = [option for option, value in narrowing.items() if value is not None]
-    if bool(ids) == (pattern is not None):
-        raise click.UsageError("name the tasks: ID..., or --failed QUEUE")
-    if given and pattern is None:
-        raise click.UsageError(f"{given[0]} needs --failed QUEUE")
-    client, code = invocation.client(), 0
-    if pattern is None:
-        tasks, code = choose(client.get_inspector(), ids)
+    selects = require_one_way(ids, patterns, states, selection)
+    client = invocation.client()
+    inspector = client.get_inspector()
+    if selects:
+        tasks, code = selected(inspector, patterns, states or ("failed",), selection, limit, True)
+    elif limit is not None:
+        raise click.UsageError("--limit is for tasks that options select, not for an ID")
     else:
-        queues = queues_matching(client.get_inspector().queues(), [pattern])
-        tasks = [
-            task
-            for queue in queues
-            for task in client.get_queue(queue).failed_tasks(error_type, older_than, limit)
-        ]
-        if len(queues) > 1:
-            tasks.sort(key=lambda task: task.finished or task.updated or 0.0)
-        tasks = tasks[:limit]
+        tasks, code = choose(inspector, ids)
     refusals = _refusals(client, tasks)
     if dry_run:
         outcomes = [
@@ -123,7 +106,7 @@ def requeue(
         for outcome in outcomes:
             print_outcome(outcome)
     else:
-        _say_what_they_wait_for(client.get_inspector(), tasks, outcomes)
+        _say_what_they_wait_for(inspector, tasks, outcomes)
     able = sum(outcome.refusal is None for outcome in outcomes)
     if dry_run:
         printing.talk(f"{count(able, 'task')} would be put in line again.")

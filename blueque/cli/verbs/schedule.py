@@ -24,6 +24,7 @@ from blueque.cli.verbs.schedule_file import apply, check
 from blueque.cli.verbs.schedule_show import history, show
 from blueque.cli.verbs.show import as_item
 from blueque.text.hints import of_schedule
+from blueque.text.what import what
 
 if TYPE_CHECKING:
     from blueque.client import Client
@@ -35,6 +36,7 @@ MOST = 10_000
 
 _COLUMNS = [
     Column("ID", can_shrink=True),
+    Column("WHAT", can_shrink=True, yields=True),
     Column("QUEUE", can_shrink=True),
     Column("DUE", True),
     Column("AT"),
@@ -97,11 +99,13 @@ def schedule_ls(
     queues = queues_matching(inspector.queues(), patterns)
     seen = [] if is_tasks else _recurring(client, queues if patterns else None)
     listing = None if is_recurring else inspector.listing(queues, ["scheduled"], limit)
+    if listing is not None:
+        listing = listing._replace(tasks=inspector.with_contents(listing.tasks))
     if as_json:
         _print_json(invocation, seen[:limit], listing)
     else:
         _print_recurring(client, seen[:limit], invocation.is_utc)
-        _print_tasks(listing, bool(seen), invocation.is_utc)
+        _print_tasks(invocation, listing, bool(seen))
         if not seen and (listing is None or not listing.tasks):
             printing.talk("no recurring tasks" if is_recurring else "nothing is scheduled")
     if len(seen) > limit:
@@ -128,11 +132,16 @@ def _print_recurring(client: Client, seen: Sequence[ScheduleSeen], is_utc: bool)
         click.echo("\n".join(printing.table(COLUMNS, rows)))
 
 
-def _print_tasks(listing: Listing | None, is_second: bool, is_utc: bool) -> None:
+def _print_tasks(invocation: Invocation, listing: Listing | None, is_second: bool) -> None:
     if listing is not None and listing.tasks:
         if is_second:
             click.echo()
-        rows = [_row(task, listing.now, is_utc) for task in listing.tasks]
+        hide = invocation.hider(False)
+        rows = [
+            [printing.short_id(task.id), what(task, hide) or "-"]
+            + _row(task, listing.now, invocation.is_utc)
+            for task in listing.tasks
+        ]
         click.echo("\n".join(printing.table(_COLUMNS, rows)))
 
 
@@ -145,7 +154,7 @@ def _print_json(
         "schedule",
         **printing.times(now=now),
         recurring=[item(each, hide) for each in seen],
-        items=[as_item(task, now) for task in tasks],
+        items=[as_item(task, now) | {"what": what(task, hide)} for task in tasks],
         has_more=listing is not None and listing.has_more,
         more=0 if listing is None else listing.more,
     )
@@ -212,7 +221,6 @@ def _row(task: Task, now: float, is_utc: bool) -> list[str]:
     ]
     is_retry = task.last_error_type is not None
     return [
-        printing.short_id(task.id),
         task.queue or "-",
         due,
         printing.stamp(eta, is_utc),

@@ -21,7 +21,7 @@ from blueque.cli.options import (
 )
 from blueque.cli.pace import left_of
 from blueque.model.group import condition_on, group_of, is_gate
-from blueque.queries.listing import MAX_FOUND, MIN_PREFIX, entered
+from blueque.queries.listing import MAX_FOUND, MIN_PREFIX, STATUSES, entered
 from blueque.text.hints import of_schedule
 
 if TYPE_CHECKING:
@@ -34,25 +34,40 @@ _LABEL = 12
 
 @click.command("show")
 @click.argument("prefix", metavar="ID")
+@click.option("-q", "--queue", metavar="QUEUE", help="Show the task with this key in QUEUE.")
+@click.option("--run", metavar="NAME", help="With -q: of this run.")
 @reveal_option
 @json_option
 @shared_options
 @pass_invocation
-def show_task(invocation: Invocation, prefix: str, reveals: bool, as_json: bool) -> None:
+def show_task(
+    invocation: Invocation,
+    prefix: str,
+    queue: str | None,
+    run: str | None,
+    reveals: bool,
+    as_json: bool,
+) -> None:
     """Show everything about the task ID.
 
     \b
     blueque show 7c1f
+    blueque show -q render.4k scene-17
 
-    Signs say when its listener last sent a beat, and when the task last reported progress or printed something. The time
-    that is left is an estimate from its progress so far.
+    Signs say when its listener last sent a beat, and when the task last reported progress or printed something. The
+    time that is left is an estimate from its progress so far.
 
-    In parameters, values of names such as password, token or api_key are shown as "[hidden]". --reveal shows them.
+    With --queue the word is a key, not an id. In parameters, values of names such as password, token or api_key are
+    shown as "[hidden]". --reveal shows them.
 
     ID may be the beginning of an id, at least 4 characters, if only one task matches.
     """
     inspector, hide = invocation.client().get_inspector(), invocation.hider(reveals)
-    task = inspector.task(find_one(inspector, prefix))
+    if run is not None and queue is None:
+        raise click.UsageError("--run needs --queue QUEUE, and a key")
+    task = inspector.task(
+        find_one(inspector, prefix) if queue is None else find_key(inspector, queue, prefix, run)
+    )
     signs, others = inspector.signs(task, time.time()), inspector.dependencies(task)
     if as_json:
         heard = printing.times(beat=signs.beat, printed=signs.printed)
@@ -97,6 +112,27 @@ def find_one(inspector: Inspector, prefix: str) -> str:
     raise Failure(MISSING, f"no task {prefix!r}", advice)
 
 
+def find_key(inspector: Inspector, queue: str, key: str, run: str | None) -> str:
+    """Return the only id with this key; end the program if no task or several have it."""
+    from blueque.cli.selection import Selection  # here: the other verbs do without
+
+    choice = Selection(key=(key,), run=() if run is None else (run,)).choice([queue])
+    found = inspector.listing([queue], STATUSES, MAX_FOUND, choice)
+    if len(found.tasks) == 1:
+        return found.tasks[0].id
+    where = f"in queue {queue!r}{f' in run {run!r}' if run is not None else ''}"
+    if not found.tasks:
+        raise Failure(
+            MISSING,
+            f"no task with key {key!r} {where}",
+            f"See its tasks: blueque ls -q {shlex.quote(queue)}",
+        )
+    runs = ", ".join(f"{task.run or 'none'}: {task.id}" for task in found.tasks[:3])
+    raise Failure(
+        USAGE, f"several tasks with key {key!r} {where}, by run: {runs}", "Give --run, or an id."
+    )
+
+
 def as_item(task: Task, now: float) -> dict[str, Any]:
     """Return the fields of a task that every answer has, for JSON."""
     since = entered(task)
@@ -131,6 +167,7 @@ def as_item(task: Task, now: float) -> dict[str, Any]:
         "devices": task.fields.get("devices"),
         "after": task.after,
         "broken_by": task.broken_by,
+        **{name: task.fields[name] for name in ("key", "run") if name in task.fields},
     }
 
 

@@ -21,12 +21,14 @@ from blueque.cli.verbs.show import as_item, finite
 from blueque.connection.address import hide_password
 from blueque.queries.listing import entered
 from blueque.text.eta import read_progress
+from blueque.text.what import what
 from blueque.version import __version__
 
 if TYPE_CHECKING:
     from blueque.model.task import Task
     from blueque.queries.listeners import Node
     from blueque.queries.overview import Line, Overview
+    from blueque.text.redaction import Hide
 
 MAX_ROWS = 10  # of running tasks, and of hosts
 MAX_QUEUES = 20  # on a terminal
@@ -54,6 +56,7 @@ _BOUNDED = [
 ]
 _RUNNING = [
     Column("TASK", can_shrink=True),
+    Column("WHAT", can_shrink=True, yields=True),
     Column("QUEUE", can_shrink=True),
     Column("NODE", can_shrink=True),
     Column("ELAPSED", True),
@@ -95,14 +98,14 @@ def status(
     """Show what needs attention, queues, running tasks and listeners on one screen.
 
     A line that begins with ! needs attention; the command below it tells more or helps. BLOCKED tasks
-    wait for other tasks; the column is there if there are any. OLDEST is how long the next task in
-    line has waited. MAY RUN is the limit of running tasks of a queue. LEFT is
-    the estimated time until a running task ends. SIGN is the time since it last reported progress or
-    printed something. SEEN is the time since the last beat. A listener is "up"; "draining": it takes
-    nothing new, and exits after its task; "paused": it takes nothing until `node resume`; "silent":
-    no beat for its lease; "unattended" or "1.0.0": it sends no beats; "dead": another process has
-    found it dead; "gone": it exited and left a task behind. Feeds are those that have not finished,
-    see blueque feeds.
+    wait for other tasks; the column is there if there are any. WHAT is the title or key of a task, or the
+    beginning of its parameters, without secrets. OLDEST is how long the next task in line has waited.
+    MAY RUN is the limit of running tasks of a queue. LEFT is the estimated time until a running task
+    ends. SIGN is the time since it last reported progress or printed something. SEEN is the time since
+    the last beat. A listener is "up"; "draining": it takes nothing new, and exits after its task;
+    "paused": it takes nothing until `node resume`; "silent": no beat for its lease; "unattended" or
+    "1.0.0": it sends no beats; "dead": another process has found it dead; "gone": it exited and left a
+    task behind. Feeds are those that have not finished, see blueque feeds.
     """
     if pause is not None:
         if is_check:
@@ -122,7 +125,11 @@ def status(
 
 def print_status(invocation: Invocation, as_json: bool, shows_all: bool = False) -> list[Concern]:
     """Read Redis once, print the status, and return what needs attention."""
-    overview = invocation.client().get_inspector().overview()
+    inspector = invocation.client().get_inspector()
+    overview = inspector.overview()
+    most = len(overview.running) if as_json or shows_all else MAX_ROWS
+    named = inspector.with_contents(overview.running[:most])
+    overview = overview._replace(running=[*named, *overview.running[most:]])
     concerns = list(attention.concerns(overview, invocation.serve))
     if as_json:
         _print_json(invocation, overview, concerns)
@@ -157,7 +164,10 @@ def _print_text(
         _print_rest(len(overview.feeds), rows, "blueque feeds")
     if overview.running:
         click.echo()
-        _print_table(_RUNNING, [_task_row(task, overview) for task in overview.running[:rows]])
+        hide = invocation.hider(False)
+        _print_table(
+            _RUNNING, [_task_row(task, overview, hide) for task in overview.running[:rows]]
+        )
         _print_rest(len(overview.running), rows, "blueque ls --state started")
     hosts = _host_rows(overview.nodes)
     if hosts:
@@ -228,7 +238,7 @@ def _bounded_row(line: Line, now: float) -> list[str]:
     ]
 
 
-def _task_row(task: Task, overview: Overview) -> list[str]:
+def _task_row(task: Task, overview: Overview, hide: Hide) -> list[str]:
     now, since = overview.now, entered(task)
     told = read_progress(task.fields.get("progress", ""))
     usual = usual_of(overview.usual.get(task.queue or "")) if told.share is None else None
@@ -239,6 +249,7 @@ def _task_row(task: Task, overview: Overview) -> list[str]:
     )
     return [
         printing.short_id(task.id),
+        what(task, hide) or "-",
         task.queue or "-",
         printing.short_node(task.node or "-"),
         printing.span(None if since is None else now - since),
@@ -264,6 +275,7 @@ def _host_rows(nodes: Sequence[Node]) -> list[list[str]]:
 
 def _print_json(invocation: Invocation, overview: Overview, concerns: Sequence[Concern]) -> None:
     url, origin = _address(invocation)
+    hide = invocation.hider(False)
     printing.print_json(
         "status",
         version=__version__,
@@ -272,7 +284,9 @@ def _print_json(invocation: Invocation, overview: Overview, concerns: Sequence[C
         attention=[concern._asdict() for concern in concerns],
         queues=[_queue_item(line) for line in overview.lines],
         running=[
-            as_item(task, overview.now) | printing.times(printed=overview.printed.get(task.id))
+            as_item(task, overview.now)
+            | {"what": what(task, hide)}
+            | printing.times(printed=overview.printed.get(task.id))
             for task in overview.running
         ],
         nodes=[node_item(node, overview.now) for node in overview.nodes],

@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 import click
 
@@ -15,6 +16,7 @@ from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
 from blueque.queries.timeline import MOST_RUNNING, Run, Timeline
 from blueque.text.format import count, span
+from blueque.text.what import what
 
 MARKS = {"complete": "=", None: ">", "failed": "x", "lost": "?", "cancelled": "-", "released": "~"}
 BAD = ("failed", "lost")  # outcomes that are shown among MANY, too
@@ -25,6 +27,9 @@ LANES = 8  # rows of one name; further runs are counted
 LABEL = 24  # columns of a name at most
 LEAST = 60.0  # seconds drawn at least, unless --last is less
 NARROWEST, IN_A_PIPE = 40, 100  # columns in all
+BORDER = "==="  # of a bar, beside the words in it
+ROOM = 20  # columns of a bar that has more words than the id of its task
+MOST_NAMED = 1000  # tasks whose names are read
 _BY: dict[str, Callable[[Run], str]] = {
     "node": lambda run: run.node.rpartition("_")[0] or run.node,
     "queue": lambda run: run.queue,
@@ -94,8 +99,10 @@ def timeline(
     elif as_csv:
         _print_csv(found)
     elif found.runs:
-        wide = printing.terminal_width() if printing.is_terminal() else IN_A_PIPE
-        for line in draw(_narrowed(found), _BY[by], max(wide, NARROWEST), invocation.is_utc):
+        wide = max(printing.terminal_width() if printing.is_terminal() else IN_A_PIPE, NARROWEST)
+        drawn = _narrowed(found)
+        names = _names(invocation, drawn, wide)
+        for line in draw(drawn, _BY[by], wide, invocation.is_utc, names):
             click.echo(line)
     else:
         printing.talk(f"nothing ran in the last {span(last)}")
@@ -132,8 +139,27 @@ def _print_csv(found: Timeline) -> None:
         )
 
 
-def draw(found: Timeline, name_of: Callable[[Run], str], wide: int, is_utc: bool) -> Iterator[str]:
-    """Yield the lines of the picture: an axis, the rows of each name, and the legend."""
+def _names(invocation: Invocation, drawn: Timeline, wide: int) -> dict[str, str]:
+    """Return what the tasks are whose bars have room for that, the longest ones, by their ids."""
+    least = (drawn.until - drawn.since) * ROOM / wide
+    lasts = {run.task: (run.ended or drawn.until) - run.began for run in drawn.runs}
+    long = sorted((task for task in lasts if lasts[task] >= least), key=lambda task: -lasts[task])
+    inspector, hide = invocation.client().get_inspector(), invocation.hider(False)
+    tasks = inspector.with_contents(inspector.tasks(long[:MOST_NAMED])) if long else []
+    return {task.id: printing.clean(name) for task in tasks if (name := what(task, hide))}
+
+
+def draw(
+    found: Timeline,
+    name_of: Callable[[Run], str],
+    wide: int,
+    is_utc: bool,
+    names: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[str]:
+    """Yield the lines of the picture: an axis, the rows of each name, and the legend.
+
+    names: what tasks are, by their ids; their bars have it if there is room.
+    """
     of_name: dict[str, list[Run]] = {}
     for run in found.runs:
         of_name.setdefault(printing.clean(name_of(run)) or "-", []).append(run)
@@ -142,7 +168,7 @@ def draw(found: Timeline, name_of: Callable[[Run], str], wide: int, is_utc: bool
     numbers = len(f"1-{most}") if most > 1 else 1
     label = min(max(map(printing.width, lanes)), LABEL, wide // 3)
     before = label + numbers + 2
-    scale = _Scale(found.since, found.until, wide - before)
+    scale = _Scale(found.since, found.until, wide - before, names)
     yield " " * before + scale.axis(is_utc)
     for name in lanes:
         shown = name if printing.width(name) <= label else "…" + name[len(name) - label + 1 :]
@@ -165,8 +191,10 @@ def draw(found: Timeline, name_of: Callable[[Run], str], wide: int, is_utc: bool
 class _Scale:
     """Maps times to columns of a row."""
 
-    def __init__(self, since: float, until: float, wide: int) -> None:
-        self.since, self.until, self.wide = since, until, wide
+    def __init__(
+        self, since: float, until: float, wide: int, names: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        self.since, self.until, self.wide, self._names = since, until, wide, names
 
     def place(self, at: float) -> int:
         share = (at - self.since) / (self.until - self.since)
@@ -175,6 +203,12 @@ class _Scale:
     def ends(self, run: Run) -> tuple[int, int]:
         """Return the first and the last column of a run."""
         return self.place(run.began), self.place(self.until if run.ended is None else run.ended)
+
+    def words(self, run: Run, room: int) -> str:
+        """Return the id of a task and, if that fits into so many columns, what the task is."""
+        short = printing.clean(run.task)[:8]
+        words = printing.cut(f"{short} {self._names.get(run.task, '')}".rstrip(), room)
+        return words if room >= ROOM - len(BORDER) else short
 
     def is_short(self, run: Run) -> bool:
         """Tell whether a run is too short for its own bar where there are many."""
@@ -287,8 +321,8 @@ class _Row:
         for place in range(begin, last):
             self._cells[place] = MARKS[None] if run.ended is None else MARKS["complete"]
         self._cells[last] = MARKS[run.outcome]
-        name = printing.clean(run.task)[:8]
-        if last - first >= len(name) + 3:
+        name = self._scale.words(run, last - first - len(BORDER))
+        if last - first >= len(name) + len(BORDER):
             self._cells[first + 2 : first + 2 + len(name)] = name
 
     def _put(self, place: int, mark: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -14,6 +15,7 @@ from blueque.cli.screen import height, watch
 from blueque.connection.address import hide_password
 from blueque.queries.listing import entered
 from blueque.text.eta import LATE, Pace, read_progress, time_left
+from blueque.text.what import what
 from blueque.version import __version__
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ _QUEUES = [
 _BLOCKED = Column("BLOCKED", True)  # only where there are any
 _TASKS = [
     Column("TASK", can_shrink=True),
+    Column("WHAT", can_shrink=True, yields=True),
     Column("QUEUE", can_shrink=True),
     Column("NODE", can_shrink=True),
     Column("ELAPSED", True),
@@ -55,10 +58,11 @@ def top(invocation: Invocation, every: float) -> None:
     """Show live what runs, until you press q.
 
     First come the queues with running or waiting tasks, then the running tasks, longest first. BLOCKED
-    tasks wait for other tasks. LEFT is the estimated time until the end, from the speed of the last
-    minutes: "late" if it takes longer, - until the task has run for 30 s and has reported its progress
-    twice or 2 % of it. SIGN is the time since it last reported progress or printed something. If Redis
-    goes away, the last picture stays until it is back. For programs: blueque status --json.
+    tasks wait for other tasks. WHAT is the title or key of a task, or the beginning of its parameters. LEFT is
+    the estimated time until the end, from the speed of the last minutes: "late" if it takes longer, -
+    until the task has run for 30 s and has reported its progress twice or 2 % of it. SIGN is the time
+    since it last reported progress or printed something. If Redis goes away, the last picture stays
+    until it is back. For programs: blueque status --json.
     """
     watch(_Top(invocation).look, max(every, 0.2), "blueque status, or blueque status --json")
 
@@ -67,7 +71,8 @@ class _Top:
     def __init__(self, invocation: Invocation) -> None:
         self._where = hide_password(invocation.address()[0])
         self._inspector: Inspector = invocation.client().get_inspector()
-        self._is_utc = invocation.is_utc
+        self._is_utc, self._hide = invocation.is_utc, invocation.hider(False)
+        self._names: dict[str, str] = {}  # what the shown tasks are
         self._paces: dict[tuple[str, int | None], Pace] = {}  # of each attempt
 
     def look(self) -> None:
@@ -87,7 +92,9 @@ class _Top:
         click.echo()
         keys = {(task.id, task.attempt): task for task in overview.running}
         self._paces = {key: self._paces.get(key, Pace()) for key in keys}
-        rows = [self._row(task, overview) for task in overview.running[: max(room, 1)]]
+        shown = overview.running[: max(room, 1)]
+        self._name(shown)
+        rows = [self._row(task, overview) for task in shown]
         click.echo("\n".join(printing.table(_TASKS, rows)) if rows else "Nothing runs.")
 
     def _print_queues(self, overview: Overview, room: int) -> None:
@@ -114,6 +121,13 @@ class _Top:
         if overview.lines[room:]:
             click.echo(f"({len(overview.lines) - room} more: blueque status --all)")
 
+    def _name(self, tasks: Sequence[Task]) -> None:
+        """Remember what these tasks are; that does not change."""
+        new = [task for task in tasks if task.id not in self._names]
+        told = self._inspector.with_contents(new) if new else []
+        self._names |= {task.id: what(task, self._hide) or "-" for task in told}
+        self._names = {task.id: self._names[task.id] for task in tasks}
+
     def _row(self, task: Task, overview: Overview) -> list[str]:
         now = overview.now
         since = entered(task)
@@ -127,6 +141,7 @@ class _Top:
         signs = [at for at in (task.progress_at, overview.printed.get(task.id)) if at is not None]
         return [
             printing.short_id(task.id),
+            self._names[task.id],
             task.queue or "-",
             printing.short_node(task.node or "-"),
             printing.span(None if since is None else now - since),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -10,14 +11,17 @@ import click
 from blueque.cli import printing
 from blueque.cli.actions import choose
 from blueque.cli.facts import value_of
-from blueque.cli.failure import NOT_COMPLETE, TIMED_OUT
+from blueque.cli.failure import MISSING, NOT_COMPLETE, TIMED_OUT, USAGE, Failure
 from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.selection import Selection, require_one_way, selected, selection_options
+from blueque.cli.states import state_option
 from blueque.cli.task_columns import name_of
 from blueque.cli.verbs.show import as_item
 from blueque.cli.why_blocked import how_it_ended
 from blueque.errors import WaitTimedOut
 from blueque.model.group import group_of
+from blueque.model.states import STATUSES
 from blueque.queries.queue_ends import QueueWatcher
 from blueque.queries.task_ends import Watcher, ends
 
@@ -33,11 +37,19 @@ MOST_NAMED = 3  # that get a line each
 @click.command()
 @click.argument("prefixes", nargs=-1, metavar="[ID... | -]")
 @pattern_option("Wait until nothing is left to do in these queues: a name, or 'render.*'.")
+@state_option(STATUSES, "Only tasks that are in these states now: pending,started.")
+@selection_options
 @click.option(
     "--timeout", type=DURATION, metavar="DURATION", help="Wait at most so long: 90, 30s, 2h."
 )
 @click.option(
     "--any", "is_any", is_flag=True, help="Wait until one has ended; default: until all have."
+)
+@click.option(
+    "--results",
+    "has_results",
+    is_flag=True,
+    help="Print a line of JSON for each task when it ends, with its result or error.",
 )
 @json_option
 @shared_options
@@ -46,38 +58,48 @@ def wait(
     invocation: Invocation,
     prefixes: Sequence[str],
     patterns: Sequence[str],
+    states: Sequence[str],
+    selection: Selection,
     timeout: float | None,
     is_any: bool,
+    has_results: bool,
     as_json: bool,
 ) -> int:
     """Wait until tasks have ended, and say how; or until nothing is left to do in a queue.
 
     \b
     blueque wait 7c1f --timeout 2h && blueque enqueue mail.send '"it is done"'
+    blueque wait --run night-1 --results > results.jsonl
     blueque ls --ids | blueque wait -
     blueque wait -q 'render.*' && blueque enqueue mail.send '"all is rendered"'
 
     A task that failed and will be retried has not ended. If a blocked task cannot go on, as another task for which it
-    waits has failed, standard error says so once. A task that was cancelled because of another one has ended, but comes
-    back if that one completes after all; standard error says so. ID may be the beginning of an id; - reads ids from standard
-    input. How each task ended is printed on standard error.
+    waits has failed, standard error says so once. A task that was cancelled because of another one has ended, but
+    comes back if that one completes after all; standard error says so. ID may be the beginning of an id; - reads ids
+    from standard input. Options select tasks in all states, also those that have ended, up to 10,000; tasks that come
+    later are not waited for. --results prints the results of many tasks in the order in which they end. How each task
+    ended is printed on standard error.
 
-    With -q it waits until in none of these queues a task is in line, runs, is blocked, or is scheduled for a time that is
-    past. How the tasks end does not matter. It does not wait for what is scheduled for later, such as a retry in a minute. A
-    blocked task may be held for ever, because another one has failed; standard error says so.
+    With -q alone it waits until in none of these queues a task is in line, runs, is blocked, or is scheduled for a time
+    that is past. How the tasks end does not matter. It does not wait for what is scheduled for later, such as a retry in a
+    minute. A blocked task may be held for ever, because another one has failed; standard error says so.
 
     The exit code is 0 if all are complete, 4 if one failed, was cancelled or lost, 124 if the timeout came first, and 3 if
     a task or queue does not exist. Ctrl-C ends only the waiting.
     """
-    if bool(prefixes) == bool(patterns):
-        raise click.UsageError("give ids of tasks, - to read them, or queues with -q")
-    if patterns and is_any:
-        raise click.UsageError("--any is for tasks: with -q it waits for all of these queues")
+    selects = require_one_way(prefixes, patterns, states, selection)
     client = invocation.client()
-    if patterns:
+    if selects and not selection.is_any:
+        if is_any or has_results or states:
+            raise click.UsageError(
+                "--any, --results and --state are for tasks: -q alone is for queues"
+            )
         return wait_for_queues(client, patterns, timeout, as_json)
     inspector = client.get_inspector()
-    tasks, code = choose(inspector, prefixes)
+    if selects:
+        tasks, code = _selected(inspector, patterns, states, selection)
+    else:
+        tasks, code = choose(inspector, prefixes)
     if code:
         return code
     waiting, ended = {task.id: task for task in tasks}, []
@@ -88,6 +110,8 @@ def wait(
             del waiting[task.id]
             ended.append(task)
             tell_ending(task)
+            if has_results:
+                _print_result(task)
             if is_any:
                 break
     except WaitTimedOut as error:
@@ -96,7 +120,7 @@ def wait(
     except KeyboardInterrupt:
         printing.talk(detached(list(waiting)))
         raise
-    if as_json:
+    if as_json and not has_results:
         _print_json(inspector, ended, [*waiting], code == TIMED_OUT)
     return code or (NOT_COMPLETE if any(task.status != "complete" for task in ended) else 0)
 
@@ -130,6 +154,19 @@ def wait_for_queues(
             queues=items,
         )
     return code
+
+
+def _selected(
+    inspector: Inspector, patterns: Sequence[str], states: Sequence[str], selection: Selection
+) -> tuple[list[Task], int]:
+    """Return the tasks that options select, those that have ended, too; MISSING: there are none."""
+    tasks, code = selected(inspector, patterns, states or STATUSES, selection)
+    if code:
+        raise Failure(USAGE, f"{len(tasks)} tasks or more are too many to wait for at a time")
+    if not tasks:
+        printing.talk("no tasks")
+        code = MISSING
+    return tasks, code
 
 
 class _Held:
@@ -178,6 +215,21 @@ def _print_json(
         waiting=[as_item(task, now) for task in inspector.tasks([*waiting])],
         queues=[],
     )
+
+
+def _print_result(task: Task) -> None:
+    printing.print_json_line(
+        "result",
+        id=task.id,
+        status=task.status,
+        queue=task.queue,
+        key=task.key,
+        run=task.run,
+        result=value_of(task, "result"),
+        error_type=task.error_type,
+        error=task.error,
+    )
+    sys.stdout.flush()  # for who reads the lines as they come
 
 
 def tell_ending(task: Task) -> None:

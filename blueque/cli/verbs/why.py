@@ -8,6 +8,7 @@ from blueque.cli import printing
 from blueque.cli import why_text as words
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.verbs.show import as_item, find_one
+from blueque.text.what import what
 
 
 @click.command()
@@ -30,8 +31,10 @@ def why(invocation: Invocation, prefix: str, as_json: bool) -> None:
     its = inspector.inquire(find_one(inspector, prefix))
     its = its._replace(has_handler=invocation.config.has_handler(its.task.queue or ""))
     found = words.reasons(its, invocation.is_utc)
+    name = what(its.task, invocation.hider(False))
     if as_json:
         item = as_item(its.task, its.now) | {
+            "what": name,
             "line": its.line,
             "before": its.before,
             "line_length": its.length,
@@ -45,7 +48,7 @@ def why(invocation: Invocation, prefix: str, as_json: bool) -> None:
             reasons=[reason._asdict() for reason in found],
         )
         return
-    printing.print_wrapped(printing.clean(words.headline(its)))
+    printing.print_wrapped(printing.clean(words.headline(its, name)))
     for number, reason in enumerate(found, 1):
         mark = f"  {number}. " if len(found) > 1 else "  "
         printing.print_wrapped(printing.clean(reason.sentence), mark)

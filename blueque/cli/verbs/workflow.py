@@ -36,7 +36,7 @@ _COLUMNS = [
 _TIMES = ("created", "updated", "closed", "ended", "expires", "cancel")
 _ADDED = Column("LAST TASK", True)  # only where a workflow is making
 _SHOWN, _MOST = 5, 1000  # tasks that are not complete: in words, and as JSON
-_OF_BAD = ("id", "queue", "state", "for", "error")
+_OF_BAD = ("id", "what", "queue", "state", "for", "error")
 
 
 @click.group(subcommand_metavar="VERB [ARGS]...")
@@ -93,8 +93,9 @@ def show(invocation: Invocation, name: str, as_json: bool) -> None:
         return
     click.echo("\n".join(_table([seen], now)))
     if bad:
-        tasks = invocation.client().get_inspector().tasks(bad[:_SHOWN])
-        shown = chosen(_OF_BAD)
+        inspector = invocation.client().get_inspector()
+        tasks = inspector.with_contents(inspector.tasks(bad[:_SHOWN]))
+        shown = chosen(_OF_BAD, invocation.hider(False))
         rows = [[_cell(one, task, now) for one in shown] for task in tasks]
         click.echo("\n" + "\n".join(printing.table([one.column for one in shown], rows)))
     if len(bad) > _SHOWN:

@@ -1,0 +1,209 @@
+"""The options that select tasks by what they are: the same for ls, cancel, requeue, wait, export and
+delete.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from blueque import protocol
+from blueque.model import keys
+from blueque.model.attempt_ref import AttemptRef
+from blueque.queries import search
+
+IN_PROCESS = True  # see the fixture `run`
+
+NODE = "gpu-1.example.com_4021"
+
+
+@pytest.fixture
+def run(run):
+    """Run it and return exit code, lines of output and of remarks."""
+
+    def lines(*arguments):
+        result = run(*arguments)
+        return result.returncode, result.stdout.splitlines(), result.stderr.splitlines()
+
+    return lines
+
+
+@pytest.fixture
+def now(redis, client):
+    """Tasks by letters: failed a and b, ten and two hours ago; c and d of run night, d with a key;
+    e with a key; f waits for another attempt.
+    """
+    now = time.time()
+    protocol.register(redis, "video", NODE, "i", {"beat_every": 10}, now)
+    for task, age, error in (("a", 36000, "OSError"), ("b", 7200, "ValueError")):
+        take(redis, task, '{"scene":"intro"}', now - age - 10)
+        fields = {"error_type": error, "exit_code": 3}
+        protocol.fail(redis, AttemptRef("video", task, "t", NODE), "Disk full", now - age, fields)
+    take(redis, "f", "1", now - 60)
+    more = {"failures": 1, "last_error": "no route", "last_error_type": "OSError"}
+    protocol.retry(redis, AttemptRef("video", "f", "t", NODE), now + 3600, now, more)
+    for task, fields in (("c", {"run": "night"}), ("d", {"run": "night", "key": "k1"})):
+        put(redis, task, '{"scene":"Übersicht"}', fields, now)
+    put(redis, "e", '{"scene":"outro"}', {"key": "k2"}, now)
+    return now
+
+
+def put(redis, task, text, fields, now):
+    protocol.enqueue(redis, "video", task, text, now, {"parameters_encoding": "json", **fields})
+
+
+def take(redis, task, text, at):
+    put(redis, task, text, {}, at)
+    protocol.pop(redis, "video", NODE, "i")
+    protocol.reserve(redis, AttemptRef("video", task, "t", NODE), "i", at)
+    protocol.start(redis, AttemptRef("video", task, "t", NODE), 77, at)
+
+
+ALL = [
+    (["--key", "k1"], "d"),
+    (["--key", "k1", "--key", "k2"], "de"),
+    (["--run", "night"], "cd"),
+    (["--run", "night", "--key", "k2"], ""),
+    (["--error-type", "OSError"], "af"),
+    (["--error-type", "ValueError", "--error-type", "OSError"], "abf"),
+    (["--text", "DISK"], "ab"),
+    (["--text", "übers"], "cd"),
+    (["--text", "no route"], "f"),
+    (["--text", "K2"], "e"),
+    (["--error-type", "OSError", "--until", "3h"], "a"),
+    (["--text", "intro", "--since", "3h"], "b"),
+    (["--text", "intro", "--since", "11h", "--until", "3h"], "a"),
+]
+
+
+@pytest.mark.usefixtures("now")
+@pytest.mark.parametrize(("options", "found"), ALL)
+def test_ls_lists_what_is_selected_in_all_states(run, options, found):
+    assert sorted(run("ls", "--ids", *options)[1]) == list(found)
+
+
+@pytest.mark.usefixtures("now")
+@pytest.mark.parametrize(("options", "found"), ALL)
+def test_export_writes_what_is_selected(run, options, found):
+    lines = run("export", "--state", "all", *options)[1]
+
+    assert sorted(json.loads(line)["id"] for line in lines) == list(found)
+
+
+@pytest.mark.usefixtures("now")
+@pytest.mark.parametrize(
+    ("verb", "options", "found"),
+    [
+        ("cancel", ["--run", "night"], "cd"),
+        ("cancel", ["-q", "video", "--text", "intro"], ""),
+        ("cancel", ["--error-type", "OSError"], "f"),
+        ("cancel", ["--key", "k2", "--state", "scheduled"], ""),
+        ("requeue", ["--error-type", "OSError"], "a"),
+        ("requeue", ["--text", "disk"], "ab"),
+        ("requeue", ["-q", "vid*", "--limit", "1"], "a"),
+        ("requeue", ["--until", "3h"], "a"),
+        ("delete", ["--text", "disk", "--since", "3h"], "b"),
+        ("delete", ["-q", "video"], "ab"),
+        ("delete", ["--state", "cancelled", "--text", "disk"], ""),
+    ],
+)
+def test_what_is_selected_is_changed_after_a_yes(run, client, verb, options, found):
+    before = {task: client.get_task(task).status for task in "abcdef"}
+    dry = run(verb, *options, "--dry-run")[1]
+    asked = run(verb, *options)
+    done = run(verb, *options, "--yes") if asked[0] == 6 else asked
+
+    assert [line[0] for line in dry] == list(found)
+    if len(found) > 1 or (found and verb != "requeue"):
+        assert (asked[0], asked[1]) == (6, [])  # one task is put in line without a question
+    assert (done[0], [line[0] for line in done[1]]) == (0, list(found))
+    changed = {task for task in "abcdef" if client.get_task(task).status != before[task]}
+    assert changed == set(found)
+
+
+@pytest.mark.usefixtures("now")
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("delete", "name the tasks"),
+        ("requeue --state failed", "--state needs more"),
+        ("cancel a --run night", "not both"),
+        ("wait a --run night", "not both"),
+        ("wait", "name the tasks"),
+        ("wait -q video --results", "-q alone is for queues"),
+        ("ls --until soon", "an age such as 24h"),
+        ("requeue a --limit 1", "--limit is for tasks that options select"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(run, line, words):
+    code, lines, remarks = run(*line.split())
+
+    assert (code, lines) == (2, [])
+    assert words in " ".join(" ".join(remarks).split())
+
+
+def test_wait_waits_for_what_is_selected_now(run, redis):
+    protocol.register(redis, "video", NODE, "i", {"beat_every": 10}, 1000.0)
+    take(redis, "c", "1", 1001.0)
+    redis.read(("HSET", keys.task("c"), "run", "night"))
+    protocol.complete(redis, AttemptRef("video", "c", "t", NODE), "1", 1002.0, {})
+
+    assert run("wait", "--run", "night")[0] == 0
+    assert run("wait", "--run", "day") == (3, [], ["no tasks"])
+
+
+@pytest.mark.usefixtures("now")
+def test_a_task_is_found_by_its_key_however_many_tasks_there_are(run, client, monkeypatch):
+    keyed = client.get_queue("video").enqueue("1", key="k9")
+    monkeypatch.setattr(search, "MOST_SEARCHED", 1)
+
+    code, lines, remarks = run("cancel", "--key", "k9", "--yes")
+
+    assert (code, lines) == (75, [f"{keyed}  cancelled"])
+    assert remarks == ["Only the first 1 tasks of each queue and state were searched."]
+
+
+def test_wait_prints_the_results_of_many_tasks(run, redis):
+    protocol.register(redis, "video", NODE, "i", {"beat_every": 10}, 1000.0)
+    of_a, of_b = (AttemptRef("video", task, "t", NODE) for task in "ab")
+    take(redis, "a", "1", 1001.0)
+    protocol.complete(redis, of_a, '{"n":1}', 1002.0, {"result_encoding": "json"})
+    take(redis, "b", "1", 1001.0)
+    protocol.fail(redis, of_b, "odd", 1003.0, {"error_type": "ValueError"})
+    for task in "ab":
+        redis.read(("HSET", keys.task(task), "run", "night"))
+
+    code, lines, _ = run("wait", "--run", "night", "--results")
+
+    found = sorted((json.loads(line) for line in lines), key=lambda item: item["id"])
+    assert (code, [item["kind"] for item in found]) == (4, ["result", "result"])
+    assert [(item["id"], item["status"], item["run"]) for item in found] == [
+        ("a", "complete", "night"),
+        ("b", "failed", "night"),
+    ]
+    assert [(item["result"], item["error_type"], item["error"]) for item in found] == [
+        ({"n": 1}, None, None),
+        (None, "ValueError", "odd"),
+    ]
+
+
+@pytest.mark.usefixtures("now")
+def test_json_of_ls_says_how_far_it_was_searched(run, redis, monkeypatch):
+    def listed(*options):
+        found = json.loads("\n".join(run("ls", "--json", *options)[1]))
+        return [item["id"] for item in found["items"]], found["more"], found["looked_at"]
+
+    assert listed("--run", "night", "--limit", "1") == (["c"], 1, None)
+    monkeypatch.setattr(search, "MOST_SEARCHED", 3)
+    redis.read(("LPUSH", keys.failed("video"), "x", "y"))
+    assert listed("--run", "night") == (["c"], None, 1)
+
+
+@pytest.mark.usefixtures("now")
+def test_earlier_names_of_options_work_and_are_not_shown(run):
+    assert run("requeue", "--failed", "video", "--older-than", "3h", "--dry-run")[1] == [
+        "a  failed"
+    ]
+    assert "--failed" not in " ".join(run("requeue", "--help")[1])

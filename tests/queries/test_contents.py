@@ -1,0 +1,56 @@
+"""What lists read of the contents of tasks: what is small, and the sizes of the rest."""
+
+from __future__ import annotations
+
+from blueque import Client, protocol
+from blueque.model import keys
+from blueque.queries import contents
+from blueque.queries.inspector import Inspector
+
+JSON = {"parameters_encoding": "json"}
+
+
+def put(redis, *named):
+    for task, text, fields in named:
+        protocol.enqueue(redis, "video", task, text, 1000.0, fields)
+    return Inspector(redis).tasks([task for task, *_ in named])
+
+
+def test_parameters_are_read_of_tasks_without_a_name_and_replaced_by_their_size_if_large(redis):
+    large = "x" * (contents.MOST_EACH + 1)
+    tasks = put(redis, ("a", '{"n":1}', JSON), ("b", "2", JSON | {"key": "k"}), ("c", large, {}))
+
+    found = Inspector(redis).with_contents(tasks)
+
+    assert [task.id for task in found] == ["a", "b", "c"]
+    assert [task.parameters for task in found] == [{"n": 1}, None, "(16.0 KiB)"]
+    assert found[1].fields == tasks[1].fields
+
+
+def test_results_and_errors_are_read_if_they_are_asked_for(redis):
+    tasks = put(redis, ("a", "1", JSON | {"key": "k"}))
+    redis.read(("HSET", keys.task("a"), "result", "[1]", "result_encoding", "json", "error", "e"))
+
+    (found,) = Inspector(redis).with_contents(tasks, ["result", "error"])
+
+    assert (found.result, found.error, found.parameters) == ([1], "e", None)
+
+
+def test_no_more_is_read_at_once_than_there_is_room_for(redis, monkeypatch):
+    monkeypatch.setattr(contents, "MOST_AT_ONCE", 5)
+    tasks = put(redis, ("a", "1234", JSON), ("b", "12", JSON), ("c", "9", JSON))
+
+    found = Inspector(redis).with_contents(tasks)
+
+    assert [task.parameters for task in found] == [1234, "(2 B)", 9]
+
+
+def test_without_the_right_to_ask_for_sizes_lists_do_without_parameters(redis, url):
+    tasks = put(redis, ("a", "1", JSON))
+    rules = ("reset", "on", ">secret", "~blueque_*", "+@all", "-hstrlen")
+    redis.read(("ACL", "SETUSER", "viewer", *rules))
+    try:
+        viewer = Client(url.replace("//", "//viewer:secret@")).get_inspector()
+        assert viewer.with_contents(tasks)[0].fields == tasks[0].fields
+    finally:
+        redis.read(("ACL", "DELUSER", "viewer"))
