@@ -187,8 +187,8 @@ COLUMNS: dict[str, TaskColumn] = {
     "pid": _of("pid", "PID", is_number=True),
     "attempt": _of("attempt", "ATTEMPT", is_number=True),
     "priority": _of("priority", "PRIORITY", is_number=True),
-    "run": TaskColumn(
-        Column("RUN", True),
+    "ran": TaskColumn(
+        Column("RAN", True),
         lambda task, now, is_utc: printing.span(run_time(task, now)),
         lambda task, now: run_time(task, now),
     ),
@@ -236,6 +236,7 @@ _CONTENTS = {
     "error_text": ("error", "last_error"),
 }
 _NOTE_ALONE = COLUMNS["note"]._replace(cell=lambda task, now, is_utc: _note_alone(task, now))
+FORMERLY = {"run": "ran"}  # earlier names of columns, which still work
 USUAL = ("id", "what", "queue", "state", "for", "node", "note")
 
 

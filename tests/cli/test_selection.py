@@ -203,6 +203,9 @@ def test_json_of_ls_says_how_far_it_was_searched(run, redis, monkeypatch):
 
 @pytest.mark.usefixtures("now")
 def test_earlier_names_of_options_work_and_are_not_shown(run):
+    assert run("timeline", "--last", "1m")[0] == run("stats", "--last", "2d")[0] == 0
+    assert run("prune", "--older", "90d", "--yes") == run("prune", "--older-than", "90d", "--yes")
+    assert run("ls", "--columns", "run", "--sort", "-run")[1][0] == "RAN"
     assert run("requeue", "--failed", "video", "--older-than", "3h", "--dry-run")[1] == [
         "a  failed"
     ]

@@ -47,7 +47,7 @@ BUDGETS = {
     "node ls": (14, 4),
     "node show gpu-1": (26, 7),
     "queue ls": (340, 6),
-    "stats --last 90d": (182, 3),
+    "stats --since 90d": (182, 3),
     "stats audio": (9, 3),
     "failures": (530, 7),
     "metrics --once": (350, 9),

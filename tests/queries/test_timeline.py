@@ -99,7 +99,7 @@ def test_the_picture_says_when_where_and_how_it_ended():
         "      2        ==bbbbbbbb==x",
         "gpu-2 1                                     ==d==?",
         "io    1                                                           :",
-        "= complete  > runs  x failed  ? lost  : several short ones  7 runs",
+        "= complete  > runs  x failed  ? lost  : several short ones  7 attempts",
     ]
     assert max(map(len, lines)) <= 78
 
@@ -219,7 +219,7 @@ def test_what_does_not_fit_is_counted():
 
     lines = list(draw(Timeline(0.0, 100.0, runs, []), _BY["node"], 60, is_utc=True))
 
-    assert "(4 runs more at the same time)" in lines[-2]
+    assert "(4 attempts more at the same time)" in lines[-2]
     assert len(lines) == 1 + 8 + 1 + 1
 
 

@@ -41,7 +41,7 @@ def failures(
 
     \b
     blueque failures
-    blueque failures render.4k --last 1d --json
+    blueque failures render.4k --since 1d --json
 
     ATTEMPTS counts the attempts that failed on these days, in UTC, also if another attempt followed. It counts neither
     RetryLater and HandBack nor listeners of 1.0.0. FAILED is the number of tasks that are failed now, since any day: of

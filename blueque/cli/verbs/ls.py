@@ -12,7 +12,7 @@ from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.selection import Selection, say_what_was_searched, selection_options
 from blueque.cli.states import state_option
-from blueque.cli.task_columns import COLUMNS, USUAL, TaskColumn, chosen, contents_for
+from blueque.cli.task_columns import COLUMNS, FORMERLY, USUAL, TaskColumn, chosen, contents_for
 from blueque.cli.verbs.show import as_item
 from blueque.model.states import FINISHED, HELD
 from blueque.queries.listeners import names_of
@@ -40,7 +40,7 @@ class _Columns(click.ParamType):  # type: ignore[type-arg]  # generic in newer c
         names = (
             value
             if not isinstance(value, str)
-            else tuple(part.strip().lower() for part in value.split(","))
+            else tuple(_named(part) for part in value.split(","))
         )
         for name in names:
             if name not in COLUMNS:
@@ -48,6 +48,11 @@ class _Columns(click.ParamType):  # type: ignore[type-arg]  # generic in newer c
                     f"unknown column {name!r}; the columns are {', '.join(COLUMNS)}", param, ctx
                 )
         return tuple(names)
+
+
+def _named(word: str) -> str:
+    """Return the name of a column, given this or an earlier one."""
+    return FORMERLY.get(name := word.strip().lower(), name)
 
 
 @click.command()
@@ -95,7 +100,7 @@ def ls(
     blueque ls -q 'render.*' --state failed --since 24h --columns id,error
     blueque ls --key scene-17
     blueque ls --text 'disk full' --since 'yesterday 18:00' --until 08:00
-    blueque ls --finished --sort -run --json
+    blueque ls --finished --sort -ran --json
     blueque ls --state failed --ids --limit 1000 | blueque requeue -
 
     State held means the blocked tasks that go on only if you act, for another task for which they wait has failed, was
@@ -108,7 +113,7 @@ def ls(
     WHAT is the title or key of a task, or the beginning of its parameters, without secrets. With --key, --run,
     --error-type or --text, and without --state, tasks in all states are listed.
 
-    Columns: id, what, queue, state, for, node, note, pid, attempt, priority, run (how long), progress, left, error,
+    Columns: id, what, queue, state, for, node, note, pid, attempt, priority, ran (how long), progress, left, error,
     error_text, title, key, producer, run_name, parameters, result, created, eta, started, finished, updated. To
     select or sort, and for state held, up to 100,000 tasks are searched, from the beginning of the list of each queue
     and state; if that was not all, it says so. A key without a run is always found.
@@ -198,7 +203,7 @@ def _choice(
     """Return which tasks to list and how to sort them; None: all, as they come."""
     if node is None and not selection.is_any and sort is None:
         return None
-    name = (sort or "").removeprefix("-").lower()
+    name = _named((sort or "").removeprefix("-"))
     if sort is not None and name not in COLUMNS:
         raise click.UsageError(
             f"--sort {sort!r}: unknown column; the columns are {', '.join(COLUMNS)}"

@@ -14,6 +14,7 @@ from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import (
     DURATION,
     Invocation,
+    RenamedOption,
     dry_run_option,
     json_option,
     pass_invocation,
@@ -35,7 +36,13 @@ _COLUMNS = [Column("QUEUE", can_shrink=True), Column("STATE"), Column("TASKS", T
 @pattern_option("Only these queues: a name, or a pattern such as 'render.*'.")
 @state_option(FINISHED, "Only tasks in this state, or in these: failed,cancelled.")
 @click.option(
-    "--older", type=DURATION, metavar="AGE", help="Only tasks that ended so long ago: 12h, 7d."
+    "--older-than",
+    "older",
+    cls=RenamedOption,
+    formerly=("--older",),
+    type=DURATION,
+    metavar="AGE",
+    help="Only tasks that ended so long ago: 12h, 7d.",
 )
 @click.option(
     "--keep",
@@ -62,9 +69,9 @@ def prune(
 
     \b
     blueque prune --dry-run
-    blueque prune -q 'render.*' --state failed --older 30d --keep 1000
+    blueque prune -q 'render.*' --state failed --older-than 30d --keep 1000
 
-    With both --older and --keep, a task is deleted if it is older and not among the newest. --keep also counts young
+    With both --older-than and --keep, a task is deleted if it is older and not among the newest. --keep also counts young
     tasks. Without either, the retention in blueque.toml or its defaults apply, as listeners and schedulers apply them, a
     few tasks at a time: then a task that ended within a day is not deleted for being one too many. A queue is skipped
     while `blueque archive` works on a batch of it. It asks first; the exit code is 6 if the answer is not yes.

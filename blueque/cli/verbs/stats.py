@@ -10,7 +10,14 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.named import queues_matching, queues_options
-from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.options import (
+    DURATION,
+    Invocation,
+    RenamedOption,
+    json_option,
+    pass_invocation,
+    shared_options,
+)
 from blueque.cli.printing import Column, span
 from blueque.errors import InvalidInput
 from blueque.model import histogram
@@ -61,13 +68,15 @@ class _Days(click.ParamType):  # type: ignore[type-arg]  # generic in newer clic
 
 
 days_option = click.option(
-    "--last",
+    "--since",
     "days",
+    cls=RenamedOption,
+    formerly=("--last",),
     type=_Days(),
     default="7d",
     show_default=True,
     metavar="DAYS",
-    help="The last days, today included.",
+    help="So many days, today included.",
 )
 
 
@@ -95,7 +104,7 @@ def stats(
 
     \b
     blueque stats
-    blueque stats render.4k --last 30d
+    blueque stats render.4k --since 30d
     blueque stats 'render.*' --histogram
 
     Days are in UTC. WAIT is the time in line, without the time until a scheduled task was due. RAN is the time of attempts

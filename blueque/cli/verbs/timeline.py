@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -13,7 +14,14 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.named import pattern_option, queues_matching
-from blueque.cli.options import DURATION, Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.options import (
+    Invocation,
+    RenamedOption,
+    json_option,
+    pass_invocation,
+    shared_options,
+)
+from blueque.cli.selection import Moment
 from blueque.queries.timeline import MOST_RUNNING, Run, Timeline
 from blueque.text.format import count, span
 from blueque.text.what import what
@@ -25,7 +33,7 @@ SHORT = 3  # columns: shorter runs are drawn together where there are many
 CROWD = 8  # short runs whose number is shown
 LANES = 8  # rows of one name; further runs are counted
 LABEL = 24  # columns of a name at most
-LEAST = 60.0  # seconds drawn at least, unless --last is less
+LEAST = 60.0  # seconds drawn at least, unless --since is less
 NARROWEST, IN_A_PIPE = 40, 100  # columns in all
 BORDER = "==="  # of a bar, beside the words in it
 ROOM = 20  # columns of a bar that has more words than the id of its task
@@ -39,11 +47,13 @@ _BY: dict[str, Callable[[Run], str]] = {
 @click.command()
 @pattern_option("Only these queues: a name, or a pattern such as 'render.*'.")
 @click.option(
-    "--last",
-    type=DURATION,
-    default=12 * 3600.0,
-    metavar="DURATION",
-    help="How far back; default 12h.",
+    "--since",
+    cls=RenamedOption,
+    formerly=("--last",),
+    type=Moment(),
+    default="12h",
+    metavar="AGE|TIME",
+    help="How far back, such as 24h, or since when; default 12h.",
 )
 @click.option(
     "--by",
@@ -52,14 +62,14 @@ _BY: dict[str, Callable[[Run], str]] = {
     show_default=True,
     help="What each row is.",
 )
-@click.option("--csv", "as_csv", is_flag=True, help="Print a line for each run, for programs.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print a line for each attempt, for programs.")
 @json_option
 @shared_options
 @pass_invocation
 def timeline(
     invocation: Invocation,
     patterns: Sequence[str],
-    last: float,
+    since: tuple[bool, float],
     by: str,
     as_csv: bool,
     as_json: bool,
@@ -67,7 +77,7 @@ def timeline(
     """Draw what ran when on which host.
 
     \b
-    blueque timeline --last 24h
+    blueque timeline --since 24h
     blueque timeline -q render --csv > runs.csv
 
     It begins with the first known run. Runs at the same time are drawn in numbered rows, one below the other. The end of a
@@ -76,8 +86,10 @@ def timeline(
     rows with nothing else are joined: 1-4.
     Each queue keeps about 10,000 events, three or four for each run; earlier runs are not known.
     """
+    is_age, seconds = since
+    last = seconds if is_age else time.time() - seconds
     if last <= 0:
-        raise click.UsageError("--last must be more than 0")
+        raise click.UsageError("--since must be an age of more than 0, or a time that is over")
     client = invocation.client()
     found = client.get_timeline(queues_matching(client.get_inspector().queues(), patterns), last)
     if as_json:
@@ -177,7 +189,7 @@ def draw(
             yield f"{shown if place == 0 else '':<{label}} {which:<{numbers}} {row}".rstrip()
         if len(rows) > LANES:
             hidden = sum(len(row.runs) for _, row in rows[LANES:])
-            yield " " * before + f"({count(hidden, 'run')} more at the same time)"
+            yield " " * before + f"({count(hidden, 'attempt')} more at the same time)"
     used = {run.outcome for run in found.runs}
     words = {None: "runs", "released": "handed back"}
     legend = [
@@ -185,7 +197,7 @@ def draw(
         for outcome, mark in MARKS.items()
         if outcome in used
     ]
-    yield "  ".join([*legend, f"{MANY} several short ones", count(len(found.runs), "run")])
+    yield "  ".join([*legend, f"{MANY} several short ones", count(len(found.runs), "attempt")])
 
 
 class _Scale:
