@@ -11,8 +11,10 @@ class Reason(NamedTuple):
     """One thing that keeps a task from running, or says why it does not wait.
 
     code: the kind of the reason. command: what to do about it.
+    free_in_seconds: when the first of the tasks that hold it up ends, as an estimate; None: unknown.
     """
 
     code: str
     sentence: str
     command: str | None = None
+    free_in_seconds: float | None = None

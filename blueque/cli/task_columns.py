@@ -222,6 +222,14 @@ COLUMNS: dict[str, TaskColumn] = {
         lambda task, now, is_utc: _one_line(task.fields.get("result")),
         lambda task, now: None,
     ),
+    **{
+        name: TaskColumn(  # `start.explained` fills them
+            Column(name.upper(), name == "start", can_shrink=True),
+            lambda task, now, is_utc: "-",
+            lambda task, now: None,
+        )
+        for name in ("reason", "start")
+    },
     **{name: _time(name) for name in ("created", "eta", "started", "finished", "updated")},
     "note": TaskColumn(
         Column("NOTE", can_shrink=True),
@@ -238,6 +246,7 @@ _CONTENTS = {
 _NOTE_ALONE = COLUMNS["note"]._replace(cell=lambda task, now, is_utc: _note_alone(task, now))
 FORMERLY = {"run": "ran"}  # earlier names of columns, which still work
 USUAL = ("id", "what", "queue", "state", "for", "node", "note")
+USUAL_OF_PENDING = ("id", "what", "queue", "for", "reason", "start", "note")
 
 
 def name_of(parent: str) -> str:

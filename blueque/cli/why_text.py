@@ -5,11 +5,11 @@ Nothing here talks to Redis. Processes of listeners on this host are looked up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from blueque.cli import printing
-from blueque.cli.pace import usual_of
+from blueque.cli.pace import left_of, usual_of
 from blueque.cli.printing import count
 from blueque.cli.reason import MOST_NAMES, Reason
 from blueque.cli.why_blocked import blocked, broken_by
@@ -31,6 +31,7 @@ from blueque.queries.listing import LATE, OVERDUE, entered
 from blueque.queries.why_facts import FARTHEST, Inquiry
 from blueque.system import process
 from blueque.text import hints
+from blueque.text.eta import roughly
 from blueque.text.redaction import reveal
 from blueque.text.what import is_named, what
 
@@ -292,10 +293,11 @@ def _limit(inquiry: Inquiry) -> Iterator[Reason]:
     runs = _list_of(inquiry, inquiry.counted)
     verb = "runs" if inquiry.room.taken == 1 else "run"
     most, taken = count(inquiry.room.limit or 0, "task"), inquiry.room.taken
-    sentence = f"Queue {inquiry.task.queue} may run {most} at a time, and {taken} {verb}"
-    yield Reason(
-        "limit", f"{sentence}{runs}.", hints.of_queue("limit", inquiry.task.queue or "", "N")
-    )
+    sentence = f"Queue {inquiry.task.queue} may run {most} at a time, and {taken} {verb}{runs}"
+    free = first_end(inquiry, inquiry.counted)
+    about = "" if free is None else f"; the first ends in ~{roughly(free)}"
+    command = hints.of_queue("limit", inquiry.task.queue or "", "N")
+    yield Reason("limit", f"{sentence}{about}.", command, free)
 
 
 def _lock(inquiry: Inquiry) -> Iterator[Reason]:
@@ -304,14 +306,40 @@ def _lock(inquiry: Inquiry) -> Iterator[Reason]:
         return
     share = "" if needs.limit == 1 else f", which {needs.limit} may hold at a time,"
     held = _list_of(inquiry, inquiry.holders)
-    then = f"it starts when {'that' if len(inquiry.holders) == 1 else 'one of these'} ends."
+    free = first_end(inquiry, inquiry.holders)
+    which = "that" if len(inquiry.holders) == 1 else "one of these"
+    then = f"it starts when {which} ends{_about(free, len(inquiry.holders))}."
     name = inquiry.task.schedule
     if name is not None and needs.lock == lock_of(name):
         sentence = f"Tasks of schedule {name} run one at a time, and another one runs"
-        yield Reason("lock", f"{sentence}{held}; {then}", hints.of_schedule("show", name))
+        yield Reason("lock", f"{sentence}{held}; {then}", hints.of_schedule("show", name), free)
     else:
         sentence = f"Lock {needs.lock}{share} is held{held or ' by others'}; {then}"
-        yield Reason("lock", sentence)
+        yield Reason("lock", sentence, None, free)
+
+
+def first_end(inquiry: Inquiry, ids: Iterable[str]) -> float | None:
+    """Return in how many seconds the first of these tasks ends; None: nobody can tell."""
+    ends = [time_to_end(inquiry, task_id) for task_id in ids]
+    return min((end for end in ends if end is not None), default=None)
+
+
+def time_to_end(inquiry: Inquiry, task_id: str) -> float | None:
+    """Return in how many seconds a task ends: by its progress, or as tasks of the queue usually do."""
+    task = inquiry.tasks.get(task_id)
+    if task is None or task.status != "started":
+        return None
+    left = left_of(task, inquiry.now)[0]
+    if left is None and task.queue == inquiry.task.queue and task.started and inquiry.usual:
+        middle = (inquiry.usual.low + inquiry.usual.high) / 2
+        left = max(middle - (inquiry.now - task.started), 0.0)
+    return left
+
+
+def _about(free: float | None, count: int) -> str:
+    if free is None:
+        return ""
+    return f", in ~{roughly(free)}" if count == 1 else f", the first in ~{roughly(free)}"
 
 
 def _list_of(inquiry: Inquiry, ids: Sequence[str]) -> str:
@@ -389,7 +417,7 @@ def _resources(inquiry: Inquiry) -> Iterator[Reason]:
     if not inquiry.needs.resources or not nodes:
         return
     wanted = hints.amounts(inquiry.needs.resources)
-    if not _able(inquiry):
+    if not able_listeners(inquiry):
         most = {
             name: max(_has(node).get(name, 0) for node in nodes)
             for name, _ in inquiry.needs.resources
@@ -412,12 +440,14 @@ def _resources(inquiry: Inquiry) -> Iterator[Reason]:
         if not names.isdisjoint(dict(_needs_of(task)))
     ]
     if used and not any(
-        _is_room_in(pool, inquiry, used) for pool in {node.pool for node in _able(inquiry)}
+        _is_room_in(pool, inquiry, used) for pool in {node.pool for node in able_listeners(inquiry)}
     ):
         ids = [task.id for _, task in used]
+        free = first_end(inquiry, ids)
         when = "that ends" if len(ids) == 1 else "enough of these have ended"
+        when += _about(free, len(ids))
         sentence = f"It needs {wanted}, but too little is free: held by{_list_of(inquiry, ids).removeprefix(':')}"
-        yield Reason("no_room", f"{sentence}; it starts when {when}.")
+        yield Reason("no_room", f"{sentence}; it starts when {when}.", None, free)
 
 
 def _running(inquiry: Inquiry) -> list[tuple[Node, Task]]:
@@ -434,7 +464,7 @@ def _is_room_in(
     pool: tuple[str, str, str], inquiry: Inquiry, used: Sequence[tuple[Node, Task]]
 ) -> bool:
     """Tell whether a host has free what the task needs. All its listeners share the resources."""
-    totals = [_has(node) for node in _able(inquiry) if node.pool == pool]
+    totals = [_has(node) for node in able_listeners(inquiry) if node.pool == pool]
     for name, amount in inquiry.needs.resources if inquiry.needs is not None else ():
         taken = sum(dict(_needs_of(task)).get(name, 0) for node, task in used if node.pool == pool)
         if max(total.get(name, 0) for total in totals) - taken < amount:
@@ -442,7 +472,7 @@ def _is_room_in(
     return True
 
 
-def _able(inquiry: Inquiry) -> list[Node]:
+def able_listeners(inquiry: Inquiry) -> list[Node]:
     """Return the listeners that take tasks and have what this task needs, free or in use."""
     if inquiry.line == "0":
         return [node for node in inquiry.nodes if node.state in _TAKES]
@@ -465,7 +495,7 @@ def _has(node: Node) -> dict[str, int]:
 
 def _time(inquiry: Inquiry) -> Iterator[Reason]:
     """Say if each listener that could take it stops its tasks too soon."""
-    able = _able(inquiry)
+    able = able_listeners(inquiry)
     if not able or any(_has_time(inquiry, node) for node in able):
         return
     limit = max(_limit_on(node, inquiry.task) or 0.0 for node in able)
@@ -489,7 +519,7 @@ def _limit_on(node: Node, task: Task) -> float | None:
 
 
 def _busy(inquiry: Inquiry) -> Iterator[Reason]:
-    able = [node for node in _able(inquiry) if _has_time(inquiry, node)]
+    able = [node for node in able_listeners(inquiry) if _has_time(inquiry, node)]
     # A listener of several queues runs one task at a time.
     has = {node.id: node.held[0] for node in (*inquiry.others, *able) if node.held}
     if not able or any(node.id not in has for node in able):
@@ -500,13 +530,13 @@ def _busy(inquiry: Inquiry) -> Iterator[Reason]:
     all_of = {1: "The only listener", 2: "Both listeners"}.get(
         len(able), f"All {len(able)} listeners"
     )
-    busy = _list_of(inquiry, [has[node.id] for node in able])
+    ids = [has[node.id] for node in able]
+    busy, free = _list_of(inquiry, ids), first_end(inquiry, ids)
     verb, when = (
         ("has a task", "that ends") if len(able) == 1 else ("have a task", "one of these ends")
     )
-    yield Reason(
-        "busy", f"{all_of} of {inquiry.task.queue} {which}{verb}{busy}; it can start when {when}."
-    )
+    sentence = f"{all_of} of {inquiry.task.queue} {which}{verb}{busy}; it can start when {when}"
+    yield Reason("busy", f"{sentence}{_about(free, len(able))}.", None, free)
 
 
 def _before(inquiry: Inquiry) -> Iterator[Reason]:

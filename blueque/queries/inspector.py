@@ -461,6 +461,16 @@ class Inspector:
         """
         return why_facts.inquire(self._redis, task_id)
 
+    def inquire_all(self, tasks: Sequence[Task]) -> list[Inquiry]:
+        """Return the same of each of these pending tasks: four round trips for all of them.
+
+        tasks: with the fields in `listing.SHOWN`.
+        """
+        # here: what a listener imports, each of its forks copies
+        from blueque.queries import why_many
+
+        return why_many.inquire_many(self._redis, tasks) if tasks else []
+
     def dependencies(self, task: Task) -> Dependencies:
         """Return what a task waits for, and which tasks wait for it: two round trips, or none."""
         return dependencies.dependencies(self._redis, task)

@@ -52,7 +52,7 @@ class Inquiry(NamedTuple):
     tasks: the tasks that these listeners hold, the holders, the counted and those that it waits
         for, by id, with the fields in `listing.SHOWN`.
     staged: the state of its run, if the task is staged and not visible yet; else None.
-    usual: how long tasks of its queue usually run, if it runs without progress.
+    usual: how long tasks of its queue usually run, if it is pending, or runs without progress.
     wish: why its last attempt asked to run again later, if it is scheduled for that.
     workflow: the state of its group; None: it has none, or that is gone.
     dependencies: what it waits for, or waited for. broken: of each task that it waits for, and that
@@ -98,14 +98,14 @@ def inquire(redis: Redis, task_id: str) -> Inquiry:
     now = listing.to_seconds(first.time)
     members = {
         queue: Members(*first.members),
-        **_members(redis, [name for name in first.queues if name != queue]),
+        **members_of(redis, [name for name in first.queues if name != queue]),
     }
-    compared = _compared(line, first.lines[0])
-    asked, days = _ask_lengths(queue, compared), ask_usual(queue, now) if is_quiet(task) else []
+    compared = lines_before(line, first.lines[0])
+    asked, days = ask_lengths(queue, compared), _ask_usual(task, now)
     every, replies = read_nodes_and(redis, members, now, [*asked, *days])
-    nodes, others = _sharing(every, queue)
+    nodes, others = sharing(every, queue)
     counted, holders = first.held[0], [task for held in first.held[1:] for task in held]
-    higher, beside = _count_others(line, compared, replies[: len(asked)], first.lines[1])
+    higher, beside = count_others(line, compared, replies[: len(asked)], first.lines[1])
     ids = [*(held for node in (*nodes, *others) for held in node.held), *holders, *counted]
     ids += parents_of(first.parents[0]) if first.parents else ()
     tasks = load_all(redis, ids)
@@ -131,7 +131,7 @@ def inquire(redis: Redis, task_id: str) -> Inquiry:
         first.place[1],
         higher,
         beside,
-        *_settings(first.settings),
+        *read_settings(first.settings),
         nodes,
         others,
         holders,
@@ -146,6 +146,10 @@ def inquire(redis: Redis, task_id: str) -> Inquiry:
         causes(redis, ended),
         listeners,
     )
+
+
+def _ask_usual(task: Task, now: float) -> list[Command]:
+    return ask_usual(task.queue or "", now) if task.status == "pending" or is_quiet(task) else []
 
 
 class _First(NamedTuple):
@@ -175,9 +179,9 @@ def _read_queue(redis: Redis, task: Task, line: str, lock: str | None) -> _First
     groups: list[Sequence[Command]] = [
         [("TIME",), ("ZRANGE", keys.QUEUES, 0, MAX_QUEUES - 1, "REV")],
         ask_members(queue),
-        _ask_place(queue, line, task.id),
-        _ask_lines(queue),
-        _ask_settings(queue),
+        ask_place(queue, line, task.id),
+        ask_lines(queue),
+        ask_settings(queue),
         [("SRANDMEMBER", key, MAX_HOLDERS) for key in holders],
         [
             ("ZSCORE", keys.tasks(queue), task.id),
@@ -191,12 +195,12 @@ def _read_queue(redis: Redis, task: Task, line: str, lock: str | None) -> _First
     return _First(time, queues, *rest)
 
 
-def _members(redis: Redis, queues: Sequence[str]) -> dict[str, Members]:
+def members_of(redis: Redis, queues: Sequence[str]) -> dict[str, Members]:
     replies = read_groups(redis, [ask_members(queue) for queue in queues]) if queues else []
     return {queue: Members(*reply) for queue, reply in zip(queues, replies, strict=True)}
 
 
-def _sharing(every: Sequence[Node], queue: str) -> tuple[list[Node], list[Node]]:
+def sharing(every: Sequence[Node], queue: str) -> tuple[list[Node], list[Node]]:
     """Return the listeners of the queue, and those of other queues that share resources or a
     process with them.
     """
@@ -207,17 +211,17 @@ def _sharing(every: Sequence[Node], queue: str) -> tuple[list[Node], list[Node]]
     ]
 
 
-def _ask_place(queue: str, line: str, task: str) -> list[Command]:
+def ask_place(queue: str, line: str, task: str) -> list[Command]:
     # From the front, which is the tail; but the reply counts from the head.
     key = keys.line(queue, line)
     return [("LPOS", key, task, "RANK", -1, "MAXLEN", FARTHEST), ("LLEN", key)]
 
 
-def _ask_lines(queue: str) -> list[Command]:
+def ask_lines(queue: str) -> list[Command]:
     return [("ZRANGE", keys.lines(queue), 0, MAX_LINES - 1, "REV"), ("LLEN", keys.pending(queue))]
 
 
-def _ask_settings(queue: str) -> list[Command]:
+def ask_settings(queue: str) -> list[Command]:
     return [
         ("HMGET", keys.settings(queue), "paused", "paused_by", "paused_reason", "max_concurrency"),
         ("SCARD", keys.counted(queue)),
@@ -225,18 +229,18 @@ def _ask_settings(queue: str) -> list[Command]:
     ]
 
 
-def _settings(replies: Sequence[Any]) -> tuple[Pause | None, Room]:
+def read_settings(replies: Sequence[Any]) -> tuple[Pause | None, Room]:
     (paused, by, reason, limit), counted, started = replies
     most = int(limit) if limit is not None and limit.isdecimal() else None
     return pause_of(paused, by, reason), Room(most, counted, started)
 
 
-def _compared(line: str, names: Sequence[str]) -> list[str]:
+def lines_before(line: str, names: Sequence[str]) -> list[str]:
     """Return the other lines that come before this line, or have the same priority."""
     return [name for name in names if name != line and priority_of(name) >= priority_of(line)]
 
 
-def _ask_lengths(queue: str, names: Sequence[str]) -> list[Command]:
+def ask_lengths(queue: str, names: Sequence[str]) -> list[Command]:
     """Return the commands that read how many tasks wait in each line, and how many hold the lock
     that they need.
     """
@@ -248,7 +252,7 @@ def _ask_lengths(queue: str, names: Sequence[str]) -> list[Command]:
     ]
 
 
-def _count_others(
+def count_others(
     line: str, names: Sequence[str], lengths: Sequence[int], pending: int
 ) -> tuple[int, int]:
     """Return how many tasks wait in lines of higher priority, and in other lines of the same

@@ -27,6 +27,7 @@ BUDGETS = {
     "status": (345, 8),
     "ls": (250, 7),  # the last counts what is not in the list; two read parameters
     "ls --state held": (3100, 62),  # compares each blocked task with those for which it waits
+    "ls --state pending": (370, 10),  # and why each of them waits
     "ls --state failed --queue audio": (165, 5),
     "ls --state complete --queue audio": (165, 5),
     "ls --state scheduled --queue audio": (165, 5),
@@ -37,7 +38,7 @@ BUDGETS = {
     "why run-0-audio": (42, 6),
     "why audio-after-0": (42, 6),
     "graph audio-after-0": (30, 6),
-    "why audio-pend-7": (35, 6),
+    "why audio-pend-7": (42, 6),
     "logs run-0-audio": (6, 3),
     "runs": (6, 5),
     "feeds": (4, 3),

@@ -11,8 +11,17 @@ from blueque.cli import printing
 from blueque.cli.named import pattern_option, queues_matching
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
 from blueque.cli.selection import Selection, say_what_was_searched, selection_options
+from blueque.cli.start import Start, explained, starts
 from blueque.cli.states import state_option
-from blueque.cli.task_columns import COLUMNS, FORMERLY, USUAL, TaskColumn, chosen, contents_for
+from blueque.cli.task_columns import (
+    COLUMNS,
+    FORMERLY,
+    USUAL,
+    USUAL_OF_PENDING,
+    TaskColumn,
+    chosen,
+    contents_for,
+)
 from blueque.cli.verbs.show import as_item
 from blueque.model.states import FINISHED, HELD
 from blueque.queries.listeners import names_of
@@ -113,8 +122,12 @@ def ls(
     WHAT is the title or key of a task, or the beginning of its parameters, without secrets. With --key, --run,
     --error-type or --text, and without --state, tasks in all states are listed.
 
+    With --state pending alone, REASON says why a task waits, and START in about how long it may start: from the progress
+    of the tasks before it, and from how long tasks of its queue usually run. `blueque why` tells more. It is said of the
+    first 100 tasks.
+
     Columns: id, what, queue, state, for, node, note, pid, attempt, priority, ran (how long), progress, left, error,
-    error_text, title, key, producer, run_name, parameters, result, created, eta, started, finished, updated. To
+    error_text, title, key, producer, run_name, parameters, result, reason, start, created, eta, started, finished, updated. To
     select or sort, and for state held, up to 100,000 tasks are searched, from the beginning of the list of each queue
     and state; if that was not all, it says so. A key without a run is always found.
     """
@@ -131,13 +144,17 @@ def ls(
         choice = held.narrowed(choice)
         wanted = [*{state if state != HELD_UP else "blocked": 0 for state in wanted}]
     listing = inspector.listing(queues, wanted, limit, choice)
-    hide = invocation.hider(False)
+    hide, is_pending = invocation.hider(False), [*wanted] == ["pending"]
+    begins = _begins(inspector, listing, is_pending and (as_json or not columns), columns or ())
     if not only_ids:
-        read = contents_for(["what"] if as_json else columns or USUAL)
+        usual = USUAL_OF_PENDING if is_pending else USUAL
+        read = contents_for(["what"] if as_json else columns or usual)
         listing = listing._replace(tasks=inspector.with_contents(listing.tasks, read))
     if as_json:
         items = [
-            as_item(task, listing.now) | {"what": what(task, hide), "held_by": held.by(task)}
+            as_item(task, listing.now)
+            | {"what": what(task, hide), "held_by": held.by(task)}
+            | _begin_item(begins.get(task.id), listing.now)
             for task in listing.tasks
         ]
         printing.print_json(
@@ -152,7 +169,9 @@ def ls(
         for task in listing.tasks:
             click.echo(printing.clean(task.id))
     elif listing.tasks:
-        shown = [held.explained(column) for column in chosen(columns or USUAL, hide)]
+        shown = [
+            explained(held.explained(column), begins) for column in chosen(columns or usual, hide)
+        ]
         rows = [
             [one.cell(task, listing.now, invocation.is_utc) for one in shown]
             for task in listing.tasks
@@ -163,6 +182,21 @@ def ls(
     _say_more(listing, limit)
     if wanted is UNFINISHED and not (as_json or only_ids):
         _say_later(inspector, queues)
+
+
+def _begins(
+    inspector: Inspector, listing: Listing, is_usual: bool, columns: Sequence[str]
+) -> dict[str, Start]:
+    """Return why the pending tasks of a list wait, if that is shown."""
+    if not is_usual and {"reason", "start"}.isdisjoint(columns):
+        return {}
+    return starts(inspector, [task for task in listing.tasks if task.status == "pending"])
+
+
+def _begin_item(start: Start | None, now: float) -> dict[str, Any]:
+    expected = None if start is None or start.seconds is None else now + start.seconds
+    reason = None if start is None else start.code
+    return {"reason": reason, **printing.times(expected_start=expected)}
 
 
 class _Held(NamedTuple):

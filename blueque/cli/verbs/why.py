@@ -7,7 +7,9 @@ import click
 from blueque.cli import printing
 from blueque.cli import why_text as words
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options
+from blueque.cli.start import seconds_to_start
 from blueque.cli.verbs.show import as_item, find_one
+from blueque.text.eta import roughly
 from blueque.text.what import what
 
 
@@ -32,9 +34,11 @@ def why(invocation: Invocation, prefix: str, as_json: bool) -> None:
     its = its._replace(has_handler=invocation.config.has_handler(its.task.queue or ""))
     found = words.reasons(its, invocation.is_utc)
     name = what(its.task, invocation.hider(False))
+    seconds = seconds_to_start(its, found)
     if as_json:
         item = as_item(its.task, its.now) | {
             "what": name,
+            **printing.times(expected_start=None if seconds is None else its.now + seconds),
             "line": its.line,
             "before": its.before,
             "line_length": its.length,
@@ -48,7 +52,8 @@ def why(invocation: Invocation, prefix: str, as_json: bool) -> None:
             reasons=[reason._asdict() for reason in found],
         )
         return
-    printing.print_wrapped(printing.clean(words.headline(its, name)))
+    about = f" It may start in ~{roughly(seconds)}." if seconds is not None and seconds >= 1 else ""
+    printing.print_wrapped(printing.clean(f"{words.headline(its, name)}{about}"))
     for number, reason in enumerate(found, 1):
         mark = f"  {number}. " if len(found) > 1 else "  "
         printing.print_wrapped(printing.clean(reason.sentence), mark)
