@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from blueque.cli.options import DURATION, TIME_TO_COME
-from blueque.cli.verbs.ls import Since
+from blueque.cli.selection import Moment
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -50,7 +50,7 @@ class _Text(click.ParamType):  # type: ignore[type-arg]  # generic in newer clic
         return value
 
 
-_SINCE = Since()
+_SINCE = Moment()
 PAST_TEXT = _Text(_SINCE)
 
 

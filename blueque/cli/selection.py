@@ -10,6 +10,7 @@ import click
 
 from blueque.cli import printing
 from blueque.cli.failure import ATTENTION
+from blueque.cli.labels import tag_option
 from blueque.cli.named import queues_matching
 from blueque.cli.options import PAST_TIME, RenamedOption
 from blueque.errors import InvalidInput
@@ -56,11 +57,12 @@ class Selection(NamedTuple):
     since: tuple[bool, float] | None = None
     until: tuple[bool, float] | None = None
     schedule: Sequence[str] = ()
+    tags: Sequence[str] = ()
 
     @property
     def is_named(self) -> bool:
         """Whether it says what the tasks are, not only when they entered their state."""
-        return any(value for value in self[:4])
+        return any(self[:4]) or bool(self.tags)
 
     @property
     def is_any(self) -> bool:
@@ -74,6 +76,7 @@ class Selection(NamedTuple):
         return (
             (not self.key or fields.get("key") in self.key)
             and (not self.run or fields.get("run") in self.run)
+            and {*self.tags} <= {*(task.tags or ())}
             and (not self.schedule or fields.get("schedule") in self.schedule)
             and (not self.error_type or _error_type(task) in self.error_type)
             and self._is_in_time(task, now)
@@ -84,8 +87,16 @@ class Selection(NamedTuple):
         words = (self.text or "").casefold()
         return any(words in task.fields.get(name, "").casefold() for name in _TEXTS)
 
-    def choice(self, queues: Sequence[str]) -> Choice:
-        """Return what to search for in these queues. The tasks of keys are found at once."""
+    def choice(self, queues: Sequence[str], inspector: Inspector) -> Choice:
+        """Return what to search for in these queues. The tasks of keys and of tags are found by
+        their ids.
+        """
+        if self.tags:
+            ids, has_more = inspector.tagged(self.tags)
+            if has_more:
+                printing.talk("Of each tag, only the first 10,000 tasks were searched.")
+            inside = None if self.text is None else self.inside
+            return Choice(self.wants, inside=inside, ids=ids, is_indexed=True)
         ids = [id_of_key(queue, key) for queue in queues for key in self.key]
         keys = [key.encode() for key in self.key]
         runs = [(queue, run) for queue in queues for run in self.run]
@@ -120,6 +131,7 @@ def _moment(given: tuple[bool, float] | None, now: float) -> float | None:
 _OPTIONS = (
     click.option("--key", multiple=True, metavar="KEY", help="Only the task with this key."),
     click.option("--run", multiple=True, metavar="NAME", help="Only tasks of this run."),
+    tag_option("Only tasks with this tag; several times: with all of them."),
     click.option(
         "--schedule", multiple=True, metavar="SCHEDULE", help="Only tasks of this recurring task."
     ),
@@ -179,7 +191,7 @@ def selected(
     limit: None: at most MOST.
     """
     queues = queues_matching(inspector.queues(), patterns)
-    choice = selection.choice(queues) if selection.is_any or is_oldest_first else None
+    choice = selection.choice(queues, inspector) if selection.is_any or is_oldest_first else None
     if choice is not None and is_oldest_first:
         choice = choice._replace(is_oldest_first=True)
     listing = inspector.listing(queues, states, limit or MOST, choice)

@@ -33,6 +33,7 @@ class Choice(NamedTuple):
         rank the order is that of `Inspector.listing`.
     inside: whether a task is wanted that has the fields TEXTS besides, which may be large.
     ids: tasks that are looked at in any case.
+    is_indexed: no others are looked at.
     is_oldest_first: finished tasks are searched and returned in the order in which they ended.
     """
 
@@ -41,6 +42,7 @@ class Choice(NamedTuple):
     is_reversed: bool = False
     inside: Callable[[Task], bool] | None = None
     ids: Sequence[str] = ()
+    is_indexed: bool = False
     is_oldest_first: bool = False
 
 
@@ -69,7 +71,8 @@ def search(
     redis: Redis, queues: Sequence[str], statuses: Collection[str], limit: int, choice: Choice
 ) -> Listing:
     """See Inspector.listing."""
-    now, found, sources = _sources(redis, queues, statuses, choice.is_oldest_first)
+    searched = [] if choice.is_indexed else queues
+    now, found, sources = _sources(redis, searched, statuses, choice.is_oldest_first)
     depth = _depth([source.length for source in sources])
     commands = [page for source in sources for page in source.pages(depth)]
     replies = iter(redis.read(*commands) if commands else [])

@@ -800,7 +800,7 @@ def test_ls_notes_what_is_remarkable(run, redis, cli, fields, note):
 
     (line,) = run("ls", "--state", fields["status"]).stdout.splitlines()[1:]
 
-    assert re.search(rf" {NODE} +{note}$", line)
+    assert re.search(rf" (?:{NODE}|being taken +-) +{note}$", line)
 
 
 def test_ls_shows_what_has_its_turn_first_with_its_priority_and_needs(run, redis):

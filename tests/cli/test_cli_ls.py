@@ -110,9 +110,9 @@ def test_the_tasks_that_are_asked_for_are_listed_in_the_order_that_is_asked_for(
 
 @pytest.mark.usefixtures("tasks")
 def test_the_columns_that_are_asked_for_are_shown(ls):
-    _, lines, _ = ls("--state", "started", "--columns", "id,node,run,progress,left,error")
+    _, lines, _ = ls("--state", "started", "--columns", "id,node,ran,progress,left,error")
 
-    assert lines[0].split() == ["ID", "NODE", "RUN", "PROGRESS", "LEFT", "ERROR"]
+    assert lines[0].split() == ["ID", "NODE", "RAN", "PROGRESS", "LEFT", "ERROR"]
     assert lines[1].split() == ["runs", NODES[0], "1", "h", "50", "%", "encoding", "~1", "h", "-"]
     assert ls("--state", "failed", "--columns", "ERROR")[1] == [
         "ERROR",

@@ -201,6 +201,20 @@ def test_json_of_ls_says_how_far_it_was_searched(run, redis, monkeypatch):
     assert listed("--run", "night") == (["c"], None, 1)
 
 
+def test_tasks_are_selected_by_all_of_their_tags(run, client, monkeypatch):
+    monkeypatch.setattr(search, "MOST_SEARCHED", 1)
+    one = client.get_queue("video").enqueue(1, tags=["a:1", "b"])
+    two = client.get_queue("audio").enqueue(2, tags=["b"])
+
+    assert sorted(run("ls", "--ids", "--tag", "b")[1]) == sorted([one, two])
+    assert run("ls", "--ids", "--tag", "b", "--tag", "a:1")[1] == [one]
+    assert run("ls", "--ids", "--tag", "b", "-q", "audio")[1] == [two]
+    assert run("cancel", "--tag", "b", "--state", "scheduled", "--yes")[1] == []
+    assert sorted(run("cancel", "--tag", "b", "--yes")[1]) == sorted(
+        [f"{one}  cancelled", f"{two}  cancelled"]
+    )
+
+
 @pytest.mark.usefixtures("now")
 def test_earlier_names_of_options_work_and_are_not_shown(run):
     assert run("timeline", "--last", "1m")[0] == run("stats", "--last", "2d")[0] == 0

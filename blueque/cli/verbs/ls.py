@@ -119,17 +119,17 @@ def ls(
     cancelled, complete. Finished tasks are sorted by their end, newest first; pending and scheduled tasks by their
     turn; the others by their time in the state, longest first.
 
-    WHAT is the title or key of a task, or the beginning of its parameters, without secrets. With --key, --run,
+    WHAT is the title or key of a task, or the beginning of its parameters, without secrets. With --key, --run, --tag,
     --error-type or --text, and without --state, tasks in all states are listed.
 
-    With --state pending alone, REASON says why a task waits, and START in about how long it may start: from the progress
-    of the tasks before it, and from how long tasks of its queue usually run. `blueque why` tells more. It is said of the
-    first 100 tasks.
+    With --state pending alone, REASON says why a task waits, and START in about how long it may start: from the
+    progress of the tasks before it, and from how long tasks of its queue usually run. `blueque why` tells more. It is
+    said of the first 100 tasks.
 
     Columns: id, what, queue, state, for, node, note, pid, attempt, priority, ran (how long), progress, left, error,
-    error_text, title, key, producer, run_name, parameters, result, reason, start, created, eta, started, finished, updated. To
-    select or sort, and for state held, up to 100,000 tasks are searched, from the beginning of the list of each queue
-    and state; if that was not all, it says so. A key without a run is always found.
+    error_text, title, key, producer, run_name, parameters, result, reason, start, created, eta, started, finished,
+    updated. To select or sort, and for state held, up to 100,000 tasks are searched, from the beginning of the list
+    of each queue and state; if that was not all, it says so. A key without a run is always found.
     """
     inspector = invocation.client().get_inspector()
     queues = queues_matching(inspector.queues(), patterns)
@@ -138,7 +138,7 @@ def ls(
     if selection.is_named:
         usual = STATUSES
     wanted: Sequence[str] = [*states, *(FINISHED if finished else ())] or usual
-    choice, held = _choice(queues, node, selection, sort), _Held({}, False)
+    choice, held = _choice(queues, inspector, node, selection, sort), _Held({}, False)
     if HELD_UP in wanted:
         held = _Held(inspector.broken_in(queues), "blocked" not in wanted)
         choice = held.narrowed(choice)
@@ -232,7 +232,11 @@ class _Held(NamedTuple):
 
 
 def _choice(
-    queues: Sequence[str], node: str | None, selection: Selection, sort: str | None
+    queues: Sequence[str],
+    inspector: Inspector,
+    node: str | None,
+    selection: Selection,
+    sort: str | None,
 ) -> Choice | None:
     """Return which tasks to list and how to sort them; None: all, as they come."""
     if node is None and not selection.is_any and sort is None:
@@ -248,7 +252,7 @@ def _choice(
             return False
         return selection.wants(task, now)
 
-    return selection.choice(queues)._replace(
+    return selection.choice(queues, inspector)._replace(
         wants=wants,
         rank=COLUMNS[name].rank if sort is not None else None,
         is_reversed=sort is not None and sort.startswith("-"),
