@@ -87,10 +87,13 @@ def search(
     }
     if choice.is_oldest_first:
         listed = list(tasks.values())
-        if len(queues) > 1:
+        if len(queues) > 1 or choice.is_indexed:
             listed.sort(key=lambda task: entered(task) or 0.0)
     else:
-        listed = in_order(tasks.values(), in_turn(lines))
+        found_tasks: Iterable[Task] = tasks.values()
+        if choice.is_indexed:  # in no line: the oldest first
+            found_tasks = sorted(found_tasks, key=lambda task: task.created or 0.0)
+        listed = in_order(found_tasks, in_turn(lines))
     if choice.rank is not None:
         listed = _ranked(listed, choice.rank, choice.is_reversed, now)
     rest = max(len(listed) - limit, 0)

@@ -6,6 +6,11 @@ import json
 
 import pytest
 
+from blueque.model import keys
+from blueque.queries import tags
+
+IN_PROCESS = True  # see the fixture `run`
+
 
 def test_a_task_is_enqueued_with_its_labels(run, client):
     task = run(
@@ -59,11 +64,57 @@ def test_tags_are_listed_with_their_numbers(run, queue):
     assert "Only the first 1: --limit N shows more." in run("tags", "--limit", "1").stderr
 
 
+def test_tasks_are_listed_by_all_of_their_tags(run, client, cli):
+    video, audio = client.get_queue("video"), client.get_queue("audio")
+    first = video.enqueue(1, tags=["a", "b"])
+    second = audio.enqueue(2, tags=["a"])
+    third = video.enqueue(3, tags=["a"])
+    audio.cancel(second)
+    cli.zadd(keys.TAGS, {f"b {third}": 0, "b gone": 0})  # what the hashes do not say
+
+    def ids(*options):
+        return run("ls", "--ids", *options).stdout.split()
+
+    assert ids("--tag", "a") == [first, third, second]
+    assert ids("--tag", "a", "--tag", "b") == ids("--tag", "b") == [first]
+    assert ids("--tag", "a", "--state", "cancelled") == ids("--tag", "a", "-q", "audio") == [second]
+    assert ids("--tag", "a", "--sort", "created") == [first, second, third]
+    assert ids("--tag", "a", "--text", "3") == [third]
+    assert run("ls", "--tag", "c").stderr == "no tasks\n"
+    assert "(2 more: --limit 3)" in run("ls", "--tag", "a", "--limit", "1").stderr
+
+
+def test_tasks_are_cancelled_and_requeued_by_their_tag(run, client, queue):
+    queue.enqueue_many(range(3), tags=["a"])
+    other = queue.enqueue(1, tags=["b"])
+
+    result = run("cancel", "--tag", "a", "--yes")
+    assert (result.returncode, len(result.stdout.splitlines())) == (0, 3)
+    assert client.get_task(other).status == "pending"
+    again = run("requeue", "--tag", "a", "--state", "cancelled", "--yes")
+    assert (again.returncode, len(again.stdout.splitlines())) == (0, 3)
+    assert len(run("export", "--tag", "b", "--state", "all").stdout.splitlines()) == 1
+    run("cancel", "--tag", "b", "--yes")
+    assert run("delete", "--tag", "b", "--yes").returncode == 0
+    assert run("tags").stdout.splitlines()[1].split() == ["a", "3", "3", "pending"]
+
+
+def test_of_many_tasks_with_a_tag_it_says_that_some_were_searched(run, queue, monkeypatch):
+    monkeypatch.setattr(tags, "MOST", 3)
+    queue.enqueue_many(range(5), tags=["a"])
+
+    result = run("ls", "--tag", "a", "--ids")
+    assert len(result.stdout.split()) == 4
+    assert "were searched" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [
         (["enqueue", "video", "1", "--tag", "a b"], "--tag: 'a b' has a space"),
         (["enqueue", "video", "1", "--title", ""], "title: it takes 1 to 200 bytes"),
+        (["ls", "--tag", ""], "--tag: a tag takes 1 to 200 bytes, not 0"),
+        (["cancel", "7c1f", "--tag", "a"], "not both"),
         (["enqueue", "video", "1", "--context", "{"], "--context"),
         (["enqueue", "video", "1", "--context", "[1]"], "it is a dict, not list"),
     ],

@@ -27,7 +27,7 @@ def tags(invocation: Invocation, prefix: str, limit: int, as_json: bool) -> None
     blueque tags
     blueque tags customer:
 
-    Of 10,000 tasks in all, STATES says how many are in each state.
+    Of 10,000 tasks in all, STATES says how many are in each state. The tasks of a tag: blueque ls --tag TAG
     """
     seen, has_more = invocation.client().get_inspector().tags(prefix, limit)
     if as_json:
