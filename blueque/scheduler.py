@@ -1,6 +1,6 @@
 """The scheduler: puts scheduled tasks in line when they are due, wakes listeners for what 1.0.0
 enqueues, makes the tasks of schedules, tells tasks of the ends for which they wait, judges listeners,
-deletes finished tasks that have been kept long enough.
+ends tasks that have not started in time, deletes finished tasks that have been kept long enough.
 
 Any number may run: each move is guarded, so the first one wins and the others find nothing to do.
 """
@@ -25,6 +25,7 @@ from blueque.protocol import permissions
 from blueque.queries.beats import Beats
 from blueque.queries.queue_changes import Lookout
 from blueque.recovery.dependents import AT_ONCE, GRACE, Dependents
+from blueque.recovery.expiry import Expiry
 from blueque.recovery.judge import LOOK_AT_STARTED, Recovery
 from blueque.recovery.retention import Retention
 from blueque.system import process, signals
@@ -94,6 +95,8 @@ class Scheduler:
         self._group_at = 0.0  # when a group is to be looked at, in Unix seconds
         self._retention = Retention(self._judging.connections, {})
         self._prune_at = time.monotonic() + PRUNE_EVERY  # at the start there is other work
+        self._expiry = Expiry(self._judging.connections)
+        self._expire_at = 0.0
         self._judges: dict[str, Recovery] = {}
         self._judge_at: dict[str, float] = {}  # queue -> when to look at its listeners again
         self._judged: dict[str, float] = {}  # queue -> how many it had at the last look
@@ -130,6 +133,8 @@ class Scheduler:
         is_firing = self._fire()
         if due or self._settle() or is_firing:
             return 0.0  # see what comes next
+        if time.monotonic() >= self._expire_at:
+            self._expire_at = time.monotonic() + self._expiry.step()
         self._prune()
         if self._lookout.has_news():
             return COALESCE
@@ -146,7 +151,13 @@ class Scheduler:
         ]
         duties = [
             at - time.monotonic()
-            for at in (self._look_at_all, self._prune_at, self._fire_at, *self._judge_at.values())
+            for at in (
+                self._look_at_all,
+                self._prune_at,
+                self._fire_at,
+                self._expire_at,
+                *self._judge_at.values(),
+            )
         ]
         if self._lookout.is_unsettled:
             duties.append(self._settle_at - time.monotonic())

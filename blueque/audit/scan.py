@@ -59,6 +59,7 @@ _OF_ALL = {  # the queues
     keys.GROUPS: "zset",
     keys.SCHEDULES: "zset",
     keys.TAGS: "zset",
+    keys.EXPIRING: "zset",
 }
 _OF_A_GROUP = {
     keys.group(""): "hash",

@@ -217,6 +217,10 @@ def _of_failures(line: Line) -> Iterator[Concern]:
         many = f"{count(line.failing, 'task')}{' or more' if line.looked_at == line.failing < line.failed else ''}"
         sentence = f"{many} failed in the last hour, more than a fifth of those that ended"
         yield Concern(line.queue, "failing", sentence, f"{failed} --since 1h")
+    if line.expired:
+        sentence = f"{count(line.expired, 'task')} expired today (UTC): not started in time"
+        command = f"blueque ls -q {shlex.quote(line.queue)} --state cancelled"
+        yield Concern(line.queue, "expired", sentence, command)
 
 
 def _of_holders(line: Line) -> Iterator[Concern]:

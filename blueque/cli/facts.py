@@ -48,6 +48,7 @@ _TEXTS = (
     "cancel_reason",
     "interrupted_by",
     "interrupt_reason",
+    "expired_to",
     "requeued",
     "files",
     "last_files",
@@ -116,6 +117,7 @@ def facts(
         "devices": task.fields.get("devices"),
         "lock": _lock(task),
         **{name: _time(task, name, now, is_utc) for name in ("created", "eta", "started")},
+        "expires": _start_before(task, now, is_utc),
         "progress": _progress(task, signs),
         "checkpoint": _checkpoint(task, signs),
         "usual": _usual(signs),
@@ -164,6 +166,8 @@ def contents(task: Task, hide: Hide) -> dict[str, Any]:
     found |= printing.times(
         progress_at=task.progress_at, cancel=task.cancel, last_seen=task.last_seen
     )
+    if "start_before" in task.fields:
+        found |= printing.times(start_before=task.start_before)
     if "interrupted_at" in task.fields:
         found |= printing.times(interrupted_at=task.interrupted_at)
     if "planned" in task.fields:
@@ -265,6 +269,16 @@ def _time(task: Task, name: str, now: float, is_utc: bool) -> str | None:
     if name == "started" and (waited := _waited(task)) is not None:
         when += f", waited {printing.span(waited)}"
     return f"{printing.stamp(seconds, is_utc)}  ({when})"
+
+
+def _start_before(task: Task, now: float, is_utc: bool) -> str | None:
+    """Return until when it must start; None: it need not, or it has."""
+    before = task.start_before
+    if before is None or task.attempt is not None:
+        return None
+    then = f"; moves to {task.expired_to} then" if task.expired_to else ""
+    when = f"in {printing.span(before - now)}" if before > now else ago(now - before)
+    return f"{printing.stamp(before, is_utc)}  ({when}){then}"
 
 
 def _planned(task: Task, now: float, is_utc: bool) -> str | None:

@@ -18,7 +18,8 @@ from blueque.model.limits import Limits
 from blueque.model.lines import Needs, parse_needs
 from blueque.model.run import PUBLISHED
 from blueque.model.schedule import lock_of
-from blueque.model.states import FINISHED, HELD
+from blueque.model.start_time import EXPIRED
+from blueque.model.states import FINISHED, HELD, WAITING
 from blueque.queries.listeners import (
     LOOKS_AT_LINES,
     Node,
@@ -71,6 +72,29 @@ def headline(inquiry: Inquiry, name: str | None = None) -> str:
 
 def reasons(inquiry: Inquiry, is_utc: bool = False) -> list[Reason]:
     """Return why it does not run, the strongest reason first; at least one."""
+    return [*_reasons(inquiry, is_utc), *_start_before(inquiry, is_utc)]
+
+
+def _start_before(inquiry: Inquiry, is_utc: bool) -> Iterator[Reason]:
+    """Say until when a task must have started that waits for its first attempt."""
+    task = inquiry.task
+    if (
+        task.status not in ("blocked", *WAITING)
+        or task.attempt is not None
+        or task.start_before is None
+    ):
+        return
+    left = task.start_before - inquiry.now
+    when = printing.stamp(task.start_before, is_utc)
+    then = f"moves to {task.expired_to}" if task.expired_to else "is cancelled"
+    if left > 0:
+        sentence = f"It {then} if it has not started before {when}, in {printing.span(left)}."
+    else:
+        sentence = f"It has not started before {when}: it {then} within a minute, by a scheduler or a listener."
+    yield Reason("start_before", sentence)
+
+
+def _reasons(inquiry: Inquiry, is_utc: bool) -> list[Reason]:
     status = inquiry.task.status
     if status in FINISHED:
         return [broken_by(inquiry) or _ended(inquiry.task)]
@@ -98,6 +122,8 @@ def _ended(task: Task) -> Reason:
     if task.status == "complete":
         return Reason("ended", "It has run and is complete.", f"blueque show {task.id}")
     command = f"blueque requeue {task.id}"
+    if task.status == "cancelled" and task.cancel_reason == EXPIRED:
+        return Reason("expired", "It expired: it had not started in time.", command)
     if task.status == "cancelled":
         why = f": {task.fields['cancel_reason']}" if task.fields.get("cancel_reason") else ""
         return Reason("ended", f"It was cancelled{_by(task.cancelled_by)}{why}.", command)

@@ -30,6 +30,7 @@ from blueque.model.lines import require_lock, require_priority, require_resource
 from blueque.model.recurrence import read_rule
 from blueque.model.retry import Retry
 from blueque.model.schedule import POLICIES, read_policies
+from blueque.model.start_time import require_within
 from blueque.model.units import (
     LOG_FORMATS,
     RETENTION,
@@ -73,6 +74,7 @@ class QueueConfig(NamedTuple):
     resources: what a task of it needs that says nothing itself.
     handler: what runs its tasks.
     reused: `reuse` and `reuse_for`, those that are said: how many tasks a process takes.
+    start_within: seconds in which a new task has to start.
     """
 
     weight: float | None = None
@@ -82,6 +84,7 @@ class QueueConfig(NamedTuple):
     resources: Mapping[str, int] | None = None
     handler: HandlerName | None = None
     reused: Mapping[str, int | float] = _EMPTY
+    start_within: float | None = None
 
 
 class ScheduleConfig(NamedTuple):
@@ -257,6 +260,7 @@ class _Checker:
                     "retry": _retry,
                     "retention": dict,
                     "resources": require_resources,
+                    "start_within": require_within,
                     **_HANDLER,
                     **_REUSE,
                     **_limits(),

@@ -30,6 +30,7 @@ from blueque.model import keys, units
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.lines import DEFAULT, Needs, needs_of, parse_needs, write_needs
 from blueque.model.retry import Retry
+from blueque.model.start_time import EXPIRED
 from blueque.model.task import Task
 from blueque.model.units import Timing
 from blueque.protocol.many_queues import Pulse
@@ -338,6 +339,10 @@ class Listener:
                 if task is None:
                     task = self._reserve(popped.task, line=line or DEFAULT)
             except NotFree as error:
+                if error.want == EXPIRED:
+                    protocol.expire(self._redis, self.queue, popped.task, time.time())
+                    log.info("expire task=%s queue=%s", popped.task, self.queue)
+                    continue
                 misplaced += 1
                 if misplaced < MOST_MISPLACED and _is_misplaced(error, line or DEFAULT):
                     continue
@@ -359,7 +364,7 @@ class Listener:
         if not self.may_offer or (needs_of(line) or Needs()) != Needs():
             return None
         attempt = AttemptRef(self.queue, task_id, os.urandom(16).hex(), self.node)
-        self.offer = offered(self._redis, attempt, self.newest_attempts(task_id))
+        self.offer = offered(self._redis, attempt, time.time(), self.newest_attempts(task_id))
         if self.offer is None:
             return None
         written = {"status": "reserved", "node": self.node, "token": attempt.token or ""}

@@ -28,6 +28,8 @@ FIELDS: dict[str, Callable[[str], Any]] = {
     "grace": float,
     "lead": float,
     "priority": int,
+    "start_before": float,
+    "expired_to": str,
     "needs": str,
     "key": str,
     "keep": int,
@@ -162,6 +164,16 @@ class Task:
     def priority(self) -> int | None:
         """-100 to 100, higher is first; None is 0."""
         return self._get("priority")
+
+    @property
+    def start_before(self) -> float | None:
+        """When it is cancelled or moved if it has not started."""
+        return self._get("start_before")
+
+    @property
+    def expired_to(self) -> str | None:
+        """The queue to which it moves then; None: it is cancelled."""
+        return self._get("expired_to")
 
     @property
     def key(self) -> str | None:

@@ -1,5 +1,6 @@
 """Duties: what a listener does from time to time, idle or busy: beat, look after others, put due
-tasks in line, make the tasks of schedules, tell tasks of the ends for which they wait.
+tasks in line, make the tasks of schedules, tell tasks of the ends for which they wait, end those that
+have not started in time.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from blueque.node.control import Order
 from blueque.producer.firing import Firing
 from blueque.protocol.membership import Standing
 from blueque.recovery.dependents import Dependents
+from blueque.recovery.expiry import Expiry
 from blueque.recovery.judges import Recoveries
 from blueque.recovery.retention import Retention
 from blueque.system import process
@@ -48,10 +50,11 @@ class Duties:
         )
         self._firing = Firing(client.connections, frozenset(listeners.queues))
         self._dependents = Dependents(client.connections)
+        self._expiry = Expiry(client.connections)
         self._has_ended_member = False  # of a group, which may have ended with it
         self._has_blocked = False  # a queue of ours has blocked tasks, as last seen
         self._next_beat = self._next_look = self._next_promotion = self._next_deletion = NEVER
-        self._next_settling = self._next_recheck = self._next_firing = NEVER
+        self._next_settling = self._next_recheck = self._next_firing = self._next_expiry = NEVER
         self.next_at = NEVER  # when something is due, on the monotonic clock
         self.orphans: list[Task] = []  # of this host, that no listener watches
         self.watched: str | None = None  # the id of the task that the supervisor watches
@@ -73,6 +76,7 @@ class Duties:
         if self._next_look == NEVER:
             self._next_look = self._next_promotion = self._next_settling = now
             self._next_recheck = self._next_firing = now
+            self._next_expiry = now + BEATS_TO_A_LOOK * self._defaults.timing.beat
             # Not at the start, when there is other work.
             if self._retention.is_asked_for:
                 self._next_deletion = now + BEATS_TO_A_LOOK * self._defaults.timing.beat
@@ -82,7 +86,7 @@ class Duties:
     def end(self) -> None:
         """Plan no more duties: the listener is about to deregister."""
         self._next_beat = self._next_look = self._next_promotion = self._next_deletion = NEVER
-        self._next_settling = self._next_recheck = self._next_firing = NEVER
+        self._next_settling = self._next_recheck = self._next_firing = self._next_expiry = NEVER
         self._plan()
 
     def _plan(self) -> None:
@@ -95,6 +99,7 @@ class Duties:
             self._next_settling,
             self._next_recheck,
             self._next_firing,
+            self._next_expiry,
         )
         self.next_at = min((self._next_beat, *(() if is_stopping else others)))
 
@@ -130,6 +135,8 @@ class Duties:
                 self._recheck()
             if horizon >= self._next_firing:
                 self._fire()
+            if horizon >= self._next_expiry:
+                self._expire()
             if horizon >= self._next_deletion:
                 self._delete_old()
         self._plan()
@@ -300,6 +307,16 @@ class Duties:
                 self._next_deletion = time.monotonic() + self._retention.rest  # there may be more
         except (RedisAway, RedisRefused, Contended) as error:
             log.debug("prune queues=%s: %s", ",".join(self._listeners.queues), error)
+
+    def _expire(self) -> None:
+        """End tasks of any queue that have not started in time, at most a hundred."""
+        wait = BEATS_TO_A_LOOK * self._defaults.timing.beat
+        try:
+            wait = min(self._expiry.step(), wait)
+        except (RedisAway, RedisRefused, Contended) as error:
+            # A scheduler may do it, and other duties log the outage.
+            log.debug("expire: %s", error)
+        self._next_expiry = time.monotonic() + wait
 
     def settle(self, task: str) -> None:
         """Tell the tasks that wait for a task of ours how it has ended."""

@@ -27,6 +27,7 @@ from blueque.model.encoding import FLUSH, encode, quick_encoder, require_text_ke
 from blueque.model.ids import TaskId, ids_of_keys, ids_of_run_keys, random_ids, require_key
 from blueque.model.lines import require_priority
 from blueque.model.run import Links, Record
+from blueque.model.start_time import ANY_TIME, StartTime
 from blueque.producer.dependent_tasks import DependentBatch, dependent_batch
 from blueque.producer.groups import end_if_over
 from blueque.producer.row_batch import relay
@@ -62,7 +63,7 @@ class Plan(NamedTuple):
         was closed.
     run: the name of the run in which the keys count.
     wait: what all tasks wait for, and the group that they join. after_each: what each of them waits for besides; in one of the
-        ways of keys.
+        ways of keys. start: until when they may start.
     """
 
     queue: str
@@ -75,6 +76,7 @@ class Plan(NamedTuple):
     keep: int = 0
     run: str | None = None
     wait: Wait = NOTHING
+    start: StartTime = ANY_TIME
     after_each: Column | None = None
 
 
@@ -253,9 +255,14 @@ class Batches:
         now = time.time()
         if etas is not None:
             etas = [eta if eta >= now else None for eta in etas]
+        if self._plan.start.before is not None:
+            for number, eta in enumerate(etas or ()):
+                self._require_start(first + number, now, eta)
         tasks = self._take_ids(its_keys, len(rows))
         packed_keys = None if its_keys is None else [key.encode() for key in its_keys]
-        new = NewTasks(tasks, parameters, priorities, etas, packed_keys)
+        new = NewTasks(
+            tasks, parameters, priorities, etas, packed_keys, within=self._plan.start.within
+        )
         batch = self._pack(new, self._waits(afters, len(rows), first), now)
         return _Part(self._number - 1, first, batch, tasks, is_last), is_last
 
@@ -283,19 +290,26 @@ class Batches:
         self, new: NewTasks, waits: Sequence[Wait] | None, now: float
     ) -> Batch | DependentBatch:
         plan = self._plan
+        options = {**plan.options, **plan.start.fields_of_all(now)} if plan.start else plan.options
         if waits is not None:
             new = new._replace(keep=plan.keep)
-            return dependent_batch(plan.queue, new, waits, now, plan.options)
+            return dependent_batch(plan.queue, new, waits, now, options)
         if new.keys is None:
-            return Batch(plan.queue, new, now, plan.options)
+            return Batch(plan.queue, new, now, options)
         new = new.once()
         if plan.run is not None:
             return RunBatch(self._run, new, now, plan.options)
         # A mark for each batch: a key that comes again in a later batch must not look like our own
         # success.
         return Batch(
-            plan.queue, new._replace(keep=plan.keep, mark=os.urandom(8).hex()), now, plan.options
+            plan.queue, new._replace(keep=plan.keep, mark=os.urandom(8).hex()), now, options
         )
+
+    def _require_start(self, position: int, now: float, eta: float | None) -> None:
+        try:
+            self._plan.start.at(now, eta)
+        except InvalidInput as error:
+            raise InvalidInput(f"at position {position}: {error}") from error
 
     def _pull(self, first: int) -> tuple[list[Any], list[tuple[bytes, bool]], bool]:
         """Return the parameters of a batch, as they are and encoded, and whether they are the last."""

@@ -19,6 +19,7 @@ from blueque.model.ids import DEFAULT_KEEP, TaskId, require_keep
 from blueque.model.options import Broken, Common
 from blueque.model.retry import Retry
 from blueque.model.run import KEYED, STAGED, Links, Record, require_same
+from blueque.model.start_time import Within, start_time
 from blueque.producer.batches import Batches, Column, Plan
 from blueque.producer.keyed_run import KeyedRun
 from blueque.producer.staged_run import Staging
@@ -66,6 +67,9 @@ class Choices(Common, total=False):
     broken: Broken
     results: bool
     group: Group | str | None
+    start_within: Within
+    start_before: float | datetime | None
+    expired_to: str | None
 
 
 class ManyTasks:
@@ -75,6 +79,7 @@ class ManyTasks:
     _redis: Redis
     _max_bytes: int
     _options: Callable[..., Options]  # the options of `Queue.enqueue` as fields
+    _start_within: float | None  # what the configuration says, in seconds
 
     def enqueue_many(
         self, iterable: Iterable[Any], *, batch: int = 1000, **options: Unpack[Choices]
@@ -100,6 +105,7 @@ class ManyTasks:
         group: the group that they join, which must be open. With a run, the call opens the group if
             it is not there, and closes it at its end. Of a run, all tasks wait for the same:
             `after_each` and `results` are refused.
+        start_within, start_before, expired_to: as for `enqueue`; not with a run.
         Raises InvalidInput, which names the position; NoSuchTask for a task to wait for;
         BatchFailed; and what the iterable raises.
         The batches before are in Redis then, and a note of the error says how many tasks they have.
@@ -289,6 +295,9 @@ class ManyTasks:
         broken: Broken = "hold",
         results: bool = False,
         group: Group | str | None = None,
+        start_within: Within = None,
+        start_before: float | datetime | None = None,
+        expired_to: str | None = None,
         **options: Unpack[Common],
     ) -> Batches:
         if run is not None and keys is None:
@@ -297,6 +306,12 @@ class ManyTasks:
         if run is not None and (results or after_each is not None):
             raise InvalidInput(
                 "all tasks of a run wait for the same, and get no results: leave out run, or after_each and results"
+            )
+        default = None if run is not None else self._start_within
+        start = start_time(self.name, start_within, start_before, expired_to, default)
+        if run is not None and start:
+            raise InvalidInput(
+                "tasks of a run may start at any time: leave out run, or when to start"
             )
         kept = require_keep((DEFAULT_KEEP if run is None else RUN_KEEP) if keep is None else keep)
         fields = self.fields_of(**options)
@@ -311,6 +326,7 @@ class ManyTasks:
             kept,
             None if run is None else require_run_name(run),
             wait,
+            start,
             after_each,
         )
         return Batches(self._redis, plan, iterable)

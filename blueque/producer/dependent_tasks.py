@@ -149,11 +149,11 @@ def dependent_batch(
 ) -> DependentBatch:
     """Return new tasks in columnar form as a batch. waits: what each of them waits for."""
     rows = range(len(tasks.ids))
-    new = [_new_task(tasks, number, waits[number], options) for number in rows]
+    new = [_new_task(tasks, number, waits[number], now, options) for number in rows]
     return DependentBatch(queue, new, now)
 
 
-def _new_task(tasks: NewTasks, number: int, wait: Wait, options: Given) -> NewTask:
+def _new_task(tasks: NewTasks, number: int, wait: Wait, now: float, options: Given) -> NewTask:
     text, is_json = tasks.parameters[number]
     fields: Options = {"parameters_encoding": "json"} if is_json else {}
     fields |= {**options, **wait.fields()}
@@ -164,4 +164,7 @@ def _new_task(tasks: NewTasks, number: int, wait: Wait, options: Given) -> NewTa
     if tasks.keys is not None:
         fields |= {"key": tasks.keys[number].decode(), "keep": tasks.keep}
     eta = None if tasks.etas is None else tasks.etas[number]
+    before = tasks.start_before(now, eta)
+    if before is not None:
+        fields["start_before"] = before
     return NewTask(tasks.ids[number].decode(), text.decode(), fields, wait.conditions, eta)

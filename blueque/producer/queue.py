@@ -44,6 +44,7 @@ from blueque.model.ids import (
 from blueque.model.lines import require_priority
 from blueque.model.options import Broken, Common, Options, option_fields, require_retry
 from blueque.model.retry import Retry
+from blueque.model.start_time import StartTime, Within, start_time
 from blueque.model.task import Task
 from blueque.producer.bulk import ManyTasks
 from blueque.producer.dependent_tasks import make_one
@@ -75,6 +76,7 @@ class Queue(ManyTasks):
         # A task has a limit or no field: "no limit" concerns the file and the listeners only.
         self._limits = {name: limit for name, limit in config.limits.items() if limit is not None}
         self._resources = config.resources or {}
+        self._start_within = config.start_within
         self._redis = redis
         self._max_bytes = max_bytes
 
@@ -104,6 +106,9 @@ class Queue(ManyTasks):
         broken: Broken = "hold",
         results: bool = False,
         group: Group | str | None = None,
+        start_within: Within = None,
+        start_before: float | datetime | None = None,
+        expired_to: str | None = None,
     ) -> TaskId:
         """Put a new task in line and return its id, a str that also knows whether the task
         `is_new`.
@@ -141,6 +146,11 @@ class Queue(ManyTasks):
             until that is put right; "cancel": it is cancelled.
         results: whether the task is given their results, as `RunningTask.inputs`. Groups have none.
         group: the group that it joins, which must be open: see `Client.group`.
+        start_within, start_before: if it has not started so long from now, in seconds or as "2h",
+            or by then, in Unix seconds or as a datetime with a time zone, it is cancelled, for the
+            reason `expired`. It never starts later. Once it has started, it may run again at any
+            time. start_within=False: at any time, whatever `[queues.X]` says.
+        expired_to: the queue to which it moves instead, to wait there for as long as it takes.
         Raises InvalidInput before anything is written; IdTaken; NoSuchTask or NoSuchGroup for what to wait for; RedisAway
         when nothing was written; OutcomeUnknown, with `task_id`, when the answer was lost and Redis
         stayed away, or when it went away before all of more than 100 conditions were written.
@@ -159,6 +169,7 @@ class Queue(ManyTasks):
                 retry, its_limits, priority, resources, lock, labels.fields(title, tags, context)
             ),
             **of_name,
+            **self._start(start_within, start_before, expired_to).fields(time.time()),
         }
         wait = wait_for(after, broken, results, group)
         if wait:
@@ -189,11 +200,14 @@ class Queue(ManyTasks):
         broken: Broken = "hold",
         results: bool = False,
         group: Group | str | None = None,
+        start_within: Within = None,
+        start_before: float | datetime | None = None,
+        expired_to: str | None = None,
     ) -> TaskId:
         """Create a task that joins the line at `eta` and return its id.
 
         eta: Unix seconds, or a datetime with a time zone. A time already past enqueues at once. The
-            rest is as for `enqueue`. With `after`, it joins the line when both its time has come
+            rest is as for `enqueue`; `start_within` counts from `eta`. With `after`, it joins the line when both its time has come
             and the conditions are met.
         Source: docs/protocol.md, "schedule".
         """
@@ -213,6 +227,7 @@ class Queue(ManyTasks):
         }
         now = time.time()
         due = require_time(eta)
+        options |= self._start(start_within, start_before, expired_to).fields(now, due)
         wait = wait_for(after, broken, results, group)
         if wait:
             return self._enqueue_after(parameters, options, named, wait, due if due > now else None)
@@ -587,6 +602,11 @@ class Queue(ManyTasks):
         options = option_fields(policy, bounds, priority, wanted, lock, its_labels)
         options["producer"] = process.producer()
         return options
+
+    def _start(
+        self, within: Within, before: float | datetime | None, expired_to: str | None
+    ) -> StartTime:
+        return start_time(self.name, within, before, expired_to, self._start_within)
 
     def _encode(self, parameters: Any, options: Options) -> tuple[str, dict[str, str]]:
         """Return the text of the parameters, and the field that names their encoding."""

@@ -31,6 +31,8 @@ class NewTasks(NamedTuple):
         in line at once.
     keys: in UTF-8. keep: for how many seconds a key stays in use after its task is deleted.
     mark: random, one for each batch with keys; a run has none.
+    within: in how many seconds each has to start, from its eta or from now; None: the options say
+        it.
     """
 
     ids: Sequence[bytes]
@@ -40,6 +42,11 @@ class NewTasks(NamedTuple):
     keys: Sequence[bytes] | None = None
     keep: int = 0
     mark: str = ""
+    within: float | None = None
+
+    def start_before(self, now: float, eta: float | None) -> float | None:
+        """Return until when a task may start that is made now; None: the options say it."""
+        return None if self.within is None else (now if eta is None else eta) + self.within
 
     def once(self) -> NewTasks:
         """Return the batch without repeated ids: the first of each stays."""
@@ -79,6 +86,7 @@ class Batch:
         self._needs = str((options or {}).get("needs", ""))
         self._priority = int((options or {}).get("priority", 0))
         self._tags = (options or {}).get("tags")
+        self._before: Any = (options or {}).get("start_before")
         self._is_blocked = "after" in (options or {})  # its tasks wait for others
         self._hashes = hashes(queue, tasks, now, options)
         self.commands = self.commands_for(range(len(tasks.ids)))
@@ -112,6 +120,12 @@ class Batch:
             commands += enter_tags({task.decode(): self._tags for task in ids})
         if lines:
             commands += [("ZADD", keys.wake(self.queue), 0, 0)]
+        if self._before is not None or self.tasks.within is not None:
+            starts: list[float | bytes] = []
+            for task, eta in zip(ids, etas or repeat(None, len(ids)), strict=True):
+                before = self.tasks.start_before(float(self._now), eta)
+                starts += [self._before if before is None else before, task]
+            commands += [("ZADD", keys.EXPIRING, *starts)]
         return [*packed, *map(pack, commands)]
 
     def _lines(
@@ -249,6 +263,9 @@ def hashes(queue: str, tasks: NewTasks, now: float, options: Options) -> list[by
         if eta is not None:
             at = str(eta).encode()
             values += [len(at), at]
+            if tasks.within is not None:
+                before = str(tasks.start_before(now, eta)).encode()
+                values += [len(before), before]
         priority = tasks.priorities[number] if tasks.priorities is not None else None
         kind = (is_json, eta is not None, priority)
         packed.append((templates.get(kind) or template(_Kind(*kind))) % tuple(values))
@@ -279,5 +296,7 @@ def _template(
             words += ["keep", tasks.keep, "enqueued_by", tasks.mark]
     if is_later:
         words += ["eta", HOLE]
+    if tasks.within is not None:
+        words += ["start_before", HOLE if is_later else str(tasks.start_before(now, None))]
     key = fixed(keys.task("?" * width)).replace(b"?" * width, b"%b")
     return b"*%d\r\n" % (len(words) + 2) + fixed("HSET") + key + template(words)

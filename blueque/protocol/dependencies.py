@@ -77,7 +77,8 @@ def enqueue_after(
             for new in made:
                 require_parents(new.conditions, states, parents.making(replies[first:]))
         done = [pair[0] or pair[1] for pair in zip(is_new, is_ours, strict=True)]
-        return Change(creation([(queue, new) for new in made], states, now), done)
+        commands = creation([(queue, new) for new in made], states, now)
+        return Change([*commands, *_expiring(made)], done)
 
     return transact(redis, "enqueue_after", _look(tasks, parents, is_keyed), decide)
 
@@ -160,6 +161,17 @@ def creation(
     commands += [("ZADD", keys.wake(queue), 0, 0) for queue in {queue: 0 for queue, _ in joining}]
     commands += enter_dependents(conditions, states, now)
     return [*commands, *_joining_groups([new for _, new in tasks])]
+
+
+def _expiring(tasks: Sequence[NewTask]) -> list[Command]:
+    """Return the command that notes which of the new tasks must start by a time."""
+    starts = [
+        word
+        for new in tasks
+        if "start_before" in (new.options or {})
+        for word in ((new.options or {})["start_before"], new.task)
+    ]
+    return [("ZADD", keys.EXPIRING, *starts)] if starts else []
 
 
 def _joining_groups(tasks: Sequence[NewTask]) -> list[Command]:

@@ -39,6 +39,8 @@ _OF_FAILURES = (
     "interrupted_at",
     "interrupted_by",
     "interrupt_reason",
+    "start_before",
+    "expired_to",
 )
 
 

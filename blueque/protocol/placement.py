@@ -1,4 +1,4 @@
-"""The place of waiting tasks: set_priority, put_first, bring_forward, move; whole queues: pause,
+"""The place of waiting tasks: set_priority, put_first, bring_forward, move, expire; whole queues: pause,
 resume, set_max_concurrency; locks and lines: free, drop_line, call, wake_waiting.
 """
 
@@ -11,9 +11,11 @@ from blueque.connection.redis import AnyLook, Command, Look, Redis
 from blueque.errors import NotWaiting, WrongQueue
 from blueque.model import keys
 from blueque.model.lines import DEFAULT, line_of, needs_of
+from blueque.model.start_time import EXPIRED, is_past
 from blueque.model.states import HELD
-from blueque.protocol.events import Event, record_event
-from blueque.protocol.fields import flat, put_in_line
+from blueque.protocol.children import BLUEQUE
+from blueque.protocol.events import Event, count, record_event
+from blueque.protocol.fields import flat, put_in_line, record_cancelled
 from blueque.protocol.transaction import Answer, Change, Verdict, transact
 from blueque.protocol.watches import fields_of
 
@@ -27,6 +29,8 @@ class _WaitingFields(NamedTuple):
     needs: str | None
     eta: str | None
     created: str | None
+    start_before: str | None
+    expired_to: str | None
     attempt: str | None
     events: str | None
     started: str | None
@@ -140,12 +144,61 @@ def bring_forward(redis: Redis, queue: str, task: str, now: float) -> None:
     transact(redis, "bring_forward", look, decide)
 
 
+def expire(redis: Redis, queue: str, task: str, now: float) -> None:
+    """Cancel a task that has not started in time, or move it to the queue that it names.
+
+    A task that has started once, or need not start by a time, is only taken out of the index.
+    """
+    key, listed = keys.task(task), ("ZREM", keys.EXPIRING, task)
+
+    def decide(waiting: _Waiting) -> Verdict[None]:
+        fields = waiting.fields
+        is_elsewhere = fields.status is not None and fields.queue != queue
+        is_held = fields.status == "pending" and not waiting.is_in_line
+        if is_elsewhere or (is_held and fields.attempt is None):
+            return Answer(None)  # whoever has popped it will see, or the next look
+        is_waiting = fields.status in ("pending", "scheduled", "blocked")
+        if not is_waiting or fields.attempt is not None or fields.start_before is None:
+            return Change([listed], None)
+        if not is_past(fields.start_before, now):
+            return Answer(None)
+        if fields.expired_to is None:
+            why = {"cancelled_by": BLUEQUE, "cancel_reason": EXPIRED}
+            done = [
+                _taken_out(queue, task, fields),
+                *record_cancelled(queue, task, None, now, why),
+                *record_event(
+                    redis,
+                    queue,
+                    task,
+                    fields,
+                    Event("cancelled", BLUEQUE, now, {"reason": EXPIRED}),
+                ),
+            ]
+        else:
+            event = Event("moved", BLUEQUE, now, {"from": queue, "reason": EXPIRED})
+            done = [
+                ("HDEL", key, "start_before", "expired_to"),
+                *_moved(redis, queue, task, fields, fields.expired_to, now, event),
+            ]
+        return Change([listed, *done, *count(redis, queue, EXPIRED, now)], None)
+
+    _transact(redis, "expire", queue, task, decide)
+
+
+def _taken_out(queue: str, task: str, fields: _WaitingFields) -> Command:
+    places: dict[str | None, Command] = {
+        "scheduled": ("ZREM", keys.scheduled(queue), task),
+        "blocked": ("ZREM", keys.blocked(queue), task),
+    }
+    return places.get(fields.status, ("LREM", keys.line(queue, fields.line), 0, task))
+
+
 def move(redis: Redis, queue: str, task: str, to: str, now: float, by: str = "") -> None:
     """Move a waiting task to another queue, as the last of its line there.
 
     by: who asks. Raises NotWaiting, WrongQueue.
     """
-    key = keys.task(task)
 
     def decide(waiting: _Waiting) -> Verdict[None]:
         fields = waiting.fields
@@ -155,31 +208,31 @@ def move(redis: Redis, queue: str, task: str, to: str, now: float, by: str = "")
         if fields.status == "pending" and not waiting.is_in_line:
             raise NotWaiting(task, fields.status)
         event = Event("moved", by, now, {"from": queue})
-        commands: list[Command] = [
-            ("HSET", key, "queue", to, "updated", now),
-            ("ZINCRBY", keys.QUEUES, 0, to),
-            ("ZREM", keys.tasks(queue), task),
-            ("ZADD", keys.tasks(to), now if fields.created is None else fields.created, task),
-            *record_event(redis, to, task, fields, event),
-            ("HINCRBY", keys.totals(queue), "moved_away", 1),
-        ]
-        if fields.status == "scheduled":
-            commands += [
-                ("ZREM", keys.scheduled(queue), task),
-                ("ZADD", keys.scheduled(to), now if fields.eta is None else fields.eta, task),
-            ]
-            return Change(commands, None)
-        if fields.status == "blocked":
-            commands += [("ZREM", keys.blocked(queue), task), ("ZADD", keys.blocked(to), now, task)]
-            return Change(commands, None)
-        commands += [
-            ("LREM", keys.line(queue, fields.line), 0, task),
-            *put_in_line(to, fields.line, task),
-            ("ZADD", keys.wake(to), 0, 0),
-        ]
-        return Change(commands, None)
+        return Change(_moved(redis, queue, task, fields, to, now, event), None)
 
     _transact(redis, "move", queue, task, decide)
+
+
+def _moved(
+    redis: Redis, queue: str, task: str, fields: _WaitingFields, to: str, now: float, event: Event
+) -> list[Command]:
+    """Return the commands that move a waiting task."""
+    commands: list[Command] = [
+        ("HSET", keys.task(task), "queue", to, "updated", now),
+        ("ZINCRBY", keys.QUEUES, 0, to),
+        ("ZREM", keys.tasks(queue), task),
+        ("ZADD", keys.tasks(to), now if fields.created is None else fields.created, task),
+        *record_event(redis, to, task, fields, event),
+        ("HINCRBY", keys.totals(queue), "moved_away", 1),
+        _taken_out(queue, task, fields),
+    ]
+    if fields.status == "scheduled":
+        eta = now if fields.eta is None else fields.eta
+        return [*commands, ("ZADD", keys.scheduled(to), eta, task)]
+    if fields.status == "blocked":
+        return [*commands, ("ZADD", keys.blocked(to), now, task)]
+    joined = put_in_line(to, fields.line, task)
+    return [*commands, *joined, ("ZADD", keys.wake(to), 0, 0)]
 
 
 def pause(redis: Redis, queue: str, by: str, reason: str | None, now: float) -> bool:

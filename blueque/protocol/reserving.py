@@ -21,6 +21,7 @@ from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.model.encoding import count_of
 from blueque.model.lines import DEFAULT, Needs, line_of, needs_of
+from blueque.model.start_time import EXPIRED, is_over
 from blueque.model.states import HELD
 from blueque.protocol.events import (
     Event,
@@ -131,7 +132,8 @@ def reserve(
     line: from which the task was popped; what its tasks need is set aside. None: not known.
     newest: the number of the newest attempt in our spool, by `created` of the task: Redis may have
         forgotten it.
-    Raises NotFree when the task is back at the head of its line, because what it needs is taken.
+    Raises NotFree when the task is back at the head of its line, because what it needs is taken,
+    or because its `start_before` has passed: `expire` it.
     """
     resources = None if line is None else (needs_of(line) or Needs()).resources
     offer, room = _Offer(is_met, resources), _Room()
@@ -176,6 +178,8 @@ def _reserve(
         if status != "pending" or fields.get("queue") != queue:
             return Change([drop], None)
         line = line_of(fields.get("priority"), fields.get("needs"))
+        if is_over(fields, now):
+            return Change([drop, *put_in_line(queue, line, task, is_first=True)], EXPIRED)
         needs = needs_of(line)
         needed = _Room(needs.lock if needs is not None else None, limit is not None)
         if room != needed:
@@ -266,7 +270,7 @@ def _reservation(
 
 
 def offered(
-    redis: Redis, attempt: AttemptRef, newest: Mapping[str, int] | None = None
+    redis: Redis, attempt: AttemptRef, now: float, newest: Mapping[str, int] | None = None
 ) -> dict[str, str] | None:
     """Look at a popped task, and return its fields if `reserve_and_start` is for it: it waits for
     its first attempt and needs nothing. None: `reserve` it; that transaction takes over this look.
@@ -278,7 +282,7 @@ def offered(
     is_free = limit is None and needs is not None and needs == Needs()
     is_first = "attempt" not in fields and fields.get("created", "") not in (newest or {})
     is_pending = fields.get("status") == "pending" and fields.get("queue") == queue
-    if not (is_pending and place is not None and is_free and is_first):
+    if not (is_pending and place is not None and is_free and is_first) or is_over(fields, now):
         return None
     # What 1.0.0 has left of an earlier attempt, `reserve` removes.
     is_plain = has_room_for_two_events(past_of(fields)) and fields.keys().isdisjoint(
@@ -313,7 +317,7 @@ def reserve_and_start(
             return Answer(None)
         if registered != [instance, "alive"]:
             raise NotRegistered(node, queue)
-        if place is None or limit is not None or found != fields:
+        if place is None or limit is not None or found != fields or is_over(fields, now):
             raise NotOwner(task, found.get("status"), "it has changed since it was popped")
         return Change(_reservation_and_start(redis, attempt, fields, pid, now, identity), None)
 

@@ -121,6 +121,7 @@ def schedule(
                 ("ZADD", keys.scheduled(queue), eta, task),
                 ("ZADD", keys.tasks(queue), now, task),
                 *enter_tags({task: given.get("tags")}),
+                *expiring(task, given),
             ],
             True,
         )
@@ -271,6 +272,13 @@ def new_fields(
     return fields
 
 
+def expiring(task: str, options: Mapping[str, Any]) -> list[Command]:
+    """Return the command that notes when a new task is cancelled or moved if it has not started."""
+    if "start_before" not in options:
+        return []
+    return [("ZADD", keys.EXPIRING, options["start_before"], task)]
+
+
 @functools.lru_cache(_FORMS)
 def _form(queue: str, line: str) -> _Form:
     record = ["HSET", HOLE, "status", "pending", *new_fields(queue, HOLE, HOLE, None)]
@@ -303,4 +311,5 @@ def _filled(
         form.indexed % (len(at), at, len(name), name),
         *(map(pack, enter_tags({task: options["tags"]})) if "tags" in options else ()),
         form.wake,
+        *expiring(task, options),
     ]

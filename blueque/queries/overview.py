@@ -14,7 +14,9 @@ from blueque.connection.redis import Command, Redis, as_hash, raise_refusal
 from blueque.errors import RedisRefused
 from blueque.model import keys
 from blueque.model.conditions import GONE, OK
+from blueque.model.encoding import count_of, day_of
 from blueque.model.group import MAKING, condition_on, group_of, is_gate, parse, workflow_of
+from blueque.model.start_time import EXPIRED
 from blueque.queries import feeds
 from blueque.queries.listeners import (
     Members,
@@ -169,6 +171,7 @@ class Line(NamedTuple):
     blocked: int = 0
     holders: tuple[Holder, ...] = ()
     orphans: tuple[str, ...] = ()
+    expired: int = 0
 
 
 class Overview(NamedTuple):
@@ -235,6 +238,7 @@ class _Failed(NamedTuple):
     """The newest failed tasks of a queue, at most a day old.
 
     awaited: those for which others wait, or did; also cancelled tasks, and of any age.
+    expired: how many tasks have not started in time today, UTC; 0 if no task is cancelled.
     """
 
     lost: tuple[str, ...]
@@ -242,6 +246,7 @@ class _Failed(NamedTuple):
     within_hour: int
     awaited: Sequence[Holder]
     orphans: tuple[str, ...] = ()
+    expired: int = 0
 
 
 def overview(redis: Redis) -> Overview:
@@ -285,9 +290,14 @@ def overview(redis: Redis) -> Overview:
         own_holders = tuple(
             holders[one.task] for one in failed[queue].awaited if one.task in holders
         )
-        orphans = failed[queue].orphans
         lines.append(
-            line._replace(runnable=able, failing=failures, holders=own_holders, orphans=orphans)
+            line._replace(
+                runnable=able,
+                failing=failures,
+                holders=own_holders,
+                orphans=failed[queue].orphans,
+                expired=failed[queue].expired,
+            )
         )
     middles = {queue: middle for queue in ran if (middle := usual(ran[queue])) is not None}
     tails = {queue: most for queue in ran if (most := tail(ran[queue])) is not None}
@@ -479,6 +489,8 @@ def _of_queues(
         for seen in counts.values()
         for task_id in seen.some_blocked
     ]
+    ending = [queue for queue, seen in counts.items() if seen.cancelled]
+    newest += [("HGET", keys.stats(queue, day_of(now)), EXPIRED) for queue in ending]
     members = {queue: seen.members for queue, seen in counts.items()}
     nodes, others = read_nodes_and(redis, members, now, [*lengths, *open_feeds, *newest])
     waits = take_lengths(names, others[: len(lengths)])
@@ -490,6 +502,8 @@ def _of_queues(
     for queue, seen in counts.items():
         orphans = [task for task in seen.some_blocked if _waits_for_gone(next(snapshots))]
         failed[queue] = failed[queue]._replace(orphans=tuple(orphans))
+    for queue in ending:
+        failed[queue] = failed[queue]._replace(expired=count_of(next(snapshots)))
     return nodes, waits, feeds.take(others[len(lengths) : len(lengths) + len(open_feeds)]), failed
 
 

@@ -117,6 +117,11 @@ class Numbers(NamedTuple):
         return self.events.get("cancelled", 0)
 
     @property
+    def expired(self) -> int:
+        """How many tasks had not started in time, and were cancelled or moved."""
+        return self.events.get("expired", 0)
+
+    @property
     def retried(self) -> int:
         """How many attempts failed and were followed by another."""
         return self.events.get("retried", 0)

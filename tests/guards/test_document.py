@@ -140,6 +140,7 @@ CONSTANTS = {
     keys.GROUPS,
     keys.SCHEDULES,
     keys.TAGS,
+    keys.EXPIRING,
 }  # keys without a name in them
 ID_MAKERS = {
     "Keys of tasks": ids_of_keys,
@@ -490,6 +491,11 @@ def waiting(task: str, eta: float | None = None, queue: str = Q, **conditions: A
     options = {name: value for name, value in conditions.items() if name not in after}
     new = NewTask(task, "p", options, after, eta)
     return lambda redis: protocol.enqueue_after(redis, queue, [new], 1.0)
+
+
+def in_time(task: str, before: float = 9.0, **options: Any) -> Given:
+    """A task that must start by a time; by default it has not."""
+    return enqueued(task, start_before=before, **options)
 
 
 def ended(function: Callable[..., object], *values: Any) -> Given:
@@ -1632,6 +1638,14 @@ def requeue(redis: Redis) -> None:
     protocol.requeue(redis, Q, "t1", "mark-1", 9.25, "bob")
 
 
+def expire(queue: str = Q) -> Given:
+    return lambda redis: protocol.expire(redis, queue, "t1", 9.25)
+
+
+def expire_in(queue: str) -> Values:
+    return {**EXPIRE, "QUEUE": queue, "LINE": keys.pending(queue)}
+
+
 def interrupt(reason: str | None = None) -> Given:
     return lambda redis: protocol.interrupt(redis, Q, "t1", "bob", reason, 9.25)
 
@@ -1778,6 +1792,7 @@ WHY = {**ENDED_BY_ORDER, "REASON": "drain"}
 TO_BE_0, TO_BE_OTHER, IN_LINE_NOW = "it is to be 0", "it is not to be 0", "it is in line"
 SEVEN = {**TASK, "NEW_PRIORITY": 7, "NEW_NAME": "7", "NEW_LINE": keys.line(Q, "7")}
 MOVE = {**TASK, "TO": "to", "NEW_LINE": keys.pending("to"), "CREATED": 1.0}
+EXPIRE = {**MOVE, "BY": "blueque", "REASON": "expired"}
 CANCEL = {**TASK, "WHO": ["cancelled_by", "ann"]}
 UNBLOCK = {**TASK, "OWN_GROUP": []}
 INTERRUPT = {**TASK, "BY": "bob", "WHY": []}
@@ -1815,6 +1830,11 @@ REASSERT = {
     "CREATED": "1.0",
 }
 IN_FIRST_LOOK = {"MEMBER": [], "ROOM": [], "LINE": keys.pending(Q)}
+waits_in_time = given(enqueued("t2"), waiting("t1", t2="ok", start_before=9.0))
+goes_to = raw("HSET", keys.task("t1"), "expired_to", "to")
+HAS_TIME, ONE_HAS_TIME = "it has a `start_before`", "one has a `start_before`"
+IN_TIME = {"start_before": 99.5, "expired_to": "late"}
+OF_TIME = {"OPTIONS": flat(IN_TIME), "START_BEFORE": 99.5}
 HAS_KEY, MAY_EXIST = "it has a key", "it may exist"
 WATCHES, NOT_IN_LIST = "it watches a task", "it is not in the list"
 MAY_HOLD, NOT_BEATEN = "it may hold a task", "it has not just beaten"
@@ -2462,6 +2482,60 @@ SAMPLES = [
         enqueue_in(NEW, IS_SHARED),
         {**NEW, **SHARED, "OPTIONS": flat(IS_SHARED)},
         [MAY_EXIST, *IN_LOCKED_LINE],
+    ),
+    Sample(
+        "enqueue",
+        "to start by a time",
+        nothing,
+        enqueue_in(NEW, IN_TIME),
+        {**NEW, **OF_TIME},
+        [MAY_EXIST, HAS_TIME],
+    ),
+    Sample(
+        "schedule",
+        "to start by a time",
+        nothing,
+        schedule({**NEW, "GIVEN": {**IN_TIME, "start_before": 199.5}}),
+        {
+            **NEW,
+            "OPTIONS": flat({**IN_TIME, "start_before": 199.5}),
+            "START_BEFORE": 199.5,
+            "ETA": 100.5,
+        },
+        [MAY_EXIST, HAS_TIME],
+    ),
+    Sample(
+        "enqueue_many",
+        "to start by a time",
+        nothing,
+        enqueue_many({**MANY, "GIVEN": IN_TIME}),
+        {**MANY, **OF_TIME, "STARTS": [99.5, "t1", 99.5, "t2", 99.5, "t3"]},
+        ["they have a `start_before`"],
+        look=0,
+    ),
+    Sample(
+        "schedule_many",
+        "to start by a time",
+        nothing,
+        schedule_many({**LATER_MANY, "GIVEN": IN_TIME}, [20.5, 100.0, 30.0]),
+        {**LATER_MANY, **OF_TIME, "STARTS": [99.5, "t1", 99.5, "t2", 99.5, "t3"]},
+        ["they have a `start_before`"],
+    ),
+    Sample(
+        "enqueue_after",
+        "to start by a time",
+        given(completed("t3"), enqueued("t4")),
+        enqueue_after_with(IN_TIME, t1={"t3": "ok"}),
+        ONE_AFTER
+        | NONE_BLOCKED
+        | {
+            "STATUS": ["pending"],
+            "KINDS": [["t3", "+complete"]],
+            "OPTIONS": [flat(IN_TIME)],
+            "STARTS": [99.5, "t1"],
+            **in_default_line("t1"),
+        },
+        [IS_PENDING, ONE_HAS_TIME],
     ),
     Sample("enqueue", "again", enqueued("t1"), enqueue(NEW), NEW, [MAY_EXIST], until="MULTI"),
     Sample("enqueue", "with a key", nothing, enqueue(WITH_KEY), WITH_KEY, [MAY_EXIST, HAS_KEY]),
@@ -5302,6 +5376,59 @@ SAMPLES = [
         until="MULTI",
         refuses=NotWaiting,
     ),
+    *[
+        Sample("expire", how, before, expire(), EXPIRE, conditions)
+        for how, before, conditions in (
+            ("pending", in_time("t1"), [PENDING]),
+            ("scheduled", scheduled("t1", 20.5, start_before=9.0), [SCHEDULED]),
+            ("blocked", waits_in_time, [BLOCKED]),
+        )
+    ],
+    *[
+        Sample("expire", f"{how}, to another queue", before, expire(), found, conditions, block=1)
+        for how, before, found, conditions in (
+            ("pending", in_time("t1", expired_to="to"), EXPIRE, [PENDING]),
+            (
+                "scheduled",
+                scheduled("t1", 20.5, start_before=9.0, expired_to="to"),
+                {**EXPIRE, "ETA": 20.5},
+                [SCHEDULED],
+            ),
+            ("blocked", given(waits_in_time, goes_to), EXPIRE, [BLOCKED]),
+            (
+                "with a lock",
+                in_time("t1", expired_to="to", **IS_SHARED),
+                {**EXPIRE, **SHARED, "NEW_LINE": keys.line("to", SHARED["NAME"])},
+                [
+                    AGAIN,
+                    PENDING,
+                    PENDING + ", and not in the default line",
+                    PENDING + " and needs a lock",
+                ],
+            ),
+        )
+    ],
+    *[
+        Sample("expire", what, before, expire(queue), expire_in(queue), block=2)
+        for what, before, queue in (
+            ("without a time", enqueued("t1"), Q),
+            ("had an attempt", given(in_time("t1"), raw("HSET", keys.task("t1"), "attempt", 1)), Q),
+            (
+                "complete",
+                given(in_time("t1"), raw("HSET", keys.task("t1"), "status", "complete")),
+                Q,
+            ),
+            ("gone", nothing, ""),
+        )
+    ],
+    *[
+        Sample("expire", what, before, expire(queue), expire_in(queue), until="MULTI")
+        for what, before, queue in (
+            ("not yet", in_time("t1", 9.5), Q),
+            ("popped", given(registered(), in_time("t1"), popped()), Q),
+            ("elsewhere", in_time("t1"), "audio"),
+        )
+    ],
     Sample("pause", "as usual", nothing, pause(), {**TASK, "WHO": ["paused_by", "ann"]}),
     Sample(
         "pause",

@@ -261,6 +261,7 @@ def populated(redis, client, tmp_path):
     # It would not be blocked any more.
     more = ["broken", "cancel", "group", "night", "spawned_by", "runs-0001"]
     more += ["schedule", "nightly", "planned", int(now)]
+    more += ["start_before", int(now), "expired_to", "late"]
     more += ["interrupted_at", int(now), "interrupted_by", "ada", "interrupt_reason", "reboot"]
     redis.read(("HSET", keys.task("join-0001"), *more))
     # What another program has added, and what takes a listener long to come to.

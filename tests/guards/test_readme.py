@@ -60,6 +60,10 @@ GREETED = (
     "Mary",
     "Kurt",
     "Rosa",  # by their handler
+    "Barbara",
+    "Katherine",
+    "Annie",
+    "Mary",  # to start in time
     *["Annie"] * 3,  # of a schedule: a trigger and a backfill of two days
     "Edith",
     "Frances",

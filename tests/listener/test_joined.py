@@ -384,7 +384,7 @@ def test_the_look_at_the_next_task_comes_with_its_pop(queue, listener):
     ahead = listener._redis.ahead
     assert ahead is not None and ahead.look.task == task_id
     assert protocol.reserving.offered(
-        listener._redis, AttemptRef("video", task_id, "token", listener.node)
+        listener._redis, AttemptRef("video", task_id, "token", listener.node), 1.0
     )
     assert listener._redis.ahead is ahead
 

@@ -644,6 +644,11 @@ def interrupt(world: World, redis: Redis, task_id: str) -> None:
     world.ledger.notes.append("interrupted")
 
 
+def expire(world: World, redis: Redis, task_id: str, now: float) -> None:
+    """Be a scheduler that has seen that the time of a task is over by then."""
+    insist(lambda: protocol.expire(redis, QUEUE, task_id, now))
+
+
 def change_waiting(world: World, redis: Redis, action: Callable[[], object]) -> None:
     """Be a person who wants a task that waits to wait otherwise. It is fine if it does not wait any
     more.

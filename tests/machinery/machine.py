@@ -600,8 +600,9 @@ class Machine(RuleBasedStateMachine):
             for one in found
             if hints[one.task or ""] < 2
             or one.code not in ("misplaced", "double", "popped", "held", "no_hash")
-            # a want of listeners, or too many: no blemish
-            if one.code not in ("stuck", "overfull", "empty_line") and not one.key.startswith(TIES)
+            # a want of listeners, or too many, or a tag of what was deleted by hand: no blemish
+            if one.code not in ("stuck", "overfull", "empty_line")
+            and not one.key.startswith((*TIES, keys.TAGS))
         )
         assert said == self.model.blemishes(), "\n".join(one.sentence for one in found)
 

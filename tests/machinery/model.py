@@ -252,6 +252,7 @@ class Model:
         self.dependents: dict[str, dict[str, float]] = defaultdict(dict)
         self.unsettled: dict[str, float] = {}  # since when their dependents are to be told
         self.groups: dict[str, Group] = defaultdict(Group)
+        self.expiring: dict[str, float] = {}  # by task: until when it must have started
         self.looks: dict[str, float] = {}  # by group: when somebody looks at it
         self.unsettled_members: dict[str, float] = {}  # since when their groups are to know
         self.spawned: dict[str, set[str]] = defaultdict(set)  # by task: what it has made
@@ -301,6 +302,7 @@ class Model:
         found[keys.UNSETTLED_MEMBERS] = self.unsettled_members
         found[keys.GROUPS] = self.looks
         found[keys.TAGS] = self.tags
+        found[keys.EXPIRING] = self.expiring
         for name, group in self.groups.items():
             record = group.record or {}
             found[keys.group(name)] = {name: str(value) for name, value in record.items()}
@@ -494,6 +496,8 @@ class Model:
         self.consents[task] = 1
         self.queues.add(queue)
         self.index[queue][task] = now
+        if "start_before" in given:
+            self.expiring[task] = given["start_before"]
         self._tag(task)
 
     def _tag(self, task: str) -> None:
@@ -1257,6 +1261,32 @@ class Model:
             self.blocked[queue].pop(task, None)
             self.blocked[to][task] = now
 
+    def expire(self, queue: str, task: str, now: float) -> None:
+        its = self.tasks.get(task)
+        if its is not None and its.status is not None and its.queue != queue:
+            return
+        is_waiting = its is not None and its.status in ("pending", "scheduled", "blocked")
+        if its is None or not is_waiting or its.attempt is not None:
+            is_waiting = False
+        elif its.status == "pending" and task not in self.lines[queue, its.line]:
+            return
+        if its is None or not is_waiting or "start_before" not in its.given:
+            self.expiring.pop(task, None)
+            return
+        if its.given["start_before"] > now:
+            return
+        del self.expiring[task]
+        self.happened[f"expired: {its.status}"] += 1
+        if "expired_to" in its.given:
+            del its.given["start_before"]
+            self.move(queue, task, its.given.pop("expired_to"), now)
+            return
+        self.scheduled[queue].pop(task, None)
+        self.blocked[queue].pop(task, None)
+        self.leave_line(queue, task)
+        its.past |= {"cancelled_by": "blueque", "cancel_reason": "expired"}
+        self._record_cancelled(queue, task, {}, now)
+
     def pause(self, queue: str, by: str, reason: str | None, now: float) -> bool:
         its = self.settings[queue]
         if "paused" in its:
@@ -1304,6 +1334,8 @@ class Model:
         self.consents[task] += 1
         its.ties.pop("broken", None)
         its.ties.pop("broken_by", None)
+        for name in ("start_before", "expired_to"):
+            its.given.pop(name, None)
         self._unsettle(task, now)
         for condition in self.conditions.get(task, {}).values():
             if condition.is_met is False:
@@ -1488,6 +1520,9 @@ class Model:
             if popped is None:
                 return None, left, refusal
             done = self._try(life, popped, token, now, line or "0")
+            if done == "expired":
+                self.expire(life.queue, popped, now)
+                continue
             if done == "resources" or (done == "lock" and its_lock is None):
                 continue  # it stood in a wrong line
             if isinstance(done, str):
@@ -1658,6 +1693,11 @@ class Model:
         if its is None or its.status != "pending" or its.queue != life.queue:
             held.remove(task)
             return False
+        if its.attempt is None and its.given.get("start_before", now + 1) <= now:
+            held.remove(task)
+            self.stand(life.queue, task, is_next=True)
+            self.happened["a task that is late is put back"] += 1
+            raise Lack("expired")
         wanted, lock, limit = NEEDS[its.needs]
         set_aside = wanted if line is None else NEEDS[line.partition(",")[2]][0]
         lack = "" if has_resources and set_aside == wanted else "resources"

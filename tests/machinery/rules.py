@@ -120,9 +120,8 @@ class Producers(Machine):
         """Have something to work on from the start, and something to see to."""
         for queue, nodes in NODES.items():
             for place, retry in enumerate(retries if queue == "video" else retries[:3]):
-                self.enqueue(
-                    queue, ("in.mov", None), retry, TAGGED, None if place else 20, wishes[place]
-                )
+                delay = None if place else 20
+                self.enqueue(queue, ("in.mov", None), retry, TAGGED, delay, None, wishes[place])
             for node in nodes:
                 self.register(queue, node, None)
         protocol.set_max_concurrency(self.person, "video", most)
@@ -137,6 +136,7 @@ class Producers(Machine):
         retry=RETRIES,
         limits=LIMITS,
         delay=st.sampled_from([None, None, "1.0.0", -5, 0, 3, 20]),
+        start=st.sampled_from([*[None] * 6, (1, False), (9, False), (2, True)]),
         wish=WISH,
     )
     def enqueue(
@@ -146,9 +146,12 @@ class Producers(Machine):
         retry: Any,
         limits: Any,
         delay: Any,
+        start: tuple[int, bool] | None,
         wish: Any,
     ) -> None:
-        """Make a task, now, for later, or as 1.0.0 does."""
+        """Make a task, now, for later, or as 1.0.0 does. start: within how many seconds, and whether
+        it is moved then.
+        """
         clock.now += TICK
         if delay == "1.0.0":
             self._legacy_enqueue(queue)
@@ -163,9 +166,14 @@ class Producers(Machine):
         }
         if policy is not None:
             given["retry"] = policy.to_text() if policy else "null"
+        if start is not None:
+            given["start_before"] = clock.now + max(delay or 0, 0) + start[0]
+            given |= {"expired_to": _other(queue)} if start[1] else {}
+        in_time = {name: given[name] for name in ("start_before", "expired_to") if name in given}
         its = (queue, given, whole(retry or None))
         wanted, *wishes = wish
         limits = {**limits, "tags": limits.get("tags", "").split()}
+        wanted = {**wanted, **in_time}
         if delay is None:
             task = self.queue(queue).enqueue(value, retry=policy, **limits, **wanted)
         else:
@@ -305,6 +313,19 @@ class People(Machine):
             f"cancel {status}",
             lambda: protocol.cancel(self.person, queue, task, "ann", reason, clock.now),
             lambda: self.model.cancel(queue, task, "ann", reason, clock.now),
+        )
+
+    @precondition(lambda self: self.known)
+    @rule(data=st.data(), is_any=SELDOM, is_wrong_queue=SELDOM)
+    def expire(self, data: st.DataObject, is_any: bool, is_wrong_queue: bool) -> None:
+        task = self.pick(data, (not is_any and [*self.model.expiring]) or self.known)
+        queue = self.queue_of(task)
+        if is_wrong_queue:
+            queue = _other(queue)
+        self.both(
+            "expire",
+            lambda: protocol.expire(self.person, queue, task, clock.now),
+            lambda: self.model.expire(queue, task, clock.now),
         )
 
     @precondition(lambda self: self.has("started"))
@@ -601,7 +622,7 @@ class Listeners(Machine):
     def be_woken_in_vain(self, data: st.DataObject) -> None:
         """Have work for which the listener that is woken lacks what others may have."""
         actor = self.pick(data, self._poor())
-        self.enqueue(actor.queue, ("in.mov", None), None, {}, None, WISHES[7])
+        self.enqueue(actor.queue, ("in.mov", None), None, {}, None, None, WISHES[7])
         if actor in self._with_marker():
             self.wait(actor, True)
 
@@ -663,7 +684,7 @@ class Listeners(Machine):
         """Have the next task popped with the end of the last; then: what becomes of it."""
         actor = self.pick(data, self._simple())
         for _ in range(2):
-            self.enqueue(actor.queue, ("in.mov", None), None, {}, None, WISHES[0])
+            self.enqueue(actor.queue, ("in.mov", None), None, {}, None, None, WISHES[0])
         self.take_as_far_as(actor, "start at once")
         if actor.running is not None:
             self.end(actor.running, "report success and pop", {})
@@ -862,12 +883,16 @@ class Listeners(Machine):
     def _forget_task(self, task: str) -> None:
         queue, node = self.place(task)
         member = keys.started_member(node, self.model.tasks[task].owner["pid"], task)
+        tags = self.model.tasks[task].given.get("tags", "").split()
         self.redis.read(
             ("LREM", keys.reserved(queue, node), 0, task),
             ("SREM", keys.started(queue), member),
             ("DEL", keys.task(task), keys.history(task), keys.recent(task)),
             ("ZREM", keys.tasks(queue), task),
+            ("ZREM", keys.TAGS, *[f"{tag} {task}" for tag in tags], task),
         )
+        for tag in tags:
+            self.model.tags.pop(f"{tag} {task}", None)
         self._forget_room(task)
         self.model.held[queue, node].remove(task)
         self.model.started[queue].remove(member)

@@ -29,6 +29,7 @@ from blueque.queries.runs import load
 
 RETRY = '{"max":1,"backoff":0}'
 LOCK = "lock:x=1"
+LONG_AGO, NEXT_CENTURY, AFTER_IT = 2.0, 5e9, 6e9
 LATER = '{"max":1,"backoff":3600}'
 DEATH = frozenset({Fault.DIE_BEFORE, Fault.DIE_AFTER})
 NETWORK = frozenset({Fault.LOSE, Fault.REFUSE, Fault.DELAY})
@@ -482,6 +483,15 @@ def is_given_back(world: World, state: State) -> str | None:
     if "given back" in notes and (task["status"], task.get("attempt")) != ("complete", "2"):
         return f"it was given back, and is {task['status']} at attempt {task.get('attempt')}"
     return "its listener did not know that it was meant" if "not obeyed" in notes else None
+
+
+def is_expired_or_run(world: World, state: State) -> str | None:
+    """A task that must start by a time has started, or was cancelled and never ran."""
+    task = state.tasks["t-1"]
+    if task["status"] == "cancelled":
+        return "it has expired though it had started" if "attempt" in task else None
+    is_late = float(task["start_before"]) < LONG_AGO
+    return f"it was too late, and is {task['status']}" if is_late else None
 
 
 def may_start(world: World, state: State) -> str | None:
@@ -1464,6 +1474,39 @@ OURS = [
         tolerated=DOUBLE,
         untouched=["b_1"],
         longer=[(2, 0), (1, 1)],
+    ),
+    ours(
+        "expire",
+        one_task("a_1", start_before=1.0),
+        {"a_1": a, "s": by(actors.expire, "t-1", LONG_AGO)},
+        [(2, 0), (0, 1)],
+        afterwards=is_expired_or_run,
+        longer=[(3, 1)],
+    ),
+    ours(
+        "expire in a row",
+        one_task("a_1", start_before=1.0),
+        {"a_1": row_a, "s": by(actors.expire, "t-1", LONG_AGO)},
+        [(2, 0), (0, 1)],
+        afterwards=is_expired_or_run,
+        longer=[(3, 1)],
+    ),
+    ours(
+        "expire as it starts",
+        one_task("a_1", start_before=NEXT_CENTURY),
+        {"a_1": row_a, "s": by(actors.expire, "t-1", AFTER_IT)},
+        [(2, 0), (0, 1)],
+        afterwards=is_expired_or_run,
+        longer=[(3, 1)],
+    ),
+    again(
+        "expire and retry",
+        one_task("a_1", parameters="bad", retry=RETRY, start_before=NEXT_CENTURY),
+        {"a_1": a, "s": by(actors.expire, "t-1", AFTER_IT)},
+        [(2, 0), (0, 1)],
+        afterwards=is_expired_or_run,
+        untouched=["a_1"],
+        longer=[(3, 1)],
     ),
     ours(
         "interrupt",

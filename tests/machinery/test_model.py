@@ -87,6 +87,8 @@ FLOORS = {
     "release became cancelled": 5,
     "release: NotOwner": 12,
     "interrupt: None": 5,
+    "expired: pending": 8,
+    "a task that is late is put back": 8,
     "confirm_cancel became cancelled": 14,
     "confirm_cancel: NotOwner": 1,
     "fence: True": 140,

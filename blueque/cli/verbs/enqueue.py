@@ -78,6 +78,20 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="With --key-field: each key makes one task in this run, even if it was deleted.",
 )
+@click.option(
+    "--start-within",
+    metavar="DURATION",
+    help="Cancel it if it has not started so long after it is due: 90, 30s, 2h.",
+)
+@click.option(
+    "--start-before",
+    type=TIME_TO_COME,
+    metavar="TIME",
+    help="Cancel it if it has not started by then; TIME as for --at.",
+)
+@click.option(
+    "--expired-to", metavar="QUEUE", help="Move it to this queue then, and do not cancel it."
+)
 @wait_options
 @needs_options
 @label_options
@@ -124,6 +138,9 @@ def enqueue(
     With --after, --after-any and --after-not-ok, which can be given several times, the task waits for other tasks; with
     --lines, each of the tasks does. ID may be the beginning of an id, or 'group NAME' for a group of tasks. If all of
     these have ended like that already, it waits for nothing.
+
+    With --start-within or --start-before the task never starts later: it ends as cancelled, for the reason 'expired', or
+    moves to the queue of --expired-to. Once it has started, it may run again at any time.
 
     With --group the task joins a group of tasks, for which others can wait. A new group is opened once the input has proved
     to be good. blueque workflow close NAME says that no more tasks join; --run does it at its end if it has opened the group.

@@ -153,7 +153,7 @@ def _print_one(its: Statistics, with_histogram: bool) -> None:
     )
     click.echo(
         f"done {total.complete}   failed {total.failed}{share}   retried {total.retried}   lost {total.lost}   "
-        f"cancelled {total.cancelled}"
+        f"cancelled {total.cancelled}{f'   expired {total.expired}' if total.expired else ''}"
     )
     rows = [
         [
@@ -233,6 +233,7 @@ def _as_json(its: Numbers) -> dict[str, Any]:
         "retried": its.retried,
         "lost": its.lost,
         "cancelled": its.cancelled,
+        "expired": its.expired,
         "waiting": _durations(its.waiting),
         "running": _durations(its.running),
     }

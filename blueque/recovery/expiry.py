@@ -1,0 +1,55 @@
+"""Expiry: cancel or move the tasks that have not started in time."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from blueque import protocol
+from blueque.connection.redis import Redis
+from blueque.errors import Contended, RedisRefused
+from blueque.producer.dependents import tell_of_end
+from blueque.queries import expiring
+
+log = logging.getLogger("blueque")
+
+AT_ONCE = 100  # tasks that one step looks at
+EVERY = 60.0  # seconds after which the index is read again: a task may come before all others
+SOON = 1.0  # seconds after which a task is looked at again that a listener has just popped
+
+
+class Expiry:
+    """Looks at the tasks of all queues that must start by a time. The reservation of a task refuses
+    what is late, so nothing depends on how often this is done.
+    """
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    def step(self) -> float:
+        """See to a hundred tasks whose time is over. Return in how many seconds to look again.
+
+        It takes one command when there is nothing to do. Raises what Redis does.
+        """
+        try:
+            return self._step()
+        except RedisRefused as error:
+            if error.code not in ("NOPERM", "WRONGTYPE"):
+                raise
+            log.debug("expire: %s", error)  # others may do it
+            return EVERY
+
+    def _step(self) -> float:
+        now = time.time()
+        times = expiring.first(self._redis, AT_ONCE + 1)
+        due = [task for task, before in times.items() if before <= now][:AT_ONCE]
+        if not due:
+            return max(min([EVERY, *(before - now for before in times.values())]), 0.0)
+        for task, queue in zip(due, expiring.queues_of(self._redis, due), strict=True):
+            try:
+                protocol.expire(self._redis, queue or "", task, now)
+                tell_of_end(self._redis, task, now)
+                log.info("expire task=%s queue=%s", task, queue)
+            except Contended as error:  # a listener takes it, or others do the same
+                log.debug("expire: %s", error)
+        return SOON if len(due) < AT_ONCE else 0.0

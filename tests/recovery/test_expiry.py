@@ -1,0 +1,143 @@
+"""Tasks that have not started in time: whoever looks ends them, and nobody starts them."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from blueque import protocol
+from blueque.listener.listener import Listener
+from blueque.model import keys
+from blueque.model.attempt_ref import AttemptRef
+from blueque.model.units import Timing
+from blueque.recovery.expiry import EVERY, Expiry
+
+NODE = "host_1"
+
+
+def make_late(redis, task, queue="video", **options):
+    """Make a task that had to start long ago."""
+    protocol.enqueue(redis, queue, task, "in", 1.0, {"start_before": 5.0, **options})
+
+
+def listed(redis):
+    return redis.read(("ZRANGE", keys.EXPIRING, 0, -1))[0]
+
+
+def test_nothing_to_do_is_looked_at_again_in_a_minute_or_when_the_next_is_due(redis):
+    assert Expiry(redis).step() == EVERY
+    in_time = {"start_before": time.time() + 20}
+    protocol.enqueue(redis, "video", "t1", "in", time.time(), in_time)
+
+    assert Expiry(redis).step() == pytest.approx(20, abs=10)
+    assert listed(redis) == ["t1"]
+
+
+def test_late_tasks_of_all_queues_are_cancelled_or_moved(redis, client):
+    make_late(redis, "t1")
+    make_late(redis, "t2", queue="audio", expired_to="late")
+
+    Expiry(redis).step()
+
+    first, second = client.get_task("t1"), client.get_task("t2")
+    assert (first.status, first.cancelled_by) == ("cancelled", "blueque")
+    assert (first.cancel_reason, first.attempt) == ("expired", None)
+    assert (second.status, second.queue, second.start_before) == ("pending", "late", None)
+    assert redis.read(("LRANGE", keys.pending("late"), 0, -1))[0] == ["t2"]
+    assert redis.read(("LLEN", keys.pending("video")), ("LLEN", keys.pending("audio"))) == [0, 0]
+    assert listed(redis) == []
+    video = client.get_statistics("video")
+    audio = client.get_statistics("audio")
+    assert (video.total.cancelled, video.total.expired) == (1, 1)
+    assert (audio.total.cancelled, audio.total.expired) == (0, 1)
+    moved = client.get_history("t2").events[-1]
+    assert (moved.event, moved.by, moved.facts) == (
+        "moved",
+        "blueque",
+        {"from": "audio", "reason": "expired"},
+    )
+
+
+def test_a_task_that_has_started_once_only_leaves_the_index(redis, client):
+    protocol.register(redis, "video", NODE, "i", {}, 2.0)
+    make_late(redis, "t1")
+    protocol.pop(redis, "video", NODE, "i")
+    attempt = AttemptRef("video", "t1", "token", NODE)
+    protocol.reserve(redis, attempt, "i", 4.0)
+    protocol.release(redis, attempt, 4.5)
+
+    Expiry(redis).step()
+
+    assert (client.get_task("t1").status, listed(redis)) == ("pending", [])
+
+
+def test_deleted_and_ended_tasks_only_leave_the_index(redis, client):
+    for task in ("t1", "t2"):
+        make_late(redis, task)
+        protocol.cancel(redis, "video", task, "ann", None, 4.0)
+    protocol.delete(redis, "video", "t1")
+
+    Expiry(redis).step()
+
+    assert (client.get_task("t2").cancelled_by, listed(redis)) == ("ann", [])
+
+
+def test_who_waits_for_an_expired_task_is_told(redis, client):
+    make_late(redis, "t1")
+    child = client.get_queue("video").enqueue("in", after="t1", broken="cancel")
+
+    Expiry(redis).step()
+
+    assert client.get_task(child).status == "cancelled"
+
+
+@pytest.mark.parametrize("may_offer", [False, True])
+def test_a_listener_that_finds_one_ends_it_and_takes_the_next(redis, client, may_offer):
+    listener = Listener(redis, "video")
+    listener.may_offer = may_offer
+    listener.register(Timing())
+    for number in range(3):
+        make_late(redis, f"t{number}")
+    make_late(redis, "t4", priority=5)
+    good = client.get_queue("video").enqueue("in", start_within=60)
+
+    task = listener.take()
+
+    assert task is not None and task.id == good
+    assert {client.get_task(f"t{number}").status for number in (0, 1, 2, 4)} == {"cancelled"}
+    assert listed(redis) == [good]
+    (held,) = redis.read(("LRANGE", keys.reserved("video", listener.node), 0, -1))
+    assert held == [good]
+
+
+def test_a_task_that_is_late_by_the_time_of_its_start_is_not_started(redis, client):
+    protocol.register(redis, "video", NODE, "i", {}, 2.0)
+    make_late(redis, "t1")
+    protocol.pop(redis, "video", NODE, "i")
+    attempt = AttemptRef("video", "t1", "token", NODE)
+    offer = protocol.reserving.offered(redis, attempt, 4.0)
+    assert offer is not None
+
+    with pytest.raises(protocol.reserving.NotOwner):
+        protocol.reserve_and_start(redis, attempt, "i", offer, 77, 6.0)
+
+    assert client.get_task("t1").status == "pending"
+
+
+def test_a_paused_queue_keeps_none_from_expiring_and_requeue_lets_it_start(redis, client):
+    make_late(redis, "t1")
+    protocol.pause(redis, "video", "ann", None, 2.0)
+    Expiry(redis).step()
+    assert client.get_task("t1").status == "cancelled"
+
+    client.get_queue("video").requeue("t1")
+    Expiry(redis).step()
+
+    assert (client.get_task("t1").status, client.get_task("t1").start_before) == ("pending", None)
+
+
+def test_a_key_of_a_wrong_type_is_left_alone(redis):
+    redis.read(("SET", keys.EXPIRING, "odd"))
+
+    assert Expiry(redis).step() == EVERY
