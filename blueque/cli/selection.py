@@ -111,7 +111,7 @@ class Selection(NamedTuple):
         return (first is None or moment >= first) and (last is None or moment <= last)
 
 
-_TEXTS = ("key", "parameters", "error", "last_error", "progress")
+_TEXTS = ("title", "key", "parameters", "error", "last_error", "progress")
 
 
 def _error_type(task: Task) -> str | None:
@@ -144,7 +144,7 @@ _OPTIONS = (
     click.option(
         "--text",
         metavar="WORDS",
-        help="Only tasks with these words in key, parameters, error or progress.",
+        help="Only tasks with these words in title, key, parameters, error or progress.",
     ),
     click.option(
         "--since",

@@ -176,7 +176,8 @@ def _matching(
             if task.status in statuses and task.queue in of_queues and choice.wants(task, now)
         ]
         if choice.inside is not None:
-            found = [task for task in found if task.id in _inside(redis, found, choice.inside)]
+            inside = _inside(redis, found, choice.inside)
+            found = [task for task in found if task.id in inside]
         kept |= {task.id: task for task in found}
     return kept
 

@@ -10,9 +10,11 @@ import time
 import pytest
 
 from blueque import protocol
+from blueque.cli.selection import Selection
 from blueque.model import keys
 from blueque.model.attempt_ref import AttemptRef
 from blueque.queries import search
+from blueque.queries.listing import STATUSES
 
 IN_PROCESS = True  # see the fixture `run`
 
@@ -199,6 +201,19 @@ def test_json_of_ls_says_how_far_it_was_searched(run, redis, monkeypatch):
     monkeypatch.setattr(search, "MOST_SEARCHED", 3)
     redis.read(("LPUSH", keys.failed("video"), "x", "y"))
     assert listed("--run", "night") == (["c"], None, 1)
+
+
+@pytest.mark.usefixtures("now")
+def test_the_texts_of_many_tasks_are_read_once(client, proxy):
+    inspector = type(client)(proxy.url).get_inspector()
+    choice = Selection(text="scene").choice(["video"], inspector)
+    inspector.now()
+    before = proxy.writes
+
+    found = inspector.listing(["video"], STATUSES, 9, choice).tasks
+
+    assert len(found) == 5
+    assert proxy.writes - before == 5  # lengths, listeners, ids, tasks, texts
 
 
 def test_tasks_are_selected_by_all_of_their_tags(run, client, monkeypatch):
