@@ -118,6 +118,7 @@ def defaults(environ: Mapping[str, str], is_lottery: bool) -> dict[str, Any]:
         "run": None,
         "exec": None,
         "modules": [],
+        "hooks": None,
         "task_redis": None,
         "until_empty": False,
         "max_runtime": None,

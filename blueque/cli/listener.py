@@ -47,6 +47,7 @@ from blueque.model.units import (
     HandlerName,
     Timing,
     parse_program,
+    require_callable_name,
     require_module_name,
 )
 from blueque.node.reload import ANSWER_TO, complete_environment
@@ -138,6 +139,11 @@ class _Module(click.ParamType):  # type: ignore[type-arg]  # generic in newer cl
     type=_Words(),
     metavar="PROGRAM [ARGS]...",
     help="Run this program for each task; must come last.",
+)
+@click.option(
+    "--hooks",
+    metavar="MODULE:CLASS",
+    help="Call before_start and after_end of this class around each task, and on_end when a task has ended.",
 )
 @click.option(
     "--select",
@@ -340,6 +346,7 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
             "host": values.get("host"),
             "task_redis": values.get("task_redis"),
             "tried": [*own],
+            **_hooks(values.get("hooks"), url, source, task_url),
         }
     )
 
@@ -375,6 +382,22 @@ def _handlers(
         if not any(handlers[queue]):
             raise Failure(CONFIGURATION, *_no_handler(queue, modules.modules))
     return handlers
+
+
+def _hooks(
+    name: str | None, url: str, source: str, task_url: str | None
+) -> dict[str, str | list[str]]:
+    """Return the class of hooks, and which it has. Ends the program if it cannot be had."""
+    if name is None:
+        return {}
+    from blueque.node.handler_check import find_hooks  # here: most listeners have none
+
+    try:
+        require_callable_name(name)
+        before = functools.partial(_take_environment, url, source)
+        return {"hooks": name, "hook_methods": find_hooks(name, task_url, before)}
+    except InvalidInput as error:
+        raise Failure(CONFIGURATION, str(error)) from error
 
 
 def look(

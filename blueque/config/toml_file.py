@@ -560,6 +560,7 @@ def _listener_checks() -> dict[str, Callable[[Any], Any]]:
         "spawn": _yes_or_no,
         "preload": _texts,
         "modules": _modules,
+        "hooks": _callable_name,
         "retry": _retry,
         "until_empty": _yes_or_no,
         "max_runtime": _duration,

@@ -25,6 +25,7 @@ from blueque.model.options import (
 )
 from blueque.model.outcomes import Outcome
 from blueque.model.retry import Retry
+from blueque.model.start_time import Within
 
 MOST_AT_THE_END = 100  # tasks that a task makes with its end
 # Of all tasks that are made at once.
@@ -50,6 +51,10 @@ class SpawnOptions(NewOptions, total=False):
 class EnqueueOptions(Common, total=False):
     """The options of `Queue.enqueue`."""
 
+    start_within: Within
+    start_before: float | datetime | None
+    expired_to: str | None
+    id: str | None
     key: str | int | None
     keep: float | str
     after: After | Ids | None

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from blueque.client import Client
 from blueque.listener.group import ListenerGroup
 from blueque.listener.resources import Pool
+from blueque.listener.time_left import TimeLeft
 from blueque.node.control import Orders, Pause
 from blueque.node.options import Defaults
 from blueque.spool.spool import Spool
 from blueque.system.outage import Outage
+
+if TYPE_CHECKING:
+    from blueque.node.end_hooks import EndHooks
 
 NEW, READY, BUSY = range(3)  # what a slot is: not registered yet, without a task, with one
 
@@ -45,6 +49,7 @@ class NodeContext(NamedTuple):
     pool: the resources of the node.
     master: None in a program of the user, see ForkingRunner. Its other children are not ours.
     outage: logs that Redis is away, and that it is back.
+    end_hooks: None: there is no hook `on_end`.
     """
 
     client: Client
@@ -55,6 +60,7 @@ class NodeContext(NamedTuple):
     master: Master | None
     orders: Orders
     outage: Outage
+    end_hooks: EndHooks | None = None
 
     @classmethod
     def of(
@@ -65,15 +71,13 @@ class NodeContext(NamedTuple):
         defaults: Defaults,
         pool: Pool | None = None,
         master: Master | None = None,
+        end_hooks: EndHooks | None = None,
     ) -> NodeContext:
         """Make the context of a slot. client: without patience, as that of `listeners`."""
         for listener in listeners:
             listener.pool, listener.newest_attempts = pool, spool.newest
             listener.may_offer = True
             if master is not None and master.ends is not None:
-                # here: few listeners end their tasks at a known time
-                from blueque.listener.time_left import TimeLeft
-
                 limit = defaults.of(listener.queue).limits.time
                 listener.time_left = TimeLeft(master.ends, limit)
         orders = (
@@ -82,4 +86,4 @@ class NodeContext(NamedTuple):
             else Orders(master.lifeline, master.pause, master.max_runtime)
         )
         outage = Outage("Redis answers again")
-        return cls(client, listeners, defaults, spool, pool, master, orders, outage)
+        return cls(client, listeners, defaults, spool, pool, master, orders, outage, end_hooks)

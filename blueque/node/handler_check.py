@@ -20,6 +20,8 @@ from blueque.system import process
 from blueque.system.dropped_prints import dropping_prints
 from blueque.system.log_format import stop_logging
 from blueque.task_process.handlers import place_of, resolve, unfit
+from blueque.task_process.hooks import METHODS, load
+from blueque.task_process.registered import QueueHandler, name_of, registered
 
 _MOST = 4000  # characters of an error
 
@@ -89,9 +91,45 @@ def discover(
     return {each.queue: each for each in found}
 
 
-def _registered(modules: Sequence[str]) -> Iterable[Registered]:
-    from blueque.task_process.registered import QueueHandler, name_of, registered  # in a child
+def find_hooks(
+    name: str, redis_url: str | None, before: Callable[[], object] = lambda: None
+) -> list[str]:
+    """Import a class of hooks in a child, make an object of it, and return which hooks it has.
 
+    before: called in the child first. Raises InvalidInput.
+    """
+
+    def look() -> list[str]:
+        before()
+        sys.path.insert(0, os.getcwd())
+        try:
+            hooks = load(name)
+        except BaseException as error:
+            _refuse(f"the hooks {name}", error)
+        found = [method for method in METHODS if getattr(hooks, method, None) is not None]
+        if not found:
+            raise InvalidInput(f"the hooks {name} have none of {', '.join(METHODS)}")
+        for method in found:
+            if reason := _unfit_hook(getattr(hooks, method), 2 if method == METHODS[1] else 1):
+                raise InvalidInput(f"the hook {name}.{method} {reason}")
+        return found
+
+    return [*_in_child(redis_url, look, f"the hooks {name}")]
+
+
+def _unfit_hook(hook: Any, arguments: int) -> str | None:
+    import inspect
+
+    if inspect.iscoroutinefunction(hook):
+        return "is a coroutine function (async def): give a plain function"
+    try:
+        inspect.signature(hook).bind(*[None] * arguments)
+    except TypeError as error:
+        return f"cannot be called with {'the task and its end' if arguments > 1 else 'the task'}: {error}"
+    return None
+
+
+def _registered(modules: Sequence[str]) -> Iterable[Registered]:
     def origin(handler: QueueHandler[Any, Any]) -> str:
         code = getattr(handler.function, "__code__", None)
         line = f" (line {code.co_firstlineno})" if code is not None else ""

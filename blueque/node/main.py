@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import importlib
 import importlib.machinery
 import json
 import logging
@@ -32,6 +31,7 @@ from blueque.model.selection import selector
 from blueque.model.units import HandlerName, Keep, Timing
 from blueque.node import context, handler_check
 from blueque.node.context import NodeContext
+from blueque.node.end_hooks import EndHooks
 from blueque.node.master import (
     EXIT_CONFIGURATION,
     EXIT_DRAINED,
@@ -109,6 +109,8 @@ class Choices(NamedTuple):
     environ: dict[str, str]
     # queues whose handlers were tried when they were found; see `handler_check.discover`
     tried: Sequence[str] = ()
+    hooks: str | None = None  # the name of the class
+    hook_methods: Sequence[str] = ()  # those that it has, of `hooks.METHODS`
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Choices:
@@ -122,7 +124,11 @@ class Choices(NamedTuple):
     def job(self) -> fresh_interpreter.Job:
         """What the task processes do."""
         url = None if self.task_redis is False else self.redis_url
-        return fresh_interpreter.Job(self.handlers, self.max_bytes, url, self.task_redis is True)
+        is_for_tasks = {"before_start", "after_end"} & {*self.hook_methods}
+        hooks = self.hooks if is_for_tasks else None
+        return fresh_interpreter.Job(
+            self.handlers, self.max_bytes, url, self.task_redis is True, hooks
+        )
 
     def defaults(self) -> Defaults:
         limits = Limits(*self.limits)  # type: ignore[arg-type]  # JSON has kept its kinds of number
@@ -259,10 +265,13 @@ def run_slot(choices: Choices, master: context.Master) -> int:
     )
     select = selector(choices.select, choices.weights)
     listeners = ListenerGroup(client.connections, choices.queues, select)
-    shared = NodeContext.of(client, listeners, spool, choices.defaults(), _pool(choices), master)
+    hooks, pool = _end_hooks(choices), _pool(choices)
+    shared = NodeContext.of(client, listeners, spool, choices.defaults(), pool, master, hooks)
     listener = Slot(shared, work)
     try:
         is_drained = listener.run()
+        if hooks is not None:
+            hooks.wait()
         return EXIT_EMPTY if listener.has_emptied else EXIT_DRAINED if is_drained else 0
     except RedisRefused as error:
         log.error("%s", error)
@@ -366,6 +375,13 @@ def _pool(choices: Choices) -> Pool | None:
     return Pool(f"{os.path.abspath(choices.spool)}/resources", choices.resources)
 
 
+def _end_hooks(choices: Choices) -> EndHooks | None:
+    if "on_end" not in choices.hook_methods:
+        return None
+    url, own = choices.redis_url, choices.job.redis_url
+    return EndHooks(choices.hooks or "", url, own, choices.log_format)
+
+
 def _preload(choices: Choices) -> str | None:
     """Import the modules; return why one cannot be imported, or None."""
     with dropping_prints():
@@ -389,8 +405,6 @@ def _fork_server(choices: Choices, spool: Spool) -> fork_server.Orders:
 def _warm_up(choices: Choices) -> None:
     """Do once what every task process would do again, without running a line of the user's."""
     import_for_daemon(Address(choices.redis_url).is_plain)
-    if choices.tried:
-        importlib.import_module("blueque.task_process.registered")
     for name in choices.handlers.values():
         if name.run is not None:
             importlib.machinery.PathFinder.find_spec(name.run.partition(".")[0].partition(":")[0])

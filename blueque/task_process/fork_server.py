@@ -179,7 +179,7 @@ class _Server:
         if name.run is None:
             return None
         get = functools.partial(self._resolve, name.run)
-        return handlers.handler(get, self._job.max_bytes, self._show_stacks)
+        return self._job.with_hooks(handlers.handler(get, self._job.max_bytes, self._show_stacks))
 
     def _show_stacks(self) -> None:
         if not self._shows_stacks:  # an earlier task may have changed that

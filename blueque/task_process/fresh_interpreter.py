@@ -20,6 +20,7 @@ from blueque.spool.task_spool import TaskSpool
 from blueque.system import process
 from blueque.task_process import handlers as work
 from blueque.task_process import main as task_process
+from blueque.task_process.hooks import hooked
 from blueque.task_process.import_ahead import import_for_tasks
 
 ORDERS = "BLUEQUE_SPAWNED"
@@ -35,6 +36,7 @@ class Orders(NamedTuple):
     max_bytes: int
     redis_url: str | None
     is_for_programs: bool
+    hooks: str | None
     spool: str
     slot: int
     handshake: int
@@ -48,15 +50,23 @@ class Job(NamedTuple):
     handlers: by queue.
     redis_url: the address of the listener, for `Client()` in a handler; None: tasks do not get it.
     is_for_programs: programs get it as well, in their environment.
+    hooks: the name of the class, see hooks.py; None: there are none in task processes.
     """
 
     handlers: Mapping[str, HandlerName]
     max_bytes: int
     redis_url: str | None = None
     is_for_programs: bool = False
+    hooks: str | None = None
 
     def work_of(self, queue: str) -> work.Work:
         """Return how to run tasks of a queue. Raises InvalidInput if it has no handler."""
+        return self.with_hooks(self._plain_work_of(queue))
+
+    def with_hooks(self, plain: work.Work) -> work.Work:
+        return plain if self.hooks is None else hooked(plain, self.hooks)
+
+    def _plain_work_of(self, queue: str) -> work.Work:
         if queue not in self.handlers:
             raise InvalidInput(f"no handler is named for queue {queue!r}")
         name = self.handlers[queue]
@@ -112,7 +122,7 @@ def main() -> int:
     os.set_inheritable(orders.handshake, False)
     sys.path[:] = orders.paths
     handlers = {queue: HandlerName(*name) for queue, name in orders.handlers.items()}
-    job = Job(handlers, orders.max_bytes, orders.redis_url, orders.is_for_programs)
+    job = Job(handlers, orders.max_bytes, orders.redis_url, orders.is_for_programs, orders.hooks)
     spool = TaskSpool(orders.spool, orders.max_bytes, orders.slot)
     return run(job, spool, orders.handshake, orders.prepared, lambda: _version_of_file() != version)
 

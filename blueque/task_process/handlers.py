@@ -19,7 +19,7 @@ from blueque.spool.attempt import Attempt
 from blueque.spool.outcome_record import MAX_ERROR, Record, record_of_exit
 from blueque.system import plain_files
 from blueque.task_process import stack_dump
-from blueque.task_process.import_ahead import import_for_handler
+from blueque.task_process.import_ahead import import_for_coroutines, import_for_handler
 from blueque.task_process.running_task import RunningTask
 
 if TYPE_CHECKING:
@@ -37,10 +37,12 @@ class Work(NamedTuple):
 
     run: run the task and return its exit record.
     prepare: what can be done before there is a task, such as importing; may raise anything.
+    after: called when the exit record is written; never raises.
     """
 
     run: Callable[[RunningTask, Attempt], Record]
     prepare: Callable[[], object] | None = None
+    after: Callable[[RunningTask, Record], object] | None = None
 
 
 def handler(
@@ -61,7 +63,7 @@ def handler(
         import_for_handler()
         code = getattr(prepared[0], "__code__", None)
         if getattr(code, "co_flags", 0) & _COROUTINE:
-            import blueque.task_process.coroutine  # noqa: F401  # before there is a task
+            import_for_coroutines()
 
     def work(task: RunningTask, attempt: Attempt) -> Record:
         if not prepared:

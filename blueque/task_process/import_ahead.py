@@ -66,6 +66,11 @@ def import_for_handler() -> None:
             _import_for_client()
 
 
+def import_for_coroutines() -> None:
+    """Import what runs a handler that is a coroutine function."""
+    import blueque.task_process.coroutine
+
+
 @functools.cache
 def _import_for_client() -> None:
     """Import what the methods of Client import when they are called.
@@ -101,4 +106,5 @@ def _import_for_client() -> None:
     import blueque.recovery.retention
     import blueque.tables.reader
     import blueque.tables.snapshot_reader
+    import blueque.task_process.registered
     import blueque.task_process.spawning

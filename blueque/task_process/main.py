@@ -225,6 +225,7 @@ def _run(
     setting: of a process that takes several tasks.
     """
     pid, may_rest = os.getpid(), True
+    work: Work | None = None
     usage = Usage() if setting is None else setting.usage
     try:
         attempt.begin(usage.before)
@@ -253,6 +254,10 @@ def _run(
     except OSError:  # the task has closed that too
         pass
     attempt.write_exit(record)
+    if work is not None and work.after is not None and isinstance(task, RunningTask):
+        work.after(task, record)
+        task.disconnect()
+        _flush_files()
     return 0 if record["status"] == "complete" else 1, may_rest
 
 

@@ -22,7 +22,7 @@ from blueque.cli.program import settings_of
 from blueque.config.toml_file import FINISHED, load, parse
 from blueque.model import keys
 from blueque.model.limits import Limits
-from blueque.task_process import main
+from blueque.task_process import running_task
 
 WORK = handlers.WORK
 
@@ -80,7 +80,7 @@ def test_every_option_has_a_key_in_the_file_and_a_variable(table, command):
 
 
 def test_no_variable_of_an_option_is_one_that_a_task_gets():
-    given = set(re.findall(r'"(BLUEQUE_[A-Z_]+)"', inspect.getsource(main)))
+    given = set(re.findall(r'"(BLUEQUE_[A-Z_]+)"', inspect.getsource(running_task)))
     assert "BLUEQUE_QUEUE" in given
     assert not {one.envvar for one in [*listener.command.params, *scheduler.command.params]} & given
 

@@ -459,6 +459,8 @@ LAZY = {
     "client": "a verb of the command line needs little of it; import_ahead imports the rest where programs run for long",
     "task_process.import_ahead": "that is what it is for",
     "queries.inspector": "the failures of a queue; as above",
+    "task_process.handlers": "asyncio is for coroutines; a handler that is one is imported with it",
+    "task_process.registered": "a handler need not enqueue; as for client",
     "task_process.running_task": "most tasks make no others; as above, and a fork server has copies",
 }
 # Programs that do not run tasks, nor for long, and what needs an extra.
