@@ -96,10 +96,13 @@ def _import_for_client() -> None:
     import blueque.queries.feeds
     import blueque.queries.history
     import blueque.queries.queue_changes
+    import blueque.queries.queue_ends
+    import blueque.queries.search
     import blueque.queries.task_ends
     import blueque.queries.task_graph
     import blueque.queries.task_log
     import blueque.queries.timeline
+    import blueque.queries.why_many
     import blueque.recovery.judge
     import blueque.recovery.judges
     import blueque.recovery.purge

@@ -458,6 +458,7 @@ def test_a_scheduler_goes_on_after_the_replacement(frail, own_server: Server, si
 LAZY = {
     "client": "a verb of the command line needs little of it; import_ahead imports the rest where programs run for long",
     "task_process.import_ahead": "that is what it is for",
+    "producer.queue": "few wait for a whole queue; as for client",
     "queries.inspector": "the failures of a queue; as above",
     "task_process.handlers": "asyncio is for coroutines; a handler that is one is imported with it",
     "task_process.registered": "a handler need not enqueue; as for client",
