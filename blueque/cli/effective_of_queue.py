@@ -106,8 +106,7 @@ class _Values:
         found = next((place for place in places if place is not None), None)
         if found is None:
             return Setting("run", None, "default"), None
-        is_own = own is not None and found.value == own.value
-        return found, handler if is_own else None
+        return found, handler if found is own else None
 
     def registered(self) -> dict[str, Registered]:
         """Return the handlers of the modules in effect. Ends the program if they cannot be had."""

@@ -301,7 +301,7 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
     found = registered.find(context, config, named, functools.partial(look, url, source, task_url))
     named = named or dict.fromkeys(found.get_queues())
     handlers = _handlers(context, config, named, found)
-    own = found.used_by(handlers)
+    own = found.used_by(handlers, config)
     weights, select = _chosen(config, named, options.get("select"))
     values = {**said, **options, **_importing(context, said, handlers)}
     amounts = (

@@ -4,7 +4,7 @@ blueque.toml.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -55,12 +55,14 @@ class Found(NamedTuple):
             f"Write {DECORATOR.format('some.queue')} above a function there, or name a queue.",
         )
 
-    def used_by(self, handlers: Mapping[str, HandlerName]) -> dict[str, Registered]:
-        """Return those of these handlers that are ours, by queue."""
+    def used_by(self, queues: Iterable[str], config: Config) -> dict[str, Registered]:
+        """Return the handlers of these queues that are ours, by queue. What blueque.toml names for a
+        queue is not, also if it is the same function: nobody has to import it.
+        """
         return {
             queue: self.handlers[queue]
-            for queue in handlers
-            if self.get_run(queue) == handlers[queue]
+            for queue in queues
+            if queue in self.handlers and (self.goes_first or config.queue(queue).handler is None)
         }
 
 

@@ -59,9 +59,11 @@ def handler(
     prepared: list[Handler] = []  # for the next task
 
     def prepare() -> None:
-        prepared[:] = [_runnable(get())]
+        found = get()
+        own = _registered(found)
+        prepared[:] = [found if own is None else own.run]
         import_for_handler()
-        code = getattr(prepared[0], "__code__", None)
+        code = getattr(found if own is None else own.function, "__code__", None)
         if getattr(code, "co_flags", 0) & _COROUTINE:
             import_for_coroutines()
 
@@ -120,12 +122,6 @@ def _registered(handler: object) -> QueueHandler[Any, Any] | None:
     """Return the handler if it has registered itself, see registered.py; else None."""
     module = sys.modules.get("blueque.task_process.registered")  # else no handler has
     return handler if module is not None and isinstance(handler, module.QueueHandler) else None
-
-
-def _runnable(handler: Handler) -> Handler:
-    """Return what takes the task alone."""
-    own = _registered(handler)
-    return handler if own is None else own.run
 
 
 def unfit(handler: Any) -> str | None:

@@ -74,7 +74,8 @@ class QueueHandler(Generic[P, R]):
         """Put a new task for this handler in line and return its id.
 
         client: where to; None: one for the Redis of the listener in a task, else for that of the
-            environment or blueque.toml, as the command `blueque` finds them.
+            environment or blueque.toml, as the command `blueque` finds them. In a task of
+            `blueque.testing.drain` it is that of drain; `run_task` has none, and raises InvalidInput.
         Options and errors are those of `Queue.enqueue`. Source: docs/protocol.md, "enqueue".
         """
         return self.get_queue(client).enqueue(parameters, **options)
@@ -115,7 +116,9 @@ class QueueHandler(Generic[P, R]):
 
 
 class Decorator(Protocol):
-    """What `handler` returns. The function takes the task, or the task and its parameters."""
+    """What `handler` returns. The function takes the task, or the task and its parameters. A second
+    place that has a default gets the parameters, too.
+    """
 
     @overload
     def __call__(self, function: Callable[[RunningTask, P], R], /) -> QueueHandler[P, R]: ...
@@ -137,7 +140,8 @@ def handler(
     """Make a function the handler of a queue, for listeners that import its module, and for producers
     that enqueue by it.
 
-    The function takes the task, or the task and its parameters.
+    The function takes the task, or the task and its parameters. A second place that has a default
+        gets the parameters, too: make settings of your own keyword-only, as `(task, *, size=3)`.
     retry, and the limits: as for `Queue.enqueue`, for tasks that say nothing themselves. The table
         of the queue in blueque.toml goes before them. A retry policy is your consent that a task
         that has begun runs again.
@@ -192,10 +196,13 @@ def _takes_parameters(function: Callable[..., Any]) -> bool:
     return sum(place.kind in kinds for place in places) > 1
 
 
+simulated: RunningTask | None = None  # the task of a test: its client is the default one
 _clients: dict[str, Client] = {}  # the default one of this process, by the address it was made for
 
 
 def _default_client() -> Client:
+    if simulated is not None:
+        return simulated.client
     address = units.redis_url()[0]
     if address not in _clients:
         from blueque.client import Client  # here: a handler need not enqueue

@@ -46,7 +46,8 @@ def drain(
     Everything is written to Redis as a listener writes it. A task that a handler enqueues, that was
     scheduled for a time that is past, that runs again at once, or that has waited for others, is run
     too. What is scheduled for later stays. Limits are simulated as by `run_task`, and a task is given
-    whatever resources it needs.
+    whatever resources it needs. In a handler, `task.client` is this client, and what a
+    `blueque.handler` enqueues goes there.
     """
     if not isinstance(handlers, Mapping):
         handlers = {handler.queue: handler for handler in handlers}

@@ -56,6 +56,8 @@ def run_task(
 ) -> Ended:
     """Run a handler in this process, without Redis, and return how it has ended.
 
+    A handler that uses `task.client`, or `enqueue` of a `blueque.handler` without `client=`, gets
+    InvalidInput: test it with `drain`.
     handler: a function, also a coroutine function or a `blueque.handler`. The queue, the policy and
         the limits that a `blueque.handler` names hold if they are not given here.
     parameters: as for `Queue.enqueue`; the handler gets them as they come back from Redis.

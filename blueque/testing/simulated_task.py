@@ -19,7 +19,7 @@ from blueque.model.new import New, NewRecord
 from blueque.spool import checkpoint, progress_file
 from blueque.spool.attempt import Attempt
 from blueque.spool.outcome_record import Record, record_of
-from blueque.task_process import handlers, running_task
+from blueque.task_process import handlers, registered, running_task
 from blueque.task_process.handlers import Handler
 from blueque.task_process.running_task import RunningTask, environment
 from blueque.task_process.spawning import Spawner
@@ -34,7 +34,7 @@ class SimulatedTask(RunningTask):
     """A running task whose stop, limits and new tasks a test decides or looks at.
 
     stop_after: `should_stop` is false so many times, and then true; None: it stays false.
-    client: of the Redis in which it makes tasks; None: it only notes them.
+    client: of the Redis in which it makes tasks; None: it only notes those of `spawn` and `Then`.
     told: each progress. made: the tasks that it has made, by their ids.
     """
 
@@ -58,6 +58,16 @@ class SimulatedTask(RunningTask):
         if client is not None:
             ref = AttemptRef(self.queue or "", self.id, self.token, self.node or "")
             self._client, self._spawner = client, Spawner(ref, client.connections)
+
+    @property
+    def client(self) -> Client:
+        """The client that the test has given. Raises InvalidInput if it has given none."""
+        if self._client is None:
+            raise InvalidInput(
+                "run_task has no Redis, so there is no task.client, and enqueue needs client=: "
+                "test it with drain()"
+            )
+        return self._client
 
     @property
     def should_stop(self) -> bool:
@@ -171,9 +181,11 @@ def _current(task: SimulatedTask, attempt: Attempt) -> Iterator[None]:
     before = dict(os.environ)
     os.environ |= environment(task.id, task.fields, attempt.path)
     running_task.begin(task)
+    registered.simulated = task
     try:
         yield
     finally:
+        registered.simulated = None
         running_task.begin(None)
         for name in os.environ.keys() - before.keys():
             del os.environ[name]

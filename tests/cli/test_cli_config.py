@@ -336,6 +336,12 @@ def test_of_one_queue_each_value_comes_with_the_place_that_says_it(run, here, mo
             "handler",
         ),
         (
+            "[listener]\nmodules = ['films']\n[queues.films]\nrun = 'films:film'",
+            {},
+            ("run", "films:film", "file"),
+            "default",
+        ),
+        (
             "[listener]\nmodules = ['films']",
             {"BLUEQUE_RUN": "a:b"},
             ("run", "a:b", "environment"),

@@ -159,6 +159,18 @@ def test_the_nearest_place_that_names_a_handler_counts(programs):
     assert run(programs, "films", "M").result[:3:2] == ["films", "M"]
 
 
+@pytest.mark.parametrize("queues", [["films"], ["films", "scenes"]], ids=" ".join)
+def test_the_settings_of_a_handler_that_the_table_of_its_queue_names_do_not_apply(programs, queues):
+    programs.write(
+        "[listener]\nmodules = ['films']\n[queues.films]\nrun = 'films:film'", "blueque.toml"
+    )
+    listen(programs, *queues)
+
+    task = run(programs, "films", "bad")
+
+    assert (task.status, task.attempt) == ("failed", 1)
+
+
 def test_run_and_modules_on_the_command_line_are_refused_and_a_variable_is_overruled(programs):
     code, log = refused(programs, "films", "--run", "films:plain", "--module", "films")
     assert code == 2 and "--run and --module are both given" in log

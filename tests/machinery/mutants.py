@@ -2017,9 +2017,9 @@ MUTANTS = [
     Mutant(
         "nothing is watched",
         "transaction",
-        "_decide",
-        '[("WATCH", *look.watch), *look.reads]',
-        '[("WATCH", "nothing"), *look.reads]',
+        "_execute",
+        "[_MULTI, *commands, _EXEC]",
+        '[("UNWATCH",), _MULTI, *commands, _EXEC]',
         "double entry",
         (2, 0),
     ),

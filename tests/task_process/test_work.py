@@ -12,6 +12,7 @@ from running import outcome
 
 from blueque import Client, ForkingRunner, InvalidInput
 from blueque.task_process import handlers
+from blueque.task_process.registered import QueueHandler, Settings
 
 
 class Encoder:
@@ -79,6 +80,10 @@ def made_plain(task):
     return task
 
 
+def decorated(function):
+    return QueueHandler("video", function, Settings(None, {}))
+
+
 FIT = {
     "function": plain,
     "options": with_option,
@@ -114,6 +119,20 @@ UNFIT = {
 @pytest.mark.parametrize("handler", FIT.values(), ids=FIT)
 def test_what_can_be_called_with_a_task_can_be_a_handler(handler):
     assert handlers.unfit(handler) is None
+
+
+@pytest.mark.parametrize(
+    ("handler", "count"),
+    [(plain, 0), (coroutine, 1), (decorated(plain), 0), (decorated(coroutine), 1)],
+    ids=["plain", "coroutine", "decorated", "decorated coroutine"],
+)
+def test_what_runs_coroutines_is_imported_ahead_for_those_alone(handler, count, monkeypatch):
+    imported = []
+    monkeypatch.setattr(handlers, "import_for_coroutines", lambda: imported.append(True))
+
+    handlers.handler(lambda: handler, 1000).prepare()
+
+    assert len(imported) == count
 
 
 @pytest.mark.parametrize(("handler", "reason"), UNFIT.values(), ids=UNFIT)

@@ -176,15 +176,19 @@ def films():
     def encode(task, film):
         if task.attempt == 1:
             raise ValueError("no")
-        draw.enqueue(film, client=task.client)
+        draw.enqueue(film)
         return task.client.get_task(task.id).status
 
     yield [encode, draw]
     registered.registered[:] = before
 
 
-def test_handlers_that_have_registered_themselves_know_their_queues_and_policies(client, films):
+def test_handlers_that_have_registered_themselves_know_their_queues_policies_and_redis(
+    client, films, monkeypatch
+):
+    monkeypatch.setenv("BLUEQUE_REDIS_URL", "redis://127.0.0.1:1")  # not that of the test
     films[0].enqueue("Metropolis", client=client)
     ended = drain(client, films)
     assert [each.outcome for each in ended] == ["retried", "complete", "complete"]
     assert [each.result for each in ended[1:]] == ["started", "a poster of Metropolis"]
+    assert registered.simulated is None

@@ -298,3 +298,20 @@ def test_a_handler_that_has_registered_itself_brings_its_queue_policy_and_limits
     assert (ended.outcome, ended.retry_in, ended.error_type) == ("retried", 7.0, "time_limit")
     assert run_task(encode, "endless", retry=False).outcome == "failed"
     assert run_task(encode, "M", queue="old", time_limit=60).result == "M of old"
+
+
+def test_without_redis_a_handler_enqueues_only_with_a_client_that_it_names(
+    encode, client, cli, monkeypatch
+):
+    monkeypatch.setenv("BLUEQUE_REDIS_URL", client.url)
+
+    for enqueue in (
+        lambda task: encode.enqueue("M"),
+        lambda task: task.client.get_queue("films").enqueue("M"),
+    ):
+        ended = run_task(enqueue)
+        assert isinstance(ended.exception, InvalidInput)
+        assert "run_task has no Redis" in ended.error and "drain()" in ended.error
+    assert cli.keys() == []
+    made = run_task(lambda task: encode.enqueue("M", client=client)).result
+    assert client.get_task(made).parameters == "M"
