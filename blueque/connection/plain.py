@@ -17,7 +17,7 @@ from blueque.errors import RedisAway, RedisRefused
 
 _INCOMPLETE = object()
 # neither errors nor push messages: a PushNotification is a list of another type
-_PLAIN = frozenset({str, list})
+_PLAIN = frozenset({str, list, int})
 _PIECE = 8192  # the parser moves all its remaining bytes with each reply
 
 

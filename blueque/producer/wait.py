@@ -74,6 +74,8 @@ def wait_for(
         each of many tasks.
     Raises InvalidInput, InvalidType, TooManyConditions.
     """
+    if after is None and group is None and broken == "hold" and not (results or has_each):
+        return NOTHING  # as most tasks: a producer may call this for each of a million
     require_broken(broken)
     require_after(has_each or after is not None, broken, bool(results))
     conditions = conditions_of(after)
