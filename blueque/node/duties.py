@@ -28,7 +28,7 @@ PAUSE: Final = "pause"  # an order to take nothing
 WORK: Final = "work"  # an order to take tasks again
 TOGETHER = 0.2  # of the time between two beats: a duty may be done so much earlier
 MEMBERS_TOGETHER = 0.2  # seconds in which members of groups that end are noted together
-BEATS_TO_A_LOOK = 6  # between two looks at what is old enough to be deleted
+BEATS_TO_A_LOOK = 6  # between two looks at what most queues do not have
 NEVER = float("inf")
 AFTER_TROUBLE = 1.0  # seconds until it is tried again
 
@@ -290,14 +290,15 @@ class Duties:
 
     def _fire(self) -> None:
         """Make the tasks of the schedules of our own queues that are due."""
-        wait: float | None = None
+        beat = self._defaults.timing.beat
+        wait: float | None = beat
         try:
             wait = self._firing.step()
         except (RedisAway, RedisRefused, Contended) as error:
             # A scheduler may do it, and other duties log the outage.
             log.debug("fire queues=%s: %s", ",".join(self._listeners.queues), error)
-        beat = self._defaults.timing.beat
-        self._next_firing = time.monotonic() + (0.0 if wait == 0.0 else beat)
+        rest = BEATS_TO_A_LOOK * beat if wait is None else beat  # None: there are no schedules
+        self._next_firing = time.monotonic() + (0.0 if wait == 0.0 else rest)
 
     def _delete_old(self) -> None:
         """Delete finished tasks of our own queues that have been kept long enough, a few at a time."""

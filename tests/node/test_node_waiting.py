@@ -152,7 +152,6 @@ IDLE = {
     "hset": 1,
     "zadd": 1,
     "exec": 1,
-    "zrange": 1,
 }
 
 
@@ -161,8 +160,9 @@ def commands_of_an_idle_listener(listening: Listening, cli: redis_py.Redis) -> d
     listening.duties.look_after_others()
     listening.duties._next_beat = listening.duties._next_look = 0.0
     listening.duties._next_promotion = listening.duties.next_at = 0.0
-    # At every sixth beat only, if no task waits for others.
+    # At every sixth beat only, if no task waits for others and nothing is planned.
     listening.duties._next_settling = listening.duties._next_recheck = time.monotonic() + LONG
+    listening.duties._next_firing = time.monotonic() + LONG
     beats = listening.beats
     cli.config_resetstat()
     listening.waiting.wait_for_work()
@@ -172,8 +172,19 @@ def commands_of_an_idle_listener(listening: Listening, cli: redis_py.Redis) -> d
     return sent
 
 
-def test_an_idle_listener_sends_ten_commands_from_beat_to_beat(listening, cli):
+def test_an_idle_listener_sends_nine_commands_from_beat_to_beat(listening, cli):
     assert commands_of_an_idle_listener(listening, cli) == IDLE
+
+
+def test_a_listener_looks_at_schedules_at_each_beat_if_something_is_planned(listening, client):
+    duties, before = listening.duties, time.monotonic()
+
+    duties._fire()
+    assert duties._next_firing >= before + 6 * BEAT
+
+    client.set_schedule("hourly", queue="work", every="1h")
+    duties._fire()
+    assert duties._next_firing <= time.monotonic() + BEAT
 
 
 def test_an_idle_listener_with_scheduled_tasks_sends_no_more_than_four_more(listening, cli):
