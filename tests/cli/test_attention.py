@@ -345,9 +345,9 @@ def test_progress_and_what_is_left_of_it_are_shown_of_running_tasks(redis, cli, 
     command = [sys.executable, "-m", "blueque.cli.main", "status", "--redis-url", url]
     shown = subprocess.run(command, capture_output=True, timeout=30, text=True).stdout
 
-    (row,) = [line.split(maxsplit=6) for line in shown.splitlines() if line.startswith("t1 ")]
-    assert row[:6] == ["t1", "video", NODE, "2", "h", "50"]
-    assert row[6].startswith("%  encoding  ~2 h  ")
+    (row,) = [line.split(maxsplit=7) for line in shown.splitlines() if line.startswith("t1 ")]
+    assert row[:7] == ["t1", "1", "video", NODE, "2", "h", "50"]
+    assert row[7].startswith("%  encoding  ~2 h  ")
 
 
 # Schedules
