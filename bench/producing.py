@@ -15,6 +15,7 @@ from bench.rounds import percentile
 from bench.setting import Bench, Outcome, Values
 from bench.stage import DRIVER_TIMEOUT, Program, RunFailed, last_line
 from bench.systems import QUEUE, System
+from blueque.system import process
 
 TEXT = "x" * 100
 JSON = '{"text": "%s"}' % ("x" * 88)
@@ -108,7 +109,9 @@ def records(count: int, fields: Sequence[str | float]) -> Iterator[raw.Block]:
         count,
         raw.BATCH,
         json.dumps(ROW, separators=(",", ":")),
-        lambda number: (*fields, "key", f"scene-{number:08}") if fields else (),
+        lambda number: (
+            (*fields, "key", f"scene-{number:08}", "producer", process.producer()) if fields else ()
+        ),
     )
 
 

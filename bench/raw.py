@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import hiredis
 
 from blueque.model import keys
+from blueque.system import process
 
 BATCH = 1000  # tasks in one transaction of a bulk
 AHEAD = 200  # transactions that are packed before the clock goes on
@@ -36,6 +37,7 @@ def ours(
     now = time.time()
     tail: list[str | float] = ["queue", queue, "parameters", text, "created", now, "updated", now]
     tail += ["parameters_encoding", encoding] if encoding else []
+    tail += ["producer", process.producer()]
     for first in range(0, count, size):
         ids = [str(uuid.uuid4()) for _ in range(min(size, count - first))]
         commands = [command("HSET", keys.task(task), "status", "pending", *tail) for task in ids]

@@ -32,13 +32,14 @@ class EndHooks:
         self._orders = Orders(hooks, "", 0, redis_url, task_url, log_format, [], TIME, MEMORY)
         self._running: set[int] = set()
 
-    def start(self, ended: Task, wait: Callable[[float], object], sessions: set[int]) -> None:
+    def start(self, ended: Task, pause: Callable[[float], object], sessions: set[int]) -> None:
         """Start the hook of a task, of which an attempt has ended.
 
-        wait: is called while too many others run. sessions: gets those of the hooks that run.
+        pause: waits a number of seconds; it is called while too many others run.
+        sessions: gets those of the hooks that run.
         """
         while len(self._count(sessions)) >= MOST:
-            wait(STEP)
+            pause(STEP)
         task = ended.id
         orders = self._orders._replace(task=task, attempt=ended.attempt or 0, paths=sys.path)
         arguments = [sys.executable, "-P", "-m", end_hook.__name__, task]
