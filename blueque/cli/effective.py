@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from blueque.cli.options import Invocation
 
 # of [listener]: a variable for one overrules the other one in the file
+_WITH_SECRETS = ("parameters", "context")  # names of values whose secrets are hidden
 _EXCLUSIVE = (("run", "exec"), ("spawn", "preload"))
 
 
@@ -169,7 +170,7 @@ def file_values(invocation: Invocation) -> dict[str, Any]:
         raise Failure(CONFIGURATION, f"{found}: {error.strerror}") from error
     hide = invocation.hider(False)
     return {
-        shown_path(path): hide(value) if path[-1] == "parameters" else _without_dates(value)
+        shown_path(path): hide(value) if path[-1] in _WITH_SECRETS else _without_dates(value)
         for path, value in _leaves((), tomllib.loads(text))
     }
 

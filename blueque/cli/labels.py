@@ -23,7 +23,9 @@ def label_options(command: Decorated) -> Decorated:
         metavar="JSON",
         help="An object for the handler, beside the parameters.",
     )
-    title = click.option("--title", metavar="TEXT", help="What people read beside its id.")
+    title = click.option(
+        "--title", metavar="TEXT", callback=_checked_title, help="What people read beside its id."
+    )
     return title(
         tag_option("A tag to find it by, as customer:17; several times for several.")(
             context(command)
@@ -42,11 +44,13 @@ class _Context(click.ParamType):  # type: ignore[type-arg]  # generic in newer c
         if not isinstance(value, str):
             return value
         from blueque.model.labels import require_context  # here: --help does without
-        from blueque.text.json_errors import as_json
+        from blueque.text.json_errors import NotJson, as_json
 
         try:
             found = as_json(value.encode("utf-8", "surrogateescape"))
             require_context(found)
+        except NotJson as error:  # its message has the text, which may have secrets
+            self.fail(f"not valid JSON ({error.__cause__})", param, ctx)
         except InvalidInput as error:
             self.fail(str(error).removeprefix("context: "), param, ctx)
         return found
@@ -67,4 +71,17 @@ def _checked(
             require_tags(value)
         except InvalidInput as error:
             raise click.UsageError(f"--tag: {str(error).removeprefix('tags: ')}") from error
+    return value
+
+
+def _checked_title(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> str | None:
+    if value is not None:
+        from blueque.model.labels import require_title  # here: --help does without
+
+        try:
+            require_title(value)
+        except InvalidInput as error:
+            raise click.UsageError(f"--title: {str(error).removeprefix('title: ')}") from error
     return value

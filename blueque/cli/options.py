@@ -337,7 +337,7 @@ def json_option(command: Decorated) -> Decorated:
 def reveal_option(command: Decorated) -> Decorated:
     """Add --reveal, as the parameter `reveals`."""
     return click.option(
-        "--reveal", "reveals", is_flag=True, help="Show secrets in parameters, too."
+        "--reveal", "reveals", is_flag=True, help="Show secrets in parameters and context, too."
     )(command)
 
 

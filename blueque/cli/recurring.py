@@ -201,11 +201,17 @@ def item(seen: ScheduleSeen, hide: Hide) -> dict[str, Any]:
         **{name: record.get(name, 0 if name in _COUNTED else None) for name in others},
         **printing.times(**{name: record.get(name) for name in _TIMES}),
         "parameters": hide(decode(text, seen.fields.get("parameters_encoding"))),
-        "options": read_options(seen.fields),
+        "options": options_of(seen, hide),
         "overdue_seconds": seen.overdue,
         "current_status": seen.status,
         **printing.times(current_since=seen.since),
     }
+
+
+def options_of(seen: ScheduleSeen, hide: Hide) -> dict[str, Any]:
+    """Return the options of its tasks, with the secrets of the context hidden."""
+    found = read_options(seen.fields)
+    return found | {"context": hide(found["context"])} if "context" in found else found
 
 
 def why_nothing(

@@ -18,6 +18,8 @@ from blueque.model.units import parse_duration
 MAX_KEY_BYTES = 1000
 DEFAULT_KEEP = "1d"
 _ID = re.compile("[A-Za-z0-9][A-Za-z0-9._:-]{0,199}")
+_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ZEROS = str(uuid.UUID(int=0))
 _TOO_LARGE = 10**MAX_KEY_BYTES  # as a key
 # uuid.uuid5(uuid.NAMESPACE_DNS, "key.blueque"); docs/protocol.md has it, too, and it must never
 # change.
@@ -211,6 +213,16 @@ def require_id(task: object) -> str:
     if task == HOLD:
         raise InvalidInput(f"{HOLD!r} is no id of a task: it is a condition")
     return task
+
+
+def is_uuid(task: str) -> bool:
+    """Return whether an id is a UUID, as ids that are drawn or made from a key are."""
+    return _UUID.fullmatch(task) is not None
+
+
+def begins_uuid(text: str) -> bool:
+    """Return whether a text may be the beginning of a UUID, or a whole one."""
+    return is_uuid(text + _ZEROS[len(text) :])
 
 
 def require_keep(keep: object) -> int:

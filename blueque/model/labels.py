@@ -5,10 +5,10 @@ context from which it comes.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
-from blueque.errors import InvalidInput, InvalidType
+from blueque.errors import InvalidInput, InvalidType, TooLarge
 from blueque.model.encoding import encode_json
 
 MAX_BYTES = 200  # of a title or a tag
@@ -47,10 +47,12 @@ def require_title(title: object) -> str:
 
 
 def require_tags(tags: object) -> list[str]:
-    """Return tags, each once, in their order: at most 20."""
-    if isinstance(tags, str | bytes) or not isinstance(tags, Iterable):
+    """Return tags, each once, in their order, or sorted if they are a set: at most 20."""
+    if isinstance(tags, str | bytes | Mapping) or not isinstance(tags, Iterable):
         raise InvalidType(f'tags: they are a list, as ["customer:17"], not {type(tags).__name__}')
     found = list(dict.fromkeys(require_tag(tag) for tag in tags))
+    if isinstance(tags, Set):
+        found.sort()
     if len(found) > MOST_TAGS:
         raise InvalidInput(f"tags: a task has {MOST_TAGS} at most, not {len(found)}")
     return found
@@ -83,8 +85,16 @@ def read_context(text: str) -> dict[str, Any]:
 
 
 def room_beside(options: Mapping[str, Any], max_bytes: int) -> int:
-    """Return how many bytes the parameters of tasks with these fields may take: the context counts."""
-    return max_bytes - len(str(options["context"]).encode()) if "context" in options else max_bytes
+    """Return how many bytes the parameters of tasks with these fields may take: the context counts.
+
+    Raises TooLarge if the context takes more than there are.
+    """
+    if "context" not in options:
+        return max_bytes
+    size = len(str(options["context"]).encode())
+    if size > max_bytes:
+        raise TooLarge("context", size, max_bytes)
+    return max_bytes - size
 
 
 def _require_text(text: object, what: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import time
@@ -25,6 +26,7 @@ from blueque.errors import (
 from blueque.model import labels, limits
 from blueque.model.conditions import After, Ids, names_of
 from blueque.model.encoding import (
+    decode,
     encode,
     require_queue_name,
     require_text_keys,
@@ -581,9 +583,8 @@ class Queue(ManyTasks):
             task = load(self._redis, task_id)
             if task.queue not in (None, self.name):
                 raise IdTaken(task_id, f"in queue {task.queue!r}")
-            names = ("parameters", "parameters_encoding")
-            ours = (text, fields.get("parameters_encoding"))
-            if task.status is not None and ours != tuple(map(task.fields.get, names)):
+            ours = {"parameters": text, **fields}
+            if task.status is not None and _meaning(ours) != _meaning(task.fields):
                 raise IdTaken(task_id, "with other parameters")
         return TaskId(task_id, is_new)
 
@@ -623,3 +624,11 @@ class Queue(ManyTasks):
         # Only the look at a spare id has no reads.
         watched = ahead.look.task if ahead is not None and not ahead.look.reads else None
         return watched or random_id(), random_id()
+
+
+def _meaning(fields: Mapping[str, Any]) -> tuple[str | None, str]:
+    """Return the encoding and the value of parameters, so that equal ones compare equal however they
+    are written; true is not 1.
+    """
+    encoding = fields.get("parameters_encoding")
+    return encoding, json.dumps(decode(fields.get("parameters"), encoding), sort_keys=True)

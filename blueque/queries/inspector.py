@@ -451,7 +451,7 @@ class Inspector:
 
     def tagged(self, tags: Sequence[str]) -> tuple[list[str], bool]:
         """Return the ids of the tasks with all of these tags by their index, and whether there may
-        be more: of each tag, 10,000 are read.
+        be more: of each tag, 10,000 are read. Raises InvalidInput, InvalidType.
         """
         return tagged(self._redis, tags)
 
@@ -529,7 +529,8 @@ class Inspector:
     def find(self, prefix: str) -> list[str]:
         """Return the ids that start with a prefix, sorted, 20 at most. A whole id is found, too.
 
-        A prefix of less than 4 characters only matches a whole id. Searches the newest 10,000 tasks
+        A prefix only matches UUIDs. An id that a producer has chosen is only found whole, and so is any
+        by a prefix of less than 4 characters. Searches the newest 10,000 tasks
         of each queue, 1,000 at each end of its lists, and the next 100 of 100 lines: two round
         trips for 20 queues.
         """

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blueque.model import keys
+from blueque.model.ids import begins_uuid, is_uuid
 from blueque.model.states import FINISHED
 from blueque.model.task import Task
 from blueque.queries.listeners import (
@@ -175,7 +176,8 @@ def all_nodes(redis: Redis) -> list[Node]:
 def find(redis: Redis, prefix: str) -> list[str]:
     """See Inspector.find."""
     exists, names = redis.read(("EXISTS", keys.task(prefix)), ("ZRANGE", keys.QUEUES, 0, -1))
-    if exists or len(prefix) < MIN_PREFIX:
+    # "order-1" is a whole id: never "order-10", though it may be gone
+    if exists or len(prefix) < MIN_PREFIX or not begins_uuid(prefix):
         return [prefix] if exists else []
     ids: set[str] = set()
     for first in range(0, len(names), QUEUES_AT_ONCE):
@@ -201,7 +203,8 @@ def _ids_starting(redis: Redis, prefix: str, queues: Sequence[str]) -> set[str]:
         next_ids,
         chain.from_iterable(reply[4:] for reply in replies.values()),
     )
-    return {task_id for page in pages for task_id in page if task_id.startswith(prefix)}
+    found = (task_id for page in pages for task_id in page if task_id.startswith(prefix))
+    return set(filter(is_uuid, found))
 
 
 def entered(task: Task) -> float | None:

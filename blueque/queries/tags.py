@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from blueque.connection.redis import Command, Redis
 from blueque.model import keys
+from blueque.model.labels import require_tags
 
 MOST = 10_000  # tasks that are read
 _PAGE = 1000  # entries
@@ -28,10 +29,14 @@ class TagSeen(NamedTuple):
 
 def tagged(redis: Redis, tags: Sequence[str]) -> tuple[list[str], bool]:
     """Return the ids of the tasks with all of these tags by the index, and whether there may be
-    more: of each tag, 10,000 are read.
+    more: of each tag, 10,000 are read. Without a tag: none. Raises InvalidInput, InvalidType.
     """
-    pages = redis.read(*[_entries(tag) for tag in tags])
-    found = [dict.fromkeys(keys.parse_tag_entry(entry)[1] for entry in page) for page in pages]
+    if not (wanted := require_tags(tags)):
+        return [], False
+    pages = redis.read(*[_entries(tag) for tag in wanted])
+    found = [
+        dict.fromkeys(keys.parse_tag_entry(entry)[1] for entry in page[:MOST]) for page in pages
+    ]
     ids = [task for task in found[0] if all(task in each for each in found[1:])]
     return ids, any(len(page) > MOST for page in pages)
 
@@ -69,8 +74,9 @@ def _names(redis: Redis, prefix: str, most: int) -> list[str]:
 def _states(redis: Redis, tag: str) -> dict[str, int]:
     (page,) = redis.read(_entries(tag))
     ids = [keys.parse_tag_entry(entry)[1] for entry in page]
-    found = redis.read(*[("HGET", keys.task(task), "status") for task in ids]) if ids else []
-    return dict(Counter(status for status in found if status is not None))
+    asked = [("HMGET", keys.task(task), "status", "tags") for task in ids]
+    found = redis.read(*asked) if asked else []
+    return dict(Counter(status for status, tags in found if status and tag in (tags or "").split()))
 
 
 def _entries(tag: str) -> Command:

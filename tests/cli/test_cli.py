@@ -876,19 +876,22 @@ def test_ls_as_json_says_whether_there_is_more(run, redis):
 
 
 def test_show_takes_the_beginning_of_an_id(run, redis):
-    enqueue(redis, "abcd-1", parameters='{"src":"a.mov"}')
+    enqueue(redis, "abcd0001-0000-4000-8000-000000000000", parameters='{"src":"a.mov"}')
 
     assert re.search(r'^parameters +\{"src":"a.mov"\}$', run("show", "abcd").stdout, re.MULTILINE)
 
 
 def test_show_of_an_ambiguous_beginning_ends_with_code_2_and_the_candidates(run, redis):
-    enqueue(redis, "abcd-1")
-    enqueue(redis, "abcd-2")
+    enqueue(redis, "abcd0001-0000-4000-8000-000000000000")
+    enqueue(redis, "abcd0002-0000-4000-8000-000000000000")
 
     result = run("show", "abcd")
 
     assert (result.returncode, result.stdout) == (2, "")
-    assert "abcd-1, abcd-2" in result.stderr
+    assert (
+        "abcd0001-0000-4000-8000-000000000000, abcd0002-0000-4000-8000-000000000000"
+        in result.stderr
+    )
 
 
 def test_show_of_too_short_a_beginning_ends_with_code_2(run, redis):
@@ -928,8 +931,8 @@ def test_show_tells_fields_of_other_programs(run, redis, cli):
     enqueue(redis, "abcd-1")
     cli.hset("blueque_task_abcd-1", "a_very_long_field", "its value")
 
-    assert "a_very_long_field\n            its value\n" in run("show", "abcd").stdout
-    assert json.loads(run("show", "abcd", "--json").stdout)["item"]["other"] == {
+    assert "a_very_long_field\n            its value\n" in run("show", "abcd-1").stdout
+    assert json.loads(run("show", "abcd-1", "--json").stdout)["item"]["other"] == {
         "a_very_long_field": "its value"
     }
 
@@ -1017,13 +1020,13 @@ def test_show_tells_what_few_tasks_have(run, redis, cli, fields, line):
         mapping={name: text.replace("HOUR_AGO", hour_ago) for name, text in fields.items()},
     )
 
-    assert re.search(rf"^{line}$", run("show", "abcd", "--utc").stdout, re.MULTILINE)
+    assert re.search(rf"^{line}$", run("show", "abcd-1", "--utc").stdout, re.MULTILINE)
 
 
 def test_show_tells_nothing_of_what_a_task_does_not_have(run, redis):
     enqueue(redis, "abcd-1")
 
-    assert [line.split()[0] for line in run("show", "abcd").stdout.splitlines()] == [
+    assert [line.split()[0] for line in run("show", "abcd-1").stdout.splitlines()] == [
         "task",
         "queue",
         "state",
@@ -1050,7 +1053,7 @@ def test_show_in_json_gives_numbers_as_numbers_and_a_policy_as_it_is(run, redis,
         },
     )
 
-    item = json.loads(run("show", "abcd", "--json").stdout)["item"]
+    item = json.loads(run("show", "abcd-1", "--json").stdout)["item"]
 
     assert (item["retry"], item["failures"], item["time_limit"], item["memory_peak"]) == (
         {"max": 5},
@@ -1073,7 +1076,7 @@ def test_show_in_json_gives_numbers_as_numbers_and_a_policy_as_it_is(run, redis,
 def test_show_in_json_gives_parameters_as_they_were_enqueued(run, redis):
     enqueue(redis, "abcd-1", parameters='{"a":[1,"\\u001b"]}')
 
-    assert json.loads(run("show", "abcd", "--json").stdout)["item"]["parameters"] == {
+    assert json.loads(run("show", "abcd-1", "--json").stdout)["item"]["parameters"] == {
         "a": [1, "\x1b"]
     }
 
@@ -1095,7 +1098,7 @@ def test_what_other_programs_have_put_into_a_task_does_not_break_show(run, redis
     }
     cli.hset("blueque_task_abcd-1", mapping=junk)
 
-    text, as_json = run("show", "abcd"), run("show", "abcd", "--json")
+    text, as_json = run("show", "abcd-1"), run("show", "abcd-1", "--json")
 
     assert (text.returncode, as_json.returncode) == (0, 0)
     assert json.loads(as_json.stdout)["item"]["parameters"] == '{"a":NaN}'
@@ -1106,8 +1109,8 @@ def test_times_are_shown_in_the_local_zone_and_in_utc_when_asked(run, redis):
     enqueue(redis, "abcd-1")
     utc = datetime.now(UTC).hour
 
-    local_text = run("show", "abcd", TZ="XYZ-3").stdout
-    utc_text = run("show", "abcd", "--utc", TZ="XYZ-3").stdout
+    local_text = run("show", "abcd-1", TZ="XYZ-3").stdout
+    utc_text = run("show", "abcd-1", "--utc", TZ="XYZ-3").stdout
 
     assert re.search(rf"^created .* {(utc + 3) % 24:02}:..:.. XYZ", local_text, re.MULTILINE)
     assert re.search(rf"^created .* {utc:02}:..:.. UTC", utc_text, re.MULTILINE)
@@ -1120,10 +1123,13 @@ def test_times_are_shown_in_the_local_zone_and_in_utc_when_asked(run, redis):
 def test_parameters_cannot_command_the_terminal(run, on_terminal, redis, text):
     enqueue(redis, "abcd-1", parameters=text, encoding=None)
 
-    for shown in (run("show", "abcd").stdout, "\n".join(on_terminal("show", "abcd", NO_COLOR="1"))):
+    for shown in (
+        run("show", "abcd-1").stdout,
+        "\n".join(on_terminal("show", "abcd-1", NO_COLOR="1")),
+    ):
         assert all(line.isprintable() for line in shown.split("\n"))
         assert clean(text) in shown
-    as_json = run("show", "abcd", "--json").stdout
+    as_json = run("show", "abcd-1", "--json").stdout
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", as_json)
     assert json.loads(as_json)["item"]["parameters"] == text
 
@@ -1138,8 +1144,8 @@ def test_bytes_that_are_not_utf_8_are_shown_and_do_no_harm(run, cli, url):
         raw.lpush(b"blueque_pending_tasks_caf\xe9", "abcd-1")
 
     assert "caf\\udce9" in run("ls").stdout
-    assert "\\udcff" in run("show", "abcd").stdout
-    assert json.loads(run("show", "abcd", "--json").stdout)["item"]["queue"] == "caf\udce9"
+    assert "\\udcff" in run("show", "abcd-1").stdout
+    assert json.loads(run("show", "abcd-1", "--json").stdout)["item"]["queue"] == "caf\udce9"
     assert run("status").returncode == 0
 
 
@@ -1287,12 +1293,12 @@ def test_colour_is_for_terminals_only_and_not_with_no_color(run, on_terminal, re
 def test_a_long_value_is_cut_on_a_terminal_and_whole_in_a_pipe(run, on_terminal, redis):
     enqueue(redis, "abcd-1", parameters="x" * 5000, encoding=None)
 
-    assert len(on_terminal("show", "abcd")) < 24
-    assert "x" * 5000 in run("show", "abcd").stdout
+    assert len(on_terminal("show", "abcd-1")) < 24
+    assert "x" * 5000 in run("show", "abcd-1").stdout
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("verb", ["ls --limit 3000", "status", "show abcd"])
+@pytest.mark.parametrize("verb", ["ls --limit 3000", "status", "show abcd-1"])
 def test_a_reader_that_leaves_early_is_no_error(environ, redis, verb, unbuffered):
     enqueue(redis, "abcd-1", parameters="x" * 500_000, encoding=None)
     for n in range(600):
@@ -1355,7 +1361,7 @@ def test_a_full_disk_is_told_in_one_line(environ, redis):
     [
         ["status"],
         ["ls"],
-        ["show", "abcd"],
+        ["show", "abcd-1"],
         ["enqueue", "video", "1"],
         ["cancel", "abcd"],
         ["requeue", "abcd"],

@@ -54,7 +54,7 @@ def test_what_waits_is_cancelled_at_once_and_who_and_why_is_kept(run, redis, cli
         redis, "video", "scheduled-1", "1", 9e9, time.time(), {"parameters_encoding": "json"}
     )
 
-    result = run("cancel", "pend", "scheduled-1", "--by", "ada", "--reason", "bad input")
+    result = run("cancel", "pending-1", "scheduled-1", "--by", "ada", "--reason", "bad input")
 
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout == "pending-1  cancelled\nscheduled-1  cancelled\n"
@@ -102,13 +102,25 @@ def test_no_ids_on_standard_input_are_nothing_to_do(run, state):
 @pytest.mark.parametrize("ambiguous", ["abcd", "abc"])
 @pytest.mark.parametrize("verb", [["cancel"], ["requeue"]])
 def test_a_beginning_that_does_not_say_which_stops_everything(run, redis, state, verb, ambiguous):
-    for task in ("abcd-1", "abcd-2", "other-1"):
-        enqueue(redis, task)
+    for number in (1, 2):
+        enqueue(redis, f"abcd000{number}-0000-4000-8000-000000000000")
+    enqueue(redis, "other-1")
     before = state()
 
     result = run(*verb, "other-1", ambiguous)
 
     assert (result.returncode, result.stdout, state()) == (2, "", before)
+
+
+@pytest.mark.parametrize("line", [["cancel"], ["priority", "5"], ["move", "audio"]])
+def test_an_id_that_is_gone_is_no_beginning_of_another(run, redis, state, line):
+    enqueue(redis, "order-10")
+    before = state()
+
+    result = run(line[0], "order-1", *line[1:])
+
+    assert (result.returncode, result.stdout, state()) == (3, "", before)
+    assert "no task 'order-1'" in result.stderr
 
 
 def test_a_task_that_is_not_there_is_code_3(run):
@@ -575,7 +587,7 @@ def test_a_failed_or_cancelled_task_is_put_in_line_again_without_a_question(
 ):
     end(redis, "ended-1")
 
-    result = run("requeue", "ende")
+    result = run("requeue", "ended-1")
 
     assert (result.returncode, result.stdout, result.stderr) == (0, "ended-1  pending\n", "")
     task = client.get_task("ended-1")

@@ -665,7 +665,7 @@ def test_unblock_puts_a_task_in_line(run, redis, client):
     enqueue(redis, "next-1")
     block(redis, "child-1", "next-1")
 
-    result = run("unblock", "child")
+    result = run("unblock", "child-1")
 
     assert (result.returncode, result.stdout, result.stderr) == (0, "child-1  pending\n", "")
     assert client.get_task("child-1").status == "pending"
@@ -689,13 +689,15 @@ def test_unblock_from_one_task_leaves_the_others(run, redis, client):
     [
         (["next-1"], "task next-1 does not wait for other tasks: it is pending\n"),
         (["child-1", "--from", "nothing"], "task child-1 does not wait for a task 'nothing'\n"),
-        (["child-1", "--from", "next"], "task child-1 waits for 2 tasks that begin with 'next'\n"),
+        (["child-1", "--from", "next-"], "task child-1 does not wait for a task 'next-'\n"),
+        (["child-1", "--from", "abcd"], "task child-1 waits for 2 tasks that begin with 'abcd'\n"),
     ],
 )
 def test_what_cannot_be_unblocked_is_said_with_code_5(run, redis, client, words, refusal):
-    for task in ("next-1", "next-2"):
+    parents = ["next-1", *(f"abcd000{n}-0000-4000-8000-000000000000" for n in (1, 2))]
+    for task in parents:
         enqueue(redis, task)
-    block(redis, "child-1", {"next-1": "ok", "next-2": "ok"})
+    block(redis, "child-1", dict.fromkeys(parents, "ok"))
 
     result = run("unblock", *words)
 

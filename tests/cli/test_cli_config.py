@@ -126,6 +126,7 @@ def test_the_tables_of_schedules_are_shown_without_secrets_and_with_dates_as_tex
 cron = "30 2 * * *"
 start = 2030-01-31T08:00:00+01:00
 parameters = { kind = "daily", token = "geheim" }
+context = { trace = 5, token = "geheim" }
 """
     (here / "blueque.toml").write_text(f'[schedules."a.b"]\n{table}')
 
@@ -134,6 +135,7 @@ parameters = { kind = "daily", token = "geheim" }
     assert found['schedules."a.b".cron']["value"] == "30 2 * * *"
     assert found['schedules."a.b".start']["value"] == "2030-01-31T08:00:00+01:00"
     assert found['schedules."a.b".parameters']["value"] == {"kind": "daily", "token": "[hidden]"}
+    assert found['schedules."a.b".context']["value"] == {"trace": 5, "token": "[hidden]"}
 
 
 def uncommented(example):

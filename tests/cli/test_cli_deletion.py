@@ -48,7 +48,7 @@ def test_finished_tasks_are_deleted_and_what_has_not_ended_is_refused(run, redis
     fail(redis, "failed-1")
     enqueue(redis, "pending-1")
 
-    result = run("delete", "fail", "pending-1", "--yes")
+    result = run("delete", "failed-1", "pending-1", "--yes")
 
     assert (result.returncode, result.stdout) == (5, "failed-1  deleted\n")
     assert "pending-1 cannot be deleted while it is pending" in result.stderr

@@ -36,7 +36,7 @@ def test_a_task_with_a_policy_is_interrupted_without_a_question(run, redis, clie
     start(redis, "running-1")
     give_policy(redis, "running-1")
 
-    result = run("interrupt", "runn", "--by", "ada", "--reason", "reboot")
+    result = run("interrupt", "running-1", "--by", "ada", "--reason", "reboot")
 
     assert (result.returncode, result.stdout, result.stderr) == (0, "running-1  interrupting\n", "")
     task = client.get_task("running-1")

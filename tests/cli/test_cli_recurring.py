@@ -216,7 +216,8 @@ def test_set_takes_back_the_lock_of_queue_with_queue(run, client):
 
 
 def test_show_hides_secrets_and_says_what_comes(run, client):
-    client.set_schedule("n", queue="reports", every="1h", parameters={"token": "geheim"})
+    secret = {"token": "geheim"}
+    client.set_schedule("n", queue="reports", every="1h", parameters=secret, context=secret)
 
     shown = run("schedule", "show", "n")
 
@@ -227,6 +228,10 @@ def test_show_hides_secrets_and_says_what_comes(run, client):
         "geheim" not in shown.stdout and "geheim" in run("schedule", "show", "n", "--reveal").stdout
     )
     assert items(run, "show", "n")["reasons"] == []
+    for line in (["show", "n", "--json"], ["ls", "--recurring", "--json"]):
+        told = run("schedule", *line)
+        assert told.returncode == 0 and "geheim" not in told.stdout
+        assert told.stdout.count("[hidden]") == 2
 
 
 def reasons(run, name):

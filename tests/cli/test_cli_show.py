@@ -75,13 +75,13 @@ def test_show_finds_a_task_by_its_queue_and_key(shown, client, url):
     ],
 )
 def test_show_tells_where_a_task_runs_how_far_it_is_and_who_was_last_heard_of(shown, line):
-    found = shown("abcd")
+    found = shown("abcd-1")
 
     assert re.search(f"^{line}$", found, re.MULTILINE), found
 
 
 def test_the_same_in_json_is_in_numbers(shown, now):
-    item = json.loads(shown("abcd", "--json"))["item"]
+    item = json.loads(shown("abcd-1", "--json"))["item"]
 
     assert item["left_seconds"] == pytest.approx(3480, abs=70)
     assert (item["beat_seconds"], item["printed_seconds"]) == pytest.approx(
@@ -91,7 +91,7 @@ def test_the_same_in_json_is_in_numbers(shown, now):
 
 
 def test_where_the_next_attempt_would_go_on_is_shown(shown, redis, now):
-    assert json.loads(shown("abcd", "--json"))["item"]["checkpoint"] is None
+    assert json.loads(shown("abcd-1", "--json"))["item"]["checkpoint"] is None
     protocol.checkpoint(
         redis,
         AttemptRef("video", "abcd-1", "token", NODE),
@@ -102,9 +102,9 @@ def test_where_the_next_attempt_would_go_on_is_shown(shown, redis, now):
     )
 
     assert re.search(
-        r'^checkpoint  {"frame": 223}, 1 m(?: \d+ s)? ago$', shown("abcd"), re.MULTILINE
+        r'^checkpoint  {"frame": 223}, 1 m(?: \d+ s)? ago$', shown("abcd-1"), re.MULTILINE
     )
-    item = json.loads(shown("abcd", "--json"))["item"]["checkpoint"]
+    item = json.loads(shown("abcd-1", "--json"))["item"]["checkpoint"]
     assert (item["value"], item["attempt"], item["at_seconds"]) == (
         {"frame": 223},
         1,
@@ -117,8 +117,8 @@ def test_a_checkpoint_of_another_task_of_that_id_is_not_shown(shown, redis, now)
         redis, AttemptRef("video", "abcd-1", "token", NODE), 1, "5.5", {"value": "223"}, now
     )
 
-    assert "checkpoint" not in shown("abcd")
-    assert json.loads(shown("abcd", "--json"))["item"]["checkpoint"] is None
+    assert "checkpoint" not in shown("abcd-1")
+    assert json.loads(shown("abcd-1", "--json"))["item"]["checkpoint"] is None
 
 
 def test_after_a_hand_back_nothing_is_said_of_late_results(shown, redis, now):
@@ -134,7 +134,7 @@ def test_after_a_hand_back_nothing_is_said_of_late_results(shown, redis, now):
         redis, AttemptRef("video", "abcd-1", "token", NODE), now, {"last_files": "gpu-1:/spool/1"}
     )
 
-    found = shown("abcd")
+    found = shown("abcd-1")
     assert (
         "no longer counts" not in found and "The output of the earlier attempt is there." in found
     )
@@ -155,7 +155,7 @@ def test_of_a_task_that_has_ended_nobody_is_heard_of(shown, redis):
         {"result_encoding": "json"},
     )
 
-    found = shown("abcd")
+    found = shown("abcd-1")
 
     assert "signs" not in found and " left" not in found
 
@@ -164,14 +164,14 @@ def test_of_a_task_that_has_ended_nobody_is_heard_of(shown, redis):
 def test_a_second_attempt_is_not_said_to_have_waited_since_the_task_was_made(shown, cli):
     cli.hset("blueque_task_abcd-1", "attempt", 2)
 
-    assert "waited" not in shown("abcd")
+    assert "waited" not in shown("abcd-1")
 
 
 def test_show_names_the_schedule_of_a_task_and_its_planned_time(shown, now, cli):
     planned = {"schedule": "night \x1b[2Jly", "planned": 1795354755, "timezone": "Europe/Berlin"}
     cli.hset("blueque_task_abcd-1", mapping=planned)
 
-    text, item = shown("abcd", "--utc"), json.loads(shown("abcd", "--json"))["item"]
+    text, item = shown("abcd-1", "--utc"), json.loads(shown("abcd-1", "--json"))["item"]
 
     assert "schedule    night \\x1b[2Jly\n" in text
     assert "planned     2026-11-22 13:39:15 UTC  (" in text and ", 14:39 in Europe/Berlin)" in text
@@ -187,5 +187,5 @@ def test_show_names_the_schedule_of_a_task_and_its_planned_time(shown, now, cli)
 def test_a_planned_time_that_makes_no_sense_ends_no_show(shown, cli, planned):
     cli.hset("blueque_task_abcd-1", mapping={"planned": planned, "timezone": "Mars/Olympus"})
 
-    assert "started, attempt 1" in shown("abcd")
-    assert json.loads(shown("abcd", "--json"))["item"]["status"] == "started"
+    assert "started, attempt 1" in shown("abcd-1")
+    assert json.loads(shown("abcd-1", "--json"))["item"]["status"] == "started"

@@ -104,7 +104,7 @@ def test_of_many_tasks_with_a_tag_it_says_that_some_were_searched(run, queue, mo
     queue.enqueue_many(range(5), tags=["a"])
 
     result = run("ls", "--tag", "a", "--ids")
-    assert len(result.stdout.split()) == 4
+    assert len(result.stdout.split()) == 3
     assert "were searched" in result.stderr
 
 
@@ -112,10 +112,13 @@ def test_of_many_tasks_with_a_tag_it_says_that_some_were_searched(run, queue, mo
     ("line", "words"),
     [
         (["enqueue", "video", "1", "--tag", "a b"], "--tag: 'a b' has a space"),
-        (["enqueue", "video", "1", "--title", ""], "title: it takes 1 to 200 bytes"),
+        (
+            ["enqueue", "video", "1", "--title", ""],
+            "blueque enqueue: --title: it takes 1 to 200 bytes",
+        ),
         (["ls", "--tag", ""], "--tag: a tag takes 1 to 200 bytes, not 0"),
         (["cancel", "7c1f", "--tag", "a"], "not both"),
-        (["enqueue", "video", "1", "--context", "{"], "--context"),
+        (["enqueue", "video", "1", "--context", "{geheim"], "--context"),
         (["enqueue", "video", "1", "--context", "[1]"], "it is a dict, not list"),
     ],
 )
@@ -123,4 +126,4 @@ def test_wrong_labels_are_refused(run, line, words):
     result = run(*line)
 
     assert result.returncode == 2
-    assert words in result.stderr
+    assert words in result.stderr and "geheim" not in result.stderr

@@ -69,7 +69,7 @@ def test_a_waiting_task_gets_another_priority_negative_ones_too(run, redis, clie
         redis, "video", "scheduled-1", "1", 9e9, time.time(), {"parameters_encoding": "json"}
     )
 
-    result = run("priority", "pend", "scheduled-1", "-5")
+    result = run("priority", "pending-1", "scheduled-1", "-5")
 
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout == "pending-1  pending, priority -5\nscheduled-1  scheduled, priority -5\n"
@@ -301,7 +301,7 @@ def test_listeners_of_1_0_0_are_said_to_know_of_no_pause(run, redis, cli):
 def test_the_next_task_with_an_idle_listener_waits_for_nothing(why, redis):
     enqueue(redis, "pending-1")
 
-    codes, text = why("pend")
+    codes, text = why("pending-1")
 
     assert codes == ["next"]
     assert re.match(r"pending-1 in video has been pending for \d+\.\d s,", text)

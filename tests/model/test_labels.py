@@ -52,6 +52,7 @@ def test_tags_are_written_in_their_order_each_once():
     assert labels.fields(tags=["customer:17", "ü", "customer:17"]) == {"tags": "customer:17 ü"}
     assert labels.fields(tags=iter(["a"])) == {"tags": "a"}
     assert labels.fields(tags=[]) == {}
+    assert labels.fields(tags={"c", "a", "b"}) == {"tags": "a b c"}
     assert labels.fields("A", ["b"]) == {"title": "A", "tags": "b"}
 
 
@@ -74,7 +75,7 @@ def test_other_tags_are_refused(tags, words):
     assert str(refused.value).startswith("tags: ")
 
 
-@pytest.mark.parametrize("tags", ["customer:17", b"a", 5, [5], {"a": 1}.values()])
+@pytest.mark.parametrize("tags", ["customer:17", b"a", 5, [5], {"a": 1}.values(), {"a": 1}])
 def test_tags_are_a_list_of_texts(tags):
     with pytest.raises(InvalidType, match="tags: "):
         labels.fields(tags=tags)
@@ -114,3 +115,5 @@ def test_a_malformed_context_is_none(text):
 def test_a_context_counts_to_the_size_of_the_parameters():
     assert labels.room_beside({}, 100) == 100
     assert labels.room_beside({"context": '{"a":"ä"}'}, 100) == 90
+    with pytest.raises(TooLarge, match="context takes 10 bytes; the limit is 9 bytes"):
+        labels.room_beside({"context": '{"a":"ä"}'}, 9)

@@ -38,7 +38,13 @@ def test_the_same_task_is_made_once(make, cli):
     assert cli.keys(keys.task("a")) == [keys.task("a")]
 
 
-@pytest.mark.parametrize("other", [{"n": 2}, '{"n":1}', None])
+def test_the_order_of_names_makes_no_other_parameters(make):
+    make({"a": 1, "b": [{"c": 2, "d": 3}]}, id="a")
+
+    assert not make({"b": [{"d": 3, "c": 2}], "a": 1}, id="a").is_new
+
+
+@pytest.mark.parametrize("other", [{"n": 2}, {"n": True}, '{"n":1}', None])
 def test_an_id_with_other_parameters_is_refused(make, client, other):
     make({"n": 1}, id="a")
     before = client.get_task("a").fields

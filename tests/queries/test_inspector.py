@@ -17,6 +17,8 @@ from blueque.queries.overview import Groups
 
 NODE = "gpu-1.example.com_4021"
 
+ONE, TWO = (f"abcd000{n}-0000-4000-8000-000000000000" for n in (1, 2))
+
 
 @pytest.fixture
 def inspector(redis):
@@ -476,12 +478,10 @@ def test_pending_tasks_are_listed_in_the_order_of_their_turns(redis, inspector):
 
 
 def test_a_task_in_another_line_is_found_by_the_beginning_of_its_id(redis, cli, inspector):
-    protocol.enqueue(
-        redis, "video", "urgent-1", "{}", 1.0, {"parameters_encoding": "json", "priority": 5}
-    )
+    protocol.enqueue(redis, "video", ONE, "{}", 1.0, {"parameters_encoding": "json", "priority": 5})
     cli.delete(keys.tasks("video"))
 
-    assert inspector.find("urge") == ["urgent-1"]
+    assert inspector.find("abcd") == [ONE]
 
 
 def test_scheduled_tasks_are_listed_by_when_they_are_due(redis, inspector):
@@ -546,36 +546,36 @@ def test_a_listing_takes_three_round_trips(redis, proxy, queues):
 
 
 def test_a_task_is_found_by_the_beginning_of_its_id(redis, inspector):
-    enqueue(redis, "abcd-1")
-    enqueue(redis, "abce-2")
+    enqueue(redis, ONE)
+    enqueue(redis, "abce0002-0000-4000-8000-000000000000")
 
-    assert inspector.find("abcd") == ["abcd-1"]
+    assert inspector.find("abcd") == [ONE]
 
 
 def test_all_tasks_that_begin_so_are_found(redis, inspector):
-    enqueue(redis, "abcd-2")
-    enqueue(redis, "abcd-1", "audio")
+    enqueue(redis, TWO)
+    enqueue(redis, ONE, "audio")
 
-    assert inspector.find("abcd") == ["abcd-1", "abcd-2"]
+    assert inspector.find("abcd") == [ONE, TWO]
 
 
 def test_no_more_than_twenty_are_found(redis, inspector):
     for n in range(30):
-        enqueue(redis, f"abcd-{n}")
+        enqueue(redis, f"abcd{n:04}-0000-4000-8000-000000000000")
 
     assert len(inspector.find("abcd")) == 20
 
 
 def test_a_whole_id_is_found_however_short_and_though_others_begin_with_it(redis, inspector):
     enqueue(redis, "abcd")
-    enqueue(redis, "abcd-1")
+    enqueue(redis, ONE)
     enqueue(redis, "x")
 
     assert (inspector.find("abcd"), inspector.find("x")) == (["abcd"], ["x"])
 
 
 def test_a_beginning_of_three_characters_finds_nothing(redis, inspector):
-    enqueue(redis, "abcd-1")
+    enqueue(redis, ONE)
 
     assert inspector.find("abc") == []
 
@@ -585,35 +585,47 @@ def test_a_beginning_of_three_characters_finds_nothing(redis, inspector):
 )
 def test_what_1_0_0_has_made_and_no_index_names_is_found(redis, cli, inspector, place):
     cli.zadd("blueque_queues", {"video": 1})
-    cli.hset("blueque_task_abcd-1", mapping={"status": place, "queue": "video"})
+    cli.hset(f"blueque_task_{ONE}", mapping={"status": place, "queue": "video"})
     match place:
         case "scheduled":
-            cli.zadd("blueque_scheduled_tasks_video", {"abcd-1": 9e9})
+            cli.zadd("blueque_scheduled_tasks_video", {ONE: 9e9})
         case "started":
-            cli.sadd("blueque_started_tasks_video", "old_1 77 abcd-1")
+            cli.sadd("blueque_started_tasks_video", f"old_1 77 {ONE}")
         case "reserved":
             cli.sadd("blueque_listeners_video", "old_1")
-            cli.lpush("blueque_reserved_tasks_video_old_1", "abcd-1")
+            cli.lpush("blueque_reserved_tasks_video_old_1", ONE)
         case _:
-            cli.lpush(f"blueque_{place}_tasks_video", "abcd-1")
+            cli.lpush(f"blueque_{place}_tasks_video", ONE)
 
-    assert inspector.find("abcd") == ["abcd-1"]
+    assert inspector.find("abcd") == [ONE]
 
 
 def test_a_task_that_1_0_0_has_deleted_is_not_found_though_the_index_names_it(
     redis, cli, inspector
 ):
-    enqueue(redis, "abcd-1")
-    cli.delete("blueque_task_abcd-1")
+    enqueue(redis, ONE)
+    cli.delete(f"blueque_task_{ONE}")
 
     assert inspector.find("abcd") == []
 
 
 def test_a_task_in_the_last_of_many_queues_is_found(redis, inspector):
     for n in range(45):
-        enqueue(redis, f"task-{n:02}-of-45", f"q{n:02}")
+        enqueue(redis, f"abcd{n:04}-0000-4000-8000-000000000000", f"q{n:02}")
 
-    assert inspector.find("task-44") == ["task-44-of-45"]
+    assert inspector.find("abcd0044") == ["abcd0044-0000-4000-8000-000000000000"]
+
+
+@pytest.mark.parametrize(
+    "gone", ["order-1", "order", "4711-", "ABCD", "abcd0001-00000", "abcd-000"]
+)
+def test_an_id_that_its_producer_has_chosen_is_found_whole_only(redis, inspector, gone):
+    for task in ("order-10", "4711-5", "abcd-0001", ONE):
+        enqueue(redis, task)
+
+    assert inspector.find(gone) == []
+    assert inspector.find("order-10") == ["order-10"]
+    assert inspector.find(ONE[:14]) == [ONE]
 
 
 def test_the_version_of_the_server_is_told(inspector, cli):

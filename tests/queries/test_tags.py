@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from blueque import InvalidType
+from blueque.model import keys
 from blueque.queries import tags as module
 from blueque.queries.tags import TagSeen
 
@@ -29,7 +31,7 @@ def test_of_many_tasks_with_a_tag_some_are_found(client, queue, monkeypatch):
     queue.enqueue_many(range(5), tags=["a"])
 
     found, has_more = client.get_inspector().tagged(["a"])
-    assert (len(found), has_more) == (4, True)
+    assert (len(found), has_more) == (3, True)
 
 
 def test_tags_are_counted_with_the_states_of_their_tasks(client, queue):
@@ -70,3 +72,20 @@ def test_states_are_read_of_so_many_tasks_only(client, queue, monkeypatch):
 
     found, _ = client.get_inspector().tags()
     assert [each.states for each in found] == [{"pending": 3}, None]
+
+
+def test_a_task_without_the_tag_is_in_no_state_of_it(client, queue, cli):
+    task = queue.enqueue(1, tags=["a"])
+    queue.enqueue(2, tags=["a", "b"])
+    cli.hset(keys.task(task), "tags", "ab")
+
+    assert client.get_inspector().tags("a")[0] == [TagSeen("a", 2, {"pending": 1})]
+
+
+def test_without_a_tag_no_task_is_found_and_a_text_is_no_list(client, queue):
+    queue.enqueue(1, tags=["x"])
+    tagged = client.get_inspector().tagged
+
+    assert tagged([]) == ([], False)
+    with pytest.raises(InvalidType, match="tags: they are a list"):
+        tagged("x")

@@ -83,9 +83,11 @@ def _schedules(inspector: Any, incomplete: str) -> Iterable[CompletionItem]:
 
 
 def _ids(inspector: Any, incomplete: str) -> Iterable[CompletionItem]:
-    """Return ids with queue and state. After fewer than four characters, only unfinished tasks."""
-    if len(incomplete) >= 4:
-        tasks = inspector.tasks(inspector.find(incomplete))
+    """Return ids with queue and state. After fewer than four characters, and those that a producer
+    has chosen: only unfinished tasks.
+    """
+    if found := inspector.find(incomplete) if len(incomplete) >= 4 else []:
+        tasks = inspector.tasks(found)
     else:
         unfinished = ("started", "reserved", "pending", "blocked")
         tasks = inspector.listing(inspector.queues(), unfinished, MAX_WORDS).tasks

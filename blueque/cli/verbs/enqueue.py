@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 @click.option(
     "--keep",
     metavar="DURATION",
-    help="How long a key outlives its task, default 1d; with --run, the run, default 90d.",
+    help="How long a key or --id outlives its task, default 1d; with --run, the run, default 90d.",
 )
 @click.option(
     "--run",

@@ -23,6 +23,7 @@ from blueque.cli.recurring import (
     in_a_row,
     item,
     latest,
+    options_of,
     whole,
     why_not,
     why_nothing,
@@ -31,7 +32,6 @@ from blueque.cli.recurring import (
 from blueque.cli.verbs.show import print_fact
 from blueque.errors import InvalidInput
 from blueque.model.encoding import decode
-from blueque.model.schedule import read_options
 from blueque.text.hints import words_of
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def show(invocation: Invocation, name: str, reveals: bool, as_json: bool) -> Non
     Times of a cron rule are in its time zone. Those of --every, created and updated are local times. With --utc, all are in
     UTC. The state is updated with each planned time.
 
-    In parameters, values of names such as password, token or api_key are shown as "[hidden]". --reveal shows them.
+    In parameters and context, values of names such as password, token or api_key are shown as "[hidden]". --reveal shows them.
     """
     client = invocation.client()
     schedule, hide = find_schedule(client, name), invocation.hider(reveals)
@@ -182,7 +182,7 @@ def _facts(
         yield "planned", "\n".join(later)
     yield "last", _last(seen, recent)
     yield from _policies(seen)
-    for name, value in read_options(seen.fields).items():
+    for name, value in options_of(seen, hide).items():
         yield name.replace("_", " "), _option(name, value)
     counts = [f"{record[what]} {what}" for what in _COUNTS if record.get(what)]
     yield "so far", ", ".join(counts) or "nothing"

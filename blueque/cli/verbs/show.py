@@ -57,10 +57,11 @@ def show_task(
     Signs say when its listener last sent a beat, and when the task last reported progress or printed something. The
     time that is left is an estimate from its progress so far.
 
-    With --queue the word is a key, not an id. In parameters, values of names such as password, token or api_key are
-    shown as "[hidden]". --reveal shows them.
+    With --queue the word is a key, not an id. In parameters and context, values of names such as password, token or
+    api_key are shown as "[hidden]". --reveal shows them.
 
-    ID may be the beginning of an id, at least 4 characters, if only one task matches.
+    ID may be the beginning of an id, at least 4 characters, if only one task matches. An id that the producer has chosen
+    is written whole.
     """
     inspector, hide = invocation.client().get_inspector(), invocation.hider(reveals)
     if run is not None and queue is None:

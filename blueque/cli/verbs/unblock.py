@@ -13,6 +13,7 @@ from blueque.cli.consent import require_consent
 from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
 from blueque.errors import InvalidInput
 from blueque.model.group import group_of
+from blueque.model.ids import is_uuid
 from blueque.queries.listing import MIN_PREFIX
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def _parent(inspector: Inspector, task: Task, word: str) -> str:
     kinds = {each.task.id: each.kind for each in inspector.dependencies(task).conditions}
     ids = [*kinds]
     found = [one for one in ids if word in (one, group_of(one))] or [
-        one for one in ids if one.startswith(word) and len(word) >= MIN_PREFIX
+        one for one in ids if one.startswith(word) and len(word) >= MIN_PREFIX and is_uuid(one)
     ]
     if len(found) > 1:
         raise InvalidInput(f"task {task.id} waits for {len(found)} tasks that begin with {word!r}")
