@@ -182,7 +182,9 @@ def digest(tasks: Tasks) -> str:
     """Return a text that is the same for the same tasks in the same order, in any process."""
     found = hashlib.sha256()
     for queue, (task, parameters, options, conditions, eta) in tasks:
-        fields, waits = sorted((options or {}).items()), sorted(conditions.items())
+        named = (options or {}).items()
+        fields = sorted(item for item in named if item[0] != "producer")  # of a process
+        waits = sorted(conditions.items())
         row = json.dumps([queue, task, parameters, fields, waits, eta])
         found.update(row.encode() + b"\n")
     return found.hexdigest()[:32]

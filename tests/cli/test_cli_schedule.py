@@ -23,7 +23,7 @@ def test_a_scheduled_task_is_in_line_at_once_and_others_are_not(run, redis, clie
     schedule(redis, "soon-1", 3600)
     schedule(redis, "later-1", 7200)
 
-    result = run("schedule", "run", "soon")
+    result = run("schedule", "run", "soon-1")
 
     assert (result.returncode, result.stdout, result.stderr) == (0, "soon-1  pending\n", "")
     assert [client.get_task(task).status for task in ("soon-1", "later-1")] == [
