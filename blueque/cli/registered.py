@@ -57,7 +57,7 @@ class Found(NamedTuple):
 
     def used_by(self, queues: Iterable[str], config: Config) -> dict[str, Registered]:
         """Return the handlers of these queues that are ours, by queue. What blueque.toml names for a
-        queue is not, also if it is the same function: nobody has to import it.
+        queue is not, also if it is the same function: it need not be imported.
         """
         return {
             queue: self.handlers[queue]

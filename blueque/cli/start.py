@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MOST = 100  # tasks of a list
 _HOLDS = ("limit", "lock", "no_room")  # reasons that go when another task ends
-# Reasons for which it does not start unless a person acts, or nobody can tell when it does.
+# Reasons for which it does not start unless a person acts, or at a time that is not known.
 _NEVER = ("paused", "no_listener", "never_fits", "senseless", "missing", "popped")
 _WORDS = {
     "paused": "queue paused",
@@ -66,7 +66,7 @@ def starts(inspector: Inspector, tasks: Sequence[Task]) -> dict[str, Start]:
 
 
 def seconds_to_start(inquiry: Inquiry, why: Sequence[Reason]) -> float | None:
-    """Return in how many seconds a pending task may start; None: nobody can tell.
+    """Return in how many seconds a pending task may start; None: this is not known.
 
     It takes tasks that run to end by their progress or as usual, and tasks before it to run as long
     as tasks of the queue usually do.

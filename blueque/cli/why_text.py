@@ -345,7 +345,7 @@ def _lock(inquiry: Inquiry) -> Iterator[Reason]:
 
 
 def first_end(inquiry: Inquiry, ids: Iterable[str]) -> float | None:
-    """Return in how many seconds the first of these tasks ends; None: nobody can tell."""
+    """Return in how many seconds the first of these tasks ends; None: this is not known."""
     ends = [time_to_end(inquiry, task_id) for task_id in ids]
     return min((end for end in ends if end is not None), default=None)
 

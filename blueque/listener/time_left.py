@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("blueque")
 
-MOST_NOTES = 1000  # tasks of which it is known that it was logged
+MOST_NOTES = 1000  # tasks whose log line is remembered
 
 
 class TimeLeft:
@@ -30,7 +30,7 @@ class TimeLeft:
 
     def __init__(self, ends: float, time_limit: float | None = None) -> None:
         self._ends, self._default = ends, limits.Limits(time=time_limit)
-        self._left_out: set[str] = set()  # tasks of which it was logged
+        self._left_out: set[str] = set()  # tasks whose log line was written
         self.wanted = 0.0  # the time limit of the last task that was left to others
         self._has_warned = False
 

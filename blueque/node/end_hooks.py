@@ -33,7 +33,7 @@ class EndHooks:
         self._running: set[int] = set()
 
     def start(self, ended: Task, pause: Callable[[float], object], sessions: set[int]) -> None:
-        """Start the hook of a task, of which an attempt has ended.
+        """Start the hook of a task whose attempt has ended.
 
         pause: waits a number of seconds; it is called while too many others run.
         sessions: gets those of the hooks that run.

@@ -156,7 +156,7 @@ def expire(redis: Redis, queue: str, task: str, now: float) -> None:
         is_elsewhere = fields.status is not None and fields.queue != queue
         is_held = fields.status == "pending" and not waiting.is_in_line
         if is_elsewhere or (is_held and fields.attempt is None):
-            return Answer(None)  # whoever has popped it will see, or the next look
+            return Answer(None)  # the listener that has popped it will see, or the next look
         is_waiting = fields.status in ("pending", "scheduled", "blocked")
         if not is_waiting or fields.attempt is not None or fields.start_before is None:
             return Change([listed], None)

@@ -1,4 +1,4 @@
-"""Tasks that have not started in time: whoever looks ends them, and nobody starts them."""
+"""Tasks that have not started in time: any listener or scheduler ends them, and none starts them."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ def _ask(
 
 
 def table_of_running(tasks: Sequence[Task], now: float) -> list[str]:
-    """Return lines about running tasks, of which the first are shown."""
+    """Return a table of the first of these running tasks."""
     rows = [
         [
             printing.short_id(task.id),

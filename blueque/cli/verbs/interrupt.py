@@ -52,7 +52,7 @@ def interrupt(
     listener, also on the same one: pause that first. This uses up nothing: no attempt of its retry policy, and not its
     checkpoint. If it ends by itself first, that result counts; --wait tells which of the two happened. If it is
     cancelled meanwhile, it is cancelled. A task without a retry policy would otherwise start once only, so it asks. If
-    the host is dead, recovery handles the task as ever. A word behind --wait that is a duration, such as 3600 or 2m, is
+    the host is dead, recovery handles the task as usual. A word behind --wait that is a duration, such as 3600 or 2m, is
     not an ID.
 
     ID may be the beginning of an id; - reads ids from standard input. The exit code is 5 if a task could not be
@@ -66,7 +66,7 @@ def interrupt(
     _ask(inspector, tasks, is_sure, "-" in ids)
 
     def order(task: Task) -> str:
-        if task.status != "started" and not is_sure:  # nobody was asked about it
+        if task.status != "started" and not is_sure:  # no consent was asked for it
             raise NotInterruptible(
                 task.id, task.status, f"it is {task.status or 'gone'}, so it does not run"
             )
