@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Set
+from contextlib import suppress
+from types import MappingProxyType
 from typing import Any
 
 from blueque.errors import InvalidInput, InvalidType, TooLarge
@@ -15,27 +17,39 @@ MAX_BYTES = 200  # of a title or a tag
 MOST_TAGS = 20
 MAX_CONTEXT = 65536  # bytes; a program gets it in a variable, which Linux limits
 NAMES = ("title", "tags", "context")
+NO_TRACE: Mapping[str, str] = MappingProxyType({})
 
 
 def fields(
     title: str | None = None,
     tags: Iterable[str] | None = None,
     context: Mapping[str, Any] | None = None,
+    trace: Mapping[str, str] = NO_TRACE,
 ) -> dict[str, str]:
-    """Return the labels that are given as fields of a task. Raises InvalidInput, InvalidType."""
-    if title is tags is context is None:  # the usual case
+    """Return the labels that are given as fields of a task. Raises InvalidInput, InvalidType.
+
+    trace: of the caller, see trace.py. It is part of the context, if the caller has put no other
+        there and it has room.
+    """
+    if title is tags is context is None and not trace:  # the usual case
         return {}
     given = {} if title is None else {"title": require_title(title)}
     if tags is not None and (named := require_tags(tags)):
         given["tags"] = " ".join(named)
     if context is not None and (text := require_context(context)) != "{}":
         given["context"] = text
+    if trace and not trace.keys() & (context or {}).keys():
+        with suppress(TooLarge):
+            given["context"] = require_context({**(context or {}), **trace})
     return given
 
 
-def take_fields(options: dict[str, Any]) -> dict[str, str]:
-    """Take the labels out of the options of a task, and return them as fields."""
-    return fields(**{name: options.pop(name) for name in NAMES if name in options})
+def take_fields(options: dict[str, Any], trace: Mapping[str, str] = NO_TRACE) -> dict[str, str]:
+    """Take the labels out of the options of a task, and return them as fields.
+
+    trace: as for `fields`.
+    """
+    return fields(**{name: options.pop(name) for name in NAMES if name in options}, trace=trace)
 
 
 def require_title(title: object) -> str:

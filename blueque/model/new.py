@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, Unpack
 
 from blueque.errors import InvalidInput, InvalidType
-from blueque.model import labels, limits, units
+from blueque.model import labels, limits, trace, units
 from blueque.model.conditions import After, Ids, conditions_of
 from blueque.model.encoding import encode, require_queue_name, require_text_keys, require_time
 from blueque.model.group import Group
@@ -209,7 +209,7 @@ def _read(
     group: Group | str | None = None,
     **others: Any,
 ) -> NewRecord:
-    its_labels = labels.take_fields(others)
+    its_labels = labels.take_fields(others, trace.of_caller())
     fields = option_fields(
         require_retry(retry), limits.fields(**others), priority, resources, lock, its_labels
     )

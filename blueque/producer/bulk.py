@@ -11,7 +11,7 @@ from typing import Any, Unpack
 from blueque import protocol
 from blueque.connection.redis import Redis
 from blueque.errors import InvalidInput
-from blueque.model import labels, limits
+from blueque.model import labels, limits, trace
 from blueque.model.conditions import After, Ids
 from blueque.model.encoding import require_run_name, require_time, require_whole
 from blueque.model.group import Group, tracked
@@ -259,7 +259,7 @@ class ManyTasks:
         """Return the fields of a task with these options of `enqueue`, and with those of the
         configuration.
         """
-        its_labels = labels.take_fields(others)
+        its_labels = labels.take_fields(others, trace.of_caller())
         return self._options(retry, limits.fields(**others), priority, resources, lock, its_labels)
 
     def _of_staged(self, options: Common) -> Options:

@@ -20,6 +20,7 @@ from blueque.errors import (
     TooManyConditions,
     WrongGroup,
 )
+from blueque.model import trace
 from blueque.model.conditions import HOLD, MAX_CONDITIONS, OK, count_named
 from blueque.model.group import MAKING, condition_on, gate_of
 from blueque.producer.dependent_tasks import name_conditions
@@ -182,8 +183,11 @@ def digest(tasks: Tasks) -> str:
     """Return a text that is the same for the same tasks in the same order, in any process."""
     found = hashlib.sha256()
     for queue, (task, parameters, options, conditions, eta) in tasks:
-        named = (options or {}).items()
-        fields = sorted(item for item in named if item[0] != "producer")  # of a process
+        named = dict(options or {})
+        named.pop("producer", None)  # of a process, as is the trace
+        if "context" in named:
+            named["context"] = trace.without(str(named["context"]))
+        fields = sorted(item for item in named.items() if item != ("context", ""))
         waits = sorted(conditions.items())
         row = json.dumps([queue, task, parameters, fields, waits, eta])
         found.update(row.encode() + b"\n")

@@ -23,7 +23,7 @@ from blueque.errors import (
     WrongGroup,
     WrongQueue,
 )
-from blueque.model import labels, limits
+from blueque.model import labels, limits, trace
 from blueque.model.conditions import After, Ids, names_of
 from blueque.model.encoding import (
     decode,
@@ -165,11 +165,10 @@ class Queue(ManyTasks):
             grace=grace,
             lead=lead,
         )
+        its_labels = labels.fields(title, tags, context, trace.of_caller())
         named, of_name = self._name(key, id, keep)
         options = {
-            **self._options(
-                retry, its_limits, priority, resources, lock, labels.fields(title, tags, context)
-            ),
+            **self._options(retry, its_limits, priority, resources, lock, its_labels),
             **of_name,
             **self._start(start_within, start_before, expired_to).fields(time.time()),
         }
@@ -220,11 +219,10 @@ class Queue(ManyTasks):
             grace=grace,
             lead=lead,
         )
+        its_labels = labels.fields(title, tags, context, trace.of_caller())
         named, of_name = self._name(key, id, keep)
         options = {
-            **self._options(
-                retry, its_limits, priority, resources, lock, labels.fields(title, tags, context)
-            ),
+            **self._options(retry, its_limits, priority, resources, lock, its_labels),
             **of_name,
         }
         now = time.time()
@@ -499,7 +497,7 @@ class Queue(ManyTasks):
         given = dict(options)
         own = {name: given.pop(name, None) for name in ("retry", "resources", "lock")}
         priority = given.pop("priority", 0)
-        its_labels = labels.take_fields(given)
+        its_labels = labels.take_fields(given)  # no trace: each deployment would change a schedule
         its_limits = limits.fields(**given)  # type: ignore[arg-type]
         fields = self._options(
             own["retry"],  # type: ignore[arg-type]

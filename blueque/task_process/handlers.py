@@ -21,6 +21,7 @@ from blueque.system import plain_files
 from blueque.task_process import stack_dump
 from blueque.task_process.import_ahead import import_for_coroutines, import_for_handler
 from blueque.task_process.running_task import RunningTask
+from blueque.task_process.spans import traced, variables
 
 if TYPE_CHECKING:
     from blueque.task_process.registered import QueueHandler
@@ -67,34 +68,37 @@ def handler(
         if getattr(code, "co_flags", 0) & _COROUTINE:
             import_for_coroutines()
 
-    def work(task: RunningTask, attempt: Attempt) -> Record:
-        if not prepared:
-            prepare()
-        call = prepared.pop()
-        show_stacks()
-        result = call(task)
+    def work(task: RunningTask) -> Record:  # `blueque stack` looks for this name
+        result = prepared.pop()(task)
         if hasattr(type(result), "__await__"):  # of a coroutine function
             from blueque.task_process import coroutine  # here: it imports asyncio
 
             result = coroutine.run(result, task)
-        if isinstance(result, _NOT_RUN):
-            kind = type(result).__name__
-            error = f"the handler returned a {kind}, which has not run to its end: {_RETURN}"
-            return {"status": "failed", "error": error, "error_type": "result"}
-        new: dict[str, Any] = {}
-        try:
-            if isinstance(result, Outcome):
-                new, result = {"then": result.records(task.id)}, result.result
-            text, encoding = encode(result, "the result", max_bytes)
-        except InvalidInput as refusal:
-            return {
-                "status": "failed",
-                "error": printable(refusal, MAX_ERROR),
-                "error_type": "result",
-            }
-        return {"status": "complete", "result": text, "result_encoding": encoding, **new}
+        return _record(result, task, max_bytes)
 
-    return Work(work, prepare)
+    def run(task: RunningTask, attempt: Attempt) -> Record:
+        if not prepared:
+            prepare()
+        show_stacks()
+        return traced(task, lambda: work(task))
+
+    return Work(run, prepare)
+
+
+def _record(result: Any, task: RunningTask, max_bytes: int) -> Record:
+    """Return the exit record of a handler that has returned."""
+    if isinstance(result, _NOT_RUN):
+        kind = type(result).__name__
+        error = f"the handler returned a {kind}, which has not run to its end: {_RETURN}"
+        return {"status": "failed", "error": error, "error_type": "result"}
+    new: dict[str, Any] = {}
+    try:
+        if isinstance(result, Outcome):
+            new, result = {"then": result.records(task.id)}, result.result
+        text, encoding = encode(result, "the result", max_bytes)
+    except InvalidInput as refusal:
+        return {"status": "failed", "error": printable(refusal, MAX_ERROR), "error_type": "result"}
+    return {"status": "complete", "result": text, "result_encoding": encoding, **new}
 
 
 def resolve(name: str, load: Callable[[str], Any] = importlib.import_module) -> Handler:
@@ -188,7 +192,7 @@ def program(
             pid = os.posix_spawnp(
                 command[0],
                 command,
-                {**os.environ, **environ},
+                {**os.environ, **environ, **variables(task)},
                 file_actions=[(os.POSIX_SPAWN_OPEN, 0, parameters, os.O_RDONLY, 0)],
                 setsigdef=[*stopping, signal.SIGUSR1, signal.SIGPIPE, signal.SIGXFSZ],
             )
@@ -207,7 +211,7 @@ def program(
             return record_of_exit(code, attempt)
         return _result_of_program(attempt, max_bytes)
 
-    return Work(work)
+    return Work(lambda task, attempt: traced(task, lambda: work(task, attempt)))
 
 
 def _result_of_program(attempt: Attempt, max_bytes: int) -> Record:

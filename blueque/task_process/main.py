@@ -19,7 +19,7 @@ from blueque.spool.outcome_record import record_of
 from blueque.spool.task_spool import Blank, TaskSpool
 from blueque.system import process, signals
 from blueque.system.title import Title
-from blueque.task_process import redirect, running_task
+from blueque.task_process import redirect, running_task, spans
 from blueque.task_process.handlers import Work
 from blueque.task_process.handshake import Assignment, Handshake
 from blueque.task_process.redirect import Output
@@ -258,6 +258,7 @@ def _run(
         work.after(task, record)
         task.disconnect()
         _flush_files()
+    spans.flush()
     return 0 if record["status"] == "complete" else 1, may_rest
 
 
