@@ -466,7 +466,8 @@ def _waits(policy: Retry) -> str:
 
 def _only(policy: Retry) -> str:
     causes = [*policy.on, *(f"exit code {code}" for code in policy.exit_codes)]
-    return f"; only after {', '.join(causes)}" if causes else ""
+    only = f"; only after {', '.join(causes)}" if causes else ""
+    return f"{only}; never after {', '.join(policy.not_on)}" if policy.not_on else only
 
 
 def _last_error(task: Task) -> str | None:

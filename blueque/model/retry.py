@@ -22,6 +22,7 @@ _DEFAULTS = {
     "on": (),
     "exit_codes": (),
     "interruptions": 3,
+    "not_on": (),
 }
 
 
@@ -40,6 +41,8 @@ class Retry:
     exit_codes: retry only after these, 0 to 255. With `on` and `exit_codes`, either is enough; with
         neither, every failure is retried.
     interruptions: how many attempts may be lost with their node before the task fails as `poison`.
+    not_on: never retry after these, named as for `on`, whatever `on` and `exit_codes` say. A loss
+        with the node is no failure: `interruptions` is for that.
     """
 
     __slots__ = tuple(_DEFAULTS)
@@ -51,6 +54,7 @@ class Retry:
     on: tuple[str, ...]
     exit_codes: tuple[int, ...]
     interruptions: int
+    not_on: tuple[str, ...]
 
     def __init__(
         self,
@@ -61,18 +65,20 @@ class Retry:
         on: Iterable[type[BaseException] | str] = (),
         exit_codes: Iterable[int] = (),
         interruptions: int = 3,
+        not_on: Iterable[type[BaseException] | str] = (),
     ) -> None:
         values = {
             "max": require_whole(max, "max", 0, MOST),
             "backoff": require_number(backoff, "backoff", 0, DAY),
             "factor": require_number(factor, "factor", 1, 1000),
             "jitter": require_number(jitter, "jitter", 0, 1),
-            "on": _sorted(_name(kind) for kind in _several(on, "on")),
+            "on": _names(on, "on"),
             "exit_codes": _sorted(
                 require_whole(code, "an exit code", 0, 255)
                 for code in _several(exit_codes, "exit_codes")
             ),
             "interruptions": require_whole(interruptions, "interruptions", 0, MOST),
+            "not_on": _names(not_on, "not_on"),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -125,10 +131,14 @@ class Retry:
         """
         if failures >= self.max or record.get("retry") == "never":
             return False
-        if not self.on and not self.exit_codes:
+        if not self.on and not self.exit_codes and not self.not_on:
             return True
         classes = record.get("error_types")
         names = [record.get("error_type"), *(classes if isinstance(classes, list) else [])]
+        if any(name in self.not_on for name in names):
+            return False
+        if not self.on and not self.exit_codes:
+            return True
         code = record.get("exit_code")
         # The exit code of sys.exit(-1) is 255.
         return any(name in self.on for name in names) or (
@@ -210,16 +220,21 @@ def _several(values: object, what: str) -> Iterable[Any]:
     return values
 
 
-def _name(kind: object) -> str:
+def _names(kinds: object, what: str) -> tuple[str, ...]:
+    return _sorted(_name(kind, what) for kind in _several(kinds, what))
+
+
+def _name(kind: object, what: str) -> str:
     if isinstance(kind, type) and issubclass(kind, BaseException):
         kind = class_name(kind)
     if not isinstance(kind, str):
-        raise InvalidType(f"on: {kind!r} is neither an exception class nor the name of one")
+        raise InvalidType(f"{what}: {kind!r} is neither an exception class nor the name of one")
     name = kind.removeprefix("builtins.")
     if name.split() != [name] or len(name) > MAX_NAME:
-        raise InvalidInput(f"on: {name[:60]!r} is not the name of an exception class")
+        raise InvalidInput(f"{what}: {name[:60]!r} is not the name of an exception class")
     if name == "BaseException":
-        raise InvalidInput("on: BaseException is every failure: leave `on` out")
+        instead = "leave `on` out" if what == "on" else "say max=0"
+        raise InvalidInput(f"{what}: BaseException is every failure: {instead}")
     return name
 
 

@@ -49,7 +49,13 @@ FACTS = {"beat_every": 10.0, "lease": 60.0, "lost_after": 600.0}
 TOTALS = {"host_1": {"gpu": 2}, "host_2": {"gpu": 1}}  # what a node has; others have nothing
 POLICIES: dict[str, dict[str, Any]] = {
     "twice": {"max": 2, "backoff": 0.0, "interruptions": 1},
-    "later": {"max": 1, "backoff": 8.0, "on": ("ValueError",), "interruptions": 0},
+    "later": {
+        "max": 1,
+        "backoff": 8.0,
+        "interruptions": 0,
+        "on": ("ValueError",),
+        "not_on": ("mod.Odd",),
+    },
     "never": {"max": 0, "interruptions": 2},
     "codes": {"max": 3, "backoff": 4.0, "factor": 3.0, "exit_codes": (75,), "on": ("Busy",)},
 }

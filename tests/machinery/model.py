@@ -65,7 +65,15 @@ MET_LONG_AGO = float("inf")  # the score of a dependent that knows of a bad end,
 FIRST_LOOK = LOOK_EVERY = 60.0
 TOLD_AT_ONCE = 100
 
-POLICY = {"max": 3, "backoff": 10.0, "factor": 2.0, "on": (), "exit_codes": (), "interruptions": 3}
+POLICY = {
+    "max": 3,
+    "backoff": 10.0,
+    "factor": 2.0,
+    "interruptions": 3,
+    "on": (),
+    "exit_codes": (),
+    "not_on": (),
+}
 
 
 class Refusal(Exception):
@@ -2147,9 +2155,11 @@ class Model:
 def _allows(policy: Mapping[str, Any], failures: int, record: Fields) -> bool:
     if failures >= policy["max"] or record.get("retry") == "never":
         return False
+    names = {record.get("error_type"), *record.get("error_types", ())}
+    if names & set(policy["not_on"]):
+        return False
     if not policy["on"] and not policy["exit_codes"]:
         return True
-    names = {record.get("error_type"), *record.get("error_types", ())}
     return bool(names & set(policy["on"])) or record.get("exit_code") in policy["exit_codes"]
 
 

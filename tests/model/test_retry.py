@@ -22,6 +22,7 @@ POLICIES = [
     Retry(jitter=0),
     Retry(interruptions=0),
     Retry(on=[ValueError, "requests.exceptions.Timeout", "signal"]),
+    Retry(not_on=[ValueError, "memory"]),
     Retry(exit_codes=(75, 3)),
     Retry(7, 0.5, 1.5, 1, [OSError], [0, 255], 9),
 ]
@@ -52,7 +53,11 @@ REFUSED = [
     ({"on": [""]}, InvalidInput, "on: ''"),
     ({"on": ["Value Error"]}, InvalidInput, "on: 'Value Error'"),
     ({"on": ["x" * 501]}, InvalidInput, "on: 'xxx"),
-    ({"on": [BaseException]}, InvalidInput, "BaseException"),
+    ({"on": [BaseException]}, InvalidInput, "leave `on` out"),
+    ({"not_on": [BaseException]}, InvalidInput, "max=0"),
+    ({"not_on": OSError}, InvalidType, "not_on is a list or tuple"),
+    ({"not_on": [3]}, InvalidType, "not_on: 3"),
+    ({"not_on": [""]}, InvalidInput, "not_on: ''"),
     ({"exit_codes": 3}, InvalidType, "exit_codes is a list or tuple"),
     ({"exit_codes": ["3"]}, InvalidType, "exit code"),
     ({"exit_codes": [True]}, InvalidType, "exit code"),
@@ -190,7 +195,7 @@ def test_a_policy_comes_back_as_it_was(policy):
 def test_the_text_has_max_and_what_is_not_as_it_is_by_default():
     assert Retry().to_text() == '{"max":3}'
     assert Retry(0, backoff=10, on=[OSError]).to_text() == '{"max":0,"on":["OSError"]}'
-    assert json.loads(Retry(5, 60, 3, 0, [OSError], [75], 1).to_text()) == {
+    assert json.loads(Retry(5, 60, 3, 0, [OSError], [75], 1, [EOFError]).to_text()) == {
         "max": 5,
         "backoff": 60,
         "factor": 3,
@@ -198,6 +203,7 @@ def test_the_text_has_max_and_what_is_not_as_it_is_by_default():
         "on": ["OSError"],
         "exit_codes": [75],
         "interruptions": 1,
+        "not_on": ["EOFError"],
     }
 
 
@@ -297,6 +303,14 @@ def test_so_many_failures_are_followed_by_another_attempt():
         (Retry(on=[OSError], exit_codes=[75]), {"error_type": "exit", "exit_code": 75}, True),
         (Retry(on=[OSError], exit_codes=[75]), {"error_type": "OSError"}, True),
         (Retry(on=[OSError], exit_codes=[75]), {"error_type": "exit", "exit_code": 1}, False),
+        (Retry(not_on=[OSError]), {"error_type": "OSError"}, False),
+        (Retry(not_on=[OSError]), {"error_type": "ValueError"}, True),
+        (Retry(not_on=["Flaky"]), {"error_types": class_names(Flaky)}, False),
+        (Retry(not_on=["memory", "signal"]), {"error_type": "memory"}, False),
+        (Retry(on=[OSError], not_on=[Flaky]), {"error_types": class_names(Flaky)}, False),
+        (Retry(on=[OSError], not_on=[Flaky]), {"error_types": ["OSError"]}, True),
+        (Retry(on=[OSError], not_on=[Flaky]), {"error_types": ["ValueError"]}, False),
+        (Retry(exit_codes=[75], not_on=["exit"]), {"error_type": "exit", "exit_code": 75}, False),
         (Retry(), {"retry": "never"}, False),
         (Retry(on=["Fail"]), {"error_type": "Fail", "retry": "never"}, False),
         (Retry(), {}, True),
