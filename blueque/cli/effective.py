@@ -124,6 +124,7 @@ def defaults(environ: Mapping[str, str], is_lottery: bool) -> dict[str, Any]:
         "until_empty": False,
         "max_runtime": None,
         "log_format": units.LOG_FORMATS[0],
+        "log_level": units.LOG_LEVEL,
         "resources": {},
         "warm": True,
         "spawn": False,
@@ -151,6 +152,7 @@ def defaults(environ: Mapping[str, str], is_lottery: bool) -> dict[str, Any]:
         "statistics.keep": f"{units.STATISTICS_KEEP} d",
         "show.redact": [],
         "scheduler.log_format": units.LOG_FORMATS[0],
+        "scheduler.log_level": units.LOG_LEVEL,
         "scheduler.apply_schedules": False,
     }
 

@@ -26,7 +26,7 @@ from blueque.cli.options import (
     config_option,
     debug_option,
     limit_options,
-    log_format_option,
+    log_options,
     pass_invocation,
     redis_url_option,
     version_option,
@@ -43,6 +43,7 @@ from blueque.model.units import (
     BEAT,
     LEASE,
     LOG_FORMATS,
+    LOG_LEVEL,
     LOST_AFTER,
     HandlerName,
     Timing,
@@ -245,7 +246,7 @@ class _Module(click.ParamType):  # type: ignore[type-arg]  # generic in newer cl
     help="After so long, take nothing new, and then do what --on-term says. With --on-term stop, take no task whose time "
     "limit is longer than what is left.",
 )
-@log_format_option
+@log_options
 @limit_options(grace="30s")
 @redis_url_option
 @config_option
@@ -343,6 +344,7 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
             "until_empty": values.get("until_empty", False),
             "max_runtime": values.get("max_runtime"),
             "log_format": values.get("log_format", LOG_FORMATS[0]),
+            "log_level": values.get("log_level", LOG_LEVEL),
             "host": values.get("host"),
             "task_redis": values.get("task_redis"),
             "tried": [*own],

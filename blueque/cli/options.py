@@ -414,10 +414,20 @@ def _remember(name: str) -> Callable[[click.Context, click.Parameter, Any], None
     return remember
 
 
-log_format_option = click.option(
-    "--log-format",
-    type=click.Choice(units.LOG_FORMATS),
-    default=units.LOG_FORMATS[0],
-    show_default=True,
-    help="Format of the log on standard error: lines of text, or one JSON object on each line.",
-)
+def log_options(command: Decorated) -> Decorated:
+    """Add --log-format and --log-level."""
+    level = click.option(
+        "--log-level",
+        type=click.Choice(units.LOG_LEVELS),
+        default=units.LOG_LEVEL,
+        show_default=True,
+        help="Leave out of the log what is less important.",
+    )
+    form = click.option(
+        "--log-format",
+        type=click.Choice(units.LOG_FORMATS),
+        default=units.LOG_FORMATS[0],
+        show_default=True,
+        help="Format of the log on standard error: lines of text, or one JSON object on each line.",
+    )
+    return form(level(command))

@@ -15,14 +15,14 @@ from blueque.cli.options import (
     Invocation,
     config_option,
     debug_option,
-    log_format_option,
+    log_options,
     pass_invocation,
     redis_url_option,
     version_option,
 )
 from blueque.cli.program import Program, given
 from blueque.errors import ConfigRefused
-from blueque.model.units import LOG_FORMATS
+from blueque.model.units import LOG_FORMATS, LOG_LEVEL
 from blueque.node.reload import ANSWER_TO, Check
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Bring the recurring tasks in blueque.toml to Redis, at the start and at SIGHUP.",
 )
-@log_format_option
+@log_options
 @redis_url_option
 @config_option
 @debug_option
@@ -47,7 +47,7 @@ def command(invocation: Invocation, /, **_: Any) -> int:
 
     Any number may run at once: no task is put in line twice. SIGTERM or Ctrl-C stops it at once. SIGHUP: start anew with
     what blueque.toml says now. SIGUSR1: write the stacks of its threads to the log. Options can also be set elsewhere:
-    --log-format is BLUEQUE_LOG_FORMAT in the environment, and log_format in [scheduler] of blueque.toml.
+    --log-level is BLUEQUE_LOG_LEVEL in the environment, and log_level in [scheduler] of blueque.toml.
 
     --apply-schedules does what blueque schedule apply does, and removes none. Use it where one file says it all: two
     schedulers with different files would take turns. Without a file, the scheduler does not start: exit code 78.
@@ -63,7 +63,7 @@ def command(invocation: Invocation, /, **_: Any) -> int:
         schedules = _definitions(invocation, client)
     if ANSWER_TO in os.environ:  # a running scheduler asks whether another could start
         return 0
-    log_to_stderr(values.get("log_format", LOG_FORMATS[0]))
+    log_to_stderr(values.get("log_format", LOG_FORMATS[0]), values.get("log_level", LOG_LEVEL))
     check = Check([sys.executable, *sys.orig_argv[1:]])
     return Scheduler(client, address, check, Notifier(), schedules).run()
 

@@ -33,6 +33,7 @@ from blueque.model.schedule import POLICIES, read_policies
 from blueque.model.start_time import require_within
 from blueque.model.units import (
     LOG_FORMATS,
+    LOG_LEVELS,
     RETENTION,
     SPARED,
     HandlerName,
@@ -200,7 +201,7 @@ class _Checker:
         scheduler = self._table(
             ("scheduler",),
             own.get("scheduler", {}),
-            {"log_format": _one_of(LOG_FORMATS), "apply_schedules": _yes_or_no},
+            {**_log_checks(), "apply_schedules": _yes_or_no},
         )
         statistics = self._table(("statistics",), own.get("statistics", {}), {"keep": _days})
         shown = self._table(("show",), own.get("show", {}), {"redact": _texts})
@@ -566,10 +567,14 @@ def _listener_checks() -> dict[str, Callable[[Any], Any]]:
         "max_runtime": _duration,
         "task_redis": _yes_or_no,
         **_REUSE,
-        "log_format": _one_of(LOG_FORMATS),
+        **_log_checks(),
         **_HANDLER,
         **_limits(),
     }
+
+
+def _log_checks() -> dict[str, Callable[[Any], Any]]:
+    return {"log_format": _one_of(LOG_FORMATS), "log_level": _one_of(LOG_LEVELS)}
 
 
 _RULE = ("cron", "every", "timezone", "start", "until")

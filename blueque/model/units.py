@@ -19,6 +19,8 @@ GRACE = 30.0  # between SIGTERM and SIGKILL
 SPOOL_LIMIT = 0.2  # of the disk
 LOG_LIMIT, LEAST_LOG = 2**30, 2**20  # bytes of each file that a task prints to
 LOG_FORMATS = ("text", "json")  # of what programs write to standard error; the first is the default
+LOG_LEVELS = ("debug", "info", "warning", "error")  # from which on they write it
+LOG_LEVEL = "info"
 STATISTICS_KEEP, MOST_STATISTICS = 90, 3660  # days
 
 T = TypeVar("T")

@@ -28,7 +28,7 @@ from blueque.model import units
 from blueque.model.limits import Limits
 from blueque.model.retry import Retry
 from blueque.model.selection import selector
-from blueque.model.units import HandlerName, Keep, Timing
+from blueque.model.units import LOG_LEVEL, HandlerName, Keep, Timing
 from blueque.node import context, handler_check
 from blueque.node.context import NodeContext
 from blueque.node.end_hooks import EndHooks
@@ -111,6 +111,7 @@ class Choices(NamedTuple):
     tried: Sequence[str] = ()
     hooks: str | None = None  # the name of the class
     hook_methods: Sequence[str] = ()  # those that it has, of `hooks.METHODS`
+    log_level: str = LOG_LEVEL
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Choices:
@@ -152,7 +153,7 @@ def main() -> int:
     process.set_name(MASTER)
     handover = Handover.take()
     notifier = Notifier()
-    log_to_stderr(choices.log_format)
+    log_to_stderr(choices.log_format, choices.log_level)
     for name in choices.environ.keys() - {hosts.VARIABLE}:  # the program before us may have kept it
         os.environ.pop(name, None)
     if choices.host is not None:

@@ -38,11 +38,11 @@ class _Configuration(NamedTuple):
 _before: tuple[Writer, _Configuration] | None = None
 
 
-def log_to_stderr(form: str = "text") -> None:
+def log_to_stderr(form: str = "text", level: str = "info") -> None:
     """Send the log of our programs to standard error, with times unless the journal reads it.
 
     This configures only the logger `blueque`, because task processes are forked from here. Call
-    `stop_logging` before an import that may configure `logging`. form: one of LOG_FORMATS.
+    `stop_logging` before an import that may configure `logging`. form: one of LOG_FORMATS. level: one of LOG_LEVELS.
     """
     global _before
     for stream in (sys.stdout, sys.stderr):
@@ -57,7 +57,7 @@ def log_to_stderr(form: str = "text") -> None:
     for name in _UNSHOWN:
         setattr(logging, name, None)
     log.handlers = [writer]
-    log.setLevel(logging.INFO)
+    log.setLevel(level.upper())
     log.propagate = log.disabled = False
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from blueque.cli.listener import command as listener
 from blueque.cli.scheduler import command as scheduler
+from blueque.model.units import LOG_LEVELS
 from blueque.system import log_format
 
 JOURNAL = """
@@ -122,5 +123,23 @@ def test_the_whole_log_of_a_listener_and_a_scheduler_is_json_when_asked_for(prog
 
 def test_both_programs_offer_the_formats_that_there_are():
     for command in (listener, scheduler):
-        (option,) = [one for one in command.params if one.name == "log_format"]
-        assert tuple(option.type.choices) == log_format.FORMATS
+        choices = {
+            one.name: one.type.choices
+            for one in command.params
+            if one.name in ("log_format", "log_level")
+        }
+        assert tuple(choices["log_format"]) == log_format.FORMATS
+        assert tuple(choices["log_level"]) == LOG_LEVELS
+
+
+def test_a_log_level_leaves_out_what_is_less_important(programs):
+    programs.write("def run(task):\n    return 1\n")
+    programs.client.get_queue("work").enqueue("")
+    command = [sys.executable, "-m", "blueque.cli.listener", "work", "--run", "work:run"]
+    common = ["--redis-url", programs.url, "--spool", "spool", "--until-empty"]
+    quiet = programs.start([*command, *common, "--log-level", "warning"])
+    assert (quiet.wait(), quiet.log) == (0, "")
+
+    programs.client.get_queue("work").enqueue("")
+    usual = programs.start([*command, *common], environ={"BLUEQUE_LOG_LEVEL": "info"})
+    assert usual.wait() == 0 and "complete task=" in usual.log
