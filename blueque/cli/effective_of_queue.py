@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from blueque.node.handler_check import Registered
 
 _OF_LISTENER = ("retry", *LIMITS, "reuse", "reuse_for")  # which both tables may have
-_RUNS = ("run", "exec")
+_RUNS = ("handler", "exec")
 
 
 def of_queue(
@@ -48,7 +48,7 @@ class _Values:
         self._invocation, self._queue, self._environ = invocation, queue, environ
         self._said = file_values(invocation)
         self._table = shown_path(("queues", queue))
-        self._variables = variables()
+        self._variables = variables(environ)
         self._defaults = defaults(environ, False)
 
     def own(self, name: str) -> Setting | None:
@@ -66,7 +66,7 @@ class _Values:
     def nearest(self, name: str, decorated: Mapping[str, Any], run: object) -> Setting:
         """Return a value that the tables of the queue and of the listener may have.
 
-        decorated: what the handler says, which is `run`.
+        decorated: what the handler says. run: its name.
         """
         says = Setting(name, decorated.get(name), "handler", str(run))
         return (
@@ -95,7 +95,7 @@ class _Values:
         is_first = modules is not None and modules.origin == "environment"
         own = None
         if handler is not None and modules is not None:
-            own = modules._replace(name="run", value=handler.run)
+            own = modules._replace(name="handler", value=handler.run)
         places = [
             *map(self.in_environment, _RUNS),
             own if is_first else None,
@@ -105,7 +105,7 @@ class _Values:
         ]
         found = next((place for place in places if place is not None), None)
         if found is None:
-            return Setting("run", None, "default"), None
+            return Setting("handler", None, "default"), None
         return found, handler if found is own else None
 
     def registered(self) -> dict[str, Registered]:

@@ -22,6 +22,7 @@ from blueque.cli.options import (
     HostName,
     Invocation,
     LogLimit,
+    RenamedOption,
     Room,
     config_option,
     debug_option,
@@ -31,7 +32,7 @@ from blueque.cli.options import (
     redis_url_option,
     version_option,
 )
-from blueque.cli.program import Program, given, nearest, refuse_both, settings_of, variable
+from blueque.cli.program import Program, given, nearest, refuse_both, settings_of, variables_of
 from blueque.config.toml_file import LIMITS, MAX_SLOTS, MOST_REUSED, ON_TERM, shown_path
 from blueque.errors import InvalidInput
 from blueque.listener.resources import GPU
@@ -134,7 +135,13 @@ class _Module(click.ParamType):  # type: ignore[type-arg]  # generic in newer cl
     help="Import this module; its functions that @blueque.handler decorates run the tasks of their queues. Without a QUEUE, "
     "listen to all of these.",
 )
-@click.option("--run", metavar="MODULE:CALLABLE", help="Run this Python callable for each task.")
+@click.option(
+    "--handler",
+    cls=RenamedOption,
+    formerly=("--run",),
+    metavar="MODULE:CALLABLE",
+    help="Run this Python callable for each task.",
+)
 @click.option(
     "--exec",
     type=_Words(),
@@ -258,10 +265,10 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
 
     \b
     blueque-listener video.encode --module mypackage.tasks
-    blueque-listener video.encode --run mypackage.tasks:encode --slots 4
+    blueque-listener video.encode --handler mypackage.tasks:encode --slots 4
     blueque-listener video.encode --exec ./encode.sh --fast
-    blueque-listener urgent normal night --run mypackage.tasks:work
-    blueque-listener render.4k=100 ingest=5 --run mypackage.tasks:work
+    blueque-listener urgent normal night --handler mypackage.tasks:work
+    blueque-listener render.4k=100 ingest=5 --handler mypackage.tasks:work
 
     With several queues, each slot takes one task at a time: from the first queue that has work (--select ordered), from
     each queue in turn (round-robin), or from a queue drawn with a chance in proportion to its WEIGHT (lottery, the
@@ -269,7 +276,7 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
     this, and more for each queue; options overrule it.
 
     A handler can name its queue itself, with @blueque.handler("video.encode") above the function. --module imports it. The
-    handler can also be set in blueque.toml, for all queues or for each queue, or in BLUEQUE_RUN or BLUEQUE_EXEC:
+    handler can also be set in blueque.toml, for all queues or for each queue, or in BLUEQUE_HANDLER or BLUEQUE_EXEC:
 
     \b
     [listener]
@@ -277,7 +284,7 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
 
     \b
     [queues."video.encode"]
-    run = "mypackage.tasks:encode"
+    handler = "mypackage.tasks:encode"
 
     So can every option: --max-runtime is BLUEQUE_MAX_RUNTIME in the environment, and max_runtime in [listener].
 
@@ -355,32 +362,34 @@ def command(invocation: Invocation, /, queues: tuple[str, ...], **_: Any) -> Non
 
 # A listener that a task starts is another one: it goes by its own options and file, not by the
 # variables of this one.
-_NOT_FOR_TASKS = sorted({variable(option) for option in settings_of(command)} - _FOR_ALL)
+_NOT_FOR_TASKS = sorted(
+    {name for option in settings_of(command) for name in variables_of(option)} - _FOR_ALL
+)
 
 
 def _handlers(
     context: click.Context, config: Config, queues: Iterable[str], modules: Found
 ) -> dict[str, HandlerName]:
     """Return the handler of each queue. Ends the program if a queue has none."""
-    refuse_both(context, "run", "exec", "a task has one handler, so give one of the two")
-    found = nearest(context, {}, "run", "exec", "modules")
-    found.pop("modules", None)
+    refuse_both(context, "handler", "exec", "a task has one handler, so give one of the two")
+    found = nearest(context, {}, "handler", "exec", "modules")
     if context.get_parameter_source("exec") is ParameterSource.COMMANDLINE:
         if ParameterSource.COMMANDLINE in map(context.get_parameter_source, _FOR_CALLABLES):
             raise click.UsageError(
-                "--spawn, --preload, --reuse and --reuse-for need --run: a program always runs in its own process"
+                "--spawn, --preload, --reuse and --reuse-for need --handler: a program always runs in its own process"
             )
         _refuse_swallowed(found["exec"])
         found["exec"] = found["exec"][found["exec"][0] == "--" :]
-    said = HandlerName(
-        **{key: config.listener[key] for key in ("run", "exec") if key in config.listener}
+    given, said = (
+        HandlerName(values.get("handler"), values.get("exec"))
+        for values in (found, config.listener)
     )
     handlers = {}
     for queue in queues:
         nearer, farther = config.queue(queue).handler, modules.get_run(queue)
         if modules.goes_first:
             nearer, farther = farther, nearer
-        handlers[queue] = HandlerName(**found) if found else nearer or farther or said
+        handlers[queue] = given if any(given) else nearer or farther or said
         if not any(handlers[queue]):
             raise Failure(CONFIGURATION, *_no_handler(queue, modules.modules))
     return handlers
@@ -431,9 +440,9 @@ def _no_handler(queue: str, modules: Sequence[str]) -> tuple[str, ...]:
     return (
         f"queue {queue!r} has no handler{where}. Name a callable or a program in one of these ways:",
         f"a decorator: {registered.DECORATOR.format(queue)} on a function in a module that --module MODULE names",
-        "an option: --run MODULE:CALLABLE, or --exec PROGRAM [ARGS]...",
-        f'blueque.toml: run = "MODULE:CALLABLE" or exec = ["PROGRAM"] in [{shown_path(("queues", queue))}] or in [listener]',
-        "a variable: BLUEQUE_RUN=MODULE:CALLABLE, or BLUEQUE_EXEC='PROGRAM [ARGS]...'",
+        "an option: --handler MODULE:CALLABLE, or --exec PROGRAM [ARGS]...",
+        f'blueque.toml: handler = "MODULE:CALLABLE" or exec = ["PROGRAM"] in [{shown_path(("queues", queue))}] or in [listener]',
+        "a variable: BLUEQUE_HANDLER=MODULE:CALLABLE, or BLUEQUE_EXEC='PROGRAM [ARGS]...'",
     )
 
 

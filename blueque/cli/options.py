@@ -240,11 +240,11 @@ class RenamedOption(click.Option):
 
     def __init__(self, *arguments: Any, formerly: Sequence[str] = (), **attributes: Any) -> None:
         super().__init__(*arguments, **attributes)
-        self._formerly = formerly
+        self.formerly = formerly
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
         names = self.opts
-        self.opts = [*names, *self._formerly]
+        self.opts = [*names, *self.formerly]
         try:
             super().add_to_parser(parser, ctx)
         finally:

@@ -73,9 +73,9 @@ def find(context: click.Context, config: Config, queues: Collection[str], look: 
     look: returns the handlers of the modules, by queue. Raises InvalidInput.
     """
     advice = "these modules name the handlers of their queues, and the other is for all queues"
-    for key in ("run", "exec"):
+    for key in ("handler", "exec"):
         refuse_both(context, key, "modules", advice)
-    given = nearest(context, {}, "run", "exec", "modules")
+    given = nearest(context, {}, "handler", "exec", "modules")
     modules = given.get("modules") or (() if given else config.listener.get("modules", ()))
     is_needed = not queues or any(config.queue(queue).handler is None for queue in queues)
     if not modules and not queues:

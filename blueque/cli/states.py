@@ -13,12 +13,13 @@ if TYPE_CHECKING:
 
 # Names in lists and in other programs.
 ALIASES = {
-    **dict.fromkeys(("running", "active"), "started"),
+    **dict.fromkeys(("run", "running", "active"), "started"),
     **dict.fromkeys(("done", "completed", "succeeded", "success"), "complete"),
     **dict.fromkeys(("fail", "error"), "failed"),
-    **dict.fromkeys(("canceled", "revoked"), "cancelled"),
-    **dict.fromkeys(("waiting", "queued"), "pending"),
-    "delayed": "scheduled",
+    **dict.fromkeys(("canc", "canceled", "revoked"), "cancelled"),
+    **dict.fromkeys(("pend", "waiting", "queued"), "pending"),
+    **dict.fromkeys(("sched", "delayed"), "scheduled"),
+    "resv": "reserved",
     "deferred": "blocked",
 }
 

@@ -129,7 +129,7 @@ class Config(NamedTuple):
     def has_handler(self, queue: str, environ: Mapping[str, str] = os.environ) -> bool:
         """Tell whether the file or a variable names what runs the tasks of a queue."""
         return bool(
-            any(environ.get(f"BLUEQUE_{name}") for name in ("RUN", "EXEC", "MODULES"))
+            any(environ.get(f"BLUEQUE_{name}") for name in ("HANDLER", "RUN", "EXEC", "MODULES"))
             or self.queue(queue).handler
             or self.listener.keys() & {*_HANDLER, "modules"}
         )
@@ -206,7 +206,7 @@ class _Checker:
         statistics = self._table(("statistics",), own.get("statistics", {}), {"keep": _days})
         shown = self._table(("show",), own.get("show", {}), {"redact": _texts})
         listener = self._table(("listener",), own.get("listener", {}), _listener_checks())
-        self._refuse_both(("listener",), listener)
+        self._require_one_handler(("listener",), listener)
         self._check_together(listener)
         queues = {}
         for name, table in own.get("queues", {}).items():
@@ -269,8 +269,8 @@ class _Checker:
             )
         )
         reused = {name: own.pop(name) for name in _REUSE if name in own}
-        self._refuse_both(path, own)
-        name = HandlerName(own.pop("run", None), own.pop("exec", None))
+        self._require_one_handler(path, own)
+        name = HandlerName(own.pop("handler", None), own.pop("exec", None))
         retention = self._retention((*path, "retention"), own.pop("retention", {}))
         return QueueConfig(
             **own,
@@ -305,11 +305,14 @@ class _Checker:
             if values.get(name, 1) != 1:
                 raise self._refused((*path, name), reason)
 
-    def _refuse_both(self, path: Path, values: Mapping[str, Any]) -> None:
-        if "run" in values and "exec" in values:
-            raise self._refused(
-                (*path, "exec"), "run is set as well: a task has one handler, so set one of the two"
-            )
+    def _require_one_handler(self, path: Path, values: dict[str, Any]) -> None:
+        """Refuse two handlers, and give an earlier name of the key its name."""
+        named = [name for name in (_FORMERLY, "handler", "exec") if name in values]
+        if len(named) > 1:
+            reason = f"{named[0]} is set as well: a task has one handler, so set one of the two"
+            raise self._refused((*path, named[1]), reason)
+        if _FORMERLY in values:
+            values["handler"] = values.pop(_FORMERLY)
 
     def _retention(self, path: Path, values: Any) -> Mapping[str, Keep]:
         return MappingProxyType(self._table(path, values, dict.fromkeys(FINISHED, _keep)))
@@ -325,7 +328,7 @@ class _Checker:
         found = {}
         for key, value in values.items():
             if key not in checks:
-                hint = _hint(key, checks)
+                hint = _hint(key, [name for name in checks if name != _FORMERLY])
                 if not hint.startswith(_MEANT):
                     hint = _quoted(path, key, value) or hint
                 raise self._refused((*path, key), f"unknown key{hint}")
@@ -469,8 +472,9 @@ def _program(value: Any) -> list[str]:
 
 
 # A program in a file is named as on the command line; no shell is involved.
+_FORMERLY = "run"  # the earlier name of handler
 _HANDLER: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
-    {"run": _callable_name, "exec": _program}
+    {"handler": _callable_name, "exec": _program, _FORMERLY: _callable_name}
 )
 
 

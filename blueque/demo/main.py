@@ -159,7 +159,7 @@ def _start_listener(stack: contextlib.ExitStack, directory: Path, url: str) -> P
         "blueque.cli.listener",
         QUEUE,
         PIPELINE_QUEUE,
-        "--run",
+        "--handler",
         "blueque.demo:measure",
         "--slots",
         str(SLOTS),

@@ -20,7 +20,7 @@ def serve(queue: str, resources: Resources = (), has_handler: bool = False) -> s
         a place for it.
     """
     options = "".join(f" --resource {name}={amount(number)}" for name, number in resources)
-    options += "" if has_handler else " --run MODULE:CALLABLE"
+    options += "" if has_handler else " --handler MODULE:CALLABLE"
     # A name that ends with =NUMBER would be read as a name and its weight.
     name = f"{queue}=1" if "=" in queue else queue
     return (
@@ -58,7 +58,7 @@ def resume_node(host: str) -> str:
 
 def drop_run(queue: str, run: str) -> str:
     """Return the command that forgets a run."""
-    return of_queue(f"runs --drop={shlex.quote(run)}", queue)
+    return of_queue(f"runs --forget={shlex.quote(run)}", queue)
 
 
 def amount(number: int) -> str:

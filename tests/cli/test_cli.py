@@ -1266,7 +1266,8 @@ def test_sentences_are_broken_between_words_on_a_terminal_and_are_one_line_in_a_
 
     remarks = on_terminal("enqueue", "nobody.is.there", "1", columns=columns)[1:]
     assert any(
-        line.endswith("blueque-listener nobody.is.there --run MODULE:CALLABLE") for line in remarks
+        line.endswith("blueque-listener nobody.is.there --handler MODULE:CALLABLE")
+        for line in remarks
     )
     assert run("enqueue", "nobody.is.there", "1").stderr.count("\n") <= 1
     error = on_terminal("why", "no-such-task", columns=columns)

@@ -313,7 +313,7 @@ def test_of_one_queue_each_value_comes_with_the_place_that_says_it(run, here, mo
     found = items(run("config", "-q", "films", "--json"))
 
     said = {name: (item["value"], item["origin"], item["place"]) for name, item in found.items()}
-    assert said["run"] == ("films:film", "file", "blueque.toml [listener]")
+    assert said["handler"] == ("films:film", "file", "blueque.toml [listener]")
     assert said["retry"] == ({"max": 3}, "handler", "films:film")
     assert said["time_limit"] == (7200, "handler", "films:film")
     assert said["stall_limit"] == ("9m", "environment", "BLUEQUE_STALL_LIMIT")
@@ -330,26 +330,26 @@ def test_of_one_queue_each_value_comes_with_the_place_that_says_it(run, here, mo
     ("file", "environ", "run_by", "retry"),
     [
         ("[queues.films]\nexec = 'work'", {}, ("exec", "work", "file"), "default"),
-        ("[listener]\nrun = 'a:b'", {}, ("run", "a:b", "file"), "default"),
+        ("[listener]\nrun = 'a:b'", {}, ("handler", "a:b", "file"), "default"),
         (
             "[queues.films]\nrun = 'a:b'",
             {"BLUEQUE_MODULES": "films"},
-            ("run", "films:film", "environment"),
+            ("handler", "films:film", "environment"),
             "handler",
         ),
         (
             "[listener]\nmodules = ['films']\n[queues.films]\nrun = 'films:film'",
             {},
-            ("run", "films:film", "file"),
+            ("handler", "films:film", "file"),
             "default",
         ),
         (
             "[listener]\nmodules = ['films']",
-            {"BLUEQUE_RUN": "a:b"},
-            ("run", "a:b", "environment"),
+            {"BLUEQUE_HANDLER": "a:b"},
+            ("handler", "a:b", "environment"),
             "default",
         ),
-        ("", {}, ("run", None, "default"), "default"),
+        ("", {}, ("handler", None, "default"), "default"),
     ],
 )
 def test_of_one_queue_it_is_told_what_runs_its_tasks(

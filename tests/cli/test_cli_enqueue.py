@@ -391,11 +391,11 @@ def test_a_person_is_told_when_nobody_serves_the_queue_and_a_script_is_not(url, 
 
     assert said("vidoe") == ""
     monkeypatch.setattr("blueque.cli.verbs.enqueue._is_watched", lambda: True)
-    command = "blueque-listener vidoe --run MODULE:CALLABLE"
+    command = "blueque-listener vidoe --handler MODULE:CALLABLE"
     assert (
         said("vidoe") == f"No listener serves vidoe yet, so the task waits. Start one: {command}\n"
     )
-    monkeypatch.setenv("BLUEQUE_RUN", "tasks:cut")
+    monkeypatch.setenv("BLUEQUE_HANDLER", "tasks:cut")
     assert said("vidoe").endswith(" Start one: blueque-listener vidoe\n")
     assert said("vidoe", "--in", "2h") == ""
     protocol.register(redis, "video", "host_1", "i", {}, time.time())
@@ -415,5 +415,5 @@ def test_run_says_at_once_that_nobody_serves_the_queue(url, monkeypatch):
 
     assert said.splitlines()[1] == (
         "No listener serves vidoe yet, so the task waits."
-        " Start one: blueque-listener vidoe --run MODULE:CALLABLE"
+        " Start one: blueque-listener vidoe --handler MODULE:CALLABLE"
     )

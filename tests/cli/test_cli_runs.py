@@ -59,22 +59,22 @@ def test_no_runs_and_no_such_queue_are_told_apart(run, queue):
 def test_a_run_is_dropped_with_a_yes_only(run, answer, queue, cli):
     queue.open_staging("s").stage([b"1"])
 
-    refused = run("runs", Q, "--drop", "s")
+    refused = run("runs", Q, "--forget", "s")
     assert (refused.returncode, cli.exists(keys.run(Q, "s"))) == (6, 1)
-    code, seen = answer(b"n\n", "runs", Q, "--drop", "s")
+    code, seen = answer(b"n\n", "runs", Q, "--forget", "s")
     assert (code, cli.exists(keys.run(Q, "s"))) == (6, 1)
     assert "Run s is open and would be forgotten; 1 chunk of staged tasks would be deleted." in seen
-    assert answer(b"y\n", "runs", Q, "--drop", "s")[0] == 0
+    assert answer(b"y\n", "runs", Q, "--drop", "s")[0] == 0, "the earlier name"
     assert cli.keys("*staging*") == cli.keys(keys.task("*")) == []
-    assert run("runs", Q, "--drop", "s", "--yes").returncode == 3
+    assert run("runs", Q, "--forget", "s", "--yes").returncode == 3
 
 
 def test_what_a_stream_forgets_is_said_before_it_is_dropped(run, queue, cli):
     stream = queue.open_staging("t", stream=True)
-    fresh = run("runs", Q, "--drop", "t")
+    fresh = run("runs", Q, "--forget", "t")
     stream.commit([stream.stage([b"1"])], 7)
 
-    asked = run("runs", Q, "--drop", "t")
+    asked = run("runs", Q, "--forget", "t")
 
     assert (asked.returncode, cli.exists(keys.run(Q, "t"))) == (6, 1)
     assert (
@@ -87,14 +87,14 @@ def test_what_a_stream_forgets_is_said_before_it_is_dropped(run, queue, cli):
 def test_a_run_that_is_decided_cannot_be_dropped(run, queue, client):
     decide(client, "s", [queue.open_staging("s").stage([b"1"])])
 
-    result = run("runs", Q, "--drop", "s", "--yes")
+    result = run("runs", Q, "--forget", "s", "--yes")
     assert result.returncode == 5
     assert "has to be finished" in result.stderr
     assert "blueque gc" in result.stderr
 
 
 def test_drop_wants_one_queue(run, queue):
-    assert run("runs", "--drop", "s").returncode == 2
+    assert run("runs", "--forget", "s").returncode == 2
 
 
 # gc

@@ -169,3 +169,8 @@ def test_on_a_terminal_never_takes_colours_off(redis, url):
     )
 
     assert "\x1b" not in result.stdout
+
+
+@pytest.mark.parametrize("word", ["run", "RUN", "sched", "pend", "resv", "done", "fail", "canc"])
+def test_a_state_may_be_named_as_the_columns_of_status_are(run, word):
+    assert run("ls", "--state", word).returncode == 0

@@ -18,7 +18,7 @@ from running import clean_environment, until
 
 from blueque import Client, Config, ConfigRefused, Retry
 from blueque.cli import listener, scheduler
-from blueque.cli.program import settings_of
+from blueque.cli.program import settings_of, variables_of
 from blueque.config.toml_file import FINISHED, load, parse
 from blueque.model import keys
 from blueque.model.limits import Limits
@@ -50,7 +50,7 @@ def test_the_example_in_the_document_holds_every_key_that_there_is():
         parse("[listener]\nxyzzyx = 1")
     keys = set(caught.value.reason.partition("the keys are ")[2].split(", "))
     assert {*config.listener, *config.listener["limits"]} - {"limits"} == keys - {"exec"}
-    assert config.listener["run"] and config.queue("ingest").handler.exec
+    assert config.listener["handler"] and config.queue("ingest").handler.exec
     assert set(config.listener["limits"]) == {
         "time_limit",
         "stall_limit",
@@ -74,15 +74,19 @@ def test_every_option_has_a_key_in_the_file_and_a_variable(table, command):
     keys = set(caught.value.reason.partition("the keys are ")[2].split(", "))
     options = [one for one in command.params if not isinstance(one, click.Argument)]
     assert {one.name for one in options} - {"redis_url", "config", "debug", "version"} == keys
-    assert {one.name: one.envvar for one in options if one.name in keys} == {
-        key: f"BLUEQUE_{key.upper()}" for key in keys
+    newest = {
+        one.name: one.envvar if isinstance(one.envvar, str) else one.envvar[0]
+        for one in options
+        if one.name in keys
     }
+    assert newest == {key: f"BLUEQUE_{key.upper()}" for key in keys}
 
 
 def test_no_variable_of_an_option_is_one_that_a_task_gets():
     given = set(re.findall(r'"(BLUEQUE_[A-Z_]+)"', inspect.getsource(running_task)))
     assert "BLUEQUE_QUEUE" in given
-    assert not {one.envvar for one in [*listener.command.params, *scheduler.command.params]} & given
+    options = [*settings_of(listener.command), *settings_of(scheduler.command)]
+    assert not {name for option in options for name in variables_of(option)} & given
 
 
 def test_the_mistake_in_the_document_is_told_as_it_stands_there(tmp_path):
@@ -485,7 +489,7 @@ def test_config_shows_what_each_option_is_and_where_it_comes_from(run, tmp_path)
     }
     assert found["listener.slots"] == ("3", "BLUEQUE_SLOTS")
     assert found["listener.max_runtime"] == ("7h", "BLUEQUE_MAX_RUNTIME")
-    assert (found["listener.run"], found["queues.a.exec"]) == (
+    assert (found["listener.handler"], found["queues.a.exec"]) == (
         ("tasks:work", "blueque.toml"),
         ("true", "blueque.toml"),
     )
@@ -506,7 +510,7 @@ def test_config_shows_nothing_of_the_file_that_a_variable_overrules(run, tmp_pat
         ("./work.sh", "environment"),
         ("json", "environment"),
     )
-    assert (found["listener.run"], found["listener.spawn"]) == (
+    assert (found["listener.handler"], found["listener.spawn"]) == (
         (None, "default"),
         (False, "default"),
     )

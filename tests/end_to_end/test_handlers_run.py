@@ -29,9 +29,9 @@ WORK = """
 """
 FILE = """
     [listener]
-    run = "first:run"
+    handler = "first:run"
     [queues.b]
-    run = "second:run"
+    handler = "second:run"
     [queues.c]
     exec = ["sh", "-c", "echo program $BLUEQUE_QUEUE"]
     [queues.d]
@@ -146,13 +146,27 @@ def test_queues_that_alternate_import_nothing_ahead(programs):
 # Which goes before which
 
 
+def test_the_earlier_names_of_handler_still_work(programs):
+    programs.write(FILE.replace("handler =", "run ="), "blueque.toml")
+
+    listen(programs, "a", "b")
+    assert results(programs, "a", "b") == [["first", "a"], ["second", "b"]]
+    listen(programs, "x", environ={"BLUEQUE_RUN": "third:run"})
+    assert results(programs, "x") == [["third", "x"]]
+    listen(programs, "y", "--run", "second:run", environ={"BLUEQUE_RUN": "third:run"})
+    assert results(programs, "y") == [["second", "y"]]
+    both = {"BLUEQUE_HANDLER": "first:run", "BLUEQUE_RUN": "third:run"}
+    listen(programs, "z", environ=both)
+    assert results(programs, "z") == [["first", "z"]]
+
+
 def test_an_option_goes_before_a_variable_and_that_before_the_file(programs):
     programs.write(FILE, "blueque.toml")
-    environ = {"BLUEQUE_RUN": "third:run"}
+    environ = {"BLUEQUE_HANDLER": "third:run"}
 
     listen(programs, "a", "b", environ=environ)
     assert results(programs, "a", "b") == [["third", "a"], ["third", "b"]]
-    listen(programs, "x", "y", "--run", "first:run", environ=environ)
+    listen(programs, "x", "y", "--handler", "first:run", environ=environ)
     assert results(programs, "x", "y") == [["first", "x"], ["first", "y"]]
     listen(programs, "z", "--exec", "echo", "option", environ=environ)
     assert results(programs, "z") == ["option"]
@@ -188,19 +202,24 @@ def test_a_queue_without_a_handler_ends_the_listener_with_the_three_ways_to_name
     assert code == 78
     assert "queue 'render.4k' has no handler" in log
     file = '[queues."render.4k"] or in [listener]'
-    for way in ("--run MODULE:CALLABLE, or --exec", file, "BLUEQUE_RUN=", "BLUEQUE_EXEC="):
+    for way in ("--handler MODULE:CALLABLE, or --exec", file, "BLUEQUE_HANDLER=", "BLUEQUE_EXEC="):
         assert way in log
 
 
 @pytest.mark.parametrize(
     ("arguments", "environ", "code", "said"),
     [
-        (("--run", "first:run", "--exec", "true"), {}, 2, "--run and --exec are both given"),
+        (
+            ("--handler", "first:run", "--exec", "true"),
+            {},
+            2,
+            "--handler and --exec are both given",
+        ),
         (
             (),
-            {"BLUEQUE_RUN": "first:run", "BLUEQUE_EXEC": "true"},
+            {"BLUEQUE_HANDLER": "first:run", "BLUEQUE_EXEC": "true"},
             78,
-            "BLUEQUE_RUN and BLUEQUE_EXEC are both set",
+            "BLUEQUE_HANDLER and BLUEQUE_EXEC are both set",
         ),
         (
             (),
@@ -209,7 +228,7 @@ def test_a_queue_without_a_handler_ends_the_listener_with_the_three_ways_to_name
             'BLUEQUE_EXEC: "echo \'x" is not a program and its arguments: no closing',
         ),
         ((), {"BLUEQUE_EXEC": "no-such-program"}, 78, "cannot run 'no-such-program'"),
-        ((), {"BLUEQUE_RUN": "first"}, 78, "'first' is not of the form"),
+        ((), {"BLUEQUE_HANDLER": "first"}, 78, "'first' is not of the form"),
     ],
 )
 def test_what_cannot_be_a_handler_is_refused_at_the_start(programs, arguments, environ, code, said):
@@ -247,7 +266,7 @@ def test_each_handler_is_tried_at_the_start_and_the_queue_of_one_that_breaks_is_
 
 def test_a_task_inherits_no_variable_that_is_an_option_of_its_listener(programs):
     environ = {
-        "BLUEQUE_RUN": "first:environment",
+        "BLUEQUE_HANDLER": "first:environment",
         "BLUEQUE_SLOTS": "2",
         "BLUEQUE_TIME_LIMIT": "1h",
         "BLUEQUE_RETRY": "1",

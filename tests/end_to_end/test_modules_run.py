@@ -155,7 +155,7 @@ def test_the_nearest_place_that_names_a_handler_counts(programs):
 
     assert first.stop() == 0
 
-    listen(programs, "films", "--module", "films", environ={"BLUEQUE_RUN": "own:run"})
+    listen(programs, "films", "--module", "films", environ={"BLUEQUE_HANDLER": "own:run"})
     assert run(programs, "films", "M").result[:3:2] == ["films", "M"]
 
 
@@ -173,11 +173,11 @@ def test_the_settings_of_a_handler_that_the_table_of_its_queue_names_do_not_appl
 
 def test_run_and_modules_on_the_command_line_are_refused_and_a_variable_is_overruled(programs):
     code, log = refused(programs, "films", "--run", "films:plain", "--module", "films")
-    assert code == 2 and "--run and --module are both given" in log
+    assert code == 2 and "--handler and --module are both given" in log
 
-    both = {"BLUEQUE_RUN": "films:plain", "BLUEQUE_MODULES": "films"}
+    both = {"BLUEQUE_HANDLER": "films:plain", "BLUEQUE_MODULES": "films"}
     code, log = refused(programs, "films", environ=both)
-    assert code == 78 and "BLUEQUE_RUN and BLUEQUE_MODULES are both set" in log
+    assert code == 78 and "BLUEQUE_HANDLER and BLUEQUE_MODULES are both set" in log
 
     modules = {"BLUEQUE_MODULES": "no.such.module"}
     listen(programs, "films", "--run", "films:plain", environ=modules)

@@ -592,8 +592,8 @@ def test_queues_with_one_handler_share_a_process_and_each_has_its_own_number(pro
     [
         (("--run", "work:run", "--spawn", "--reuse", "2"), "a fresh interpreter to itself"),
         (("--run", "work:run", "--spawn", "--reuse-for", "1h"), "a fresh interpreter to itself"),
-        (("--reuse", "2", "--exec", "true"), "need --run"),
-        (("--reuse-for", "1h", "--exec", "true"), "need --run"),
+        (("--reuse", "2", "--exec", "true"), "need --handler"),
+        (("--reuse-for", "1h", "--exec", "true"), "need --handler"),
         (("--run", "work:run", "--reuse", "0"), "--reuse: 0 is not a whole number from 1"),
     ],
 )

@@ -549,8 +549,8 @@ def test_a_module_that_cannot_be_preloaded_is_refused_at_the_start(programs, tex
     ("options", "said"),
     [
         (["--spawn", "--preload", "heavy"], "--preload works with forks only"),
-        (["--preload", "heavy", "--exec", "true"], "need --run"),
-        (["--spawn", "--exec", "true"], "need --run"),
+        (["--preload", "heavy", "--exec", "true"], "need --handler"),
+        (["--spawn", "--exec", "true"], "need --handler"),
         (["--resource", "gpu"], "write NAME=AMOUNT"),
         (["--resource", "gpu=1", "--resource", "gpu=2"], "named twice"),
         (["--resource", "GPU=1"], "small letters"),

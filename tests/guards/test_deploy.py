@@ -201,7 +201,7 @@ def orders() -> dict[str, list[str]]:
     script = (DEPLOY / "slurm" / "blueque-listener.sbatch").read_text()
     arguments = shlex.split(
         re.search(r"^exec (.+)$", script, re.M)[1].replace(
-            '"$@"', "tasks --run mypackage.tasks:work"
+            '"$@"', "tasks --handler mypackage.tasks:work"
         )
     )
     found["slurm"] = [word.replace("${SLURM_CPUS_PER_TASK:-1}", "4") for word in arguments]
@@ -260,7 +260,7 @@ def test_the_program_takes_these_arguments(name):
         if program == "blueque-listener" and "--help" not in own:
             assert context.params["queues"]
             assert context.params["exec"] is None
-            assert (context.params["run"] is None) is (name in WITHOUT_HANDLER)
+            assert (context.params["handler"] is None) is (name in WITHOUT_HANDLER)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(DEPLOY)))

@@ -124,7 +124,7 @@ LINES = (
     "node pause gpu-1 --yes",
     "node resume gpu-1 --yes",
     "node drain gpu-1 --yes",
-    "runs video --drop open --yes",
+    "runs video --forget open --yes",
 )
 
 

@@ -152,7 +152,7 @@ def test_the_doctor_names_old_runs_with_the_way_out_and_only_what_is_decided_is_
     assert list(said.values()) == ["ok", "ok", "ok", "warn"]
     old, staged, stream, decided = said
     assert old == (
-        "queue video: run -old $1 has been open for 2 d. If no producer will end it: blueque runs --drop='-old $1' video."
+        "queue video: run -old $1 has been open for 2 d. If no producer will end it: blueque runs --forget='-old $1' video."
     )
     assert "run s has been open for 2 d, with 1 chunk of tasks that are not in line" in staged
     assert "run t has not chosen 1 chunk that were staged for it" in stream

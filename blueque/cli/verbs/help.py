@@ -76,7 +76,7 @@ THINGS = {
     "beat": "what a listener writes into Redis every 10 s, or --beat, to show that it lives",
     "feed": "a file or directory whose rows become tasks bit by bit, as it may be larger than Redis",
     "grace": "the time between SIGTERM and SIGKILL for a task that is to end: 30 s, or --grace",
-    "handler": "the Python callable (--run) or the program (--exec) that a listener runs for each task",
+    "handler": "the Python callable (--handler) or the program (--exec) that a listener runs for each task",
     "host": "a machine that listeners run on. See: blueque node ls",
     "key": "a name for the work of a task, chosen by the producer: the same key in the same queue is the same task",
     "lease": "the time without a beat after which a listener counts as silent: 60 s, or --lease",
@@ -84,7 +84,7 @@ THINGS = {
     "listener": "a process that takes one task at a time from its queues and supervises it: blueque-listener QUEUE",
     "node": "a listener as Redis knows it, by the name of its host and its process: HOST_PID",
     "policy": "when a failed task runs again by itself: --retry",
-    "run": "many tasks enqueued under one name; each key makes one task in it: --run NAME",
+    "run": "many tasks enqueued under one name; each key makes one task in it: --run NAME. RUN in a table counts what runs",
     "schedule": "a rule by which a task comes again and again, under a name. See: blueque schedule ls",
     "slot": "a place for one task at a time; blueque-listener --slots N has N of them, each a listener of its own",
     "spool": "the directory where a listener keeps the files of its attempts, such as their output: --spool, BLUEQUE_SPOOL",
@@ -134,7 +134,7 @@ def help_verb(context: click.Context, invocation: Invocation, words: tuple[str, 
 
 def _meanings(word: str) -> list[str]:
     """Return the meanings of a word, one line each; [] if it is unknown."""
-    if word in ALIASES and word not in {*STATES, *WORDS}:
+    if word in ALIASES and word not in {*STATES, *WORDS, *THINGS}:
         return [f"{word}: the state is called {ALIASES[word]}", *_meanings(ALIASES[word])]
     if word in THINGS:
         return [f"{word}: {THINGS[word]}"]

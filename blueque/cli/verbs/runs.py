@@ -1,4 +1,4 @@
-"""`blueque runs`: list runs, which are named sets of many tasks, or drop one."""
+"""`blueque runs`: list runs, which are named sets of many tasks, or forget one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from blueque.cli import printing
 from blueque.cli.consent import require_consent
 from blueque.cli.failure import MISSING, REFUSED, Failure
 from blueque.cli.named import queues_matching
-from blueque.cli.options import Invocation, json_option, pass_invocation, shared_options, yes_option
+from blueque.cli.options import (
+    Invocation,
+    RenamedOption,
+    json_option,
+    pass_invocation,
+    shared_options,
+    yes_option,
+)
 from blueque.cli.printing import Column, count
 from blueque.cli.verbs import feeds
 from blueque.errors import WrongRun
@@ -36,8 +43,10 @@ _TIMES = ("created", "decided", "finished", "moved")
 @click.command()
 @click.argument("names", nargs=-1, metavar="[QUEUE...]")
 @click.option(
-    "--drop",
-    "dropped",
+    "--forget",
+    "forgotten",
+    cls=RenamedOption,
+    formerly=("--drop",),
     metavar="RUN",
     help="Forget this run of the queue and delete its staged tasks.",
 )
@@ -46,35 +55,39 @@ _TIMES = ("created", "decided", "finished", "moved")
 @shared_options
 @pass_invocation
 def runs(
-    invocation: Invocation, names: Sequence[str], dropped: str | None, is_sure: bool, as_json: bool
+    invocation: Invocation,
+    names: Sequence[str],
+    forgotten: str | None,
+    is_sure: bool,
+    as_json: bool,
 ) -> None:
     """List the runs of all queues, or of these. A run makes many tasks once, or all of them at once.
 
     \b
     blueque runs render
-    blueque runs render --drop 2026-11-21
+    blueque runs render --forget 2026-11-21
 
     An open run is not complete; the program that began it can begin it again without duplicates. A committing or publishing run is
     decided: its program puts the tasks in line, or has died meanwhile; then `blueque gc` does it. AGE is the time since
     the run was opened. ROWS and TASKS are of the whole run, of a stream those of its last batch. STAGED are chunks of up
     to 1000 tasks that are not in line. Below are the feeds, see blueque feeds.
 
-    --drop forgets a run, and asks first. Its tasks stay where they are; its staged tasks are deleted. If you begin a run
+    --forget forgets a run, and asks first. Its tasks stay where they are; its staged tasks are deleted. If you begin a run
     of this name again, an open keyed run makes those of its tasks again that have been deleted, a committed one makes all
     again. For a stream, the number of its last batch is forgotten too: a query that restarts from its checkpoint may put
     that batch in line again. So delete the checkpoint as well, and start under a new name.
     """
     client = invocation.client()
-    if dropped is None:
+    if forgotten is None:
         _list(client, queues_matching(client.get_inspector().queues(), names), as_json)
         return
     if len(names) != 1:
-        raise click.UsageError("--drop needs one queue: blueque runs QUEUE --drop RUN")
-    _drop(client, names[0], dropped, is_sure)
+        raise click.UsageError("--forget needs one queue: blueque runs QUEUE --forget RUN")
+    _forget(client, names[0], forgotten, is_sure)
     if as_json:
-        printing.print_json("runs", items=[], dropped=[{"queue": names[0], "run": dropped}])
+        printing.print_json("runs", items=[], dropped=[{"queue": names[0], "run": forgotten}])
     else:
-        click.echo(printing.clean(f"{dropped}  dropped"))
+        click.echo(printing.clean(f"{forgotten}  forgotten"))
 
 
 def _list(client: Client, queues: Sequence[str], as_json: bool) -> None:
@@ -96,7 +109,7 @@ def _list(client: Client, queues: Sequence[str], as_json: bool) -> None:
         printing.talk("no runs")
 
 
-def _drop(client: Client, queue: str, run: str, is_sure: bool) -> None:
+def _forget(client: Client, queue: str, run: str, is_sure: bool) -> None:
     from blueque.producer.abandoned_runs import Leftovers  # here: --help does without
 
     record = client.get_run(queue, run)
