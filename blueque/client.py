@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from blueque.listener.processor import Processor
     from blueque.model.retry import Retry
     from blueque.model.snapshot import Slice, Snapshot
+    from blueque.producer.fanout import Fanout
     from blueque.producer.groups import TaskGroup
     from blueque.producer.queue import Queue
     from blueque.producer.schedules import Schedule, ScheduleOptions
@@ -87,6 +88,7 @@ class Client:
         )
         self._redis = Redis(self._connect, patience)
         self._redis.days_kept = units.statistics_keep(otherwise=config.statistics_keep)
+        self._redis.aliases = config.aliases
 
     @property
     def url(self) -> str | None:
@@ -110,9 +112,25 @@ class Client:
         """
         from blueque.producer.queue import Queue
 
-        return Queue(
-            self._redis, require_queue_name(name), self.max_bytes, retry, self._config.queue(name)
-        )
+        name = self._queue_name(name)
+        return Queue(self._redis, name, self.max_bytes, retry, self._config.queue(name))
+
+    def get_fanout(self, name: str, to: Iterable[str] | None = None) -> Fanout:
+        """Return a fan-out: each of its tasks goes to several queues.
+
+        to: the names of the queues; None: those of `[fanouts]` in blueque.toml.
+        Raises InvalidInput.
+        """
+        from blueque.producer.fanout import Fanout
+
+        queues = self._config.fanouts.get(name) if to is None else to
+        if queues is None:
+            raise InvalidInput(
+                f"there is no fan-out {name!r} in blueque.toml: give its queues with to=[...]"
+            )
+        if isinstance(queues, str):
+            raise InvalidType("to is a list of queue names, not a str")
+        return Fanout(self._redis, name, [self.get_queue(queue) for queue in queues])
 
     def group(self, name: str) -> TaskGroup:
         """Return the group of tasks with this name, to open, close, cancel or look at it."""
@@ -253,10 +271,10 @@ class Client:
             require_select(select)
             from blueque.listener.listener import Listener
 
-            return Listener(self._redis, require_queue_name(queue_name))
+            return Listener(self._redis, self._queue_name(queue_name))
         from blueque.listener.group import ListenerGroup
 
-        names = [require_queue_name(name) for name in (queue_name, *more)]
+        names = [self._queue_name(name) for name in (queue_name, *more)]
         return ListenerGroup(self._redis, names, select)
 
     def get_run(self, queue_name: str, name: str) -> dict[str, Any] | None:
@@ -265,11 +283,11 @@ class Client:
 
         staged, unpublished: the numbers of chunks that are not committed, and not published.
         """
-        return runs.load(self._redis, require_queue_name(queue_name), require_run_name(name))
+        return runs.load(self._redis, self._queue_name(queue_name), require_run_name(name))
 
     def get_runs(self, queue_name: str) -> list[dict[str, Any]]:
         """Return the records of all runs of a queue, the oldest first."""
-        return runs.load_all(self._redis, require_queue_name(queue_name))
+        return runs.load_all(self._redis, self._queue_name(queue_name))
 
     def get_feeds(self, queue_name: str) -> list[dict[str, str]]:
         """Return the records of all feeds of a queue, the open ones last; see
@@ -277,7 +295,7 @@ class Client:
         """
         from blueque.queries import feeds
 
-        return feeds.load_all(self._redis, require_queue_name(queue_name))
+        return feeds.load_all(self._redis, self._queue_name(queue_name))
 
     def forget_feed(self, queue_name: str, name: str) -> bool:
         """Remove the record of a feed. Feeding starts anew then. False: there is no such feed.
@@ -287,7 +305,7 @@ class Client:
         from blueque import protocol
 
         return protocol.forget_feed(
-            self._redis, require_queue_name(queue_name), require_feed_name(name)
+            self._redis, self._queue_name(queue_name), require_feed_name(name)
         )
 
     def forget_queue(self, name: str) -> dict[str, int]:
@@ -299,7 +317,7 @@ class Client:
         """
         from blueque import protocol
 
-        return protocol.forget_queue(self._redis, require_queue_name(name), time.time())
+        return protocol.forget_queue(self._redis, self._queue_name(name), time.time())
 
     def get_log(self, task_id: str) -> tuple[list[LogLine], Place]:
         """Return the log lines of a task in Redis, in order, and the place after them.
@@ -325,7 +343,7 @@ class Client:
         """Return the ends of the events of these queues, for `after` of `events`."""
         from blueque.queries import history
 
-        return history.last_places(self._redis, [require_queue_name(name) for name in queue_names])
+        return history.last_places(self._redis, [self._queue_name(name) for name in queue_names])
 
     def events(self, *queue_names: str, after: Mapping[str, str] | None = None) -> Iterator[Event]:
         """Yield the events of these queues as they happen. It never ends.
@@ -339,8 +357,9 @@ class Client:
 
         redis = self._redis.another()
         try:
-            begun = {name: place for name, place in (after or {}).items() if name in queue_names}
-            others = [require_queue_name(name) for name in queue_names if name not in begun]
+            names = [self._queue_name(name) for name in queue_names]
+            begun = {name: place for name, place in (after or {}).items() if name in names}
+            others = [name for name in names if name not in begun]
             places = begun | (history.last_places(redis, others) if others else {})
             while places:
                 for event in history.follow(redis, places):
@@ -358,9 +377,7 @@ class Client:
         """
         from blueque.queries import timeline
 
-        return timeline.load(
-            self._redis, [require_queue_name(name) for name in queue_names], seconds
-        )
+        return timeline.load(self._redis, [self._queue_name(name) for name in queue_names], seconds)
 
     def get_statistics(self, queue_name: str, days: int = 7) -> Statistics:
         """Return how many tasks of a queue waited, ran and failed in the last days, with today, and
@@ -371,7 +388,7 @@ class Client:
             `blueque.queries.statistics`.
         Source: docs/protocol.md, "Events".
         """
-        return self.get_inspector().statistics([require_queue_name(queue_name)], days)[0]
+        return self.get_inspector().statistics([self._queue_name(queue_name)], days)[0]
 
     def get_listeners(self) -> Listeners:
         """Return an object that finds listeners on any host and sends them orders."""
@@ -462,12 +479,17 @@ class Client:
         other = copy.copy(self)
         other._redis = Redis(other._connect, seconds)
         other._redis.days_kept = self._redis.days_kept
+        other._redis.aliases = self._redis.aliases
         other._redis.wrong_types = self._redis.wrong_types
         return other
 
     def close(self) -> None:
         """Close this thread's connection; the next call opens another."""
         self._redis.close()
+
+    def _queue_name(self, name: str) -> str:
+        """Return the name of a queue that is named by it, or by an alias of blueque.toml."""
+        return self._redis.queue_name(require_queue_name(name))
 
     def _connect(self) -> Connection:
         if self._address is not None and self._address.is_plain and not self._options:

@@ -87,9 +87,10 @@ def feed(
     require_known("feed", options, Common)
     given = client or Client(url)
     own = given.with_patience(0)  # so that `stop` works while Redis is away
-    fields = own.get_queue(queue).fields_of(**options)
+    sink = own.get_queue(queue)
+    fields = sink.fields_of(**options)
     job = Job(
-        queue,
+        sink.name,
         require_feed_name(name),
         Backlog(source),
         Shape(_params(params), key, room_beside(fields, own.max_bytes), skip_bad),
@@ -113,7 +114,7 @@ def feed(
         own.close()
     return FeedOutcome(
         name,
-        queue,
+        sink.name,
         is_finished,
         feeding.rows,
         feeding.fed,

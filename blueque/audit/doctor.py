@@ -8,7 +8,7 @@ import contextlib
 import logging
 import shlex
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from blueque.audit import audit, server_check
 from blueque.audit.audit import Finding, Report
@@ -49,6 +49,7 @@ class Doctor:
             seen = overview.overview(reader)
             queues = [line.queue for line in seen.lines]
             checks += [*server_check.judge_due(seen.lines), *server_check.judge_hosts(seen.nodes)]
+            checks += _aliases(self._redis.aliases, queues)
             checks += _gone(reader, queues, seen.nodes, settle, self._serve)
             checks += map(_of_run, Leftovers(reader).find(queues, server_check.FORGOTTEN))
             checks += map(_of_workflow, half_made.workflows(reader, half_made.FORGOTTEN))
@@ -96,6 +97,14 @@ def _started_without_process(redis: Redis, queues: list[str]) -> dict[tuple[str,
         for task in Inspector(redis).started(queues)
         if process.is_gone(task.pid or 0, task.fields)
     }
+
+
+def _aliases(aliases: Mapping[str, str], queues: Collection[str]) -> Iterator[Check]:
+    """Yield the queues whose name is an alias of another: their tasks are out of sight of it."""
+    for name in aliases.keys() & set(queues):
+        fact = f"{name} is an alias of queue {aliases[name]} in blueque.toml, and Redis has a queue of this name"
+        advice = "a program without this file uses it: let it name the queue, and take the alias out to see its tasks"
+        yield Check("aliases", "warn", f"{fact}; {advice}.")
 
 
 def _half_made(redis: Redis, queues: list[str]) -> Iterator[Check]:

@@ -27,7 +27,7 @@ def of_queue(
     """Yield what a listener without options would do with the tasks of a queue that say nothing
     themselves. Ends the program if a value is wrong, or a module cannot be imported.
     """
-    require_queue_name(queue)
+    queue = invocation.config.aliases.get(require_queue_name(queue), queue)
     values = _Values(invocation, queue, environ)
     registered = values.registered()
     runs, handler = values.run(registered)

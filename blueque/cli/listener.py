@@ -565,10 +565,9 @@ def _named(client: Client, words: Sequence[str]) -> dict[str, float | None]:
                 f"{word!r}: {number!r} is not a weight: write QUEUE=WEIGHT; write a queue whose name contains = with a "
                 f"weight of 1, {word + '=1'!r}"
             ) from error
-        name = queue if sign else word
+        name = client.get_queue(queue if sign else word).name
         if name in found:
             raise click.UsageError(f"queue {name!r} is named twice")
-        client.get_queue(name)  # refuses a bad name
         if set("*?[") & set(name):
             click.echo(
                 f"blueque-listener: {name!r} is the name of one queue, not a pattern", err=True

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blueque.cli.failure import MISSING, Failure
-from blueque.cli.options import RenamedOption
+from blueque.cli.options import Invocation, RenamedOption
 from blueque.model.encoding import require_queue_name
 
 if TYPE_CHECKING:
@@ -41,6 +41,14 @@ def pattern_option(
     )
 
 
+def queue_named(name: str) -> str:
+    """Return the name of a queue that a command line names by it, or by an alias of blueque.toml.
+    Raises InvalidInput.
+    """
+    invocation = click.get_current_context().ensure_object(Invocation)
+    return invocation.config.aliases.get(require_queue_name(name), name)
+
+
 def queues_matching(queues: Sequence[str], patterns: Sequence[str]) -> list[str]:
     """Return the queues that match any of the patterns; without patterns, all.
 
@@ -49,8 +57,7 @@ def queues_matching(queues: Sequence[str], patterns: Sequence[str]) -> list[str]
     if not patterns:
         return list(queues)
     matching: set[str] = set()
-    for pattern in patterns:
-        require_queue_name(pattern)  # refuses what cannot be a name
+    for pattern in map(queue_named, patterns):
         # First as a name: a name may hold characters that have a meaning in patterns.
         found = (
             [pattern]
@@ -66,7 +73,7 @@ def queues_matching(queues: Sequence[str], patterns: Sequence[str]) -> list[str]
 def queues_to_be(queues: Sequence[str], patterns: Sequence[str]) -> list[str]:
     """Return the queues that match, each once. A name without * ? [ may be of a future queue."""
     found: dict[str, None] = {}
-    for pattern in patterns:
+    for pattern in map(queue_named, patterns):
         is_name = pattern not in queues and not set("*?[") & set(pattern)
         found |= dict.fromkeys([pattern] if is_name else queues_matching(queues, [pattern]))
     return [*found]

@@ -84,6 +84,13 @@ def find(context: click.Context, config: Config, queues: Collection[str], look: 
     if not modules or not (given or is_needed):
         return Found()
     try:
-        return Found(modules, look(modules), bool(given))
+        found = look(modules)
+        handlers = {config.aliases.get(queue, queue): own for queue, own in found.items()}
+        if len(handlers) < len(found):
+            names = ", ".join(queue for queue in found if queue in config.aliases)
+            raise InvalidInput(
+                f"{names}: the modules have a handler for the queue of this alias, too"
+            )
+        return Found(modules, handlers, bool(given))
     except InvalidInput as error:
         raise Failure(CONFIGURATION, str(error)) from error

@@ -56,6 +56,7 @@ ON_TERM = ("leave", "drain", "stop")
 MAX_SLOTS = 1000
 MOST_REUSED = 10**9  # tasks of one process
 MOST_KEPT = 10**12  # tasks of which the newest stay
+MOST_FANNED_OUT = 100  # queues
 
 Path = tuple[str, ...]
 Checked = TypeVar("Checked")
@@ -110,6 +111,8 @@ class Config(NamedTuple):
     redact: patterns of names whose values are not shown in parameters.
     scheduler: what `[scheduler]` says, by key.
     schedules: the recurring tasks, by name; `blueque schedule apply` brings them to Redis.
+    aliases: the names of queues, by their second names, which are not in Redis.
+    fanouts: the queues that each get a task, by the name of the fan-out.
     """
 
     path: str | None = None
@@ -122,6 +125,8 @@ class Config(NamedTuple):
     redact: tuple[str, ...] = ()
     scheduler: Mapping[str, Any] = _EMPTY
     schedules: Mapping[str, ScheduleConfig] = _EMPTY
+    aliases: Mapping[str, str] = _EMPTY
+    fanouts: Mapping[str, tuple[str, ...]] = _EMPTY
 
     def queue(self, name: str) -> QueueConfig:
         return self.queues.get(name, QueueConfig())
@@ -221,6 +226,7 @@ class _Checker:
         schedules = {
             name: self._schedule(name, table) for name, table in own.get("schedules", {}).items()
         }
+        aliases = self._aliases(own.get("aliases", {}), queues)
         return Config(
             self._path,
             own.get("redis_url"),
@@ -232,6 +238,13 @@ class _Checker:
             tuple(shown.get("redact", ())),
             MappingProxyType(scheduler),
             MappingProxyType(schedules),
+            MappingProxyType(aliases),
+            MappingProxyType(
+                {
+                    name: self._fanout(("fanouts", name), words, aliases)
+                    for name, words in own.get("fanouts", {}).items()
+                }
+            ),
         )
 
     def _check_together(self, listener: Mapping[str, Any]) -> None:
@@ -278,6 +291,25 @@ class _Checker:
             handler=name if any(name) else None,
             reused=MappingProxyType(reused),
         )
+
+    def _aliases(self, values: Mapping[str, Any], queues: Collection[str]) -> dict[str, str]:
+        for name, queue in values.items():
+            path = ("aliases", name)
+            self._checked(path, require_queue_name, name)
+            self._checked(path, require_queue_name, queue)
+            if queue in values:
+                raise self._refused(path, f"{queue!r} is an alias itself: name the queue")
+            if name in queues:
+                what = f"[queues] has {name!r} too: a name is a queue or an alias"
+                raise self._refused(path, what)
+        return dict(values)
+
+    def _fanout(self, path: Path, words: Any, aliases: Mapping[str, str]) -> tuple[str, ...]:
+        names = [aliases.get(name, name) for name in self._checked(path, _queue_names, words)]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise self._refused(path, f"queue {twice!r} is there twice")
+        return tuple(names)
 
     def _schedule(self, name: str, values: Any) -> ScheduleConfig:
         path = ("schedules", name)
@@ -454,6 +486,13 @@ def _texts(value: Any) -> list[str]:
     return [_text(one) for one in value]
 
 
+def _queue_names(value: Any) -> list[str]:
+    names = [require_queue_name(name) for name in _texts(value)]
+    if not 1 <= len(names) <= MOST_FANNED_OUT:
+        raise InvalidInput(f"it is 1 to {MOST_FANNED_OUT} queues, not {len(names)}")
+    return names
+
+
 def _modules(value: Any) -> list[str]:
     return [require_module_name(name) for name in _texts(value)]
 
@@ -542,9 +581,14 @@ def _log_limit(value: Any) -> int:
     )
 
 
+_TABLES = (
+    *("listener", "queues", "retention", "statistics", "show", "scheduler", "schedules"),
+    *("aliases", "fanouts"),
+)
+
+
 def _top_checks() -> dict[str, Callable[[Any], Any]]:
-    tables = ("listener", "queues", "retention", "statistics", "show", "scheduler", "schedules")
-    return {"redis_url": _address, "max_bytes": _size, **dict.fromkeys(tables, dict)}
+    return {"redis_url": _address, "max_bytes": _size, **dict.fromkeys(_TABLES, dict)}
 
 
 def _listener_checks() -> dict[str, Callable[[Any], Any]]:

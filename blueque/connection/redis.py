@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVarTuple
 
@@ -101,6 +101,7 @@ class Redis:
     connect: opens a connection.
     patience: for how many seconds a call tries again when Redis does not answer.
     days_kept: for how many days statistics are kept.
+    aliases: the names of queues, by their second names.
     has_answer: if set, waits for each reply in place of a blocking read, and may return False to
         give up.
     wrong_types: if set, a read of a key of a wrong type gets an empty reply, and notes the key here.
@@ -109,6 +110,7 @@ class Redis:
     def __init__(self, connect: Callable[[], Connection], patience: float) -> None:
         self.patience = patience
         self.days_kept = 90
+        self.aliases: Mapping[str, str] = {}
         self.connect = connect
         self._local = threading.local()
         self.has_answer: Callable[[Connection], bool] | None = None
@@ -159,11 +161,15 @@ class Redis:
         made.has_answer = self.has_answer
         return made
 
+    def queue_name(self, name: str) -> str:
+        """Return the name of a queue that is named by it, or by an alias."""
+        return self.aliases.get(name, name)
+
     def another(self) -> Redis:
         """Return a copy with connections of its own, for use while a reply is awaited on this one."""
         other = Redis(self.connect, self.patience)
         other.has_answer = self.has_answer
-        other.days_kept = self.days_kept
+        other.days_kept, other.aliases = self.days_kept, self.aliases
         other.wrong_types = self.wrong_types
         return other
 

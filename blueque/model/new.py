@@ -63,10 +63,22 @@ class EnqueueOptions(Common, total=False):
     group: Group | str | None
 
 
+class FanoutOptions(NewOptions, total=False):
+    """The options of `Fanout.enqueue`."""
+
+    start_within: Within
+    start_before: float | datetime | None
+    expired_to: str | None
+    key: str | int | None
+    keep: float | str
+    group: Group | str | None
+
+
 class New:
     """A task that a running task makes.
 
-    queue: the name of its queue. parameters: as for `Queue.enqueue`.
+    queue: the name of its queue; the aliases of blueque.toml are not known here. parameters: as for
+        `Queue.enqueue`.
     key: a running task makes one task with this key, also if it runs again. A whole number is the
         same key as its digits.
     group: the group that it joins. That of the running task takes it even if it is closed.

@@ -23,7 +23,7 @@ from blueque.model.conditions import HOLD
 from blueque.model.group import group_of
 from blueque.model.options import Options
 from blueque.producer.wait import Wait
-from blueque.protocol import add_conditions, drop_hold, enqueue_after, settle
+from blueque.protocol import add_conditions, drop_hold, enqueue_after, enqueue_each, settle
 from blueque.protocol.bulk import NewTasks
 from blueque.protocol.dependencies import AT_ONCE, LINKS_AT_ONCE, NewTask
 from blueque.protocol.parents import MICROSECOND
@@ -58,6 +58,15 @@ def make_one(redis: Redis, queue: str, new: NewTask, now: float) -> bool:
         raise OutcomeUnknown(sentence, new.task) from error
     _settle_ended(redis, [new])
     return is_new
+
+
+def make_each(redis: Redis, of_queues: Sequence[tuple[str, NewTask]], now: float) -> list[bool]:
+    """Create at most 100 tasks, each in its queue, all at once. Tell for each whether this call created
+    it. Arguments and errors are those of `enqueue_each`.
+    """
+    are_new = enqueue_each(redis, of_queues, now)
+    _settle_ended(redis, [new for _, new in of_queues])
+    return are_new
 
 
 def name_conditions(redis: Redis, queue: str, new: NewTask, now: float) -> None:

@@ -370,7 +370,8 @@ class Queue(ManyTasks):
         Raises NotWaiting, WrongQueue. Source: docs/protocol/operator.md, "move".
         """
         who = by if by is not None else process.user_at_host()
-        protocol.move(self._redis, self.name, task_id, require_queue_name(to), time.time(), who)
+        to = self._redis.queue_name(require_queue_name(to))
+        protocol.move(self._redis, self.name, task_id, to, time.time(), who)
         log.info("move task=%s queue=%s to=%s by=%s", task_id, self.name, to, who)
 
     def pause(self, by: str | None = None, reason: str | None = None) -> bool:
@@ -494,22 +495,38 @@ class Queue(ManyTasks):
         """Return the text of the parameters and the fields of a task with these options, as `enqueue`
         writes them.
         """
-        given = dict(options)
-        own = {name: given.pop(name, None) for name in ("retry", "resources", "lock")}
-        priority = given.pop("priority", 0)
-        its_labels = labels.take_fields(given)  # no trace: each deployment would change a schedule
-        its_limits = limits.fields(**given)  # type: ignore[arg-type]
-        fields = self._options(
-            own["retry"],  # type: ignore[arg-type]
-            its_limits,
-            priority,  # type: ignore[arg-type]
-            own["resources"],  # type: ignore[arg-type]
-            own["lock"],  # type: ignore[arg-type]
-            its_labels,
-        )
+        # no trace: each deployment would change a schedule
+        text, fields = self._written(parameters, options, {})
         del fields["producer"]  # the caller may have tasks made by another program
-        text, coded = self._encode(parameters, fields)
-        return text, {**coded, **fields}
+        return text, fields
+
+    def new_task(
+        self,
+        parameters: Any,
+        *,
+        key: str | int | None = None,
+        keep: float | str = DEFAULT_KEEP,
+        eta: float | datetime | None = None,
+        after: After | Ids | None = None,
+        broken: Broken = "hold",
+        results: bool = False,
+        group: Group | str | None = None,
+        start_within: Within = None,
+        start_before: float | datetime | None = None,
+        expired_to: str | None = None,
+        **options: Unpack[Common],
+    ) -> NewTask:
+        """Return a task of this queue that is not in Redis yet. Arguments and errors are those of
+        `enqueue` and `schedule`.
+        """
+        text, fields = self._written(parameters, options, trace.of_caller())
+        now = time.time()
+        due = None if eta is None else require_time(eta)
+        named, of_name = self._name(key, None, keep)
+        wait = wait_for(after, broken, results, group)
+        fields |= {**of_name, **wait.fields()}
+        fields |= self._start(start_within, start_before, expired_to).fields(now, due or now)
+        return NewTask(named or random_id(), text, fields, wait.conditions, due)
 
     def join(self, timeout: float | None = None) -> None:
         """Block until nothing is left to do in this queue: no task is in line, runs, is blocked, or is
@@ -586,6 +603,19 @@ class Queue(ManyTasks):
                 raise IdTaken(task_id, "with other parameters")
         return TaskId(task_id, is_new)
 
+    def _written(
+        self, parameters: Any, options: Common, its_trace: Mapping[str, str]
+    ) -> tuple[str, dict[str, Any]]:
+        """Return the text of the parameters and the fields of a task with these options."""
+        given: dict[str, Any] = dict(options)
+        own = [given.pop(name, None) for name in ("retry", "resources", "lock")]
+        priority = given.pop("priority", 0)
+        its_labels = labels.take_fields(given, its_trace)
+        retry, resources, lock = own
+        fields = self._options(retry, limits.fields(**given), priority, resources, lock, its_labels)
+        text, coded = self._encode(parameters, fields)
+        return text, {**coded, **fields}
+
     def _options(
         self,
         retry: Retry | int | None,
@@ -605,7 +635,8 @@ class Queue(ManyTasks):
     def _start(
         self, within: Within, before: float | datetime | None, expired_to: str | None
     ) -> StartTime:
-        return start_time(self.name, within, before, expired_to, self._start_within)
+        to = None if expired_to is None else self._redis.queue_name(expired_to)
+        return start_time(self.name, within, before, to, self._start_within)
 
     def _encode(self, parameters: Any, options: Options) -> tuple[str, dict[str, str]]:
         """Return the text of the parameters, and the field that names their encoding."""

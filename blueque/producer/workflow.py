@@ -81,7 +81,8 @@ class Workflow(TaskGroup):
             raise InvalidInput("a task of a workflow joins no other group")
         fields = {**record.options, "group": self.name, "producer": process.producer()}
         new = NewTask(task, record.parameters, fields, record.conditions, record.eta)
-        self._tasks[task], self._keys[task] = (record.queue, new), named
+        of_task = self._redis.queue_name(record.queue)
+        self._tasks[task], self._keys[task] = (of_task, new), named
         return TaskId(task)
 
     def link(self, task: str, after: After | Ids) -> None:

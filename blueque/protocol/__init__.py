@@ -34,7 +34,7 @@ from blueque.protocol.attempts import (
     start,
 )
 from blueque.protocol.bulk import enqueue_many, schedule_many
-from blueque.protocol.dependencies import add_conditions, drop_hold, enqueue_after
+from blueque.protocol.dependencies import add_conditions, drop_hold, enqueue_after, enqueue_each
 from blueque.protocol.feeding import (
     beat_feed,
     feed,
@@ -149,6 +149,7 @@ __all__ = [
     "enqueue",
     "enqueue_after",
     "enqueue_due",
+    "enqueue_each",
     "enqueue_graph",
     "enqueue_many",
     "enqueue_run",

@@ -50,15 +50,32 @@ class NewTask(NamedTuple):
 def enqueue_after(
     redis: Redis, queue: str, tasks: Sequence[NewTask], now: float, is_missing_met: bool = False
 ) -> list[bool]:
-    """Create tasks that wait for others; put those in line that have nothing to wait for. Tell for
-    each whether this call created it.
+    """Create tasks of one queue, as `enqueue_each`."""
+    of_queue = [(queue, new) for new in tasks]
+    return _enqueue(redis, "enqueue_after", of_queue, now, is_missing_met)
 
-    tasks: at most 100, with at most 100 parents and 1,000 conditions together; all have a key, or
-        none has; a chosen id counts as one. They join the group in their options.
-    is_missing_met: a parent that is not in Redis counts as met.
+
+def enqueue_each(redis: Redis, of_queues: Sequence[tuple[str, NewTask]], now: float) -> list[bool]:
+    """Create tasks, each in its queue, all at once; put those in line that have nothing to wait for.
+    Tell for each whether this call created it.
+
+    of_queues: at most 100 tasks, with at most 100 parents and 1,000 conditions together; all have a
+        key, or none has; a chosen id counts as one. They join the group in their options.
     Raises NoSuchTask or NoSuchGroup for a parent that is not in Redis; NoSuchGroup, GroupClosed,
         GroupCancelled or WrongGroup for a group that does not take the task.
     """
+    return _enqueue(redis, "enqueue_each", of_queues, now, False)
+
+
+def _enqueue(
+    redis: Redis,
+    name: str,
+    of_queues: Sequence[tuple[str, NewTask]],
+    now: float,
+    is_missing_met: bool,
+) -> list[bool]:
+    """is_missing_met: a parent that is not in Redis counts as met."""
+    tasks = [new for _, new in of_queues]
     parents = Parents(
         [each for new in tasks for each in new.conditions if each != HOLD], joins_of(tasks)
     )
@@ -71,16 +88,17 @@ def enqueue_after(
         if not any(is_new):
             return Answer(is_ours)
         states = parents.statuses(replies[first:])
-        made = [new for new, is_wanted in zip(tasks, is_new, strict=True) if is_wanted]
+        to_make = [each for each, is_wanted in zip(of_queues, is_new, strict=True) if is_wanted]
+        made = [new for _, new in to_make]
         parents.require_open(replies[first:], joins_of(made))
         if not is_missing_met:
             for new in made:
                 require_parents(new.conditions, states, parents.making(replies[first:]))
         done = [pair[0] or pair[1] for pair in zip(is_new, is_ours, strict=True)]
-        commands = creation([(queue, new) for new in made], states, now)
+        commands = creation(to_make, states, now)
         return Change([*commands, *_expiring(made)], done)
 
-    return transact(redis, "enqueue_after", _look(tasks, parents, is_keyed), decide)
+    return transact(redis, name, _look(tasks, parents, is_keyed), decide)
 
 
 def _require_room(tasks: Sequence[NewTask], parents: Sequence[str]) -> None:

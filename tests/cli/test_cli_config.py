@@ -110,7 +110,7 @@ def test_every_key_that_a_file_may_have_is_among_the_values(run, here):
     run("config", "init")
     example = (here / "blueque.toml").read_text()
 
-    named = ("queues.", "schedules.")
+    named = ("queues.", "schedules.", "aliases.", "fanouts.")
     names = {name for name in items(run("config", "--json")) if not name.startswith(named)}
 
     (here / "blueque.toml").write_text(uncommented(example))

@@ -182,6 +182,22 @@ def test_what_is_said_of_a_status_goes_before_what_is_said_of_all_queues_and_tha
     )
 
 
+def test_an_alias_is_the_queue_wherever_the_file_names_one():
+    found = parse(
+        """
+        [aliases]
+        old = "images.small"
+        "old.2" = "images.small"
+
+        [fanouts]
+        all = ["old", "images.large"]
+        """
+    )
+
+    assert found.aliases == {"old": "images.small", "old.2": "images.small"}
+    assert found.fanouts == {"all": ("images.small", "images.large")}
+
+
 def test_an_empty_file_says_nothing():
     assert parse("", "a file") == Config("a file", listener={"limits": {}})
 
@@ -259,7 +275,7 @@ def test_an_empty_device_switches_the_file_off(tmp_path, monkeypatch):
         (
             "a = 1",
             "a: unknown key; the keys are redis_url, max_bytes, listener, queues, retention, statistics, show, "
-            "scheduler, schedules",
+            "scheduler, schedules, aliases, fanouts",
         ),
         ("\n\n[listner]", "listner: unknown key; did you mean listener?"),
         (
@@ -401,6 +417,17 @@ def test_an_empty_device_switches_the_file_off(tmp_path, monkeypatch):
             "queues.a = { weight = 1, retry = { max = 1, on = [1] } }",
             "queues.a.retry.on: on: 1 is neither an exception class nor the name of one",
         ),
+        ('aliases.a = "b"\naliases.b = "c"', "aliases.a: 'b' is an alias itself: name the queue"),
+        ('aliases.a = "a"', "aliases.a: 'a' is an alias itself: name the queue"),
+        (
+            '[aliases]\na = "b"\n[queues.a]\nweight = 1',
+            "aliases.a: [queues] has 'a' too: a name is a queue or an alias",
+        ),
+        ("aliases.a = 1", "aliases.a: a queue name is a str, not int"),
+        ('fanouts.f = ["a", "b", "a"]', "fanouts.f: queue 'a' is there twice"),
+        ('aliases.c = "a"\nfanouts.f = ["a", "c"]', "fanouts.f: queue 'a' is there twice"),
+        ("fanouts.f = []", "fanouts.f: it is 1 to 100 queues, not 0"),
+        ('fanouts.f = "a"', "fanouts.f: must be an array of texts, not text"),
         ("a = 1\nb = = 2", "Invalid value (at line 2, column 5)"),
         ("a = 1\na = 2", "Cannot overwrite a value (at end of document)"),
         ("a = [1,\n2", "Unclosed array (at end of document)"),

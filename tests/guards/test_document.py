@@ -2072,6 +2072,31 @@ def enqueue_after_with(
 enqueue_after = enqueue_after_with(t1={"t3": "ok", "t4": "any"}, t2={"t3": "not_ok"})
 
 
+def enqueue_each(options: Values | None = None, **conditions: str) -> Given:
+    """Make a task in each of two queues."""
+    new = [NewTask(task, "p", options or {}, conditions) for task in ("t1", "t2")]
+    return lambda redis: protocol.enqueue_each(redis, [*zip([Q, "joins"], new, strict=True)], 9.25)
+
+
+IN_NO_LINES = {"LINE": [], "JOINING": [], "JOINED": []}
+EACH = {
+    **TASK,
+    **CREATED_ONE,
+    "TASK": ["t1", "t2"],
+    "KEYED": [],
+    "NEW": ["t1", "t2"],
+    "STATUS": ["pending"] * 2,
+    "INTO": [Q, "joins"],
+    "PARAMETERS": ["p"] * 2,
+    "FIELDS": [[], []],
+    "HOME": [Q, "joins"],
+    "LINE": [keys.pending(Q), keys.pending("joins")],
+    "JOINING": [["t1"], ["t2"]],
+    "ENTRIES": [[9.25, "t1"], [9.25, "t2"]],
+    "JOINED": [Q, "joins"],
+}
+
+
 def add_conditions(redis: Redis) -> None:
     protocol.add_conditions(redis, Q, "t1", {"t3": "ok", "t4": "ok"}, 9.25)
 
@@ -6653,6 +6678,62 @@ SAMPLES = [
         realign,
         TASK,
         [IS_NOT_REGISTERED],
+    ),
+    Sample("enqueue_each", "two queues", nothing, enqueue_each(), EACH, []),
+    Sample(
+        "enqueue_each",
+        "that wait for a task that has ended, and are to begin in time",
+        failed("t3"),
+        enqueue_each({"start_before": 99}, t3="ok"),
+        {
+            **EACH,
+            **IN_NO_LINES,
+            "PARENT": ["t3"],
+            "STATUS": ["blocked"] * 2,
+            "FIELDS": [["start_before", 99, "after", 1]] * 2,
+            "DEPENDENT": ["t1", "t2"],
+            "KINDS": [["t3", "ok"]] * 2,
+            "BLOCKING": [Q, "joins"],
+            "LOOKS": [[69.25, "t1"], [69.25, "t2"]],
+            "UNMET": ["t3"],
+            "CHILDREN": [[9.25, "t1", 9.25 + 1e-6, "t2"]],
+            "ENDED": [9.25, "t3"],
+            "STARTS": [99, "t1", 99, "t2"],
+        },
+        [HAS_ENDED, "one has a `start_before`"],
+    ),
+    Sample(
+        "enqueue_each",
+        "with keys, of which one is there, in a group",
+        given(opened_group_named("g"), enqueued("t2", enqueued_by="another")),
+        enqueue_each({**A_KEY, "group": "g"}),
+        {
+            **EACH,
+            "KEYED": ["t1", "t2"],
+            "NEW": ["t1"],
+            "STATUS": ["pending"],
+            "INTO": [Q],
+            "PARAMETERS": ["p"],
+            "FIELDS": [[*flat(A_KEY), "group", "g"]],
+            "HOME": [Q],
+            "LINE": [keys.pending(Q)],
+            "JOINING": [["t1"]],
+            "ENTRIES": [[9.25, "t1"]],
+            "JOINED": [Q],
+            "ENTERED": ["g"],
+            "ENTRANTS": [["t1"]],
+        },
+        ["they have keys"],
+    ),
+    Sample("enqueue_each", "again", enqueue_each(), enqueue_each(), EACH, until="MULTI"),
+    Sample(
+        "enqueue_each",
+        "with a parent that is gone",
+        nothing,
+        enqueue_each(t3="ok"),
+        {**EACH, "PARENT": ["t3"]},
+        until="MULTI",
+        refuses=NoSuchTask,
     ),
     Sample("enqueue_after", "two that wait", two_parents, enqueue_after, AFTER, [IS_BLOCKED]),
     Sample(

@@ -202,6 +202,8 @@ def test_the_tour_does_what_it_says(environ, tmp_path, cli):
             *[f"{season}: {photos}" for season, photos in ALBUMS.items()],
             *["GPU "] * 5,
             "GPU of its own",
+            '{"image":17}',
+            *['{"video":17}'] * 2,
             *(f'{{"text":"Hello {name}"}}' for name in GREETED),
             *(
                 f'{{"frame": {number}, "scene": "intro"}}' for number in range(1, 36)

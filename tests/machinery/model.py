@@ -743,6 +743,12 @@ class Model:
     def enqueue_after(
         self, queue: str, news: list[New], now: float, is_missing_met: bool = False
     ) -> list[bool]:
+        return self.enqueue_each([(queue, new) for new in news], now, is_missing_met)
+
+    def enqueue_each(
+        self, of_queues: list[tuple[str, New]], now: float, is_missing_met: bool = False
+    ) -> list[bool]:
+        news = [new for _, new in of_queues]
         if any(new.task in self.tasks for new in news):
             return [True] * len(news)
         for new in news:
@@ -750,7 +756,7 @@ class Model:
                 self._require_open(new.ties["group"], new.kinds)
         if not is_missing_met:
             self._require_all(parent for new in news for parent in new.kinds)
-        for number, new in enumerate(news):
+        for number, (queue, new) in enumerate(of_queues):
             self.make_new(queue, new, now, number)
         return [True] * len(news)
 

@@ -1302,15 +1302,20 @@ class Relatives(Machine):
         ids = [clock.random_id() for _ in range(count)]
         tasks = [NewTask(task, "in", {**ties, **more}, wanted, eta) for task in ids]
         news = [model.New(task, given, {**ties}, wanted, priority, needs, eta) for task in ids]
-        for name in ("enqueue after", "enqueue after, again"):
-            got = self.both(
-                name,
-                lambda: protocol.enqueue_after(
-                    self.person, queue, tasks, clock.now, is_missing_met
-                ),
-                lambda: self.model.enqueue_after(queue, news, clock.now, is_missing_met),
+        if count == 2 and not is_missing_met:
+            names = ("enqueue each", "enqueue each, again")
+            both = (queue, "audio" if queue == "video" else "video")
+            pairs, new_pairs = [*zip(both, tasks, strict=True)], [*zip(both, news, strict=True)]
+            make = lambda: protocol.enqueue_each(self.person, pairs, clock.now)  # noqa: E731
+            foretell = lambda: self.model.enqueue_each(new_pairs, clock.now)  # noqa: E731
+        else:
+            names = ("enqueue after", "enqueue after, again")
+            make = lambda: protocol.enqueue_after(  # noqa: E731
+                self.person, queue, tasks, clock.now, is_missing_met
             )
-            if got.raised is not None:
+            foretell = lambda: self.model.enqueue_after(queue, news, clock.now, is_missing_met)  # noqa: E731
+        for name in names:
+            if self.both(name, make, foretell).raised is not None:
                 return
         for task in ids:
             self._remember(task)

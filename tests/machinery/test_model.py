@@ -125,7 +125,7 @@ FLOORS = {
     "set_priority of one that is scheduled": 10,
     "put_first: None": 15,
     "put_first: NotWaiting": 12,
-    "move of one that is pending": 25,
+    "move of one that is pending": 10,
     "move of one that is scheduled": 4,
     "pause: True": 100,
     "pause: False": 12,

@@ -32,7 +32,7 @@ def move(invocation: Invocation, words: Sequence[str], as_json: bool) -> int:
     """
     ids, to = split_last(words, "ID and QUEUE: the task and its new queue")
     client = invocation.client()
-    client.get_queue(to)  # refuses what cannot be a name
+    to = client.get_queue(to).name  # refuses what cannot be a name
     is_new = to not in client.get_inspector().queues()
     moved = []
 

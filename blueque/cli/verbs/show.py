@@ -12,6 +12,7 @@ import click
 from blueque.cli import printing
 from blueque.cli.facts import checkpoint_item, contents, dependencies_item, facts
 from blueque.cli.failure import MISSING, USAGE, Failure
+from blueque.cli.named import queue_named
 from blueque.cli.options import (
     Invocation,
     json_option,
@@ -67,7 +68,9 @@ def show_task(
     if run is not None and queue is None:
         raise click.UsageError("--run needs --queue QUEUE, and a key")
     task = inspector.task(
-        find_one(inspector, prefix) if queue is None else find_key(inspector, queue, prefix, run)
+        find_one(inspector, prefix)
+        if queue is None
+        else find_key(inspector, queue_named(queue), prefix, run)
     )
     signs, others = inspector.signs(task, time.time()), inspector.dependencies(task)
     if as_json:
