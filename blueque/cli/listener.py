@@ -39,7 +39,7 @@ from blueque.listener.resources import GPU
 from blueque.model import units
 from blueque.model.limits import fields
 from blueque.model.lines import require_resources
-from blueque.model.selection import NAMES, require_weight
+from blueque.model.selection import NAMES, is_own_select, require_weight
 from blueque.model.units import (
     BEAT,
     LEASE,
@@ -112,6 +112,20 @@ class _Words(click.ParamType):  # type: ignore[type-arg]  # generic in newer cli
             self.fail(str(error), param, ctx)
 
 
+class _Select(click.Choice):  # type: ignore[type-arg]  # generic in newer click only
+    """One of the names, or the name of a callable."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value in NAMES:
+            return str(value)
+        try:
+            if is_own_select(str(value)):
+                return require_callable_name(value)
+        except InvalidInput as error:
+            self.fail(str(error), param, ctx)
+        self.fail(f"{value!r} is not one of {', '.join(NAMES)}, MODULE:CALLABLE", param, ctx)
+
+
 class _Module(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
     """The name of a module."""
 
@@ -155,8 +169,9 @@ class _Module(click.ParamType):  # type: ignore[type-arg]  # generic in newer cl
 )
 @click.option(
     "--select",
-    type=click.Choice(NAMES),
-    help="How to choose among several queues: the first with work, each in turn, or drawn by weight.",
+    type=_Select(NAMES),
+    metavar=f"[{'|'.join(NAMES)}|MODULE:CALLABLE]",
+    help="How to choose among several queues: the first with work, each in turn, drawn by weight, or as this callable says.",
 )
 @click.option(
     "--slots", type=click.IntRange(1, MAX_SLOTS), help="Number of tasks at a time; default 1."

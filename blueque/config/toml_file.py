@@ -544,6 +544,12 @@ def _one_of(words: tuple[str, ...]) -> Callable[[Any], str]:
     return check
 
 
+def _select(value: Any) -> str:
+    if isinstance(value, str) and selection.is_own_select(value):
+        return require_callable_name(value)
+    return _one_of(selection.NAMES)(value)
+
+
 def _days(value: Any) -> int:
     return whole_days(_duration(value), value)
 
@@ -594,7 +600,7 @@ def _top_checks() -> dict[str, Callable[[Any], Any]]:
 def _listener_checks() -> dict[str, Callable[[Any], Any]]:
     return {
         "slots": lambda value: require_whole(value, "it", 1, MAX_SLOTS),
-        "select": _one_of(selection.NAMES),
+        "select": _select,
         "spool": _text,
         "host": _host,
         "keep": _duration,

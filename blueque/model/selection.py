@@ -76,6 +76,11 @@ class ReducedLottery:
         return pool[-1]  # rounding may leave a rest
 
 
+def is_own_select(name: str) -> bool:
+    """Tell whether this names a selector of the user, as `package.module:callable`."""
+    return ":" in name
+
+
 def selector(name: str, weights: Mapping[str, float]) -> Select:
     """Return the selector with this name, one of NAMES. weights: for the lottery."""
     if name == "lottery":

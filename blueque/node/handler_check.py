@@ -16,6 +16,7 @@ from blueque.errors import BluequeError, InvalidInput
 from blueque.model import units
 from blueque.model.retry import Retry
 from blueque.model.units import HandlerName
+from blueque.node import own_select
 from blueque.system import process
 from blueque.system.dropped_prints import dropping_prints
 from blueque.system.log_format import stop_logging
@@ -61,6 +62,20 @@ def check(name: HandlerName, redis_url: str | None) -> str | None:
 
     try:
         _in_child(redis_url, look, f"the handler {name.run}")
+    except InvalidInput as refusal:
+        return str(refusal)
+    return None
+
+
+def check_select(name: str, queues: Sequence[str], redis_url: str | None) -> str | None:
+    """Return why this cannot choose among the queues, or None: it is imported and called in a child."""
+
+    def look() -> None:
+        if reason := own_select.refusal(name, queues):
+            raise InvalidInput(reason)
+
+    try:
+        _in_child(redis_url, look, f"the selector {name}")
     except InvalidInput as refusal:
         return str(refusal)
     return None

@@ -21,15 +21,15 @@ from typing import NamedTuple
 from blueque.client import Client
 from blueque.config.toml_file import Config
 from blueque.connection.address import Address, hide_password
-from blueque.errors import CLUSTER, RedisRefused, SpoolRefused
+from blueque.errors import CLUSTER, InvalidInput, RedisRefused, SpoolRefused
 from blueque.listener.group import ListenerGroup
 from blueque.listener.resources import Pool
 from blueque.model import units
 from blueque.model.limits import Limits
 from blueque.model.retry import Retry
-from blueque.model.selection import selector
+from blueque.model.selection import Select, is_own_select, selector
 from blueque.model.units import LOG_LEVEL, HandlerName, Keep, Timing
-from blueque.node import context, handler_check
+from blueque.node import context, handler_check, own_select
 from blueque.node.context import NodeContext
 from blueque.node.end_hooks import EndHooks
 from blueque.node.master import (
@@ -75,7 +75,7 @@ class Choices(NamedTuple):
     """
 
     queues: list[str]
-    select: str  # one of selection.NAMES
+    select: str  # one of selection.NAMES, or the name of a callable
     weights: dict[str, float]  # of queues in a lottery
     slots: int
     redis_url: str
@@ -264,7 +264,11 @@ def run_slot(choices: Choices, master: context.Master) -> int:
         reuse=reuse,
         server=_fork_server(choices, spool),
     )
-    select = selector(choices.select, choices.weights)
+    try:
+        select = _select(choices)
+    except InvalidInput as error:
+        log.error("%s", error)
+        return EXIT_CONFIGURATION
     listeners = ListenerGroup(client.connections, choices.queues, select)
     hooks, pool = _end_hooks(choices), _pool(choices)
     shared = NodeContext.of(client, listeners, spool, choices.defaults(), pool, master, hooks)
@@ -280,6 +284,13 @@ def run_slot(choices: Choices, master: context.Master) -> int:
     except (SpoolRefused, PreloadRefused) as error:
         log.error("%s", error)
         return EXIT_CONFIGURATION
+
+
+def _select(choices: Choices) -> Select:
+    """Return how to choose among the queues. Raises InvalidInput."""
+    if is_own_select(choices.select):
+        return own_select.load(choices.select)
+    return selector(choices.select, choices.weights)
 
 
 def check(choices: Choices) -> str | None:
@@ -313,11 +324,16 @@ def check_work(choices: Choices) -> str | None:
     """Return why the work cannot be done, in a sentence, or None. Each handler is imported in a
     child that then ends.
     """
+    url = choices.job.redis_url
+    if is_own_select(choices.select):
+        refusal = handler_check.check_select(choices.select, choices.queues, url)
+        if refusal is not None:
+            return refusal
     kinds = _kinds(choices.handlers)
     for queue in dict.fromkeys(kinds.values()):
         if queue in choices.tried:
             continue
-        refusal = handler_check.check(choices.handlers[queue], choices.job.redis_url)
+        refusal = handler_check.check(choices.handlers[queue], url)
         if refusal is not None:
             return refusal if len({*kinds.values()}) == 1 else f"queue {queue!r}: {refusal}"
     return None

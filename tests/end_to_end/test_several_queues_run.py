@@ -29,6 +29,75 @@ def test_the_next_task_is_that_of_the_queue_that_the_selector_names(
     assert [task.queue for task in sorted(tasks, key=lambda task: task.started)] == order
 
 
+OWN = """
+class Turns:
+    def __init__(self):
+        self.last = ""
+
+    def __call__(self, queues, with_work):
+        self.last = "audio" if self.last == "video" else "video"
+        return [self.last]
+
+turns = Turns()
+
+def fails(queues, with_work):
+    if with_work == {"audio", "video"}:
+        raise ValueError("no order")
+    return queues
+
+def wrong(queues):
+    return queues
+"""
+
+
+@pytest.mark.parametrize("way", ["option", "variable", "file"])
+def test_a_selector_of_the_user_says_which_queue_is_next(programs, client, way):
+    programs.write(OWN, "own.py")
+    queues = {name: client.get_queue(name) for name in ("audio", "video")}
+    ids = [queue.enqueue("in") for queue in queues.values() for _ in range(EACH)]
+
+    programs.write('[listener]\nselect = "own:turns"' if way == "file" else "", "blueque.toml")
+    options = ["--select", "own:turns"] if way == "option" else []
+    environ = {"BLUEQUE_SELECT": "own:turns"} if way == "variable" else {}
+    listener = programs.listener(
+        "work:work", "audio", "text", *options, queue="video", environ=environ
+    )
+    tasks = client.wait(ids, timeout=60)
+
+    order = [task.queue for task in sorted(tasks, key=lambda task: task.started)]
+    assert order == ["video", "audio"] * EACH
+    assert "3 queues (own:turns)" in listener.log
+
+
+def test_a_selector_that_raises_ends_no_listener(programs, client):
+    programs.write(OWN, "own.py")
+    ids = [client.get_queue(name).enqueue("in") for name in ("audio", "video")]
+
+    listener = programs.listener(
+        "work:work", "audio", "text", "--select", "own:fails", queue="video"
+    )
+
+    assert {task.status for task in client.wait(ids, timeout=60)} == {"complete"}
+    listener.says("the selector own:fails fails, so the first queue with work is next: ValueError")
+
+
+@pytest.mark.parametrize(
+    ("select", "code", "said"),
+    [
+        ("own:wrong", 78, "the selector own:wrong cannot be used: TypeError"),
+        ("own:nothing", 78, "own has no 'nothing'"),
+        (":nothing", 2, "is not of the form package.module:callable"),
+        ("random", 2, "'random' is not one of"),
+    ],
+)
+def test_what_cannot_choose_is_refused_at_the_start(programs, select, code, said):
+    programs.write(OWN, "own.py")
+    listener = programs.listener(
+        "work:work", "audio", "--select", select, queue="video", is_awaited=False
+    )
+    assert (listener.wait(), said in listener.log) == (code, True), listener.log
+
+
 def test_the_last_queue_with_work_is_drained_and_then_all_are_waited_for(programs, client, cli):
     queue = client.get_queue("audio")
     ids = [queue.enqueue("in") for _ in range(3 * EACH)]
