@@ -948,6 +948,10 @@ def test_show_tells_fields_of_other_programs(run, redis, cli):
             {"retry": '{"max":5,"factor":1,"on":["OSError"],"exit_codes":[75]}'},
             "retry .*\n +waits 10 s; only after OSError, exit code 75",
         ),
+        (
+            {"retry": '{"on":["OSError"],"not_on":["EOFError","memory"]}'},
+            "retry .*\n.*; only after OSError; never after EOFError, memory",
+        ),
         ({"retry": '{"max":5,"backoff":0}'}, "retry .*\n +without a pause"),
         ({"retry": "null"}, "retry +never, even if its listener has a policy"),
         ({"retry": '{"tries":5}'}, r'retry +{"tries":5}  \(malformed: never\)'),
